@@ -1,0 +1,1 @@
+"""Tilewright bounds, generates, tunes, explains and serves GEMM kernels."""

@@ -1,0 +1,148 @@
+"""What is asked, in BLAS words: sizes, transposes, leading dimensions.
+
+Storage is column-major throughout, as in BLAS: element (i, j) of a matrix with
+leading dimension ``ld`` lies ``i + j * ld`` elements after the first.  The
+library maps row-major arrays onto this by swapping the operands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tilewright.precision import Precision, precision
+
+__all__ = ["Problem", "Trans", "transposes_of"]
+
+
+class Trans(StrEnum):
+    """What happens to an operand before the product.
+
+    ``N``, ``T`` and ``C`` are BLAS's.  ``R`` conjugates without transposing; no
+    BLAS routine takes it from a caller, but it is what ``C`` becomes when an
+    operand's storage order differs from the result's.
+    """
+
+    N = "N"
+    T = "T"
+    C = "C"
+    R = "R"
+
+    @property
+    def transposed(self) -> bool:
+        """Whether rows become columns."""
+        return self in (Trans.T, Trans.C)
+
+    @property
+    def conjugated(self) -> bool:
+        """Whether imaginary parts change sign."""
+        return self in (Trans.C, Trans.R)
+
+    @classmethod
+    def of(cls, transposed: bool, conjugated: bool) -> Trans:
+        """Return the member with these two properties."""
+        if transposed:
+            return cls.C if conjugated else cls.T
+        return cls.R if conjugated else cls.N
+
+    @classmethod
+    def parse(cls, value: str | Trans, argument: str = "trans") -> Trans:
+        """Return the member named by BLAS's letter, in either case.
+
+        Raises
+        ------
+        ValueError
+            If `value` is none of N, T and C; the message names `argument`.
+        """
+        if isinstance(value, Trans):
+            return value
+        letter = str(value).upper()
+        if letter not in ("N", "T", "C"):
+            raise ValueError(f"{argument}={value!r} is not a transpose; use N, T or C")
+        return cls(letter)
+
+    def on(self, precision: Precision) -> Trans:
+        """Return this operation with conjugation dropped where elements are real."""
+        return Trans.of(self.transposed, self.conjugated and precision.is_complex)
+
+
+def transposes_of(precision: Precision) -> tuple[tuple[Trans, Trans], ...]:
+    """Return BLAS's transpose cases: 4 on real elements, 9 on complex ones."""
+    ops = (Trans.N, Trans.T, Trans.C) if precision.is_complex else (Trans.N, Trans.T)
+    return tuple((a, b) for a in ops for b in ops)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """C <- alpha op(A) op(B) + beta C with op(A) m x k, op(B) k x n, C m x n.
+
+    Parameters
+    ----------
+    m, n, k : int
+        Sizes, zero or more.
+    precision : str or Precision
+        BLAS's letter or a `Precision`.
+    trans_a, trans_b : str or Trans
+        ``"N"``, ``"T"`` or ``"C"``; conjugation is dropped on real elements.
+    lda, ldb, ldc : int, optional
+        Leading dimensions in elements; 0 (the default) stands for the least
+        that BLAS allows.
+
+    Raises
+    ------
+    ValueError
+        If a size is negative, a leading dimension too small, or a letter
+        unknown; the message names the argument.
+    """
+
+    m: int
+    n: int
+    k: int
+    precision: Precision = "s"  # type: ignore[assignment]  # letters are converted below
+    trans_a: Trans = Trans.N
+    trans_b: Trans = Trans.N
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+
+    def __post_init__(self) -> None:
+        fix = object.__setattr__
+        fix(self, "precision", precision(self.precision))
+        for side in ("a", "b"):
+            op = Trans.parse(getattr(self, f"trans_{side}"), f"trans_{side}")
+            fix(self, f"trans_{side}", op.on(self.precision))
+        for name in ("m", "n", "k"):
+            value = getattr(self, name)
+            if value != int(value) or value < 0:
+                raise ValueError(f"{name}={value} is not a size; give an integer of 0 or more")
+            fix(self, name, int(value))
+        least = {
+            "lda": self.k if self.trans_a.transposed else self.m,
+            "ldb": self.n if self.trans_b.transposed else self.k,
+            "ldc": self.m,
+        }
+        for name, rows in least.items():
+            value = getattr(self, name) or max(1, rows)
+            if value < max(1, rows):
+                raise ValueError(f"{name}={value} is too small; give at least {max(1, rows)}")
+            fix(self, name, value)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of the product, as BLAS counts them."""
+        return self.precision.flops * self.m * self.n * self.k
+
+    @property
+    def trans(self) -> str:
+        """Both transposes as BLAS's letter pair, such as ``"NT"``."""
+        return f"{self.trans_a}{self.trans_b}"
+
+    @property
+    def shape(self) -> str:
+        """The sizes as ``m x n x k``, or one number where they are equal."""
+        if self.m == self.n == self.k:
+            return str(self.m)
+        return f"{self.m}x{self.n}x{self.k}"
+
+    def __str__(self) -> str:
+        return f"{self.precision.name} {self.trans} {self.shape}"

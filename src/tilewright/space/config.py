@@ -1,0 +1,70 @@
+"""Config: one frozen point of a stencil's space; its hash is its identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+
+__all__ = ["Config", "Value"]
+
+Value = int | str
+
+
+class Config(Mapping[str, Value]):
+    """An immutable mapping of parameter names to values, with an identity.
+
+    Parameters
+    ----------
+    stencil : str
+        Name of the stencil the values belong to.
+    values : Mapping
+        A value for each of the stencil's parameters.
+
+    Attributes
+    ----------
+    id : str
+        First 12 hexadecimal digits of a SHA-256 over the stencil's name and the
+        sorted values: the same point has the same id in every process.
+    """
+
+    __slots__ = ("_values", "id", "stencil")
+
+    def __init__(self, stencil: str, values: Mapping[str, Value]) -> None:
+        self.stencil = stencil
+        # int() turns NumPy integers into plain ones, so that equal points hash alike.
+        self._values = {
+            name: values[name] if isinstance(values[name], str) else int(values[name])
+            for name in sorted(values)
+        }
+        canonical = json.dumps([stencil, self._values], separators=(",", ":"))
+        self.id = hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Config):
+            return NotImplemented
+        return self.stencil == other.stencil and self._values == other._values
+
+    def integer(self, name: str) -> int:
+        """Return a value that is known to be an integer."""
+        return int(self._values[name])
+
+    def replace(self, **changes: Value) -> Config:
+        """Return a config with some values changed."""
+        return Config(self.stencil, {**self._values, **changes})
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{k}={v!r}" for k, v in self._values.items())
+        return f"Config({self.stencil}: {inner})"

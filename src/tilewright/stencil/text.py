@@ -1,0 +1,29 @@
+"""Kernel texts: files beside this module, with their includes put in place.
+
+Includes are resolved here rather than by the compiler so that a source is one
+self-contained text: what is hashed, cached, compiled and put in a reproducer is
+the same string.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib.resources import files
+
+__all__ = ["read_text"]
+
+_INCLUDE = re.compile(r'^\s*#include "([\w/.]+)"\s*$', re.MULTILINE)
+
+
+@lru_cache(maxsize=64)
+def read_text(path: str) -> str:
+    """Return a kernel text with every ``#include "..."`` replaced by its file.
+
+    Parameters
+    ----------
+    path : str
+        Relative to the ``stencil`` package; so are the included names.
+    """
+    text = files("tilewright.stencil").joinpath(path).read_text(encoding="utf-8")
+    return _INCLUDE.sub(lambda found: read_text(found.group(1)), text)
