@@ -1,1 +1,59 @@
-"""Tilewright bounds, generates, tunes, explains and serves GEMM kernels."""
+"""Tilewright bounds, generates, tunes, explains and serves GEMM kernels.
+
+Everything is imported on first use: ``import tilewright`` itself costs almost nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tilewright.version import VERSION
+
+if TYPE_CHECKING:
+    from tilewright.backend import device, devices
+    from tilewright.library.gemm import gemm
+    from tilewright.library.linear import lu_factor, lu_solve, scaled_residual
+    from tilewright.precision import Precision
+    from tilewright.problem import Problem, Trans
+    from tilewright.tuning.tuner import tune
+
+__version__ = VERSION
+
+_HOMES = {
+    "Precision": "tilewright.precision",
+    "Problem": "tilewright.problem",
+    "Trans": "tilewright.problem",
+    "device": "tilewright.backend",
+    "devices": "tilewright.backend",
+    "gemm": "tilewright.library.gemm",
+    "lu_factor": "tilewright.library.linear",
+    "lu_solve": "tilewright.library.linear",
+    "scaled_residual": "tilewright.library.linear",
+    "tune": "tilewright.tuning.tuner",
+}
+
+__all__ = [
+    "Precision",
+    "Problem",
+    "Trans",
+    "device",
+    "devices",
+    "gemm",
+    "lu_factor",
+    "lu_solve",
+    "scaled_residual",
+    "tune",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,1 +1,17 @@
-"""."""
+"""The kernels that can be: each folder one kernel text, its parameters, its resource use."""
+
+from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
+from tilewright.stencil.registry import register, stencil, stencils, stencils_for
+
+__all__ = [
+    "Dialect",
+    "Launch",
+    "Resources",
+    "Source",
+    "Stencil",
+    "Variant",
+    "register",
+    "stencil",
+    "stencils",
+    "stencils_for",
+]

@@ -1,1 +1,1 @@
-"""."""
+"""Finding the fastest right kernel, without trust in the candidates."""

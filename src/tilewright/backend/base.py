@@ -1,0 +1,241 @@
+"""One protocol for every way of running a kernel.
+
+A backend lists live devices; a live device compiles, allocates, launches and times.
+Everything above this floor is written against these classes only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.device import DeviceSpec
+from tilewright.precision import Precision
+from tilewright.stencil import Dialect, Launch, Source
+
+__all__ = [
+    "BackendError",
+    "CompileError",
+    "Event",
+    "GemmCall",
+    "Kernel",
+    "LaunchError",
+    "LiveDevice",
+    "Operand",
+    "OutOfMemoryError",
+]
+
+
+class BackendError(RuntimeError):
+    """A device refused something; `detail` holds what it said at length."""
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+class CompileError(BackendError):
+    """The compiler refused a source; `detail` is its log."""
+
+
+class LaunchError(BackendError):
+    """The device refused a launch or failed while it ran."""
+
+
+class OutOfMemoryError(BackendError):
+    """The device or the host has too little memory."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix as a kernel sees it.
+
+    Parameters
+    ----------
+    memory : object
+        The backend's handle of a piece of device memory.
+    offset : int
+        Elements before the matrix's first one.
+    ld : int
+        Leading dimension in elements, column-major.
+    """
+
+    memory: Any
+    offset: int
+    ld: int
+
+
+@dataclass(frozen=True)
+class GemmCall:
+    """The arguments of one launch; see `tilewright.stencil.base` for their order."""
+
+    precision: Precision
+    m: int
+    n: int
+    k: int
+    alpha: complex
+    a: Operand
+    b: Operand
+    beta: complex
+    c: Operand
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return the argument list: NumPy scalars, with memory handles between them."""
+        real = self.precision.real_dtype.type
+        alpha, beta = complex(self.alpha), complex(self.beta)
+        # alpha = 0 must not read A and B: an empty sum over k says exactly that.
+        k = 0 if alpha == 0 else self.k
+        whole = np.int64
+        return (
+            whole(self.m),
+            whole(self.n),
+            whole(k),
+            real(alpha.real),
+            real(alpha.imag),
+            self.a.memory,
+            whole(self.a.offset),
+            whole(self.a.ld),
+            self.b.memory,
+            whole(self.b.offset),
+            whole(self.b.ld),
+            real(beta.real),
+            real(beta.imag),
+            self.c.memory,
+            whole(self.c.offset),
+            whole(self.c.ld),
+        )
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled source.
+
+    Parameters
+    ----------
+    handle : object
+        The backend's own object.
+    entry : str
+        Name of the function.
+    compile_seconds : float
+        Time the build took; near zero when it came from a cache.
+    """
+
+    handle: Any
+    entry: str
+    compile_seconds: float
+
+
+class Event(ABC):
+    """Something enqueued that will end."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Block until it has ended.
+
+        Raises
+        ------
+        LaunchError
+            If it ended in failure.
+        """
+
+    @abstractmethod
+    def nanoseconds(self) -> int:
+        """Return how long it ran on the device; waits first."""
+
+
+class LiveDevice(ABC):
+    """A device that is here and can run kernels.
+
+    Attributes
+    ----------
+    id : str
+        How people name it, such as ``"opencl:0"``.
+    spec : DeviceSpec
+        Its numbers.
+    platform, driver : str
+        The software that serves it, with versions.
+    fingerprint : str
+        12 hexadecimal digits over everything that may change a kernel's speed or
+        correctness: name, platform, driver.  Measurements belong to a fingerprint.
+    """
+
+    id: str
+    spec: DeviceSpec
+    platform: str
+    driver: str
+    fingerprint: str
+    dialect: Dialect
+
+    @property
+    @abstractmethod
+    def backend(self) -> str:
+        """Name of the backend."""
+
+    @abstractmethod
+    def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
+        """Compile a source, or take it from the disk cache.
+
+        Raises
+        ------
+        CompileError
+            With the compiler's log in `detail`.
+        """
+
+    @abstractmethod
+    def allocate(self, size: int) -> Any:
+        """Return `size` bytes of device memory.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If the device has too little.
+        """
+
+    @abstractmethod
+    def upload(self, array: NDArray[Any]) -> Any:
+        """Return device memory holding a copy of a contiguous array."""
+
+    @abstractmethod
+    def download(self, memory: Any, array: NDArray[Any], offset: int = 0) -> None:
+        """Fill a contiguous array from device memory, `offset` bytes in; blocks."""
+
+    @abstractmethod
+    def write(self, memory: Any, array: NDArray[Any], offset: int = 0) -> None:
+        """Copy a contiguous array into device memory, `offset` bytes in; blocks."""
+
+    @abstractmethod
+    def free(self, memory: Any) -> None:
+        """Give device memory back at once."""
+
+    @abstractmethod
+    def launch(
+        self,
+        kernel: Kernel,
+        launch: Launch,
+        arguments: Sequence[Any],
+        queue: Any = None,
+        after: Sequence[Any] = (),
+    ) -> Event:
+        """Enqueue a kernel and return at once.
+
+        Raises
+        ------
+        LaunchError
+            If the device refuses the launch.
+        """
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Block until everything enqueued has ended."""
+
+    def environment(self) -> dict[str, str]:
+        """Return what a measurement should remember about the software."""
+        return {"platform": self.platform, "driver": self.driver}
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.spec.name}"

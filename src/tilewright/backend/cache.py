@@ -1,0 +1,91 @@
+"""The disk cache of compiled kernels: private files under a versioned key.
+
+Guaranteed: a file that is read was written whole, by this user, for exactly this
+source, these macros, this device and this driver.  Not guaranteed: that a file stays;
+the oldest go when the cache outgrows its limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from tilewright.paths import cache_dir, private_directory, write_atomically
+from tilewright.stencil import Source
+
+__all__ = ["KernelCache", "prune_directory"]
+
+# Part of every key: raise it when what is stored under a key changes.
+_FORMAT = 1
+
+# A tuning run writes some thousand binaries of 10 to 200 kB.
+_LIMIT_BYTES = 512 * 2**20
+
+
+class KernelCache:
+    """Binaries by key, one file each.
+
+    Parameters
+    ----------
+    directory : Path, optional
+        Where the files are; the user's cache directory by default.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = private_directory(directory or cache_dir() / "kernels")
+
+    @staticmethod
+    def key(source: Source, options: tuple[str, ...], fingerprint: str) -> str:
+        """Return the key of a binary: a digest over everything that makes it."""
+        parts = [_FORMAT, source.text, list(source.defines.items()), source.entry]
+        canonical = json.dumps([*parts, options, fingerprint])
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def load(self, key: str) -> bytes | None:
+        """Return a binary, or None if there is none."""
+        path = self.directory / key
+        try:
+            binary = path.read_bytes()
+            os.utime(path)  # recently used files are pruned last
+        except OSError:
+            return None
+        return binary
+
+    def save(self, key: str, binary: bytes) -> None:
+        """Store a binary; a full disk is not an error, only a slower next start."""
+        try:
+            write_atomically(self.directory / key, binary)
+        except OSError:
+            return
+
+    def drop(self, key: str) -> None:
+        """Forget a binary that its driver no longer accepts."""
+        (self.directory / key).unlink(missing_ok=True)
+
+    def prune(self, limit: int = _LIMIT_BYTES) -> int:
+        """Remove the least recently used files above `limit` bytes; return their number."""
+        return prune_directory(self.directory, limit)
+
+
+def prune_directory(directory: Path, limit: int) -> int:
+    """Remove the oldest files under a directory until it holds at most `limit` bytes."""
+    found = []
+    for root, _, names in os.walk(directory):
+        for name in names:
+            path = Path(root, name)
+            try:
+                state = path.stat()
+            except OSError:
+                continue
+            found.append((state.st_mtime, state.st_size, path))
+    total = sum(size for _, size, _ in found)
+    removed = 0
+    for _, size, path in sorted(found, key=lambda entry: entry[0]):
+        if total <= limit:
+            break
+        path.unlink(missing_ok=True)
+        total -= size
+        removed += 1
+    return removed

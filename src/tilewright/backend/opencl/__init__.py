@@ -1,0 +1,1 @@
+"""OpenCL through pyopencl, with PoCL as the embedded default device."""

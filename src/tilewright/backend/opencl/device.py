@@ -1,0 +1,226 @@
+"""A live OpenCL device: compile, allocate, launch, time."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.backend.base import (
+    CompileError,
+    Event,
+    Kernel,
+    LaunchError,
+    LiveDevice,
+    OutOfMemoryError,
+)
+from tilewright.backend.cache import KernelCache
+from tilewright.backend.opencl.platforms import opencl, ordered_devices, spec_of
+from tilewright.stencil import Launch, Source
+
+__all__ = ["OpenCLDevice", "OpenCLEvent", "devices"]
+
+# No option that relaxes IEEE arithmetic may ever stand here: the numerics contract.
+_OPTIONS = ("-cl-std=CL1.2",)
+
+
+class OpenCLEvent(Event):
+    """A pyopencl event with profiling."""
+
+    def __init__(self, event: Any) -> None:
+        self.raw = event
+
+    def wait(self) -> None:
+        """Block until it has ended."""
+        cl = opencl()
+        assert cl is not None
+        try:
+            self.raw.wait()
+        except cl.Error as error:
+            raise LaunchError(f"the kernel failed on the device: {error}") from error
+
+    def nanoseconds(self) -> int:
+        """Return the time between start and end, by the device's clock."""
+        self.wait()
+        return int(self.raw.profile.end - self.raw.profile.start)
+
+
+class OpenCLDevice(LiveDevice):
+    """One OpenCL device with a context and an in-order queue of its own.
+
+    Parameters
+    ----------
+    device : pyopencl.Device
+        The device to use.
+    name : str
+        Its id, such as ``"opencl:0"``.
+    context : pyopencl.Context, optional
+        The caller's context, where arrays live in one already.
+    cache : KernelCache, optional
+        Where binaries are kept.
+    """
+
+    dialect = "opencl"
+
+    def __init__(
+        self, device: Any, name: str, context: Any = None, cache: KernelCache | None = None
+    ) -> None:
+        cl = opencl()
+        assert cl is not None
+        self._cl = cl
+        self.raw = device
+        self.id = name
+        self.spec = spec_of(device)
+        platform = device.platform
+        self.platform = f"{platform.name} ({platform.version})"
+        self.driver = str(device.driver_version)
+        parts = (platform.name, platform.version, device.name, device.version, self.driver)
+        self.fingerprint = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+        self.context = context or cl.Context([device])
+        self.queue = cl.CommandQueue(
+            self.context, device, properties=cl.command_queue_properties.PROFILING_ENABLE
+        )
+        self._cache = cache or KernelCache()
+        # PoCL keeps what it compiles in a directory that we gave it.  Asking it for a
+        # binary would compile every kernel once more, for a launch of unknown size.
+        self._caches_itself = platform.name == "Portable Computing Language"
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend."""
+        return "opencl"
+
+    def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
+        """Compile a source, or take it from the disk cache."""
+        started = time.perf_counter()
+        macros = tuple(f"-D{name}={value}" for name, value in source.defines.items())
+        options = [*_OPTIONS, *macros]
+        key = self._cache.key(source, _OPTIONS, self.fingerprint)
+        use_cache &= not self._caches_itself
+        program = self._from_cache(key, options) if use_cache else None
+        if program is None:
+            program = self._build(source.text, options)
+            if use_cache:
+                self._cache.save(key, program.get_info(self._cl.program_info.BINARIES)[0])
+        handle = self._cl.Kernel(program, source.entry)
+        return Kernel(handle, source.entry, time.perf_counter() - started)
+
+    def _from_cache(self, key: str, options: list[str]) -> Any:
+        binary = self._cache.load(key)
+        if binary is None:
+            return None
+        try:
+            # Some drivers write to stderr or warn about binaries they then accept.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return self._cl.Program(self.context, [self.raw], [binary]).build(options)
+        except self._cl.Error:
+            self._cache.drop(key)
+            return None
+
+    def _build(self, text: str, options: list[str]) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return self._cl.Program(self.context, text).build(options)
+        except self._cl.Error as error:
+            first = str(error).strip().splitlines()
+            raise CompileError("the OpenCL compiler refused the kernel", str(error)) from (
+                error if first else None
+            )
+
+    def allocate(self, size: int) -> Any:
+        """Return `size` bytes of device memory; at least one, as OpenCL wants."""
+        flags = self._cl.mem_flags.READ_WRITE
+        try:
+            return self._cl.Buffer(self.context, flags, max(1, size))
+        except self._cl.Error as error:
+            raise OutOfMemoryError(
+                f"{self.id} cannot allocate {size} bytes; use a smaller problem", str(error)
+            ) from error
+
+    def upload(self, array: NDArray[Any]) -> Any:
+        """Return device memory holding a copy of a contiguous array."""
+        memory = self.allocate(array.nbytes)
+        self.write(memory, array)
+        return memory
+
+    def download(self, memory: Any, array: NDArray[Any], offset: int = 0) -> None:
+        """Fill a contiguous array from device memory; blocks."""
+        if array.nbytes:
+            self._copy(array, memory, src_offset=offset)
+
+    def write(self, memory: Any, array: NDArray[Any], offset: int = 0) -> None:
+        """Copy a contiguous array into device memory; blocks."""
+        if array.nbytes:
+            self._copy(memory, array, dst_offset=offset)
+
+    def _copy(self, to: Any, source: Any, **offsets: int) -> None:
+        try:
+            self._cl.enqueue_copy(self.queue, to, source, is_blocking=True, **offsets)
+        except self._cl.MemoryError as error:
+            raise OutOfMemoryError(f"{self.id} has too little memory", str(error)) from error
+        except self._cl.Error as error:
+            raise LaunchError(f"{self.id} could not copy: {error}") from error
+
+    def wrap(self, array: NDArray[Any], *, writable: bool) -> Any:
+        """Return memory that is a contiguous host array, without a copy.
+
+        Only for devices with unified memory; results are visible after `unwrap`.
+        """
+        flags = self._cl.mem_flags
+        access = flags.READ_WRITE if writable else flags.READ_ONLY
+        return self._cl.Buffer(self.context, access | flags.USE_HOST_PTR, hostbuf=array)
+
+    def unwrap(self, memory: Any, array: NDArray[Any]) -> None:
+        """Make what kernels wrote to wrapped memory visible to the host; blocks."""
+        mapped, _ = self._cl.enqueue_map_buffer(
+            self.queue,
+            memory,
+            self._cl.map_flags.READ,
+            0,
+            (array.nbytes,),
+            np.uint8,
+            is_blocking=True,
+        )
+        mapped.base.release(self.queue)
+
+    def free(self, memory: Any) -> None:
+        """Give device memory back at once."""
+        memory.release()
+
+    def launch(
+        self,
+        kernel: Kernel,
+        launch: Launch,
+        arguments: Sequence[Any],
+        queue: Any = None,
+        after: Sequence[Any] = (),
+    ) -> Event:
+        """Enqueue a kernel and return at once."""
+        size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
+        try:
+            for position, argument in enumerate(arguments):
+                kernel.handle.set_arg(position, argument)
+            event = self._cl.enqueue_nd_range_kernel(
+                queue or self.queue, kernel.handle, size, launch.block, wait_for=list(after) or None
+            )
+        except self._cl.MemoryError as error:
+            raise OutOfMemoryError(f"{self.id} has too little memory", str(error)) from error
+        except self._cl.Error as error:
+            raise LaunchError(f"{self.id} refused the launch: {error}", str(error)) from error
+        return OpenCLEvent(event)
+
+    def finish(self) -> None:
+        """Block until everything enqueued has ended."""
+        self.queue.finish()
+
+
+def devices() -> list[LiveDevice]:
+    """Return a live device for each OpenCL device, in the order of their ids."""
+    return [OpenCLDevice(raw, f"opencl:{i}") for i, raw in enumerate(ordered_devices())]

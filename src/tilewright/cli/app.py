@@ -1,0 +1,49 @@
+"""All commands under one name, and what their failures mean for the exit status."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from tilewright.cli import devices, multiply, quickstart, solve, space, tune
+
+__all__ = ["app", "run"]
+
+app = typer.Typer(
+    name="tilewright",
+    help="Bounds, generates, tunes, explains and serves GEMM kernels.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("devices")(devices.command)
+app.command("space")(space.command)
+app.command("tune")(tune.command)
+app.command("multiply")(multiply.command)
+app.command("solve")(solve.command)
+app.command("quickstart")(quickstart.command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit status."""
+    try:
+        app(list(arguments), prog_name="tilewright", standalone_mode=True)
+    except SystemExit as end:  # how typer ends, with its own status for wrong usage
+        return int(end.code) if isinstance(end.code, int) else 1
+    except (ValueError, TypeError) as problem:
+        return _fail(problem, 2)
+    except (RuntimeError, OSError, ArithmeticError) as problem:
+        return _fail(problem, 1)
+    except KeyboardInterrupt:
+        return _fail("stopped; what was measured is stored", 130)
+    return 0
+
+
+def _fail(problem: object, status: int) -> int:
+    """Print one line that says what went wrong."""
+    line = str(problem).strip().splitlines()
+    sys.stderr.write(f"tilewright: {line[0] if line else type(problem).__name__}\n")
+    return status

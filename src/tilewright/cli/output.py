@@ -1,0 +1,99 @@
+"""What every command does alike: tables for people, JSON for machines, one-line errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = [
+    "BudgetOption",
+    "DeviceOption",
+    "JsonOption",
+    "PrecisionOption",
+    "SizeOption",
+    "StencilOption",
+    "TransOption",
+    "emit_json",
+    "emit_table",
+    "gigaflops",
+    "parse_size",
+    "parse_trans",
+    "say",
+]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option("--device", help="Device id or part of a name; the best one by default."),
+]
+PrecisionOption = Annotated[str, typer.Option("--precision", help="BLAS letter: s, d, c or z.")]
+TransOption = Annotated[
+    str, typer.Option("--trans", help="Transposes of A and B: NN, NT, TN, TT, or with C.")
+]
+SizeOption = Annotated[str, typer.Option("--size", help="N or MxNxK, such as 1024 or 512x512x64.")]
+BudgetOption = Annotated[str, typer.Option("--budget", help="Time to spend: 90s, 10m, 2h.")]
+StencilOption = Annotated[
+    str | None, typer.Option("--stencil", help="Stencil; the one that fits best by default.")
+]
+
+
+def emit_json(value: Any) -> None:
+    """Print a value as JSON on standard output."""
+    json.dump(value, sys.stdout, indent=2, default=str)
+    sys.stdout.write("\n")
+
+
+def emit_table(table: Table) -> None:
+    """Print a rich table on standard output, as wide as it needs where nobody looks."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    console.print(table)
+
+
+def say(text: str) -> None:
+    """Print a line for people."""
+    typer.echo(text)
+
+
+def gigaflops(rate: float) -> str:
+    """Return a rate in FLOP/s as text in GFLOP/s or TFLOP/s."""
+    if rate >= 1e13:
+        return f"{rate / 1e12:.1f} TFLOP/s"
+    return f"{rate / 1e9:.1f} GFLOP/s"
+
+
+def parse_size(text: str) -> tuple[int, int, int]:
+    """Return m, n and k of ``N`` or ``MxNxK``.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    parts = text.lower().split("x")
+    if len(parts) not in (1, 3) or not all(part.isdecimal() for part in parts):
+        raise ValueError(f"size={text!r} is not a size; write 1024 or 512x512x64")
+    sizes = [int(part) for part in parts] * (3 if len(parts) == 1 else 1)
+    return sizes[0], sizes[1], sizes[2]
+
+
+def parse_trans(text: str) -> tuple[str, str]:
+    """Return the letters of A and B of a pair such as ``NT``.
+
+    Raises
+    ------
+    ValueError
+        If it is not a pair of N, T and C.
+    """
+    if len(text) != 2 or any(letter not in "NTC" for letter in text.upper()):
+        raise ValueError(f"trans={text!r} is not a pair of N, T and C; write NN, NT, TN or TT")
+    return text[0].upper(), text[1].upper()

@@ -1,0 +1,135 @@
+"""``tilewright quickstart``: from nothing to a tuned kernel and a solved system."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilewright.cli.output import (
+    BudgetOption,
+    DeviceOption,
+    PrecisionOption,
+    SizeOption,
+    emit_table,
+    gigaflops,
+    parse_size,
+    say,
+)
+
+if TYPE_CHECKING:
+    from tilewright.backend import LiveDevice
+    from tilewright.problem import Problem
+    from tilewright.tuning.tuner import TuningResult
+
+__all__ = ["command"]
+
+# Searching for this long on a second run refines what the first one found.
+_AGAIN_SECONDS = 20.0
+
+
+def command(
+    size: SizeOption = "1024",
+    precision: PrecisionOption = "s",
+    budget: BudgetOption = "75s",
+    system: Annotated[int, typer.Option("--system", min=1, help="n of the system solved.")] = 3000,
+    device: DeviceOption = None,
+) -> None:
+    """Find the best device, tune GEMM on it, compare with NumPy, solve a linear system."""
+    from tilewright.backend import device as find_device
+    from tilewright.backend import devices
+    from tilewright.problem import Problem
+    from tilewright.tuning.peak import measured_peak
+
+    m, n, k = parse_size(size)
+    live = find_device(device)
+    # The library multiplies row-major arrays as column-major ones with A and B exchanged.
+    problem = Problem(n, m, k, precision)  # type: ignore[arg-type]
+    say(f"1. Device: {live} through {live.platform.split(',')[0]})")
+    others = [d.id for d in devices() if d.id != live.id]
+    if others:
+        say(f"   also here: {', '.join(others)} (choose with --device)")
+    say(f"\n2. What can be tuned for {problem}")
+    _show_space(problem, live)
+    say("3. Tuning")
+    peak = measured_peak(live, problem.precision)
+    result = _tune(problem, live, budget, peak)
+    say("\n4. The winner beside NumPy, same data, same process, in turns")
+    _compare(problem, live, result)
+    say("\n5. A linear system, LINPACK-style, whose products are tw.gemm")
+    _solve(problem, system, live)
+
+
+def _show_space(problem: Problem, live: LiveDevice) -> None:
+    from tilewright.cli.space import show_funnel, show_parameters
+    from tilewright.stencil import Variant, stencils_for
+
+    space = stencils_for(live.spec)[0].space(Variant.of(problem), live.spec)
+    show_parameters(space)
+    show_funnel(space.funnel())
+
+
+def _tune(problem: Problem, live: LiveDevice, budget: str, peak: float) -> TuningResult:
+    from tilewright.cli.tune import describe, progress_bar
+    from tilewright.tuning.store import Store
+    from tilewright.tuning.tuner import seconds_of, tune
+
+    seconds = seconds_of(budget)
+    with Store() as store:
+        known = store.count(device=live.fingerprint, problem=problem)
+        if known:
+            seconds = min(seconds, _AGAIN_SECONDS)
+            say(f"   {known} results are stored from before: starting from them ({store.path})")
+        with progress_bar(peak) as observer:
+            result = tune(problem, live, budget=seconds, store=store, observer=observer)
+    describe(result, peak)
+    return result
+
+
+def _compare(problem: Problem, live: LiveDevice, result: TuningResult) -> None:
+    """Time tw.gemm and NumPy in turns on the same arrays, and compare their errors."""
+    import numpy as np
+    from rich.table import Table
+
+    from tilewright.library.gemm import gemm
+
+    rng = np.random.default_rng(0)
+    dtype = problem.precision.dtype
+    a = rng.standard_normal((problem.n, problem.k)).astype(dtype)
+    b = rng.standard_normal((problem.k, problem.m)).astype(dtype)
+    ours, theirs = np.empty((2, problem.n, problem.m), dtype)
+    runs: dict[str, list[float]] = {"ours": [], "numpy": []}
+
+    def timed(name: str, call: Any) -> None:
+        started = time.perf_counter()
+        call()
+        runs[name].append(time.perf_counter() - started)
+
+    for _ in range(16):
+        timed("ours", lambda: gemm(a, b, ours, device=live))
+        timed("numpy", lambda: np.matmul(a, b, out=theirs))
+    size = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    table = Table("", "median time", "rate", "largest error / (|A||B|)")
+    # The first run compiles, or wakes threads up: it is not what a caller sees later.
+    for name, x in (("ours", ours), ("numpy", theirs)):
+        seconds = float(np.median(runs[name][1:]))
+        error = float(np.max(np.abs(x - exact) / size))
+        label = "tw.gemm, tuned" if name == "ours" else f"NumPy {np.__version__}"
+        table.add_row(
+            label, f"{1e3 * seconds:.2f} ms", gigaflops(problem.flops / seconds), f"{error:.1e}"
+        )
+    emit_table(table)
+    rate = result.winner.flops_per_second
+    say(f"   (kernel alone, by the device's clock: {gigaflops(rate)})")
+
+
+def _solve(problem: Problem, n: int, live: LiveDevice) -> None:
+    from tilewright.cli.solve import ACCEPTED, describe, random_system, solve_timed
+
+    a, b = random_system(n, problem.precision.letter, 0)
+    _, facts = solve_timed(a, b, live.id)
+    say("   " + describe(facts))
+    if not facts["accepted"]:
+        raise ArithmeticError(f"scaled residual {facts['residual']:.3g} is not below {ACCEPTED:g}")

@@ -1,0 +1,102 @@
+"""``tilewright solve``: a dense linear system, LINPACK-style."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tilewright.cli.multiply import load, save
+from tilewright.cli.output import (
+    DeviceOption,
+    JsonOption,
+    PrecisionOption,
+    emit_json,
+    gigaflops,
+    say,
+)
+
+__all__ = ["ACCEPTED", "command", "random_system", "solve_timed"]
+
+# HPL accepts a solution whose scaled residual is below this.
+ACCEPTED = 16.0
+
+
+def command(
+    a: Annotated[Path | None, typer.Argument(help="A, an .npy file; random without it.")] = None,
+    b: Annotated[Path | None, typer.Argument(help="b, an .npy file.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where x goes.")] = None,
+    size: Annotated[int, typer.Option("--size", min=1, help="n of a random system.")] = 2000,
+    precision: PrecisionOption = "d",
+    seed: Annotated[int, typer.Option("--seed", help="Of the random system.")] = 0,
+    device: DeviceOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Solve A x = b by blocked LU with partial pivoting; exit 1 unless HPL would accept it."""
+    if (a is None) != (b is None):
+        raise ValueError("give both A and b, or neither for a random system")
+    if a is not None and b is not None:
+        matrix, right = load(a), load(b)
+    else:
+        matrix, right = random_system(size, precision, seed)
+    solution, facts = solve_timed(matrix, right, device)
+    if output is not None:
+        save(output, solution)
+    if json:
+        emit_json(facts)
+    else:
+        say(describe(facts))
+    if not facts["accepted"]:
+        raise ArithmeticError(f"scaled residual {facts['residual']:.3g} is not below {ACCEPTED:g}")
+
+
+def random_system(n: int, precision: str, seed: int) -> tuple[Any, Any]:
+    """Return A and b with entries uniform in [-0.5, 0.5), as HPL draws them."""
+    import numpy as np
+
+    from tilewright.precision import precision as find_precision
+
+    row = find_precision(precision)
+    rng = np.random.default_rng(seed)
+
+    def draw(*shape: int) -> Any:
+        x = rng.random(shape) - 0.5
+        if row.is_complex:
+            x = x + 1j * (rng.random(shape) - 0.5)
+        return x.astype(row.dtype)
+
+    return draw(n, n), draw(n)
+
+
+def solve_timed(a: Any, b: Any, device: str | None) -> tuple[Any, dict[str, Any]]:
+    """Solve a system and return the solution with what is worth saying about it."""
+    from tilewright.library.linear import lu_factor, lu_solve, scaled_residual
+
+    started = time.perf_counter()
+    solution = lu_solve(lu_factor(a, device=device), b)
+    seconds = time.perf_counter() - started
+    n = len(a)
+    # HPL's count: 2/3 n^3 + 2 n^2, four times that in complex arithmetic.
+    flops = (2 / 3 * n**3 + 2 * n**2) * (4 if a.dtype.kind == "c" else 1)
+    residual = scaled_residual(a, solution, b)
+    facts = {
+        "n": n,
+        "dtype": str(a.dtype),
+        "seconds": seconds,
+        "flops_per_second": flops / seconds,
+        "residual": residual,
+        "accepted": bool(residual < ACCEPTED),
+    }
+    return solution, facts
+
+
+def describe(facts: dict[str, Any]) -> str:
+    """Return what became of a system in one line."""
+    verdict = "accepted" if facts["accepted"] else "REFUSED"
+    return (
+        f"LU solve n={facts['n']} {facts['dtype']}: {facts['seconds']:.2f} s,"
+        f" {gigaflops(facts['flops_per_second'])}; scaled residual {facts['residual']:.2e}"
+        f" (HPL accepts below {ACCEPTED:g}): {verdict}"
+    )

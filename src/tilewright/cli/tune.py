@@ -1,0 +1,150 @@
+"""``tilewright tune``: find the fastest right kernel for a problem."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilewright.cli.output import (
+    BudgetOption,
+    DeviceOption,
+    JsonOption,
+    PrecisionOption,
+    SizeOption,
+    StencilOption,
+    TransOption,
+    emit_json,
+    gigaflops,
+    parse_size,
+    parse_trans,
+    say,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tilewright.tuning.tuner import Progress, TuningResult
+
+__all__ = ["command", "describe", "progress_bar"]
+
+
+def command(
+    precision: PrecisionOption = "s",
+    trans: TransOption = "NN",
+    size: SizeOption = "1024",
+    device: DeviceOption = None,
+    budget: BudgetOption = "120s",
+    strategy: Annotated[
+        str, typer.Option("--strategy", help="climb, random or exhaustive.")
+    ] = "climb",
+    stencil: StencilOption = None,
+    seed: Annotated[int, typer.Option("--seed", help="Makes choices repeatable.")] = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume/--afresh", help="Start from stored results, or from none.")
+    ] = True,
+    json: JsonOption = False,
+) -> None:
+    """Tune; results are stored as they come, and --resume (the default) goes on from them."""
+    from tilewright.backend import device as find_device
+    from tilewright.problem import Problem
+    from tilewright.tuning.peak import measured_peak
+    from tilewright.tuning.tuner import tune
+
+    m, n, k = parse_size(size)
+    trans_a, trans_b = parse_trans(trans)
+    problem = Problem(m, n, k, precision, trans_a, trans_b)  # type: ignore[arg-type]
+    live = find_device(device)
+    peak = measured_peak(live, problem.precision)
+    with progress_bar(peak, quiet=json) as observer:
+        result = tune(
+            problem,
+            live,
+            budget=budget,
+            strategy=strategy,
+            stencil_name=stencil,
+            seed=seed,
+            resume=resume,
+            observer=observer,
+        )
+    if json:
+        emit_json(to_json(result, peak))
+    else:
+        describe(result, peak)
+
+
+@contextmanager
+def progress_bar(peak: float, *, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
+    """Yield an observer that draws a live bar: best so far, percent of peak, time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True, quiet=quiet)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[best]}"),
+        TextColumn("{task.fields[left]}"),
+        TimeElapsedColumn(),
+    )
+    stages = {"search": "searching", "final": "racing finalists", "certify": "checking winner"}
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting workers", total=1.0, best="", left="")
+
+        def observe(now: Progress) -> None:
+            best = ""
+            if now.best is not None:
+                rate = now.best.flops_per_second
+                best = f"best {gigaflops(rate)} = {100 * rate / peak:.0f} % of peak"
+            left = max(0.0, now.budget - now.elapsed)
+            bar.update(
+                task,
+                description=f"{stages[now.stage]}: {now.tried} tried, {now.failed} failed",
+                completed=min(1.0, now.elapsed / now.budget),
+                best=best,
+                left=f"{left:.0f} s left",
+            )
+
+        yield observe
+
+
+def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
+    """Return a tuning result as plain data."""
+    winner = result.winner
+    return {
+        "problem": str(winner.problem),
+        "device": winner.device_name,
+        "stencil": winner.config.stencil,
+        "config": dict(winner.config),
+        "config_id": winner.config.id,
+        "median_ns": winner.median_ns,
+        "flops_per_second": winner.flops_per_second,
+        "peak_flops_per_second": peak,
+        "error": winner.error,
+        "tried": result.tried,
+        "failed": result.failed,
+        "resumed": result.resumed,
+        "seconds": result.seconds,
+    }
+
+
+def describe(result: TuningResult, peak: float) -> None:
+    """Print a tuning result for people."""
+    winner = result.winner
+    if result.resumed:
+        say(f"started from {result.resumed} stored results")
+    rate = result.tried / result.seconds
+    say(
+        f"{result.tried} candidates in {result.seconds:.0f} s ({rate:.1f} a second),"
+        f" {result.failed} failed (see: tilewright db list --failed)"
+    )
+    speed = winner.flops_per_second
+    say(
+        f"winner for {winner.problem}: {gigaflops(speed)},"
+        f" {100 * speed / peak:.0f} % of the measured peak ({gigaflops(peak)});"
+        f" every check passed, eta {winner.error:.1e}"
+    )
+    values = ", ".join(f"{name} {value}" for name, value in winner.config.items())
+    say(f"  {winner.config.stencil}: {values}")

@@ -1,0 +1,102 @@
+"""Which config serves a problem: the nearest verified winner, else the default."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.backend import LiveDevice
+from tilewright.problem import Problem
+from tilewright.space import Config
+from tilewright.stencil import Stencil, Variant, stencil, stencils_for
+from tilewright.tuning.database import default_path
+from tilewright.tuning.measurement import Measurement, Stage, Status
+from tilewright.tuning.store import Store
+
+__all__ = ["Choice", "choose", "distance"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A config and where it comes from.
+
+    Parameters
+    ----------
+    stencil : Stencil
+        The family.
+    config : Config
+        The point.
+    tuned_on : str
+        The problem whose winner it is; empty for a shipped default.
+    """
+
+    stencil: Stencil
+    config: Config
+    tuned_on: str = ""
+
+
+def distance(problem: Problem, other: Problem) -> float:
+    """Return how far apart two problems' sizes are: doublings, summed over m, n and k."""
+    pairs = ((problem.m, other.m), (problem.n, other.n), (problem.k, other.k))
+    return sum(abs(math.log2(max(1, x) / max(1, y))) for x, y in pairs)
+
+
+# Winners by store, its state, device and precision.  A tuning run in this or another
+# process changes the state, so what it found is used from the next call on.
+_winners: dict[tuple[Path, tuple[int, ...], str, str], list[Measurement]] = {}
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """Return what changes when a store is written to: times and sizes of its files."""
+    state = []
+    for name in (path, path.with_name(path.name + "-wal")):
+        try:
+            status = os.stat(name)
+            state += [status.st_mtime_ns, status.st_size]
+        except OSError:
+            state += [0, 0]
+    return tuple(state)
+
+
+def _stored(device: LiveDevice, letter: str) -> list[Measurement]:
+    """Return the verified winners for a device and a precision, read when the store changed."""
+    path = default_path()
+    if not path.exists():
+        return []
+    key = (path, _state(path), device.fingerprint, letter)
+    found = _winners.get(key)
+    if found is None:
+        with Store(path) as store:
+            rows = store.query(
+                device=device.fingerprint, precision=letter, stage=Stage.WINNER, status=Status.OK
+            )
+            newest = {m.problem: m for m in rows}
+        for old in [k for k in _winners if k[0] == path and k[2:] == key[2:]]:
+            del _winners[old]
+        # Opening a store may fold its log in: the state afterwards is the one to compare.
+        found = list(newest.values())
+        _winners[(path, _state(path), device.fingerprint, letter)] = found
+    return found
+
+
+def choose(device: LiveDevice, problem: Problem) -> Choice:
+    """Return the config to serve a problem with.
+
+    The winner nearest in size for this device, precision and transposes; where these
+    transposes were never tuned, the winner nearest in size for any; where nothing was
+    tuned, the stencil's default.  Winners of an older version of a stencil do not count.
+    """
+    current = [
+        m
+        for m in _stored(device, problem.precision.letter)
+        if stencil(m.config.stencil).version == m.stencil_version
+    ]
+    same = [m for m in current if m.problem.trans == problem.trans]
+    candidates = same or current
+    if candidates:
+        nearest = min(candidates, key=lambda m: distance(problem, m.problem))
+        return Choice(stencil(nearest.config.stencil), nearest.config, str(nearest.problem))
+    family = stencils_for(device.spec)[0]
+    return Choice(family, family.default(Variant.of(problem), device.spec))

@@ -1,0 +1,240 @@
+"""gemm(): arrays in, the tuned kernel chosen and launched, arrays out."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
+from tilewright.backend import device as find_device
+from tilewright.library.choose import choose
+from tilewright.library.layout import Strided, layout_of, operation
+from tilewright.precision import Precision, precision_of
+from tilewright.problem import Problem, Trans
+from tilewright.space import Config
+from tilewright.stencil import Stencil, Variant
+
+__all__ = ["gemm", "launch_gemm"]
+
+ACCURACIES = ("ieee",)
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    c: Any = None,
+    *,
+    alpha: complex = 1,
+    beta: complex = 0,
+    trans_a: str | Trans = "N",
+    trans_b: str | Trans = "N",
+    accuracy: str = "ieee",
+    device: str | LiveDevice | None = None,
+) -> Any:
+    """Return alpha op(a) op(b) + beta c, computed by the best kernel known here.
+
+    The kernel is the stored winner of `tilewright.tune` for the device, precision and
+    transposes whose size is nearest, or else a shipped default.  This function never
+    tunes.
+
+    Parameters
+    ----------
+    a, b : array
+        Two-dimensional NumPy arrays or pyopencl arrays, of one dtype: float32, float64,
+        complex64 or complex128.  op(a) is m x k, op(b) is k x n.
+    c : array, optional
+        m x n, of the same kind and dtype; changed in place and returned.  Without it a
+        new row-major array is returned, beside its inputs.
+    alpha, beta : scalar
+        With beta = 0, `c` is not read: NaN there disappears.  With alpha = 0, neither
+        `a` nor `b` is read.
+    trans_a, trans_b : {"N", "T", "C"}
+        BLAS's transposes; "C" on real data is "T".
+    accuracy : {"ieee"}
+        IEEE arithmetic of the inputs' precision, never less.
+    device : str or LiveDevice, optional
+        Where NumPy arrays are multiplied; see `tilewright.device`.  pyopencl arrays are
+        multiplied where they are.
+
+    Returns
+    -------
+    array
+        `c`, or a new array of a's kind.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong; the message names it.
+    TypeError
+        If `a`, `b` and `c` are not arrays of one kind.
+
+    Notes
+    -----
+    NumPy arrays may have any strides.  They are read and written in place wherever BLAS
+    could take them: unit stride along one axis, any leading dimension along the other.
+    Only an array that BLAS itself could not take (two non-unit strides, a negative or
+    zero stride) is copied.  pyopencl arrays are never copied: such a one is refused.
+    On a device that does not share the host's memory, NumPy arrays travel there and
+    back.  Equal config and equal data give equal bits.
+    """
+    if accuracy not in ACCURACIES:
+        raise ValueError(f"accuracy={accuracy!r} is unknown; use one of {', '.join(ACCURACIES)}")
+    adapter = _adapter(a, b, c)
+    op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
+    precision = _one_precision(a, b, c)
+    m, n, k = _sizes(a, b, c, op_a, op_b)
+    _check_scalars(alpha, beta, precision, c)
+    if c is None:
+        c = adapter.empty_like(a, (m, n))
+    request = Request(precision, m, n, k, alpha, beta, op_a, op_b, a, b, c)
+    if 0 in (m, n) or ((k == 0 or alpha == 0) and beta == 1):
+        return c
+    adapter.run(request, device)
+    return c
+
+
+@dataclass(frozen=True)
+class Request:
+    """One checked call: sizes and operations in the caller's orientation."""
+
+    precision: Precision
+    m: int
+    n: int
+    k: int
+    alpha: complex
+    beta: complex
+    trans_a: Trans
+    trans_b: Trans
+    a: Any
+    b: Any
+    c: Any
+
+
+def _adapter(a: Any, b: Any, c: Any) -> Any:
+    """Return the module that knows this kind of arrays."""
+    given = [x for x in (a, b, c) if x is not None]
+    if all(isinstance(x, np.ndarray) for x in given):
+        from tilewright.library import on_numpy
+
+        return on_numpy
+    if all(type(x).__module__.startswith("pyopencl.array") for x in given):
+        from tilewright.library import on_pyopencl
+
+        return on_pyopencl
+    kinds = ", ".join(type(x).__name__ for x in given)
+    raise TypeError(
+        f"a, b and c are {kinds}; give NumPy arrays only, or pyopencl arrays only"
+    )
+
+
+def _one_precision(a: Any, b: Any, c: Any) -> Precision:
+    for name, x in (("b", b), ("c", c)):
+        if x is not None and x.dtype != a.dtype:
+            raise ValueError(
+                f"{name}.dtype={x.dtype} but a.dtype={a.dtype}; convert one with astype"
+            )
+    try:
+        return precision_of(a.dtype)
+    except ValueError as error:
+        raise ValueError(f"a.{error}") from None
+
+
+def _sizes(a: Any, b: Any, c: Any, op_a: Trans, op_b: Trans) -> tuple[int, int, int]:
+    for name, x in (("a", a), ("b", b), ("c", c)):
+        if x is not None and len(x.shape) != 2:
+            raise ValueError(f"{name}.shape={tuple(x.shape)} is not a matrix; give two dimensions")
+    m, k = a.shape[::-1] if op_a.transposed else a.shape
+    k_b, n = b.shape[::-1] if op_b.transposed else b.shape
+    if k != k_b:
+        raise ValueError(
+            f"b.shape={tuple(b.shape)} does not fit: op(a) is {m} x {k}, op(b) is {k_b} x {n};"
+            " their inner sizes must agree"
+        )
+    if c is not None and tuple(c.shape) != (m, n):
+        raise ValueError(f"c.shape={tuple(c.shape)} should be {(m, n)}")
+    return int(m), int(n), int(k)
+
+
+def _check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -> None:
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        try:
+            number = complex(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name}={value!r} is not a number") from None
+        if number.imag != 0 and not precision.is_complex:
+            raise ValueError(f"{name}={value!r} is complex but the arrays are real")
+    if c is None and beta != 0:
+        raise ValueError(f"beta={beta!r} needs c to scale; give c, or leave beta at 0")
+
+
+# -- kernels ---------------------------------------------------------------------------
+
+_kernels: dict[tuple[int, str, Config, Variant], Kernel] = {}
+# Arguments belong to the kernel object until it is enqueued: one thread at a time.
+_lock = threading.Lock()
+
+
+def _kernel(live: LiveDevice, stencil: Stencil, config: Config, variant: Variant) -> Kernel:
+    key = (id(live), stencil.name, config, variant)
+    found = _kernels.get(key)
+    if found is None:
+        found = live.compile(stencil.source(config, variant, live.dialect))
+        _kernels[key] = found
+    return found
+
+
+def launch_gemm(
+    live: LiveDevice,
+    request: Request,
+    operands: tuple[tuple[Operand, bool], tuple[Operand, bool], tuple[Operand, bool]],
+    queue: Any = None,
+    after: tuple[Any, ...] = (),
+) -> Any:
+    """Choose a kernel and enqueue it.
+
+    Parameters
+    ----------
+    live : LiveDevice
+        Where the operands are.
+    request : Request
+        The call.
+    operands : tuple
+        A, B and C, each with whether it is row-major.
+    queue, after
+        Passed on to `LiveDevice.launch`.
+
+    Returns
+    -------
+    Event
+        Of the launch.
+    """
+    (a, row_a), (b, row_b), (c, row_c) = operands
+    m, n = request.m, request.n
+    op_a = operation(request.trans_a, row_a, row_c).on(request.precision)
+    op_b = operation(request.trans_b, row_b, row_c).on(request.precision)
+    if row_c:  # C^T = op(B)^T op(A)^T
+        m, n, a, b, op_a, op_b = n, m, b, a, op_b, op_a
+    k = request.k
+    problem = Problem(m, n, k, request.precision, op_a, op_b, a.ld, b.ld, c.ld)
+    chosen = choose(live, problem)
+    call = GemmCall(request.precision, m, n, k, request.alpha, a, b, request.beta, c)
+    launch = chosen.stencil.launch(chosen.config, m, n)
+    with _lock:
+        kernel = _kernel(live, chosen.stencil, chosen.config, Variant.of(problem))
+        return live.launch(kernel, launch, call.arguments(), queue, after)
+
+
+def live_device(device: str | LiveDevice | None) -> LiveDevice:
+    """Return the device that NumPy arrays are multiplied on."""
+    return find_device(device)
+
+
+def strided(shape: Any, strides: Any, itemsize: int) -> tuple[bool, int] | None:
+    """Return `layout_of` for byte strides; None if they are no multiples of an element."""
+    if any(step % itemsize for step in strides):
+        return None
+    rows, columns = shape
+    return layout_of(Strided((rows, columns), (strides[0] // itemsize, strides[1] // itemsize)))

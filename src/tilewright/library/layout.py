@@ -1,0 +1,69 @@
+"""How arrays map onto column-major operands: strides, spans, overlap.
+
+BLAS takes a matrix whose elements are neighbours along one axis and whose other axis
+steps by a positive leading dimension.  Everything else has to be copied first, and only
+that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.problem import Trans
+
+__all__ = ["Strided", "column_major", "layout_of", "operation"]
+
+
+@dataclass(frozen=True)
+class Strided:
+    """Where a two-dimensional array's elements lie.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Rows and columns.
+    strides : tuple of int
+        Elements from one row to the next, and from one column to the next.
+    """
+
+    shape: tuple[int, int]
+    strides: tuple[int, int]
+
+    @property
+    def transposed(self) -> Strided:
+        """The same memory with rows and columns exchanged."""
+        return Strided(self.shape[::-1], self.strides[::-1])
+
+
+def column_major(array: Strided) -> int | None:
+    """Return the leading dimension of an array that is column-major, else None."""
+    (rows, columns), (down, across) = array.shape, array.strides
+    if rows > 1 and down != 1:
+        return None
+    if columns <= 1:
+        return max(1, rows)
+    return across if across >= max(1, rows) else None
+
+
+def layout_of(array: Strided) -> tuple[bool, int] | None:
+    """Return whether an array is row-major, and its leading dimension.
+
+    None means that BLAS could not take the array: neither axis has unit stride, a stride
+    is negative or zero, or columns overlap.
+    """
+    if 0 in array.shape:  # nothing is read; NumPy gives such arrays any strides
+        return False, max(1, array.shape[0])
+    ld = column_major(array)
+    if ld is not None:
+        return False, ld
+    ld = column_major(array.transposed)
+    return None if ld is None else (True, ld)
+
+
+def operation(trans: Trans, row_major: bool, result_row_major: bool) -> Trans:
+    """Return what the kernel has to do to an operand's memory, read as column-major.
+
+    Row-major memory read as column-major is the transpose.  So is a row-major result,
+    which is why the operands are exchanged there: C^T = op(B)^T op(A)^T.
+    """
+    return Trans.of(trans.transposed ^ row_major ^ result_row_major, trans.conjugated)

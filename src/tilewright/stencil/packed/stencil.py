@@ -1,0 +1,97 @@
+"""The packed stencil: one work-item a work-group, packed blocks, register micro-kernel."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tilewright.device import DeviceSpec
+from tilewright.space import Config, Space
+from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
+from tilewright.stencil.packed.parameters import constraints, parameters
+from tilewright.stencil.text import read_text
+
+__all__ = ["Packed"]
+
+
+class Packed(Stencil):
+    """GEMM as CPUs want it (after Goto & van de Geijn, TOMS 34(3), 2008).
+
+    OpenCL C only: with one work-item a block there is nothing in it for a GPU.
+    """
+
+    name: ClassVar[str] = "packed"
+    version: ClassVar[int] = 1
+
+    def suits(self, device: DeviceSpec) -> bool:
+        """Whether the device is a CPU."""
+        return device.kind == "cpu"
+
+    def space(self, variant: Variant, device: DeviceSpec) -> Space:
+        """Return the parameters and constraints for a variant on a device."""
+        return Space(self.name, parameters(), constraints(variant.precision, device))
+
+    def default(self, variant: Variant, device: DeviceSpec) -> Config:
+        """Return a micro-tile that fills the registers and square blocks.
+
+        Two vectors a column need the fewest loads for a multiply-add that 16 or 32
+        registers allow; complex tiles keep twice the accumulators, so have fewer columns.
+        """
+        size = variant.precision.real_bytes
+        vector = max(4, min(16, device.vector_bytes // size))
+        registers = 32 if device.vector_bytes >= 64 else 16
+        split = -(-vector * size // max(16, device.vector_bytes))
+        vectors = 2 if variant.precision.words * split == 1 else 1
+        spare = (registers - 1) // (variant.precision.words * split) - vectors
+        micro_n = max(n for n in (2, 4, 6, 8, 12) if n * vectors <= max(2, spare))
+        block = 192 if 2 * 192 * 256 * variant.precision.element_bytes else 96
+        values = {
+            "vector": vector,
+            "micro_vectors": vectors,
+            "micro_n": micro_n,
+            "block_m": block,
+            "block_n": block,
+            "block_k": 128,
+            "unroll": 1,
+            "order": 0,
+        }
+        return Config(self.name, values)
+
+    def resources(self, config: Config, variant: Variant) -> Resources:
+        """Return the local memory of the packed blocks and the micro-tile's registers."""
+        value = config.integer
+        words, size = variant.precision.words, variant.precision.real_bytes
+        tile = value("vector") * value("micro_vectors") * value("micro_n")
+        packed = (value("block_m") + value("block_n")) * value("block_k")
+        return Resources(
+            threads=1,
+            shared_bytes=(packed + tile) * words * size,
+            registers=tile * words * size // 4,
+        )
+
+    def launch(self, config: Config, m: int, n: int) -> Launch:
+        """Return one work-item for each block of C."""
+        blocks_m = -(-m // config.integer("block_m"))
+        blocks_n = -(-n // config.integer("block_n"))
+        return Launch(grid=(blocks_m, blocks_n), block=(1, 1))
+
+    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+        """Return the text with its macros.
+
+        Raises
+        ------
+        ValueError
+            For any dialect but OpenCL.
+        """
+        if dialect != "opencl":
+            raise ValueError(f"dialect={dialect!r} has no packed stencil; use the portable one")
+        precision = variant.precision
+        defines: dict[str, int | str] = {
+            "REAL_BYTES": precision.real_bytes,
+            "WORDS": precision.words,
+            "TRANS_A": int(variant.trans_a.transposed),
+            "CONJ_A": int(variant.trans_a.conjugated),
+            "TRANS_B": int(variant.trans_b.transposed),
+            "CONJ_B": int(variant.trans_b.conjugated),
+        }
+        defines |= {name.upper(): config[name] for name in config}
+        return Source(read_text("packed/kernel.cl"), defines)

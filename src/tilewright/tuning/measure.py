@@ -1,0 +1,127 @@
+"""How long does a kernel take?  Device events, random data, medians.
+
+Kernels are measured on a `Workload`: one problem's matrices in device memory, kept
+between candidates so that none pays for another's set-up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
+from tilewright.problem import Problem
+from tilewright.space import Config
+from tilewright.stencil import Stencil
+
+__all__ = ["Workload", "interleaved", "random_matrix", "repeat"]
+
+# Enough for a median; screening stops here, finalists go on in rounds.
+REPETITIONS = 5
+
+# A screening measurement that is this many times slower than the best so far is not
+# repeated: no noise seen on a shared machine makes up for it.
+HOPELESS = 2.0
+
+
+def random_matrix(rng: np.random.Generator, count: int, problem: Problem) -> NDArray[Any]:
+    """Return `count` random elements: zeros would let power and clocks look better."""
+    precision = problem.precision
+    x = rng.standard_normal(count, dtype=np.float32 if precision.real_bytes == 4 else np.float64)
+    if precision.is_complex:
+        x = x + 1j * rng.standard_normal(count)
+    return x.astype(precision.dtype)
+
+
+class Workload:
+    """One problem's matrices on a device.
+
+    Parameters
+    ----------
+    device : LiveDevice
+        Where they live.
+    problem : Problem
+        Sizes, transposes and leading dimensions.
+    """
+
+    def __init__(self, device: LiveDevice, problem: Problem) -> None:
+        self.device, self.problem = device, problem
+        rng = np.random.default_rng(0)
+        columns = {
+            "a": problem.m if problem.trans_a.transposed else problem.k,
+            "b": problem.k if problem.trans_b.transposed else problem.n,
+            "c": problem.n,
+        }
+        leading = {"a": problem.lda, "b": problem.ldb, "c": problem.ldc}
+        self._memory = {
+            name: device.upload(random_matrix(rng, leading[name] * columns[name], problem))
+            for name in columns
+        }
+        a, b, c = (Operand(self._memory[name], 0, leading[name]) for name in "abc")
+        # beta = 0: C's old values would grow with every repetition.
+        self._arguments = GemmCall(
+            problem.precision, problem.m, problem.n, problem.k, 1, a, b, 0, c
+        ).arguments()
+
+    def run(self, kernel: Kernel, stencil: Stencil, config: Config) -> int:
+        """Run a kernel once and return its time in nanoseconds."""
+        launch = stencil.launch(config, self.problem.m, self.problem.n)
+        return self.device.launch(kernel, launch, self._arguments).nanoseconds()
+
+    def close(self) -> None:
+        """Give the matrices' memory back."""
+        for memory in self._memory.values():
+            self.device.free(memory)
+        self._memory.clear()
+
+
+def repeat(
+    workload: Workload,
+    kernel: Kernel,
+    stencil: Stencil,
+    config: Config,
+    *,
+    best_ns: int | None = None,
+) -> tuple[int, ...]:
+    """Time a candidate with a warm cache, after one run that is not counted.
+
+    Returns
+    -------
+    tuple of int
+        `REPETITIONS` times in nanoseconds; one only where the candidate is hopelessly
+        slower than `best_ns`.
+    """
+    warm_up = workload.run(kernel, stencil, config)
+    if best_ns and warm_up > HOPELESS * best_ns:
+        second = workload.run(kernel, stencil, config)
+        if second > HOPELESS * best_ns:
+            return (second,)
+    return tuple(workload.run(kernel, stencil, config) for _ in range(REPETITIONS))
+
+
+def interleaved(
+    workload: Workload,
+    candidates: Sequence[tuple[Kernel, Stencil, Config]],
+    seconds: float,
+    least_rounds: int = 5,
+) -> list[tuple[int, ...]]:
+    """Time several kernels in turns, A B C A B C, so that drift hits all alike.
+
+    Returns
+    -------
+    list of tuple of int
+        Times in nanoseconds, one tuple a candidate, all equally long: as many rounds as
+        fit into `seconds`, and at least `least_rounds`.
+    """
+    times: list[list[int]] = [[] for _ in candidates]
+    for kernel, stencil, config in candidates:
+        workload.run(kernel, stencil, config)
+    started = time.perf_counter()
+    while len(times[0]) < least_rounds or time.perf_counter() - started < seconds:
+        for row, (kernel, stencil, config) in zip(times, candidates, strict=True):
+            row.append(workload.run(kernel, stencil, config))
+    return [tuple(row) for row in times]

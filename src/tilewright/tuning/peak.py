@@ -1,0 +1,52 @@
+"""The arithmetic peak of a live device, measured: the hundred of "percent of peak"."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+
+import numpy as np
+
+from tilewright.backend import LiveDevice
+from tilewright.precision import Precision
+from tilewright.stencil import Launch, Source
+
+__all__ = ["measured_peak"]
+
+# Accumulators in the kernel's text.
+_CHAINS = 12
+
+# Long enough for a clock to settle and to hide the launch, short enough not to be noticed.
+_TRIPS = 200_000
+
+
+@lru_cache(maxsize=16)
+def measured_peak(device: LiveDevice, precision: Precision) -> float:
+    """Return the best multiply-add rate of a device, in FLOP/s.
+
+    A loop of independent multiply-adds, with the native vector on a CPU; the fastest of
+    some runs, since everything that disturbs a run only makes it slower.  Complex
+    arithmetic is real arithmetic counted alike, so its peak is the real one.
+    """
+    cpu = device.spec.kind == "cpu"
+    size = precision.real_bytes
+    vector = max(4, min(16, device.spec.vector_bytes // size)) if cpu else 1
+    launch = (
+        Launch((2 * device.spec.multiprocessors, 1), (1, 1))
+        if cpu
+        else Launch((8 * device.spec.multiprocessors, 1), (256, 1))
+    )
+    trips = _TRIPS // 8 if size == 8 and not cpu else _TRIPS
+    text = files("tilewright.tuning").joinpath("peak.cl").read_text(encoding="utf-8")
+    source = Source(text, {"REAL_BYTES": size, "VECTOR": vector, "TRIPS": trips}, "peak")
+    kernel = device.compile(source)
+    items = launch.grid[0] * launch.block[0]
+    out = device.allocate(items * size)
+    real = precision.real_dtype.type
+    try:
+        arguments = (out, real(0.999), real(0.001))
+        runs = [device.launch(kernel, launch, arguments).nanoseconds() for _ in range(8)]
+    finally:
+        device.free(out)
+    flops = 2.0 * _CHAINS * vector * trips * items
+    return float(flops / np.min(runs) * 1e9)

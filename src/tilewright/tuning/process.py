@@ -1,0 +1,181 @@
+"""A worker process as the coordinator sees it: ask, listen, and kill when it is time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.tuning.measurement import Status
+
+__all__ = ["Answer", "WorkerProcess", "WorkerSettings"]
+
+# Starting Python and an OpenCL platform takes 0.3 s; a busy machine may take longer.
+START_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """How workers are started.
+
+    Parameters
+    ----------
+    device : str
+        Id of the device to use.
+    memory_gib : float
+        Most data a worker may allocate; beyond that the candidate is out of memory.
+    modules : tuple of str
+        Modules to import first; they may register stencils.
+    """
+
+    device: str
+    memory_gib: float
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a request."""
+
+    status: Status
+    reason: str = ""
+    detail: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class WorkerProcess:
+    """One worker; it is started when first asked, and again after it died.
+
+    Parameters
+    ----------
+    settings : WorkerSettings
+        How to start it.
+    """
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.settings = settings
+        self.job: Any = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers = -1
+        self._pending = b""
+        self._deadline = 0.0
+        self._errors: Any = None
+        self._greeted = False
+        self._seconds = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self.job is not None
+
+    @property
+    def deadline(self) -> float:
+        """When the request under way times out, by the monotonic clock."""
+        return self._deadline
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when an answer arrives."""
+        return self._answers
+
+    def start(self) -> None:
+        """Start the process if it is not running."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.kill()
+        self._answers, theirs = os.pipe()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
+        settings = {
+            "device": self.settings.device,
+            "memory_gib": self.settings.memory_gib,
+            "modules": list(self.settings.modules),
+            "answers_fd": theirs,
+        }
+        self._process = subprocess.Popen(  # noqa: S603  # our own module, no shell
+            [sys.executable, "-m", "tilewright.tuning.worker", json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            pass_fds=(theirs,),
+            start_new_session=True,  # so that whatever it starts dies with it
+        )
+        os.close(theirs)
+        self._greeted = False
+        self._pending = b""
+
+    def ask(self, job: Any, request: dict[str, Any], seconds: float) -> None:
+        """Send a request; `poll` returns its answer or what became of the process."""
+        self.start()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self.job = job
+        self._seconds = seconds
+        self._deadline = time.monotonic() + (seconds if self._greeted else START_SECONDS)
+        with contextlib.suppress(BrokenPipeError):  # it died: poll() will see that
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def poll(self, readable: bool) -> Answer | None:
+        """Return the answer if there is one; None means: not yet."""
+        if readable:
+            chunk = os.read(self._answers, 1 << 20)
+            if not chunk:
+                return self._died()
+            self._pending += chunk
+        while b"\n" in self._pending:
+            line, self._pending = self._pending.split(b"\n", 1)
+            if not self._greeted:  # the clock of the request starts when the worker is up
+                self._greeted = True
+                self._deadline = time.monotonic() + self._seconds
+                continue
+            data = json.loads(line)
+            status = Status(data.pop("status"))
+            reason, detail = data.pop("reason", ""), data.pop("detail", "")
+            return Answer(status, reason, detail, data)
+        if time.monotonic() > self._deadline:
+            self.kill()
+            return Answer(Status.TIMEOUT, f"no answer within {self._seconds:g} s; killed")
+        return None
+
+    def _died(self) -> Answer:
+        """Say how the process ended."""
+        assert self._process is not None
+        code = self._process.wait()
+        self._errors.seek(0)
+        log = self._errors.read()[-20_000:].decode(errors="replace")
+        greeted = self._greeted
+        self.kill()
+        if not greeted:
+            raise RuntimeError(f"the tuning worker could not start: {log.strip()[-500:]}")
+        # A killer that was not us is the kernel's, when memory has run out.
+        if code == -signal.SIGKILL or "bad_alloc" in log or "MemoryError" in log:
+            return Answer(Status.OUT_OF_MEMORY, "the worker ran out of memory", log)
+        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return Answer(Status.CRASH, f"the worker died: {name}", log)
+
+    def kill(self) -> None:
+        """End the process and everything it started, now."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        self._process.wait()
+        os.close(self._answers)
+        self._errors.close()
+        self._process, self._answers, self._errors = None, -1, None
+
+    @staticmethod
+    def kill_all(workers: Sequence[WorkerProcess]) -> None:
+        """End several workers."""
+        for worker in workers:
+            worker.kill()

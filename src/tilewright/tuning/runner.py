@@ -1,0 +1,240 @@
+"""The coordinator: feeds candidates to workers and records what becomes of each.
+
+Two kinds of work flow through here.  *Preparing* (compile, then screen on small exact
+problems) uses the host's cores; *timing* uses the device.  On a GPU they overlap.  On a
+CPU device they share the same cores, and a compiler beside a kernel would spoil its
+time; there, preparing and timing take turns in batches.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilewright.space import Config
+from tilewright.tuning.measurement import Measurement, Status
+from tilewright.tuning.process import Answer, WorkerProcess, WorkerSettings
+from tilewright.tuning.strategies import Strategy
+
+__all__ = ["Limits", "Runner"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a candidate may take, in seconds, before its worker is killed.
+
+    Parameters
+    ----------
+    prepare : float
+        Compile and screen; big unrolled kernels take PoCL 2 to 4 s.
+    time : float
+        One screening measurement.
+    final : float
+        The race of the finalists and the winner's certificate.
+    """
+
+    prepare: float = 30.0
+    time: float = 20.0
+    final: float = 180.0
+
+
+class Runner:
+    """Runs candidates through workers until a deadline.
+
+    Parameters
+    ----------
+    settings : WorkerSettings
+        How to start workers.
+    request : dict
+        What every request about a candidate holds besides its config.
+    blank : Measurement
+        A measurement with everything that candidates share filled in.
+    record : callable
+        Called with each measurement the moment it exists.
+    exclusive : bool
+        Whether timing needs the cores that preparing uses.
+    limits : Limits
+        Time-outs.
+    """
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        request: dict[str, Any],
+        blank: Measurement,
+        record: Callable[[Measurement], None],
+        *,
+        exclusive: bool,
+        limits: Limits,
+    ) -> None:
+        cores = os.cpu_count() or 1
+        self._preparers = [WorkerProcess(settings) for _ in range(max(1, min(8, cores)))]
+        self._timer = WorkerProcess(settings)
+        self._request, self._blank, self._record = request, blank, record
+        self._exclusive, self.limits = exclusive, limits
+        self._ready: deque[Measurement] = deque()
+        # Enough ready candidates to make the change of phase cheap, few enough that the
+        # strategy learns soon.
+        self._batch = 4 * len(self._preparers)
+        self.best_ns: int | None = None
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        WorkerProcess.kill_all([*self._preparers, self._timer])
+
+    # -- searching -----------------------------------------------------------------
+
+    def search(self, strategy: Strategy, deadline: float, skip: set[str]) -> None:
+        """Try what the strategy proposes until `deadline` (monotonic clock).
+
+        Parameters
+        ----------
+        strategy : Strategy
+            Proposes and learns.
+        deadline : float
+            No candidate is started after it.
+        skip : set of str
+            Ids of configs that are known already.
+        """
+        exhausted = False
+        timing = False
+        while True:
+            late = time.monotonic() > deadline
+            if not timing and not late:
+                exhausted = self._feed(strategy, skip)
+            preparing = any(worker.busy for worker in self._preparers)
+            if self._exclusive:
+                full = len(self._ready) >= self._batch or late or exhausted
+                timing = bool(self._ready) and (timing or full)
+            if (
+                self._ready
+                and not self._timer.busy
+                and (not self._exclusive or (timing and not preparing))
+                and not late
+            ):
+                self._start_timing()
+            busy = [w for w in (*self._preparers, self._timer) if w.busy]
+            if not busy:
+                if late or (exhausted and not self._ready):
+                    return
+                continue
+            self._listen(busy, strategy)
+
+    def _feed(self, strategy: Strategy, skip: set[str]) -> bool:
+        """Give idle preparers candidates; return whether there are none left."""
+        waiting = len(self._ready) + sum(w.busy for w in self._preparers)
+        for worker in self._preparers:
+            if worker.busy or waiting >= 2 * self._batch:
+                continue
+            config = strategy.propose()
+            while config is not None and config.id in skip:
+                config = strategy.propose()
+            if config is None:
+                return True
+            skip.add(config.id)
+            waiting += 1
+            candidate = replace(self._blank, config=config)
+            worker.ask(candidate, self._about(config, "prepare"), self.limits.prepare)
+        return False
+
+    def _about(self, config: Config, do: str) -> dict[str, Any]:
+        return {**self._request, "do": do, "stencil": config.stencil, "config": dict(config)}
+
+    def _start_timing(self) -> None:
+        candidate = self._ready.popleft()
+        request = self._about(candidate.config, "time") | {"best_ns": self.best_ns}
+        self._timer.ask(candidate, request, self.limits.time)
+
+    def _listen(self, busy: Sequence[WorkerProcess], strategy: Strategy) -> None:
+        """Wait for an answer or a time-out and act on it."""
+        for worker, answer in _wait(busy):
+            candidate: Measurement = worker.job
+            worker.job = None
+            if answer.status != Status.OK:
+                self._finish(strategy, failed(candidate, answer))
+            elif worker is self._timer:
+                times = tuple(answer.data["times_ns"])
+                self._finish(strategy, replace(candidate, status=Status.OK, times_ns=times))
+            else:
+                seconds = answer.data["compile_seconds"]
+                self._ready.append(replace(candidate, compile_seconds=seconds))
+
+    def _finish(self, strategy: Strategy, result: Measurement) -> None:
+        median = result.median_ns if result.status == Status.OK else None
+        if median is not None and (self.best_ns is None or median < self.best_ns):
+            self.best_ns = int(median)
+        strategy.observe(result.config, None if median is None else median * 1e-9)
+        self._record(result)
+
+    # -- finalists -------------------------------------------------------------------
+
+    def race(self, candidates: Sequence[Measurement], seconds: float) -> list[Measurement]:
+        """Time the finalists in turns, in one process, on a quiet machine.
+
+        A finalist that brings the process down costs the race: the others are then
+        timed one by one.
+        """
+        request = self._request | {
+            "do": "race",
+            "seconds": seconds,
+            "candidates": [
+                {"stencil": c.config.stencil, "config": dict(c.config)} for c in candidates
+            ],
+        }
+        answer = self._one(self._timer, request)
+        if answer.status == Status.OK:
+            rows = zip(candidates, answer.data["times_ns"], strict=True)
+            return [replace(c, status=Status.OK, times_ns=tuple(t)) for c, t in rows]
+        if len(candidates) == 1:
+            return [failed(candidates[0], answer)]
+        share = seconds / len(candidates)
+        return [result for c in candidates for result in self.race([c], share)]
+
+    def certify(self, candidate: Measurement) -> Measurement:
+        """Check a finalist on everything the numerics contract promises."""
+        answer = self._one(self._preparers[0], self._about(candidate.config, "certify"))
+        if answer.status != Status.OK:
+            return failed(candidate, answer)
+        return replace(candidate, status=Status.OK, error=answer.data["error"])
+
+    def _one(self, worker: WorkerProcess, request: dict[str, Any]) -> Answer:
+        """Ask one worker one thing and wait for the answer."""
+        worker.ask(object(), request, self.limits.final)
+        while True:
+            for _, answer in _wait([worker]):
+                worker.job = None
+                return answer
+
+
+def failed(candidate: Measurement, answer: Answer) -> Measurement:
+    """Return the measurement of a candidate that failed."""
+    return replace(
+        candidate,
+        status=answer.status,
+        reason=answer.reason,
+        detail=answer.detail,
+        times_ns=(),
+        error=None,
+    )
+
+
+def _wait(busy: Sequence[WorkerProcess]) -> list[tuple[WorkerProcess, Answer]]:
+    """Wait until a worker answers, dies or times out; return what they said."""
+    with selectors.DefaultSelector() as selector:
+        for worker in busy:
+            selector.register(worker, selectors.EVENT_READ)
+        nearest = min(worker.deadline for worker in busy) - time.monotonic()
+        readable = {key.fileobj for key, _ in selector.select(max(0.0, nearest) + 0.01)}
+    answers = []
+    for worker in busy:
+        answer = worker.poll(worker in readable)
+        if answer is not None:
+            answers.append((worker, answer))
+    return answers

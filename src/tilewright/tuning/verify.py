@@ -1,0 +1,253 @@
+"""Is a kernel right?  A short check before it is timed, a long one before it wins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
+from tilewright.space import Config
+from tilewright.stencil import Stencil, Variant
+from tilewright.tuning.matrices import Matrix, apply, integers
+
+__all__ = ["Check", "WrongResultError", "certify", "error_bound", "screen"]
+
+
+class WrongResultError(ArithmeticError):
+    """A kernel computed something else than the product."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One problem to check a kernel on.
+
+    Parameters
+    ----------
+    m, n, k : int
+        Sizes.
+    alpha, beta : complex
+        Scalars; imaginary parts are dropped on real elements.
+    padding, offset : int
+        Elements between columns and before the first one.
+    nan_in_c : bool
+        Fill C with NaN first; only for beta = 0, which must not read it.
+    """
+
+    m: int
+    n: int
+    k: int
+    alpha: complex = 1
+    beta: complex = 0
+    padding: int = 0
+    offset: int = 0
+    nan_in_c: bool = False
+
+    def __str__(self) -> str:
+        text = f"m={self.m} n={self.n} k={self.k} alpha={self.alpha} beta={self.beta}"
+        return text + (f" padding={self.padding}" if self.padding else "")
+
+
+def error_bound(k: int, unit_roundoff: float, is_complex: bool) -> float:
+    """Return the largest eta that any summation order may have.
+
+    gamma_(k+2) of Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.1,
+    doubled where a complex product is two real ones.
+    """
+    terms = (2 if is_complex else 1) * (k + 2)
+    return terms * unit_roundoff / (1 - terms * unit_roundoff)
+
+
+class _Bench:
+    """A kernel with all it takes to run it on a check."""
+
+    def __init__(
+        self,
+        device: LiveDevice,
+        kernel: Kernel,
+        stencil: Stencil,
+        config: Config,
+        variant: Variant,
+    ) -> None:
+        self.device, self.kernel = device, kernel
+        self.stencil, self.config, self.variant = stencil, config, variant
+
+    def scalar(self, value: complex) -> complex:
+        """Return a scalar as the precision can hold it."""
+        return complex(value) if self.variant.precision.is_complex else complex(value).real
+
+    def run(self, check: Check, a: Matrix, b: Matrix, c: Matrix) -> NDArray[Any]:
+        """Run the kernel and return all of C's memory afterwards."""
+        memory = [self.device.upload(x.flat) for x in (a, b, c)]
+        try:
+            operands = [
+                Operand(mem, x.offset, x.ld) for mem, x in zip(memory, (a, b, c), strict=True)
+            ]
+            call = GemmCall(
+                self.variant.precision,
+                check.m,
+                check.n,
+                check.k,
+                self.scalar(check.alpha),
+                operands[0],
+                operands[1],
+                self.scalar(check.beta),
+                operands[2],
+            )
+            launch = self.stencil.launch(self.config, check.m, check.n)
+            self.device.launch(self.kernel, launch, call.arguments()).wait()
+            after = np.empty_like(c.flat)
+            self.device.download(memory[2], after)
+            return after
+        finally:
+            for mem in memory:
+                self.device.free(mem)
+
+    def inputs(self, check: Check, make: Any) -> tuple[Matrix, Matrix]:
+        """Return A and B of a check, laid down; `make(rows, columns)` draws values."""
+        shape_a, shape_b = (check.m, check.k), (check.k, check.n)
+        if self.variant.trans_a.transposed:
+            shape_a = shape_a[::-1]
+        if self.variant.trans_b.transposed:
+            shape_b = shape_b[::-1]
+        place = {"padding": check.padding, "offset": check.offset}
+        return Matrix.place(make(*shape_a), **place), Matrix.place(make(*shape_b), **place)
+
+    def exact(self, check: Check, rng: np.random.Generator) -> None:
+        """Compare with the oracle bit for bit on integer data."""
+        precision = self.variant.precision
+        a, b = self.inputs(check, lambda r, s: integers(rng, r, s, precision))
+        before = integers(rng, check.m, check.n, precision)
+        if check.nan_in_c:
+            before[...] = np.nan
+        c = Matrix.result(before, padding=check.padding, offset=check.offset)
+        after = self.run(check, a, b, c)
+        wide = np.complex128 if precision.is_complex else np.float64
+        product = apply(self.variant.trans_a, a.view().astype(wide)) @ apply(
+            self.variant.trans_b, b.view().astype(wide)
+        )
+        right = self.scalar(check.alpha) * product
+        if check.beta != 0:
+            right = right + self.scalar(check.beta) * before.astype(wide)
+        self._compare(check, c, after, right.astype(precision.dtype))
+
+    def _compare(self, check: Check, c: Matrix, after: NDArray[Any], right: NDArray[Any]) -> None:
+        got = c.view(after)
+        # NaN is unequal to itself, so a NaN that should not be there counts as wrong.
+        wrong = np.argwhere(~(got == right))
+        if len(wrong):
+            i, j = wrong[0]
+            raise WrongResultError(
+                f"C({i}, {j}) is {got[i, j]}, should be {right[i, j]};"
+                f" {len(wrong)} of {got.size} elements are wrong ({check})"
+            )
+        if not c.guards_intact(after):
+            raise WrongResultError(f"memory outside C was written ({check})")
+
+    def rounding(self, check: Check, rng: np.random.Generator) -> float:
+        """Return eta on random data; raise where it exceeds the bound of any order."""
+        precision = self.variant.precision
+
+        def draw(rows: int, columns: int) -> NDArray[Any]:
+            x = rng.standard_normal((rows, columns))
+            if precision.is_complex:
+                x = x + 1j * rng.standard_normal((rows, columns))
+            return x.astype(precision.dtype)
+
+        a, b = self.inputs(check, draw)
+        c = Matrix.result(np.zeros((check.m, check.n), precision.dtype))
+        after = self.run(check, a, b, c)
+        wide = np.clongdouble if precision.is_complex else np.longdouble
+        x = apply(self.variant.trans_a, a.view().astype(wide))
+        y = apply(self.variant.trans_b, b.view().astype(wide))
+        size = np.abs(x) @ np.abs(y)
+        eta = float(np.max(np.abs(c.view(after) - x @ y) / size))
+        bound = error_bound(check.k, precision.unit_roundoff, precision.is_complex)
+        if not eta <= bound:
+            raise WrongResultError(f"eta is {eta:.2e}, at most {bound:.2e} is right ({check})")
+        return eta
+
+    def propagation(self, size: tuple[int, int, int], rng: np.random.Generator) -> None:
+        """One NaN in A spoils its row of C, one Inf in B its column, and nothing else."""
+        m, n, k = size
+        precision = self.variant.precision
+        check = Check(m, n, k)
+        a, b = self.inputs(check, lambda r, s: np.abs(integers(rng, r, s, precision)) + 1)
+        row, column, at = (int(rng.integers(0, limit)) for limit in (m, n, k))
+        a.view()[(at, row) if self.variant.trans_a.transposed else (row, at)] = np.nan
+        b.view()[(column, at) if self.variant.trans_b.transposed else (at, column)] = np.inf
+        c = Matrix.result(np.zeros((m, n), precision.dtype))
+        got = c.view(self.run(check, a, b, c))
+        spoiled = np.zeros((m, n), bool)
+        spoiled[row, :] = True
+        spoiled[:, column] = True
+        if not np.array_equal(~np.isfinite(got), spoiled) or not np.isnan(got[row]).all():
+            raise WrongResultError(f"NaN or Inf does not propagate as in a plain loop ({check})")
+
+
+def _ragged(config: Config) -> tuple[int, int, int]:
+    """Return sizes that give inner blocks, edge blocks and a remainder in k."""
+    block_m, block_n, block_k = (config.integer(f"block_{x}") for x in "mnk")
+    return block_m + block_m // 2 + 1, block_n + block_n // 2 + 1, block_k + block_k // 2 + 3
+
+
+def screen(
+    device: LiveDevice, kernel: Kernel, stencil: Stencil, config: Config, variant: Variant
+) -> None:
+    """Check a candidate before it is timed: inner and edge blocks, a remainder in k.
+
+    Raises
+    ------
+    WrongResultError
+        Naming the first wrong element and the problem.
+    """
+    m, n, k = _ragged(config)
+    bench = _Bench(device, kernel, stencil, config, variant)
+    rng = np.random.default_rng(int(config.id, 16))
+    bench.exact(Check(m, n, k, alpha=1, beta=0, nan_in_c=True), rng)
+    bench.exact(Check(m - 1, n - 2, k - 2, alpha=-3, beta=2, padding=3, offset=5), rng)
+
+
+def _certificates(config: Config) -> list[Check]:
+    m, n, k = _ragged(config)
+    sizes = [(m, n, k), (1, 1, 1), (2, n, 1), (m, 3, 5), (m + 2, n + 1, 0)]
+    scalars: list[complex] = [0, 1, -2 + 1j]
+    checks = [
+        Check(*size, alpha=alpha, beta=beta, padding=pad, offset=pad, nan_in_c=beta == 0)
+        for size in sizes
+        for alpha in scalars
+        for beta in scalars
+        for pad in (0, 7)
+    ]
+    # Leading dimensions of every residue that a vector access could depend on.
+    checks += [Check(m, n, k, beta=1, padding=pad, offset=pad % 5) for pad in range(1, 17)]
+    return checks
+
+
+def certify(
+    device: LiveDevice, kernel: Kernel, stencil: Stencil, config: Config, variant: Variant
+) -> float:
+    """Check a winner on everything the numerics contract promises.
+
+    Ragged sizes, padded leading dimensions, offsets, every class of alpha and beta, NaN
+    in C, NaN and Inf in A and B, and rounding errors on random data.
+
+    Returns
+    -------
+    float
+        eta = max |C' - AB| / (|A||B|) on random data.
+
+    Raises
+    ------
+    WrongResultError
+        Naming the first wrong element and the problem.
+    """
+    bench = _Bench(device, kernel, stencil, config, variant)
+    rng = np.random.default_rng(int(config.id, 16) + 1)
+    for check in _certificates(config):
+        bench.exact(check, rng)
+    m, n, k = (min(size, 200) for size in _ragged(config))
+    bench.propagation((m, n, k), rng)
+    return bench.rounding(Check(m, n, k), rng)

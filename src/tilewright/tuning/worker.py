@@ -1,0 +1,152 @@
+"""The process that touches candidates: it may crash, hang or be killed at any moment.
+
+Run as ``python -m tilewright.tuning.worker``.  Requests and answers are one JSON object
+a line; nothing is ever unpickled.  Answers go to a file descriptor of their own,
+because compilers and drivers print to the standard ones.
+
+Requests: ``prepare`` (compile and screen), ``time`` (screen timing), ``race`` (several
+candidates interleaved), ``certify`` (everything the numerics contract promises).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import sys
+from typing import Any, TextIO
+
+from tilewright.backend import (
+    BackendError,
+    CompileError,
+    Kernel,
+    LaunchError,
+    LiveDevice,
+    OutOfMemoryError,
+    device,
+)
+from tilewright.problem import Problem, Trans
+from tilewright.space import Config
+from tilewright.stencil import Stencil, Variant, stencil
+from tilewright.tuning.measure import Workload, interleaved, repeat
+from tilewright.tuning.measurement import Status
+from tilewright.tuning.verify import WrongResultError, certify, screen
+
+__all__ = ["Worker", "problem_from_json", "problem_to_json", "serve"]
+
+
+def problem_to_json(problem: Problem) -> dict[str, Any]:
+    """Return a problem as plain data."""
+    names = ("m", "n", "k", "lda", "ldb", "ldc")
+    plain: dict[str, Any] = {name: getattr(problem, name) for name in names}
+    return plain | {
+        "precision": problem.precision.letter,
+        "trans_a": str(problem.trans_a),
+        "trans_b": str(problem.trans_b),
+    }
+
+
+def problem_from_json(plain: dict[str, Any]) -> Problem:
+    """Return the problem that plain data describe."""
+    letters = {name: Trans(plain[name]) for name in ("trans_a", "trans_b")}
+    return Problem(**{**plain, **letters})
+
+
+class Worker:
+    """Carries out requests on one device."""
+
+    def __init__(self, live: LiveDevice) -> None:
+        self.device = live
+        self._workload: Workload | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Carry out a request; a failure of the candidate becomes a status."""
+        try:
+            action = getattr(self, f"do_{request['do']}")
+            return {"status": Status.OK, **action(request)}
+        except CompileError as error:
+            return self._failed(Status.COMPILE_ERROR, error)
+        except (OutOfMemoryError, MemoryError) as error:
+            return self._failed(Status.OUT_OF_MEMORY, error)
+        except (LaunchError, BackendError) as error:
+            return self._failed(Status.LAUNCH_ERROR, error)
+        except WrongResultError as error:
+            return self._failed(Status.WRONG_RESULT, error)
+
+    @staticmethod
+    def _failed(status: Status, error: BaseException) -> dict[str, Any]:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        return {"status": status, "reason": lines[0], "detail": getattr(error, "detail", "")}
+
+    def _candidate(self, request: dict[str, Any]) -> tuple[Kernel, Stencil, Config, Variant]:
+        problem = problem_from_json(request["problem"])
+        family = stencil(request["stencil"])
+        config = Config(family.name, request["config"])
+        variant = Variant.of(problem)
+        kernel = self.device.compile(family.source(config, variant, self.device.dialect))
+        return kernel, family, config, variant
+
+    def _load(self, request: dict[str, Any]) -> Workload:
+        problem = problem_from_json(request["problem"])
+        if self._workload is None or self._workload.problem != problem:
+            if self._workload is not None:
+                self._workload.close()
+            self._workload = Workload(self.device, problem)
+        return self._workload
+
+    def do_prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Compile a candidate and check it on small exact problems."""
+        kernel, family, config, variant = self._candidate(request)
+        screen(self.device, kernel, family, config, variant)
+        return {"compile_seconds": kernel.compile_seconds}
+
+    def do_time(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Time a prepared candidate on the problem itself."""
+        workload = self._load(request)
+        kernel, family, config, _ = self._candidate(request)
+        return {
+            "times_ns": repeat(workload, kernel, family, config, best_ns=request.get("best_ns"))
+        }
+
+    def do_race(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Time several prepared candidates in turns."""
+        workload = self._load(request)
+        candidates = [self._candidate({**request, **one})[:3] for one in request["candidates"]]
+        return {"times_ns": interleaved(workload, candidates, request["seconds"])}
+
+    def do_certify(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Check a winner on everything the numerics contract promises."""
+        kernel, family, config, variant = self._candidate(request)
+        return {"error": certify(self.device, kernel, family, config, variant)}
+
+
+def _limit_memory(gibibytes: float) -> None:
+    """Let an allocation that is out of all proportion fail here, not take the machine down.
+
+    The data segment, not the address space: GPU drivers reserve terabytes of addresses.
+    """
+    size = int(gibibytes * 2**30)
+    resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+
+
+def serve(requests: TextIO, answers: TextIO, settings: dict[str, Any]) -> None:
+    """Answer requests until there are no more."""
+    for module in settings.get("modules", ()):
+        importlib.import_module(module)
+    _limit_memory(settings["memory_gib"])
+    worker = Worker(device(settings["device"]))
+    print(json.dumps({"status": Status.OK, "pid": os.getpid()}), file=answers, flush=True)
+    for line in requests:
+        print(json.dumps(worker.answer(json.loads(line))), file=answers, flush=True)
+
+
+def main() -> None:
+    """Serve the coordinator that started this process."""
+    settings = json.loads(sys.argv[1])
+    with os.fdopen(settings["answers_fd"], "w") as answers:
+        serve(sys.stdin, answers, settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,3 @@
+"""The package's version: part of every measurement."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,46 @@
+"""LU on top of gemm(): HPL's own criterion, and SciPy-like factors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize(("n", "block"), [(1, 8), (7, 3), (130, 32), (257, 128)])
+def test_hpl_accepts_the_solution(dtype, n, block):
+    rng = np.random.default_rng(n)
+    a = (rng.random((n, n)) - 0.5).astype(dtype)
+    if a.dtype.kind == "c":
+        a = a + 1j * (rng.random((n, n)) - 0.5).astype(a.real.dtype)
+    b = a[:, 0] + 1
+    x = tw.lu_solve(tw.lu_factor(a, block=block), b)
+    assert tw.scaled_residual(a, x, b) < 16
+    # The criterion can refuse: a solution off by a half is not one.
+    if n > 1:
+        assert tw.scaled_residual(a, x * a.real.dtype.type(1.5), b) > 16
+
+
+def test_factors_multiply_to_the_permuted_matrix():
+    rng = np.random.default_rng(3)
+    a = rng.standard_normal((150, 150))
+    lu, pivots = tw.lu_factor(a, block=64)
+    permuted = a.copy()
+    for i, pivot in enumerate(pivots):
+        permuted[[i, pivot]] = permuted[[pivot, i]]
+    lower, upper = np.tril(lu, -1) + np.eye(150), np.triu(lu)
+    assert np.allclose(lower @ upper, permuted)
+    assert np.abs(lower).max() <= 1  # partial pivoting bounds every multiplier
+
+
+def test_singular_and_malformed_matrices_are_refused():
+    with pytest.raises(np.linalg.LinAlgError, match="pivot 1"):
+        tw.lu_factor(np.ones((3, 3)))
+    with pytest.raises(ValueError, match="not square"):
+        tw.lu_factor(np.ones((3, 4)))
+    with pytest.raises(ValueError, match="block=0"):
+        tw.lu_factor(np.eye(3), block=0)
+    with pytest.raises(ValueError, match=r"b\.shape"):
+        tw.lu_solve(tw.lu_factor(np.eye(3)), np.ones(4))
