@@ -32,6 +32,9 @@ FINALISTS = 8
 # Share of the budget kept for the race and the winner's certificate.
 _FINAL_SHARE = 0.15
 
+# More rounds than fit in here no longer change the order of finalists.
+_RACE_SECONDS = 10.0
+
 
 class TuningError(RuntimeError):
     """No candidate was both right and timed."""
@@ -291,7 +294,7 @@ class _Session:
                 " give more budget, or look at `tilewright db list --failed`"
             )
         self._tell("final")
-        seconds = max(1.0, self.budget * _FINAL_SHARE / 2)
+        seconds = min(_RACE_SECONDS, max(1.0, self.budget * _FINAL_SHARE / 2))
         raced = runner.race([replace(m, stage=Stage.FINAL) for m in ranked], seconds)
         for result in raced:
             self.store.add(replace(result, created=now()))

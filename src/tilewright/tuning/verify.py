@@ -174,7 +174,12 @@ class _Bench:
         m, n, k = size
         precision = self.variant.precision
         check = Check(m, n, k)
-        a, b = self.inputs(check, lambda r, s: np.abs(integers(rng, r, s, precision)) + 1)
+
+        def positive(rows: int, columns: int) -> NDArray[Any]:
+            # No zero may meet the Inf: their product is NaN in its own right.
+            return (np.abs(integers(rng, rows, columns, precision)) + 1).astype(precision.dtype)
+
+        a, b = self.inputs(check, positive)
         row, column, at = (int(rng.integers(0, limit)) for limit in (m, n, k))
         a.view()[(at, row) if self.variant.trans_a.transposed else (row, at)] = np.nan
         b.view()[(column, at) if self.variant.trans_b.transposed else (at, column)] = np.inf

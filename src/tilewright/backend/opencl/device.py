@@ -129,10 +129,10 @@ class OpenCLDevice(LiveDevice):
                 warnings.simplefilter("ignore")
                 return self._cl.Program(self.context, text).build(options)
         except self._cl.Error as error:
-            first = str(error).strip().splitlines()
-            raise CompileError("the OpenCL compiler refused the kernel", str(error)) from (
-                error if first else None
-            )
+            log = str(error)
+            first = next((line for line in log.splitlines() if "error:" in line), "see its log")
+            reason = first.rpartition("error:")[2].strip()
+            raise CompileError(f"the OpenCL compiler refused the kernel: {reason}", log) from error
 
     def allocate(self, size: int) -> Any:
         """Return `size` bytes of device memory; at least one, as OpenCL wants."""

@@ -18,7 +18,7 @@
    Rows from `valid` on lie outside the matrix: they are filled with zeros, and
    whatever they produce is never stored. */
 
-static inline void PACK_NAME(local real *restrict panel, global const real *restrict x,
+static inline void PACK_NAME(local real *panel, global const real *x,
                              const long ld, const int kc, const int valid)
 {
     const int width = PACK_WIDTH;

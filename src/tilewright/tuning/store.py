@@ -1,0 +1,380 @@
+"""Store: every measurement ever taken, in one SQLite file.
+
+A measurement is committed the moment it is added, so killing the process loses at
+most the one in flight.  Several processes may add to one store at once.  Nothing in
+it is executable: numbers, text and JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Unpack
+
+from tilewright.precision import Precision
+from tilewright.problem import Problem
+from tilewright.tuning.database import StoreError, connect, default_path, translated
+from tilewright.tuning.measurement import Measurement
+from tilewright.tuning.pruning import (
+    NEWEST_WINNERS,
+    Pruned,
+    drop_unused,
+    prune,
+    versions_condition,
+)
+from tilewright.tuning.rows import Filters, condition, insert, measurement_of, problem_of
+
+__all__ = ["Filters", "Pruned", "Store", "StoreError", "Summary", "default_path"]
+
+# Rows fetched at a time: memory stays constant, and no read transaction stays open
+# between pages, which would keep the write-ahead log from being folded in.
+_PAGE = 256
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a store knows of one problem on one device.
+
+    Parameters
+    ----------
+    device, device_name, backend : str
+        Fingerprint, words, and backend.
+    problem : Problem
+        What was tuned.
+    ok, failed : int
+        Measurements that succeeded and that did not.
+    newest : str
+        When the last of them was taken, ISO time in UTC.
+    winner : Measurement or None
+        The newest verified winner.
+    """
+
+    device: str
+    device_name: str
+    backend: str
+    problem: Problem
+    ok: int
+    failed: int
+    newest: str
+    winner: Measurement | None
+
+
+class Store:
+    """Measurements in a SQLite file.
+
+    Parameters
+    ----------
+    path : path-like, optional
+        The file; by default ``results.sqlite`` in the user's data directory.
+    create : bool
+        Whether to make a file that does not exist.
+
+    Raises
+    ------
+    StoreError
+        Here and from every method: the file is damaged, not a store, newer than
+        this program, or locked for too long.  The message is one line.
+
+    Notes
+    -----
+    Threads of one process may share a store; a process that forks must open its
+    own.  Close it, or use it as a context manager.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
+        self.path = default_path() if path is None else Path(path).expanduser()
+        self._lock = threading.RLock()
+        self._connection = connect(self.path, create)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; closing twice does no harm."""
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit what happens inside, or none of it."""
+        with self._lock, translated(self.path):
+            # IMMEDIATE: a transaction that starts by reading cannot wait for a
+            # writer when it comes to write.
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def _all(self, sql: str, values: Collection[Any] = ()) -> list[sqlite3.Row]:
+        """Return the rows of a query that has few."""
+        with self._lock, translated(self.path):
+            return self._connection.execute(sql, tuple(values)).fetchall()
+
+    # ----------------------------------------------------------------- adding
+
+    def add(self, measurement: Measurement) -> int:
+        """Commit a measurement and return its id; one already stored keeps its id."""
+        with self._transaction() as connection:
+            return insert(connection, measurement)[0]
+
+    def add_all(self, measurements: Iterable[Measurement]) -> int:
+        """Commit measurements together, all or none; return how many were new.
+
+        An exception raised by the iterable itself leaves the store as it was.
+        """
+        with self._transaction() as connection:
+            return sum(insert(connection, one)[1] for one in measurements)
+
+    # ---------------------------------------------------------------- reading
+
+    def get(self, id: int) -> Measurement:
+        """Return the measurement with an id.
+
+        Raises
+        ------
+        StoreError
+            If there is none.
+        """
+        rows = self._all("SELECT * FROM result WHERE id = ?", (id,)) if abs(id) < 2**63 else []
+        if not rows:
+            raise StoreError(f"store {self.path} has no measurement {id}; see: tilewright db list")
+        return measurement_of(rows[0])
+
+    def query(
+        self, *, newest_first: bool = False, limit: int | None = None, **filters: Unpack[Filters]
+    ) -> Iterator[Measurement]:
+        """Yield the measurements that meet every filter, in the order they were added.
+
+        Memory stays constant.  What other processes add meanwhile may or may not
+        be seen.
+
+        Parameters
+        ----------
+        newest_first : bool
+            Reverse the order.
+        limit : int, optional
+            Stop after so many.
+        **filters
+            See `Filters`.
+        """
+        where, values = condition(filters)
+        order, beyond = ("DESC", "<") if newest_first else ("ASC", ">")
+        last = 2**63 - 1 if newest_first else 0
+        left = 2**63 - 1 if limit is None else limit
+        while left > 0:
+            sql = (
+                f"SELECT * FROM result WHERE id {beyond} ? AND {where} "  # noqa: S608
+                f"ORDER BY id {order} LIMIT ?"
+            )
+            rows = self._all(sql, (last, *values, min(left, _PAGE)))
+            for row in rows:
+                yield measurement_of(row)
+            if len(rows) < min(left, _PAGE):
+                return
+            left -= len(rows)
+            last = rows[-1]["id"]
+
+    def count(self, **filters: Unpack[Filters]) -> int:
+        """Return how many measurements meet every filter."""
+        where, values = condition(filters)
+        return int(self._all(f"SELECT count(*) FROM result WHERE {where}", values)[0][0])  # noqa: S608
+
+    def tried(self, device: str, problem: Problem, stencil: str, version: int) -> set[str]:
+        """Return the ids of the configs that a resumed tuning need not try again.
+
+        Failures count: what crashed once is not run twice.
+
+        Parameters
+        ----------
+        device : str
+            Fingerprint.
+        problem : Problem
+            Sizes, letters and leading dimensions must all match.
+        stencil : str
+            Name of the stencil.
+        version : int
+            Version of the stencil.
+        """
+        where, values = condition(
+            {"device": device, "problem": problem, "stencil": stencil, "version": version}
+        )
+        return {row[0] for row in self._all(f"SELECT config FROM result WHERE {where}", values)}  # noqa: S608
+
+    def screened(
+        self, device: str, problem: Problem, stencil: str, version: int
+    ) -> list[Measurement]:
+        """Return what a resumed tuning starts from: one measurement for each config tried.
+
+        A config that ever failed, at whatever stage, is represented by its newest
+        failure; any other by its newest screening.  Parameters are those of `tried`.
+        """
+        where, values = condition(
+            {"device": device, "problem": problem, "stencil": stencil, "version": version}
+        )
+        rows = self._all(
+            f"""SELECT * FROM result WHERE id IN (
+                    SELECT id FROM (
+                        SELECT id, row_number() OVER (
+                            PARTITION BY config, parameters
+                            ORDER BY status = 'ok', created DESC, id DESC) AS rank
+                        FROM result
+                        WHERE (status <> 'ok' OR stage = 'screen') AND {where})
+                    WHERE rank = 1)
+                ORDER BY id""",  # noqa: S608
+            values,
+        )
+        return [measurement_of(row) for row in rows]
+
+    def winners(
+        self,
+        device: str,
+        precision: str | Precision,
+        trans: str | None = None,
+        *,
+        versions: Mapping[str, int] | None = None,
+    ) -> list[Measurement]:
+        """Return the newest verified winner of every problem size and pair of transposes.
+
+        Parameters
+        ----------
+        device : str
+            Fingerprint.
+        precision : str or Precision
+            BLAS's letter.
+        trans : str, optional
+            Both transposes, such as ``"NT"``; every pair by default.
+        versions : Mapping, optional
+            Current version of each stencil by name; winners of other versions and
+            of other stencils are passed over, and an older one that fits is found.
+
+        Returns
+        -------
+        list of Measurement
+            By growing m, n, k, then by transposes.
+        """
+        filters: Filters = {"device": device, "precision": precision}
+        if trans is not None:
+            filters["trans"] = trans
+        where, values = condition(filters)
+        if versions is not None:
+            current, more = versions_condition(versions, "=")
+            where, values = f"{where} AND {current}", (*values, *more)
+        sql = f"""
+            SELECT * FROM result WHERE id IN (
+                SELECT id FROM ({NEWEST_WINNERS} AND {where}) WHERE age = 1)
+            ORDER BY m, n, k, trans_a, trans_b, id"""  # noqa: S608
+        return [measurement_of(row) for row in self._all(sql, values)]
+
+    def devices(self) -> dict[str, str]:
+        """Return the devices that were measured: their names by fingerprint."""
+        rows = self._all("SELECT DISTINCT fingerprint, name FROM device ORDER BY name")
+        return {row["fingerprint"]: row["name"] for row in rows}
+
+    def stencils(self) -> set[str]:
+        """Return the names of the stencils that were measured."""
+        return {row[0] for row in self._all("SELECT DISTINCT stencil FROM config")}
+
+    def summaries(self, **filters: Unpack[Filters]) -> list[Summary]:
+        """Return one summary for each device and problem, the newest first."""
+        where, values = condition(filters)
+        rows = self._all(
+            f"""SELECT *, max(created) AS newest, sum(status = 'ok') AS ok,
+                       sum(status <> 'ok') AS failed
+                FROM result WHERE {where} GROUP BY device_id, problem_id
+                ORDER BY newest DESC, id DESC""",  # noqa: S608
+            values,
+        )
+        return [self._summary(row) for row in rows]
+
+    def _summary(self, row: sqlite3.Row) -> Summary:
+        """Return the summary of a device and problem, with its winner looked up."""
+        winner = self._all(
+            """SELECT * FROM result WHERE device_id = ? AND problem_id = ?
+               AND stage = 'winner' AND status = 'ok' ORDER BY created DESC, id DESC LIMIT 1""",
+            (row["device_id"], row["problem_id"]),
+        )
+        return Summary(
+            device=row["device"],
+            device_name=row["device_name"],
+            backend=row["backend"],
+            problem=problem_of(row),
+            ok=row["ok"],
+            failed=row["failed"],
+            newest=row["newest"],
+            winner=measurement_of(winner[0]) if winner else None,
+        )
+
+    # --------------------------------------------------------------- removing
+
+    def delete(self, ids: Iterable[int]) -> int:
+        """Remove measurements by id, winners too, and return how many there were."""
+        with self._transaction() as connection:
+            removed = sum(
+                connection.execute("DELETE FROM measurement WHERE id = ?", (id,)).rowcount
+                for id in ids
+            )
+            drop_unused(connection)
+        return removed
+
+    def prune(
+        self,
+        *,
+        older_than: datetime | None = None,
+        current_versions: Mapping[str, int] | None = None,
+        device: str | Collection[str] | None = None,
+        winners: bool = False,
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Remove measurements that meet every criterion given.
+
+        The newest winner of each device and problem is kept unless `winners` is
+        true: it is what ``gemm`` runs.
+
+        Parameters
+        ----------
+        older_than : datetime, optional
+            Taken before this moment.
+        current_versions : Mapping, optional
+            Current version of each stencil by name: meets results of an older one.
+        device : str or collection of str, optional
+            Fingerprints.
+        winners : bool
+            Remove winners too.
+        dry_run : bool
+            Only say what would be removed.
+
+        Raises
+        ------
+        ValueError
+            If no criterion is given.
+        """
+        if older_than is None and current_versions is None and device is None:
+            raise ValueError("prune needs a criterion: an age, stale versions or a device")
+        filters: Filters = {}
+        if older_than is not None:
+            filters["created_before"] = older_than
+        if device is not None:
+            filters["device"] = device
+        where, values = condition(filters)
+        if current_versions is not None:
+            stale, more = versions_condition(current_versions, "<")
+            where, values = f"{where} AND {stale}", (*values, *more)
+        with self._transaction() as connection:
+            pruned = prune(connection, where, values, winners=winners, dry_run=dry_run)
+        if not dry_run:
+            with self._lock, translated(self.path):
+                self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+        return pruned

@@ -1,0 +1,85 @@
+"""A stencil whose configs fail in every way a candidate can, for real.
+
+Workers import this module and find the stencil registered.  `fault` chooses:
+0 none, 1 does not compile, 2 wrong at the edge, 3 segmentation fault, 4 endless loop,
+5 memory, 6 wrong in what only the winner's certificate looks at.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from tilewright.device import DeviceSpec
+from tilewright.space import Config, Parameter, Space
+from tilewright.stencil import Dialect, Launch, Resources, Source, Stencil, Variant, register
+
+TEXT = """
+kernel void gemm(long m, long n, long k, float alpha, float unused, global const float *A,
+                 long oa, long lda, global const float *B, long ob, long ldb, float beta,
+                 float unused2, global float *C, long oc, long ldc)
+{
+#if FAULT == 1
+    this does not compile;
+#endif
+    const long i = get_global_id(0), j = get_global_id(1);
+#if FAULT == 3
+    if (i == 0) *(volatile global int *)0 = 1;
+#elif FAULT == 4
+    for (volatile int forever = 1; forever;) {}
+#endif
+    if (i >= m || j >= n) return;
+    float sum = 0;
+    for (int round = 0; round < ROUNDS; ++round) {
+        sum = 0;
+        for (long l = 0; l < k; ++l) sum += A[oa + i + l * lda] * B[ob + l + j * ldb];
+    }
+#if FAULT == 2
+    if (i == m - 1) sum += 1;
+#elif FAULT == 6
+    if (k == 0) sum += 1;
+#endif
+    C[oc + i + j * ldc] = alpha * sum + (beta == 0 ? 0 : beta * C[oc + i + j * ldc]);
+}
+"""
+
+
+class Faulty(Stencil):
+    """A naive kernel with a fault to choose, and a speed: `rounds` times too slow."""
+
+    name: ClassVar[str] = "faulty"
+    version: ClassVar[int] = 1
+    faults: ClassVar[tuple[int, ...]] = (0, 1, 2, 3, 4, 5, 6)
+
+    def suits(self, device: DeviceSpec) -> bool:
+        return False
+
+    def space(self, variant: Variant, device: DeviceSpec) -> Space:
+        fixed = [Parameter(f"block_{x}", (8,), "for the checks", "nothing") for x in "mnk"]
+        return Space(
+            self.name,
+            [
+                Parameter("fault", self.faults, "what goes wrong", "a worker"),
+                Parameter("rounds", (1, 4, 16), "how often the work is done", "time"),
+                *fixed,
+            ],
+        )
+
+    def default(self, variant: Variant, device: DeviceSpec) -> Config:
+        values = {"fault": 0, "rounds": 16, "block_m": 8, "block_n": 8, "block_k": 8}
+        return Config(self.name, values)
+
+    def resources(self, config: Config, variant: Variant) -> Resources:
+        return Resources(1, 0, 1)
+
+    def launch(self, config: Config, m: int, n: int) -> Launch:
+        return Launch((m, n), (1, 1))
+
+    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+        if config["fault"] == 5:
+            np.ones(1 << 50, np.uint8)  # more than any machine has: the allocation fails
+        return Source(TEXT, {"FAULT": config["fault"], "ROUNDS": config["rounds"]})
+
+
+register(Faulty())

@@ -1,0 +1,148 @@
+"""Nothing a candidate does costs more than itself; each fault here happens for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tests.tuning.faulty  # noqa: F401  # registers the stencil here too
+from tilewright.problem import Problem
+from tilewright.tuning.measurement import Stage, Status
+from tilewright.tuning.runner import Limits
+from tilewright.tuning.store import Store
+from tilewright.tuning.tuner import TuningError, tune
+
+ROOT = Path(__file__).parents[2]
+MODULES = ("tests.tuning.faulty",)
+PROBLEM = Problem(48, 40, 32, "s")
+LIMITS = Limits(prepare=4.0, time=10.0, final=30.0)
+
+EXPECTED = {
+    0: Status.OK,
+    1: Status.COMPILE_ERROR,
+    2: Status.WRONG_RESULT,
+    3: Status.CRASH,
+    4: Status.TIMEOUT,
+    5: Status.OUT_OF_MEMORY,
+    6: Status.OK,  # passes screening: only the certificate finds it
+}
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    """Let workers import this directory's modules."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def run(store):
+    return tune(
+        PROBLEM,
+        budget=60,
+        strategy="exhaustive",
+        stencil_name="faulty",
+        limits=LIMITS,
+        modules=MODULES,
+        store=store,
+    )
+
+
+def test_every_fault_costs_only_its_candidate_and_is_recorded(tmp_path):
+    with Store(tmp_path / "store.sqlite") as store:
+        result = run(store)
+        screened = {
+            (m.config["fault"], m.config["rounds"]): m for m in store.query(stage=Stage.SCREEN)
+        }
+        assert len(screened) == 21  # 7 faults, 3 speeds
+        for (fault, _), measurement in screened.items():
+            assert measurement.status == EXPECTED[fault], measurement
+            assert measurement.ok or measurement.reason
+        reasons = {fault: screened[fault, 1].reason for fault in EXPECTED}
+        assert "SIGSEGV" in reasons[3]
+        assert "killed" in reasons[4]
+        assert "should be" in reasons[2]
+        assert "undeclared identifier 'this'" in reasons[1]
+        assert "build" in screened[1, 1].detail  # the whole log is kept
+        # The fastest right one wins.  Fault 6 is as fast, but is found by the certificate.
+        assert result.winner.config["fault"] == 0
+        assert result.winner.config["rounds"] == 1
+        assert result.winner.stage == Stage.WINNER
+        assert {m.config["fault"] for m in store.query(status=Status.WRONG_RESULT)} <= {2, 6}
+
+        # A second run tries nothing again, failures included, and says what it started from.
+        again = run(store)
+        assert again.tried == 0
+        assert again.resumed == 21
+        assert again.winner.config == result.winner.config
+
+
+def test_tuning_says_so_when_nothing_works(tmp_path, monkeypatch):
+    monkeypatch.setattr(tests.tuning.faulty.Faulty, "faults", (1, 2))
+    with (
+        Store(tmp_path / "store.sqlite") as store,
+        pytest.raises(TuningError, match="no candidate for SGEMM NN 48x40x32 was right"),
+    ):
+        run(store)
+
+
+SCRIPT = """
+import sys
+from tests.tuning.test_faults import run
+from tilewright.tuning.store import Store
+with Store(sys.argv[1]) as store:
+    run(store)
+"""
+
+
+@pytest.mark.slow
+def test_kill_9_loses_only_what_is_in_flight(tmp_path):
+    path = tmp_path / "store.sqlite"
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], start_new_session=True)
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and count(path) < 4:
+            time.sleep(0.05)
+        seen = count(path)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert seen >= 4
+    assert count(path) >= seen
+    with Store(path) as store:
+        result = run(store)
+        assert result.resumed >= seen
+        assert result.tried + result.resumed == 21
+
+
+def count(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with Store(path) as store:
+        return store.count(stage=Stage.SCREEN)
+
+
+def test_workers_die_with_their_coordinator(tmp_path):
+    """A worker waits on its standard input, so a killed coordinator leaves none behind."""
+    code = (
+        "import json, sys, time\n"
+        "from tilewright.tuning.process import WorkerProcess, WorkerSettings\n"
+        "worker = WorkerProcess(WorkerSettings('opencl:0', 4.0))\n"
+        "worker.start()\n"
+        "print(json.dumps(worker._process.pid), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    worker = json.loads(process.stdout.readline())
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and Path(f"/proc/{worker}").exists():
+        time.sleep(0.05)
+    assert not Path(f"/proc/{worker}").exists()

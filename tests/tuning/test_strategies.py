@@ -1,0 +1,75 @@
+"""Strategies on a landscape whose best point is known: no device needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.space import Config, Constraint, Parameter, Space
+from tilewright.tuning.strategies import STRATEGIES, strategy
+
+
+@pytest.fixture
+def space():
+    values = tuple(range(12))
+    parameters = [Parameter(name, values, "a step", "nothing") for name in "xyz"]
+    rule = Constraint("off the diagonal", lambda x, y: x != y, "for the test", "heuristic")
+    return Space("toy", parameters, [rule])
+
+
+def seconds(config):
+    """A valley with its floor at (7, 3, 9)."""
+    return 1 + sum((config.integer(n) - best) ** 2 for n, best in zip("xyz", (7, 3, 9), strict=True))
+
+
+def drive(chosen, tries):
+    """Run a strategy as the tuner does; return the configs in order."""
+    seen = []
+    for _ in range(tries):
+        config = chosen.propose()
+        if config is None:
+            break
+        seen.append(config)
+        chosen.observe(config, seconds(config))
+    return seen
+
+
+@pytest.mark.parametrize("name", list(STRATEGIES))
+def test_every_point_once_and_nothing_else(name, space):
+    seen = drive(strategy(name, space, 0, []), 10_000)
+    assert len(seen) == len(set(seen)) == space.count()
+    assert all(config in space for config in seen)
+
+
+@pytest.mark.parametrize("name", list(STRATEGIES))
+def test_starting_points_come_first_and_choices_repeat(name, space):
+    start = [Config("toy", {"x": 1, "y": 2, "z": 3})]
+    first = drive(strategy(name, space, 5, start), 60)
+    assert first[0] == start[0]
+    assert first == drive(strategy(name, space, 5, start), 60)
+
+
+def test_climbing_finds_the_floor_in_a_fraction_of_the_space(space):
+    seen = drive(strategy("climb", space, 0, []), 250)
+    assert min(map(seconds, seen)) == 1
+    assert len(seen) < space.count() / 6
+
+
+def test_climbing_survives_failures(space):
+    chosen = strategy("climb", space, 0, [])
+    for _ in range(40):
+        chosen.observe(chosen.propose(), None)
+    assert chosen.propose() is not None
+
+
+def test_climbing_goes_on_from_what_others_measured(space):
+    chosen = strategy("climb", space, 0, [])
+    near = Config("toy", {"x": 7, "y": 3, "z": 8})
+    chosen.observe(near, seconds(near))
+    seen = drive(chosen, 60)
+    assert near not in seen
+    assert min(map(seconds, seen)) == 1
+
+
+def test_unknown_strategy_is_named(space):
+    with pytest.raises(ValueError, match="strategy='guess'"):
+        strategy("guess", space, 0, [])
