@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import ClassVar
 
 from tilewright.device import DeviceSpec
 from tilewright.space import Config, Space
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
-from tilewright.stencil.packed.parameters import constraints, parameters
+from tilewright.stencil.packed.parameters import (
+    BLOCKS_M,
+    BLOCKS_N,
+    constraints,
+    parameters,
+    vector_registers,
+)
 from tilewright.stencil.text import read_text
 
 __all__ = ["Packed"]
@@ -31,30 +38,38 @@ class Packed(Stencil):
         return Space(self.name, parameters(), constraints(variant.precision, device))
 
     def default(self, variant: Variant, device: DeviceSpec) -> Config:
-        """Return a micro-tile that fills the registers and square blocks.
+        """Return a micro-tile that fills the vector registers and blocks of about 256.
 
         Two vectors a column need the fewest loads for a multiply-add that 16 or 32
         registers allow; complex tiles keep twice the accumulators, so have fewer columns.
+        Blocks of 256 x 256 x 1 KiB pack fast and leave several to each core.
         """
-        size = variant.precision.real_bytes
+        words, size = variant.precision.words, variant.precision.real_bytes
         vector = max(4, min(16, device.vector_bytes // size))
-        registers = 32 if device.vector_bytes >= 64 else 16
         split = -(-vector * size // max(16, device.vector_bytes))
-        vectors = 2 if variant.precision.words * split == 1 else 1
-        spare = (registers - 1) // (variant.precision.words * split) - vectors
-        micro_n = max(n for n in (2, 4, 6, 8, 12) if n * vectors <= max(2, spare))
-        block = 192 if 2 * 192 * 256 * variant.precision.element_bytes else 96
-        values = {
-            "vector": vector,
-            "micro_vectors": vectors,
-            "micro_n": micro_n,
-            "block_m": block,
-            "block_n": block,
-            "block_k": 128,
-            "unroll": 1,
-            "order": 0,
-        }
-        return Config(self.name, values)
+        vectors = 2 if split == 1 else 1
+        spare = (vector_registers(device) - 1) // (words * split)
+        micro_n = max(n for n in (2, 3, 4, 6, 8, 12) if n * vectors + vectors <= spare)
+        size = variant.precision.element_bytes
+        space = self.space(variant, device)
+        for limit, block_k in product((256, 128, 64, 48), (1024 // size, 64, 32)):
+            values = {
+                "vector": vector,
+                "micro_vectors": vectors,
+                "micro_n": micro_n,
+                "block_m": max(x for x in BLOCKS_M if x <= limit and x % (vector * vectors) == 0),
+                "block_n": max(x for x in BLOCKS_N if x <= limit and x % micro_n == 0),
+                "block_k": block_k,
+                "unroll": 2,
+                "order": 0,
+            }
+            # With little local memory a slow config is better than none.
+            if all(rule.kind == "heuristic" for rule in space.violated(values)):
+                return Config(self.name, values)
+        raise ValueError(
+            f"device={device.name} has {device.shared_bytes_per_block} bytes of local memory:"
+            " too little for the packed stencil; name another"
+        )
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return the local memory of the packed blocks and the micro-tile's registers."""
