@@ -214,18 +214,18 @@ def test_read_only_inputs_are_fine(live):
 
 
 WRONG = [
-    (dict(a=np.ones(3, "f4")), "a.shape"),
-    (dict(b=np.ones((4, 3), "f4")), "inner sizes"),
-    (dict(b=np.ones((3, 3), "f8")), "b.dtype=float64 but a.dtype=float32"),
-    (dict(a=np.ones((3, 3), int), b=np.ones((3, 3), int)), "a.dtype=int64"),
-    (dict(c=np.ones((2, 3), "f4")), "c.shape"),
-    (dict(beta=1), "beta=1 needs c"),
-    (dict(alpha=1j), "alpha"),
-    (dict(alpha="two"), "alpha"),
-    (dict(trans_a="X"), "trans_a='X'"),
-    (dict(trans_b="R"), "trans_b='R'"),
-    (dict(accuracy="fast"), "accuracy='fast'"),
-    (dict(device="abacus"), "device='abacus'"),
+    ({"a": np.ones(3, "f4")}, "a.shape"),
+    ({"b": np.ones((4, 3), "f4")}, "inner sizes"),
+    ({"b": np.ones((3, 3), "f8")}, "b.dtype=float64 but a.dtype=float32"),
+    ({"a": np.ones((3, 3), int), "b": np.ones((3, 3), int)}, "a.dtype=int64"),
+    ({"c": np.ones((2, 3), "f4")}, "c.shape"),
+    ({"beta": 1}, "beta=1 needs c"),
+    ({"alpha": 1j}, "alpha"),
+    ({"alpha": "two"}, "alpha"),
+    ({"trans_a": "X"}, "trans_a='X'"),
+    ({"trans_b": "R"}, "trans_b='R'"),
+    ({"accuracy": "fast"}, "accuracy='fast'"),
+    ({"device": "abacus"}, "device='abacus'"),
 ]
 
 

@@ -32,9 +32,7 @@ def test_some_config_is_right_for_every_variant(live, variant):
     """26 variants, a different config for each: small blocks, so that all of it is reached."""
     space = PACKED.space(variant, live.spec)
     seed = int.from_bytes(str(variant).encode(), "little") % 2**32
-    config = min(
-        space.sample(8, seed), key=lambda c: c.integer("block_m") * c.integer("block_n")
-    )
+    config = min(space.sample(8, seed), key=lambda c: c.integer("block_m") * c.integer("block_n"))
     screen(live, compiled(live, config, variant), PACKED, config, variant)
 
 
@@ -82,6 +80,7 @@ import sys
 from tilewright.backend import devices
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
+from tilewright.space import Config
 from tilewright.stencil import Variant
 from tilewright.stencil.packed import Packed
 from tilewright.tuning.verify import Check, _Bench
@@ -90,8 +89,8 @@ live = next(d for d in devices() if "Oclgrind" in d.spec.name + d.platform)
 packed = Packed()
 for letter, trans in (("s", "NN"), ("s", "TT"), ("d", "NT"), ("z", "CN")):
     variant = Variant(PRECISIONS[letter], Trans(trans[0]), Trans(trans[1]))
-    config = packed.default(variant, live.spec).replace(
-        vector=4, micro_vectors=2, micro_n=3, block_m=16, block_n=12, block_k=8)
+    config = Config("packed", dict(vector=4, micro_vectors=2, micro_n=3, block_m=16, block_n=12,
+                                   block_k=8, unroll=2, order=1))
     kernel = live.compile(packed.source(config, variant, "opencl"), use_cache=False)
     bench = _Bench(live, kernel, packed, config, variant)
     bench.exact(Check(19, 14, 11, alpha=2, beta=-1, padding=3, offset=2), np.random.default_rng(0))

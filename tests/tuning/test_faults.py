@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import tests.tuning.faulty  # noqa: F401  # registers the stencil here too
+import tests.tuning.faulty  # registers the stencil here too
 from tilewright.problem import Problem
 from tilewright.tuning.measurement import Stage, Status
 from tilewright.tuning.runner import Limits

@@ -18,7 +18,9 @@ def space():
 
 def seconds(config):
     """A valley with its floor at (7, 3, 9)."""
-    return 1 + sum((config.integer(n) - best) ** 2 for n, best in zip("xyz", (7, 3, 9), strict=True))
+    return 1 + sum(
+        (config.integer(n) - best) ** 2 for n, best in zip("xyz", (7, 3, 9), strict=True)
+    )
 
 
 def drive(chosen, tries):

@@ -19,7 +19,11 @@ MUTANTS = {
         "",
         "screen",
     ),
-    "drops the last step in k": ("l < kc; ++l) {\n                    EACH", "l < kc - 1; ++l) {\n EACH", "screen"),
+    "drops the last step in k": (
+        "l < kc; ++l) {\n                    EACH",
+        "l < kc - 1; ++l) {\n EACH",
+        "screen",
+    ),
     "writes one row too many": (
         "local const real *tile, global real *c, const long ldc,\n"
         "                              const int rows,",
@@ -49,9 +53,11 @@ def build(live, change):
         assert old in text, "the mutant no longer applies: adapt it to the kernel's text"
         text = text.replace(old, new)
         if "rows_" in new:  # store a row that lies outside the matrix
-            text = text.replace("const real beta_im)\n{\n#if WORDS == 1\n    if (rows == MICRO_M)",
-                                "const real beta_im)\n{\n    const int rows = rows_ + "
-                                "(rows_ < MICRO_M);\n#if WORDS == 1\n    if (rows == MICRO_M)")
+            text = text.replace(
+                "const real beta_im)\n{\n#if WORDS == 1\n    if (rows == MICRO_M)",
+                "const real beta_im)\n{\n    const int rows = rows_ + "
+                "(rows_ < MICRO_M);\n#if WORDS == 1\n    if (rows == MICRO_M)",
+            )
     kernel = live.compile(Source(text, source.defines), use_cache=False)
     return live, kernel, PACKED, config, variant
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from tilewright.cli import devices, multiply, quickstart, solve, space, tune
+from tilewright.cli import db, devices, multiply, quickstart, solve, space, tune
 
 __all__ = ["app", "run"]
 
@@ -25,6 +25,7 @@ app.command("tune")(tune.command)
 app.command("multiply")(multiply.command)
 app.command("solve")(solve.command)
 app.command("quickstart")(quickstart.command)
+app.add_typer(db.app, name="db")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -32,9 +32,8 @@ def command(
     """Show a stencil's parameters and the funnel of its constraints."""
     from tilewright.backend import device as find_device
     from tilewright.problem import Problem
-    from tilewright.stencil import Variant
+    from tilewright.stencil import Variant, stencils_for
     from tilewright.stencil import stencil as find_stencil
-    from tilewright.stencil import stencils_for
 
     trans_a, trans_b = parse_trans(trans)
     live = find_device(device)

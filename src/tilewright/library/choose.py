@@ -10,9 +10,9 @@ from pathlib import Path
 from tilewright.backend import LiveDevice
 from tilewright.problem import Problem
 from tilewright.space import Config
-from tilewright.stencil import Stencil, Variant, stencil, stencils_for
+from tilewright.stencil import Stencil, Variant, stencil, stencils, stencils_for
 from tilewright.tuning.database import default_path
-from tilewright.tuning.measurement import Measurement, Stage, Status
+from tilewright.tuning.measurement import Measurement
 from tilewright.tuning.store import Store
 
 __all__ = ["Choice", "choose", "distance"]
@@ -68,17 +68,25 @@ def _stored(device: LiveDevice, letter: str) -> list[Measurement]:
     key = (path, _state(path), device.fingerprint, letter)
     found = _winners.get(key)
     if found is None:
-        with Store(path) as store:
-            rows = store.query(
-                device=device.fingerprint, precision=letter, stage=Stage.WINNER, status=Status.OK
-            )
-            newest = {m.problem: m for m in rows}
+        versions = {family.name: family.version for family in stencils()}
+        with Store(path, create=False) as store:
+            rows = store.winners(device.fingerprint, letter, versions=versions)
         for old in [k for k in _winners if k[0] == path and k[2:] == key[2:]]:
             del _winners[old]
         # Opening a store may fold its log in: the state afterwards is the one to compare.
-        found = list(newest.values())
+        found = [m for m in rows if _is_sound(device, m)]
         _winners[(path, _state(path), device.fingerprint, letter)] = found
     return found
+
+
+def _is_sound(device: LiveDevice, winner: Measurement) -> bool:
+    """Whether a stored winner's config is a point of its stencil's space here.
+
+    A store may hold what somebody else exported: its configs are data, and only points
+    that the stencil itself would offer on this device reach a compiler.
+    """
+    family = stencil(winner.config.stencil)
+    return winner.config in family.space(Variant.of(winner.problem), device.spec)
 
 
 def choose(device: LiveDevice, problem: Problem) -> Choice:
@@ -88,11 +96,7 @@ def choose(device: LiveDevice, problem: Problem) -> Choice:
     transposes were never tuned, the winner nearest in size for any; where nothing was
     tuned, the stencil's default.  Winners of an older version of a stencil do not count.
     """
-    current = [
-        m
-        for m in _stored(device, problem.precision.letter)
-        if stencil(m.config.stencil).version == m.stencil_version
-    ]
+    current = _stored(device, problem.precision.letter)
     same = [m for m in current if m.problem.trans == problem.trans]
     candidates = same or current
     if candidates:

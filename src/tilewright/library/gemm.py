@@ -125,9 +125,7 @@ def _adapter(a: Any, b: Any, c: Any) -> Any:
 
         return on_pyopencl
     kinds = ", ".join(type(x).__name__ for x in given)
-    raise TypeError(
-        f"a, b and c are {kinds}; give NumPy arrays only, or pyopencl arrays only"
-    )
+    raise TypeError(f"a, b and c are {kinds}; give NumPy arrays only, or pyopencl arrays only")
 
 
 def _one_precision(a: Any, b: Any, c: Any) -> Precision:

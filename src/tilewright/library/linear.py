@@ -82,7 +82,7 @@ def lu_factor(
 def _update(
     c: NDArray[Any], a: NDArray[Any], b: NDArray[Any], device: str | LiveDevice | None
 ) -> None:
-    """c <- c - a b."""
+    """C <- c - a b."""
     gemm(a, b, c, alpha=-1, beta=1, device=device)
 
 
@@ -130,7 +130,7 @@ def _panel_by_columns(panel: NDArray[Any], top: int, pivots: NDArray[np.intp]) -
 def _solve_unit_lower(
     lower: NDArray[Any], b: NDArray[Any], device: str | LiveDevice | None
 ) -> None:
-    """b <- L^-1 b in place for a unit lower triangle, splitting it in half."""
+    """B <- L^-1 b in place for a unit lower triangle, splitting it in half."""
     size = len(lower)
     if size <= _LEAF:
         for i in range(size - 1):
@@ -142,9 +142,7 @@ def _solve_unit_lower(
     _solve_unit_lower(lower[half:, half:], b[half:], device)
 
 
-def lu_solve(
-    factored: tuple[NDArray[Any], NDArray[np.intp]], b: NDArray[Any]
-) -> NDArray[Any]:
+def lu_solve(factored: tuple[NDArray[Any], NDArray[np.intp]], b: NDArray[Any]) -> NDArray[Any]:
     """Solve A x = b with the result of `lu_factor`.
 
     Parameters

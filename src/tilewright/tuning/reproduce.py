@@ -15,6 +15,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from tilewright.backend.opencl.device import OPTIONS
 from tilewright.problem import Problem
 from tilewright.stencil.base import Launch, Source
 from tilewright.tuning.measurement import Measurement, Status
@@ -22,7 +23,7 @@ from tilewright.tuning.measurement import Measurement, Status
 __all__ = ["Case", "cases_of", "reproducer"]
 
 # What the backend compiles with, besides a source's own macros.
-_OPTIONS: dict[str, tuple[str, ...]] = {"opencl": ("-cl-std=CL1.2",)}
+_OPTIONS: dict[str, tuple[str, ...]] = {"opencl": OPTIONS}
 
 _LOG_LINES = 40
 

@@ -213,31 +213,6 @@ class Store:
         )
         return {row[0] for row in self._all(f"SELECT config FROM result WHERE {where}", values)}  # noqa: S608
 
-    def screened(
-        self, device: str, problem: Problem, stencil: str, version: int
-    ) -> list[Measurement]:
-        """Return what a resumed tuning starts from: one measurement for each config tried.
-
-        A config that ever failed, at whatever stage, is represented by its newest
-        failure; any other by its newest screening.  Parameters are those of `tried`.
-        """
-        where, values = condition(
-            {"device": device, "problem": problem, "stencil": stencil, "version": version}
-        )
-        rows = self._all(
-            f"""SELECT * FROM result WHERE id IN (
-                    SELECT id FROM (
-                        SELECT id, row_number() OVER (
-                            PARTITION BY config, parameters
-                            ORDER BY status = 'ok', created DESC, id DESC) AS rank
-                        FROM result
-                        WHERE (status <> 'ok' OR stage = 'screen') AND {where})
-                    WHERE rank = 1)
-                ORDER BY id""",  # noqa: S608
-            values,
-        )
-        return [measurement_of(row) for row in rows]
-
     def winners(
         self,
         device: str,

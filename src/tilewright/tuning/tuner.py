@@ -314,7 +314,6 @@ class _Session:
 
 def environment(live: LiveDevice) -> dict[str, Any]:
     """Return what a measurement remembers about the software around it."""
-
     return live.environment() | {
         "tilewright": VERSION,
         "python": platform.python_version(),

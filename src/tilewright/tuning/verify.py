@@ -47,7 +47,9 @@ class Check:
 
     def __str__(self) -> str:
         text = f"m={self.m} n={self.n} k={self.k} alpha={self.alpha} beta={self.beta}"
-        return text + (f" padding={self.padding}" if self.padding else "")
+        for name in ("padding", "offset"):
+            text += f" {name}={getattr(self, name)}" if getattr(self, name) else ""
+        return text
 
 
 def error_bound(k: int, unit_roundoff: float, is_complex: bool) -> float:
@@ -177,7 +179,8 @@ class _Bench:
 
         def positive(rows: int, columns: int) -> NDArray[Any]:
             # No zero may meet the Inf: their product is NaN in its own right.
-            return (np.abs(integers(rng, rows, columns, precision)) + 1).astype(precision.dtype)
+            size: NDArray[Any] = np.abs(integers(rng, rows, columns, precision)) + 1
+            return size.astype(precision.dtype)
 
         a, b = self.inputs(check, positive)
         row, column, at = (int(rng.integers(0, limit)) for limit in (m, n, k))

@@ -23,10 +23,10 @@ from tilewright.backend.cache import KernelCache
 from tilewright.backend.opencl.platforms import opencl, ordered_devices, spec_of
 from tilewright.stencil import Launch, Source
 
-__all__ = ["OpenCLDevice", "OpenCLEvent", "devices"]
+__all__ = ["OPTIONS", "OpenCLDevice", "OpenCLEvent", "devices"]
 
 # No option that relaxes IEEE arithmetic may ever stand here: the numerics contract.
-_OPTIONS = ("-cl-std=CL1.2",)
+OPTIONS = ("-cl-std=CL1.2",)
 
 
 class OpenCLEvent(Event):
@@ -99,8 +99,8 @@ class OpenCLDevice(LiveDevice):
         """Compile a source, or take it from the disk cache."""
         started = time.perf_counter()
         macros = tuple(f"-D{name}={value}" for name, value in source.defines.items())
-        options = [*_OPTIONS, *macros]
-        key = self._cache.key(source, _OPTIONS, self.fingerprint)
+        options = [*OPTIONS, *macros]
+        key = self._cache.key(source, OPTIONS, self.fingerprint)
         use_cache &= not self._caches_itself
         program = self._from_cache(key, options) if use_cache else None
         if program is None:

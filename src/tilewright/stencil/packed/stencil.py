@@ -52,7 +52,10 @@ class Packed(Stencil):
         micro_n = max(n for n in (2, 3, 4, 6, 8, 12) if n * vectors + vectors <= spare)
         size = variant.precision.element_bytes
         space = self.space(variant, device)
-        for limit, block_k in product((256, 128, 64, 48), (1024 // size, 64, 32)):
+        # With little local memory a slow config is better than none: a second pass
+        # leaves the heuristics out.
+        shapes = product((True, False), (256, 128, 64, 48), (1024 // size, 64, 32))
+        for strict, limit, block_k in shapes:
             values = {
                 "vector": vector,
                 "micro_vectors": vectors,
@@ -63,8 +66,8 @@ class Packed(Stencil):
                 "unroll": 2,
                 "order": 0,
             }
-            # With little local memory a slow config is better than none.
-            if all(rule.kind == "heuristic" for rule in space.violated(values)):
+            broken = space.violated(values)
+            if not broken or (not strict and all(rule.kind == "heuristic" for rule in broken)):
                 return Config(self.name, values)
         raise ValueError(
             f"device={device.name} has {device.shared_bytes_per_block} bytes of local memory:"
