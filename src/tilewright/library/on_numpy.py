@@ -85,8 +85,8 @@ def _in_place(
     try:
         event = launch_gemm(live, request, (operand(a), operand(b), operand(c)))
         event.wait()
-        for (_, view), mem in zip(buffers, memory, strict=True):
-            live.unwrap(mem, view)
+        written = next(i for i, (low, high) in enumerate(pieces) if low <= _span(c)[0] < high)
+        live.unwrap(memory[written], buffers[written][1])
     finally:
         for mem in memory:
             live.free(mem)

@@ -57,11 +57,11 @@ class Workload:
             "c": problem.n,
         }
         leading = {"a": problem.lda, "b": problem.ldb, "c": problem.ldc}
-        self._memory = {
+        self.memory = {
             name: device.upload(random_matrix(rng, leading[name] * columns[name], problem))
             for name in columns
         }
-        a, b, c = (Operand(self._memory[name], 0, leading[name]) for name in "abc")
+        a, b, c = (Operand(self.memory[name], 0, leading[name]) for name in "abc")
         # beta = 0: C's old values would grow with every repetition.
         self._arguments = GemmCall(
             problem.precision, problem.m, problem.n, problem.k, 1, a, b, 0, c
@@ -74,9 +74,9 @@ class Workload:
 
     def close(self) -> None:
         """Give the matrices' memory back."""
-        for memory in self._memory.values():
+        for memory in self.memory.values():
             self.device.free(memory)
-        self._memory.clear()
+        self.memory.clear()
 
 
 def repeat(
