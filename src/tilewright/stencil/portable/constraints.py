@@ -1,0 +1,368 @@
+"""Constraints of the portable stencil, and the resource use they rest on.
+
+ASTRA prunes in three steps (Kurzak et al., section 5): what the hardware cannot
+run, what does not divide, and what is unlikely to be fast.  Every predicate works
+on NumPy arrays of parameter values.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.device import DeviceSpec
+from tilewright.precision import Precision
+from tilewright.space import Constraint
+from tilewright.stencil.base import Variant
+from tilewright.stencil.portable.resources import (
+    LEAST_OTHER_REGISTERS,
+    Values,
+    registers,
+    resident_blocks,
+    reuse,
+    shared_bytes,
+)
+
+__all__ = ["Thresholds", "constraints"]
+
+# NVIDIA's limit for shared arrays whose size the compiler knows; more must be asked
+# for at launch, which OpenCL C has no word for.
+NVIDIA_STATIC_SHARED = 48 * 1024
+
+# The least that DRAM transfers at a time on NVIDIA's GPUs: a shorter run wastes the rest.
+SECTOR_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """When a kernel counts as unlikely to be fast.
+
+    Parameters
+    ----------
+    threads : int, optional
+        Least resident threads of a multiprocessor (ASTRA's minimum occupancy).
+        None takes as many as could each use all the registers that an
+        instruction can name: 1024 on a GTX 680 (65536 registers, 6-bit names),
+        ASTRA's value, and 256 since register names have 8 bits; three quarters
+        of it in double complex, ASTRA's 768.
+    reuse : float, optional
+        Least multiply-adds of reals for a real read in the inner loop.  None
+        takes ASTRA's 2.0, and its 1.0 in double precision.
+    blocks : int
+        Least resident thread blocks of a multiprocessor; ASTRA's 1.
+    run_bytes : int
+        Least contiguous bytes that the threads of a block read of a tile.
+    """
+
+    threads: int | None = None
+    reuse: float | None = None
+    blocks: int = 1
+    run_bytes: int = SECTOR_BYTES
+
+    def threads_on(self, device: DeviceSpec, precision: Precision) -> int | None:
+        """Return the least resident threads, or None if the device's limits are unknown."""
+        if self.threads is not None:
+            return self.threads
+        file, named = device.registers_per_multiprocessor, device.max_registers_per_thread
+        if file is None or named is None:
+            return None
+        # One register name is kept back for zero: 63 and 255 are usable.
+        threads = file // (named + 1)
+        return threads * 3 // 4 if precision.letter == "z" else threads
+
+    def reuse_in(self, precision: Precision) -> float:
+        """Return the least register reuse."""
+        if self.reuse is not None:
+            return self.reuse
+        return 1.0 if precision.letter == "d" else 2.0
+
+
+def _bounded(
+    quantity: Callable[..., Values], test: Callable[[Values], Values]
+) -> Callable[..., Values]:
+    """Return a predicate of the quantity's own parameters: that the test holds of it."""
+
+    @functools.wraps(quantity)
+    def predicate(**values: Values) -> Values:
+        return test(quantity(**values))
+
+    return predicate
+
+
+def constraints(
+    variant: Variant, device: DeviceSpec, thresholds: Thresholds
+) -> tuple[Constraint, ...]:
+    """Return the named constraints in ASTRA's order.
+
+    A limit that the device does not know applies no constraint.
+    """
+    return (
+        *_shapes(variant, device),
+        *_same_kernels(variant),
+        *_hardware(variant.precision, device),
+        *_heuristics(variant, device, thresholds),
+    )
+
+
+def _shapes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
+    """Return what has to divide what."""
+    k_fast_a, k_fast_b = variant.trans_a.transposed, not variant.trans_b.transposed
+    warp = device.warp_size
+    return (
+        Constraint(
+            "whole warps",
+            lambda threads_m, threads_n: threads_m * threads_n % warp == 0,
+            f"a block of a fraction of {warp} threads leaves lanes idle",
+            "divisibility",
+        ),
+        Constraint(
+            "C's tile divides along m",
+            lambda block_m, threads_m, fragment_vector: (
+                block_m % (threads_m * fragment_vector) == 0
+            ),
+            "each thread computes the same number of whole vectors of rows",
+            "divisibility",
+        ),
+        Constraint(
+            "C's tile divides along n",
+            lambda block_n, threads_n, fragment_vector: (
+                block_n % (threads_n * fragment_vector) == 0
+            ),
+            "each thread computes the same number of whole vectors of columns",
+            "divisibility",
+        ),
+        Constraint(
+            "unrolling divides the k block",
+            lambda block_k, unroll_k: block_k % unroll_k == 0,
+            "the inner loop does whole trips",
+            "divisibility",
+        ),
+        Constraint(
+            "A is read evenly",
+            lambda block_m, block_k, threads_m, threads_n, read_a_m, read_vector: _even(
+                block_m, block_k, threads_m * threads_n, read_a_m, read_vector, k_fast_a
+            ),
+            "a second shape of as many threads must divide A's tile into whole vectors",
+            "divisibility",
+        ),
+        Constraint(
+            "B is read evenly",
+            lambda block_n, block_k, threads_m, threads_n, read_b_n, read_vector: _even(
+                block_n, block_k, threads_m * threads_n, read_b_n, read_vector, k_fast_b
+            ),
+            "a third shape of as many threads must divide B's tile into whole vectors",
+            "divisibility",
+        ),
+    )
+
+
+def _even(
+    side: Values,
+    block_k: Values,
+    threads: Values,
+    threads_side: Values,
+    vector: Values,
+    k_fast: bool,
+) -> Values:
+    """Whether a read shape divides a tile; true where the operand is not shared."""
+    along = np.maximum(threads_side, 1)
+    threads_k = np.maximum(threads // along, 1)
+    vector_side, vector_k = (1, vector) if k_fast else (vector, 1)
+    divides = (
+        (threads % along == 0)
+        & (side % (along * vector_side) == 0)
+        & (block_k % (threads_k * vector_k) == 0)
+    )
+    return (threads_side == 0) | divides
+
+
+def _same_kernels(variant: Variant) -> tuple[Constraint, ...]:
+    """Return what keeps one of several points that are the same kernel."""
+    vectors_of_a, vectors_of_b = not variant.trans_a.transposed, variant.trans_b.transposed
+    return (
+        Constraint(
+            "one layout where both agree",
+            lambda block_m, threads_m, block_n, threads_n, fragment_vector, strided: (
+                (strided == 0)
+                | (block_m != threads_m * fragment_vector)
+                | (block_n != threads_n * fragment_vector)
+            ),
+            "threads of one chunk a side lie the same either way",
+            "divisibility",
+        ),
+        Constraint(
+            "no buffers without tiles",
+            lambda read_a_m, read_b_n, read_vector, pad, shared_buffers, prefetch: (
+                (read_a_m > 0)
+                | (read_b_n > 0)
+                | ((read_vector == 1) & (pad == 0) & (shared_buffers == 1) & (prefetch == 0))
+            ),
+            "what shapes tiles in shared memory means nothing where there are none",
+            "divisibility",
+        ),
+        Constraint(
+            "no k block without tiles",
+            lambda read_a_m, read_b_n, block_k, unroll_k: (
+                (read_a_m > 0) | (read_b_n > 0) | (block_k == unroll_k)
+            ),
+            "without tiles in shared memory only the unrolling cuts k",
+            "divisibility",
+        ),
+        Constraint(
+            "no fragment vectors without wide reads",
+            lambda read_a_m, read_b_n, strided, fragment_vector: (
+                (read_a_m > 0)
+                | (read_b_n > 0)
+                | (strided == 1)
+                | (fragment_vector == 1)
+                | vectors_of_a
+                | vectors_of_b
+            ),
+            "operands read straight from memory along k come element by element",
+            "divisibility",
+        ),
+    )
+
+
+def _hardware(precision: Precision, device: DeviceSpec) -> tuple[Constraint, ...]:
+    """Return what the device cannot go beyond."""
+    size = precision.element_bytes
+    widest = max(device.vector_bytes, size)
+    room = device.shared_bytes_per_block
+    if "nvidia" in device.vendor.lower():
+        room = min(room, NVIDIA_STATIC_SHARED)
+    shared = functools.partial(shared_bytes, precision=precision)
+    found = [
+        Constraint(
+            "threads of a block",
+            lambda threads_m, threads_n: threads_m * threads_n <= device.max_threads_per_block,
+            f"the device runs at most {device.max_threads_per_block} threads in a block",
+            "hardware",
+        ),
+        Constraint(
+            "vector width",
+            lambda read_vector, fragment_vector: (
+                np.maximum(read_vector, fragment_vector) * size <= widest
+            ),
+            f"the device's widest load takes {widest} bytes",
+            "hardware",
+        ),
+        Constraint(
+            "shared memory of a block",
+            _bounded(shared, lambda used: used <= room),
+            f"a block has at most {room} bytes of shared memory",
+            "hardware",
+        ),
+    ]
+    named, file = device.max_registers_per_thread, device.registers_per_multiprocessor
+    used = functools.partial(registers, precision=precision, other=LEAST_OTHER_REGISTERS)
+    if named is not None:
+        found.append(
+            Constraint(
+                "registers of a thread",
+                _bounded(used, lambda need: need <= named),
+                f"a thread that needs more than {named} registers spills",
+                "hardware",
+            )
+        )
+    if file is not None:
+        found.append(
+            Constraint(
+                "registers of a block",
+                _bounded(_of_block(used), lambda need: need <= file),
+                f"a multiprocessor has {file} registers",
+                "hardware",
+            )
+        )
+    return tuple(found)
+
+
+def _of_block(of_thread: Callable[..., Values]) -> Callable[..., Values]:
+    """Return a thread block's use, given a thread's."""
+
+    @functools.wraps(of_thread)
+    def of_block(*, threads_m: Values, threads_n: Values, **values: Values) -> Values:
+        return threads_m * threads_n * of_thread(threads_m=threads_m, threads_n=threads_n, **values)
+
+    return of_block
+
+
+def _heuristics(
+    variant: Variant, device: DeviceSpec, thresholds: Thresholds
+) -> tuple[Constraint, ...]:
+    """Return ASTRA's three heuristics, and one on reads of device memory."""
+    precision = variant.precision
+    least_reuse = thresholds.reuse_in(precision)
+    k_fast_a, k_fast_b = variant.trans_a.transposed, not variant.trans_b.transposed
+    run = -(-thresholds.run_bytes // precision.element_bytes)
+    found = [
+        Constraint(
+            "register reuse",
+            _bounded(
+                functools.partial(reuse, precision=precision), lambda ratio: ratio >= least_reuse
+            ),
+            f"fewer than {least_reuse:g} multiply-adds for a read in the inner loop wait for reads",
+            "heuristic",
+        ),
+        Constraint(
+            "A is read in long runs",
+            lambda threads_m, threads_n, read_a_m, read_vector: (
+                _run(threads_m * threads_n, read_a_m, k_fast_a) * read_vector >= run
+            ),
+            f"runs of less than {thresholds.run_bytes} contiguous bytes waste device memory's rate",
+            "heuristic",
+        ),
+        Constraint(
+            "B is read in long runs",
+            lambda threads_m, threads_n, read_b_n, read_vector: (
+                _run(threads_m * threads_n, read_b_n, k_fast_b) * read_vector >= run
+            ),
+            f"runs of less than {thresholds.run_bytes} contiguous bytes waste device memory's rate",
+            "heuristic",
+        ),
+    ]
+    return (*found, *_occupancy(precision, device, thresholds))
+
+
+def _run(threads: Values, threads_side: Values, k_fast: bool) -> Values:
+    """Return the threads along the contiguous index; plenty where nothing is shared."""
+    along = np.maximum(threads_side, 1)
+    return np.where(threads_side == 0, 2**20, threads // along if k_fast else along)
+
+
+def _occupancy(
+    precision: Precision, device: DeviceSpec, thresholds: Thresholds
+) -> tuple[Constraint, ...]:
+    """Return ASTRA's least threads and least blocks of a multiprocessor."""
+    resident = functools.partial(resident_blocks, precision=precision, device=device)
+
+    @functools.wraps(resident)
+    def resident_threads(*, threads_m: Values, threads_n: Values, **values: Values) -> Values:
+        threads = threads_m * threads_n
+        return threads * resident(threads_m=threads_m, threads_n=threads_n, **values)
+
+    found = []
+    threads = thresholds.threads_on(device, precision)
+    if threads is not None:
+        found.append(
+            Constraint(
+                "occupancy",
+                _bounded(resident_threads, lambda number: number >= threads),
+                f"fewer than {threads} threads on a multiprocessor do not hide latency",
+                "heuristic",
+            )
+        )
+    if device.max_threads_per_multiprocessor is not None:
+        found.append(
+            Constraint(
+                "resident blocks",
+                _bounded(resident, lambda number: number >= thresholds.blocks),
+                f"fewer than {thresholds.blocks} thread blocks on a multiprocessor leave it idle "
+                "at barriers",
+                "heuristic",
+            )
+        )
+    return tuple(found)

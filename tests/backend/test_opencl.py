@@ -1,0 +1,95 @@
+"""The OpenCL backend: devices, compiling, caching, and errors that say what happened."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from tilewright.backend import CompileError, OutOfMemoryError, device, devices
+from tilewright.backend.cache import KernelCache, prune_directory
+from tilewright.stencil import Launch, Source
+from tilewright.tuning.peak import measured_peak
+
+DOUBLE_IT = Source(
+    "kernel void twice(global float *x) { x[get_global_id(0)] *= FACTOR; }", {"FACTOR": 2}, "twice"
+)
+
+
+def test_a_kernel_runs_and_is_timed(live):
+    memory = live.upload(np.arange(16, dtype="f4"))
+    event = live.launch(live.compile(DOUBLE_IT), Launch((4, 1), (4, 1)), (memory,))
+    assert event.nanoseconds() > 0
+    got = np.empty(16, "f4")
+    live.download(memory, got)
+    assert np.array_equal(got, 2 * np.arange(16))
+    live.free(memory)
+
+
+def test_compile_errors_name_the_first_mistake(live):
+    with pytest.raises(CompileError, match="undeclared identifier 'oops'") as caught:
+        live.compile(Source("kernel void f() { oops; }", {}, "f"))
+    assert "oops" in caught.value.detail
+
+
+def test_too_much_memory_is_said_so(live):
+    with pytest.raises(OutOfMemoryError, match="cannot allocate"):
+        live.allocate(1 << 60)
+
+
+def test_devices_have_names(live):
+    assert device(live.id) is live
+    assert device("opencl") is devices()[0]
+    with pytest.raises(ValueError, match="device='nonsense'"):
+        device("nonsense")
+
+
+def test_newest_platform_comes_first():
+    versions = [d.platform for d in devices() if "PoCL" in d.platform]
+    assert versions == sorted(versions, reverse=True, key=lambda text: text.split("PoCL ")[1][:3])
+
+
+def test_environment_variable_chooses(monkeypatch):
+    last = devices()[-1]
+    monkeypatch.setenv("TILEWRIGHT_DEVICE", last.id)
+    assert device() is last
+
+
+def test_fingerprints_tell_devices_apart():
+    assert len({d.fingerprint for d in devices()}) == len(devices())
+
+
+def test_measured_peak_is_above_what_any_kernel_reaches(live):
+    from tilewright.precision import PRECISIONS
+
+    single, double = (measured_peak(live, PRECISIONS[p]) for p in "sd")
+    assert single > 1e9
+    assert double > 0
+
+
+def test_cache_is_private_and_keyed_by_everything(tmp_path):
+    cache = KernelCache(tmp_path / "kernels")
+    assert os.stat(cache.directory).st_mode & 0o777 == 0o700
+    key = cache.key(DOUBLE_IT, ("-x",), "device")
+    cache.save(key, b"binary")
+    assert cache.load(key) == b"binary"
+    others = {
+        cache.key(Source(DOUBLE_IT.text + " ", DOUBLE_IT.defines, "twice"), ("-x",), "device"),
+        cache.key(Source(DOUBLE_IT.text, {"FACTOR": 3}, "twice"), ("-x",), "device"),
+        cache.key(DOUBLE_IT, ("-y",), "device"),
+        cache.key(DOUBLE_IT, ("-x",), "other"),
+    }
+    assert len(others | {key}) == 5
+    assert all(cache.load(other) is None for other in others)
+    cache.drop(key)
+    assert cache.load(key) is None
+
+
+def test_pruning_removes_the_least_recently_used(tmp_path):
+    for i in range(5):
+        path = tmp_path / f"f{i}"
+        path.write_bytes(bytes(100))
+        os.utime(path, (i, i))
+    assert prune_directory(tmp_path, 250) == 3
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["f3", "f4"]

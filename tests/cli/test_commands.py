@@ -1,0 +1,135 @@
+"""The command line as a person uses it: files in, files out, one-line errors, exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from tilewright.cli.app import run
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Two matrices in files, in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((30, 20)), rng.standard_normal((30, 10))
+    np.save("a.npy", a)
+    np.save("b.npy", b)
+    return a, b
+
+
+def out(capsys):
+    return capsys.readouterr().out
+
+
+def test_multiply(files, capsys):
+    a, b = files
+    assert run(["multiply", "a.npy", "b.npy", "-o", "c.npy", "--trans", "TN", "--alpha", "2"]) == 0
+    assert np.allclose(np.load("c.npy"), 2 * a.T @ b)
+    assert "20 x 10 float64" in out(capsys)
+
+
+def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
+    a, b = files
+    np.save("c.npy", np.ones((20, 10), np.complex64))
+    command = ["multiply", "a.npy", "b.npy", "--c", "c.npy", "-o", "d.npy", "--trans", "CN"]
+    assert run([*command, "--beta", "1+1j", "--precision", "c", "--json"]) == 0
+    assert np.allclose(np.load("d.npy"), a.T @ b + 1 + 1j, atol=1e-4)
+    assert np.array_equal(np.load("c.npy"), np.ones((20, 10)))
+    assert json.loads(out(capsys))["dtype"] == "complex64"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["multiply", "a.npy", "b.npy", "-o", "c.npy"], 2, "inner sizes must agree"),
+        (["multiply", "a.npy", "nowhere.npy", "-o", "c.npy"], 1, "nowhere.npy"),
+        (["multiply", "a.npy", "text.npy", "-o", "c.npy"], 2, "text.npy is not an .npy file"),
+        (["multiply", "a.npy", "b.npy", "-o", "c.npy", "--trans", "XX"], 2, "trans='XX'"),
+        (["multiply", "a.npy", "b.npy", "-o", "c.npy", "--alpha", "x"], 2, "alpha='x'"),
+        (["multiply", "a.npy", "b.npy", "-o", "c.npy", "--precision", "q"], 2, "precision='q'"),
+        (["multiply", "a.npy", "b.npy", "-o", ".", "--trans", "TN"], 1, "not a plain file"),
+        (["multiply", "a.npy", "b.npy"], 2, "--output"),
+        (["tune", "--size", "big"], 2, "size='big'"),
+        (["tune", "--size", "0"], 2, "is empty"),
+        (["tune", "--budget", "soon"], 2, "budget='soon'"),
+        (["tune", "--device", "abacus"], 2, "device='abacus'"),
+        (["tune", "--strategy", "luck", "--budget", "5s"], 2, "strategy='luck'"),
+        (["space", "--stencil", "none"], 2, "stencil='none'"),
+        (["solve", "a.npy"], 2, "both A and b"),
+        (["nonsense"], 2, "No such command"),
+    ],
+)
+def test_errors_are_one_line_and_leave_nothing_behind(files, capsys, arguments, status, message):
+    with open("text.npy", "w") as text:
+        text.write("not a matrix")
+    assert run(arguments) == status
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert sorted(set(os.listdir()) - {"data"}) == ["a.npy", "b.npy", "text.npy"]
+
+
+def test_an_npy_file_with_objects_is_not_unpickled(files, capsys):
+    np.save("evil.npy", np.array([{}], dtype=object), allow_pickle=True)
+    assert run(["multiply", "evil.npy", "b.npy", "-o", "c.npy"]) == 2
+
+
+def test_devices(capsys):
+    assert run(["devices", "--json"]) == 0
+    found = json.loads(out(capsys))
+    assert found[0]["id"] == "opencl:0"
+    assert all(len(d["fingerprint"]) == 12 for d in found)
+    assert run(["devices"]) == 0
+    assert "opencl:0" in out(capsys)
+
+
+def test_space_shows_how_every_constraint_narrows_it(capsys):
+    assert run(["space", "--json", "--precision", "z", "--trans", "CN"]) == 0
+    told = json.loads(out(capsys))
+    left = told["raw_size"]
+    for stage in told["funnel"]:
+        assert stage["survivors"] + stage["removed"] == left
+        assert stage["reason"]
+        left = stage["survivors"]
+    assert left > 0
+    assert run(["space"]) == 0
+    assert "every combination" in out(capsys)
+
+
+def test_solve(files, capsys, tmp_path):
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((50, 50))
+    np.save("a.npy", a)
+    np.save("b.npy", a.sum(axis=1))
+    assert run(["solve", "a.npy", "b.npy", "-o", "x.npy"]) == 0
+    assert "accepted" in out(capsys)
+    assert np.allclose(np.load("x.npy"), 1)
+    assert run(["solve", "--size", "64", "--precision", "c", "--json"]) == 0
+    assert json.loads(out(capsys))["accepted"]
+
+
+def test_tune_then_tune_again(capsys):
+    command = ["tune", "--size", "64", "--budget", "5s", "--strategy", "random", "--json"]
+    assert run(command) == 0
+    first = json.loads(out(capsys))
+    assert first["tried"] > 0
+    assert first["resumed"] == 0
+    assert first["error"] < 1e-5
+    assert run(command) == 0
+    assert json.loads(out(capsys))["resumed"] == first["tried"]
+
+
+@pytest.mark.slow
+def test_quickstart_from_nothing_and_again(capsys):
+    command = ["quickstart", "--size", "128", "--budget", "8s", "--system", "200"]
+    assert run(command) == 0
+    text = out(capsys)
+    for part in ("every combination", "winner for SGEMM", "NumPy", "accepted"):
+        assert part in text
+    assert run(command) == 0
+    assert "results are stored from before: starting from them" in out(capsys)

@@ -1,0 +1,37 @@
+"""``import tilewright`` must cost nothing: everything heavy comes on first use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import tilewright
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_import_is_light():
+    heavy = ("numpy", "pyopencl", "typer", "rich", "sqlite3")
+    code = f"import sys, tilewright; print([m for m in {heavy!r} if m in sys.modules])"
+    assert run(code) == "[]"
+
+
+def test_everything_public_can_be_had():
+    for name in tilewright.__all__:
+        assert getattr(tilewright, name) is not None
+    assert set(tilewright.__all__) <= set(dir(tilewright))
+    with pytest.raises(AttributeError, match="no attribute 'gem'"):
+        tilewright.gem  # noqa: B018
+
+
+def test_listing_commands_needs_no_opencl():
+    code = (
+        "import sys\nfrom tilewright.cli.app import run\n"
+        "run(['--help'])\nprint('pyopencl' in sys.modules, 'numpy' in sys.modules)"
+    )
+    assert run(code).splitlines()[-1] == "False False"

@@ -1,0 +1,60 @@
+"""Problems and precisions: BLAS's words, checked where they enter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.precision import PRECISIONS, precision, precision_of
+from tilewright.problem import Problem, Trans, transposes_of
+
+
+def test_leading_dimensions_default_to_the_least_that_blas_allows():
+    p = Problem(10, 20, 30, "d", "T", "N")
+    assert (p.lda, p.ldb, p.ldc) == (30, 30, 10)
+    assert Problem(10, 20, 30, "d", "N", "T", lda=64).lda == 64
+
+
+def test_conjugation_is_dropped_on_real_elements():
+    assert Problem(1, 1, 1, "s", "C", "C").trans == "TT"
+    assert Problem(1, 1, 1, "c", "C", "C").trans == "CC"
+
+
+def test_flops_are_counted_as_blas_does():
+    assert Problem(2, 3, 5, "s").flops == 60
+    assert Problem(2, 3, 5, "z").flops == 240
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((-1, 1, 1), "m=-1"),
+        ((1, 1.5, 1), "n=1.5"),
+        ((1, 1, 1, "q"), "precision='q'"),
+        ((1, 1, 1, "s", "X"), "trans_a='X'"),
+        ((9, 1, 1, "s", "N", "N", 8), "lda=8 is too small; give at least 9"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Problem(*arguments)
+
+
+def test_26_transpose_cases():
+    assert sum(len(transposes_of(p)) for p in PRECISIONS.values()) == 26
+
+
+@pytest.mark.parametrize("trans", list(Trans))
+def test_trans_is_its_two_properties(trans):
+    assert Trans.of(trans.transposed, trans.conjugated) is trans
+
+
+def test_precisions_know_their_types():
+    for row in PRECISIONS.values():
+        assert precision(row.letter.upper()) is precision(row) is row
+        assert precision_of(row.dtype) is row
+        assert row.element_bytes == row.words * row.real_bytes
+        assert row.unit_roundoff == np.finfo(row.real_dtype).eps / 2
+    for other in ("i4", "f2", ">f4"):
+        with pytest.raises(ValueError, match="has no GEMM here"):
+            precision_of(other)
