@@ -20,6 +20,7 @@ import platform
 import subprocess
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 
@@ -124,14 +125,12 @@ def environment():
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     )
-    cpu = next(
-        (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line),
-        platform.processor(),
-    )
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit.stdout.strip(),
-        "cpu": cpu,
+        "cpu": names[0] if names else platform.processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "numpy": np.__version__,

@@ -76,9 +76,10 @@ def gemm(
     NumPy arrays may have any strides.  They are read and written in place wherever BLAS
     could take them: unit stride along one axis, any leading dimension along the other.
     Only an array that BLAS itself could not take (two non-unit strides, a negative or
-    zero stride, elements not aligned to their size) is copied.  pyopencl arrays are never copied: such a one is refused.
-    On a device that does not share the host's memory, NumPy arrays travel there and
-    back.  Equal config and equal data give equal bits.
+    zero stride, elements not aligned to their size) is copied.  pyopencl arrays are
+    never copied: such a one is refused.  On a device that does not share the host's
+    memory, NumPy arrays travel there and back.  Equal config and equal data give equal
+    bits.
     """
     if accuracy not in ACCURACIES:
         raise ValueError(f"accuracy={accuracy!r} is unknown; use one of {', '.join(ACCURACIES)}")

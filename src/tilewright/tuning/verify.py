@@ -13,7 +13,7 @@ from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant
 from tilewright.tuning.matrices import Matrix, apply, integers
 
-__all__ = ["Check", "WrongResultError", "certify", "error_bound", "screen"]
+__all__ = ["Bench", "Check", "WrongResultError", "certify", "error_bound", "screen"]
 
 
 class WrongResultError(ArithmeticError):
@@ -62,7 +62,7 @@ def error_bound(k: int, unit_roundoff: float, is_complex: bool) -> float:
     return terms * unit_roundoff / (1 - terms * unit_roundoff)
 
 
-class _Bench:
+class Bench:
     """A kernel with all it takes to run it on a check."""
 
     def __init__(
@@ -212,7 +212,7 @@ def screen(
         Naming the first wrong element and the problem.
     """
     m, n, k = _ragged(config)
-    bench = _Bench(device, kernel, stencil, config, variant)
+    bench = Bench(device, kernel, stencil, config, variant)
     rng = np.random.default_rng(int(config.id, 16))
     bench.exact(Check(m, n, k, alpha=1, beta=0, nan_in_c=True), rng)
     bench.exact(Check(m - 1, n - 2, k - 2, alpha=-3, beta=2, padding=3, offset=5), rng)
@@ -252,7 +252,7 @@ def certify(
     WrongResultError
         Naming the first wrong element and the problem.
     """
-    bench = _Bench(device, kernel, stencil, config, variant)
+    bench = Bench(device, kernel, stencil, config, variant)
     rng = np.random.default_rng(int(config.id, 16) + 1)
     for check in _certificates(config):
         bench.exact(check, rng)

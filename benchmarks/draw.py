@@ -1,0 +1,112 @@
+"""Draw the README's figure and table from committed results.
+
+    python benchmarks/draw.py
+
+Reads benchmarks/results/, writes docs/figures/*.svg and the part of README.md between its
+``results`` marks.  Nothing there is typed by hand; a test compares the table.  The figure
+needs matplotlib: pip install -e '.[figures]'.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+PEERS = {"tilewright": "Tilewright, tuned", "numpy": "NumPy (OpenBLAS)", "clblast": "CLBlast"}
+
+
+def load(name):
+    return json.loads((RESULTS / name).read_text())
+
+
+def platform_name(text):
+    """Shorten "Portable Computing Language (OpenCL 3.0 PoCL 3.1+debian ...": PoCL 3.1+debian."""
+    return "PoCL " + text.split("PoCL ")[1].split()[0].rstrip(",")
+
+
+def table():
+    """Return the README's results as Markdown."""
+    gemm, space = load("cpu/gemm_1024.json"), load("cpu/space_build.json")
+    about = gemm["environment"]
+    lines = [
+        f"{about['cpu']}, {about['cores']} cores, NumPy {about['numpy']},"
+        f" {about['date'][:10]}; {about['clock']}:",
+        "",
+        "| problem | device | Tilewright | NumPy (OpenBLAS) | CLBlast | tuned at |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in gemm["results"]:
+        rate = row["flops_per_second"]
+        ours = rate["tilewright"]
+        cells = [row["problem"], platform_name(row["platform"]), f"**{ours / 1e9:.0f} GFLOP/s**"]
+        for peer in ("numpy", "clblast"):
+            known = peer in rate
+            cells.append(f"{rate[peer] / 1e9:.0f} ({ours / rate[peer]:.2f}x)" if known else "")
+        cells.append(f"{row['candidates_per_second']:.1f} candidates/s")
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", *space_lines(space), ""]
+    lines += [
+        "Reproduce: `python benchmarks/cpu_gemm.py --json benchmarks/results/cpu/gemm_1024.json`,"
+        " `python benchmarks/space_build.py --json benchmarks/results/cpu/space_build.json`,"
+        " then `python benchmarks/draw.py`.",
+    ]
+    return "\n".join(lines)
+
+
+def space_lines(space):
+    """Return a sentence on how fast a parameter space is built."""
+    builders = space["builders"]
+    ours = builders["tilewright"]
+    theirs = [builders[name] for name in builders if name.startswith("kernel_tuner")]
+    seconds = min(one["seconds"] for one in theirs)
+    memory = min(one["peak_mib"] for one in theirs)
+    return [
+        f"Building a space of {space['raw_size']:.1e} raw and {space['points']:,} valid points:"
+        f" {ours['seconds']:.3f} s and {ours['peak_mib']:.0f} MiB; Kernel Tuner"
+        f" {space['versions']['kernel_tuner']} takes {seconds:.1f} s and {memory:.0f} MiB for the"
+        " same set."
+    ]
+
+
+def readme_with(text, results):
+    """Return the README with its results replaced."""
+    head, rest = text.split(BEGIN)
+    return f"{head}{BEGIN}\n{results}\n{END}{rest.split(END)[1]}"
+
+
+def figure(path):
+    """Draw the rates of all peers, one group a problem and device."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "tilewright"  # the same file from the same data
+    from matplotlib import pyplot
+
+    rows = load("cpu/gemm_1024.json")["results"]
+    axes = pyplot.figure(figsize=(8, 3.2), layout="constrained").subplots()
+    width = 0.8 / len(PEERS)
+    for at, (peer, label) in enumerate(PEERS.items()):
+        heights = [row["flops_per_second"].get(peer, 0) / 1e9 for row in rows]
+        places = [group + (at - 1) * width for group in range(len(rows))]
+        bars = axes.bar(places, heights, width, label=label)
+        axes.bar_label(bars, fmt="%.0f", fontsize=8)
+    names = [f"{row['problem']}\n{platform_name(row['platform'])}" for row in rows]
+    axes.set_xticks(range(len(rows)), names, fontsize=8)
+    axes.set_ylabel("GFLOP/s")
+    axes.set_title("GEMM on a CPU without a GPU: tuned kernels beside the libraries", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False)
+    pyplot.savefig(path, metadata={"Date": None})
+
+
+def main():
+    readme = ROOT / "README.md"
+    readme.write_text(readme_with(readme.read_text(), table()))
+    figure(ROOT / "docs" / "figures" / "cpu_gemm.svg")
+
+
+if __name__ == "__main__":
+    main()

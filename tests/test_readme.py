@@ -1,0 +1,39 @@
+"""The README is true: its table is drawn from results, its Python runs, its commands exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from tilewright.cli.app import run
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def load_draw():
+    spec = importlib.util.spec_from_file_location("draw", ROOT / "benchmarks" / "draw.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_table_is_what_the_results_say():
+    draw = load_draw()
+    assert draw.readme_with(README, draw.table()) == README
+
+
+@pytest.mark.slow
+def test_python_example_runs():
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
+    exec(code.replace("60s", "6s").replace("1024", "128"), {})
+
+
+def test_every_command_named_exists(capsys):
+    for command in set(re.findall(r"`tilewright (\w+)", README)):
+        assert run([command, "--help"]) == 0
+    for command in ("list", "show", "export", "import", "prune", "reproduce"):
+        assert run(["db", command, "--help"]) == 0
