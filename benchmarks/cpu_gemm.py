@@ -114,7 +114,7 @@ def compare(live, problem, budget):
         "platform": live.platform,
         "config": {"stencil": config.stencil, **config},
         "candidates": result.tried + result.resumed,
-        "candidates_per_second": result.tried / result.seconds,
+        "candidates_per_second": result.candidates_per_second,
         "peak_flops_per_second": measured_peak(live, problem.precision),
         "flops_per_second": rates,
         "seconds": seconds,

@@ -127,6 +127,7 @@ def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
         "failed": result.failed,
         "resumed": result.resumed,
         "seconds": result.seconds,
+        "candidates_per_second": result.candidates_per_second,
     }
 
 
@@ -135,10 +136,11 @@ def describe(result: TuningResult, peak: float) -> None:
     winner = result.winner
     if result.resumed:
         say(f"started from {result.resumed} stored results")
-    rate = result.tried / result.seconds
+    failed = f"{result.failed} failed (see: tilewright db list --failed)"
     say(
-        f"{result.tried} candidates in {result.seconds:.0f} s ({rate:.1f} a second),"
-        f" {result.failed} failed (see: tilewright db list --failed)"
+        f"{result.tried} candidates in {result.search_seconds:.0f} s"
+        f" ({result.candidates_per_second:.1f} a second), {failed if result.failed else 'all right'};"
+        f" {result.seconds:.0f} s with the final race and the winner's checks"
     )
     speed = winner.flops_per_second
     say(

@@ -80,6 +80,8 @@ class TuningResult:
         Candidates of earlier runs that this one started from.
     seconds : float
         How long the run took.
+    search_seconds : float
+        How long it searched: without the race and the certificate.
     """
 
     winner: Measurement
@@ -88,6 +90,12 @@ class TuningResult:
     failed: int
     resumed: int
     seconds: float
+    search_seconds: float
+
+    @property
+    def candidates_per_second(self) -> float:
+        """The tuner's throughput while it searched, from its workers' start on."""
+        return self.tried / self.search_seconds
 
 
 def seconds_of(budget: str | float) -> float:
@@ -230,9 +238,10 @@ class _Session:
             if self.screened:
                 runner.best_ns = int(self._best().median_ns)
             runner.search(chosen, self.started + self.budget * (1 - _FINAL_SHARE), skip)
+            searched = time.monotonic() - self.started
             winner, finalists = self._decide(runner)
         seconds = time.monotonic() - self.started
-        return TuningResult(winner, finalists, self.tried, self.failed, resumed, seconds)
+        return TuningResult(winner, finalists, self.tried, self.failed, resumed, seconds, searched)
 
     def _resume(self, skip: set[str]) -> int:
         """Take over what the store knows of this problem; return how much that is."""
