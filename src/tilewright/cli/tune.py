@@ -136,10 +136,12 @@ def describe(result: TuningResult, peak: float) -> None:
     winner = result.winner
     if result.resumed:
         say(f"started from {result.resumed} stored results")
-    failed = f"{result.failed} failed (see: tilewright db list --failed)"
+    fate = f"{result.failed} failed (see: tilewright db list --failed)"
+    if not result.failed:
+        fate = "all right"
     say(
         f"{result.tried} candidates in {result.search_seconds:.0f} s"
-        f" ({result.candidates_per_second:.1f} a second), {failed if result.failed else 'all right'};"
+        f" ({result.candidates_per_second:.1f} a second), {fate};"
         f" {result.seconds:.0f} s with the final race and the winner's checks"
     )
     speed = winner.flops_per_second
