@@ -27,29 +27,37 @@ def platform_name(text):
     return "PoCL " + text.split("PoCL ")[1].split()[0].rstrip(",")
 
 
+def rows(document):
+    """Yield the short name of the platform and the row, for every row of a sweep."""
+    for device in document["devices"]:
+        for row in device["results"]:
+            yield platform_name(device["platform"]), row
+
+
 def table():
     """Return the README's results as Markdown."""
     gemm, space = load("cpu/gemm_1024.json"), load("cpu/space_build.json")
     about = gemm["environment"]
     lines = [
-        f"{about['cpu']}, {about['cores']} cores, NumPy {about['numpy']},"
-        f" {about['date'][:10]}; {about['clock']}:",
+        f"{about['cpu']}, {about['cores']} cores, NumPy {about['numpy']}, {about['date'][:10]}."
+        f" Method: {about['method']}.",
         "",
         "| problem | device | Tilewright | NumPy (OpenBLAS) | CLBlast | tuned at |",
         "|---|---|---|---|---|---|",
     ]
-    for row in gemm["results"]:
+    for platform, row in rows(gemm):
         rate = row["flops_per_second"]
         ours = rate["tilewright"]
-        cells = [row["problem"], platform_name(row["platform"]), f"**{ours / 1e9:.0f} GFLOP/s**"]
+        cells = [row["problem"], platform, f"**{ours / 1e9:.0f} GFLOP/s**"]
         for peer in ("numpy", "clblast"):
             known = peer in rate
             cells.append(f"{rate[peer] / 1e9:.0f} ({ours / rate[peer]:.2f}x)" if known else "")
-        cells.append(f"{row['candidates_per_second']:.1f} candidates/s")
+        cells.append(f"{row['tuning']['candidates_per_second']:.1f} candidates/s")
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", *space_lines(space), ""]
     lines += [
-        "Reproduce: `python benchmarks/cpu_gemm.py --json benchmarks/results/cpu/gemm_1024.json`,"
+        "Reproduce: `tilewright bench --precision s,d --sizes 1024 --against numpy,clblast"
+        " --device opencl:0,opencl:1 --tune 60s -o benchmarks/results/cpu/gemm_1024.json`,"
         " `python benchmarks/space_build.py --json benchmarks/results/cpu/space_build.json`,"
         " then `python benchmarks/draw.py`.",
     ]
@@ -85,16 +93,16 @@ def figure(path):
     matplotlib.rcParams["svg.hashsalt"] = "tilewright"  # the same file from the same data
     from matplotlib import pyplot
 
-    rows = load("cpu/gemm_1024.json")["results"]
+    found = list(rows(load("cpu/gemm_1024.json")))
     axes = pyplot.figure(figsize=(8, 3.2), layout="constrained").subplots()
     width = 0.8 / len(PEERS)
     for at, (peer, label) in enumerate(PEERS.items()):
-        heights = [row["flops_per_second"].get(peer, 0) / 1e9 for row in rows]
-        places = [group + (at - 1) * width for group in range(len(rows))]
+        heights = [row["flops_per_second"].get(peer, 0) / 1e9 for _, row in found]
+        places = [group + (at - 1) * width for group in range(len(found))]
         bars = axes.bar(places, heights, width, label=label)
         axes.bar_label(bars, fmt="%.0f", fontsize=8)
-    names = [f"{row['problem']}\n{platform_name(row['platform'])}" for row in rows]
-    axes.set_xticks(range(len(rows)), names, fontsize=8)
+    names = [f"{row['problem']}\n{platform}" for platform, row in found]
+    axes.set_xticks(range(len(found)), names, fontsize=8)
     axes.set_ylabel("GFLOP/s")
     axes.set_title("GEMM on a CPU without a GPU: tuned kernels beside the libraries", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,1 @@
+"""Sweeps, and the libraries to compare with: one file a peer."""

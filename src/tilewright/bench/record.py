@@ -1,0 +1,92 @@
+"""A sweep's results as a JSON file: numbers, and everything needed to judge them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.backend import LiveDevice
+from tilewright.bench.peers import Peer
+from tilewright.bench.sweep import Row
+from tilewright.version import VERSION
+
+__all__ = ["device_record", "environment_record", "row_record"]
+
+
+def _printed(*command: str) -> str:
+    """Return what a program prints, or nothing where it is not there."""
+    path = shutil.which(command[0])
+    if path is None:
+        return ""
+    done = subprocess.run(  # noqa: S603  # fixed programs, no shell
+        [path, *command[1:]], capture_output=True, text=True, check=False, timeout=20
+    )
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def environment_record(rounds: int) -> dict[str, Any]:
+    """Return host, versions, commit and how times were taken."""
+    here = Path(__file__).parent
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _printed("git", "-C", str(here), "rev-parse", "HEAD"),
+        "tilewright": VERSION,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "cpu": _processor(),
+        "cores": os.cpu_count(),
+        "rounds": rounds,
+        "method": "random data, warm cache, peers in turns (A B A B) in one process, medians;"
+        " device events on GPUs, the host's clock around a waiting call on CPUs",
+    }
+
+
+def device_record(live: LiveDevice, peers: Sequence[Peer]) -> dict[str, Any]:
+    """Return a device with its software, its peers, and a GPU's clocks and power now."""
+    query = "clocks.sm,clocks.max.sm,power.draw,power.limit,temperature.gpu"
+    return {
+        "id": live.id,
+        "name": live.spec.name,
+        "backend": live.backend,
+        "platform": live.platform,
+        "driver": live.driver,
+        "fingerprint": live.fingerprint,
+        "peers": {one.name: one.version for one in peers},
+        "nvidia_smi": _printed("nvidia-smi", f"--query-gpu={query}", "--format=csv")
+        if live.spec.kind == "gpu"
+        else "",
+    }
+
+
+def row_record(row: Row, extra: dict[str, Any]) -> dict[str, Any]:
+    """Return one problem's results as plain data."""
+    rates = {name: row.rate(name) for name in row.seconds}
+    return {
+        "problem": str(row.problem),
+        "precision": row.problem.precision.letter,
+        "trans": row.problem.trans,
+        "size": [row.problem.m, row.problem.n, row.problem.k],
+        "config": row.config,
+        "tuned_on": row.tuned_on,
+        "flops_per_second": rates,
+        "seconds": row.seconds,
+        "missing": row.missing,
+        **extra,
+    }
