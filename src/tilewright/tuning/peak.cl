@@ -1,28 +1,25 @@
 /* As many independent multiply-adds as the device can do, and nothing else.
 
    Twelve accumulators hide an FMA's latency on every CPU and GPU we know (4 cycles on two
-   pipes, 4 cycles on one).  Macros: REAL_BYTES 4|8, VECTOR 1|4|8|16, TRIPS. */
+   pipes, 4 cycles on one).  Comes after a dialect and a real precision's prelude.
+   Macros: VECTOR 1 (all that CUDA has) | 4 | 8 | 16, THREADS in a block, TRIPS. */
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
-#if REAL_BYTES == 8
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#define REAL double
-#else
-#define REAL float
-#endif
 #if VECTOR == 1
 typedef REAL vector;
 #else
 typedef PASTE(REAL, VECTOR) vector;
 #endif
-#if defined(__has_attribute)
+/* Without it, clang splits 512-bit vectors on processors that it tunes for 256 bits. */
+#if defined(__OPENCL_VERSION__) && defined(__has_attribute)
 #if __has_attribute(min_vector_width)
 __attribute__((min_vector_width(512)))
 #endif
 #endif
-kernel void peak(global REAL *out, const REAL x, const REAL y)
+KERNEL void peak(GLOBAL REAL *out, const REAL x, const REAL y)
 {
-    vector c0 = (vector)(get_global_id(0)), c1 = c0 + 1, c2 = c0 + 2, c3 = c0 + 3, c4 = c0 + 4,
+    const int at = (int)(BLOCK_ID * THREADS) + THREAD_ID;
+    vector c0 = (vector)((REAL)at), c1 = c0 + 1, c2 = c0 + 2, c3 = c0 + 3, c4 = c0 + 4,
            c5 = c0 + 5, c6 = c0 + 6, c7 = c0 + 7, c8 = c0 + 8, c9 = c0 + 9, c10 = c0 + 10,
            c11 = c0 + 11;
     const vector a = (vector)(x), b = (vector)(y);
@@ -33,8 +30,8 @@ kernel void peak(global REAL *out, const REAL x, const REAL y)
     }
     const vector sum = c0 + c1 + c2 + c3 + c4 + c5 + c6 + c7 + c8 + c9 + c10 + c11;
 #if VECTOR == 1
-    out[get_global_id(0)] = sum;
+    out[at] = sum;
 #else
-    out[get_global_id(0)] = sum.s0 + sum.s1 + sum.s2 + sum.s3;
+    out[at] = sum.s0 + sum.s1 + sum.s2 + sum.s3;
 #endif
 }

@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.backend import LiveDevice
 from tilewright.precision import Precision
 from tilewright.stencil import Launch, Source
+from tilewright.stencil.text import read_text
 
 __all__ = ["measured_peak"]
 
@@ -37,8 +38,11 @@ def measured_peak(device: LiveDevice, precision: Precision) -> float:
         else Launch((8 * device.spec.multiprocessors, 1), (256, 1))
     )
     trips = _TRIPS // 8 if size == 8 and not cpu else _TRIPS
-    text = files("tilewright.tuning").joinpath("peak.cl").read_text(encoding="utf-8")
-    source = Source(text, {"REAL_BYTES": size, "VECTOR": vector, "TRIPS": trips}, "peak")
+    own = files("tilewright.tuning").joinpath("peak.cl").read_text(encoding="utf-8")
+    prelude = "prelude/s.h" if size == 4 else "prelude/d.h"
+    text = read_text(f"prelude/dialect_{device.dialect}.h") + read_text(prelude) + own
+    defines = {"VECTOR": vector, "THREADS": launch.block[0], "TRIPS": trips}
+    source = Source(text, defines, "peak")
     kernel = device.compile(source)
     items = launch.grid[0] * launch.block[0]
     out = device.allocate(items * size)
