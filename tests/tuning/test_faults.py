@@ -91,6 +91,13 @@ def test_tuning_says_so_when_nothing_works(tmp_path, monkeypatch):
         run(store)
 
 
+def test_a_budget_shorter_than_the_start_still_finds_a_winner(tmp_path):
+    with Store(tmp_path / "store.sqlite") as store:
+        result = tune(PROBLEM, budget=0.2, store=store)
+        assert result.tried >= 1
+        assert result.winner.ok
+
+
 SCRIPT = """
 import sys
 from tests.tuning.test_faults import run

@@ -99,20 +99,23 @@ class Runner:
         strategy : Strategy
             Proposes and learns.
         deadline : float
-            No candidate is started after it.
+            No candidate is started after it, unless none has succeeded yet: a short budget
+            on a slow machine still gets one, if one comes within the limits of one.
         skip : set of str
             Ids of configs that are known already.
         """
         exhausted = False
         timing = False
+        last_call = deadline + self.limits.prepare + self.limits.time
         while True:
-            late = time.monotonic() > deadline
+            now = time.monotonic()
+            late = now > (deadline if self.best_ns is not None else last_call)
             if not timing and not late:
                 exhausted = self._feed(strategy, skip)
             preparing = any(worker.busy for worker in self._preparers)
             if self._exclusive:
-                full = len(self._ready) >= self._batch or late or exhausted
-                timing = bool(self._ready) and (timing or full)
+                full = len(self._ready) >= self._batch or now > deadline or exhausted
+                timing = self._timer.busy or (bool(self._ready) and (timing or full))
             if (
                 self._ready
                 and not self._timer.busy
