@@ -13,7 +13,9 @@ from tilewright.stencil import Launch, Source
 
 __all__ = ["measured_peak"]
 
-# Accumulators in the kernel's text.
+_TEXTS = {"opencl": "peak.cl", "cuda": "peak.cu"}
+
+# Accumulators in the kernels' text.
 _CHAINS = 12
 
 # Long enough for a clock to settle and to hide the launch, short enough not to be noticed.
@@ -37,7 +39,7 @@ def measured_peak(device: LiveDevice, precision: Precision) -> float:
         else Launch((8 * device.spec.multiprocessors, 1), (256, 1))
     )
     trips = _TRIPS // 8 if size == 8 and not cpu else _TRIPS
-    text = files("tilewright.tuning").joinpath("peak.cl").read_text(encoding="utf-8")
+    text = files("tilewright.tuning").joinpath(_TEXTS[device.dialect]).read_text(encoding="utf-8")
     source = Source(text, {"REAL_BYTES": size, "VECTOR": vector, "TRIPS": trips}, "peak")
     kernel = device.compile(source)
     items = launch.grid[0] * launch.block[0]
