@@ -76,7 +76,7 @@ def test_an_unknown_architecture_is_an_error_of_the_compiler():
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_too_much_static_shared_memory_is_refused_before_the_driver_does(arch):
-    with pytest.raises(CompileError, match="65536 bytes of static shared memory.*49152"):
+    with pytest.raises(CompileError, match=r"65536 bytes of static shared memory.*49152"):
         compiler.compile_cubin(naive(fault=4), arch)
 
 
