@@ -1,15 +1,24 @@
 # Everything a newcomer needs: `make run` and `make test`.  Both make .venv first.
+# Where there is an NVIDIA GPU they install what CUDA takes, and `make gpu-test` uses it.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: run test lint clean
+GPU    := $(shell if [ -e /proc/driver/nvidia ] || command -v nvidia-smi >/dev/null 2>&1; then echo yes; fi)
+comma  := ,
+WITH   := $(if $(GPU),cuda$(comma))
+
+.PHONY: run test gpu-test lint clean
 
 run: $(VENV)/.installed
 	$(BIN)/tilewright quickstart
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest
+
+# Only what needs a GPU; without one it fails instead of skipping everything.
+gpu-test: $(VENV)/.installed-test
+	TILEWRIGHT_REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .
@@ -19,15 +28,15 @@ lint: $(VENV)/.installed-lint
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(if $(GPU),[cuda])'
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH)test]'
 	touch $@
 
 $(VENV)/.installed-lint: $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH)test,lint]'
 	touch $@
 
 clean:

@@ -1,10 +1,9 @@
-"""Fixtures that every test may use: private directories, and every OpenCL device present."""
+"""Fixtures that every test may use: private directories, and the devices present."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,8 @@ _scratch = tempfile.TemporaryDirectory(prefix="tilewright-tests-")
 os.environ["TILEWRIGHT_CACHE_DIR"] = os.path.join(_scratch.name, "cache")
 os.environ["TILEWRIGHT_DATA_DIR"] = os.path.join(_scratch.name, "data")
 os.environ.pop("POCL_CACHE_DIR", None)
-os.environ.pop("TILEWRIGHT_DEVICE", None)
+# Where a test names no device it means one of OpenCL, with a GPU beside it or without.
+os.environ["TILEWRIGHT_DEVICE"] = "opencl"
 
 from tilewright.backend import LiveDevice, devices  # noqa: E402
 
@@ -33,11 +33,38 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def _ids() -> list[str]:
-    return [d.id for d in devices()]
+def _present(*backends: str) -> list[object]:
+    """Return a parameter for each device of these backends; GPUs carry the marker."""
+    return [
+        pytest.param(d.id, marks=[pytest.mark.gpu] if d.spec.kind == "gpu" else [])
+        for d in devices()
+        if d.backend in backends
+    ]
 
 
-@pytest.fixture(params=_ids())
-def live(request: pytest.FixtureRequest) -> Iterator[LiveDevice]:
-    """Every OpenCL device present, one after the other."""
+def _named(request: pytest.FixtureRequest) -> LiveDevice:
     return next(d for d in devices() if d.id == request.param)
+
+
+@pytest.fixture(params=_present("opencl"))
+def live(request: pytest.FixtureRequest) -> LiveDevice:
+    """Every OpenCL device present, one after the other."""
+    return _named(request)
+
+
+@pytest.fixture(params=_present("cuda", "opencl"))
+def everywhere(request: pytest.FixtureRequest) -> LiveDevice:
+    """Every device present, one after the other."""
+    return _named(request)
+
+
+@pytest.fixture
+def cuda() -> LiveDevice:
+    """The first CUDA device; where there is none, the test is skipped and says why."""
+    found = [d for d in devices() if d.backend == "cuda"]
+    if not found:
+        reason = "needs an NVIDIA GPU, its driver and the tilewright[cuda] extra"
+        if os.environ.get("TILEWRIGHT_REQUIRE_GPU") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found[0]

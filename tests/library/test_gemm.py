@@ -28,6 +28,12 @@ layouts = st.sampled_from(["row", "column", "padded rows", "padded columns", "st
 scalars = st.sampled_from([0, 1, -1, 0.5, 2 - 1j])
 
 
+@pytest.fixture
+def live(everywhere):
+    """NumPy arrays are for every device, whatever its backend."""
+    return everywhere
+
+
 def draw_matrix(rng, shape, dtype):
     x = rng.standard_normal(shape)
     if np.dtype(dtype).kind == "c":

@@ -8,6 +8,7 @@ from functools import lru_cache
 from tilewright.backend.base import (
     BackendError,
     CompileError,
+    DeviceLostError,
     Event,
     GemmCall,
     Kernel,
@@ -20,6 +21,7 @@ from tilewright.backend.base import (
 __all__ = [
     "BackendError",
     "CompileError",
+    "DeviceLostError",
     "Event",
     "GemmCall",
     "Kernel",
@@ -36,11 +38,13 @@ __all__ = [
 def devices() -> tuple[LiveDevice, ...]:
     """Return every live device of every backend, the best first.
 
-    GPUs come before CPUs; among equals the newest platform comes first.
+    CUDA comes before OpenCL, which offers the same GPUs once more; there GPUs come before
+    CPUs, and among equals the newest platform comes first.
     """
+    from tilewright.backend.cuda.device import devices as cuda_devices
     from tilewright.backend.opencl.device import devices as opencl_devices
 
-    return tuple(opencl_devices())
+    return (*cuda_devices(), *opencl_devices())
 
 
 def device(name: str | LiveDevice | None = None) -> LiveDevice:
@@ -64,8 +68,8 @@ def device(name: str | LiveDevice | None = None) -> LiveDevice:
     found = devices()
     if not found:
         raise ValueError(
-            "no OpenCL device was found; install the pocl-binary-distribution package"
-            " or your GPU's OpenCL driver"
+            "no device was found; install the pocl-binary-distribution package,"
+            " or your GPU's driver and the tilewright[cuda] extra"
         )
     for test in (
         lambda d: d.id == wanted,

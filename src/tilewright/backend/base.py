@@ -21,6 +21,7 @@ from tilewright.stencil import Dialect, Launch, Source
 __all__ = [
     "BackendError",
     "CompileError",
+    "DeviceLostError",
     "Event",
     "GemmCall",
     "Kernel",
@@ -45,6 +46,14 @@ class CompileError(BackendError):
 
 class LaunchError(BackendError):
     """The device refused a launch or failed while it ran."""
+
+
+class DeviceLostError(LaunchError):
+    """A kernel failed so that this process can use the device no more.
+
+    CUDA reports an illegal address, say, once more for every call that follows.  Nothing
+    but a new process helps; processes beside this one are not touched.
+    """
 
 
 class OutOfMemoryError(BackendError):

@@ -17,7 +17,7 @@ from tilewright.tuning.database import default_path
 from tilewright.tuning.measurement import Measurement
 from tilewright.tuning.store import Store
 
-__all__ = ["Choice", "choose", "distance"]
+__all__ = ["Choice", "choose", "distance", "store_state"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,12 @@ def _state(path: Path) -> tuple[int, ...]:
         except OSError:
             state += [0, 0]
     return tuple(state)
+
+
+def store_state() -> tuple[object, ...]:
+    """Return what changes when `choose` may choose otherwise than before."""
+    path = default_path()
+    return (path, *_state(path))
 
 
 def _stored(device: LiveDevice, letter: str) -> list[Measurement]:

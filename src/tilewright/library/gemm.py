@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +17,15 @@ from tilewright.library.layout import Strided, layout_of, operation
 from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.stencil import Stencil, Variant
+from tilewright.stencil import Launch, Stencil, Variant
 
-__all__ = ["gemm", "launch_gemm"]
+__all__ = ["gemm", "launch_gemm", "prepare_gemm", "shortcuts"]
 
 ACCURACIES = ("ieee",)
+
+# What an adapter offers for arrays of exactly one type: the whole of `gemm` for a call
+# like one it has seen, or None for any other.  It is asked before anything is checked.
+shortcuts: dict[type, Callable[..., Any]] = {}
 
 
 def gemm(
@@ -43,11 +49,13 @@ def gemm(
     Parameters
     ----------
     a, b : array
-        Two-dimensional NumPy arrays or pyopencl arrays, of one dtype: float32, float64,
-        complex64 or complex128.  op(a) is m x k, op(b) is k x n.
+        Two-dimensional arrays of one dtype: float32, float64, complex64 or complex128.
+        NumPy arrays; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or
+        anything's with DLPack.  op(a) is m x k, op(b) is k x n.
     c : array, optional
         m x n, of the same kind and dtype; changed in place and returned.  Without it a
-        new row-major array is returned, beside its inputs.
+        new row-major array is returned, beside its inputs: of their kind, or a CuPy array
+        for DLPack arrays of another library.
     alpha, beta : scalar
         With beta = 0, `c` is not read: NaN there disappears.  With alpha = 0, neither
         `a` nor `b` is read.
@@ -56,8 +64,8 @@ def gemm(
     accuracy : {"ieee"}
         IEEE arithmetic of the inputs' precision, never less.
     device : str or LiveDevice, optional
-        Where NumPy arrays are multiplied; see `tilewright.device`.  pyopencl arrays are
-        multiplied where they are.
+        Where NumPy arrays are multiplied; see `tilewright.device`.  Arrays that are on a
+        device are multiplied there.
 
     Returns
     -------
@@ -70,20 +78,34 @@ def gemm(
         If an argument is wrong; the message names it.
     TypeError
         If `a`, `b` and `c` are not arrays of one kind.
+    BackendError
+        If the device refuses to compile or to run the kernel.
 
     Notes
     -----
     NumPy arrays may have any strides.  They are read and written in place wherever BLAS
     could take them: unit stride along one axis, any leading dimension along the other.
     Only an array that BLAS itself could not take (two non-unit strides, a negative or
-    zero stride, elements not aligned to their size) is copied.  pyopencl arrays are
+    zero stride, elements not aligned to their size) is copied.  Arrays on a device are
     never copied: such a one is refused.  On a device that does not share the host's
     memory, NumPy arrays travel there and back.  Equal config and equal data give equal
     bits.
+
+    Arrays on a device are multiplied in the caller's order, and the call returns at once:
+    CuPy's and PyTorch's on their current stream, pyopencl's on the array's queue, other
+    DLPack arrays on the stream that `c` (else `a`) names in its
+    ``__cuda_array_interface__``, or else on the legacy default stream.
     """
+    shortcut = shortcuts.get(type(a))
+    if shortcut is not None:
+        made = shortcut(a, b, c, alpha, beta, trans_a, trans_b, accuracy, device)
+        if made is not None:
+            return made
     if accuracy not in ACCURACIES:
         raise ValueError(f"accuracy={accuracy!r} is unknown; use one of {', '.join(ACCURACIES)}")
     adapter = _adapter(a, b, c)
+    a, b = adapter.view("a", a), adapter.view("b", b)
+    c = None if c is None else adapter.view("c", c)
     op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
     precision = _one_precision(a, b, c)
     m, n, k = _sizes(a, b, c, op_a, op_b)
@@ -91,10 +113,9 @@ def gemm(
     if c is None:
         c = adapter.empty_like(a, (m, n))
     request = Request(precision, m, n, k, alpha, beta, op_a, op_b, a, b, c)
-    if 0 in (m, n) or ((k == 0 or alpha == 0) and beta == 1):
-        return c
-    adapter.run(request, device)
-    return c
+    if 0 not in (m, n) and not ((k == 0 or alpha == 0) and beta == 1):
+        adapter.run(request, device)
+    return adapter.result(c)
 
 
 @dataclass(frozen=True)
@@ -115,7 +136,12 @@ class Request:
 
 
 def _adapter(a: Any, b: Any, c: Any) -> Any:
-    """Return the module that knows this kind of arrays."""
+    """Return what knows this kind of arrays: a module or object of a few functions.
+
+    ``view(name, x)`` and ``result(x)`` go between the caller's array and one that has
+    NumPy's ``shape`` and ``dtype``; ``empty_like(view, shape)`` makes a result;
+    ``run(request, device)`` multiplies.
+    """
     given = [x for x in (a, b, c) if x is not None]
     if all(isinstance(x, np.ndarray) for x in given):
         from tilewright.library import on_numpy
@@ -125,8 +151,25 @@ def _adapter(a: Any, b: Any, c: Any) -> Any:
         from tilewright.library import on_pyopencl
 
         return on_pyopencl
-    kinds = ", ".join(type(x).__name__ for x in given)
-    raise TypeError(f"a, b and c are {kinds}; give NumPy arrays only, or pyopencl arrays only")
+    # Whoever has such an array has imported its library already.
+    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    if cupy is not None and all(isinstance(x, cupy.ndarray) for x in given):
+        from tilewright.library import on_cupy
+
+        return on_cupy
+    if torch is not None and all(isinstance(x, torch.Tensor) and x.is_cuda for x in given):
+        from tilewright.library import on_torch
+
+        return on_torch
+    if all(hasattr(x, "__dlpack_device__") and not isinstance(x, np.ndarray) for x in given):
+        from tilewright.library.on_dlpack import DLPackArrays
+
+        return DLPackArrays(a, b, c)
+    kinds = ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)
+    raise TypeError(
+        f"a, b and c are {kinds}; give NumPy arrays only, pyopencl arrays only,"
+        " or arrays on one CUDA device only"
+    )
 
 
 def _one_precision(a: Any, b: Any, c: Any) -> Precision:
@@ -185,14 +228,31 @@ def _kernel(live: LiveDevice, stencil: Stencil, config: Config, variant: Variant
     return found
 
 
-def launch_gemm(
-    live: LiveDevice,
-    request: Request,
-    operands: tuple[tuple[Operand, bool], tuple[Operand, bool], tuple[Operand, bool]],
-    queue: Any = None,
-    after: tuple[Any, ...] = (),
-) -> Any:
-    """Choose a kernel and enqueue it.
+@dataclass(frozen=True)
+class Prepared:
+    """A kernel with all it takes to launch it on a request.
+
+    Parameters
+    ----------
+    kernel, launch, call
+        What is launched.
+    exchanged : bool
+        Whether the kernel's A is the caller's b: a row-major result is C^T.
+    """
+
+    kernel: Kernel
+    launch: Launch
+    call: GemmCall
+    exchanged: bool
+
+
+Placed = tuple[Operand, bool]
+
+
+def prepare_gemm(
+    live: LiveDevice, request: Request, operands: tuple[Placed, Placed, Placed]
+) -> Prepared:
+    """Choose a kernel and compile it, if it was not compiled before.
 
     Parameters
     ----------
@@ -202,13 +262,6 @@ def launch_gemm(
         The call.
     operands : tuple
         A, B and C, each with whether it is row-major.
-    queue, after
-        Passed on to `LiveDevice.launch`.
-
-    Returns
-    -------
-    Event
-        Of the launch.
     """
     (a, row_a), (b, row_b), (c, row_c) = operands
     m, n = request.m, request.n
@@ -223,7 +276,26 @@ def launch_gemm(
     launch = chosen.stencil.launch(chosen.config, m, n)
     with _lock:
         kernel = _kernel(live, chosen.stencil, chosen.config, Variant.of(problem))
-        return live.launch(kernel, launch, call.arguments(), queue, after)
+    return Prepared(kernel, launch, call, row_c)
+
+
+def launch_gemm(
+    live: LiveDevice,
+    request: Request,
+    operands: tuple[Placed, Placed, Placed],
+    queue: Any = None,
+    after: tuple[Any, ...] = (),
+) -> Any:
+    """Choose a kernel and enqueue it; see `prepare_gemm` and `LiveDevice.launch`.
+
+    Returns
+    -------
+    Event
+        Of the launch.
+    """
+    made = prepare_gemm(live, request, operands)
+    with _lock:
+        return live.launch(made.kernel, made.launch, made.call.arguments(), queue, after)
 
 
 def live_device(device: str | LiveDevice | None) -> LiveDevice:

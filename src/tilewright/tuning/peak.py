@@ -14,7 +14,7 @@ from tilewright.stencil.text import read_text
 
 __all__ = ["measured_peak"]
 
-# Accumulators in the kernel's text.
+# Accumulators in the kernels' text.
 _CHAINS = 12
 
 # Long enough for a clock to settle and to hide the launch, short enough not to be noticed.

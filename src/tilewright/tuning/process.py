@@ -136,6 +136,10 @@ class WorkerProcess:
                 self._deadline = time.monotonic() + self._seconds
                 continue
             data = json.loads(line)
+            if data.pop("last", False):
+                # It ends itself, but perhaps after the next request is sent: that one's
+                # candidate would answer for this one's fault.
+                self.kill()
             status = Status(data.pop("status"))
             reason, detail = data.pop("reason", ""), data.pop("detail", "")
             return Answer(status, reason, detail, data)

@@ -20,6 +20,7 @@ from typing import Any, TextIO
 from tilewright.backend import (
     BackendError,
     CompileError,
+    DeviceLostError,
     Kernel,
     LaunchError,
     LiveDevice,
@@ -54,10 +55,18 @@ def problem_from_json(plain: dict[str, Any]) -> Problem:
 
 
 class Worker:
-    """Carries out requests on one device."""
+    """Carries out requests on one device.
+
+    Attributes
+    ----------
+    lost : bool
+        Whether a candidate took the device away from this process: every further
+        candidate would fail here, whatever it does.
+    """
 
     def __init__(self, live: LiveDevice) -> None:
         self.device = live
+        self.lost = False
         self._workload: Workload | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -65,6 +74,9 @@ class Worker:
         try:
             action = getattr(self, f"do_{request['do']}")
             return {"status": Status.OK, **action(request)}
+        except DeviceLostError as error:
+            self.lost = True
+            return {**self._failed(Status.LAUNCH_ERROR, error), "last": True}
         except CompileError as error:
             return self._failed(Status.COMPILE_ERROR, error)
         except (OutOfMemoryError, MemoryError) as error:
@@ -139,6 +151,8 @@ def serve(requests: TextIO, answers: TextIO, settings: dict[str, Any]) -> None:
     print(json.dumps({"status": Status.OK, "pid": os.getpid()}), file=answers, flush=True)
     for line in requests:
         print(json.dumps(worker.answer(json.loads(line))), file=answers, flush=True)
+        if worker.lost:
+            return
 
 
 def main() -> None:

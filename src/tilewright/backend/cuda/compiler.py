@@ -1,0 +1,306 @@
+"""From CUDA C++ to a cubin with NVRTC: no GPU, no driver, no toolkit.
+
+NVRTC is called through ``cuda.bindings.nvrtc`` itself: cuda-core's ObjectCode asks for a
+driver when it is printed or hashed, and hangs without one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from tilewright.backend.base import BackendError, CompileError
+from tilewright.backend.cache import KernelCache
+from tilewright.stencil import Source
+
+__all__ = [
+    "OPTIONS",
+    "STATIC_SHARED_BYTES",
+    "Cubin",
+    "Usage",
+    "cached_cubin",
+    "compile_cubin",
+    "nvrtc",
+    "nvrtc_version",
+    "supported_architectures",
+]
+
+# No option that relaxes IEEE arithmetic may ever stand here: the numerics contract.
+# Contraction to fused multiply-add (NVRTC's default) is part of that contract.
+OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+
+# What every architecture allows a thread block to have without asking; NVRTC itself
+# compiles more without complaint, and the driver then refuses the cubin.
+STATIC_SHARED_BYTES = 48 * 1024
+
+_RELAXING = re.compile(r"fast.?math|ftz=true|prec-(div|sqrt)=false|-ftz\b(?!=false)", re.IGNORECASE)
+
+_MAGIC = b"tilewright cubin 1\n"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What ptxas says that a kernel uses; None where it said nothing.
+
+    Parameters
+    ----------
+    registers, barriers : int or None
+        Of a thread, and of a block.
+    shared_bytes : int or None
+        Static shared memory.
+    stack_bytes, spill_store_bytes, spill_load_bytes : int or None
+        Local memory of a thread.
+    """
+
+    registers: int | None = None
+    barriers: int | None = None
+    shared_bytes: int | None = None
+    stack_bytes: int | None = None
+    spill_store_bytes: int | None = None
+    spill_load_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """A compiled source.
+
+    Parameters
+    ----------
+    code : bytes
+        The ELF file.
+    log : str
+        What the compiler said, ptxas included.
+    lowered : Mapping
+        Names in the binary by their names in the source.
+    arch : str
+        What it was compiled for, such as ``"sm_90a"``.
+    seconds : float
+        How long that took; zero for a cubin from the cache.
+    """
+
+    code: bytes
+    log: str
+    lowered: Mapping[str, str]
+    arch: str
+    seconds: float = field(default=0.0, compare=False)
+
+    def usage(self, entry: str = "gemm") -> Usage:
+        """Return what ptxas says that an entry uses."""
+        return _usage(self.log, self.lowered.get(entry, entry))
+
+    def to_bytes(self) -> bytes:
+        """Return everything but the time as one piece, for the disk cache."""
+        head = {"log": self.log, "lowered": dict(self.lowered), "arch": self.arch}
+        return _MAGIC + json.dumps(head).encode() + b"\n" + self.code
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Cubin:
+        """Return what `to_bytes` made.
+
+        Raises
+        ------
+        ValueError
+            If the data are something else.
+        """
+        if not data.startswith(_MAGIC):
+            raise ValueError("not a stored cubin")
+        head, _, code = data[len(_MAGIC) :].partition(b"\n")
+        return cls(code=code, **json.loads(head))
+
+
+@lru_cache(maxsize=1)
+def nvrtc() -> ModuleType | None:
+    """Return ``cuda.bindings.nvrtc`` where it and its library are here, else None."""
+    try:
+        from cuda.bindings import nvrtc as found
+    except ImportError:
+        return None
+    try:
+        status, *_ = found.nvrtcVersion()
+    except Exception:  # the finder of the library raises classes of its own
+        return None
+    return found if int(status) == 0 else None
+
+
+def _need_nvrtc() -> ModuleType:
+    found = nvrtc()
+    if found is None:
+        raise BackendError("NVRTC is not here; run: pip install 'tilewright[cuda]'")
+    return found
+
+
+@lru_cache(maxsize=1)
+def nvrtc_version() -> str:
+    """Return NVRTC's version with its build, such as ``"13.0.88"``.
+
+    Builds differ in the registers they give the same kernel.  NVRTC's own call leaves the
+    build out, but the PTX it writes begins with it.
+    """
+    found = _need_nvrtc()
+    major, minor = _call(found, "nvrtcVersion")
+    program = _call(found, "nvrtcCreateProgram", b"", b"empty.cu", 0, None, None)
+    try:
+        target = f"--gpu-architecture=compute_{min(supported_architectures())}".encode()
+        _call(found, "nvrtcCompileProgram", program, 1, [target])
+        ptx = _text(found, program, "nvrtcGetPTX")
+    finally:
+        found.nvrtcDestroyProgram(program)
+    build = re.search(r"\bV(\d+\.\d+\.\d+)", ptx)
+    return build[1] if build else f"{major}.{minor}"
+
+
+def supported_architectures() -> tuple[int, ...]:
+    """Return the architectures NVRTC compiles for, as in ``(75, 80, 90)``."""
+    return tuple(_call(_need_nvrtc(), "nvrtcGetSupportedArchs"))
+
+
+def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -> Cubin:
+    """Compile a source for an architecture.
+
+    Parameters
+    ----------
+    source : Source
+        CUDA C++ that includes nothing.
+    arch : str
+        A real architecture, such as ``"sm_90a"``; no GPU of it need be here.
+    options : sequence of str
+        NVRTC's options, besides the architecture and the source's macros.
+
+    Raises
+    ------
+    CompileError
+        If the compiler refuses the source or its static shared memory is too much.
+    ValueError
+        If an option would relax IEEE arithmetic.
+    """
+    relaxing = [option for option in options if _RELAXING.search(option)]
+    if relaxing:
+        raise ValueError(f"options={relaxing[0]!r} would relax IEEE arithmetic; leave it out")
+    found = _need_nvrtc()
+    started = time.perf_counter()
+    program = _call(found, "nvrtcCreateProgram", source.text.encode(), b"kernel.cu", 0, None, None)
+    try:
+        made = _compiled(found, program, source, arch, tuple(options))
+    finally:
+        found.nvrtcDestroyProgram(program)
+    code, log, lowered = made
+    cubin = Cubin(code, log, {source.entry: lowered}, arch, time.perf_counter() - started)
+    _check_shared(log)
+    return cubin
+
+
+def _check_shared(log: str) -> None:
+    """Refuse what no launch would take; some builds of NVRTC compile it all the same."""
+    shared = max((int(size) for size in re.findall(r"(\d+) bytes smem", log)), default=0)
+    if shared > STATIC_SHARED_BYTES:
+        raise CompileError(
+            f"the kernel has {shared} bytes of static shared memory,"
+            f" CUDA allows {STATIC_SHARED_BYTES}; use smaller blocks",
+            log,
+        )
+
+
+def _compiled(
+    found: ModuleType, program: Any, source: Source, arch: str, options: tuple[str, ...]
+) -> tuple[bytes, str, str]:
+    """Return a program's cubin, its log and the name of its entry in the cubin."""
+    macros = [f"-D{name}={value}" for name, value in source.defines.items()]
+    every = [option.encode() for option in (f"--gpu-architecture={arch}", *options, *macros)]
+    expression = source.entry.encode()
+    _call(found, "nvrtcAddNameExpression", program, expression)
+    (status,) = found.nvrtcCompileProgram(program, len(every), every)
+    log = _text(found, program, "nvrtcGetProgramLog")
+    if int(status) != 0:
+        _check_shared(log)
+        raise CompileError(f"NVRTC refused the kernel for {arch}: {_first_error(log, status)}", log)
+    lowered = _call(found, "nvrtcGetLoweredName", program, expression)
+    return _bytes(found, program, "nvrtcGetCUBIN"), log, lowered.decode()
+
+
+def _first_error(log: str, status: Any) -> str:
+    """Return the first error of a log in one line."""
+    for line in log.splitlines():
+        before, mark, after = line.partition("error")
+        if mark:
+            # "kernel.cu(3): error: ..." and "nvrtc: error: ...", ptxas likewise.
+            where = re.search(r"kernel\.cu\((\d+)\)", before)
+            reason = after.partition(":")[2].strip() or line.strip()
+            return f"{reason} (line {where[1]})" if where else reason
+    return str(getattr(status, "name", status))
+
+
+def _call(found: ModuleType, name: str, *arguments: Any) -> Any:
+    """Return what an NVRTC call returns besides its status."""
+    status, *values = getattr(found, name)(*arguments)
+    if int(status) != 0:
+        raise BackendError(f"{name} failed: {getattr(status, 'name', status)}")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _bytes(found: ModuleType, program: Any, name: str) -> bytes:
+    """Return what NVRTC writes into memory of ours."""
+    size = _call(found, f"{name}Size", program)
+    # The bindings write into the bytes object itself: it must be a new one, and one of
+    # fewer than two bytes never is.
+    memory = bytes(max(2, size))
+    _call(found, name, program, memory)
+    return memory[:size]
+
+
+def _text(found: ModuleType, program: Any, name: str) -> str:
+    return _bytes(found, program, name).rstrip(b"\0").decode(errors="replace")
+
+
+def _usage(log: str, name: str) -> Usage:
+    """Read ptxas's report on one kernel."""
+    parts = re.split(r"Compiling entry function '([^']+)'", log)
+    said = next((text for at, text in zip(parts[1::2], parts[2::2], strict=True) if at == name), "")
+
+    def number(pattern: str, missing: int | None = None) -> int | None:
+        hit = re.search(pattern, said)
+        return int(hit[1]) if hit else missing
+
+    registers = number(r"Used (\d+) registers")
+    # ptxas leaves out what is zero.
+    none = None if registers is None else 0
+    return Usage(
+        registers,
+        number(r"used (\d+) barriers", none),
+        number(r"(\d+) bytes smem", none),
+        number(r"(\d+) bytes stack frame", none),
+        number(r"(\d+) bytes spill stores", none),
+        number(r"(\d+) bytes spill loads", none),
+    )
+
+
+def cached_cubin(
+    source: Source,
+    arch: str,
+    cache: KernelCache,
+    *,
+    use_cache: bool = True,
+    options: Sequence[str] = OPTIONS,
+) -> Cubin:
+    """Compile a source, or take its cubin from the disk cache.
+
+    The key holds the architecture, NVRTC's build and the options; a cubin does not
+    depend on the driver or on which GPU of its architecture it runs on.
+    """
+    if not use_cache:
+        return compile_cubin(source, arch, options)
+    key = cache.key(source, (arch, *options), f"nvrtc {nvrtc_version()}")
+    stored = cache.load(key)
+    if stored is not None:
+        try:
+            return Cubin.from_bytes(stored)
+        except (ValueError, TypeError):  # json's error is a ValueError
+            cache.drop(key)
+    made = compile_cubin(source, arch, options)
+    cache.save(key, made.to_bytes())
+    return made

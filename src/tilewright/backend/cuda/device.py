@@ -1,0 +1,285 @@
+"""A live CUDA device: compile, allocate, launch, time."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tilewright.backend.base import (
+    BackendError,
+    DeviceLostError,
+    Event,
+    Kernel,
+    LiveDevice,
+)
+from tilewright.backend.cache import KernelCache
+from tilewright.backend.cuda import probe
+from tilewright.backend.cuda.compiler import Cubin, cached_cubin, nvrtc, nvrtc_version
+from tilewright.backend.cuda.driver import check, driver
+from tilewright.backend.cuda.events import CUDAEvent, EventPool
+from tilewright.backend.cuda.launch import PreparedLaunch
+from tilewright.stencil import Launch, Source
+
+__all__ = ["CUDADevice", "LoadedKernel", "device_at", "devices"]
+
+
+class LoadedKernel:
+    """A function of a cubin in a device's context; unloaded with its last reference.
+
+    Nothing it was launched for may still run then: whoever launches keeps it until then.
+
+    Parameters
+    ----------
+    device : CUDADevice
+        Where it is loaded.
+    cubin : Cubin
+        What is loaded.
+    entry : str
+        Name of the function in the source.
+    """
+
+    def __init__(self, device: CUDADevice, cubin: Cubin, entry: str) -> None:
+        found = device.api
+        with device.current():
+            module = device.check(found.cuModuleLoadData(cubin.code), f"loading {entry!r}")
+            name = cubin.lowered.get(entry, entry).encode()
+            function = device.check(found.cuModuleGetFunction(module, name), f"finding {entry!r}")
+        self.cubin = cubin
+        self.function = int(function)
+        # The process's end unloads everything by itself, and in an order of its own.
+        weakref.finalize(self, device.unload, module).atexit = False
+
+
+class CUDADevice(LiveDevice):
+    """One CUDA device in its primary context, which CuPy and PyTorch use too.
+
+    Memory handles are device addresses: plain integers, as CuPy and PyTorch give them.
+    Streams (`queue` of `launch`) are plain integers too; without one, work goes on a
+    stream of this object's own, where copies go as well.
+
+    The context is retained with the first use, so that listing devices costs no memory
+    on them.  Every call makes it current for itself and restores what was: the calling
+    thread may be working on another device.
+
+    After a `DeviceLostError` every further call fails likewise, for the whole process.
+
+    Parameters
+    ----------
+    ordinal : int
+        CUDA's number of the device.
+    cache : KernelCache, optional
+        Where cubins are kept.
+    """
+
+    dialect = "cuda"
+
+    def __init__(self, ordinal: int, cache: KernelCache | None = None) -> None:
+        found = driver()
+        if found is None:
+            raise BackendError(
+                f"cuda:{ordinal} needs NVIDIA's driver and: pip install 'tilewright[cuda]'"
+            )
+        self.api = found
+        self.ordinal = ordinal
+        self.raw = probe.handle(ordinal)
+        self.id = f"cuda:{ordinal}"
+        self.spec = probe.spec_of(self.raw)
+        self.arch = probe.architecture(self.raw)
+        self.compiler = f"NVRTC {nvrtc_version()}"
+        self.platform = f"CUDA {probe.cuda_version()} ({self.compiler})"
+        self.driver = probe.driver_version() or f"CUDA {probe.cuda_version()}"
+        parts = (self.spec.name, self.driver, self.platform, self.arch)
+        self.fingerprint = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+        self.events = EventPool(self)
+        self.lost: DeviceLostError | None = None
+        self._cache = cache or KernelCache()
+        self._starting = threading.RLock()
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend."""
+        return "cuda"
+
+    # -- context -----------------------------------------------------------------------
+
+    @cached_property
+    def _primary(self) -> Any:
+        with self._starting:
+            retained = self.api.cuDevicePrimaryCtxRetain(self.raw)
+            return self.check(retained, f"starting {self.id}")
+
+    @cached_property
+    def context(self) -> int:
+        """Address of the primary context."""
+        return int(self._primary)
+
+    @cached_property
+    def stream(self) -> int:
+        """Address of this object's own stream."""
+        with self._starting, self.current():
+            flag = int(self.api.CUstream_flags.CU_STREAM_NON_BLOCKING)
+            return int(self.check(self.api.cuStreamCreate(flag), "making a stream"))
+
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        """Make the context current for the calling thread, and then what was before."""
+        self.check(self.api.cuCtxPushCurrent(self._primary), f"using {self.id}")
+        try:
+            yield
+        finally:
+            self.api.cuCtxPopCurrent()
+
+    def check(self, result: tuple[Any, ...], doing: str) -> Any:
+        """Return what a driver call returns besides its status; see `driver.check`."""
+        try:
+            return check(result, doing)
+        except BackendError as error:
+            raise self.failed(error) from None
+
+    def failed(self, error: BackendError) -> BackendError:
+        """Remember an error that the process cannot recover from; return it."""
+        if isinstance(error, DeviceLostError):
+            self.lost = error
+        return error
+
+    # -- kernels -----------------------------------------------------------------------
+
+    def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
+        """Compile a source, or take it from the disk cache."""
+        started = time.perf_counter()
+        cubin = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)
+        loaded = LoadedKernel(self, cubin, source.entry)
+        return Kernel(loaded, source.entry, time.perf_counter() - started)
+
+    def unload(self, module: Any) -> None:
+        """Forget a module; errors no longer matter to anyone."""
+        with contextlib.suppress(BackendError), self.current():
+            self.api.cuModuleUnload(module)
+
+    def prepare(self, kernel: Kernel, launch: Launch, arguments: Sequence[Any]) -> PreparedLaunch:
+        """Return a launch that is laid out once and enqueued many times."""
+        return PreparedLaunch(self, kernel.handle.function, launch, arguments)
+
+    def launch(
+        self,
+        kernel: Kernel,
+        launch: Launch,
+        arguments: Sequence[Any],
+        queue: Any = None,
+        after: Sequence[Any] = (),
+    ) -> Event:
+        """Enqueue a kernel between two events and return at once."""
+        prepared = self.prepare(kernel, launch, arguments)
+        stream = self.stream if queue is None else int(queue)
+        return self.between_events(lambda: prepared.enqueue(stream), stream, after, kernel)
+
+    def between_events(
+        self,
+        enqueue: Callable[[], object],
+        stream: int | None = None,
+        after: Sequence[Any] = (),
+        keep: Any = None,
+    ) -> CUDAEvent:
+        """Enqueue anything, a library's kernel for one, between two events.
+
+        Parameters
+        ----------
+        enqueue : callable
+            Puts work on the stream; the context is current.
+        stream : int, optional
+            The stream; this object's own by default.
+        after : sequence of CUDAEvent
+            What the work waits for.
+        keep : object
+            What must live until the work has ended.
+        """
+        stream = self.stream if stream is None else stream
+        with self.current():
+            for event in after:
+                event.before(stream)
+            pair = self.events.take()
+            # Nothing may come between: the device is faster than Python.
+            begun = self.api.cuEventRecord(pair[0], stream)
+            enqueue()
+            ended = self.api.cuEventRecord(pair[1], stream)
+            for recorded in (begun, ended):
+                self.check(recorded, "recording an event")
+        return CUDAEvent(self, pair, keep)
+
+    def finish(self) -> None:
+        """Block until everything enqueued in the context has ended."""
+        with self.current():
+            self.check(self.api.cuCtxSynchronize(), f"waiting for {self.id}")
+
+    # -- memory ------------------------------------------------------------------------
+
+    def allocate(self, size: int) -> int:
+        """Return the address of `size` bytes of device memory; at least one, as CUDA wants."""
+        with self.current():
+            found = self.api.cuMemAlloc(max(1, size))
+            return int(self.check(found, f"{self.id} cannot allocate {size} bytes"))
+
+    def upload(self, array: NDArray[Any]) -> int:
+        """Return device memory holding a copy of a contiguous array."""
+        memory = self.allocate(array.nbytes)
+        try:
+            self.write(memory, array)
+        except BackendError:
+            self.free(memory)
+            raise
+        return memory
+
+    def download(self, memory: int, array: NDArray[Any], offset: int = 0) -> None:
+        """Fill a contiguous array from device memory; blocks."""
+        if array.nbytes:
+            copy = self.api.cuMemcpyDtoHAsync
+            self._copy(copy, _address(array), memory + offset, array.nbytes)
+
+    def write(self, memory: int, array: NDArray[Any], offset: int = 0) -> None:
+        """Copy a contiguous array into device memory; blocks."""
+        if array.nbytes:
+            copy = self.api.cuMemcpyHtoDAsync
+            self._copy(copy, memory + offset, _address(array), array.nbytes)
+
+    def _copy(self, copy: Any, to: int, source: int, size: int) -> None:
+        """Copy on our own stream: CUDA's plain copies wait for other streams only."""
+        with self.current():
+            self.check(copy(to, source, size, self.stream), f"{self.id} could not copy")
+            self.check(self.api.cuStreamSynchronize(self.stream), f"{self.id} could not copy")
+
+    def free(self, memory: int) -> None:
+        """Give device memory back at once; a lost device has nothing to give."""
+        if self.lost is None:
+            with self.current():
+                self.check(self.api.cuMemFree(memory), f"{self.id} could not free memory")
+
+    def environment(self) -> dict[str, str]:
+        """Return what a measurement should remember about the software."""
+        return super().environment() | {"compiler": self.compiler, "arch": self.arch}
+
+
+def _address(array: NDArray[Any]) -> int:
+    """Return where a contiguous array lies."""
+    assert array.flags.c_contiguous or array.flags.f_contiguous
+    return int(array.ctypes.data)
+
+
+@lru_cache(maxsize=64)
+def device_at(ordinal: int) -> CUDADevice:
+    """Return the one device object for CUDA's number of a device."""
+    return CUDADevice(ordinal)
+
+
+def devices() -> list[LiveDevice]:
+    """Return every CUDA device, in CUDA's order; none where anything it takes is missing."""
+    if probe.count() == 0 or nvrtc() is None:
+        return []
+    return [device_at(ordinal) for ordinal in range(probe.count())]

@@ -1,0 +1,98 @@
+"""The CUDA driver: found without provoking it, and its errors in our words."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from tilewright.backend.base import (
+    BackendError,
+    DeviceLostError,
+    LaunchError,
+    OutOfMemoryError,
+)
+
+__all__ = ["LOST", "check", "driver", "error_of", "library"]
+
+_OUT_OF_MEMORY = 2
+
+# What a context does not recover from (cuda.h, "this leaves the process in an
+# inconsistent state"): ECC and NVLink errors, illegal address, time-out, assertion,
+# stack error, illegal instruction, misaligned address, invalid address space, invalid
+# program counter, launch failure, contained error; and a context that is destroyed.
+LOST = frozenset({214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721})
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """Return the driver's own library; None on a machine without it.
+
+    Looked for here, first: without the library some calls of cuda.bindings raise
+    SystemError, and the next one never returns.
+    """
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=1)
+def driver() -> ModuleType | None:
+    """Return ``cuda.bindings.driver``, initialised; None without driver, GPU or package."""
+    if library() is None:
+        return None
+    try:
+        from cuda.bindings import driver as found
+    except ImportError:
+        return None
+    (status,) = found.cuInit(0)
+    return found if int(status) == 0 else None
+
+
+def check(result: tuple[Any, ...], doing: str) -> Any:
+    """Return what a driver call returns besides its status.
+
+    Parameters
+    ----------
+    result : tuple
+        What a function of ``cuda.bindings.driver`` returned.
+    doing : str
+        What the call was for; the message begins with it.
+
+    Raises
+    ------
+    OutOfMemoryError, DeviceLostError, LaunchError
+        If the status is not success.
+    """
+    status, *values = result
+    if int(status) != 0:
+        raise error_of(int(status), doing)
+    return values[0] if values else None
+
+
+def error_of(status: int, doing: str) -> BackendError:
+    """Return the exception that a driver's status stands for."""
+    name, text = _words(status)
+    detail = f"{name} ({status}): {text}"
+    if status == _OUT_OF_MEMORY:
+        return OutOfMemoryError(f"{doing}: too little device memory; use a smaller problem", detail)
+    if status in LOST:
+        return DeviceLostError(f"{doing}: {text}; start a new process to go on", detail)
+    return LaunchError(f"{doing}: {text} ({name})", detail)
+
+
+def _words(status: int) -> tuple[str, str]:
+    """Return the driver's name and sentence for a status."""
+    found = driver()
+    if found is None:
+        return "CUDA error", str(status)
+    try:
+        code = found.CUresult(status)
+    except ValueError:  # newer than the bindings
+        return "CUDA error", str(status)
+    _, text = found.cuGetErrorString(code)
+    return str(code.name), text.decode(errors="replace") if text else str(code.name)

@@ -1,0 +1,150 @@
+"""Launches that are prepared once and cost little from then on.
+
+What a launch needs (grid, function, arguments) is laid out in memory as the driver wants
+it; a later launch writes what changed into it and makes one foreign call.  That call is
+made with ctypes on the driver's library itself: with everything laid out beforehand it is
+the cheapest one from Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tilewright.backend.base import LaunchError
+from tilewright.backend.cuda.driver import error_of, library
+from tilewright.stencil import Launch
+
+__all__ = ["ArgumentBlock", "PreparedLaunch"]
+
+# CUDA C++ Programming Guide, table of technical specifications: grid in x and in y.
+_GRID = (2**31 - 1, 65535)
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig of cuda.h."""
+
+    _fields_ = (
+        ("grid_x", ctypes.c_uint),
+        ("grid_y", ctypes.c_uint),
+        ("grid_z", ctypes.c_uint),
+        ("block_x", ctypes.c_uint),
+        ("block_y", ctypes.c_uint),
+        ("block_z", ctypes.c_uint),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+class ArgumentBlock:
+    """A kernel's arguments in memory, and the array of pointers to them.
+
+    Every argument has eight bytes: numbers begin at the first one, as the driver reads
+    only as many bytes as the kernel declares.
+
+    Parameters
+    ----------
+    arguments : sequence
+        NumPy scalars of at most eight bytes; integers (and None) are device pointers.
+    """
+
+    def __init__(self, arguments: Sequence[Any]) -> None:
+        count = len(arguments)
+        self._memory = (ctypes.c_uint64 * count)()
+        self._first = ctypes.addressof(self._memory)
+        self.pointers = (ctypes.c_void_p * count)(*(self._first + 8 * i for i in range(count)))
+        for position, value in enumerate(arguments):
+            self.put(position, value)
+
+    def put(self, position: int, value: Any) -> None:
+        """Write an argument."""
+        if isinstance(value, np.generic):
+            raw = value.tobytes()
+            assert len(raw) <= 8, value
+            ctypes.memmove(self._first + 8 * position, raw, len(raw))
+        else:
+            self._memory[position] = int(value or 0)
+
+    def slot(self, position: int) -> ctypes.c_uint64:
+        """Return a window on an argument: setting its ``value`` sets the pointer."""
+        return ctypes.c_uint64.from_buffer(self._memory, 8 * position)
+
+
+@lru_cache(maxsize=1)
+def _calls() -> tuple[Any, Any]:
+    """Return the driver's functions for launching and for the current context."""
+    found = library()
+    assert found is not None
+    return found.cuLaunchKernelEx, found.cuCtxGetCurrent
+
+
+class PreparedLaunch:
+    """One kernel with its grid and arguments, ready to be enqueued again and again.
+
+    The arguments may change between launches.  Whoever changes and enqueues holds `lock`:
+    the driver copies the arguments while `enqueue` runs, not before.
+
+    Parameters
+    ----------
+    device : CUDADevice
+        Whose context the function belongs to.
+    function : int
+        CUfunction.
+    launch : Launch
+        Grid and block.
+    arguments : sequence
+        See `ArgumentBlock`.
+
+    Raises
+    ------
+    LaunchError
+        If no CUDA device has such a grid.
+    """
+
+    def __init__(
+        self, device: Any, function: int, launch: Launch, arguments: Sequence[Any]
+    ) -> None:
+        if not all(0 < size <= most for size, most in zip(launch.grid, _GRID, strict=True)):
+            raise LaunchError(
+                f"grid={launch.grid} is outside what CUDA launches, 1 to {_GRID}; use larger blocks"
+            )
+        self.lock = threading.Lock()
+        self.arguments = ArgumentBlock(arguments)
+        self._device = device
+        self._config = _Config(*launch.grid, 1, *launch.block, 1)
+        # ctypes passes these on as they are, which is cheaper than converting integers.
+        self._config_at = ctypes.c_void_p(ctypes.addressof(self._config))
+        self._arguments_at = ctypes.c_void_p(ctypes.addressof(self.arguments.pointers))
+        self._function = ctypes.c_void_p(function)
+        self._context = device.context
+        self._current = ctypes.c_void_p()
+        self._current_at = ctypes.byref(self._current)
+        self._launch, self._get_current = _calls()
+
+    def enqueue(self, stream: int) -> None:
+        """Enqueue on a stream and return at once.
+
+        Raises
+        ------
+        LaunchError
+            If the device refuses the launch, or an earlier one has failed.
+        """
+        self._get_current(self._current_at)
+        if self._current.value == self._context:
+            self._start(stream)
+        else:  # the caller's thread works on another device, or on none yet
+            with self._device.current():
+                self._start(stream)
+
+    def _start(self, stream: int) -> None:
+        self._config.stream = stream
+        status = self._launch(self._config_at, self._function, self._arguments_at, None)
+        if status:
+            raise self._device.failed(error_of(status, f"launching on {self._device.id}"))

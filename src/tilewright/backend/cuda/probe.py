@@ -1,0 +1,129 @@
+"""What a CUDA device is: its numbers, and the software that serves it."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tilewright.backend.cuda.driver import check, driver
+from tilewright.device import DeviceSpec
+
+__all__ = ["architecture", "capability", "count", "cuda_version", "driver_version", "spec_of"]
+
+# Every architecture since Kepler (CUDA C++ Programming Guide, compute capabilities).
+_REGISTERS_PER_THREAD = 255
+
+
+def count() -> int:
+    """Return the number of CUDA devices; zero without driver or package."""
+    found = driver()
+    if found is None:
+        return 0
+    status, number = found.cuDeviceGetCount()
+    return int(number) if int(status) == 0 else 0
+
+
+def handle(ordinal: int) -> Any:
+    """Return the driver's handle of a device."""
+    found = driver()
+    assert found is not None
+    return check(found.cuDeviceGet(ordinal), f"finding cuda:{ordinal}")
+
+
+def _attribute(device: Any, name: str) -> int | None:
+    """Return a device attribute; None where the driver does not know it."""
+    found = driver()
+    assert found is not None
+    key = getattr(found.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}", None)
+    if key is None:
+        return None
+    status, value = found.cuDeviceGetAttribute(key, device)
+    return int(value) if int(status) == 0 else None
+
+
+def _required(device: Any, name: str) -> int:
+    value = _attribute(device, name)
+    assert value is not None, name
+    return value
+
+
+def capability(device: Any) -> tuple[int, int]:
+    """Return the compute capability."""
+    return (
+        _required(device, "COMPUTE_CAPABILITY_MAJOR"),
+        _required(device, "COMPUTE_CAPABILITY_MINOR"),
+    )
+
+
+def architecture(device: Any) -> str:
+    """Return what to compile for: this very architecture with all it has.
+
+    From Hopper on the suffix "a" adds instructions that later ones drop.
+    """
+    major, minor = capability(device)
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+def spec_of(device: Any) -> DeviceSpec:
+    """Return the numbers of a CUDA device.  Source: cuDeviceGetAttribute."""
+    found = driver()
+    assert found is not None
+    name = check(found.cuDeviceGetName(256, device), "naming a CUDA device")
+    kilohertz = _attribute(device, "CLOCK_RATE")
+    return DeviceSpec(
+        name=name.split(b"\0")[0].decode(errors="replace").strip(),
+        vendor="NVIDIA Corporation",
+        kind="gpu",
+        multiprocessors=_required(device, "MULTIPROCESSOR_COUNT"),
+        warp_size=_required(device, "WARP_SIZE"),
+        max_threads_per_block=_required(device, "MAX_THREADS_PER_BLOCK"),
+        # Without opting in to dynamic shared memory, which the kernels here do not use.
+        shared_bytes_per_block=_required(device, "MAX_SHARED_MEMORY_PER_BLOCK"),
+        has_fp64=True,
+        vector_bytes=16,
+        max_threads_per_multiprocessor=_attribute(device, "MAX_THREADS_PER_MULTIPROCESSOR"),
+        registers_per_multiprocessor=_attribute(device, "MAX_REGISTERS_PER_MULTIPROCESSOR"),
+        max_registers_per_thread=_REGISTERS_PER_THREAD,
+        shared_bytes_per_multiprocessor=_attribute(device, "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+        max_blocks_per_multiprocessor=_attribute(device, "MAX_BLOCKS_PER_MULTIPROCESSOR"),
+        clock_hz=kilohertz * 1e3 if kilohertz else None,
+        memory_bytes=int(check(found.cuDeviceTotalMem(device), "asking for the memory's size")),
+        l2_bytes=_attribute(device, "L2_CACHE_SIZE") or None,
+        unified_memory=bool(_attribute(device, "INTEGRATED")),
+    )
+
+
+def cuda_version() -> str:
+    """Return the CUDA version that the driver serves, such as ``"13.0"``."""
+    found = driver()
+    assert found is not None
+    number = int(check(found.cuDriverGetVersion(), "asking for the driver's version"))
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+@lru_cache(maxsize=1)
+def driver_version() -> str:
+    """Return the driver's own version, such as ``"580.95.05"``; empty where it is hidden."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return _version_from_nvml()
+    hit = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", text)
+    return hit[1] if hit else _version_from_nvml()
+
+
+def _version_from_nvml() -> str:
+    """Ask the management library, which containers have where /proc is not shown."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        text = ctypes.create_string_buffer(96)
+        if nvml.nvmlInit_v2() != 0:
+            return ""
+        status = nvml.nvmlSystemGetDriverVersion(text, len(text))
+        nvml.nvmlShutdown()
+    except (OSError, AttributeError):
+        return ""
+    return text.value.decode(errors="replace") if status == 0 else ""

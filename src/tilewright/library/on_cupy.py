@@ -1,0 +1,99 @@
+"""CuPy arrays: in place, on CuPy's current stream."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+import cupy
+
+from tilewright.backend import LiveDevice
+from tilewright.library import on_device
+from tilewright.library.gemm import shortcuts
+from tilewright.library.on_device import View
+from tilewright.library.plan import plans
+
+if TYPE_CHECKING:
+    from tilewright.library.gemm import Request
+
+__all__ = ["empty_like", "result", "run", "view"]
+
+_ndarray = cupy.ndarray
+_empty = cupy.empty
+_current_stream = cupy.cuda.get_current_stream
+
+
+def view(name: str, x: Any) -> View:
+    """Return what there is to know of an array."""
+    return View(x, x.data.ptr, x.shape, x.strides, x.dtype, x.data.device_id)
+
+
+def result(x: View) -> Any:
+    """Return the caller's array."""
+    return x.array
+
+
+def empty_like(like: View, shape: tuple[int, int]) -> View:
+    """Return a new row-major array on the same device."""
+    with cupy.cuda.Device(like.ordinal):
+        made = _empty(shape, like.dtype)
+    return View(
+        made, made.data.ptr, made.shape, made.strides, made.dtype, like.ordinal, made_here=True
+    )
+
+
+def run(request: Request, device: str | LiveDevice | None) -> None:
+    """Enqueue the product on the current stream of the arrays' device."""
+    c = None if request.c.made_here else request.c.array
+    key = _key(request.a.array, request.b.array, c, request.trans_a, request.trans_b)
+    on_device.run(request, device, _stream, key)
+
+
+def _stream(ordinal: int) -> int:
+    return int(_current_stream(ordinal).ptr)
+
+
+def _key(a: Any, b: Any, c: Any, trans_a: Any, trans_b: Any) -> Hashable:
+    """Return what calls launched alike have in common; "N" and Trans.N are equal."""
+    one = (
+        a.shape, a.strides, a.dtype, a.data.device_id,
+        b.shape, b.strides, b.dtype, b.data.device_id,
+        trans_a, trans_b,
+    )  # fmt: skip
+    return one if c is None else (one, c.shape, c.strides, c.dtype, c.data.device_id)
+
+
+def _shortcut(
+    a: Any,
+    b: Any,
+    c: Any,
+    alpha: Any,
+    beta: Any,
+    trans_a: Any,
+    trans_b: Any,
+    accuracy: str,
+    device: Any,
+) -> Any:
+    """Do all of gemm() for a call like one made before; None for any other."""
+    if type(b) is not _ndarray or device is not None or accuracy != "ieee":
+        return None
+    if c is not None and type(c) is not _ndarray:
+        return None
+    plan = plans.get(_key(a, b, c, trans_a, trans_b))
+    if plan is None:
+        return None
+    data = a.data
+    ordinal = data.device_id
+    if c is None:
+        if beta != 0:
+            return None
+        c = _empty(plan.shape, a.dtype)
+        if c.data.device_id != ordinal:  # another device is current
+            return None
+    stream = _current_stream(ordinal).ptr
+    if plan.start(data.ptr, b.data.ptr, c.data.ptr, alpha, beta, stream):
+        return c
+    return None
+
+
+shortcuts[_ndarray] = _shortcut

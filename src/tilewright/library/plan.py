@@ -1,0 +1,184 @@
+"""Plans: calls of gemm() that were made once, ready to be made again at little cost.
+
+A warm call looks its plan up by the arrays' layout, writes three addresses (and the
+scalars, if they changed) into the laid-out arguments, and launches.  Nothing is checked
+twice: a plan exists only for a call that passed every check, and what the layout does not
+fix (alignment, overlap, scalars) is looked at by `Plan.start`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
+
+from tilewright.library.choose import store_state
+
+if TYPE_CHECKING:
+    from tilewright.backend.cuda.launch import PreparedLaunch
+    from tilewright.library.gemm import Prepared
+
+__all__ = ["Plan", "Plans", "plans"]
+
+# Where the ABI of tilewright.stencil.base has the scalars and the matrices' addresses.
+_ALPHA, _A, _B, _BETA, _C = 3, 5, 8, 11, 13
+
+# Some hundred layouts are alive in any program we know of.
+_MOST_PLANS = 4096
+_MOST_DISTANCES = 256
+
+# A tuning run's result is used at most so much later: looking at the store takes longer
+# than a launch.
+RECHECK_SECONDS = 1.0
+
+
+class Plan:
+    """One kernel, grid and argument block for calls that differ in addresses and scalars.
+
+    Parameters
+    ----------
+    launch : PreparedLaunch
+        What is enqueued.
+    made : Prepared
+        Where it comes from; alpha is not 0.
+    shape : tuple of int
+        Of the result, as the caller sees it.
+    extents : tuple of int
+        Bytes from the first to the last of the caller's a, b and c.
+    """
+
+    def __init__(
+        self,
+        launch: PreparedLaunch,
+        made: Prepared,
+        shape: tuple[int, int],
+        extents: tuple[int, int, int],
+    ) -> None:
+        self.shape = shape
+        self._made = made  # keeps the kernel loaded
+        self._launch = launch
+        self._lock = launch.lock
+        self._enqueue = launch.enqueue
+        slot = launch.arguments.slot
+        first, second = (_B, _A) if made.exchanged else (_A, _B)
+        self._a, self._b, self._c = slot(first), slot(second), slot(_C)
+        self._size_a, self._size_b, self._size_c = extents
+        self._misaligned = made.call.precision.element_bytes - 1  # a power of two, less one
+        self._apart: set[tuple[int, int]] = set()
+        # What the block holds now; None stands for objects whose value may change.
+        self._alpha: Any = None
+        self._beta: Any = None
+
+    def accept(self, a: int, b: int, c: int) -> None:
+        """Remember that arrays so far from one another share no element."""
+        if len(self._apart) >= _MOST_DISTANCES:
+            self._apart.clear()
+        self._apart.add((c - a, c - b))
+
+    def start(self, a: int, b: int, c: int, alpha: Any, beta: Any, stream: int) -> bool:
+        """Enqueue the product; return False where a closer look is needed first.
+
+        Parameters
+        ----------
+        a, b, c : int
+            Addresses of the caller's arrays.
+        alpha, beta : scalar
+            As the caller gave them.
+        stream : int
+            Address of a stream.
+        """
+        if (a | b | c) & self._misaligned:
+            return False
+        end = c + self._size_c
+        if ((a < end and c < a + self._size_a) or (b < end and c < b + self._size_b)) and (
+            c - a,
+            c - b,
+        ) not in self._apart:
+            return False
+        with self._lock:
+            if (alpha is not self._alpha or beta is not self._beta) and not self._scale(
+                alpha, beta
+            ):
+                return False
+            self._a.value = a
+            self._b.value = b
+            self._c.value = c
+            self._enqueue(stream)
+        return True
+
+    def _scale(self, alpha: Any, beta: Any) -> bool:
+        """Write other scalars; False where they are not for this plan."""
+        precision = self._made.call.precision
+        try:
+            values = complex(alpha), complex(beta)
+        except (TypeError, ValueError):
+            return False
+        if values[0] == 0 or not (precision.is_complex or values[0].imag == values[1].imag == 0):
+            return False
+        real = precision.real_dtype.type
+        for position, value in zip((_ALPHA, _BETA), values, strict=True):
+            self._launch.arguments.put(position, real(value.real))
+            self._launch.arguments.put(position + 1, real(value.imag))
+        fixed = (int, float, complex)
+        self._alpha = alpha if type(alpha) in fixed else None
+        self._beta = beta if type(beta) in fixed else None
+        return True
+
+
+class Plans:
+    """Plans by what calls must have in common; forgotten when the store changes.
+
+    Parameters
+    ----------
+    state : callable
+        Returns something that changes with what `choose` would choose.
+    clock : callable
+        Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], Any] = store_state,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._state, self._clock = state, clock
+        self._plans: dict[Hashable, Plan] = {}
+        self._seen: Any = None
+        self._until = 0.0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def get(self, key: Hashable) -> Plan | None:
+        """Return the plan for a call, or None if it has to be made."""
+        if self._clock() >= self._until:
+            self._recheck()
+        return self._plans.get(key)
+
+    def remember(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
+        """Return the plan for a call that has just been made in full."""
+        with self._lock:
+            found = self._plans.get(key)
+            if found is None:
+                if len(self._plans) >= _MOST_PLANS:
+                    self._plans.clear()
+                found = self._plans[key] = make()
+            return found
+
+    def clear(self) -> None:
+        """Forget all plans: the next calls choose anew."""
+        with self._lock:
+            self._plans.clear()
+
+    def _recheck(self) -> None:
+        state = self._state()
+        with self._lock:
+            if state != self._seen:
+                self._plans.clear()
+            self._seen = state
+            self._until = self._clock() + RECHECK_SECONDS
+
+
+plans = Plans()

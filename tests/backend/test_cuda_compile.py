@@ -1,0 +1,127 @@
+"""Compiling for CUDA takes no GPU and no driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.backend.naive_cuda import NAIVE
+from tilewright.backend import CompileError
+from tilewright.backend.cache import KernelCache
+from tilewright.backend.cuda import compiler
+from tilewright.precision import PRECISIONS
+from tilewright.problem import Trans
+from tilewright.stencil import Source, Variant
+
+if compiler.nvrtc() is None:
+    pytest.skip("NVRTC is not here; it comes with tilewright[cuda]", allow_module_level=True)
+
+FINE = 'extern "C" __global__ void gemm(float *x) { x[threadIdx.x] *= 2; }'
+
+
+def naive(fault: int = 0, letter: str = "s") -> Source:
+    variant = Variant(PRECISIONS[letter], Trans.N, Trans.C.on(PRECISIONS[letter]))
+    return NAIVE.source(NAIVE.config(fault), variant, "cuda")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100"])
+@pytest.mark.parametrize("letter", list(PRECISIONS))
+def test_every_precision_compiles_for_gpus_that_are_not_here(arch, letter):
+    made = compiler.compile_cubin(naive(letter=letter), arch)
+    assert made.code.startswith(b"\x7fELF")
+    assert made.arch == arch
+    assert made.seconds > 0
+    used = made.usage()
+    assert 8 <= used.registers <= 64
+    assert used.shared_bytes == used.spill_store_bytes == used.spill_load_bytes == 0
+
+
+def test_spills_and_shared_memory_are_reported():
+    text = """
+    extern "C" __global__ void __launch_bounds__(1024, 2) gemm(double *x) {
+        __shared__ double s[64];
+        double v[64];
+        for (int i = 0; i < 64; ++i) v[i] = x[i * 1024 + threadIdx.x];
+        s[threadIdx.x % 64] = v[0];
+        __syncthreads();
+        for (int r = 0; r < 64; ++r) for (int i = 0; i < 64; ++i) v[i] = v[i] * v[(i + 7) % 64];
+        for (int i = 0; i < 64; ++i) x[i * 1024 + threadIdx.x] = v[i] + s[i];
+    }"""
+    used = compiler.compile_cubin(Source(text, {}), "sm_90").usage()
+    assert used.shared_bytes == 512
+    assert used.barriers == 1
+    assert used.spill_store_bytes > 0
+    assert used.spill_load_bytes > 0
+    assert used.stack_bytes > 0
+
+
+def test_the_name_in_the_binary_is_known():
+    text = "template <int N> __global__ void twice(float *x) { x[0] = N; }"
+    made = compiler.compile_cubin(Source(text, {}, "twice<3>"), "sm_80")
+    assert made.lowered["twice<3>"].encode() in made.code
+    assert made.usage("twice<3>").registers is not None
+
+
+def test_the_first_error_is_in_the_message_and_the_whole_log_beside_it():
+    with pytest.raises(CompileError, match=r'identifier "this"|"this"') as caught:
+        compiler.compile_cubin(naive(fault=3), "sm_90")
+    assert "\n" not in str(caught.value)
+    assert "sm_90" in str(caught.value)
+    assert "kernel.cu(" in caught.value.detail
+
+
+def test_an_unknown_architecture_is_an_error_of_the_compiler():
+    with pytest.raises(CompileError, match="gpu-architecture"):
+        compiler.compile_cubin(Source(FINE, {}), "sm_42")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_too_much_static_shared_memory_is_refused_before_the_driver_does(arch):
+    with pytest.raises(CompileError, match=r"65536 bytes of static shared memory.*49152"):
+        compiler.compile_cubin(naive(fault=4), arch)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--use_fast_math", "-use_fast_math", "--ftz=true", "--prec-div=false", "-prec-sqrt=false"],
+)
+def test_no_option_relaxes_ieee_arithmetic(option):
+    assert not any(compiler._RELAXING.search(fixed) for fixed in compiler.OPTIONS)
+    with pytest.raises(ValueError, match="IEEE"):
+        compiler.compile_cubin(Source(FINE, {}), "sm_90", (*compiler.OPTIONS, option))
+
+
+def test_a_cubin_is_compiled_once(tmp_path, monkeypatch):
+    cache = KernelCache(tmp_path)
+    first = compiler.cached_cubin(Source(FINE, {}), "sm_90", cache)
+    monkeypatch.setattr(compiler, "compile_cubin", None)
+    again = compiler.cached_cubin(Source(FINE, {}), "sm_90", cache)
+    assert again == first
+    assert again.seconds == 0
+    assert again.usage() == first.usage()  # the log is kept with it
+
+
+def test_a_damaged_cache_file_is_made_anew(tmp_path):
+    cache = KernelCache(tmp_path)
+    first = compiler.cached_cubin(Source(FINE, {}), "sm_90", cache)
+    for damage in (b"", b"tilewright cubin 1\nnonsense\n", b"\x7fELF"):
+        (file,) = tmp_path.iterdir()
+        file.write_bytes(damage)
+        assert compiler.cached_cubin(Source(FINE, {}), "sm_90", cache).code == first.code
+
+
+def test_architecture_options_and_compiler_have_files_of_their_own(tmp_path, monkeypatch):
+    cache = KernelCache(tmp_path)
+    compiler.cached_cubin(Source(FINE, {}), "sm_90", cache)
+    compiler.cached_cubin(Source(FINE, {}), "sm_80", cache)
+    compiler.cached_cubin(Source(FINE, {}), "sm_90", cache, options=("--std=c++14",))
+    assert len(list(tmp_path.iterdir())) == 3
+    monkeypatch.setattr(compiler, "nvrtc_version", lambda: "13.99.1")
+    compiler.cached_cubin(Source(FINE, {}), "sm_90", cache)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_the_version_names_the_build():
+    major, minor, build = compiler.nvrtc_version().split(".")
+    assert (int(major), int(minor)) >= (13, 0)
+    assert int(build) > 0
+    assert 90 in compiler.supported_architectures()

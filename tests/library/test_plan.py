@@ -1,0 +1,137 @@
+"""Plans: a warm call writes what changed and launches; whatever is unusual it leaves alone."""
+
+from __future__ import annotations
+
+import struct
+import threading
+
+import numpy as np
+import pytest
+
+from tilewright.backend import GemmCall, Operand
+from tilewright.backend.cuda.launch import ArgumentBlock
+from tilewright.library.gemm import Prepared
+from tilewright.library.plan import RECHECK_SECONDS, Plan, Plans
+from tilewright.precision import PRECISIONS
+
+A, B, C = 0x10000, 0x20000, 0x30000
+
+
+class FakeLaunch:
+    """Records what the driver would read."""
+
+    def __init__(self, arguments):
+        self.arguments = ArgumentBlock(arguments)
+        self.lock = threading.Lock()
+        self.seen = []
+
+    def enqueue(self, stream):
+        memory = bytes(self.arguments._memory)
+        slots = [memory[at : at + 8] for at in range(0, len(memory), 8)]
+        pointers = tuple(struct.unpack("<Q", slots[at])[0] for at in (5, 8, 13))
+        scalars = tuple(struct.unpack("<f", slots[at][:4])[0] for at in (3, 4, 11, 12))
+        self.seen.append((stream, pointers, scalars))
+
+
+def made(letter="s", exchanged=False):
+    call = GemmCall(
+        PRECISIONS[letter], 8, 8, 8, 1, Operand(A, 0, 8), Operand(B, 0, 8), 0, Operand(C, 0, 8)
+    )
+    launch = FakeLaunch(call.arguments())
+    return Plan(launch, Prepared(None, None, call, exchanged), (8, 8), (256, 256, 256)), launch
+
+
+def test_addresses_scalars_and_stream_reach_the_launch():
+    plan, launch = made()
+    assert plan.start(A, B, C, 1, 0, 7)
+    assert plan.start(A + 4, B + 8, C + 12, 2.5, -1, 9)
+    assert launch.seen[0] == (7, (A, B, C), (1, 0, 0, 0))
+    assert launch.seen[1] == (9, (A + 4, B + 8, C + 12), (2.5, 0, -1, 0))
+    assert plan.start(A, B, C, 1, 0, 0)
+    assert launch.seen[2] == (0, (A, B, C), (1, 0, 0, 0))
+
+
+def test_a_row_major_result_exchanges_the_operands():
+    plan, launch = made(exchanged=True)
+    plan.start(A, B, C, 1, 0, 0)
+    assert launch.seen[0][1] == (B, A, C)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta"),
+    [(0, 0), (0.0, 1), (1j, 0), (1, 1j), ("x", 0), (None, 0), (np.array([1, 2]), 0)],
+)
+def test_scalars_that_need_a_closer_look_are_left_alone(alpha, beta):
+    plan, launch = made()
+    assert not plan.start(A, B, C, alpha, beta, 0)
+    assert launch.seen == []
+
+
+def test_a_scalar_that_changes_its_value_is_read_every_time():
+    plan, launch = made()
+    alpha = np.array(2.0)
+    plan.start(A, B, C, alpha, 0, 0)
+    alpha[()] = 3
+    plan.start(A, B, C, alpha, 0, 0)
+    assert [scalars[0] for _, _, scalars in launch.seen] == [2, 3]
+
+
+def test_complex_scalars_are_for_complex_plans():
+    plan, launch = made("c")
+    assert plan.start(A, B, C, 1 + 2j, 3j, 0)
+    assert launch.seen[0][2] == (1, 2, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "c"), [(C, B, C), (C + 255 - 3, B, C), (C - 252, B, C), (A, C + 4, C)]
+)
+def test_overlap_is_left_to_the_exact_check_and_its_answer_kept(a, b, c):
+    plan, launch = made()
+    assert not plan.start(a, b, c, 1, 0, 0)
+    plan.accept(a, b, c)
+    assert plan.start(a + 64, b + 64, c + 64, 1, 0, 0)
+    assert len(launch.seen) == 1
+
+
+def test_neighbours_do_not_overlap():
+    plan, _ = made()
+    assert plan.start(C - 256, C + 256, C, 1, 0, 0)
+
+
+@pytest.mark.parametrize(("letter", "step"), [("s", 2), ("d", 4), ("c", 4), ("z", 8)])
+def test_a_misaligned_address_is_left_alone(letter, step):
+    plan, _ = made(letter)
+    assert not plan.start(A + step, B, C, 1, 0, 0)
+    assert not plan.start(A, B, C + step, 1, 0, 0)
+
+
+def test_plans_are_forgotten_when_the_store_changes_but_looked_at_rarely():
+    state, now, looks = [0], [100.0], []
+
+    def look():
+        looks.append(now[0])
+        return state[0]
+
+    plans = Plans(look, lambda: now[0])
+    assert plans.get("key") is None
+    plan = made()[0]
+    assert plans.remember("key", lambda: plan) is plan
+    for _ in range(1000):
+        assert plans.get("key") is plan
+    assert len(looks) == 1
+    now[0] += RECHECK_SECONDS
+    assert plans.get("key") is plan
+    assert len(looks) == 2
+    state[0] = 1
+    assert plans.get("key") is plan
+    now[0] += RECHECK_SECONDS
+    assert plans.get("key") is None
+    plans.remember("key", lambda: plan)
+    plans.clear()
+    assert len(plans) == 0
+
+
+def test_two_threads_that_make_one_plan_share_it():
+    plans = Plans(lambda: 0)
+    first = plans.remember("key", lambda: made()[0])
+    assert plans.remember("key", lambda: made()[0]) is first
