@@ -72,7 +72,7 @@ def test_a_right_kernel_passes(cuda, tmp_path, letter):
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("fault", "shown"),
-    [(1, "LAUNCH ERROR"), (2, "WRONG RESULT: C(36, 0)"), (3, "COMPILE ERROR")],
+    [(1, "LAUNCH ERROR"), (2, "WRONG RESULT: C(24, 0)"), (3, "COMPILE ERROR")],
 )
 def test_a_fault_is_shown(cuda, tmp_path, fault, shown):
     done = run(cuda, tmp_path, fault=fault)
