@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import pytest
 
 from tests.backend.naive_cuda import NAIVE
 from tilewright.backend import CompileError
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import compiler
+from tilewright.device import DeviceSpec
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
-from tilewright.stencil import Source, Variant
+from tilewright.stencil import Source, Variant, stencils_for
 
 if compiler.nvrtc() is None:
     pytest.skip("NVRTC is not here; it comes with tilewright[cuda]", allow_module_level=True)
+
+# A GPU of no name with the limits that every one since Ampere keeps.
+GPU = DeviceSpec(
+    "GPU", "NVIDIA Corporation", "gpu", 100, 32, 1024, 49152,
+    max_threads_per_multiprocessor=1536, registers_per_multiprocessor=65536,
+    max_registers_per_thread=255, shared_bytes_per_multiprocessor=102400,
+    max_blocks_per_multiprocessor=16,
+)  # fmt: skip
 
 FINE = 'extern "C" __global__ void gemm(float *x) { x[threadIdx.x] *= 2; }'
 
@@ -125,3 +136,24 @@ def test_the_version_names_the_build():
     assert (int(major), int(minor)) >= (13, 0)
     assert int(build) > 0
     assert 90 in compiler.supported_architectures()
+
+
+def test_the_kernel_behind_the_peak_keeps_everything_in_registers():
+    text = files("tilewright.tuning").joinpath("peak.cu").read_text(encoding="utf-8")
+    for size in (4, 8):
+        source = Source(text, {"REAL_BYTES": size, "VECTOR": 1, "TRIPS": 1000}, "peak")
+        used = compiler.compile_cubin(source, "sm_90a").usage("peak")
+        assert used.stack_bytes == 0
+        assert used.registers > 12 * size // 4
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100"])
+@pytest.mark.parametrize("letter", list(PRECISIONS))
+def test_every_stencil_for_gpus_uses_what_it_says(arch, letter):
+    variant = Variant(PRECISIONS[letter], Trans.N, Trans.T)
+    for family in stencils_for(GPU):
+        config = family.default(variant, GPU)
+        made = compiler.compile_cubin(family.source(config, variant, "cuda"), arch)
+        used = made.usage()
+        assert used.shared_bytes == family.resources(config, variant).shared_bytes
+        assert used.spill_store_bytes == 0

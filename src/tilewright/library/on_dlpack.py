@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,13 +140,13 @@ class DLPackArrays:
 
     def empty_like(self, like: View, shape: tuple[int, int]) -> View:
         """Return a new row-major CuPy array on the same device, made on our stream."""
-        if importlib.util.find_spec("cupy") is None:
+        try:
+            import cupy
+        except ImportError:
             raise ValueError(
                 f"c is missing and {type(like.array).__name__} has no way to make it here;"
                 " give c, or install CuPy"
-            )
-        import cupy
-
+            ) from None
         stream = (
             cupy.cuda.Stream.null
             if self._stream == _LEGACY_STREAM

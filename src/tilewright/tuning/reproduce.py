@@ -1,7 +1,8 @@
 """Reproducers: one Python file that shows what a candidate did, for whoever must mend it.
 
-The file needs NumPy and pyopencl, not Tilewright: it can be attached to a report to a
-driver's makers.  Each backend has a template under ``reproducers/``.
+The file needs NumPy and pyopencl (for CUDA: cuda-bindings and NVRTC), not Tilewright: it
+can be attached to a report to a driver's makers.  Each backend has a template under
+``reproducers/``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from tilewright.backend.opencl.device import OPTIONS
+from tilewright.backend.cuda.compiler import OPTIONS as CUDA_OPTIONS
+from tilewright.backend.opencl.device import OPTIONS as OPENCL_OPTIONS
 from tilewright.problem import Problem
 from tilewright.stencil.base import Launch, Source
 from tilewright.tuning.measurement import Measurement, Status
@@ -23,7 +25,7 @@ from tilewright.tuning.measurement import Measurement, Status
 __all__ = ["Case", "cases_of", "reproducer"]
 
 # What the backend compiles with, besides a source's own macros.
-_OPTIONS: dict[str, tuple[str, ...]] = {"opencl": OPTIONS}
+_OPTIONS: dict[str, tuple[str, ...]] = {"opencl": OPENCL_OPTIONS, "cuda": CUDA_OPTIONS}
 
 _LOG_LINES = 40
 
@@ -142,7 +144,7 @@ def reproducer(
     Parameters
     ----------
     measurement : Measurement
-        What is to be shown; its environment's ``platform`` names the OpenCL platform.
+        What is to be shown; its environment's ``platform`` names the platform.
     source : Source
         The kernel's text, specialised for the config.
     launch : callable

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
@@ -279,7 +280,14 @@ def device_at(ordinal: int) -> CUDADevice:
 
 
 def devices() -> list[LiveDevice]:
-    """Return every CUDA device, in CUDA's order; none where anything it takes is missing."""
+    """Return every CUDA device, in CUDA's order; none where anything it takes is missing.
+
+    What is broken rather than missing is said in a warning: other backends go on.
+    """
     if probe.count() == 0 or nvrtc() is None:
         return []
-    return [device_at(ordinal) for ordinal in range(probe.count())]
+    try:
+        return [device_at(ordinal) for ordinal in range(probe.count())]
+    except BackendError as error:
+        warnings.warn(f"CUDA devices are left out: {error}", RuntimeWarning, stacklevel=2)
+        return []

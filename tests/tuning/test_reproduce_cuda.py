@@ -1,0 +1,87 @@
+"""Reproducers for CUDA: the written file alone shows what was recorded."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tests.backend.naive_cuda import NAIVE
+from tests.tuning.measurement_examples import example
+from tilewright.precision import PRECISIONS
+from tilewright.problem import Problem, transposes_of
+from tilewright.stencil import Variant
+from tilewright.tuning.reproduce import reproducer
+
+
+def written(letter="s", fault=0, device_name="Tiny GPU", platform=""):
+    trans = transposes_of(PRECISIONS[letter])[-1]
+    problem = Problem(37, 29, 23, letter, *trans)
+    config = NAIVE.config(fault)
+    measured = replace(
+        example(),
+        backend="cuda",
+        problem=problem,
+        config=config,
+        device_name=device_name,
+        environment={"platform": platform},
+    )
+    source = NAIVE.source(config, Variant.of(problem), "cuda")
+    return reproducer(measured, source, lambda m, n: NAIVE.launch(config, m, n))
+
+
+def run(cuda, tmp_path, *arguments, **what):
+    path = tmp_path / "shown.py"
+    text = written(device_name=cuda.spec.name, platform=cuda.platform, **what)
+    path.write_text(text, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-I", str(path), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_file_is_a_program_without_tilewright():
+    text = written()
+    tree = ast.parse(text)
+    imported = [
+        name.name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for name in node.names
+    ]
+    assert "tilewright" not in imported
+    assert "from cuda.bindings import driver, nvrtc" in text
+    assert "-DFAULT=0" in text
+    assert "pyopencl" not in text
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("letter", list(PRECISIONS))
+def test_a_right_kernel_passes(cuda, tmp_path, letter):
+    done = run(cuda, tmp_path, letter=letter)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nothing went wrong" in done.stdout
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("fault", "shown"),
+    [(1, "LAUNCH ERROR"), (2, "WRONG RESULT: C(24, 0)"), (3, "COMPILE ERROR")],
+)
+def test_a_fault_is_shown(cuda, tmp_path, fault, shown):
+    done = run(cuda, tmp_path, fault=fault)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert shown in done.stdout
+
+
+@pytest.mark.gpu
+def test_an_absent_device_is_named_with_those_that_are_here(cuda, tmp_path):
+    done = run(cuda, tmp_path, "--device", "abacus")
+    assert done.returncode == 2
+    assert cuda.spec.name in done.stdout
