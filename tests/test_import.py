@@ -35,3 +35,13 @@ def test_listing_commands_needs_no_opencl():
         "run(['--help'])\nprint('pyopencl' in sys.modules, 'numpy' in sys.modules)"
     )
     assert run(code).splitlines()[-1] == "False False"
+
+
+def test_public_functions_stay_functions_once_their_packages_are_imported():
+    code = (
+        "import numpy as np, tilewright as tw\n"
+        "tw.gemm(np.ones((2, 2)), np.ones((2, 2)))\n"
+        "import tilewright.tuning.tuner, tilewright.hardware\n"
+        "print(tw.device('opencl').backend, callable(tw.tune), callable(tw.devices))"
+    )
+    assert run(code) == "opencl True True"

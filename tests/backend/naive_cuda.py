@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Parameter, Space
 from tilewright.stencil import Dialect, Launch, Resources, Source, Stencil, Variant, register
 

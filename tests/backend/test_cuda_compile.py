@@ -10,7 +10,7 @@ from tests.backend.naive_cuda import NAIVE
 from tilewright.backend import CompileError
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import compiler
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 from tilewright.stencil import Source, Variant, stencils_for

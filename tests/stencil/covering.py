@@ -10,7 +10,7 @@ import itertools
 from functools import cache
 
 from tests.stencil.portable_harness import variant
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.problem import Trans
 from tilewright.space import Config, Parameter, Space
 from tilewright.stencil.portable import Portable, Thresholds

@@ -15,7 +15,7 @@ import pytest
 
 from tests.stencil.covering import LENIENT
 from tests.stencil.portable_harness import variant
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.stencil import Source
 from tilewright.stencil.portable import Portable
 

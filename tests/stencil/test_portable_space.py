@@ -10,7 +10,7 @@ import pytest
 
 from tests.stencil.covering import ANY, LENIENT, VARIANTS
 from tests.stencil.portable_harness import variant
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.problem import Trans
 from tilewright.stencil import Variant
 from tilewright.stencil.portable import Portable, Thresholds

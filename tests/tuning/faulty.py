@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Parameter, Space
 from tilewright.stencil import Dialect, Launch, Resources, Source, Stencil, Variant, register
 

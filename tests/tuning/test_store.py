@@ -130,10 +130,10 @@ def test_what_was_tried_is_known_with_its_failures(store):
     assert tried == {example(block=1).config.id, example(block=2).config.id}
 
 
-def test_the_newest_winner_of_each_size_counts(store):
-    def won(block, day, **changes):
-        created = f"2026-11-{day}T00:00:00+00:00"
-        return example(block=block, created=created, stage="winner", **changes)
+def test_the_fastest_winner_of_each_size_counts(store):
+    def won(block, hurry, **changes):
+        """Return a winner that is the faster the greater `hurry` is."""
+        return example(block=block, times_ns=(1000 - hurry,), stage="winner", **changes)
 
     store.add(won(1, 20))
     store.add(won(2, 22))

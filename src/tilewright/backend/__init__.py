@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import threading
 from functools import lru_cache
 
 from tilewright.backend.base import (
@@ -33,14 +35,21 @@ __all__ = [
     "devices",
 ]
 
+_finding = threading.Lock()
 
-@lru_cache(maxsize=1)
+
 def devices() -> tuple[LiveDevice, ...]:
     """Return every live device of every backend, the best first.
 
     CUDA comes before OpenCL, which offers the same GPUs once more; there GPUs come before
     CPUs, and among equals the newest platform comes first.
     """
+    with _finding:  # two first calls at once would make two of each
+        return _found()
+
+
+@lru_cache(maxsize=1)
+def _found() -> tuple[LiveDevice, ...]:
     from tilewright.backend.cuda.device import devices as cuda_devices
     from tilewright.backend.opencl.device import devices as opencl_devices
 
@@ -71,12 +80,16 @@ def device(name: str | LiveDevice | None = None) -> LiveDevice:
             "no device was found; install the pocl-binary-distribution package,"
             " or your GPU's driver and the tilewright[cuda] extra"
         )
-    for test in (
-        lambda d: d.id == wanted,
-        lambda d: d.backend == wanted,
-        lambda d: wanted.lower() in f"{d.spec.name} {d.platform}".lower(),
-    ):
-        for live in found:
-            if test(live):
-                return live
-    raise ValueError(f"device={wanted!r} is not here; use one of {', '.join(d.id for d in found)}")
+    if not wanted:
+        return found[0]
+    for live in found:
+        if wanted in (live.id, live.backend):
+            return live
+    # Without the version numbers in platforms' names: "1" is no part of a name.
+    words = re.compile(re.escape(wanted), re.IGNORECASE)
+    meant = [d for d in found if words.search(re.sub(r"[\d.]+", "", f"{d.spec.name} {d.platform}"))]
+    if len(meant) == 1:
+        return meant[0]
+    trouble = "means several" if meant else "is not here"
+    ids = ", ".join(d.id for d in meant or found)
+    raise ValueError(f"device={wanted!r} {trouble}; use one of {ids}")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.stencil import Dialect, Launch, Source
 
@@ -179,6 +179,8 @@ class LiveDevice(ABC):
     driver: str
     fingerprint: str
     dialect: Dialect
+    # Largest piece of memory in bytes, where the device limits it below what it has.
+    max_allocation: int | None = None
 
     @property
     @abstractmethod

@@ -35,6 +35,7 @@ class KernelCache:
 
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = private_directory(directory or cache_dir() / "kernels")
+        self._unpruned = True
 
     @staticmethod
     def key(source: Source, options: tuple[str, ...], fingerprint: str) -> str:
@@ -55,6 +56,9 @@ class KernelCache:
 
     def save(self, key: str, binary: bytes) -> None:
         """Store a binary; a full disk is not an error, only a slower next start."""
+        if self._unpruned:  # once a process, when it starts to add
+            self._unpruned = False
+            self.prune()
         try:
             write_atomically(self.directory / key, binary)
         except OSError:

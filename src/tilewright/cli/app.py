@@ -36,8 +36,9 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as end:  # how typer ends, with its own status for wrong usage
         return int(end.code) if isinstance(end.code, int) else 1
     except (ValueError, TypeError) as problem:
-        return _fail(problem, 2)
-    except (RuntimeError, OSError, ArithmeticError) as problem:
+        # NumPy's LinAlgError is a ValueError, but what it tells of is the data.
+        return _fail(problem, 1 if type(problem).__name__ == "LinAlgError" else 2)
+    except (RuntimeError, OSError, ArithmeticError, MemoryError) as problem:
         return _fail(problem, 1)
     except KeyboardInterrupt:
         return _fail("stopped; what was measured is stored", 130)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,8 +46,19 @@ StencilOption = Annotated[
 
 def emit_json(value: Any) -> None:
     """Print a value as JSON on standard output."""
-    json.dump(value, sys.stdout, indent=2, default=str)
+    json.dump(_plain(value), sys.stdout, indent=2, default=str, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with null for what JSON has no number for."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def emit_table(table: Table) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from tilewright.backend import LiveDevice
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
+from tilewright.paths import UnsafeDirectoryError
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils, stencils_for
 from tilewright.tuning.database import default_path
 from tilewright.tuning.measurement import Measurement
-from tilewright.tuning.store import Store
+from tilewright.tuning.store import Store, StoreError
 
 __all__ = ["Choice", "choose", "distance", "store_state"]
 
@@ -64,27 +66,49 @@ def _state(path: Path) -> tuple[int, ...]:
 
 def store_state() -> tuple[object, ...]:
     """Return what changes when `choose` may choose otherwise than before."""
-    path = default_path()
+    try:
+        path = default_path()
+    except UnsafeDirectoryError:
+        return ()
     return (path, *_state(path))
 
 
 def _stored(device: LiveDevice, letter: str) -> list[Measurement]:
     """Return the verified winners for a device and a precision, read when the store changed."""
-    path = default_path()
+    try:
+        path = default_path()
+    except UnsafeDirectoryError as problem:
+        _warn_once(str(problem))
+        return []
     if not path.exists():
         return []
     key = (path, _state(path), device.fingerprint, letter)
     found = _winners.get(key)
     if found is None:
-        versions = {family.name: family.version for family in stencils()}
-        with Store(path, create=False) as store:
-            rows = store.winners(device.fingerprint, letter, versions=versions)
+        rows = _read(path, device, letter)
         for old in [k for k in _winners if k[0] == path and k[2:] == key[2:]]:
             del _winners[old]
         # Opening a store may fold its log in: the state afterwards is the one to compare.
         found = [m for m in rows if _is_sound(device, m)]
         _winners[(path, _state(path), device.fingerprint, letter)] = found
     return found
+
+
+def _read(path: Path, device: LiveDevice, letter: str) -> list[Measurement]:
+    """Return the winners in a store; a store that cannot be read has none to offer."""
+    versions = {family.name: family.version for family in stencils()}
+    try:
+        with Store(path, create=False) as store:
+            return store.winners(device.fingerprint, letter, versions=versions)
+    except StoreError as problem:
+        _warn_once(str(problem))
+        return []
+
+
+@lru_cache(maxsize=16)
+def _warn_once(problem: str) -> None:
+    """Say that defaults serve instead of what was tuned."""
+    warnings.warn(f"tuned kernels are not used: {problem}", RuntimeWarning, stacklevel=2)
 
 
 def _is_sound(device: LiveDevice, winner: Measurement) -> bool:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -143,6 +144,8 @@ def _adapter(a: Any, b: Any, c: Any) -> Any:
     ``run(request, device)`` multiplies.
     """
     given = [x for x in (a, b, c) if x is not None]
+    if any(isinstance(x, np.ma.MaskedArray) for x in given):
+        raise TypeError("masked arrays are not multiplied; fill them first with .filled(value)")
     if all(isinstance(x, np.ndarray) for x in given):
         from tilewright.library import on_numpy
 
@@ -214,18 +217,18 @@ def _check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) 
 
 # -- kernels ---------------------------------------------------------------------------
 
-_kernels: dict[tuple[int, str, Config, Variant], Kernel] = {}
+# Kernels belong to a device's context and go with it.
+_kernels: WeakKeyDictionary[LiveDevice, dict[tuple[Config, Variant], Kernel]] = WeakKeyDictionary()
 # Arguments belong to the kernel object until it is enqueued: one thread at a time.
 _lock = threading.Lock()
 
 
 def _kernel(live: LiveDevice, stencil: Stencil, config: Config, variant: Variant) -> Kernel:
-    key = (id(live), stencil.name, config, variant)
-    found = _kernels.get(key)
-    if found is None:
-        found = live.compile(stencil.source(config, variant, live.dialect))
-        _kernels[key] = found
-    return found
+    compiled = _kernels.setdefault(live, {})
+    key = (config, variant)
+    if key not in compiled:
+        compiled[key] = live.compile(stencil.source(config, variant, live.dialect))
+    return compiled[key]
 
 
 @dataclass(frozen=True)

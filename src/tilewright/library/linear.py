@@ -161,6 +161,8 @@ def lu_solve(factored: tuple[NDArray[Any], NDArray[np.intp]], b: NDArray[Any]) -
     n = len(lu)
     if b.shape != (n,):
         raise ValueError(f"b.shape={b.shape} should be {(n,)}")
+    if np.iscomplexobj(b) and not np.iscomplexobj(lu):
+        raise ValueError("b is complex but a is real; factor a.astype(complex)")
     x = b.astype(lu.dtype)
     for i, pivot in enumerate(pivots):
         x[i], x[pivot] = x[pivot], x[i]
@@ -178,9 +180,11 @@ def scaled_residual(a: NDArray[Any], x: NDArray[Any], b: NDArray[Any]) -> float:
     a's precision (Petitet et al., HPL 2.3, ``HPL_pdtest.c``), with A x computed in a
     wider format so that the check adds no error of its own.
     """
-    wide = np.clongdouble if np.iscomplexobj(a) else np.longdouble
+    wide = np.clongdouble if any(map(np.iscomplexobj, (a, x, b))) else np.longdouble
     aw, xw, bw = (v.astype(wide) for v in (a, x, b))
     top = np.abs(aw @ xw - bw).max()
+    if top == 0:
+        return 0.0
     norms = np.abs(aw).sum(axis=1).max() * np.abs(xw).max() + np.abs(bw).max()
     unit = precision_of(a.dtype).unit_roundoff
     return float(top / (unit * norms * len(a)))

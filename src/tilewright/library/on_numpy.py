@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,8 @@ def run(request: Request, device: str | LiveDevice | None) -> None:
     c = request.c
     if not c.flags.writeable:
         raise ValueError("c is read-only; give a writeable array")
+    if any(step == 0 and n > 1 for step, n in zip(c.strides, c.shape, strict=True)):
+        raise ValueError(f"c.strides={c.strides} overlap themselves; give c memory of its own")
     for name, x in (("a", request.a), ("b", request.b)):
         if np.shares_memory(x, c):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
@@ -79,6 +82,11 @@ def _in_place(
     leaves kernels on two buffers over the same host memory undefined.
     """
     pieces = _merged([_span(x) for x in (a, b, c) if x.size])
+    most = live.max_allocation
+    if most is not None and any(high - low > most for low, high in pieces):
+        for part in _halves(request, a, b, c, most):
+            _in_place(live, *part)
+        return
     buffers = [(low, _bytes(low, high)) for low, high in pieces]
     memory = [live.wrap(view, writable=True) for _, view in buffers]
     nothing = None
@@ -101,6 +109,42 @@ def _in_place(
     finally:
         for mem in memory:
             live.free(mem)
+
+
+def _halves(
+    request: Request, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], most: int
+) -> list[tuple[Request, NDArray[Any], NDArray[Any], NDArray[Any]]]:
+    """Cut a product in two whose spans are shorter: devices limit a single buffer.
+
+    The operand that spans more than `most` bytes is cut across its longer stride; where
+    only a union of operands does, C is.
+    """
+    dimensions = {"a": "mk", "b": "kn", "c": "mn"}
+    arrays = {"a": a, "b": b, "c": c}
+    for name, trans in (("a", request.trans_a), ("b", request.trans_b)):
+        if trans.transposed:
+            dimensions[name] = dimensions[name][::-1]
+    long = [n for n, x in arrays.items() if x.size and _span(x)[1] - _span(x)[0] > most]
+    name = long[0] if long else "c"
+    x = arrays[name]
+    reach = [abs(step) * (n - 1) for step, n in zip(x.strides, x.shape, strict=True)]
+    cut = dimensions[name][int(np.argmax(reach))]
+    size = getattr(request, cut)
+    if size < 2:
+        raise ValueError(f"{name} spans more bytes than the device's {most} in one element")
+    parts = []
+    for start, stop in ((0, size // 2), (size // 2, size)):
+        pieces = [
+            arrays[x][tuple(slice(start, stop) if d == cut else slice(None) for d in axes)]
+            for x, axes in dimensions.items()
+        ]
+        # The second half of a sum adds to the first.
+        changes: dict[str, Any] = {cut: stop - start}
+        if cut == "k" and start:
+            changes["beta"] = 1
+        part = replace(request, **changes)
+        parts.append((part, pieces[0], pieces[1], pieces[2]))
+    return parts
 
 
 def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config, Space

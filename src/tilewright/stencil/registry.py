@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.stencil.base import Stencil
 
 __all__ = ["register", "stencil", "stencils", "stencils_for"]

@@ -23,6 +23,9 @@ __all__ = ["Workload", "interleaved", "random_matrix", "repeat"]
 # Enough for a median; screening stops here, finalists go on in rounds.
 REPETITIONS = 5
 
+# Once a candidate has run for this long in all, its median is good enough to rank it.
+ENOUGH_SECONDS = 3.0
+
 # A screening measurement that is this many times slower than the best so far is not
 # repeated: no noise seen on a shared machine makes up for it.
 HOPELESS = 2.0
@@ -92,22 +95,27 @@ def repeat(
     Returns
     -------
     tuple of int
-        `REPETITIONS` times in nanoseconds; one only where the candidate is hopelessly
-        slower than `best_ns`.
+        `REPETITIONS` times in nanoseconds; fewer where they add up to `ENOUGH_SECONDS`,
+        one only where the candidate is hopelessly slower than `best_ns`.
     """
     warm_up = workload.run(kernel, stencil, config)
     if best_ns and warm_up > HOPELESS * best_ns:
         second = workload.run(kernel, stencil, config)
         if second > HOPELESS * best_ns:
             return (second,)
-    return tuple(workload.run(kernel, stencil, config) for _ in range(REPETITIONS))
+    if warm_up > ENOUGH_SECONDS * 1e9:
+        return (warm_up,)
+    times: list[int] = []
+    while len(times) < REPETITIONS and sum(times) < ENOUGH_SECONDS * 1e9:
+        times.append(workload.run(kernel, stencil, config))
+    return tuple(times)
 
 
 def interleaved(
     workload: Workload,
     candidates: Sequence[tuple[Kernel, Stencil, Config]],
     seconds: float,
-    least_rounds: int = 5,
+    least_rounds: int = 3,
 ) -> list[tuple[int, ...]]:
     """Time several kernels in turns, A B C A B C, so that drift hits all alike.
 

@@ -97,6 +97,7 @@ class WorkerProcess:
             "memory_gib": self.settings.memory_gib,
             "modules": list(self.settings.modules),
             "answers_fd": theirs,
+            "parent": os.getpid(),
         }
         self._process = subprocess.Popen(  # noqa: S603  # our own module, no shell
             [sys.executable, "-m", "tilewright.tuning.worker", json.dumps(settings)],
@@ -157,7 +158,8 @@ class WorkerProcess:
         greeted = self._greeted
         self.kill()
         if not greeted:
-            raise RuntimeError(f"the tuning worker could not start: {log.strip()[-500:]}")
+            last = (log.strip().splitlines() or ["it said nothing"])[-1]
+            raise RuntimeError(f"the tuning worker could not start: {last}")
         # A killer that was not us is the kernel's, when memory has run out.
         if code == -signal.SIGKILL or "bad_alloc" in log or "MemoryError" in log:
             return Answer(Status.OUT_OF_MEMORY, "the worker ran out of memory", log)

@@ -7,14 +7,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["NEWEST_WINNERS", "Pruned", "drop_unused", "prune", "versions_condition"]
+__all__ = ["FASTEST_WINNERS", "Pruned", "drop_unused", "prune", "versions_condition"]
 
-# Winners numbered from the newest, for every device and problem size.  A caller may
-# append conditions: only winners that meet them are numbered.
-NEWEST_WINNERS = """
+# Winners numbered from the fastest, for every device and problem size: a hasty later run
+# must not displace a better kernel.  A caller may append conditions: only winners that
+# meet them are numbered.
+FASTEST_WINNERS = """
     SELECT id, row_number() OVER (
         PARTITION BY device, backend, m, n, k, precision, trans_a, trans_b
-        ORDER BY created DESC, id DESC) AS age
+        ORDER BY median_ns, id) AS place
     FROM result WHERE stage = 'winner' AND status = 'ok'
 """
 
@@ -66,7 +67,7 @@ def prune(
     ).rowcount
     if not winners:
         connection.execute(
-            f"DELETE FROM doomed WHERE id IN (SELECT id FROM ({NEWEST_WINNERS}) WHERE age = 1)"  # noqa: S608
+            f"DELETE FROM doomed WHERE id IN (SELECT id FROM ({FASTEST_WINNERS}) WHERE place = 1)"  # noqa: S608
         )
     rows = connection.execute(
         """SELECT device_name, stencil, version, count(*) AS measurements FROM result

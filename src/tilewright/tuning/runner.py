@@ -72,7 +72,7 @@ class Runner:
         exclusive: bool,
         limits: Limits,
     ) -> None:
-        cores = os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
         self._preparers = [WorkerProcess(settings) for _ in range(max(1, min(8, cores)))]
         self._timer = WorkerProcess(settings)
         self._request, self._blank, self._record = request, blank, record
@@ -87,7 +87,7 @@ class Runner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        WorkerProcess.kill_all([*self._preparers, self._timer])
+        WorkerProcess.kill_all(self._workers)
 
     # -- searching -----------------------------------------------------------------
 
@@ -110,8 +110,10 @@ class Runner:
         while True:
             now = time.monotonic()
             late = now > (deadline if self.best_ns is not None else last_call)
-            if not timing and not late:
-                exhausted = self._feed(strategy, skip)
+            idle = not self._ready and not any(w.busy for w in self._workers)
+            # Past the deadline one at a time, until one succeeds.
+            if not timing and not late and (now <= deadline or idle):
+                exhausted = self._feed(strategy, skip, one=now > deadline)
             preparing = any(worker.busy for worker in self._preparers)
             if self._exclusive:
                 full = len(self._ready) >= self._batch or now > deadline or exhausted
@@ -123,17 +125,21 @@ class Runner:
                 and not late
             ):
                 self._start_timing()
-            busy = [w for w in (*self._preparers, self._timer) if w.busy]
+            busy = [w for w in self._workers if w.busy]
             if not busy:
                 if late or (exhausted and not self._ready):
                     return
                 continue
             self._listen(busy, strategy)
 
-    def _feed(self, strategy: Strategy, skip: set[str]) -> bool:
+    @property
+    def _workers(self) -> tuple[WorkerProcess, ...]:
+        return (*self._preparers, self._timer)
+
+    def _feed(self, strategy: Strategy, skip: set[str], *, one: bool) -> bool:
         """Give idle preparers candidates; return whether there are none left."""
         waiting = len(self._ready) + sum(w.busy for w in self._preparers)
-        for worker in self._preparers:
+        for worker in self._preparers[: 1 if one else None]:
             if worker.busy or waiting >= 2 * self._batch:
                 continue
             config = strategy.propose()

@@ -22,7 +22,7 @@ from tilewright.problem import Problem
 from tilewright.tuning.database import StoreError, connect, default_path, translated
 from tilewright.tuning.measurement import Measurement
 from tilewright.tuning.pruning import (
-    NEWEST_WINNERS,
+    FASTEST_WINNERS,
     Pruned,
     drop_unused,
     prune,
@@ -52,7 +52,7 @@ class Summary:
     newest : str
         When the last of them was taken, ISO time in UTC.
     winner : Measurement or None
-        The newest verified winner.
+        The fastest verified winner.
     """
 
     device: str
@@ -221,7 +221,7 @@ class Store:
         *,
         versions: Mapping[str, int] | None = None,
     ) -> list[Measurement]:
-        """Return the newest verified winner of every problem size and pair of transposes.
+        """Return the fastest verified winner of every problem size and pair of transposes.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class Store:
             Both transposes, such as ``"NT"``; every pair by default.
         versions : Mapping, optional
             Current version of each stencil by name; winners of other versions and
-            of other stencils are passed over, and an older one that fits is found.
+            of other stencils are passed over, and one that fits is found.
 
         Returns
         -------
@@ -249,7 +249,7 @@ class Store:
             where, values = f"{where} AND {current}", (*values, *more)
         sql = f"""
             SELECT * FROM result WHERE id IN (
-                SELECT id FROM ({NEWEST_WINNERS} AND {where}) WHERE age = 1)
+                SELECT id FROM ({FASTEST_WINNERS} AND {where}) WHERE place = 1)
             ORDER BY m, n, k, trans_a, trans_b, id"""  # noqa: S608
         return [measurement_of(row) for row in self._all(sql, values)]
 
@@ -278,7 +278,7 @@ class Store:
         """Return the summary of a device and problem, with its winner looked up."""
         winner = self._all(
             """SELECT * FROM result WHERE device_id = ? AND problem_id = ?
-               AND stage = 'winner' AND status = 'ok' ORDER BY created DESC, id DESC LIMIT 1""",
+               AND stage = 'winner' AND status = 'ok' ORDER BY median_ns, id LIMIT 1""",
             (row["device_id"], row["problem_id"]),
         )
         return Summary(
@@ -315,7 +315,7 @@ class Store:
     ) -> Pruned:
         """Remove measurements that meet every criterion given.
 
-        The newest winner of each device and problem is kept unless `winners` is
+        The fastest winner of each device and problem is kept unless `winners` is
         true: it is what ``gemm`` runs.
 
         Parameters

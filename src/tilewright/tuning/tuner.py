@@ -16,6 +16,7 @@ from tilewright.problem import Problem
 from tilewright.space import Space
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
+from tilewright.tuning.peak import measured_peak
 from tilewright.tuning.process import WorkerSettings
 from tilewright.tuning.runner import Limits, Runner
 from tilewright.tuning.store import Store
@@ -178,15 +179,65 @@ def tune(
     if 0 in (problem.m, problem.n, problem.k):
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
     live = device(device_name)
+    _check_memory(problem, live)
     family = _family(live, stencil_name)
     session = _Session(live, problem, family, seconds_of(budget), observer)
     own = store is None
     session.store = store or Store()
     try:
-        return session.run(strategy, seed, resume, limits or Limits(), modules)
+        return session.run(strategy, seed, resume, limits or _limits(problem, live), modules)
     finally:
         if own:
             session.store.close()
+
+
+def _bytes(problem: Problem) -> dict[str, int]:
+    """Return the bytes of A, B and C."""
+    columns = {
+        "a": problem.m if problem.trans_a.transposed else problem.k,
+        "b": problem.k if problem.trans_b.transposed else problem.n,
+        "c": problem.n,
+    }
+    leading = {"a": problem.lda, "b": problem.ldb, "c": problem.ldc}
+    return {x: leading[x] * columns[x] * problem.precision.element_bytes for x in columns}
+
+
+def _check_memory(problem: Problem, live: LiveDevice) -> None:
+    """Refuse a problem that no candidate could be timed on.
+
+    Raises
+    ------
+    ValueError
+        Saying how much there is.
+    """
+    sizes = _bytes(problem)
+    limits = [_memory_gib() * 2**30 / 2]  # one more copy is made of each while it is drawn
+    if live.spec.memory_bytes is not None:
+        limits.append(live.spec.memory_bytes)
+    most = live.max_allocation
+    if sum(sizes.values()) > min(limits) or (most is not None and max(sizes.values()) > most):
+        raise ValueError(
+            f"problem={problem} takes {sum(sizes.values()) / 2**30:.1f} GiB in three matrices;"
+            f" {live.id} and this machine allow {min(limits) / 2**30:.1f} GiB in all"
+            + (f" and {most / 2**30:.1f} GiB for one" if most is not None else "")
+        )
+
+
+def _limits(problem: Problem, live: LiveDevice) -> Limits:
+    """Return time-outs that leave a large problem time to be drawn and computed.
+
+    A candidate may be twenty times slower than the device's peak; random numbers are drawn
+    at some 100 MB/s.
+    """
+    run = 20 * problem.flops / measured_peak(live, problem.precision)
+    drawing = sum(_bytes(problem).values()) / 1e8
+    plain = Limits()
+    # Screening runs a candidate two or three times, the race each finalist four times or more.
+    return Limits(
+        plain.prepare,
+        plain.time + drawing + 3 * run,
+        plain.final + drawing + FINALISTS * run,
+    )
 
 
 def _family(live: LiveDevice, name: str | None) -> Stencil:

@@ -15,6 +15,8 @@ import json
 import os
 import resource
 import sys
+import threading
+import time
 from typing import Any, TextIO
 
 from tilewright.backend import (
@@ -139,7 +141,10 @@ def _limit_memory(gibibytes: float) -> None:
     The data segment, not the address space: GPU drivers reserve terabytes of addresses.
     """
     size = int(gibibytes * 2**30)
-    resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard != resource.RLIM_INFINITY:
+        size = min(size, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (size, hard))
 
 
 def serve(requests: TextIO, answers: TextIO, settings: dict[str, Any]) -> None:
@@ -155,9 +160,25 @@ def serve(requests: TextIO, answers: TextIO, settings: dict[str, Any]) -> None:
             return
 
 
+def _die_with(parent: int) -> None:
+    """End this process when its coordinator ends, whatever it is doing then.
+
+    A thread watches, rather than Linux's death signal: that one fires when the *thread*
+    that started this process ends.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main() -> None:
     """Serve the coordinator that started this process."""
     settings = json.loads(sys.argv[1])
+    _die_with(settings["parent"])
     with os.fdopen(settings["answers_fd"], "w") as answers:
         serve(sys.stdin, answers, settings)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.backend.cuda.driver import check, driver
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 
 __all__ = ["architecture", "capability", "count", "cuda_version", "driver_version", "spec_of"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 import warnings
 from collections.abc import Sequence
@@ -85,7 +86,9 @@ class OpenCLDevice(LiveDevice):
         self.queue = cl.CommandQueue(
             self.context, device, properties=cl.command_queue_properties.PROFILING_ENABLE
         )
+        self.max_allocation = int(device.max_mem_alloc_size)
         self._cache = cache or KernelCache()
+        self._process = os.getpid()
         # PoCL keeps what it compiles in a directory that we gave it.  Asking it for a
         # binary would compile every kernel once more, for a launch of unknown size.
         self._caches_itself = platform.name == "Portable Computing Language"
@@ -175,7 +178,12 @@ class OpenCLDevice(LiveDevice):
         """
         flags = self._cl.mem_flags
         access = flags.READ_WRITE if writable else flags.READ_ONLY
-        return self._cl.Buffer(self.context, access | flags.USE_HOST_PTR, hostbuf=array)
+        try:
+            return self._cl.Buffer(self.context, access | flags.USE_HOST_PTR, hostbuf=array)
+        except self._cl.Error as error:
+            raise OutOfMemoryError(
+                f"{self.id} cannot use {array.nbytes} bytes in place: {error}", str(error)
+            ) from error
 
     def unwrap(self, memory: Any, array: NDArray[Any]) -> None:
         """Make what kernels wrote to wrapped memory visible to the host; blocks."""
@@ -203,6 +211,10 @@ class OpenCLDevice(LiveDevice):
         after: Sequence[Any] = (),
     ) -> Event:
         """Enqueue a kernel and return at once."""
+        if os.getpid() != self._process:  # OpenCL's threads stayed in the parent
+            raise LaunchError(
+                "this process was forked after OpenCL started; use multiprocessing's 'spawn'"
+            )
         size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
         try:
             for position, argument in enumerate(arguments):

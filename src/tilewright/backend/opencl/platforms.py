@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from tilewright.backend.cache import prune_directory
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.paths import cache_dir, private_directory
 
 __all__ = ["opencl", "ordered_devices", "spec_of"]

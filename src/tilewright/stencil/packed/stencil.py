@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import ClassVar
 
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Space
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.packed.parameters import (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Constraint
 from tilewright.stencil.base import Variant

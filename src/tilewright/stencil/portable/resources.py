@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tilewright.device import DeviceSpec
+from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Space, Value
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.portable.constraints import Thresholds, constraints

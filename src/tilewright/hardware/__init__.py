@@ -1,5 +1,5 @@
 """What hardware is: the frozen numbers that bounds and constraints may use."""
 
-from tilewright.device.spec import DeviceSpec
+from tilewright.hardware.spec import DeviceSpec
 
 __all__ = ["DeviceSpec"]
