@@ -52,6 +52,12 @@ def live(request: pytest.FixtureRequest) -> LiveDevice:
     return _named(request)
 
 
+@pytest.fixture(params=[d.id for d in devices() if d.spec.kind == "cpu"])
+def cpu(request: pytest.FixtureRequest) -> LiveDevice:
+    """Every CPU device present: what the packed stencil is for."""
+    return _named(request)
+
+
 @pytest.fixture(params=_present("cuda", "opencl"))
 def everywhere(request: pytest.FixtureRequest) -> LiveDevice:
     """Every device present, one after the other."""

@@ -253,3 +253,57 @@ def test_read_only_c_is_refused():
 def test_mixed_kinds_are_refused():
     with pytest.raises(TypeError, match="list"):
         tw.gemm([[1.0]], np.ones((1, 1)))
+
+
+@pytest.mark.parametrize("trans", ["NN", "TN", "NT", "TT"])
+def test_operands_longer_than_a_buffer_may_be_are_cut(monkeypatch, trans):
+    """Devices limit one buffer (PoCL to a fraction of the memory): a slice may span more."""
+    live = devices()[-1]
+    monkeypatch.setattr(live, "max_allocation", 20_000)
+    rng = np.random.default_rng(0)
+    whole = rng.standard_normal((300, 400))
+    a = whole[:90, 3:40] if trans[0] == "N" else whole[:37, 5:95]
+    b = whole[200:237, :70] if trans[1] == "N" else whole[200:270, 10:47]
+    c = whole[100:190, 100:170].copy()
+    right = 2 * op(trans[0], a) @ op(trans[1], b) + 3 * c
+    tw.gemm(a, b, c, alpha=2, beta=3, trans_a=trans[0], trans_b=trans[1], device=live)
+    assert np.allclose(c, right, rtol=1e-12, atol=1e-10)
+
+
+def test_masked_arrays_are_refused():
+    a = np.ma.masked_array(np.ones((2, 2)), mask=[[True, False], [False, False]])
+    with pytest.raises(TypeError, match="filled"):
+        tw.gemm(a, a)
+
+
+def test_a_c_that_overlaps_itself_is_refused():
+    c = np.lib.stride_tricks.as_strided(np.zeros(3), (3, 3), (0, 8))
+    with pytest.raises(ValueError, match="overlap themselves"):
+        tw.gemm(np.eye(3), np.eye(3), c)
+
+
+def test_no_place_for_files_is_no_obstacle(monkeypatch, tmp_path):
+    """A default needs no store: what was tuned is only not used, and that is said."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TILEWRIGHT_DATA_DIR", str(tmp_path / "file"))
+    with pytest.warns(RuntimeWarning, match="tuned kernels are not used"):
+        got = tw.gemm(np.eye(3), np.eye(3))
+    assert np.array_equal(got, np.eye(3))
+
+
+def test_a_forked_child_is_told_what_to_do(live):
+    import os
+
+    tw.gemm(np.eye(3), np.eye(3), device=live)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            tw.gemm(np.eye(3), np.eye(3), device=live)
+        except BaseException as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        assert "spawn" in said.read()

@@ -42,5 +42,8 @@ def test_singular_and_malformed_matrices_are_refused():
         tw.lu_factor(np.ones((3, 4)))
     with pytest.raises(ValueError, match="block=0"):
         tw.lu_factor(np.eye(3), block=0)
+    with pytest.raises(ValueError, match="b is complex"):
+        tw.lu_solve(tw.lu_factor(np.eye(3)), np.ones(3) * 1j)
+    assert tw.scaled_residual(np.eye(3), np.zeros(3), np.zeros(3)) == 0
     with pytest.raises(ValueError, match=r"b\.shape"):
         tw.lu_solve(tw.lu_factor(np.eye(3)), np.ones(4))

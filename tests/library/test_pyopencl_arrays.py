@@ -35,6 +35,7 @@ def test_views_with_offsets_and_padding_are_taken_as_they_are(queue):
     assert np.allclose(c.get(), right)
 
 
+@pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 def test_work_enqueued_before_is_waited_for(queue):
     a = cla.to_device(queue, np.ones((300, 300)))
     for _ in range(5):

@@ -23,6 +23,12 @@ VARIANTS = [
 ]
 
 
+@pytest.fixture
+def live(cpu):
+    """Packed is for CPUs."""
+    return cpu
+
+
 def compiled(live, config, variant):
     return live.compile(PACKED.source(config, variant, "opencl"))
 

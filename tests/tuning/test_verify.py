@@ -41,6 +41,12 @@ MUTANTS = {
 }
 
 
+@pytest.fixture
+def live(cpu):
+    """Packed is for CPUs."""
+    return cpu
+
+
 def build(live, change):
     variant = Variant(PRECISIONS["s"], Trans.N, Trans.T)
     config = PACKED.default(variant, live.spec).replace(

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tilewright.backend import LiveDevice
 from tilewright.hardware import DeviceSpec
-from tilewright.paths import UnsafeDirectoryError
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils, stencils_for
@@ -68,7 +67,7 @@ def store_state() -> tuple[object, ...]:
     """Return what changes when `choose` may choose otherwise than before."""
     try:
         path = default_path()
-    except UnsafeDirectoryError:
+    except StoreError:
         return ()
     return (path, *_state(path))
 
@@ -77,7 +76,7 @@ def _stored(device: LiveDevice, letter: str) -> list[Measurement]:
     """Return the verified winners for a device and a precision, read when the store changed."""
     try:
         path = default_path()
-    except UnsafeDirectoryError as problem:
+    except StoreError as problem:
         _warn_once(str(problem))
         return []
     if not path.exists():
