@@ -94,6 +94,8 @@ def inspect_kernel(
         If the architecture is older than sm_70 or unknown, or an argument is
         out of range.
     """
+    if dynamic_shared_bytes < 0:
+        raise ValueError(f"dynamic_shared_bytes={dynamic_shared_bytes} is negative; give 0 or more")
     taken = resources(kernel)
     size = threads if threads is not None else taken.max_threads or DEFAULT_THREADS
     fits = occupancy(kernel.arch, size, taken.registers, taken.shared_bytes + dynamic_shared_bytes)
