@@ -57,7 +57,7 @@ def test_a_slot_keeps_one_register_of_each_bank() -> None:
 
 
 def test_a_missing_flag_is_a_reuse_miss() -> None:
-    uses = TwoBanks().walk([ffma(1, 2, 3, 4), ffma(5, 2, 4, 6), ffma(0, 8, 11, 12)])
+    uses = TwoBanks().walk([ffma(1, 2, 3, 4), ffma(5, 2, 7, 6), ffma(0, 8, 11, 12)])
     assert [use.hits for use in uses] == [0, 0, 0]
     assert [use.missed_reuse for use in uses] == [0, 1, 0]  # R2 in slot A, twice in a row
 
