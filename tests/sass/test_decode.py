@@ -29,6 +29,12 @@ def test_a_wide_load_writes_a_range() -> None:
     assert found.access_bits == 128
 
 
+@pytest.mark.parametrize("offset", [0, 0x100, 0x7FFFFC, -4, -0x800000])
+def test_offsets_are_24_bits_with_a_sign(offset: int) -> None:
+    raw = word(LDS, 16, 15, 0, 0, extra=4 << 73 | (offset & 0xFFFFFF) << 40)
+    assert decode_one(raw, 0, 90).offset == offset
+
+
 def test_rz_is_no_register() -> None:
     found = ffma(255, 255, 4, 255)
     assert found.dst == ()

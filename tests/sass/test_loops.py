@@ -94,6 +94,14 @@ def test_an_enclosing_loop_does_not_hide_the_inner_one() -> None:
     assert (loop.start, loop.end, loop.useful) == (0, 8 * 16, 8)
 
 
+def test_a_remainder_loop_is_not_the_main_one() -> None:
+    main = [*[ffma(1, 2, 3, 1)] * 8, branch_back(8 * 16, 8 * 16)]
+    remainder = [*[ffma(1, 2, 3, 1)] * 2, branch_back(2 * 16, 11 * 16)]
+    loop = main_loop(_at([*main, *remainder]))
+    assert loop is not None
+    assert loop.useful == 8
+
+
 def test_a_loop_without_multiply_adds_is_not_the_main_one() -> None:
     assert main_loop(_at([decode_one(word(0x918), 0, 80), branch_back(16, 16)])) is None
     assert find_loops(_at([branch_back(0, 0)])) == ()  # a branch to itself is padding

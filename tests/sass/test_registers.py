@@ -65,6 +65,19 @@ def test_an_accumulator_that_changes_registers_counts_once() -> None:
     assert set(found.registers["accumulator"]) == {1, 2}
 
 
+def test_an_address_made_at_the_end_serves_the_next_iteration() -> None:
+    body = [
+        decode_one(word(0x984, 8, 4, 0, 0, extra=4 << 73), 0, 80),  # LDS R8, [R4]
+        ffma(1, 8, 9, 1, address=16),
+        decode_one(word(0x210, 4, 4, 5, 255, extra=0x3F << 81), 32, 80),  # IADD3 R4, R4, R5, RZ
+        branch_back(48, 48),
+    ]
+    after = [decode_one(word(0x94D), 64, 80)]
+    found = register_map([*body, *after], Loop(tuple(body)))
+    assert found.registers["shared address"] == (4, 5)  # the address, and what makes it
+    assert found.most["shared address"] == 2
+
+
 def test_a_register_needed_only_after_the_loop_is_held() -> None:
     body = [ffma(1, 8, 9, 1, address=0), branch_back(16, 16)]
     after = [ffma(3, 20, 1, 255, address=32), decode_one(word(0x94D), 48, 80)]

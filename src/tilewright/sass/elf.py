@@ -184,7 +184,7 @@ class _Reader:
 
     def string(self, table: bytes, offset: int) -> str:
         end = table.find(b"\0", offset)
-        if offset > len(table) or end < 0:
+        if end < 0:
             raise self.fail("a name lies outside its string table")
         return table[offset:end].decode("utf-8", "replace")
 
