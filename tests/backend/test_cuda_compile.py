@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 import pytest
 
 from tests.backend.naive_cuda import NAIVE
@@ -14,6 +12,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 from tilewright.stencil import Source, Variant, stencils_for
+from tilewright.tuning.peak import peak_source
 
 if compiler.nvrtc() is None:
     pytest.skip("NVRTC is not here; it comes with tilewright[cuda]", allow_module_level=True)
@@ -139,9 +138,8 @@ def test_the_version_names_the_build():
 
 
 def test_the_kernel_behind_the_peak_keeps_everything_in_registers():
-    text = files("tilewright.tuning").joinpath("peak.cu").read_text(encoding="utf-8")
     for size in (4, 8):
-        source = Source(text, {"REAL_BYTES": size, "VECTOR": 1, "TRIPS": 1000}, "peak")
+        source = peak_source("cuda", size, {"VECTOR": 1, "THREADS": 256, "TRIPS": 1000})
         used = compiler.compile_cubin(source, "sm_90a").usage("peak")
         assert used.stack_bytes == 0
         assert used.registers > 12 * size // 4

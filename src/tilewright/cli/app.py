@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from tilewright.cli import bench, db, devices, multiply, quickstart, solve, space, tune
+from tilewright.cli import bench, db, devices, inspect, multiply, quickstart, solve, space, tune
 
 __all__ = ["app", "run"]
 
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.command("devices")(devices.command)
 app.command("space")(space.command)
+app.command("inspect")(inspect.command)
 app.command("tune")(tune.command)
 app.command("bench")(bench.command)
 app.command("multiply")(multiply.command)

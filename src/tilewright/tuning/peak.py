@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
 
@@ -9,16 +10,25 @@ import numpy as np
 
 from tilewright.backend import LiveDevice
 from tilewright.precision import Precision
-from tilewright.stencil import Launch, Source
+from tilewright.stencil import Dialect, Launch, Source
 from tilewright.stencil.text import read_text
 
-__all__ = ["measured_peak"]
+__all__ = ["measured_peak", "peak_source"]
 
 # Accumulators in the kernels' text.
 _CHAINS = 12
 
 # Long enough for a clock to settle and to hide the launch, short enough not to be noticed.
 _TRIPS = 200_000
+
+
+def peak_source(dialect: Dialect, real_bytes: int, defines: Mapping[str, int | str]) -> Source:
+    """Return the kernel's text after a dialect's and a real precision's prelude."""
+    own = files("tilewright.tuning").joinpath("peak.cl").read_text(encoding="utf-8")
+    prelude = "prelude/s.h" if real_bytes == 4 else "prelude/d.h"
+    return Source(
+        read_text(f"prelude/dialect_{dialect}.h") + read_text(prelude) + own, defines, "peak"
+    )
 
 
 @lru_cache(maxsize=16)
@@ -38,12 +48,8 @@ def measured_peak(device: LiveDevice, precision: Precision) -> float:
         else Launch((8 * device.spec.multiprocessors, 1), (256, 1))
     )
     trips = _TRIPS // 8 if size == 8 and not cpu else _TRIPS
-    own = files("tilewright.tuning").joinpath("peak.cl").read_text(encoding="utf-8")
-    prelude = "prelude/s.h" if size == 4 else "prelude/d.h"
-    text = read_text(f"prelude/dialect_{device.dialect}.h") + read_text(prelude) + own
     defines = {"VECTOR": vector, "THREADS": launch.block[0], "TRIPS": trips}
-    source = Source(text, defines, "peak")
-    kernel = device.compile(source)
+    kernel = device.compile(peak_source(device.dialect, size, defines))
     items = launch.grid[0] * launch.block[0]
     out = device.allocate(items * size)
     real = precision.real_dtype.type

@@ -17,6 +17,7 @@ from typing import Any
 
 from tilewright.backend.base import BackendError, CompileError
 from tilewright.backend.cache import KernelCache
+from tilewright.sass import read_cubin
 from tilewright.stencil import Source
 
 __all__ = [
@@ -190,14 +191,16 @@ def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -
     finally:
         found.nvrtcDestroyProgram(program)
     code, log, lowered = made
-    cubin = Cubin(code, log, {source.entry: lowered}, arch, time.perf_counter() - started)
-    _check_shared(log)
-    return cubin
+    _check_shared(max((kernel.shared_bytes for kernel in read_cubin(code).kernels), default=0), log)
+    return Cubin(code, log, {source.entry: lowered}, arch, time.perf_counter() - started)
 
 
-def _check_shared(log: str) -> None:
-    """Refuse what no launch would take; some builds of NVRTC compile it all the same."""
-    shared = max((int(size) for size in re.findall(r"(\d+) bytes smem", log)), default=0)
+def _check_shared(shared: int, log: str) -> None:
+    """Refuse what CUDA promises no launch for; some builds of NVRTC compile it all the same.
+
+    The size is the cubin's own: NVRTC 13.0 leaves ptxas's report out of the log from the
+    second compilation of a process on.
+    """
     if shared > STATIC_SHARED_BYTES:
         raise CompileError(
             f"the kernel has {shared} bytes of static shared memory,"
@@ -217,7 +220,8 @@ def _compiled(
     (status,) = found.nvrtcCompileProgram(program, len(every), every)
     log = _text(found, program, "nvrtcGetProgramLog")
     if int(status) != 0:
-        _check_shared(log)
+        said = re.findall(r"(\d+) bytes smem", log)
+        _check_shared(max(map(int, said), default=0), log)
         raise CompileError(f"NVRTC refused the kernel for {arch}: {_first_error(log, status)}", log)
     lowered = _call(found, "nvrtcGetLoweredName", program, expression)
     return _bytes(found, program, "nvrtcGetCUBIN"), log, lowered.decode()

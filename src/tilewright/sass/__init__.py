@@ -1,0 +1,48 @@
+"""What the compiler made of a kernel: decode machine code, find its main loop, say what bounds it.
+
+Pure Python and NumPy over the cubin's bytes; needs neither a GPU nor any NVIDIA program.
+"""
+
+from tilewright.sass.annotate import annotate, verdict
+from tilewright.sass.cycles import LoopCycles, loop_cycles
+from tilewright.sass.decode import decode
+from tilewright.sass.elf import Cubin, Kernel, read_cubin
+from tilewright.sass.instruction import Control, Guard, Instruction, Operand
+from tilewright.sass.loops import Loop, ffma_share, find_loops, main_loop
+from tilewright.sass.occupancy import Occupancy, occupancy
+from tilewright.sass.ports import PortRule, PortUse, TwoBanks
+from tilewright.sass.registers import RegisterMap, register_map
+from tilewright.sass.report import Inspection, inspect_kernel
+from tilewright.sass.resources import Resources, resources
+from tilewright.sass.shared import wavefronts
+
+__all__ = [
+    "Control",
+    "Cubin",
+    "Guard",
+    "Inspection",
+    "Instruction",
+    "Kernel",
+    "Loop",
+    "LoopCycles",
+    "Occupancy",
+    "Operand",
+    "PortRule",
+    "PortUse",
+    "RegisterMap",
+    "Resources",
+    "TwoBanks",
+    "annotate",
+    "decode",
+    "ffma_share",
+    "find_loops",
+    "inspect_kernel",
+    "loop_cycles",
+    "main_loop",
+    "occupancy",
+    "read_cubin",
+    "register_map",
+    "resources",
+    "verdict",
+    "wavefronts",
+]

@@ -1,0 +1,69 @@
+"""The main loop as text: each line with what it costs, and one line that says what bounds it."""
+
+from __future__ import annotations
+
+from tilewright.sass.cycles import LoopCycles
+from tilewright.sass.instruction import Control, Instruction
+from tilewright.sass.loops import Loop
+from tilewright.sass.ports import PortUse
+
+__all__ = ["annotate", "notes", "verdict"]
+
+_ADVICE = {
+    "issue slots": "every issue slot is taken: only fewer instructions beside them help",
+    "register ports": "operand fetch takes more cycles than there are instructions",
+    "pipe": "the multiply-adds' pipe is full: this is as fast as the arithmetic goes",
+    "shared wavefronts": "shared memory is too slow for the fragments: enlarge the register tile",
+    "memory queue": "memory instructions queue: wider loads or larger register tiles",
+    "latency": "warps wait: load further ahead or hold more warps",
+}
+_LONG_STALL = 5  # an FFMA's result takes four cycles; more than that is worth a word
+
+
+def verdict(loop: Loop, cycles: LoopCycles) -> str:
+    """Return one line: what bounds the loop, and what its pipe reaches by the model."""
+    return (
+        f"bound by {cycles.bound_by}: {cycles.cycles:.0f} cycles an iteration, "
+        f"{loop.useful} of {len(loop.instructions)} instructions are multiply-adds, "
+        f"pipe {100 * cycles.pipe_share:.1f} % busy; {_ADVICE[cycles.bound_by]}"
+    )
+
+
+def notes(instruction: Instruction, use: PortUse, wait: int) -> list[str]:
+    """Return what is worth saying about one line."""
+    found = []
+    if use.cycles > 1:
+        banks = "+".join(str(count) for count in use.reads)
+        found.append(f"port conflict ({banks} reads, {use.cycles} cycles)")
+    if use.missed_reuse and use.cycles > 1:
+        found.append("reuse miss")
+    if instruction.control.stall > _LONG_STALL:
+        found.append(f"stall {instruction.control.stall}")
+    if wait:
+        numbers = ",".join(str(b) for b in instruction.control.waits)
+        found.append(f"wait on {numbers} ({wait} cycles alone)")
+    elif instruction.control.wait_mask:
+        found.append("wait on " + ",".join(str(b) for b in instruction.control.waits))
+    return found
+
+
+def annotate(loop: Loop, cycles: LoopCycles) -> str:
+    """Return the loop line by line: address, control, instruction, notes.
+
+    The control column reads ``stall, Y (yields), W (write barrier), R (read
+    barrier)``.
+    """
+    lines = []
+    for instruction, use, wait in zip(loop.instructions, cycles.ports, cycles.waits, strict=True):
+        said = "; ".join(notes(instruction, use, wait))
+        text = (
+            f"{instruction.address:06x}  {_control(instruction.control):12s}  {instruction!s:56s}"
+        )
+        lines.append(f"{text}  {said}".rstrip())
+    return "\n".join(lines)
+
+
+def _control(control: Control) -> str:
+    write = "-" if control.write_barrier is None else str(control.write_barrier)
+    read = "-" if control.read_barrier is None else str(control.read_barrier)
+    return f"{control.stall:2d} {'Y' if control.yields else '-'} W{write} R{read}"

@@ -1,0 +1,317 @@
+"""Decode NVIDIA's 128-bit machine code into `Instruction` objects.
+
+Fields common to all instructions: opcode [11:0], guard predicate [14:12] with its negation [15],
+D [23:16], A [31:24], B [39:32], C [71:64], bit 91 (an operand is in a uniform register), and the
+scheduling field: stall [108:105], "keep issuing" [109], write barrier [112:110], read barrier
+[115:113], wait mask [121:116], reuse flags of slots A, B, C [122] [123] [124].  They were compared
+with nvdisasm on sm_75 to sm_120 (``tests/sass``); sm_70 has the same layout as sm_75 but today's
+nvdisasm no longer reads it, so it is assumed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.sass.instruction import Control, Guard, Instruction, Operand
+from tilewright.sass.opcodes import Op, find_op
+from tilewright.sass.widths import Widths, widths_and_modifiers
+
+__all__ = ["INSTRUCTION_BYTES", "OLDEST", "controls", "decode", "decode_one", "opcodes"]
+
+INSTRUCTION_BYTES = 16
+OLDEST = 70  # Volta: before it, instructions were 64 bits with control words of their own.
+RZ = 255  # reads as zero, forgets what is written
+PT = 7  # the predicate that is always true
+_UNIFORM_REGISTER_BITS_SINCE = 100  # sm_100 widened uniform register numbers from 6 to 8 bits
+_SPLIT_BRANCH_SINCE = 90  # sm_90 put the low byte of a branch offset where D was
+
+Words = npt.NDArray[np.uint64]
+
+
+def decode(code: bytes, arch: int) -> tuple[Instruction, ...]:
+    """Decode a kernel's machine code.
+
+    Parameters
+    ----------
+    code : bytes
+        Contents of a ``.text`` section: a multiple of 16 bytes.
+    arch : int
+        Architecture number, such as 90.
+
+    Raises
+    ------
+    ValueError
+        If the architecture is older than sm_70 or the length is no multiple
+        of 16.
+    """
+    words = _words(code, arch)
+    fields = controls(words)
+    return tuple(
+        decode_one(low | high << 64, INSTRUCTION_BYTES * index, arch, control)
+        for index, ((low, high), control) in enumerate(zip(words.tolist(), fields, strict=True))
+    )
+
+
+def opcodes(code: bytes, arch: int) -> npt.NDArray[np.uint64]:
+    """Return the 12-bit opcodes of a kernel's machine code, for counting without decoding."""
+    return _words(code, arch)[:, 0] & np.uint64(0xFFF)
+
+
+def _words(code: bytes, arch: int) -> Words:
+    if arch < OLDEST:
+        raise ValueError(
+            f"arch=sm_{arch} has another instruction format; compile for sm_70 or later"
+        )
+    if len(code) % INSTRUCTION_BYTES:
+        raise ValueError(
+            f"code={len(code)} bytes is no multiple of 16, an instruction's length; give whole ones"
+        )
+    return np.frombuffer(code, dtype="<u8").reshape(-1, 2)
+
+
+def controls(words: Words) -> list[Control]:
+    """Return the scheduling field of every instruction of an (n, 2) array of 64-bit words."""
+    high = words[:, 1]
+
+    def field(low: int, count: int) -> list[int]:
+        mask = np.uint64((1 << count) - 1)
+        values: list[int] = ((high >> np.uint64(low - 64)) & mask).tolist()
+        return values
+
+    columns = zip(
+        field(105, 4),
+        field(109, 1),
+        field(110, 3),
+        field(113, 3),
+        field(116, 6),
+        field(122, 3),
+        strict=True,
+    )
+    return [
+        Control(
+            stall=stall,
+            yields=not keep,
+            write_barrier=None if write == 7 else write,
+            read_barrier=None if read == 7 else read,
+            wait_mask=mask,
+            reuse=(bool(reuse & 1), bool(reuse & 2), bool(reuse & 4)),
+        )
+        for stall, keep, write, read, mask, reuse in columns
+    ]
+
+
+def decode_one(raw: int, address: int, arch: int, control: Control | None = None) -> Instruction:
+    """Decode one instruction from its 128 bits."""
+    if control is None:
+        pair = np.array([[raw & (1 << 64) - 1, raw >> 64]], dtype=np.uint64)
+        control = controls(pair)[0]
+    opcode = raw & 0xFFF
+    guard = Guard(raw >> 12 & 7, bool(raw >> 15 & 1))
+    op = find_op(opcode, arch)
+    if op is None:
+        name = f"OP_{opcode:03X}"
+        return Instruction(
+            address, opcode, name, (), guard, (), (), (), (), None, None, control, raw, False
+        )
+    if op.layout == "uniform":
+        guard = Guard(guard.index, guard.negated, uniform=True)
+    widths, modifiers = widths_and_modifiers(raw, op, arch)
+    reader = _Reader(raw, arch, control.reuse, op, widths)
+    return Instruction(
+        address=address,
+        opcode=opcode,
+        mnemonic=op.mnemonic,
+        modifiers=modifiers,
+        guard=guard,
+        dst=reader.destination(),
+        udst=reader.uniform_destination(),
+        dst_predicates=reader.predicates(),
+        srcs=reader.sources(),
+        offset=reader.offset(),
+        target=reader.target(address),
+        control=control,
+        raw=raw,
+        known=True,
+    )
+
+
+def _signed(value: int, bits: int) -> int:
+    """Read a two's complement field."""
+    return value - (1 << bits) if value >> bits - 1 else value
+
+
+class _Reader:
+    """Reads the operand fields of one instruction whose operation is known."""
+
+    def __init__(
+        self, raw: int, arch: int, reuse: tuple[bool, bool, bool], op: Op, widths: Widths
+    ) -> None:
+        self.raw, self.arch, self.reuse, self.op, self.widths = raw, arch, reuse, op, widths
+        self.form = raw >> 9 & 7
+        self.uniform_bits = 8 if arch >= _UNIFORM_REGISTER_BITS_SINCE else 6
+
+    def _field(self, low: int, count: int = 8) -> int:
+        return self.raw >> low & ((1 << count) - 1)
+
+    def _uniform(self, low: int, width: int, slot: str = "B") -> Operand:
+        number = self._field(low, self.uniform_bits)
+        none = number == (1 << self.uniform_bits) - 1
+        return Operand(slot, "ureg", number, 0 if none else width)  # type: ignore[arg-type]
+
+    def _register(self, slot: str, low: int, width: int) -> Operand:
+        number = self._field(low)
+        flag = self.reuse["ABC".index(slot)]
+        return Operand(slot, "reg", number, 0 if number == RZ else width, reuse=flag)  # type: ignore[arg-type]
+
+    def _constant(self, slot: str) -> Operand:
+        return Operand(slot, "const", self._field(38, 16), bank=self._field(54, 5))  # type: ignore[arg-type]
+
+    def destination(self) -> tuple[int, ...]:
+        """Return the registers written: D, unless the layout keeps something else there."""
+        if self.op.layout in (
+            "uniform",
+            "uconstant",
+            "uspecial",
+            "to_uniform",
+            "copy",
+            "branch",
+            "udma",
+        ):
+            return ()
+        first, width = self._field(16), self.widths[0]
+        return () if first == RZ else tuple(range(first, first + width))
+
+    def uniform_destination(self) -> tuple[int, ...]:
+        """Uniform registers written."""
+        if self.op.layout not in ("uniform", "uconstant", "uspecial", "to_uniform"):
+            return ()
+        first = self._field(16, self.uniform_bits)
+        none = first == (1 << self.uniform_bits) - 1
+        return () if none else tuple(range(first, first + self.widths[0]))
+
+    def predicates(self) -> tuple[int, ...]:
+        """Predicates written, at [83:81] and [86:84]; PT there means none."""
+        fields = (self._field(81, 3), self._field(84, 3))[: self.op.predicates]
+        return tuple(p for p in fields if p != PT)
+
+    def offset(self) -> int | None:
+        """Signed byte offset of a memory access; the shared one of a copy from global memory."""
+        if self.op.layout in ("load", "store"):
+            return _signed(self._field(40, 24), 24)
+        return _signed(self._field(44, 20), 20) if self.op.layout == "copy" else None
+
+    def target(self, address: int) -> int | None:
+        """Address a branch leads to; None for one through a register."""
+        if self.op.layout != "branch" or self.op.mnemonic == "RET":
+            return None
+        if self.op.mnemonic == "BSSY":  # a reconvergence point, in bytes
+            distance = _signed(self._field(32, 32), 32)
+        elif self.arch >= _SPLIT_BRANCH_SINCE:
+            distance = 4 * _signed(self._field(34, 48) << 8 | self._field(16), 56)
+        else:
+            distance = 4 * _signed(self._field(34, 48), 48)
+        return address + INSTRUCTION_BYTES + distance  # counted from the next instruction
+
+    def sources(self) -> tuple[Operand, ...]:
+        """Operands read, in slot order."""
+        layout = self.op.layout
+        if layout in ("alu", "add", "add_c"):
+            return self._arithmetic()
+        if layout == "uniform":
+            return self._uniform_arithmetic()
+        if layout in ("load", "store", "copy", "atomic", "barrier"):
+            return self._memory()
+        if layout in ("constant", "uconstant"):
+            index = (
+                (self._register("A", 24, self.widths[1]),)
+                if layout == "constant" and self._field(24) != RZ
+                else ()
+            )
+            return (*index, self._constant("B"))
+        if layout in ("to_uniform", "branch"):
+            return (self._register("A", 24, self.widths[1]),) if self.widths[1] else ()
+        if layout == "shuffle":
+            return self._shuffle()
+        return self._descriptors()
+
+    def _arithmetic(self) -> tuple[Operand, ...]:
+        """Return A, B, C; forms 2, 3, 7 put what is no register into C, forms 4, 5, 6 into B."""
+        _, a, b, c = self.widths
+        found = [self._register("A", 24, a)] if a else []
+        swapped = self.form in (2, 3, 7)  # B then lies where C was
+        if self.op.mnemonic in ("MOV", "SEL") and self.form in (2, 3):  # sm_120's 64-bit forms
+            literal = Operand("B", "imm", self._field(32, 32))
+            return (*found, literal if self.form == 2 else self._register("B", 32, b))
+        if self.op.layout == "add":
+            b, c = (0, c) if swapped else (b, 0)
+        if b:
+            found.append(self._slot("B", b, 64 if swapped else 32))
+        if c:
+            found.append(self._slot("C", c, 64))
+        return tuple(found)
+
+    def _slot(self, slot: str, width: int, low: int) -> Operand:
+        """Return slot B or C, a register at `low` unless the form says otherwise."""
+        kinds = {"B": {4: "imm", 5: "const", 6: "ureg"}, "C": {2: "imm", 3: "const", 7: "ureg"}}
+        kind = kinds[slot].get(self.form, "reg")
+        if kind == "imm":
+            return Operand(slot, "imm", self._field(32, 32))  # type: ignore[arg-type]
+        if kind == "const":
+            return self._constant(slot)
+        if kind == "ureg":
+            return self._uniform(32, width, slot)
+        return self._register(slot, low, width)
+
+    def _uniform_arithmetic(self) -> tuple[Operand, ...]:
+        _, a, b, c = self.widths
+        swapped = self.form in (2, 3, 7)
+        found = [self._uniform(24, a, "A")] if a else []
+        if b and self.form == 4:
+            found.append(Operand("B", "imm", self._field(32, 32)))
+        elif b:
+            found.append(self._uniform(64 if swapped else 32, b, "B"))
+        if c and swapped:
+            found.append(Operand("C", "imm", self._field(32, 32)))
+        elif c:
+            found.append(self._uniform(64, c, "C"))
+        return tuple(found)
+
+    def _memory(self) -> tuple[Operand, ...]:
+        """Address in A; data in B; a shared address to copy to in D; a uniform part by bit 91."""
+        d, a, b, _ = self.widths
+        found = [self._register("A", 24, a)]
+        if b:
+            found.append(self._register("B", 32, b))
+        if self.op.layout == "copy":
+            found.append(self._register("C", 16, d))
+        if self._field(91, 1):
+            # Global accesses read a 64-bit descriptor there, shared ones a 32-bit address.
+            width = 2 if a == 2 or self.op.mnemonic in ("LDG", "STG", "ATOMG") else 1
+            low = 32 if self.op.layout == "load" else 64
+            found.append(self._uniform(low, width, "C" if low == 64 else "B"))
+        return tuple(found)
+
+    def _shuffle(self) -> tuple[Operand, ...]:
+        """SHFL: lane in B unless the form has it as a literal, clamp in C likewise."""
+        found = [self._register("A", 24, 1)]
+        if self.form in (1, 2):
+            found.append(self._register("B", 32, 1))
+        if self.form in (1, 4):
+            found.append(self._register("C", 64, 1))
+        return tuple(found)
+
+    def _descriptors(self) -> tuple[Operand, ...]:
+        """Uniform registers of bulk copies, and of the warpgroup MMA with its accumulator."""
+        _, a, b, c = self.widths
+        if self.op.layout == "udma":
+            slots = (("A", 24, a), ("B", 32, b), ("C", 64, c))
+            return tuple(self._uniform(low, width, slot) for slot, low, width in slots if width)
+        if self.op.layout == "wgmma":
+            first: tuple[Operand, ...]
+            if self.form == 6:  # A from registers, B described in memory
+                first = (self._register("A", 24, 4), self._uniform(32, 4, "B"))
+            else:  # descriptors of A and of B, side by side
+                first = (self._uniform(24, 4, "A"),)
+            return (*first, self._register("C", 64, c))
+        return ()

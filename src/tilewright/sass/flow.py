@@ -1,0 +1,79 @@
+"""Where control goes: successors of each instruction, and registers live before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.sass.decode import INSTRUCTION_BYTES
+from tilewright.sass.instruction import Instruction
+
+__all__ = ["live_before", "successors"]
+
+
+def successors(instructions: Sequence[Instruction]) -> list[tuple[int, ...]]:
+    """Return, for each instruction, the indices of those that may follow it.
+
+    Calls are taken to come back; a branch through a register has no known
+    successor.  Targets outside the kernel are dropped.
+    """
+    count = len(instructions)
+    found = []
+    for index, instruction in enumerate(instructions):
+        after = []
+        leaves = instruction.mnemonic in ("EXIT", "RET", "BRA")
+        # BRA.U takes its condition from a source operand, not from the guard.
+        conditional = not instruction.guard.always or _has_condition(instruction)
+        if not leaves or conditional:
+            after.append(index + 1)
+        if instruction.mnemonic == "BRA" and instruction.target is not None:
+            after.append(instruction.target // INSTRUCTION_BYTES)
+        found.append(tuple(i for i in after if 0 <= i < count))
+    return found
+
+
+def _has_condition(instruction: Instruction) -> bool:
+    """Whether a branch has a predicate operand besides its guard: [89:87] other than PT, or !PT.
+
+    BRA.U (opcode 0x547) keeps the uniform predicate at [26:24] with its negation at [27].
+    """
+    if instruction.mnemonic != "BRA":
+        return False
+    raw = instruction.raw
+    if instruction.opcode == 0x547:
+        return True
+    return (raw >> 87 & 0xF) != 7
+
+
+def live_before(instructions: Sequence[Instruction]) -> list[frozenset[int]]:
+    """Return the registers whose value is still needed just before each instruction.
+
+    The usual backward fixed point over `successors`.  A write under a
+    predicate does not end the old value's life, because it may not happen.
+    """
+    after = successors(instructions)
+    reads = [_mask(i.reads) if not i.guard.never else 0 for i in instructions]
+    kills = [_mask(i.dst) if i.guard.always else 0 for i in instructions]
+    live = [0] * len(instructions)
+    changed = True
+    while changed:
+        changed = False
+        for index in range(len(instructions) - 1, -1, -1):
+            out = 0
+            for following in after[index]:
+                out |= live[following]
+            value = reads[index] | (out & ~kills[index])
+            if value != live[index]:
+                live[index] = value
+                changed = True
+    return [_members(value) for value in live]
+
+
+def _mask(registers: Sequence[int] | frozenset[int]) -> int:
+    mask = 0
+    for register in registers:
+        mask |= 1 << register
+    return mask
+
+
+def _members(mask: int) -> frozenset[int]:
+    return frozenset(i for i in range(mask.bit_length()) if mask >> i & 1)

@@ -1,0 +1,170 @@
+"""Loops of a kernel, the main one, and what share of it does arithmetic that counts.
+
+The share is Lai & Seznec's Figure 1: "FFMA instruction percentage in SGEMM main-loop with
+different Blocking Factors"; `ffma_share` is their formula, `Loop.useful_share` the same number
+from machine code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.sass.decode import INSTRUCTION_BYTES
+from tilewright.sass.instruction import Instruction
+
+__all__ = ["Loop", "ffma_share", "find_loops", "instruction_class", "is_useful", "main_loop"]
+
+MULTIPLY_ADDS = frozenset(("FFMA", "FFMA2", "DFMA", "HFMA2", "HMMA", "DMMA", "IMMA", "HGMMA"))
+_CLASSES: dict[str, str] = {
+    **dict.fromkeys(MULTIPLY_ADDS, "multiply-add"),
+    **dict.fromkeys(("LDS", "LDSM"), "shared load"),
+    "STS": "shared store",
+    "LDG": "global load",
+    "STG": "global store",
+    **dict.fromkeys(("LDGSTS", "UTMALDG", "UBLKCP"), "asynchronous copy"),
+    **dict.fromkeys(("LDL", "STL"), "local memory"),
+    **dict.fromkeys(("LDC", "ULDC", "LDCU"), "constant load"),
+    **dict.fromkeys(
+        ("BAR", "DEPBAR", "LDGDEPBAR", "SYNCS", "WARPSYNC", "WARPGROUP", "FENCE", "MEMBAR"),
+        "synchronisation",
+    ),
+    **dict.fromkeys(("BRA", "BSSY", "BSYNC", "BREAK", "CALL", "RET", "EXIT"), "control flow"),
+    **dict.fromkeys(
+        ("FADD", "FMUL", "DADD", "DMUL", "HADD2", "HMUL2", "FADD2", "FMUL2"), "other float"
+    ),
+    **dict.fromkeys(("MOV", "UMOV", "CS2R", "S2R", "S2UR", "R2UR", "SEL", "PRMT", "SHFL"), "move"),
+    **dict.fromkeys(
+        (
+            "IADD3",
+            "IADD",
+            "VIADD",
+            "IMAD",
+            "LEA",
+            "LOP3",
+            "SHF",
+            "ISETP",
+            "IMNMX",
+            "VIMNMX",
+            "IABS",
+            "PLOP3",
+            "UIADD3",
+            "UIMAD",
+            "ULEA",
+            "ULOP3",
+            "USHF",
+            "UISETP",
+        ),
+        "integer",
+    ),
+    "NOP": "nothing",
+}
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The instructions from a backward branch's target to the branch, in address order."""
+
+    instructions: tuple[Instruction, ...]
+
+    @property
+    def start(self) -> int:
+        """Address of the first instruction."""
+        return self.instructions[0].address
+
+    @property
+    def end(self) -> int:
+        """Address of the branch back."""
+        return self.instructions[-1].address
+
+    @property
+    def useful(self) -> int:
+        """Multiply-add instructions."""
+        return sum(is_useful(i) for i in self.instructions)
+
+    @property
+    def useful_share(self) -> float:
+        """Multiply-adds as a share of all instructions, from 0 to 1."""
+        return self.useful / len(self.instructions)
+
+    def mix(self) -> dict[str, int]:
+        """Return how many instructions there are of each class, the most frequent first."""
+        return dict(Counter(instruction_class(i) for i in self.instructions).most_common())
+
+    def names(self) -> dict[str, int]:
+        """Return how often each instruction name occurs, the most frequent first."""
+        return dict(Counter(i.name for i in self.instructions).most_common())
+
+
+def is_useful(instruction: Instruction) -> bool:
+    """Whether it is a multiply-add of the product.
+
+    The compiler also writes HFMA2 and FFMA with RZ as factor, to move a
+    constant through a pipe that is idle; those are not.
+    """
+    if instruction.mnemonic not in MULTIPLY_ADDS or instruction.guard.never:
+        return False
+    first = instruction.srcs[0]
+    return first.kind != "reg" or bool(first.registers)
+
+
+def instruction_class(instruction: Instruction) -> str:
+    """Return what kind of work an instruction does, in a reader's words."""
+    if instruction.guard.never:
+        return "nothing"
+    if instruction.mnemonic in MULTIPLY_ADDS and not is_useful(instruction):
+        return "move"
+    return _CLASSES.get(instruction.mnemonic, "other")
+
+
+def find_loops(instructions: Sequence[Instruction]) -> tuple[Loop, ...]:
+    """Return every loop: a branch whose target lies before it, in address order.
+
+    A branch to itself, which ends every kernel as padding, is none.
+    """
+    found = []
+    for index, instruction in enumerate(instructions):
+        target = instruction.target
+        if instruction.mnemonic != "BRA" or target is None or instruction.guard.never:
+            continue
+        if 0 <= target < instruction.address:
+            found.append(Loop(tuple(instructions[target // INSTRUCTION_BYTES : index + 1])))
+    return tuple(found)
+
+
+def main_loop(instructions: Sequence[Instruction]) -> Loop | None:
+    """Return the loop that does the work, None where no loop has a multiply-add.
+
+    It is the shortest of the loops that hold at least half as many
+    multiply-adds as the richest one: a loop over tiles encloses the loop over
+    k together with an epilogue and a remainder, and would hide it.
+    """
+    loops = [loop for loop in find_loops(instructions) if loop.useful]
+    if not loops:
+        return None
+    most = max(loop.useful for loop in loops)
+    return min(
+        (loop for loop in loops if 2 * loop.useful >= most),
+        key=lambda loop: (len(loop.instructions), -loop.useful),
+    )
+
+
+def ffma_share(blocking: int, load_bits: int) -> float:
+    """Return the paper's Figure 1: the share of FFMA among FFMA and shared loads.
+
+    One step in k of a `blocking` x `blocking` register tile takes `blocking`
+    squared FFMA and the loads of 2 x `blocking` registers.
+
+    Raises
+    ------
+    ValueError
+        If `blocking` is below 1 or `load_bits` is none of 32, 64, 128.
+    """
+    if blocking < 1:
+        raise ValueError(f"blocking={blocking} is no register tile; give 1 or more")
+    if load_bits not in (32, 64, 128):
+        raise ValueError(f"load_bits={load_bits} is no shared load; give 32, 64 or 128")
+    per_load = load_bits // 32
+    loads = -(-2 * blocking // per_load)
+    return blocking**2 / (blocking**2 + loads)

@@ -1,0 +1,116 @@
+"""Everything about one kernel's machine code in one record, as `tilewright inspect` prints it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tilewright.sass.annotate import verdict
+from tilewright.sass.cycles import SCHEDULERS, LoopCycles, loop_cycles
+from tilewright.sass.decode import decode
+from tilewright.sass.elf import Kernel
+from tilewright.sass.loops import Loop, main_loop
+from tilewright.sass.occupancy import Occupancy, occupancy
+from tilewright.sass.ports import PortRule
+from tilewright.sass.registers import RegisterMap, register_map
+from tilewright.sass.resources import Resources, resources
+
+__all__ = ["Inspection", "inspect_kernel"]
+
+DEFAULT_THREADS = 256  # where neither the caller nor __launch_bounds__ says how large a block is
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a kernel takes, how many fit, and its main loop, None where there is none."""
+
+    resources: Resources
+    threads: int
+    occupancy: Occupancy
+    unknown: int
+    loop: Loop | None
+    registers: RegisterMap | None
+    cycles: LoopCycles | None
+
+    @property
+    def verdict(self) -> str:
+        """One line that says what bounds the kernel."""
+        if self.loop is None or self.cycles is None:
+            return "no loop with multiply-adds: nothing to bound"
+        return verdict(self.loop, self.cycles)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it all as plain data for JSON."""
+        loop = self.loop
+        return {
+            "resources": asdict(self.resources),
+            "threads": self.threads,
+            "occupancy": {**asdict(self.occupancy), "fraction": self.occupancy.fraction},
+            "unknown_instructions": self.unknown,
+            "loop": loop
+            and {
+                "start": loop.start,
+                "end": loop.end,
+                "instructions": len(loop.instructions),
+                "multiply_adds": loop.useful,
+                "useful_share": loop.useful_share,
+                "mix": loop.mix(),
+                "names": loop.names(),
+            },
+            "registers": self.registers and asdict(self.registers),
+            "cycles": self.cycles
+            and {
+                "terms": self.cycles.terms,
+                "bound_by": self.cycles.bound_by,
+                "pipe_share": self.cycles.pipe_share,
+                "rule": self.cycles.rule,
+            },
+            "verdict": self.verdict,
+        }
+
+
+def inspect_kernel(
+    kernel: Kernel,
+    threads: int | None = None,
+    dynamic_shared_bytes: int = 0,
+    rule: PortRule | None = None,
+) -> Inspection:
+    """Return everything that a kernel's machine code says.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        From `tilewright.sass.read_cubin`.
+    threads : int, optional
+        Threads a block; the most that the source promised, or 256.
+    dynamic_shared_bytes : int
+        Shared memory asked for at launch.
+    rule : PortRule, optional
+        How operand fetch costs cycles.
+
+    Raises
+    ------
+    ValueError
+        If the architecture is older than sm_70 or unknown, or an argument is
+        out of range.
+    """
+    if dynamic_shared_bytes < 0:
+        raise ValueError(f"dynamic_shared_bytes={dynamic_shared_bytes} is negative; give 0 or more")
+    taken = resources(kernel)
+    size = threads if threads is not None else taken.max_threads or DEFAULT_THREADS
+    fits = occupancy(kernel.arch, size, taken.registers, taken.shared_bytes + dynamic_shared_bytes)
+    instructions = decode(kernel.code, kernel.arch)
+    unknown = sum(not i.known for i in instructions)
+    loop = main_loop(instructions)
+    if loop is None:
+        return Inspection(taken, size, fits, unknown, None, None, None)
+    warps = max(1, fits.warps // SCHEDULERS)
+    return Inspection(
+        taken,
+        size,
+        fits,
+        unknown,
+        loop,
+        register_map(instructions, loop),
+        loop_cycles(loop, kernel.arch, warps, rule=rule),
+    )

@@ -1,0 +1,48 @@
+"""Cubins to test with: three small ones that are kept, and any kernel here compiled with NVRTC."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+import pytest
+
+from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
+from tilewright.stencil import Source
+
+HERE = Path(__file__).parent
+KEPT = sorted((HERE / "cubins").glob("*.cubin"))
+
+# Kernel text, macros and targets of everything the decoder is compared on.
+CORPUS = [
+    *[
+        ("sgemm", (("BR", b), ("LW", w)), arch)
+        for b, w in ((4, 1), (6, 2), (8, 4))
+        for arch in ("sm_75", "sm_80", "sm_86", "sm_90a", "sm_100", "sm_120")
+    ],
+    *[(name, (), arch) for name in ("dgemm", "mixed") for arch in ("sm_80", "sm_90a", "sm_100")],
+    *[("tensor", (), arch) for arch in ("sm_80", "sm_90a", "sm_100")],
+    ("mixed", (), "sm_120"),
+    ("tensor_shapes", (), "sm_90a"),
+    ("packed", (), "sm_100"),
+    ("bulk", (), "sm_90a"),
+    ("bulk", (("WG", 1),), "sm_90a"),
+    ("bulk", (), "sm_100a"),
+]
+
+
+@functools.cache
+def cubin(name: str, arch: str, macros: tuple[tuple[str, int], ...] = ()) -> bytes:
+    """Compile a kernel text; skip where NVRTC is not installed."""
+    if nvrtc() is None:
+        pytest.skip("NVRTC is not here: pip install 'tilewright[cuda]'")
+    text = (HERE / "kernels" / f"{name}.cu").read_text()
+    entry = re.search(r"\b__global__.*?\b(\w+)\s*\(", text.replace("__launch_bounds__(", ""), re.S)
+    assert entry is not None
+    return compile_cubin(Source(text, dict(macros), entry[1]), arch).code
+
+
+def kept(arch: str) -> bytes:
+    """Return the kept cubin of sgemm.cu with BR=4, LW=4 for this architecture."""
+    return (HERE / "cubins" / f"sgemm_4x4_{arch}.cubin").read_bytes()
