@@ -54,14 +54,36 @@ def table():
             cells.append(f"{rate[peer] / 1e9:.0f} ({ours / rate[peer]:.2f}x)" if known else "")
         cells.append(f"{row['tuning']['candidates_per_second']:.1f} candidates/s")
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", *space_lines(space), ""]
+    lines += ["", *gpu_lines(load("h100/sgemm_4096.json")), ""]
+    lines += [*space_lines(space), ""]
     lines += [
         "Reproduce: `tilewright bench --precision s,d --sizes 1024 --against numpy,clblast"
         " --device opencl:0,opencl:1 --tune 60s -o benchmarks/results/cpu/gemm_1024.json`,"
         " `python benchmarks/space_build.py --json benchmarks/results/cpu/space_build.json`,"
-        " then `python benchmarks/draw.py`.",
+        " `tilewright bench --precision s --trans all --sizes 4096 --against cublas --tune 40s"
+        " -o benchmarks/results/h100/sgemm_4096.json`, then `python benchmarks/draw.py`.",
     ]
     return "\n".join(lines)
+
+
+def gpu_lines(document):
+    """Return the table of a sweep against cuBLAS on a GPU."""
+    device = document["devices"][0]
+    lines = [
+        f"{device['name']}, {device['platform']}, driver {device['driver']}, the portable stencil"
+        f" tuned 40 s for each case, cuBLAS {device['peers']['cublas']} in the same run,"
+        f" {document['environment']['date'][:10]}:",
+        "",
+        "| problem | Tilewright | cuBLAS | ratio |",
+        "|---|---|---|---|",
+    ]
+    for row in device["results"]:
+        ours, theirs = (row["flops_per_second"][peer] for peer in ("tilewright", "cublas"))
+        lines.append(
+            f"| {row['problem']} | **{ours / 1e12:.1f} TFLOP/s** | {theirs / 1e12:.1f}"
+            f" | {ours / theirs:.3f} |"
+        )
+    return lines
 
 
 def space_lines(space):
