@@ -22,9 +22,9 @@ __all__ = ["Row", "parse_cases", "parse_sizes", "problems_of", "sweep"]
 # Turns of A B A B: an odd number, so that the median is a time that was measured.
 ROUNDS = 15
 
-# OpenBLAS's threads spin for 2^26 cycles (its THREAD_TIMEOUT) on the cores that a CPU
-# device needs; after this long they are asleep.
-_SPIN_SECONDS = 0.06
+# OpenBLAS's threads spin before they sleep, on the cores that a CPU device needs: 50 ms
+# after a product they still do on a 2.7 GHz Xeon.
+_SPIN_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
