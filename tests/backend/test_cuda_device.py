@@ -55,7 +55,7 @@ def test_the_spec_is_complete_and_the_device_is_found_by_name(cuda):
     assert all(value is not None for value in vars(spec).values())
     assert spec.kind == "gpu"
     assert spec.warp_size == 32
-    assert spec.shared_bytes_per_block == 48 * 1024
+    assert spec.shared_bytes_per_block >= 48 * 1024  # with what a launch may ask for
     assert spec.vector_bytes == 16
     assert spec.clock_hz > 5e8
     assert cuda.id == "cuda:0"

@@ -17,7 +17,7 @@ from tilewright.stencil import Variant
 from tilewright.tuning.reproduce import reproducer
 
 
-def written(letter="s", fault=0, device_name="Tiny GPU", platform=""):
+def written(letter="s", fault=0, device_name="Tiny GPU", platform="", shared=0):
     trans = transposes_of(PRECISIONS[letter])[-1]
     problem = Problem(37, 29, 23, letter, *trans)
     config = NAIVE.config(fault)
@@ -30,6 +30,7 @@ def written(letter="s", fault=0, device_name="Tiny GPU", platform=""):
         environment={"platform": platform},
     )
     source = NAIVE.source(config, Variant.of(problem), "cuda")
+    source = replace(source, dynamic_shared_bytes=shared)
     return reproducer(measured, source, lambda m, n: NAIVE.launch(config, m, n))
 
 
@@ -59,6 +60,11 @@ def test_the_file_is_a_program_without_tilewright():
     assert "from cuda.bindings import driver, nvrtc" in text
     assert "-DFAULT=0" in text
     assert "pyopencl" not in text
+
+
+def test_the_file_asks_for_the_shared_memory_that_the_source_does():
+    assert "\nDYNAMIC_SHARED_BYTES = 50176\n" in written(shared=50176)
+    assert "\nDYNAMIC_SHARED_BYTES = 0\n" in written()
 
 
 @pytest.mark.gpu

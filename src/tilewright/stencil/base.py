@@ -26,9 +26,21 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config, Space
 
-__all__ = ["Dialect", "Launch", "Resources", "Source", "Stencil", "Variant"]
+__all__ = [
+    "STATIC_SHARED_BYTES",
+    "Dialect",
+    "Launch",
+    "Resources",
+    "Source",
+    "Stencil",
+    "Variant",
+]
 
 Dialect = Literal["opencl", "cuda"]
+
+# What every CUDA architecture allows a thread block to have in arrays of a size that the
+# compiler knows; what goes beyond is asked for at launch (dialect_cuda.h says it too).
+STATIC_SHARED_BYTES = 48 * 1024
 
 
 @dataclass(frozen=True)
@@ -88,11 +100,15 @@ class Source:
         Macros, in the order they are passed.
     entry : str
         Name of the kernel function.
+    dynamic_shared_bytes : int
+        Shared memory of a block that is asked for at launch, besides arrays in the text:
+        CUDA's way beyond `STATIC_SHARED_BYTES`.  OpenCL C has no such arrays.
     """
 
     text: str
     defines: Mapping[str, int | str]
     entry: str = "gemm"
+    dynamic_shared_bytes: int = 0
 
 
 class Stencil(ABC):
@@ -121,6 +137,13 @@ class Stencil(ABC):
     @abstractmethod
     def default(self, variant: Variant, device: DeviceSpec) -> Config:
         """Return the config to use where nothing was tuned."""
+
+    def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
+        """Return the configs that tuning tries first, the likeliest first.
+
+        Some may lie outside the space that the device leaves.
+        """
+        return (self.default(variant, device),)
 
     @abstractmethod
     def resources(self, config: Config, variant: Variant) -> Resources:

@@ -181,6 +181,7 @@ def reproducer(
         dtype=repr(problem.precision.dtype_name),
         trans=repr((str(problem.trans_a), str(problem.trans_b))),
         entry=repr(source.entry),
+        shared=repr(int(source.dynamic_shared_bytes)),
         seed=repr(int(measurement.config.id, 16) if seed is None else int(seed)),
         roundoff=repr(problem.precision.unit_roundoff),
         cases=_literal(launched),

@@ -18,11 +18,11 @@ from typing import Any
 from tilewright.backend.base import BackendError, CompileError
 from tilewright.backend.cache import KernelCache
 from tilewright.sass import read_cubin
-from tilewright.stencil import Source
+from tilewright.sass.occupancy import limits_of
+from tilewright.stencil import STATIC_SHARED_BYTES, Source
 
 __all__ = [
     "OPTIONS",
-    "STATIC_SHARED_BYTES",
     "Cubin",
     "Usage",
     "cached_cubin",
@@ -35,10 +35,6 @@ __all__ = [
 # No option that relaxes IEEE arithmetic may ever stand here: the numerics contract.
 # Contraction to fused multiply-add (NVRTC's default) is part of that contract.
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
-
-# What every architecture allows a thread block to have without asking; NVRTC itself
-# compiles more without complaint, and the driver then refuses the cubin.
-STATIC_SHARED_BYTES = 48 * 1024
 
 _RELAXING = re.compile(r"fast.?math|ftz=true|prec-(div|sqrt)=false|-ftz\b(?!=false)", re.IGNORECASE)
 
@@ -176,7 +172,8 @@ def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -
     Raises
     ------
     CompileError
-        If the compiler refuses the source or its static shared memory is too much.
+        If the compiler refuses the source or its shared memory is too much, whether
+        static or, where the architecture's limit is known, with what the launch asks for.
     ValueError
         If an option would relax IEEE arithmetic.
     """
@@ -191,8 +188,25 @@ def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -
     finally:
         found.nvrtcDestroyProgram(program)
     code, log, lowered = made
-    _check_shared(max((kernel.shared_bytes for kernel in read_cubin(code).kernels), default=0), log)
+    static = max((kernel.shared_bytes for kernel in read_cubin(code).kernels), default=0)
+    _check_shared(static, log)
+    _check_dynamic_shared(static, source.dynamic_shared_bytes, arch, log)
     return Cubin(code, log, {source.entry: lowered}, arch, time.perf_counter() - started)
+
+
+def _check_dynamic_shared(static: int, dynamic: int, arch: str, log: str) -> None:
+    """Refuse what the architecture's blocks cannot have, however it is asked for."""
+    number = re.fullmatch(r"sm_(\d+)[af]?", arch)
+    try:
+        most = limits_of(int(number[1])).shared_bytes_per_block if number else None
+    except ValueError:  # newer than our table: the driver has the last word
+        return
+    if dynamic and most is not None and static + dynamic > most:
+        raise CompileError(
+            f"the kernel has {static + dynamic} bytes of shared memory, {dynamic} of them dynamic,"
+            f" {arch} allows {most}; use smaller blocks",
+            log,
+        )
 
 
 def _check_shared(shared: int, log: str) -> None:

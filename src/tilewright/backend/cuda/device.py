@@ -45,18 +45,29 @@ class LoadedKernel:
         What is loaded.
     entry : str
         Name of the function in the source.
+    dynamic_shared_bytes : int
+        Shared memory that every launch asks for; the function is allowed it here, once.
     """
 
-    def __init__(self, device: CUDADevice, cubin: Cubin, entry: str) -> None:
+    def __init__(
+        self, device: CUDADevice, cubin: Cubin, entry: str, dynamic_shared_bytes: int = 0
+    ) -> None:
         found = device.api
         with device.current():
             module = device.check(found.cuModuleLoadData(cubin.code), f"loading {entry!r}")
             name = cubin.lowered.get(entry, entry).encode()
+            # The process's end unloads everything by itself, and in an order of its own.
+            weakref.finalize(self, device.unload, module).atexit = False
             function = device.check(found.cuModuleGetFunction(module, name), f"finding {entry!r}")
+            if dynamic_shared_bytes:
+                most = found.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                device.check(
+                    found.cuFuncSetAttribute(function, most, dynamic_shared_bytes),
+                    f"asking for {dynamic_shared_bytes} bytes of shared memory for {entry!r}",
+                )
         self.cubin = cubin
         self.function = int(function)
-        # The process's end unloads everything by itself, and in an order of its own.
-        weakref.finalize(self, device.unload, module).atexit = False
+        self.dynamic_shared_bytes = dynamic_shared_bytes
 
 
 class CUDADevice(LiveDevice):
@@ -157,7 +168,7 @@ class CUDADevice(LiveDevice):
         """Compile a source, or take it from the disk cache."""
         started = time.perf_counter()
         cubin = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)
-        loaded = LoadedKernel(self, cubin, source.entry)
+        loaded = LoadedKernel(self, cubin, source.entry, source.dynamic_shared_bytes)
         return Kernel(loaded, source.entry, time.perf_counter() - started)
 
     def unload(self, module: Any) -> None:
@@ -167,7 +178,8 @@ class CUDADevice(LiveDevice):
 
     def prepare(self, kernel: Kernel, launch: Launch, arguments: Sequence[Any]) -> PreparedLaunch:
         """Return a launch that is laid out once and enqueued many times."""
-        return PreparedLaunch(self, kernel.handle.function, launch, arguments)
+        loaded = kernel.handle
+        return PreparedLaunch(self, loaded.function, launch, arguments, loaded.dynamic_shared_bytes)
 
     def launch(
         self,

@@ -101,6 +101,8 @@ class PreparedLaunch:
         Grid and block.
     arguments : sequence
         See `ArgumentBlock`.
+    dynamic_shared_bytes : int
+        Shared memory of a block besides the function's own arrays.
 
     Raises
     ------
@@ -109,7 +111,12 @@ class PreparedLaunch:
     """
 
     def __init__(
-        self, device: Any, function: int, launch: Launch, arguments: Sequence[Any]
+        self,
+        device: Any,
+        function: int,
+        launch: Launch,
+        arguments: Sequence[Any],
+        dynamic_shared_bytes: int = 0,
     ) -> None:
         if not all(0 < size <= most for size, most in zip(launch.grid, _GRID, strict=True)):
             raise LaunchError(
@@ -118,7 +125,7 @@ class PreparedLaunch:
         self.lock = threading.Lock()
         self.arguments = ArgumentBlock(arguments)
         self._device = device
-        self._config = _Config(*launch.grid, 1, *launch.block, 1)
+        self._config = _Config(*launch.grid, 1, *launch.block, 1, dynamic_shared_bytes)
         # ctypes passes these on as they are, which is cheaper than converting integers.
         self._config_at = ctypes.c_void_p(ctypes.addressof(self._config))
         self._arguments_at = ctypes.c_void_p(ctypes.addressof(self.arguments.pointers))

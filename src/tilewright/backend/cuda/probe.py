@@ -80,8 +80,9 @@ def spec_of(device: Any) -> DeviceSpec:
         multiprocessors=_required(device, "MULTIPROCESSOR_COUNT"),
         warp_size=_required(device, "WARP_SIZE"),
         max_threads_per_block=_required(device, "MAX_THREADS_PER_BLOCK"),
-        # Without opting in to dynamic shared memory, which the kernels here do not use.
-        shared_bytes_per_block=_required(device, "MAX_SHARED_MEMORY_PER_BLOCK"),
+        # What a launch may ask for: sources say what they need beyond static arrays.
+        shared_bytes_per_block=_attribute(device, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        or _required(device, "MAX_SHARED_MEMORY_PER_BLOCK"),
         has_fp64=True,
         vector_bytes=16,
         max_threads_per_multiprocessor=_attribute(device, "MAX_THREADS_PER_MULTIPROCESSOR"),

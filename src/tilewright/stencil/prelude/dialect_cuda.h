@@ -9,6 +9,13 @@
 #define GLOBAL
 #define SHARED
 #define SHARED_ARRAY __shared__
+
+/* Shared arrays of a size that the compiler knows may have this much in all, on every
+ * architecture; one without a size has what the launch asks for (Source's
+ * dynamic_shared_bytes). */
+#define STATIC_SHARED_BYTES (48 * 1024)
+#define DYNAMIC_SHARED_ARRAY extern __shared__
+
 #define PRIVATE
 #define RESTRICT __restrict__
 
