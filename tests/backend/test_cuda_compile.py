@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.backend.naive_cuda import NAIVE
@@ -11,7 +13,9 @@ from tilewright.backend.cuda import compiler
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
+from tilewright.sass import read_cubin
 from tilewright.stencil import Source, Variant, stencils_for
+from tilewright.stencil.portable import Portable
 from tilewright.tuning.peak import peak_source
 
 if compiler.nvrtc() is None:
@@ -90,6 +94,26 @@ def test_too_much_static_shared_memory_is_refused_before_the_driver_does(arch):
         compiler.compile_cubin(naive(fault=4), arch)
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100"])
+def test_what_the_launch_asks_for_is_not_static(arch):
+    """A start of 49 KiB on GPUs that allow it: none in the cubin, all of it dynamic."""
+    variant = Variant(PRECISIONS["s"], Trans.T, Trans.N)
+    large = replace(GPU, shared_bytes_per_block=99 * 1024)
+    found = [(Portable().source(c, variant, "cuda"), c) for c in Portable().starts(variant, large)]
+    source, config = next(pair for pair in found if pair[0].dynamic_shared_bytes)
+    made = compiler.compile_cubin(source, arch)
+    assert [kernel.shared_bytes for kernel in read_cubin(made.code).kernels] == [0]
+    assert source.dynamic_shared_bytes == Portable().resources(config, variant).shared_bytes
+
+
+@pytest.mark.parametrize(("arch", "most"), [("sm_80", 163), ("sm_90a", 227)])
+def test_too_much_dynamic_shared_memory_is_refused_before_the_driver_does(arch, most):
+    fits = Source(FINE, {}, dynamic_shared_bytes=most * 1024)
+    assert compiler.compile_cubin(fits, arch).code
+    with pytest.raises(CompileError, match=rf"{arch} allows {most * 1024}; use smaller blocks"):
+        compiler.compile_cubin(replace(fits, dynamic_shared_bytes=most * 1024 + 1), arch)
+
+
 @pytest.mark.parametrize(
     "option",
     ["--use_fast_math", "-use_fast_math", "--ftz=true", "--prec-div=false", "-prec-sqrt=false"],
@@ -151,7 +175,10 @@ def test_every_stencil_for_gpus_uses_what_it_says(arch, letter):
     variant = Variant(PRECISIONS[letter], Trans.N, Trans.T)
     for family in stencils_for(GPU):
         config = family.default(variant, GPU)
-        made = compiler.compile_cubin(family.source(config, variant, "cuda"), arch)
-        used = made.usage()
-        assert used.shared_bytes == family.resources(config, variant).shared_bytes
+        source = family.source(config, variant, "cuda")
+        used = compiler.compile_cubin(source, arch).usage()
+        assert (
+            used.shared_bytes + source.dynamic_shared_bytes
+            == family.resources(config, variant).shared_bytes
+        )
         assert used.spill_store_bytes == 0

@@ -30,6 +30,7 @@ CASES = (
     Case(2, 3, 1, alpha=-1, beta=1, pad=1),
     Case(64, 64, 32, beta=0, nan_in_c=True),  # inside everywhere, vectors aligned
     Case(64, 64, 32, alpha=2, beta=1, pad=4, offset=4),
+    Case(64, 37, 20, alpha=1, beta=3 - 1j, pad=4, offset=4),  # C in vectors, columns ragged
     Case(64, 64, 32, alpha=2, beta=-1, pad=1, offset=3),  # inside, nothing aligned
     Case(64, 64, 32, alpha=-1, offset=3),  # inside, only the first element unaligned
     Case(37, 53, 29, alpha=2 - 1j, beta=3 + 2j, pad=2, offset=1),

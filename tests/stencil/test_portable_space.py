@@ -12,8 +12,10 @@ from tests.stencil.covering import ANY, LENIENT, VARIANTS
 from tests.stencil.portable_harness import variant
 from tilewright.hardware import DeviceSpec
 from tilewright.problem import Trans
-from tilewright.stencil import Variant
+from tilewright.sass import wavefronts
+from tilewright.stencil import STATIC_SHARED_BYTES, Variant
 from tilewright.stencil.portable import Portable, Thresholds
+from tilewright.stencil.text import read_text
 
 GTX680 = DeviceSpec(
     "GTX 680", "NVIDIA Corporation", "gpu", 8, 32, 1024, 49152,
@@ -93,8 +95,59 @@ def test_no_config_exceeds_the_device(device):
             used = Portable().resources(config, of)
             assert used.threads <= device.max_threads_per_block
             assert used.threads % device.warp_size == 0
-            # 48 KB is what a kernel with arrays of known size gets on NVIDIA's devices.
-            assert used.shared_bytes <= min(device.shared_bytes_per_block, 49152)
+            assert used.shared_bytes <= device.shared_bytes_per_block
+
+
+def test_cuda_asks_at_launch_for_what_it_may_not_have_statically():
+    """And OpenCL, which cannot ask, has all of it in its arrays."""
+    portable, of = Portable(), variant("sTN")
+    seen = set()
+    for config in portable.space(of, H100).sample(60, seed=5):
+        shared = portable.resources(config, of).shared_bytes
+        large = shared > STATIC_SHARED_BYTES
+        seen.add(large)
+        asked = portable.source(config, of, "cuda").dynamic_shared_bytes
+        assert asked == (shared if large else 0)
+        assert portable.source(config, of, "opencl").dynamic_shared_bytes == 0
+    assert seen == {False, True}
+
+
+def test_the_cuda_dialect_knows_the_same_limit():
+    text = read_text("prelude/dialect_cuda.h")
+    found = re.search(r"#define STATIC_SHARED_BYTES \((\d+) \* (\d+)\)", text)
+    assert int(found[1]) * int(found[2]) == STATIC_SHARED_BYTES
+
+
+@pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT"])
+def test_tuning_starts_from_points_of_the_space(name):
+    of = variant(name)
+    space, starts = Portable().space(of, H100), Portable().starts(of, H100)
+    assert all(start in space for start in starts)
+    assert len(set(starts)) == len(starts) > 4
+    assert Portable().default(of, H100) in starts
+
+
+@pytest.mark.parametrize("name", ["sNN", "sTN"])
+def test_starts_write_their_tiles_without_bank_conflicts(name):
+    """Lanes of the first warp, as tiles.h deals them out: a store meets each bank once."""
+    of = variant(name)
+    for start in Portable().starts(of, H100):
+        vector, shift = start.integer("read_vector"), start.integer("pad") * 4
+        for side, read, k_fast in (
+            ("block_m", "read_a_m", of.trans_a.transposed),
+            ("block_n", "read_b_n", not of.trans_b.transposed),
+        ):
+            threads = start.integer("threads_m") * start.integer("threads_n")
+            across, pitch = start.integer(read), start.integer(side) + shift
+            if k_fast:
+                lane = [(i // (threads // across), i % (threads // across)) for i in range(32)]
+                stores = [[4 * ((k * vector + r) * pitch + s) for s, k in lane]
+                          for r in range(vector)]  # fmt: skip
+                assert [wavefronts(store, 32) for store in stores] == [1] * vector
+            else:
+                lane = [(i % across, i // across) for i in range(32)]
+                store = [4 * (k * pitch + s * vector) for s, k in lane]
+                assert wavefronts(store, 32 * vector) == vector
 
 
 def shape_of_read(config, side, of):
@@ -121,7 +174,7 @@ def test_what_has_no_meaning_has_one_value():
     of = variant("sTN")
     space = Portable(LENIENT).space(of, ANY)
     direct = {"read_a_m": 0, "read_b_n": 0}
-    found = next(c for c in space.sample(4000, seed=4) if direct.items() <= c.items())
+    found = next(c for c in space.sample(8000, seed=4) if direct.items() <= c.items())
     assert found["block_k"] == found["unroll_k"]
     for change in (
         {"pad": 1},
@@ -155,7 +208,7 @@ def test_launch_covers_the_result(shape):
     launch = portable.launch(config, *shape)
     side = config.integer("block_m")
     assert launch.grid == (-(-shape[0] // side) * -(-shape[1] // side), 1)
-    assert launch.block == (256, 1)
+    assert launch.block == (config.integer("threads_m") * config.integer("threads_n"), 1)
 
 
 def test_the_text_is_whole_and_defines_every_macro_once():

@@ -274,8 +274,8 @@ class _Session:
     ) -> TuningResult:
         """Search, race, certify."""
         space: Space = self.family.space(self.variant, self.live.spec)
-        default = self.family.default(self.variant, self.live.spec)
-        chosen = make_strategy(name, space, seed, [default] if default in space else [])
+        starts = self.family.starts(self.variant, self.live.spec)
+        chosen = make_strategy(name, space, seed, [start for start in starts if start in space])
         skip: set[str] = set()
         resumed = self._resume(skip) if resume else 0
         for known in self.screened:

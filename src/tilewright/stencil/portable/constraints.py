@@ -28,9 +28,9 @@ from tilewright.stencil.portable.resources import (
 
 __all__ = ["Thresholds", "constraints"]
 
-# NVIDIA's limit for shared arrays whose size the compiler knows; more must be asked
-# for at launch, which OpenCL C has no word for.
-NVIDIA_STATIC_SHARED = 48 * 1024
+# Four of the 32 banks: rows shifted by as much put 8 rows of a column, 4 elements of 4 bytes
+# each, on all banks, and keep rows aligned for the widest reads of shared memory.
+SHIFT_BYTES = 16
 
 # The least that DRAM transfers at a time on NVIDIA's GPUs: a shorter run wastes the rest.
 SECTOR_BYTES = 32
@@ -102,6 +102,7 @@ def constraints(
     return (
         *_shapes(variant, device),
         *_same_kernels(variant),
+        _column_pads(variant),
         *_hardware(variant.precision, device),
         *_heuristics(variant, device, thresholds),
     )
@@ -227,13 +228,30 @@ def _same_kernels(variant: Variant) -> tuple[Constraint, ...]:
     )
 
 
+def _column_pads(variant: Variant) -> Constraint:
+    """Return what leaves pads of more than one vector only where they serve."""
+    size = variant.precision.element_bytes
+    k_fast_a, k_fast_b = variant.trans_a.transposed, not variant.trans_b.transposed
+    return Constraint(
+        "wider pads for tiles written by columns",
+        lambda read_a_m, read_b_n, fragment_vector, pad: (
+            (pad <= 1)
+            | (
+                (pad * fragment_vector * size == SHIFT_BYTES)
+                & ((k_fast_a & (read_a_m > 0)) | (k_fast_b & (read_b_n > 0)))
+            )
+        ),
+        f"more than one vector is worth its memory only where it makes {SHIFT_BYTES} bytes, "
+        "which spread a column over all banks",
+        "divisibility",
+    )
+
+
 def _hardware(precision: Precision, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return what the device cannot go beyond."""
     size = precision.element_bytes
     widest = max(device.vector_bytes, size)
     room = device.shared_bytes_per_block
-    if "nvidia" in device.vendor.lower():
-        room = min(room, NVIDIA_STATIC_SHARED)
     shared = functools.partial(shared_bytes, precision=precision)
     found = [
         Constraint(

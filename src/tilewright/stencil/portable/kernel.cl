@@ -34,9 +34,10 @@
  *                 aabbccddaabbccdd   (FRAGMENT_VECTOR = 2)
  *
  * Ragged edges: a tile that lies wholly inside its matrix is read without any
- * check; one that does not is read element by element, with zeros for what lies
- * outside.  Zeros beyond m or n only reach elements of C that are not stored.
- * Beyond k both tiles hold zeros, and so add nothing, whatever lies in the rest.
+ * check; one that does not, or is not aligned for vectors, is read element by
+ * element, with zeros for what lies outside.  Zeros beyond m or n only reach
+ * elements of C that are not stored.  Beyond k both tiles hold zeros, and so add
+ * nothing, whatever lies in the rest.
  *
  * A, B and C must be aligned to one element; their wider alignment is looked at
  * when the kernel runs, and vectors of elements are used where it allows.
@@ -46,6 +47,8 @@
  */
 
 #define THREADS (THREADS_M * THREADS_N)
+#define THREAD_M (THREAD_ID % THREADS_M)
+#define THREAD_N (THREAD_ID / THREADS_M)
 #define TILE_M (BLOCK_M / THREADS_M)
 #define TILE_N (BLOCK_N / THREADS_N)
 
@@ -57,11 +60,18 @@
 #define K_FAST_A (TRANS_A)
 #define K_FAST_B (!TRANS_B)
 
-/* Elements between two rows of a tile in shared memory, and in a whole tile. */
+/* Elements between two rows of a tile in shared memory, and in a whole tile.  The tiles
+ * of a step lie behind each other, the second buffer's behind the first's.  BLOCK_K is a
+ * multiple of 4, the longest vector, so that each begins aligned if the first does:
+ *
+ *     | tile_a (SIZE_A) | tile_b (SIZE_B) | tile_a | tile_b |
+ */
 #define PITCH_A (BLOCK_M + PAD * FRAGMENT_VECTOR)
 #define PITCH_B (BLOCK_N + PAD * FRAGMENT_VECTOR)
-#define SIZE_A (BLOCK_K * PITCH_A)
-#define SIZE_B (BLOCK_K * PITCH_B)
+#define SIZE_A (SHARE_A * BLOCK_K * PITCH_A)
+#define SIZE_B (SHARE_B * BLOCK_K * PITCH_B)
+#define SIZE_BOTH (SIZE_A + SIZE_B)
+#define SIZE_TILES (SHARED_BUFFERS * SIZE_BOTH)
 
 /* Elements a thread reads of each tile; 1 where it reads none, as an array must
  * have a size. */
@@ -90,8 +100,9 @@
 #define SYNCHRONISE()
 #endif
 
-/* How a tile may be read: each element checked, none checked, or none checked
- * and vectors aligned. */
+/* How a tile may be read: each element checked, none checked, or none checked and vectors
+ * aligned.  Shared tiles take the first way where vectors are not aligned: checks cost little
+ * beside reads of single elements, while a third way in the loop costs those who take another. */
 #define CHECKED 0
 #define INSIDE 1
 #define WIDE 2
@@ -103,111 +114,17 @@ typedef struct ALIGNED(FRAGMENT_VECTOR * ELEM_BYTES) { elem e[FRAGMENT_VECTOR]; 
 /* A thread block's view of op(A) or op(B).  `side` is the index that is not k:
  * rows of op(A), columns of op(B). */
 typedef struct {
-    const GLOBAL elem *at; /* first element of the block's next tile */
+    const GLOBAL elem *at; /* first element of the block's next tile, or of this thread's
+                            * share of it if the tile goes through shared memory */
     isize ld;              /* leading dimension */
+    isize step;            /* from a tile to the next one along k */
     int side_left;         /* how much of the block's side lies inside the matrix */
-    int wide;              /* whether vectors are aligned */
+    int mode;              /* how its tiles may be read, but for one that k cuts */
 } operand;
 
 /* ---- Reading tiles ------------------------------------------------------ */
 
-HELPER int least(isize left, int most) { return left < most ? (int)left : most; }
-
-/* Where (side s, k l) lies, counted from the tile's first element. */
-HELPER isize place(int s, int l, isize ld, int k_fast)
-{
-    return k_fast ? l + s * ld : s + l * ld;
-}
-
-HELPER elem read_element(const GLOBAL elem *at, int conj)
-{
-    return conj ? elem_conj(*at) : *at;
-}
-
-/* Read READ_VECTOR elements that lie side by side in memory, from (s, l) on. */
-HELPER void read_side_by_side(PRIVATE elem *held, operand x, int s, int l, int k_left,
-                              int k_fast, int conj, int mode)
-{
-    const GLOBAL elem *at = x.at + place(s, l, x.ld, k_fast);
-    if (mode == WIDE) {
-        const read_vector v = *(const GLOBAL read_vector *)at;
-        UNROLL for (int r = 0; r < READ_VECTOR; ++r)
-            held[r] = conj ? elem_conj(v.e[r]) : v.e[r];
-    } else {
-        UNROLL for (int r = 0; r < READ_VECTOR; ++r) {
-            const int inside = mode == INSIDE || (s + (k_fast ? 0 : r) < x.side_left &&
-                                                  l + (k_fast ? r : 0) < k_left);
-            held[r] = elem_zero();
-            if (inside)
-                held[r] = read_element(at + r, conj);
-        }
-    }
-}
-
-/* This thread's first element of a tile, and its steps to the next ones.
- * Consecutive threads, and each vector, lie along the contiguous index. */
-typedef struct {
-    int s, l, step_s, step_l;
-} share;
-
-HELPER share share_of(int k_fast, int threads_side)
-{
-    const int threads_k = THREADS / threads_side;
-    const int id = THREAD_ID;
-    share mine;
-    mine.step_s = threads_side * (k_fast ? 1 : READ_VECTOR);
-    mine.step_l = threads_k * (k_fast ? READ_VECTOR : 1);
-    mine.s = (k_fast ? id / threads_k : id % threads_side) * (mine.step_s / threads_side);
-    mine.l = (k_fast ? id % threads_k : id / threads_side) * (mine.step_l / threads_k);
-    return mine;
-}
-
-HELPER void fetch_as(PRIVATE elem *held, operand x, int k_left, int k_fast, int conj,
-                     int block_side, int threads_side, int mode)
-{
-    const share mine = share_of(k_fast, threads_side);
-    const int count_s = block_side / mine.step_s;
-    UNROLL for (int l = 0; l < BLOCK_K / mine.step_l; ++l)
-        UNROLL for (int s = 0; s < count_s; ++s)
-            read_side_by_side(held + (l * count_s + s) * READ_VECTOR, x,
-                              mine.s + s * mine.step_s, mine.l + l * mine.step_l, k_left,
-                              k_fast, conj, mode);
-}
-
-/* Read this thread's share of a tile from device memory into registers.  All
- * threads of a block take the same way through the conditions. */
-HELPER void fetch(PRIVATE elem *held, operand x, int k_left, int k_fast, int conj,
-                  int block_side, int threads_side)
-{
-    if (x.side_left < block_side || k_left < BLOCK_K)
-        fetch_as(held, x, k_left, k_fast, conj, block_side, threads_side, CHECKED);
-    else if (READ_VECTOR > 1 && x.wide)
-        fetch_as(held, x, k_left, k_fast, conj, block_side, threads_side, WIDE);
-    else
-        fetch_as(held, x, k_left, k_fast, conj, block_side, threads_side, INSIDE);
-}
-
-/* Write this thread's share from registers into shared memory.  A vector can go
- * in at once if it lies along the tile's rows and the pitch keeps rows aligned. */
-HELPER void put(SHARED elem *tile, const PRIVATE elem *held, int pitch, int k_fast,
-                int block_side, int threads_side)
-{
-    const share mine = share_of(k_fast, threads_side);
-    const int count_s = block_side / mine.step_s;
-    UNROLL for (int l = 0; l < BLOCK_K / mine.step_l; ++l)
-        UNROLL for (int s = 0; s < count_s; ++s) {
-            const PRIVATE elem *from = held + (l * count_s + s) * READ_VECTOR;
-            SHARED elem *to =
-                tile + (mine.l + l * mine.step_l) * pitch + mine.s + s * mine.step_s;
-            if (!k_fast && pitch % READ_VECTOR == 0) {
-                read_vector v;
-                UNROLL for (int r = 0; r < READ_VECTOR; ++r) v.e[r] = from[r];
-                *(SHARED read_vector *)to = v;
-            } else {
-                UNROLL for (int r = 0; r < READ_VECTOR; ++r) to[k_fast ? r * pitch : r] = from[r];
-            }
-        }
-}
+#include "portable/tiles.h"
 
 /* ---- Multiplying tiles -------------------------------------------------- */
 
@@ -218,12 +135,13 @@ HELPER int chunk_at(int chunk, int thread, int threads, int tile)
                    : thread * tile + chunk * FRAGMENT_VECTOR;
 }
 
-HELPER void fragment_from_shared(PRIVATE elem *fragment, const SHARED elem *row, int thread,
-                                 int threads, int tile)
+/* `row` points at the thread's first chunk in a row of a tile. */
+HELPER void fragment_from_shared(PRIVATE elem *fragment, const SHARED elem *row, int threads,
+                                 int tile)
 {
     UNROLL for (int c = 0; c < tile / FRAGMENT_VECTOR; ++c) {
         const fragment_vector v =
-            *(const SHARED fragment_vector *)(row + chunk_at(c, thread, threads, tile));
+            *(const SHARED fragment_vector *)(row + chunk_at(c, 0, threads, tile));
         UNROLL for (int r = 0; r < FRAGMENT_VECTOR; ++r)
             fragment[c * FRAGMENT_VECTOR + r] = v.e[r];
     }
@@ -251,49 +169,52 @@ HELPER void fragment_from_global(PRIVATE elem *fragment, operand x, int l, int t
 }
 
 /* Add one column of op(A) times one row of op(B) to the thread's tile of C. */
-HELPER void multiply_one(PRIVATE elem *sum, const SHARED elem *tile_a, operand a,
-                         const SHARED elem *tile_b, operand b, int l, int mode)
+HELPER void multiply_one(PRIVATE elem *sum, const SHARED elem *from_a, operand a,
+                         const SHARED elem *from_b, operand b, int l, int mode)
 {
-    const int ti = THREAD_ID % THREADS_M;
-    const int tj = THREAD_ID / THREADS_M;
     elem of_a[TILE_M], of_b[TILE_N];
     if (SHARE_A)
-        fragment_from_shared(of_a, tile_a + l * PITCH_A, ti, THREADS_M, TILE_M);
+        fragment_from_shared(of_a, from_a + l * PITCH_A, THREADS_M, TILE_M);
     else
-        fragment_from_global(of_a, a, l, ti, THREADS_M, TILE_M, K_FAST_A, CONJ_A, mode);
+        fragment_from_global(of_a, a, l, THREAD_M, THREADS_M, TILE_M, K_FAST_A, CONJ_A, mode);
     if (SHARE_B)
-        fragment_from_shared(of_b, tile_b + l * PITCH_B, tj, THREADS_N, TILE_N);
+        fragment_from_shared(of_b, from_b + l * PITCH_B, THREADS_N, TILE_N);
     else
-        fragment_from_global(of_b, b, l, tj, THREADS_N, TILE_N, K_FAST_B, CONJ_B, mode);
+        fragment_from_global(of_b, b, l, THREAD_N, THREADS_N, TILE_N, K_FAST_B, CONJ_B, mode);
+    /* Down one column and up the next: of_a's last element is at hand where a column begins.
+     * NVIDIA's compilers keep this order where operands can be reused. */
     UNROLL for (int j = 0; j < TILE_N; ++j)
-        UNROLL for (int i = 0; i < TILE_M; ++i)
+        UNROLL for (int step = 0; step < TILE_M; ++step) {
+            const int i = j % 2 ? TILE_M - 1 - step : step;
             sum[j * TILE_M + i] = elem_madd(sum[j * TILE_M + i], of_a[i], of_b[j]);
+        }
 }
 
-HELPER void multiply_as(PRIVATE elem *sum, const SHARED elem *tile_a, operand a,
-                        const SHARED elem *tile_b, operand b, int mode)
+HELPER void multiply_as(PRIVATE elem *sum, const SHARED elem *from_a, operand a,
+                        const SHARED elem *from_b, operand b, int mode)
 {
     ROLLED for (int l = 0; l < BLOCK_K; l += UNROLL_K)
         UNROLL for (int u = 0; u < UNROLL_K; ++u)
-            multiply_one(sum, tile_a, a, tile_b, b, l + u, mode);
+            multiply_one(sum, from_a, a, from_b, b, l + u, mode);
 }
 
 /* Add tile of A times tile of B to the thread's tile of C.  Only an operand that
  * comes straight through the cache can reach outside its matrix here: tiles in
  * shared memory are padded with zeros. */
-HELPER void multiply(PRIVATE elem *sum, const SHARED elem *tile_a, operand a,
-                     const SHARED elem *tile_b, operand b, int k_left)
+HELPER void multiply(PRIVATE elem *sum, const SHARED elem *from_a, operand a,
+                     const SHARED elem *from_b, operand b, isize k_left)
 {
     if (SHARE_A && SHARE_B) {
-        multiply_as(sum, tile_a, a, tile_b, b, INSIDE);
-    } else if (k_left < BLOCK_K || (!SHARE_A && a.side_left < BLOCK_M) ||
-               (!SHARE_B && b.side_left < BLOCK_N)) {
-        ROLLED for (int l = 0; l < k_left; ++l)
-            multiply_one(sum, tile_a, a, tile_b, b, l, CHECKED);
-    } else if (FRAGMENT_VECTOR > 1 && (SHARE_A || a.wide) && (SHARE_B || b.wide)) {
-        multiply_as(sum, tile_a, a, tile_b, b, WIDE);
+        multiply_as(sum, from_a, a, from_b, b, INSIDE);
+    } else if (k_left < BLOCK_K || (!SHARE_A && a.mode == CHECKED) ||
+               (!SHARE_B && b.mode == CHECKED)) {
+        const int steps = least(k_left, BLOCK_K);
+        ROLLED for (int l = 0; l < steps; ++l)
+            multiply_one(sum, from_a, a, from_b, b, l, CHECKED);
+    } else if (FRAGMENT_VECTOR > 1 && (SHARE_A || a.mode == WIDE) && (SHARE_B || b.mode == WIDE)) {
+        multiply_as(sum, from_a, a, from_b, b, WIDE);
     } else {
-        multiply_as(sum, tile_a, a, tile_b, b, INSIDE);
+        multiply_as(sum, from_a, a, from_b, b, INSIDE);
     }
 }
 
@@ -317,62 +238,59 @@ HELPER void place_of_block(isize m, isize n, PRIVATE isize *i0, PRIVATE isize *j
 }
 
 HELPER operand operand_at(const GLOBAL elem *first, isize ld, isize side_at, isize side,
-                          int block_side, int k_fast, int vector)
+                          int block_side, int k_fast, int threads_side)
 {
+    const int vector = threads_side > 0 ? READ_VECTOR : FRAGMENT_VECTOR;
     operand x;
-    /* Block sides and BLOCK_K are multiples of the vector, so that the first
-     * element's alignment and the leading dimension's decide for all tiles. */
-    x.wide = ADDRESS(first) % (vector * ELEM_BYTES) == 0 && ld % vector == 0;
     x.at = first + (k_fast ? side_at * ld : side_at);
     x.ld = ld;
+    x.step = k_fast ? BLOCK_K : BLOCK_K * ld;
     x.side_left = least(side - side_at, block_side);
+    /* Block sides and BLOCK_K are multiples of the vector, so that the first
+     * element's alignment and the leading dimension's decide for all tiles. */
+    if (x.side_left < block_side)
+        x.mode = CHECKED;
+    else if (ADDRESS(first) % (vector * ELEM_BYTES) == 0 && ld % vector == 0)
+        x.mode = WIDE;
+    else
+        x.mode = threads_side > 0 ? CHECKED : INSIDE;
+    if (threads_side > 0) {
+        const share mine = share_of(k_fast, threads_side);
+        x.at += place(mine.s, mine.l, ld, k_fast);
+    }
     return x;
 }
 
-HELPER void store(GLOBAL elem *c, isize ldc, const PRIVATE elem *sum, int m_left, int n_left,
-                  elem alpha, elem beta)
-{
-    const int ti = THREAD_ID % THREADS_M;
-    const int tj = THREAD_ID / THREADS_M;
-    const int keep = !elem_is_zero(beta);
-    UNROLL for (int j = 0; j < TILE_N; ++j) {
-        const int column =
-            chunk_at(j / FRAGMENT_VECTOR, tj, THREADS_N, TILE_N) + j % FRAGMENT_VECTOR;
-        UNROLL for (int i = 0; i < TILE_M; ++i) {
-            const int row =
-                chunk_at(i / FRAGMENT_VECTOR, ti, THREADS_M, TILE_M) + i % FRAGMENT_VECTOR;
-            if (row < m_left && column < n_left) {
-                GLOBAL elem *at = c + row + column * ldc;
-                elem result = elem_scale(alpha, sum[j * TILE_M + i]);
-                if (keep) /* else C may hold anything, NaN too */
-                    result = elem_add(result, elem_scale(beta, *at));
-                *at = result;
-            }
-        }
-    }
-}
+#include "portable/store.h"
 
 /* Fetch the next tiles of what goes through shared memory, and step on to the ones after. */
 HELPER void fetch_tiles(PRIVATE elem *held_a, PRIVATE operand *a, PRIVATE elem *held_b,
-                        PRIVATE operand *b, int k_left)
+                        PRIVATE operand *b, isize k_left)
 {
     if (SHARE_A) {
         fetch(held_a, *a, k_left, K_FAST_A, CONJ_A, BLOCK_M, READ_A_M);
-        a->at += place(0, BLOCK_K, a->ld, K_FAST_A);
+        a->at += a->step;
     }
     if (SHARE_B) {
         fetch(held_b, *b, k_left, K_FAST_B, CONJ_B, BLOCK_N, READ_B_N);
-        b->at += place(0, BLOCK_K, b->ld, K_FAST_B);
+        b->at += b->step;
     }
 }
 
-HELPER void put_tiles(SHARED elem *tile_a, const PRIVATE elem *held_a, SHARED elem *tile_b,
+HELPER void put_tiles(SHARED elem *to_a, const PRIVATE elem *held_a, SHARED elem *to_b,
                       const PRIVATE elem *held_b)
 {
     if (SHARE_A)
-        put(tile_a, held_a, PITCH_A, K_FAST_A, BLOCK_M, READ_A_M);
+        put(to_a, held_a, PITCH_A, K_FAST_A, BLOCK_M, READ_A_M);
     if (SHARE_B)
-        put(tile_b, held_b, PITCH_B, K_FAST_B, BLOCK_N, READ_B_N);
+        put(to_b, held_b, PITCH_B, K_FAST_B, BLOCK_N, READ_B_N);
+}
+
+/* Where this thread's share of a tile begins in shared memory. */
+HELPER int put_at(int pitch, int k_fast, int threads_side)
+{
+    const share mine = share_of(k_fast, threads_side);
+    return mine.l * pitch + mine.s;
 }
 
 KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
@@ -381,15 +299,12 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
     const GLOBAL elem *RESTRICT b_first, isize offset_b, isize ldb,
     REAL beta_re, REAL beta_im, GLOBAL elem *RESTRICT c_first, isize offset_c, isize ldc)
 {
-#if SHARE_A
-    SHARED_ARRAY ALIGNED(TILE_ALIGNMENT) elem tile_a[SHARED_BUFFERS * SIZE_A];
+#if SIZE_TILES == 0
+    SHARED elem *const tiles = 0;
+#elif defined(STATIC_SHARED_BYTES) && SIZE_TILES * ELEM_BYTES > STATIC_SHARED_BYTES
+    DYNAMIC_SHARED_ARRAY ALIGNED(TILE_ALIGNMENT) elem tiles[];
 #else
-    SHARED elem *const tile_a = 0;
-#endif
-#if SHARE_B
-    SHARED_ARRAY ALIGNED(TILE_ALIGNMENT) elem tile_b[SHARED_BUFFERS * SIZE_B];
-#else
-    SHARED elem *const tile_b = 0;
+    SHARED_ARRAY ALIGNED(TILE_ALIGNMENT) elem tiles[SIZE_TILES];
 #endif
     elem held_a[HELD_A], held_b[HELD_B];
     elem sum[TILE_M * TILE_N];
@@ -397,10 +312,8 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
 
     isize i0, j0;
     place_of_block(m, n, &i0, &j0);
-    operand a = operand_at(a_first + offset_a, lda, i0, m, BLOCK_M, K_FAST_A,
-                           SHARE_A ? READ_VECTOR : FRAGMENT_VECTOR);
-    operand b = operand_at(b_first + offset_b, ldb, j0, n, BLOCK_N, K_FAST_B,
-                           SHARE_B ? READ_VECTOR : FRAGMENT_VECTOR);
+    operand a = operand_at(a_first + offset_a, lda, i0, m, BLOCK_M, K_FAST_A, READ_A_M);
+    operand b = operand_at(b_first + offset_b, ldb, j0, n, BLOCK_N, K_FAST_B, READ_B_N);
 
     /* An empty sum stays empty whatever alpha is, and alpha = 0 reads no operand. */
     elem alpha = elem_scalar(alpha_re, alpha_im);
@@ -409,39 +322,56 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
     if (elem_is_zero(alpha))
         k = 0;
 
+    /* Where this thread reads its fragments and writes its share of the tiles: carried
+     * around the loop as they are, since finding them anew costs more than a register. */
+    const SHARED elem *from_a = tiles, *from_b = tiles;
+    SHARED elem *to_a = tiles, *to_b = tiles;
+    if (SHARE_A) {
+        from_a = tiles + chunk_at(0, THREAD_M, THREADS_M, TILE_M);
+        to_a = tiles + put_at(PITCH_A, K_FAST_A, SHARE_A ? READ_A_M : 1);
+    }
+    if (SHARE_B) {
+        from_b = tiles + SIZE_A + chunk_at(0, THREAD_N, THREADS_N, TILE_N);
+        to_b = tiles + SIZE_A + put_at(PITCH_B, K_FAST_B, SHARE_B ? READ_B_N : 1);
+    }
+
     /* All conditions below are the same for every thread of the block: barriers
      * inside them are met by all.  At the head of the loop the tiles of its step
-     * are in shared memory. */
-    int buffer = 0;
+     * are in shared memory, and `to_` points where the next step's are to go. */
+    int other = SHARED_BUFFERS == 2 ? SIZE_BOTH : 0; /* from this step's buffer to the next's */
     if (k > 0) {
-        fetch_tiles(held_a, &a, held_b, &b, least(k, BLOCK_K));
-        put_tiles(tile_a, held_a, tile_b, held_b);
+        fetch_tiles(held_a, &a, held_b, &b, k);
+        put_tiles(to_a, held_a, to_b, held_b);
     }
+    to_a += other;
+    to_b += other;
     SYNCHRONISE();
     for (; k > 0; k -= BLOCK_K) {
-        const int now = least(k, BLOCK_K);
         const isize later = k - BLOCK_K;
-        const int other = SHARED_BUFFERS == 2 ? buffer ^ 1 : 0;
         if (FETCH_EARLY && later > 0)
-            fetch_tiles(held_a, &a, held_b, &b, least(later, BLOCK_K));
+            fetch_tiles(held_a, &a, held_b, &b, later);
         if (PUT_EARLY && later > 0)
-            put_tiles(tile_a + other * SIZE_A, held_a, tile_b + other * SIZE_B, held_b);
+            put_tiles(to_a, held_a, to_b, held_b);
 
-        multiply(sum, tile_a + buffer * SIZE_A, a, tile_b + buffer * SIZE_B, b, now);
+        multiply(sum, from_a, a, from_b, b, k);
         if (!SHARE_A)
-            a.at += place(0, BLOCK_K, a.ld, K_FAST_A);
+            a.at += a.step;
         if (!SHARE_B)
-            b.at += place(0, BLOCK_K, b.ld, K_FAST_B);
+            b.at += b.step;
 
 #if SHARED_BUFFERS == 1
         SYNCHRONISE(); /* all have read the tiles that are overwritten next */
 #endif
         if (!FETCH_EARLY && later > 0)
-            fetch_tiles(held_a, &a, held_b, &b, least(later, BLOCK_K));
+            fetch_tiles(held_a, &a, held_b, &b, later);
         if (!PUT_EARLY && later > 0)
-            put_tiles(tile_a + other * SIZE_A, held_a, tile_b + other * SIZE_B, held_b);
+            put_tiles(to_a, held_a, to_b, held_b);
         SYNCHRONISE(); /* all of the next tiles are there */
-        buffer = other;
+        from_a += other;
+        from_b += other;
+        to_a -= other;
+        to_b -= other;
+        other = -other;
     }
     store(c_first + offset_c + i0 + j0 * ldc, ldc, sum, least(m - i0, BLOCK_M),
           least(n - j0, BLOCK_N), alpha, elem_scalar(beta_re, beta_im));

@@ -94,9 +94,13 @@ def _reads() -> tuple[Parameter, ...]:
         ),
         Parameter(
             "pad",
-            (0, 1),
+            # 16 bytes in all are what an operand contiguous along k wants: a warp that writes
+            # 8 rows of 4 elements of 4 bytes then meets each bank once.  With fragment_vector 4
+            # that is 1, with 2 it is 2, with 1 it is 4.
+            (0, 1, 2, 4),
             "fragment vectors put behind each row of a tile in shared memory",
-            "shared memory; 0: columns of a tile may fall on one bank",
+            "shared memory; too few: a column of a tile falls on few banks, and operands "
+            "contiguous along k are written by columns",
         ),
     )
 

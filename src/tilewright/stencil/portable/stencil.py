@@ -6,7 +6,15 @@ from typing import ClassVar
 
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Space, Value
-from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
+from tilewright.stencil.base import (
+    STATIC_SHARED_BYTES,
+    Dialect,
+    Launch,
+    Resources,
+    Source,
+    Stencil,
+    Variant,
+)
 from tilewright.stencil.portable.constraints import Thresholds, constraints
 from tilewright.stencil.portable.parameters import parameters
 from tilewright.stencil.portable.resources import registers, shared_bytes
@@ -35,7 +43,7 @@ class Portable(Stencil):
     """
 
     name: ClassVar[str] = "portable"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, thresholds: Thresholds | None = None) -> None:
         self.thresholds = thresholds or Thresholds()
@@ -51,6 +59,7 @@ class Portable(Stencil):
     def default(self, variant: Variant, device: DeviceSpec) -> Config:
         """Return the largest of a few square shapes that the device runs.
 
+        In single precision on NVIDIA's GPUs it is the first of `starts` in the space.
         A shape that no constraint rules out is preferred to one that only some
         heuristic does, as on devices with unusual limits.
 
@@ -61,6 +70,9 @@ class Portable(Stencil):
             the smallest.
         """
         space = self.space(variant, device)
+        for config in _fast_configs(variant, device):
+            if config in space:
+                return config
         candidates = [_square(*shape, variant, device) for shape in _DEFAULTS]
         violated = [space.violated(values) for values in candidates]
         for kinds in ({"heuristic", "hardware", "divisibility"}, {"hardware", "divisibility"}):
@@ -69,6 +81,11 @@ class Portable(Stencil):
                     return Config(self.name, values)
         reasons = "; ".join(constraint.reason for constraint in violated[-1])
         raise ValueError(f"device={device.name!r} runs no default of {self.name}: {reasons}")
+
+    def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
+        """Return shapes that suit NVIDIA's GPUs, if this is one, and the default."""
+        found = dict.fromkeys((*_fast_configs(variant, device), self.default(variant, device)))
+        return tuple(found)
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of registers."""
@@ -112,7 +129,65 @@ class Portable(Stencil):
             "CONJ_B": int(variant.trans_b.conjugated),
         }
         defines |= {name.upper(): config[name] for name in config}
-        return Source("\n".join(read_text(part) for part in parts), defines)
+        shared = self.resources(config, variant).shared_bytes
+        dynamic = shared if dialect == "cuda" and shared > STATIC_SHARED_BYTES else 0
+        text = "\n".join(read_text(part) for part in parts)
+        return Source(text, defines, dynamic_shared_bytes=dynamic)
+
+
+# For single precision on NVIDIA's GPUs: block_m, block_n, block_k, threads_m, threads_n,
+# read_vector, shared_buffers.  128 elements of C in a thread are the most that leave its 255
+# registers room for fragments, so the machine code for sm_90a has the largest share of
+# multiply-adds.  The first has two resident blocks, so that one works while the other waits at
+# a barrier, and blocks enough for small results; those that read single elements follow the
+# winners in benchmarks/results/h100.
+_FAST_SINGLE = (
+    (128, 128, 16, 8, 16, 4, 2),
+    (256, 128, 16, 16, 16, 4, 2),
+    (128, 256, 16, 16, 16, 4, 2),
+    (256, 128, 8, 16, 16, 4, 2),
+    (256, 128, 16, 16, 16, 4, 1),
+    (256, 128, 16, 16, 16, 1, 1),
+    (128, 128, 8, 8, 16, 1, 1),
+)
+
+
+def _fast_configs(variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
+    """Return what is likely fast on a device, in its space or not; often nothing."""
+    if "nvidia" not in device.vendor.lower() or variant.precision.letter != "s":
+        return ()
+    return tuple(Config(Portable.name, _fast(shape, variant)) for shape in _FAST_SINGLE)
+
+
+def _fast(shape: tuple[int, ...], variant: Variant) -> dict[str, Value]:
+    """Return a shape read so that a warp reads whole sectors and writes each bank once."""
+    block_m, block_n, block_k, threads_m, threads_n, vector, buffers = shape
+    number = threads_m * threads_n
+    # Eight elements, a sector of 32 bytes, along k: a warp then writes 8 rows of 4 elements,
+    # which the pad of 16 bytes puts on 32 banks.
+    across = number * vector // 8
+
+    def along(side: int, k_fast: bool) -> int:
+        # 128 is the most the space has.
+        return min(across, side, 128) if k_fast else min(side // vector, number, 128)
+
+    return {
+        "block_m": block_m,
+        "block_n": block_n,
+        "block_k": block_k,
+        "threads_m": threads_m,
+        "threads_n": threads_n,
+        "fragment_vector": 4,
+        "strided": 1,
+        "read_a_m": along(block_m, variant.trans_a.transposed),
+        "read_b_n": along(block_n, not variant.trans_b.transposed),
+        "read_vector": vector,
+        "pad": 1,
+        "shared_buffers": buffers,
+        "prefetch": 1,
+        "unroll_k": block_k,
+        "raster_rows": 8,
+    }
 
 
 def _square(
