@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-# Five kernels as different as can be: each way of buffering once, each operand through
+# Six kernels as different as can be: each way of buffering once, each operand through
 # the cache once and both, vectors of each kind, both layouts, padded and not.
 KERNELS = (
     "sNN 16 16  4 4 4 1 0  4 4 1  0 1 0 4 0",
@@ -16,6 +16,7 @@ KERNELS = (
     "sTN 32 16 16 4 8 2 0  8 8 4  1 2 0 8 1",
     "zNT 16 32 16 8 4 1 1  8 0 2  1 2 1 1 8",
     "sNT 16 16  4 4 4 4 0  0 0 1  0 1 0 4 1",
+    "sTN 16 16  8 4 4 1 0  8 8 2  4 2 1 4 0",
 )
 
 # Buffers without guards: a read past a matrix is a read past its buffer.  The text is
@@ -60,9 +61,9 @@ NAMES = (
 # One fault each, planted in the text of one of the kernels, and what Oclgrind says of it.
 FAULTS = {
     "no barrier": (0, "BARRIER() barrier(CLK_LOCAL_MEM_FENCE)", "BARRIER()", "data race"),
-    "no edge": (0, "s + (k_fast ? 0 : r) < x.side_left", "1", "Invalid read"),
+    "no edge": (0, "s + (k_fast ? 0 : r) < side_left", "1", "Invalid read"),
     "no edge, cached": (4, "mode != CHECKED || s + r < x.side_left", "1", "Invalid read"),
-    "stray store": (0, "column < n_left", "1", "Invalid write"),
+    "stray store": (0, "column >= c.n_left", "0", "Invalid write"),
     "no tile": (0, "if (SHARE_B)\n        put(", "if (0)\n        put(", "Uninitialized"),
 }
 
