@@ -122,3 +122,56 @@ class TwoBanks:
             kept[entry] = register
         else:
             kept.pop(entry, None)
+
+
+class Ports:
+    """Register ports of one scheduler as they were measured on sm_90; see the module's text.
+
+    Keeps, for each bank, the cycle from which it has nothing more to read, and
+    the reuse caches.
+    """
+
+    def __init__(self) -> None:
+        self._free = [0.0, 0.0]
+        self._kept: dict[tuple[str, int], int] = {}
+
+    def dispatch(self, instruction: Instruction, when: float, switched: bool) -> float:
+        """Return the cycle, `when` or later, in which an instruction's operands can be fetched.
+
+        Parameters
+        ----------
+        instruction : Instruction
+            What is issued.
+        when : float
+            The cycle in which nothing else stands against it.
+        switched : bool
+            Whether the scheduler served another warp before: its operands are
+            no longer in the reuse caches.
+        """
+        if switched:
+            self._kept.clear()
+        reads = self._reads(instruction)
+        for bank, count in enumerate(reads):
+            if count > 1:
+                when = max(when, self._free[bank])
+        for bank, count in enumerate(reads):
+            if count:
+                self._free[bank] = max(self._free[bank], when) + count
+        if instruction.control.yields:
+            self._kept.clear()
+        return when
+
+    def _reads(self, instruction: Instruction) -> tuple[int, int]:
+        reads = [0, 0]
+        fetched: set[int] = set()
+        for operand in instruction.srcs:
+            for register in operand.registers:
+                entry = (operand.slot, register % 2)
+                if self._kept.get(entry) != register and register not in fetched:
+                    fetched.add(register)
+                    reads[register % 2] += 1
+                if operand.reuse:
+                    self._kept[entry] = register
+                else:
+                    self._kept.pop(entry, None)
+        return reads[0], reads[1]

@@ -1,0 +1,306 @@
+"""One scheduler of a multiprocessor, cycle by cycle, running a loop in its steady state.
+
+    warps ──> scheduler ──> register ports ──> FMA | ALU | FP64 | uniform | queue to memory
+              one a cycle   Ports               pipes                         |
+                                                       wavefronts, one a cycle for four schedulers
+
+A warp may issue when its stall count has run down and the barriers that its instruction waits for
+are released; the scheduler stays with the warp it served last while that one may issue, else it
+takes the one that has waited longest.  Rules and constants were fitted to kernels measured on an
+H100 (``benchmarks/results/h100/loops.json``); each says what it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilewright.sass.instruction import Instruction
+from tilewright.sass.pipes import Pipes, pipe_of
+from tilewright.sass.ports import Ports
+
+__all__ = ["Machine", "Run", "simulate"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Constants of the model, in cycles, fitted on sm_90.
+
+    Parameters
+    ----------
+    schedulers : int
+        Schedulers that share the path to shared memory.
+    queue : int
+        Memory instructions of a scheduler that wait for that path.
+    queue_cycles : int
+        Cycles between two memory instructions of a scheduler.
+    shared_latency, store_latency : int
+        From the last wavefront of a load to its data; of a store to its
+        source registers being free.
+    global_latency : int
+        From the issue of a load to its data: most of a GEMM's tiles come from L2.
+    other_latency : int
+        Of anything else that ends in a barrier.
+    branch : int
+        From a taken branch to the next instruction.
+    barrier : int
+        From the last warp's arrival at a thread block's barrier to the first
+        one's next instruction.
+    """
+
+    schedulers: int = 4
+    queue: int = 8
+    queue_cycles: int = 2
+    shared_latency: int = 23
+    store_latency: int = 12
+    global_latency: int = 600
+    other_latency: int = 24
+    branch: int = 16
+    barrier: int = 20
+    global_wavefronts: int = 1
+
+
+@dataclass
+class _Warp:
+    """Where a warp stands: what it executes next, and from which cycle on it may."""
+
+    block: int
+    ready: float
+    at: int = 0
+    trips: int = 0
+    released: list[float] = field(default_factory=lambda: [0.0] * 6)
+    held: bool = False  # waits at a barrier of its thread block
+
+
+@dataclass(frozen=True)
+class Run:
+    """Cycles that one warp's trip takes a scheduler, and what its warps waited for, in the mean."""
+
+    cycles: float
+    waits: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What the scheduler needs to know of an instruction, worked out once."""
+
+    instruction: Instruction
+    waits: tuple[int, ...]
+    stall: int
+    pipe: str
+    occupies: float
+    memory: bool
+    passes: float
+    latency: float
+    read_latency: float
+    barrier: bool
+    taken: bool
+
+
+def simulate(
+    trace: Sequence[Instruction],
+    arch: int,
+    blocks: int,
+    warps_a_block: int,
+    *,
+    wavefronts: Mapping[int, int] | None = None,
+    machine: Machine | None = None,
+    trips: int = 4,
+) -> Run:
+    """Run the resident warps of one scheduler through a loop.
+
+    Parameters
+    ----------
+    trace : sequence of Instruction
+        One trip of the loop, from `tilewright.sass.steady_trace`.
+    arch : int
+        Architecture number.
+    blocks, warps_a_block : int
+        Resident thread blocks of a multiprocessor, and warps of each.
+    wavefronts : mapping, optional
+        Wavefronts of a shared access by its address in the kernel.
+    machine : Machine, optional
+        The model's constants.
+    trips : int
+        Trips that each warp makes; the first is not counted.
+    """
+    chip = machine or Machine()
+    steps = _steps(trace, arch, wavefronts or {}, chip)
+    total = max(1, round(blocks * warps_a_block / chip.schedulers))
+    # Blocks drift apart while a kernel runs; here they start spread over a trip.
+    apart = len(trace) * total / (2 * blocks)
+    warps = [_Warp(w % blocks, (w % blocks) * apart) for w in range(total)]
+    return _Scheduler(chip, steps, warps, Ports(), Pipes(), trips).run()
+
+
+def _steps(
+    trace: Sequence[Instruction], arch: int, known: Mapping[int, int], chip: Machine
+) -> list[_Step]:
+    steps = []
+    for position, instruction in enumerate(trace):
+        pipe, occupies = pipe_of(instruction, arch)
+        following = trace[(position + 1) % len(trace)]
+        memory = pipe == "memory"
+        passes = _passes(instruction, known, chip) if memory else 0.0
+        latency, read = _latencies(instruction, chip)
+        steps.append(
+            _Step(
+                instruction=instruction,
+                waits=instruction.control.waits,
+                stall=max(1, instruction.control.stall),
+                pipe=pipe,
+                occupies=occupies,
+                memory=memory,
+                passes=passes,
+                latency=latency,
+                read_latency=read,
+                barrier=instruction.mnemonic == "BAR",
+                taken=instruction.mnemonic == "BRA"
+                and following.address != instruction.address + 16,
+            )
+        )
+    return steps
+
+
+_BROADCAST = {32: 1, 64: 1, 128: 2}
+_FULL_STORE = {32: 1, 64: 2, 128: 4}
+
+
+def _passes(instruction: Instruction, known: Mapping[int, int], chip: Machine) -> float:
+    """Return the cycles that an access keeps the path to shared memory, seen by one scheduler."""
+    if instruction.address in known:
+        return chip.schedulers * known[instruction.address]
+    bits = instruction.access_bits or 32
+    if instruction.mnemonic == "LDS":
+        return chip.schedulers * _BROADCAST.get(bits, 1)
+    if instruction.mnemonic == "STS":
+        return chip.schedulers * _FULL_STORE.get(bits, 1)
+    if instruction.mnemonic in ("LDG", "STG", "LDGSTS"):
+        return chip.schedulers * chip.global_wavefronts * max(1, bits // 32)
+    return 0.0
+
+
+def _latencies(instruction: Instruction, chip: Machine) -> tuple[float, float]:
+    """Return cycles to the data, and to the source registers being free."""
+    name = instruction.mnemonic
+    if name in ("LDS", "LDSM"):
+        return chip.shared_latency, chip.store_latency
+    if name in ("LDG", "LDGSTS", "LDL"):
+        return chip.global_latency, chip.store_latency
+    return chip.other_latency, chip.store_latency
+
+
+class _Scheduler:
+    """The event loop: always the next issue, at the earliest cycle that any warp can make it."""
+
+    def __init__(
+        self,
+        chip: Machine,
+        steps: list[_Step],
+        warps: list[_Warp],
+        ports: Ports,
+        pipes: Pipes,
+        trips: int,
+    ) -> None:
+        self.chip, self.steps, self.warps = chip, steps, warps
+        self.ports, self.pipes, self.trips = ports, pipes, trips
+        self.shared_free = 0.0
+        self.queue: list[float] = []  # when each of the last memory instructions leaves the queue
+        self.queue_free = 0.0
+        self.marks: list[float] = []
+        self.waits = {"barrier": 0.0, "scoreboard": 0.0, "ports": 0.0, "pipe": 0.0, "queue": 0.0}
+
+    def run(self) -> Run:
+        """Return the cycles of a trip, from when all warps have made one to when one has made all."""
+        now, last = 0.0, None
+        count = len(self.warps)
+        finished = 0
+        begun = 0.0
+        goal = count * (self.trips - 1)
+        first = count
+        while finished < goal:
+            chosen, when = self._choose(now, last)
+            finished += self._issue(chosen, when, chosen is not last)
+            now, last = when + 1, chosen
+            if finished and not begun and finished >= first:
+                begun, counted = when, finished
+        return Run((when - begun) / max(1, finished - counted), self.waits)
+
+    def _choose(self, now: float, last: _Warp | None) -> tuple[_Warp, float]:
+        """Stay with the last warp if it may issue now; else the one that may issue first."""
+        if last is not None and not last.held:
+            when = self._earliest(last, now)
+            if when <= now:
+                return last, now
+        best, earliest = None, 0.0
+        for warp in self.warps:
+            if warp.held or warp.trips >= self.trips + 2:
+                continue
+            when = max(now, self._earliest(warp, now))
+            if best is None or when < earliest or (when == earliest and warp.ready < best.ready):
+                best, earliest = warp, when
+        assert best is not None
+        return best, earliest
+
+    def _earliest(self, warp: _Warp, now: float) -> float:
+        step = self.steps[warp.at]
+        when = warp.ready
+        for number in step.waits:
+            when = max(when, warp.released[number])
+        when = max(when, self.pipes.free(step.pipe))
+        if step.memory:
+            when = max(when, self.queue_free)
+            waiting = len(self.queue)
+            if waiting >= self.chip.queue:
+                when = max(when, self.queue[waiting - self.chip.queue])
+        return when
+
+    def _issue(self, warp: _Warp, when: float, switched: bool) -> int:
+        """Issue a warp's instruction; return 1 if that ended its trip."""
+        step = self.steps[warp.at]
+        late = self.ports.dispatch(step.instruction, when, switched)
+        self.pipes.take(step.pipe, late, step.occupies)
+        warp.ready = late + step.stall
+        if step.taken:
+            warp.ready = max(warp.ready, late + self.chip.branch)
+        if step.memory:
+            self._to_memory(step, warp, late)
+        else:
+            self._release(step, warp, late + step.latency, late + step.read_latency)
+        if step.barrier:
+            self._arrive(warp, late)
+        warp.at += 1
+        if warp.at == len(self.steps):
+            warp.at = 0
+            warp.trips += 1
+            return 1
+        return 0
+
+    def _release(self, step: _Step, warp: _Warp, data: float, sources: float) -> None:
+        control = step.instruction.control
+        if control.write_barrier is not None:
+            number = control.write_barrier
+            warp.released[number] = max(warp.released[number], data)
+        if control.read_barrier is not None:
+            number = control.read_barrier
+            warp.released[number] = max(warp.released[number], sources)
+
+    def _to_memory(self, step: _Step, warp: _Warp, when: float) -> None:
+        """Queue an access; the path serves one after another."""
+        self.queue_free = when + self.chip.queue_cycles
+        start = max(when, self.shared_free)
+        self.shared_free = start + step.passes
+        self.queue.append(start)
+        if len(self.queue) > 4 * self.chip.queue:
+            del self.queue[: -2 * self.chip.queue]
+        served = self.shared_free
+        self._release(step, warp, served + step.latency, start + step.read_latency)
+
+    def _arrive(self, warp: _Warp, when: float) -> None:
+        """Hold a warp at its block's barrier until the last one of this scheduler is there."""
+        warp.held = True
+        mine = [w for w in self.warps if w.block == warp.block]
+        if all(w.held for w in mine):
+            for other in mine:
+                other.held = False
+                other.ready = max(other.ready, when + self.chip.barrier)

@@ -1,0 +1,156 @@
+"""The steady state of a kernel's loop over k, instruction by instruction.
+
+A GEMM's loop over k holds the main loop (`tilewright.sass.main_loop`) or is that loop itself;
+around it lie the fetch of the next tiles, barriers, and branches for tiles at a matrix's edge.
+What a warp executes in an interior tile is one path through all this: where a branch leaves a
+choice, the path that moves most data into shared memory, and of those the shortest one, is taken.
+A step that skips the fetch happens once, at the end; one that checks every element at the edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.sass.decode import INSTRUCTION_BYTES
+from tilewright.sass.flow import successors
+from tilewright.sass.instruction import Instruction
+from tilewright.sass.loops import Loop, find_loops
+
+__all__ = ["k_loop", "steady_trace", "trip_count"]
+
+_FETCHES = frozenset(("LDG", "LDGSTS", "UTMALDG", "UBLKCP"))
+_MOVES = _FETCHES | {"STS"}
+_UNROLLED_ENOUGH = 4096  # trips beyond which a constant is no tile's depth but something else
+
+
+def k_loop(instructions: Sequence[Instruction], inner: Loop) -> Loop:
+    """Return the loop over k: the smallest one around `inner` that reads device memory.
+
+    It is `inner` itself where that one does, or where no loop around it does.
+    """
+    around = [
+        loop
+        for loop in find_loops(instructions)
+        if loop.start <= inner.start
+        and inner.end <= loop.end
+        and any(i.mnemonic in _FETCHES for i in loop.instructions)
+    ]
+    return min(around, key=lambda loop: len(loop.instructions), default=inner)
+
+
+def steady_trace(instructions: Sequence[Instruction], loop: Loop) -> tuple[Instruction, ...]:
+    """Return what one warp executes in one trip of a loop, inner loops repeated.
+
+    Parameters
+    ----------
+    instructions : sequence of Instruction
+        The whole kernel: code of the loop may lie behind its end.
+    loop : Loop
+        As `k_loop` gives it.
+    """
+    head = loop.start // INSTRUCTION_BYTES
+    latch = loop.end // INSTRUCTION_BYTES
+    after = successors(instructions)
+    body = _natural_loop(after, head, latch)
+    order, back = _depth_first(after, body, head)
+    best: dict[int, tuple[int, int, int]] = {}
+    for index in order:  # every node behind those that follow it
+        ways = [best[n] for n in after[index] if n in best and (index, n) not in back]
+        size, count, _ = max(ways, default=(0, 0, 0)) if index != latch else (0, 0, 0)
+        if index != latch and not ways:
+            continue
+        best[index] = (size + _moved(instructions[index]), count - 1, index)
+    return _walk(instructions, after, best, back, head, latch)
+
+
+def trip_count(inner: Sequence[Instruction]) -> int:
+    """Return how often a loop with constant bounds runs; 1 where that cannot be read off.
+
+    A counter starts at zero, or behind it by a step's rest, takes a constant
+    step and is compared with a constant: the quotient of the two.
+    """
+    bounds = [i for i in inner if i.mnemonic in ("ISETP", "UISETP")]
+    for compare in reversed(bounds):
+        limits = [o.value for o in compare.srcs if o.kind == "imm"]
+        counters = [(o.kind, o.value) for o in compare.srcs if o.kind in ("reg", "ureg")]
+        for add in inner:
+            written = [("reg", r) for r in add.dst] + [("ureg", r) for r in add.udst]
+            steps = [o.value for o in add.srcs if o.kind == "imm"]
+            same = add.mnemonic in ("IADD3", "VIADD", "UIADD3") and counters[:1] == written[:1]
+            if same and limits and steps and 0 < steps[0] <= limits[0]:
+                return min(max(1, round(limits[0] / steps[0])), _UNROLLED_ENOUGH)
+    return 1
+
+
+def _moved(instruction: Instruction) -> int:
+    """Return the bits of a tile that an instruction fetches or puts into shared memory."""
+    return (instruction.access_bits or 32) if instruction.mnemonic in _MOVES else 0
+
+
+def _natural_loop(after: Sequence[tuple[int, ...]], head: int, latch: int) -> frozenset[int]:
+    """Return the instructions from which the latch is reached without passing the head."""
+    before: list[list[int]] = [[] for _ in after]
+    for index, following in enumerate(after):
+        for node in following:
+            before[node].append(index)
+    body, waiting = {head, latch}, [latch]
+    while waiting:
+        node = waiting.pop()
+        if node == head:
+            continue
+        for earlier in before[node]:
+            if earlier not in body:
+                body.add(earlier)
+                waiting.append(earlier)
+    return frozenset(body)
+
+
+def _depth_first(
+    after: Sequence[tuple[int, ...]], body: frozenset[int], head: int
+) -> tuple[list[int], set[tuple[int, int]]]:
+    """Return the post-order of a loop's instructions, and the edges that go back."""
+    order: list[int] = []
+    back: set[tuple[int, int]] = set()
+    active, done = {head}, set()
+    stack = [(head, iter(after[head]))]
+    while stack:
+        node, ways = stack[-1]
+        for following in ways:
+            if following in active:
+                back.add((node, following))
+            elif following in body and following not in done:
+                active.add(following)
+                stack.append((following, iter(after[following])))
+                break
+        else:
+            stack.pop()
+            active.discard(node)
+            done.add(node)
+            order.append(node)
+    return order, back
+
+
+def _walk(
+    instructions: Sequence[Instruction],
+    after: Sequence[tuple[int, ...]],
+    best: dict[int, tuple[int, int, int]],
+    back: set[tuple[int, int]],
+    head: int,
+    latch: int,
+) -> tuple[Instruction, ...]:
+    """Follow the best way from head to latch; repeat an inner loop where its branch lies."""
+    trace: list[Instruction] = []
+    place: dict[int, int] = {}
+    node = head
+    while True:
+        place[node] = len(trace)
+        trace.append(instructions[node])
+        inner = [n for n in after[node] if (node, n) in back and n != head]
+        if inner and inner[0] in place:
+            once = trace[place[inner[0]] :]
+            trace += once * (trip_count(once) - 1)
+        if node == latch:
+            return tuple(trace)
+        node = max(
+            (n for n in after[node] if n in best and (node, n) not in back), key=lambda n: best[n]
+        )
