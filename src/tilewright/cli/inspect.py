@@ -143,7 +143,7 @@ def _report(one: Inspection, listing: bool, estimated: int | None = None) -> Non
 
     _show(one, estimated)
     if listing and one.loop is not None and one.cycles is not None:
-        say(annotate(one.loop, one.cycles))
+        say(annotate(one.loop, one.cycles, one.wavefronts))
     say(f"{one.resources.name}: {one.verdict}")
 
 
