@@ -141,6 +141,7 @@ _UNIFORM = (
     Op(0x082, "UMOV", "uniform", (1, 0, 1, 0)),
     Op(0x087, "USEL", "uniform", (1, 1, 1, 0)),
     Op(0x08C, "UISETP", "uniform", (0, 1, 1, 0)),
+    Op(0x09C, "UPLOP3", "none"),
     Op(0x090, "UIADD3", "uniform", (1, 1, 1, 1)),
     Op(0x091, "ULEA", "uniform", (1, 1, 1, 1)),
     Op(0x092, "ULOP3", "uniform", (1, 1, 1, 1)),
