@@ -12,6 +12,7 @@ from tilewright.version import VERSION
 
 if TYPE_CHECKING:
     from tilewright.backend import device, devices
+    from tilewright.backend.cuda.inspection import inspect_config
     from tilewright.library.gemm import gemm
     from tilewright.library.linear import lu_factor, lu_solve, scaled_residual
     from tilewright.precision import Precision
@@ -27,6 +28,7 @@ _HOMES = {
     "device": "tilewright.backend",
     "devices": "tilewright.backend",
     "gemm": "tilewright.library.gemm",
+    "inspect_config": "tilewright.backend.cuda.inspection",
     "lu_factor": "tilewright.library.linear",
     "lu_solve": "tilewright.library.linear",
     "scaled_residual": "tilewright.library.linear",
@@ -40,6 +42,7 @@ __all__ = [
     "device",
     "devices",
     "gemm",
+    "inspect_config",
     "lu_factor",
     "lu_solve",
     "scaled_residual",

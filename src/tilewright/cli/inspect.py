@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tilewright.cli.config_argument import Wanted, is_cubin, wanted_config
 from tilewright.cli.output import JsonOption, emit_json, emit_table, say
+from tilewright.paths import write_atomically
 
 if TYPE_CHECKING:
+    from tilewright.backend.cuda.inspection import ConfigInspection
     from tilewright.sass import Inspection
 
 __all__ = ["command"]
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="A cubin for sm_70 or later.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONFIG|FILE.cubin",
+            help="A cubin for sm_70 or later, or a config: a JSON file, name=value,..., "
+            "a stored id or its first digits, or 'default' (with changes: default,pad=0).",
+        ),
+    ],
     kernel: Annotated[
         str | None, typer.Option("--kernel", help="Kernel; every one in the file by default.")
     ] = None,
@@ -27,13 +38,70 @@ def command(
     shared: Annotated[
         int, typer.Option("--shared", help="Bytes of shared memory asked for at launch.")
     ] = 0,
+    stencil: Annotated[
+        str | None, typer.Option("--stencil", help="A config's stencil; portable by default.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option("--precision", help="BLAS letter: s, d, c or z.")
+    ] = None,
+    trans: Annotated[
+        str | None,
+        typer.Option("--trans", help="Transposes of A and B: NN, NT, TN, TT, or with C."),
+    ] = None,
+    arch: Annotated[
+        str | None, typer.Option("--arch", help="Compile a config for it; sm_90a by default.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Keep a config's cubin in this file.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", help="The store's file; your own by default.")
+    ] = None,
     listing: Annotated[
         bool, typer.Option("--listing/--no-listing", help="Print the main loop line by line.")
     ] = True,
     json: JsonOption = False,
 ) -> None:
     """Show a kernel's resources, occupancy, main loop, registers and bounding resource."""
-    from tilewright.sass import annotate, inspect_kernel, read_cubin
+    for_configs = {
+        "stencil": stencil, "precision": precision, "trans": trans, "arch": arch,
+        "output": output, "store": store,
+    }  # fmt: skip
+    for_cubins = {"kernel": kernel, "threads": threads, "shared": shared or None}
+    if is_cubin(what):
+        _refuse(for_configs, "a config", f"{what} is compiled already")
+        _inspect_cubin(Path(what), kernel, threads, shared, listing, json)
+        return
+    _refuse(for_cubins, "a cubin", f"{what!r} is a config")
+    made = _inspect_config(wanted_config(what, store), stencil, precision, trans, arch)
+    if output is not None:
+        write_atomically(output, made.cubin.code)
+    if json:
+        file = None if output is None else str(output)
+        kernels = [made.kernel.as_dict()]
+        emit_json(
+            {"file": file, "arch": made.kernel.resources.arch, **made.as_dict(), "kernels": kernels}
+        )
+        return
+    values = ", ".join(f"{name} {value}" for name, value in made.config.items())
+    say(f"{made.config.stencil} {made.variant} {made.config.id}: {values}")
+    for rule in made.unlikely:
+        say(f"unlikely to be fast: {rule}")
+    _report(made.kernel, listing, made.estimated.registers)
+
+
+def _refuse(options: Mapping[str, object], whose: str, why: str) -> None:
+    """Refuse options that mean nothing for what is inspected."""
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"{name}={str(value)!r} is for {whose}, but {why}; leave it out")
+
+
+def _inspect_cubin(
+    file: Path, kernel: str | None, threads: int | None, shared: int, listing: bool, json: bool
+) -> None:
+    """Print what is in a cubin."""
+    from tilewright.sass import inspect_kernel, read_cubin
 
     cubin = read_cubin(file)
     chosen = [cubin.kernel(kernel)] if kernel else list(cubin.kernels)
@@ -44,19 +112,53 @@ def command(
         emit_json({"file": str(file), "arch": cubin.arch, "kernels": [f.as_dict() for f in found]})
         return
     for one in found:
-        _show(one)
-        if listing and one.loop is not None and one.cycles is not None:
-            say(annotate(one.loop, one.cycles))
-        say(f"{one.resources.name}: {one.verdict}")
+        _report(one, listing)
 
 
-def _show(one: Inspection) -> None:
+def _inspect_config(
+    wanted: Wanted,
+    stencil: str | None,
+    precision: str | None,
+    trans: str | None,
+    arch: str | None,
+) -> ConfigInspection:
+    """Compile a config and read it; an option goes before what the config's file says."""
+    from tilewright.backend.cuda.inspection import inspect_config
+
+    if stencil and wanted.stencil and stencil != wanted.stencil:
+        raise ValueError(f"stencil={stencil!r} but the config is of {wanted.stencil!r}; name that")
+    return inspect_config(
+        wanted.values,
+        stencil=stencil or wanted.stencil or "portable",
+        precision=precision or wanted.precision or "s",
+        trans=(trans or wanted.trans or "NN").upper(),
+        arch=arch or "sm_90a",
+        partial=wanted.partial,
+    )
+
+
+def _report(one: Inspection, listing: bool, estimated: int | None = None) -> None:
+    """Print one kernel: tables, the loop line by line, and the verdict."""
+    from tilewright.sass import annotate
+
+    _show(one, estimated)
+    if listing and one.loop is not None and one.cycles is not None:
+        say(annotate(one.loop, one.cycles, one.wavefronts))
+    say(f"{one.resources.name}: {one.verdict}")
+
+
+def _show(one: Inspection, estimated: int | None) -> None:
     """Print tables of resources, the loop's mix and its registers."""
     from rich.table import Table
 
     taken, fits = one.resources, one.occupancy
     table = Table("what", "value", title=f"{taken.name}, sm_{taken.arch}", title_justify="left")
-    table.add_row("registers a thread", str(taken.registers))
+    registers = str(taken.registers)
+    if estimated is not None:
+        registers += (
+            f"; {estimated} were estimated, {taken.registers - estimated:+d} by the compiler"
+        )
+    table.add_row("registers a thread", registers)
     table.add_row("shared memory", f"{taken.shared_bytes} bytes, static")
     table.add_row("stack", f"{taken.stack_bytes} bytes")
     table.add_row(

@@ -8,6 +8,7 @@ from tilewright.sass.cycles import LoopCycles, loop_cycles
 from tilewright.sass.decode import decode
 from tilewright.sass.elf import Cubin, Kernel, read_cubin
 from tilewright.sass.instruction import Control, Guard, Instruction, Operand
+from tilewright.sass.lanes import lane_offsets, shared_wavefronts
 from tilewright.sass.loops import Loop, ffma_share, find_loops, main_loop
 from tilewright.sass.occupancy import Occupancy, occupancy
 from tilewright.sass.ports import PortRule, PortUse, TwoBanks
@@ -37,12 +38,14 @@ __all__ = [
     "ffma_share",
     "find_loops",
     "inspect_kernel",
+    "lane_offsets",
     "loop_cycles",
     "main_loop",
     "occupancy",
     "read_cubin",
     "register_map",
     "resources",
+    "shared_wavefronts",
     "verdict",
     "wavefronts",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tilewright.sass.cycles import LoopCycles
 from tilewright.sass.instruction import Control, Instruction
 from tilewright.sass.loops import Loop
@@ -29,9 +31,16 @@ def verdict(loop: Loop, cycles: LoopCycles) -> str:
     )
 
 
-def notes(instruction: Instruction, use: PortUse, wait: int) -> list[str]:
+def notes(
+    instruction: Instruction, use: PortUse, wait: int, wavefronts: int | None = None
+) -> list[str]:
     """Return what is worth saying about one line."""
     found = []
+    if wavefronts is not None:
+        # A warp's own words, all different, take a pass for each 32 bits of a lane's access.
+        conflict = wavefronts * 32 > (instruction.access_bits or wavefronts * 32)
+        passes = "wavefront" if wavefronts == 1 else "wavefronts"
+        found.append(f"{wavefronts} {passes}" + (", bank conflict" if conflict else ""))
     if use.cycles > 1:
         banks = "+".join(str(count) for count in use.reads)
         found.append(f"port conflict ({banks} reads, {use.cycles} cycles)")
@@ -47,15 +56,17 @@ def notes(instruction: Instruction, use: PortUse, wait: int) -> list[str]:
     return found
 
 
-def annotate(loop: Loop, cycles: LoopCycles) -> str:
+def annotate(loop: Loop, cycles: LoopCycles, wavefronts: Mapping[int, int] | None = None) -> str:
     """Return the loop line by line: address, control, instruction, notes.
 
+    Wavefronts of shared accesses are told where they are given, by address.
     The control column reads ``stall, Y (yields), W (write barrier), R (read
     barrier)``.
     """
     lines = []
     for instruction, use, wait in zip(loop.instructions, cycles.ports, cycles.waits, strict=True):
-        said = "; ".join(notes(instruction, use, wait))
+        passes = (wavefronts or {}).get(instruction.address)
+        said = "; ".join(notes(instruction, use, wait, passes))
         text = (
             f"{instruction.address:06x}  {_control(instruction.control):12s}  {instruction!s:56s}"
         )

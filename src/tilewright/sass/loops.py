@@ -34,7 +34,9 @@ _CLASSES: dict[str, str] = {
     **dict.fromkeys(
         ("FADD", "FMUL", "DADD", "DMUL", "HADD2", "HMUL2", "FADD2", "FMUL2"), "other float"
     ),
-    **dict.fromkeys(("MOV", "UMOV", "CS2R", "S2R", "S2UR", "R2UR", "SEL", "PRMT", "SHFL"), "move"),
+    **dict.fromkeys(
+        ("MOV", "UMOV", "CS2R", "S2R", "S2UR", "R2UR", "SEL", "USEL", "PRMT", "SHFL"), "move"
+    ),
     **dict.fromkeys(
         (
             "IADD3",
@@ -47,6 +49,7 @@ _CLASSES: dict[str, str] = {
             "ISETP",
             "IMNMX",
             "VIMNMX",
+            "VIADDMNMX",
             "IABS",
             "PLOP3",
             "UIADD3",

@@ -129,6 +129,7 @@ _INTEGER = (
     Op(0x025, "IMAD", "alu", (2, 1, 1, 2), 1),  # IMAD.WIDE
     Op(0x027, "IMAD", "alu", (1, 1, 1, 2), 1),  # IMAD.HI adds to a 64-bit C
     Op(0x036, "VIADD", "alu", (1, 1, 1, 0), first=90),
+    Op(0x046, "VIADDMNMX", "alu", (1, 1, 1, 1), first=90),
     Op(0x048, "VIMNMX", "alu", (1, 1, 1, 0), first=90),
     Op(0x100, "FLO", "alu", (1, 0, 1, 0)),
     Op(0x109, "POPC", "alu", (1, 0, 1, 0)),
@@ -138,7 +139,9 @@ _INTEGER = (
 _UNIFORM = (
     Op(0x055, "UFFMA", "uniform", (1, 1, 1, 1), first=120),
     Op(0x082, "UMOV", "uniform", (1, 0, 1, 0)),
+    Op(0x087, "USEL", "uniform", (1, 1, 1, 0)),
     Op(0x08C, "UISETP", "uniform", (0, 1, 1, 0)),
+    Op(0x09C, "UPLOP3", "none"),
     Op(0x090, "UIADD3", "uniform", (1, 1, 1, 1)),
     Op(0x091, "ULEA", "uniform", (1, 1, 1, 1)),
     Op(0x092, "ULOP3", "uniform", (1, 1, 1, 1)),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tilewright.sass.annotate import verdict
 from tilewright.sass.cycles import SCHEDULERS, LoopCycles, loop_cycles
 from tilewright.sass.decode import decode
 from tilewright.sass.elf import Kernel
+from tilewright.sass.lanes import shared_wavefronts
 from tilewright.sass.loops import Loop, main_loop
 from tilewright.sass.occupancy import Occupancy, occupancy
 from tilewright.sass.ports import PortRule
@@ -22,7 +23,11 @@ DEFAULT_THREADS = 256  # where neither the caller nor __launch_bounds__ says how
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a kernel takes, how many fit, and its main loop, None where there is none."""
+    """What a kernel takes, how many fit, and its main loop, None where there is none.
+
+    ``wavefronts`` holds those of the loop's shared accesses, by address, that
+    `tilewright.sass.lanes` derives from the code.
+    """
 
     resources: Resources
     threads: int
@@ -31,6 +36,7 @@ class Inspection:
     loop: Loop | None
     registers: RegisterMap | None
     cycles: LoopCycles | None
+    wavefronts: dict[int, int] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -57,6 +63,7 @@ class Inspection:
                 "mix": loop.mix(),
                 "names": loop.names(),
             },
+            "wavefronts": {f"{at:#x}": count for at, count in self.wavefronts.items()},
             "registers": self.registers and asdict(self.registers),
             "cycles": self.cycles
             and {
@@ -105,6 +112,7 @@ def inspect_kernel(
     if loop is None:
         return Inspection(taken, size, fits, unknown, None, None, None)
     warps = max(1, fits.warps // SCHEDULERS)
+    passes = shared_wavefronts(instructions, loop, size)
     return Inspection(
         taken,
         size,
@@ -112,5 +120,6 @@ def inspect_kernel(
         unknown,
         loop,
         register_map(instructions, loop),
-        loop_cycles(loop, kernel.arch, warps, rule=rule),
+        loop_cycles(loop, kernel.arch, warps, rule=rule, wavefronts=passes),
+        passes,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tilewright.space.component import Component, connected
 from tilewright.space.config import Config, Value
-from tilewright.space.constraint import Constraint
+from tilewright.space.constraint import Constraint, Kind
 from tilewright.space.funnel import Funnel, Stage
 from tilewright.space.parameter import Parameter
 
@@ -256,8 +256,17 @@ class Space:
         point = {p.name: p.array[[codes[p.name]]] for p in self.parameters}
         return [c for c in self.constraints if not c.holds(point).all()]
 
-    def config(self, values: Mapping[str, Value]) -> Config:
+    def config(
+        self, values: Mapping[str, Value], *, kinds: Collection[Kind] | None = None
+    ) -> Config:
         """Return the config of one point, checked.
+
+        Parameters
+        ----------
+        values : Mapping
+            A value for each parameter.
+        kinds : collection of str, optional
+            Kinds of constraint that must hold; all by default.
 
         Raises
         ------
@@ -271,6 +280,8 @@ class Space:
                 f"give one of {self.stencil_name!r}"
             )
         for constraint in self.violated(values):
+            if kinds is not None and constraint.kind not in kinds:
+                continue
             used = ", ".join(f"{name}={values[name]!r}" for name in constraint.variables)
             raise ValueError(
                 f"{used} fails constraint {constraint.name!r} ({constraint.kind}): "

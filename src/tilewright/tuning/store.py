@@ -253,6 +253,15 @@ class Store:
             ORDER BY m, n, k, trans_a, trans_b, id"""  # noqa: S608
         return [measurement_of(row) for row in self._all(sql, values)]
 
+    def configs(self, prefix: str) -> list[Measurement]:
+        """Return what was measured of configs whose id begins so, the newest of each variant."""
+        sql = """
+            SELECT * FROM result WHERE id IN (
+                SELECT max(id) FROM result WHERE substr(config, 1, ?) = ?
+                GROUP BY stencil, config, precision, trans_a, trans_b)
+            ORDER BY id DESC"""
+        return [measurement_of(row) for row in self._all(sql, (len(prefix), prefix.lower()))]
+
     def devices(self) -> dict[str, str]:
         """Return the devices that were measured: their names by fingerprint."""
         rows = self._all("SELECT DISTINCT fingerprint, name FROM device ORDER BY name")

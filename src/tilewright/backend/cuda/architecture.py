@@ -1,0 +1,53 @@
+"""What an NVIDIA architecture allows, for judging a config where no GPU of it is."""
+
+from __future__ import annotations
+
+import re
+
+from tilewright.backend.cuda.compiler import STATIC_SHARED_BYTES
+from tilewright.hardware import DeviceSpec
+from tilewright.sass.occupancy import MAX_REGISTERS, MAX_THREADS, WARP, limits_of
+
+__all__ = ["architecture_spec"]
+
+# The widest load and store: LDG.128, LDS.128 (CUDA C++ Programming Guide, "Device Memory
+# Accesses": instructions read 1, 2, 4, 8 or 16 bytes).
+_VECTOR_BYTES = 16
+
+
+def architecture_spec(arch: str) -> DeviceSpec:
+    """Return the numbers that all GPUs of an architecture share.
+
+    The number of multiprocessors, clocks and memories differ between such GPUs:
+    there is one multiprocessor here, and the others are unknown.
+
+    Parameters
+    ----------
+    arch : str
+        As the compiler takes it, such as ``"sm_90a"``.
+
+    Raises
+    ------
+    ValueError
+        If `arch` is not of that form, or is not in the table of
+        `tilewright.sass.occupancy`, the source of the numbers.
+    """
+    found = re.fullmatch(r"sm_(\d+)[af]?", arch)
+    if found is None:
+        raise ValueError(f"arch={arch!r} is no architecture; write sm_80, sm_90a or the like")
+    limits = limits_of(int(found[1]))
+    return DeviceSpec(
+        name=arch,
+        vendor="NVIDIA Corporation",
+        kind="gpu",
+        multiprocessors=1,
+        warp_size=WARP,
+        max_threads_per_block=MAX_THREADS,
+        shared_bytes_per_block=STATIC_SHARED_BYTES,
+        vector_bytes=_VECTOR_BYTES,
+        max_threads_per_multiprocessor=limits.warps * WARP,
+        registers_per_multiprocessor=limits.registers,
+        max_registers_per_thread=MAX_REGISTERS,
+        shared_bytes_per_multiprocessor=limits.shared_bytes,
+        max_blocks_per_multiprocessor=limits.blocks,
+    )
