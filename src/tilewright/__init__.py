@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tilewright.version import VERSION
 
 if TYPE_CHECKING:
-    from tilewright.backend import device, devices
+    from tilewright.backend import devices
+    from tilewright.library.bound import bound
+    from tilewright.library.find import device
     from tilewright.library.gemm import gemm
     from tilewright.library.linear import lu_factor, lu_solve, scaled_residual
     from tilewright.precision import Precision
@@ -24,7 +26,8 @@ _HOMES = {
     "Precision": "tilewright.precision",
     "Problem": "tilewright.problem",
     "Trans": "tilewright.problem",
-    "device": "tilewright.backend",
+    "bound": "tilewright.library.bound",
+    "device": "tilewright.library.find",
     "devices": "tilewright.backend",
     "gemm": "tilewright.library.gemm",
     "lu_factor": "tilewright.library.linear",
@@ -37,6 +40,7 @@ __all__ = [
     "Precision",
     "Problem",
     "Trans",
+    "bound",
     "device",
     "devices",
     "gemm",

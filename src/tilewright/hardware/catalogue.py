@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -92,7 +92,7 @@ def catalogue() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
-@lru_cache(maxsize=None)
+@cache
 def catalogue_device(name: str) -> CatalogueDevice:
     """Return a device of the catalogue by its id.
 
@@ -210,7 +210,9 @@ def _mixes(path: Path, rows: Any, sources: Mapping[str, str]) -> Iterator[Mix]:
 def _source(path: Path, key: str, entry: Mapping[str, Any], sources: Mapping[str, str]) -> str:
     """Return the text of an entry's source: ``"key"`` or ``"key: what exactly"``."""
     text = entry.get("source")
-    _check(isinstance(text, str) and bool(text), path, f"{key}.source", text, "say where it is from")
+    _check(
+        isinstance(text, str) and bool(text), path, f"{key}.source", text, "say where it is from"
+    )
     name, _, detail = str(text).partition(":")
     _check(name in sources, path, f"{key}.source", text, "name an entry of [sources]")
     return f"{sources[name]}:{detail}" if detail else sources[name]
