@@ -149,7 +149,7 @@ def _multiprocessor(asked: _Asked) -> list[Term]:
     if device.value("async_copy") == 0 and asked.problem.precision.letter != "e":
         return _software_controlled(asked)
     if device.value("async_copy") == 1:
-        return [_mix_and_tail(asked)]
+        return [_mix_and_tail(asked), *_tabulated(asked)]
     if device.spec.kind == "gpu":
         reason = f"unknown for {device.id}: async_copy (how blocks reach shared memory)"
         return [Term("instruction mix and tail wave", None, "see the bounds' documentation",
@@ -226,6 +226,45 @@ def _mix_and_tail(asked: _Asked) -> Term:
         ),
         best.resource if best.mix < 1 else "tail wave" if best.tail < 1 else asked.units.label,
     )
+
+
+def _tabulated(asked: _Asked) -> list[Term]:
+    """Return equation 11 with the device's throughput table, at the best thread tile.
+
+    The table bounds kernels whose operand registers are chosen as well as those of the loops
+    that it was measured on.
+    """
+    device, peak, lane = asked.device, asked.peak.value, asked.units.lane
+    mixes = [m for m in device.mixes if m.width_bits == 128 and m.ratio > 0]
+    needs = (*modern.MIX_NEEDS, lane)
+    known = peak is not None and all(device.get(key) is not None for key in needs)
+    if not mixes or lane != "fma_lanes.s" or not known:
+        return []
+    assert peak is not None
+    words = asked.problem.precision.element_bytes // 4
+    found = []
+    for rows, columns, share, _, _ in modern.tiles(device, lane, words, asked.units.instructions):
+        rate, resource = lai_seznec.throughput(device, share / (1 - share), 128, lane)
+        value = lai_seznec.sm_bound(share, rate, device.needs(lane), peak)
+        found.append((value, rows, columns, share, rate, resource))
+    value, rows, columns, share, rate, resource = max(found)
+    source = "equation 9, " + "; ".join(sorted({f"{m.kind}, {m.source}" for m in mixes}))
+    return [
+        Term(
+            "tabulated mix (eq. 11)",
+            value,
+            f"min(1, share of multiply-adds x throughput / {lane}) x arithmetic peak",
+            (
+                given("share of multiply-adds", share, "", "of the main loop's instructions"),
+                given("throughput", rate, "threads/cycle", source),
+                device.quantities[lane],
+                given("arithmetic peak", peak, "FLOP/s", "term above"),
+                given("thread tile rows", rows, "", "best of all that registers hold"),
+                given("thread tile columns", columns, "", "best of all that registers hold"),
+            ),
+            resource,
+        )
+    ]
 
 
 def _read_cache(asked: _Asked) -> Term:

@@ -21,7 +21,7 @@ _FACTORS = range(1, 17)  # 16 x 16 single-precision accumulators are more than a
 
 
 def _name(width: int) -> str:
-    return "LDS" if width == 32 else f"LDS.{width}"
+    return f"{width}-bit loads"
 
 
 def share_curves(precision: Precision) -> dict[str, Curve]:

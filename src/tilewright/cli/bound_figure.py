@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from tilewright.bounds import curves
@@ -117,8 +118,7 @@ def _styles(axes: Any, known: dict[str, list[tuple[float, float]]]) -> list[Any]
 
 def _tell(axes: Any, problem: ValueError) -> None:
     """Write why a panel is empty."""
-    axes.text(0.5, 0.5, str(problem), transform=axes.transAxes, ha="center", va="center",
-              fontsize=7, wrap=True)  # fmt: skip
+    axes.text(0.05, 0.5, fill(str(problem), 48), transform=axes.transAxes, va="center", fontsize=7)
 
 
 def _label(axes: Any, title: str, x: str, y: str) -> None:
