@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import tilewright as tw
+from tilewright.backend import device as live_device
 from tilewright.bounds import bound
 from tilewright.cli.app import run
 from tilewright.hardware import QUANTITIES, catalogue, catalogue_device, described, read_device
@@ -151,7 +152,8 @@ def test_live_devices_are_recognised_by_name():
     assert live.needs("multiprocessors") == 114  # the driver's word
     assert live.needs("fma_lanes.s") == 128
     assert live.needs("clock_hz") == 1980e6  # a clock that was set lower bounds nothing
-    for name in ("NVIDIA H100 PCIe", "NVIDIA GeForce RTX 4070 Ti", "NVIDIA GeForce RTX 4070 SUPER"):
+    for kind in ("H100 PCIe", "GeForce RTX 4070 Ti", "GeForce RTX 4070 Laptop GPU", "GH200 480GB"):
+        name = f"NVIDIA {kind}"
         other = described(spec(name), "cuda:0")
         assert other.value("fma_lanes.s") is None
         with pytest.raises(ValueError, match=r"device='cuda:0' has no bound.*fma_lanes\.s"):
@@ -164,6 +166,22 @@ def test_a_live_device_has_a_bound():
     found = tw.bound(SGEMM, device=live)
     assert found.device == live.id
     assert found.limit > 1e9
+
+
+def test_a_catalogue_device_runs_nothing():
+    for found in (tw.device("gtx580"), 7):
+        with pytest.raises(TypeError, match="is no live device"):
+            live_device(found)
+    with pytest.raises(ValueError, match="device='gtx580' is not here"):
+        live_device("gtx580")
+
+
+def test_cached_operands_leave_memory_without_a_limit():
+    small = tw.Problem(64, 64, 64, "s")
+    found = tw.bound(small, "h100", warm_cache=True)
+    assert "no limit" in found.explain()
+    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["flops_per_second"]
+    assert found.limit > tw.bound(small, "h100").limit
 
 
 def test_double_double_has_bounds_but_no_kernels():

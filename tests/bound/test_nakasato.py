@@ -40,6 +40,24 @@ def test_attainable_is_required_bandwidth_turned_around(letter):
     assert nakasato.required_bandwidth(rate, 7, p.element_bytes, p.flops) == pytest.approx(1e12)
 
 
+def test_required_bandwidth_at_every_level():
+    cypress = bound(Problem(4096, 4096, 4096, "d"), CYPRESS)
+    cache, memory = cypress.levels
+    assert cache.available == pytest.approx(AVAILABLE)
+    assert cache.required == pytest.approx(544e9 * 8 / cache.b)
+    assert memory.available == 153.6e9
+    # A, B, C in and C out for 2 N^3.
+    assert memory.required == pytest.approx(544e9 * 32 * 4096**2 / (2 * 4096**3))
+    fermi = bound(Problem(4800, 4800, 4800, "s"), "gtx580")
+    assert [level.b for level in fermi.levels[:2]] == [6, 96]
+    assert fermi.levels[1].required == pytest.approx(fermi.limit * 4 / 96)
+    for letter in "sdcz":
+        for level in bound(Problem(4096, 4096, 4096, letter), "a100").levels:
+            assert level.required < level.available
+            assert level.name in bound(Problem(4096, 4096, 4096, letter), "a100").explain()
+    assert bound(Problem(4096, 4096, 4096, "s"), "h100").levels[1].available is None  # L2
+
+
 def test_the_kernel_of_b_8_stays_below_what_the_cache_feeds():
     curve = dict(curves.blocking_curves(CYPRESS, S)["read cache (eq. 1)"])
     assert curve[8] == pytest.approx(2.72e12 * 1.088 / 1.36)

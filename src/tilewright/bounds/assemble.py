@@ -7,6 +7,7 @@ from math import sqrt
 
 from tilewright.bounds import lai_seznec, modern, nakasato
 from tilewright.bounds.bound import Bound
+from tilewright.bounds.levels import levels
 from tilewright.bounds.modern import Compiled
 from tilewright.bounds.terms import Term, given, term
 from tilewright.bounds.units import Units, units_of
@@ -93,10 +94,12 @@ def bound(
     asked = _Asked(problem, device, units, units.peak(device))
     terms = [asked.peak, *_clock(asked), _memory(asked, reads_c, warm_cache)]
     terms += _multiprocessor(asked) + _shared_cache(asked) + _compiled(asked, compiled)
+    known = [t.value for t in terms if t.value is not None]
+    reads = levels(problem, device, min(known), tuple(terms)) if known else ()
     if transfer:
         terms.append(_transfer(asked, terms, kernel_rate, reads_c, overlap))
     notes = _notes(asked)
-    return Bound(problem, device.id, device.name, units.label, tuple(terms), notes)
+    return Bound(problem, device.id, device.name, units.label, tuple(terms), reads, notes)
 
 
 def _clock(asked: _Asked) -> list[Term]:

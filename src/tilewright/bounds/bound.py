@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import isinf
 from typing import Any
 
+from tilewright.bounds.levels import Level
 from tilewright.bounds.terms import Term
 from tilewright.problem import Problem
 
@@ -28,6 +29,8 @@ class Bound:
         What multiplies: ``"fma"``, ``"matrix units"``, ``"tf32"`` and so on.
     terms : tuple of Term
         All limits, those that cannot be computed included.
+    levels : tuple of Level
+        What the kernel's limit asks of each memory level.
     notes : tuple of str
         Choices and assumptions behind the terms.
     """
@@ -37,6 +40,7 @@ class Bound:
     device_name: str
     arithmetic: str
     terms: tuple[Term, ...]
+    levels: tuple[Level, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -101,6 +105,12 @@ class Bound:
             if one.reason:
                 lines.append(f"      {one.reason}")
         lines += ["", f"limit: {self.limit / 1e9:,.1f} GFLOP/s, set by {limiting.name}"]
+        if self.levels:
+            lines += ["", "What the kernel's limit asks of each memory level (Nakasato eq. 1):"]
+        for level in self.levels:
+            has = "unknown" if level.available is None else f"{level.available / 1e9:,.1f} GB/s"
+            need = f"{level.required / 1e9:,.1f} GB/s"
+            lines.append(f"  {level.name:<44} b = {level.b:<8.1f} {need:>16} of {has}")
         lines += [f"note: {text}" for text in self.notes]
         return "\n".join(lines)
 
@@ -119,6 +129,7 @@ class Bound:
             "limiting": self.limiting.name if known else None,
             "resource": self.limiting.resource if known else None,
             "terms": [t.as_dict() for t in self.terms],
+            "levels": [level.as_dict() for level in self.levels],
             "notes": list(self.notes),
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isinf
 from typing import Any
 
 from tilewright.hardware import QUANTITIES, CatalogueDevice, Quantity
@@ -39,16 +40,17 @@ class Term:
     reason: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return everything as plain data; a term that sets no limit has no value either."""
+        unlimited = self.value is not None and isinf(self.value)
         return {
             "name": self.name,
-            "flops_per_second": self.value,
+            "flops_per_second": None if unlimited else self.value,
             "formula": self.formula,
             "inputs": {
                 q.name: {"value": q.value, "unit": q.unit, "source": q.source} for q in self.inputs
             },
             "resource": self.resource,
-            "reason": self.reason,
+            "reason": "no limit" if unlimited else self.reason,
         }
 
 

@@ -270,7 +270,9 @@ def _recognised(spec: DeviceSpec) -> CatalogueDevice | None:
     for device in map(catalogue_device, catalogue()):
         for part in device.matches:
             # As whole words: "RTX 4070" is not "RTX 4070 Ti".
-            hit = re.search(rf"\b{re.escape(part)}(?! *(Ti|SUPER|D)\b)\b", spec.name, re.IGNORECASE)
+            hit = re.search(
+                rf"\b{re.escape(part)}(?! *(Ti|SUPER|D|Laptop)\b)\b", spec.name, re.IGNORECASE
+            )
             if hit and (best is None or len(part) > best[0]):
                 best = len(part), device
     if best is not None:
