@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tilewright.version import VERSION
 
 if TYPE_CHECKING:
-    from tilewright.backend import device, devices
+    from tilewright.backend import devices
     from tilewright.backend.cuda.inspection import inspect_config
+    from tilewright.library.bound import bound
+    from tilewright.library.find import device
     from tilewright.library.gemm import gemm
     from tilewright.library.linear import lu_factor, lu_solve, scaled_residual
     from tilewright.precision import Precision
@@ -25,7 +27,8 @@ _HOMES = {
     "Precision": "tilewright.precision",
     "Problem": "tilewright.problem",
     "Trans": "tilewright.problem",
-    "device": "tilewright.backend",
+    "bound": "tilewright.library.bound",
+    "device": "tilewright.library.find",
     "devices": "tilewright.backend",
     "gemm": "tilewright.library.gemm",
     "inspect_config": "tilewright.backend.cuda.inspection",
@@ -39,6 +42,7 @@ __all__ = [
     "Precision",
     "Problem",
     "Trans",
+    "bound",
     "device",
     "devices",
     "gemm",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike
 
-__all__ = ["PRECISIONS", "Precision", "precision", "precision_of"]
+__all__ = ["MODELLED", "PRECISIONS", "Precision", "precision", "precision_of"]
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,15 @@ PRECISIONS: dict[str, Precision] = {
     )
 }
 
+# Precisions that a bound can be computed for, while no kernel here computes in them.
+# "e" is double-double: an element is a pair (hi, lo) of doubles whose sum it stands for; its
+# unit roundoff is that of accurate double-double arithmetic (Joldes, Muller & Popescu 2017).
+MODELLED: dict[str, Precision] = {
+    "e": Precision("e", "double-double GEMM", "float64,float64", "float64", 1, 2, 2.0**-104)
+}
 
-def precision(letter: str | Precision) -> Precision:
+
+def precision(letter: str | Precision, *, modelled: bool = False) -> Precision:
     """Return the precision of a BLAS letter.
 
     Parameters
@@ -92,6 +99,9 @@ def precision(letter: str | Precision) -> Precision:
     letter : str or Precision
         ``"s"``, ``"d"``, ``"c"`` or ``"z"`` in either case; a Precision is
         returned as it is.
+    modelled : bool
+        Whether ``"e"`` (double-double) will do too, for which there are bounds
+        but no kernels.
 
     Raises
     ------
@@ -100,9 +110,10 @@ def precision(letter: str | Precision) -> Precision:
     """
     if isinstance(letter, Precision):
         return letter
-    found = PRECISIONS.get(str(letter).lower())
+    known = {**PRECISIONS, **MODELLED} if modelled else PRECISIONS
+    found = known.get(str(letter).lower())
     if found is None:
-        raise ValueError(f"precision={letter!r} is unknown; use one of {', '.join(PRECISIONS)}")
+        raise ValueError(f"precision={letter!r} is unknown; use one of {', '.join(known)}")
     return found
 
 

@@ -70,9 +70,14 @@ def device(name: str | LiveDevice | None = None) -> LiveDevice:
     ------
     ValueError
         If nothing here answers to that name.
+    TypeError
+        If `name` is neither a name nor a live device: one of the catalogue runs nothing.
     """
     if isinstance(name, LiveDevice):
         return name
+    if name is not None and not isinstance(name, str):
+        called = getattr(name, "id", name)
+        raise TypeError(f"device={called!r} is no live device; give an id such as 'opencl:0'")
     wanted = name or os.environ.get("TILEWRIGHT_DEVICE") or ""
     found = devices()
     if not found:

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 
 import typer
 
-from tilewright.cli import bench, db, devices, inspect, multiply, quickstart, solve, space, tune
+from tilewright.cli import (
+    bench,
+    bound,
+    db,
+    devices,
+    inspect,
+    multiply,
+    quickstart,
+    solve,
+    space,
+    tune,
+)
 
 __all__ = ["app", "run"]
 
@@ -20,6 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("devices")(devices.command)
+app.command("bound")(bound.command)
 app.command("space")(space.command)
 app.command("inspect")(inspect.command)
 app.command("tune")(tune.command)

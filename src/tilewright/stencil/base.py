@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tilewright.hardware import DeviceSpec
-from tilewright.precision import Precision
+from tilewright.precision import PRECISIONS, Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config, Space
 
@@ -45,11 +45,24 @@ STATIC_SHARED_BYTES = 48 * 1024
 
 @dataclass(frozen=True)
 class Variant:
-    """What a kernel is compiled for: precision and the two operations."""
+    """What a kernel is compiled for: precision and the two operations.
+
+    Raises
+    ------
+    ValueError
+        If no kernel computes in that precision.
+    """
 
     precision: Precision
     trans_a: Trans
     trans_b: Trans
+
+    def __post_init__(self) -> None:
+        if self.precision.letter not in PRECISIONS:
+            raise ValueError(
+                f"precision={self.precision.letter!r} ({self.precision.name}) has bounds but no"
+                f" kernels; use one of {', '.join(PRECISIONS)}"
+            )
 
     @classmethod
     def of(cls, problem: Problem) -> Variant:

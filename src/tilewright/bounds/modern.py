@@ -1,0 +1,241 @@
+"""What bounds GEMM since blocks reach shared memory past the registers (Ampere and later).
+
+The questions are Lai & Seznec's; what changed is that thread tiles need not be square, loads are
+128 bits wide, prefetching takes no registers, one instruction a scheduler and cycle serves both
+multiply-adds and loads, and blocks may split k.  Every search here keeps the best of all
+choices and ignores loop overhead: a kernel of this kind cannot be faster, but for what a finer
+division of the work than 32 parts of k could win back of the tail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+from tilewright.hardware import CatalogueDevice
+from tilewright.problem import Problem
+
+__all__ = ["MIX_NEEDS", "Compiled", "Tile", "best_tile", "cache_rate", "tail_efficiency", "tiles"]
+
+# What `best_tile` needs of a device beside the lanes that multiply.
+MIX_NEEDS = (
+    "multiprocessors",
+    "warp_size",
+    "issue_lanes",
+    "shared_load_lanes",
+    "max_registers_per_thread",
+    "registers_per_multiprocessor",
+)
+_LOAD_WORDS = 4  # a load of 128 bits brings a thread four 32-bit registers
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # finer ones change the last wave by under 1 %
+# Matrix units take tiles of 16 x 8 (mma.sync of every type, PTX ISA); larger ones are multiples.
+_MATRIX_ROWS, _MATRIX_COLUMNS = 16, 8
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What was found in a compiled kernel's machine code; either share may be unknown.
+
+    Parameters
+    ----------
+    useful_share : float, optional
+        Multiply-adds among the instructions of the main loop.
+    port_share : float, optional
+        Share of the multiply-add rate that register ports and operand reuse allow.
+
+    Raises
+    ------
+    ValueError
+        If a share is not above 0 and at most 1.
+    """
+
+    useful_share: float | None = None
+    port_share: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("useful_share", "port_share"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise ValueError(f"{name}={value} is no share; give a number above 0, at most 1")
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A thread's tile, the block around it, and the shares of the peak that they leave.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Elements of C that a thread holds.
+    block_m, block_n : int
+        Elements of C that a block holds.
+    split_k : int
+        Parts of k that different blocks take.
+    share : float
+        Multiply-adds among the instructions of the main loop.
+    mix : float
+        Share of the peak that issue slots and shared memory allow.
+    tail : float
+        Share of the multiprocessors' time that computes elements of C.
+    resource : str
+        What sets `mix`.
+    """
+
+    rows: int
+    columns: int
+    block_m: int
+    block_n: int
+    split_k: int
+    share: float
+    mix: float
+    tail: float
+    resource: str
+
+    @property
+    def efficiency(self) -> float:
+        """Share of the peak that is left."""
+        return self.mix * self.tail
+
+
+def tail_efficiency(
+    problem: Problem, multiprocessors: int, bm: int, bn: int, split_k: int
+) -> float:
+    """Return the share of time that is left by whole blocks on whole multiprocessors.
+
+    The fullest multiprocessor takes ceil(blocks / multiprocessors) blocks, which may be parts
+    of k; its time counts, with the padding at the edges.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its m and n.
+    multiprocessors : int
+        Multiprocessors.
+    bm, bn, split_k : int
+        Elements of a block and parts of k.
+    """
+    blocks = -(-problem.m // bm) * -(-problem.n // bn) * split_k
+    most = -(-blocks // multiprocessors) / split_k
+    return problem.m * problem.n / (most * multiprocessors * bm * bn)
+
+
+def tiles(
+    device: CatalogueDevice, lane: str, words: int, instructions: float
+) -> Iterator[tuple[int, int, float, float, str]]:
+    """Yield (rows, columns, share, mix, resource) of every thread tile that registers hold.
+
+    Parameters
+    ----------
+    device : CatalogueDevice
+        Its `MIX_NEEDS` and `lane` must be known.
+    lane : str
+        Quantity of the lanes that multiply.
+    words : int
+        32-bit registers of an element.
+    instructions : float
+        Instructions of one multiply-add of elements.
+    """
+    r_max = int(device.needs("max_registers_per_thread"))
+    issue, load = device.needs("issue_lanes"), device.needs("shared_load_lanes")
+    lanes, warp = device.needs(lane), int(device.needs("warp_size"))
+    for rows, columns in product(range(1, r_max), repeat=2):
+        # C's tile, one operand's line and one load's worth of the other's.
+        if (rows * columns + min(rows, columns)) * words + max(words, _LOAD_WORDS) > r_max:
+            continue
+        useful = rows * columns * instructions
+        loads = -(-rows * words // _LOAD_WORDS) + -(-columns * words // _LOAD_WORDS)
+        # Of a warp of p x q threads, rows p + columns q elements differ; the rest is broadcast.
+        distinct = min(rows * p + columns * (warp // p) for p in _divisors(warp)) * words / warp
+        cycles = {
+            "issue slots": (useful + loads) / issue,
+            "multiply-add units": useful / lanes,
+            "load/store units": distinct / load,
+        }
+        resource = max(cycles, key=lambda name: cycles[name])
+        mix = cycles["multiply-add units"] / cycles[resource]
+        yield rows, columns, useful / (useful + loads), mix, resource
+
+
+@lru_cache(maxsize=8)
+def _divisors(number: int) -> tuple[int, ...]:
+    return tuple(d for d in range(1, number + 1) if number % d == 0)
+
+
+def best_tile(problem: Problem, device: CatalogueDevice, lane: str, instructions: float) -> Tile:
+    """Return the tile, block and split of k that leave most of the peak.
+
+    Parameters
+    ----------
+    problem : Problem
+        Sizes and precision.
+    device : CatalogueDevice
+        Its `MIX_NEEDS` and `lane` must be known.
+    lane : str
+        Quantity of the lanes that multiply: ``"fma_lanes.s"`` or ``"fma_lanes.d"``, or
+        ``"tensor..."``: matrix units, which other instructions do not hold up.
+    instructions : float
+        Instructions of one multiply-add of elements.
+
+    Raises
+    ------
+    ValueError
+        If a number of the device is unknown.
+    """
+    words = max(1, problem.precision.element_bytes // 4)
+    held = int(device.needs("registers_per_multiprocessor")) // words
+    best: Tile | None = None
+    if lane.startswith("tensor"):
+        shapes: Iterable[tuple[int, int, float, float, str]] = (
+            (_MATRIX_ROWS, _MATRIX_COLUMNS, 1.0, 1.0, "matrix units"),
+        )
+        sides: Iterable[tuple[int, int]] = product(range(1, 33), range(1, 65))
+    else:
+        shapes = sorted(tiles(device, lane, words, instructions), key=lambda t: -t[3])
+        sides = [(p, q) for p, q in product(_powers(1024), repeat=2) if 32 <= p * q <= 1024]
+    sides = list(sides)
+    count = int(device.needs("multiprocessors"))
+    for rows, columns, share, mix, resource in shapes:
+        if best is not None and mix <= best.efficiency:
+            break  # sorted: no later tile can be better, tails are at most 1
+        for p, q in sides:
+            bm, bn = rows * p, columns * q
+            if bm * bn > held:
+                continue
+            for split in _SPLITS:
+                if split > max(1, problem.k):
+                    break
+                tail = tail_efficiency(problem, count, bm, bn, split)
+                if best is None or mix * tail > best.efficiency:
+                    best = Tile(rows, columns, bm, bn, split, share, mix, tail, resource)
+    assert best is not None
+    return best
+
+
+def _powers(most: int) -> tuple[int, ...]:
+    return tuple(1 << i for i in range(most.bit_length()) if 1 << i <= most)
+
+
+def cache_rate(problem: Problem, bandwidth: float, b: float, element_bytes: int) -> float:
+    """Return the FLOP/s that a shared cache feeds when blocks of b x b elements read it.
+
+    Nakasato's equation 1 at the level of blocks: A is read once for every block of columns
+    and B once for every block of rows, each at least once.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its sizes.
+    bandwidth : float
+        Bytes a second.
+    b : float
+        Blocking factor.
+    element_bytes : int
+        Of A and B.
+    """
+    m, n, k = problem.m, problem.n, problem.k
+    # A block as large as b x b, but no wider than the problem, reads least.
+    bm, bn = (m, b * b / m) if m < b else (b * b / n, n) if n < b else (b, b)
+    traffic = (m * k * max(1.0, n / bn) + k * n * max(1.0, m / bm)) * element_bytes
+    return bandwidth * problem.flops / traffic

@@ -1,0 +1,165 @@
+"""Which units multiply, and what one multiply-add of elements costs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.bounds.double_double import SEQUENCES, Sequence, cheapest
+from tilewright.bounds.terms import Term, given, term
+from tilewright.hardware import CatalogueDevice, Quantity
+from tilewright.problem import Problem
+
+__all__ = ["ARITHMETIC", "Units", "units_of"]
+
+# Arithmetic by name: bytes of an element of A or B, least bytes of one of C.
+ARITHMETIC: dict[str, tuple[int, int] | None] = {
+    "ieee": None,  # the problem's own precision, nothing less
+    "tf32": (4, 4),
+    "fp16": (2, 2),
+    "bf16": (2, 2),
+    "int8": (1, 1),
+}
+
+
+@dataclass(frozen=True)
+class Units:
+    """What multiplies.
+
+    Parameters
+    ----------
+    label : str
+        For people.
+    lane : str
+        Quantity of the multiply-adds a cycle and multiprocessor.
+    published : str
+        Quantity of the published peak, used where lanes or clock are unknown.
+    instructions : float
+        Of one multiply-add of elements.
+    element_bytes, result_bytes : int
+        Of A and B, and of C.
+    sequence : Sequence or None
+        Of double-double arithmetic.
+    """
+
+    label: str
+    lane: str
+    published: str
+    instructions: float
+    element_bytes: int
+    result_bytes: int
+    sequence: Sequence | None = None
+
+    def peak(self, device: CatalogueDevice) -> Term:
+        """Return the arithmetic peak in FLOP/s as BLAS counts them."""
+        if self.sequence is not None:
+            return self._emulated(device)
+        needs = (self.lane, "multiprocessors", "clock_hz")
+        if any(device.get(key) is None for key in needs) and device.get(self.published):
+            return term(
+                "arithmetic peak",
+                self.published,
+                device,
+                [self.published],
+                lambda peak: peak,
+                resource=self.label,
+            )
+        extra = device.get("extra_flops.s") if self.lane == "fma_lanes.s" else None
+        others: tuple[Quantity, ...] = () if extra is None else (extra,)
+        plus = 0.0 if extra is None else extra.value
+        lanes = f"2 x {self.lane}" if extra is None else f"(2 x {self.lane} + extra_flops.s)"
+        return term(
+            "arithmetic peak",
+            f"{lanes} x multiprocessors x clock_hz",
+            device,
+            needs,
+            lambda lane, count, clock: (2 * lane + plus) * count * clock,
+            *others,
+            resource=self.label,
+        )
+
+    def _emulated(self, device: CatalogueDevice) -> Term:
+        """Return the peak of a sequence of double-precision instructions."""
+        sequence = self.sequence
+        assert sequence is not None
+        counts = (
+            given("additions", sequence.additions, "", sequence.source),
+            given("multiplications", sequence.multiplications, "", sequence.source),
+        )
+        formula = "2 / (additions / add rate + multiplications / multiply-add rate)"
+        published = device.get("peak.d")
+        if device.get("clock_hz") is None and published is not None:
+            return term(
+                "arithmetic peak",
+                f"{formula}, both peak.d / 2",
+                device,
+                ["peak.d"],
+                lambda peak: sequence.rate(peak / 2),
+                *counts,
+                resource=self.label,
+            )
+        adds = device.get("add_lanes.d")
+        faster = () if adds is None else (adds,)
+
+        def rate(lane: float, count: float, clock: float) -> float:
+            add = (adds.value if adds is not None else lane) * count * clock
+            return sequence.rate(lane * count * clock, add)
+
+        return term(
+            "arithmetic peak",
+            f"{formula}, rates = lanes x multiprocessors x clock_hz",
+            device,
+            (self.lane, "multiprocessors", "clock_hz"),
+            rate,
+            *faster,
+            *counts,
+            resource=self.label,
+        )
+
+
+def units_of(
+    problem: Problem, device: CatalogueDevice, arithmetic: str, sequence: str | None
+) -> Units:
+    """Return the fastest units that do this arithmetic on the device.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its precision.
+    device : CatalogueDevice
+        Where it runs.
+    arithmetic : str
+        A key of `ARITHMETIC`.
+    sequence : str or None
+        A key of `SEQUENCES`, for double-double; the cheapest without it.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown or does not go with the precision.
+    """
+    if arithmetic not in ARITHMETIC:
+        raise ValueError(
+            f"arithmetic={arithmetic!r} is unknown; use one of {', '.join(ARITHMETIC)}"
+        )
+    precision = problem.precision
+    stored = ARITHMETIC[arithmetic]
+    if stored is not None:
+        if precision.letter != "s":
+            raise ValueError(
+                f"arithmetic={arithmetic!r} goes with precision s, not {precision}; use ieee"
+            )
+        lane, peak = f"tensor.{arithmetic}", f"peak.{arithmetic}"
+        return Units(f"{arithmetic} matrix units", lane, peak, 1, *stored)
+    size = precision.element_bytes
+    if precision.letter == "e":
+        if sequence is not None and sequence not in SEQUENCES:
+            raise ValueError(f"sequence={sequence!r} is unknown; use one of {', '.join(SEQUENCES)}")
+        chosen = SEQUENCES[sequence] if sequence else cheapest()
+        label = f"double-precision units, sequence {chosen.name}"
+        return Units(label, "fma_lanes.d", "peak.d", chosen.instructions, size, size, chosen)
+    real = "s" if precision.real_bytes == 4 else "d"
+    per_element = precision.flops // 2
+    matrix, simple = device.value(f"tensor.{real}"), device.value(f"fma_lanes.{real}")
+    if matrix is not None and matrix >= (simple or 0):
+        return Units("matrix units", f"tensor.{real}", f"peak.{real}", per_element, size, size)
+    return Units("multiply-add units", f"fma_lanes.{real}", f"peak.{real}", per_element, size, size)

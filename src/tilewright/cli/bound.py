@@ -1,0 +1,121 @@
+"""``tilewright bound``: how fast a problem can be on a device, and which resource says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tilewright.cli.output import (
+    JsonOption,
+    SizeOption,
+    TransOption,
+    emit_json,
+    parse_size,
+    parse_trans,
+    say,
+)
+
+if TYPE_CHECKING:
+    from tilewright.hardware import CatalogueDevice
+
+__all__ = ["command"]
+
+
+def command(
+    precision: Annotated[
+        str, typer.Option("--precision", help="BLAS letter: s, d, c, z; e is double-double.")
+    ] = "s",
+    trans: TransOption = "NN",
+    size: SizeOption = "4096",
+    device: Annotated[
+        str | None,
+        typer.Option("--device", help="Of the catalogue, such as gtx580, or a live one's id."),
+    ] = None,
+    arithmetic: Annotated[
+        str, typer.Option("--arithmetic", help="ieee, tf32, fp16, bf16 or int8.")
+    ] = "ieee",
+    sequence: Annotated[
+        str | None, typer.Option("--sequence", help="Double-double's instruction sequence.")
+    ] = None,
+    transfer: Annotated[
+        bool, typer.Option("--transfer", help="Operands come from the host, C goes back.")
+    ] = False,
+    overlap: Annotated[
+        bool, typer.Option("--overlap", help="Transfer hides behind the kernel.")
+    ] = False,
+    warm: Annotated[
+        bool, typer.Option("--warm", help="The last cache may hold operands already.")
+    ] = False,
+    link: Annotated[
+        str | None, typer.Option("--link", help="GB/s to the host; several with commas in figures.")
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", help="A kernel's GFLOP/s, for --transfer in place of the bound."),
+    ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option("--figure", help="Draw an SVG file; with --transfer, rate against size."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show every limit of a problem on a device; the smallest is the bound."""
+    from tilewright.bounds import bound
+    from tilewright.library.find import device as find_device
+    from tilewright.library.find import numbers_of
+    from tilewright.problem import Problem
+
+    m, n, k = parse_size(size)
+    problem = Problem(m, n, k, precision, *parse_trans(trans))  # type: ignore[arg-type]
+    links = _links(link)
+    numbers = _with_link(numbers_of(find_device(device)), links)
+    found = bound(
+        problem,
+        numbers,
+        arithmetic=arithmetic,
+        sequence=sequence,
+        transfer=transfer,
+        overlap=overlap,
+        warm_cache=warm,
+        kernel_rate=None if rate is None else rate * 1e9,
+    )
+    if figure is not None:
+        from tilewright.cli import bound_figure
+
+        if transfer:
+            kernel = found.term("host transfer (Nakasato eqs. 3-5)")
+            speed = next(q.value for q in kernel.inputs if q.name == "F")
+            links = links or [numbers.needs("link_bytes_per_s")]
+            bound_figure.draw_transfer(figure, problem.precision, links, speed)
+        else:
+            bound_figure.draw_device(figure, numbers, problem.precision)
+    if json:
+        emit_json(found.as_dict())
+        return
+    say(found.explain())
+    if figure is not None:
+        say(f"written to {figure}")
+
+
+def _links(text: str | None) -> list[float]:
+    """Return the speeds of ``3,10`` in bytes a second."""
+    try:
+        found = [float(part) * 1e9 for part in text.split(",")] if text else []
+    except ValueError:
+        found = [0.0]
+    if not all(speed > 0 for speed in found):
+        raise ValueError(f"link={text!r} is not a speed; give GB/s, such as 3 or 3,10")
+    return found
+
+
+def _with_link(numbers: CatalogueDevice, links: list[float]) -> CatalogueDevice:
+    """Return the device with the first given link in place of its own."""
+    from tilewright.hardware import Quantity
+
+    if not links:
+        return numbers
+    own = Quantity("link_bytes_per_s", links[0], "B/s", "given as --link")
+    return replace(numbers, quantities={**numbers.quantities, own.name: own})

@@ -1,0 +1,48 @@
+"""Devices by name: one of the catalogue, or one that is here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.hardware import CatalogueDevice, catalogue, catalogue_device, described
+
+if TYPE_CHECKING:
+    from tilewright.backend import LiveDevice
+
+__all__ = ["device", "numbers_of"]
+
+
+def device(name: str | LiveDevice | CatalogueDevice | None = None) -> LiveDevice | CatalogueDevice:
+    """Return a live device, or one of the catalogue (bounds only).
+
+    Parameters
+    ----------
+    name : str, LiveDevice or CatalogueDevice, optional
+        An id of the catalogue such as ``"gtx580"``; else an id such as ``"opencl:0"``, a
+        backend's name for its best device, or a part of a live device's or platform's name.
+        Without it the environment variable ``TILEWRIGHT_DEVICE`` decides, and without that
+        the best live device.
+
+    Raises
+    ------
+    ValueError
+        If nothing answers to that name.
+    """
+    if isinstance(name, CatalogueDevice):
+        return name
+    if isinstance(name, str) and name.lower() in catalogue():
+        return catalogue_device(name.lower())
+    from tilewright.backend import device as live_device
+
+    try:
+        return live_device(name)
+    except ValueError as problem:
+        if not isinstance(name, str):
+            raise
+        known = ", ".join(catalogue())
+        raise ValueError(f"{problem}; for bounds also one of {known}") from None
+
+
+def numbers_of(found: LiveDevice | CatalogueDevice) -> CatalogueDevice:
+    """Return a device's numbers with their sources: of a live one, the driver's come first."""
+    return found if isinstance(found, CatalogueDevice) else described(found.spec, found.id)

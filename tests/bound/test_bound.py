@@ -1,0 +1,247 @@
+"""The Bound object, the catalogue behind it, and the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import tilewright as tw
+from tilewright.backend import device as live_device
+from tilewright.bounds import bound
+from tilewright.cli.app import run
+from tilewright.hardware import QUANTITIES, catalogue, catalogue_device, described, read_device
+from tilewright.hardware.spec import DeviceSpec
+
+SGEMM = tw.Problem(4800, 4800, 4800, "s", "N", "T")
+DEVICES = ["a100", "b200", "c2050", "cpu", "gtx280", "gtx580", "gtx680", "h100", "h200", "hd5870"]
+DEVICES += ["mi300x", "rtx4070"]
+
+
+def test_catalogue_is_complete_and_sourced():
+    assert list(catalogue()) == DEVICES
+    for name in DEVICES:
+        device = tw.device(name)
+        assert device.id == name
+        for quantity in device.quantities.values():
+            assert quantity.name in QUANTITIES
+            assert quantity.unit == QUANTITIES[quantity.name][0]
+            assert len(quantity.source) > 5
+        assert isinstance(device.spec, DeviceSpec)
+
+
+GOOD = """
+name = "X"
+vendor = "Y"
+kind = "gpu"
+[sources]
+paper = "A paper"
+[numbers]
+multiprocessors = { value = 4, source = "paper" }
+warp_size = { value = 32, source = "paper" }
+max_threads_per_block = { value = 256, source = "paper: Table 1" }
+shared_bytes_per_block = { value = 1024, source = "paper" }
+fma_lanes.s = { value = 8, source = "paper" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('kind = "gpu"', 'kind = "tpu"', r"x\.toml: kind='tpu' is wrong"),
+        ('name = "X"', "", r"x\.toml: name=None is wrong; give a string"),
+        ("value = 8,", 'value = "8",', r"x\.toml: fma_lanes\.s='8' is wrong; give a number"),
+        ("value = 8,", "value = 0,", "leave out what is unknown"),
+        ("value = 8,", "value = true,", "give a number"),
+        ("fma_lanes.s", "fma_lanes.q", "that quantity is not known"),
+        ('8, source = "paper"', "8", "say where it is from"),
+        ('8, source = "paper"', '8, source = "rumour"', r"name an entry of \[sources\]"),
+        ("[sources]", "colour = 3\n[sources]", "colour=3 is not known"),
+        ("warp_size", "schedulers", "warp_size=None is wrong; every device needs it"),
+        ('name = "X"', "name = ", r"x\.toml is not TOML"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(tmp_path, old, new, message):
+    path = tmp_path / "x.toml"
+    path.write_text(GOOD)
+    assert read_device(path).value("fma_lanes.s") == 8
+    assert read_device(path).quantities["max_threads_per_block"].source == "A paper: Table 1"
+    path.write_text(GOOD.replace(old, new, 1))
+    with pytest.raises(ValueError, match=message) as refused:
+        read_device(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_bad_mixes_are_refused(tmp_path):
+    path = tmp_path / "x.toml"
+    mix = '[[mixes]]\nwidth_bits=64\nratio=6\nthroughput=30\nkind="published"\nsource="paper"\n'
+    path.write_text(GOOD + mix)
+    assert read_device(path).mixes[0].throughput == 30
+    for old, new in (
+        ("=64", "=48"),
+        ('"published"', '"guessed"'),
+        ("=30", '="30"'),
+        ("ratio=6", ""),
+    ):
+        path.write_text(GOOD + mix.replace(old, new))
+        with pytest.raises(ValueError, match=r"x\.toml"):
+            read_device(path)
+
+
+def test_limit_is_the_smallest_term():
+    found = tw.bound(SGEMM, device="gtx580")
+    assert found.limit == min(t.value for t in found.terms if t.value is not None)
+    assert found.limiting.value == found.limit
+    assert found.seconds == pytest.approx(SGEMM.flops / found.limit)
+    with pytest.raises(ValueError, match="name='luck' is no term"):
+        found.term("luck")
+
+
+def test_explain_can_be_followed_by_hand():
+    found = tw.bound(SGEMM, device="gtx580")
+    text = found.explain()
+    for one in found.terms:
+        assert one.name in text
+        assert one.formula in text
+        for quantity in one.inputs:
+            assert quantity.source in text
+    inputs = {q.name: q.value for q in found.limiting.inputs}
+    share = inputs["share of multiply-adds"] * inputs["throughput"] / inputs["fma_lanes.s"]
+    assert found.limit == pytest.approx(share * inputs["arithmetic peak"])
+    assert text.count("\n>") == 1
+
+
+def test_unknown_numbers_are_named():
+    found = bound(SGEMM, "cpu")
+    assert "clock_hz" in found.missing["arithmetic peak"]
+    assert found.as_dict()["flops_per_second"] is None
+    with pytest.raises(ValueError, match=r"device='cpu' has no bound for SGEMM NT 4800.*clock_hz"):
+        _ = found.limit
+
+
+def test_every_device_bounds_every_precision():
+    for name in set(DEVICES) - {"cpu"}:
+        for letter in "sdcze":
+            found = bound(tw.Problem(1000, 700, 300, letter), name)
+            assert 0 < found.limit <= found.term("arithmetic peak").value
+            assert json.dumps(found.as_dict())
+
+
+def test_wrong_arguments_are_named():
+    with pytest.raises(ValueError, match="device='gtx9000' is not in the catalogue"):
+        bound(SGEMM, "gtx9000")
+    with pytest.raises(ValueError, match="size=0x4x4 is empty"):
+        bound(tw.Problem(0, 4, 4), "gtx580")
+    with pytest.raises(ValueError, match="arithmetic='fp4' is unknown"):
+        bound(SGEMM, "gtx580", arithmetic="fp4")
+    with pytest.raises(ValueError, match="kernel_rate=-1"):
+        bound(SGEMM, "gtx580", kernel_rate=-1)
+    with pytest.raises(ValueError, match="for bounds also one of a100"):
+        tw.device("gtx9000")
+
+
+def spec(name, **more):
+    return DeviceSpec(name, "NVIDIA Corporation", "gpu", 114, 32, 1024, 49152, **more)
+
+
+def test_live_devices_are_recognised_by_name():
+    live = described(spec("NVIDIA H100 80GB HBM3", clock_hz=1.755e9), "cuda:0")
+    assert live.id == "cuda:0"
+    assert live.needs("multiprocessors") == 114  # the driver's word
+    assert live.needs("fma_lanes.s") == 128
+    assert live.needs("clock_hz") == 1980e6  # a clock that was set lower bounds nothing
+    for kind in ("H100 PCIe", "GeForce RTX 4070 Ti", "GeForce RTX 4070 Laptop GPU", "GH200 480GB"):
+        name = f"NVIDIA {kind}"
+        other = described(spec(name), "cuda:0")
+        assert other.value("fma_lanes.s") is None
+        with pytest.raises(ValueError, match=r"device='cuda:0' has no bound.*fma_lanes\.s"):
+            _ = bound(SGEMM, other).limit
+
+
+def test_a_live_device_has_a_bound():
+    live = tw.device("opencl")
+    assert live.backend == "opencl"
+    found = tw.bound(SGEMM, device=live)
+    assert found.device == live.id
+    assert found.limit > 1e9
+
+
+def test_a_catalogue_device_runs_nothing():
+    for found in (tw.device("gtx580"), 7):
+        with pytest.raises(TypeError, match="is no live device"):
+            live_device(found)
+    with pytest.raises(ValueError, match="device='gtx580' is not here"):
+        live_device("gtx580")
+
+
+def test_cached_operands_leave_memory_without_a_limit():
+    small = tw.Problem(64, 64, 64, "s")
+    found = tw.bound(small, "h100", warm_cache=True)
+    assert "no limit" in found.explain()
+    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["flops_per_second"]
+    assert found.limit > tw.bound(small, "h100").limit
+
+
+def test_double_double_has_bounds_but_no_kernels():
+    problem = tw.Problem(64, 64, 64, "e")
+    assert problem.precision.element_bytes == 16
+    with pytest.raises(ValueError, match=r"precision='e' .*has bounds but no kernels"):
+        tw.tune(problem, budget="1s")
+    assert run(["space", "--precision", "e"]) == 2
+    assert run(["multiply", "a.npy", "b.npy", "-o", "c.npy", "--precision", "e"]) == 2
+
+
+def test_nothing_heavy_is_imported_and_no_backend_for_the_catalogue():
+    code = (
+        "import sys, tilewright as tw\n"
+        "b = tw.bound(tw.Problem(64, 64, 64, 's'), device='gtx580')\n"
+        "print([m for m in ('pyopencl', 'matplotlib', 'rich', 'typer') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_command(capsys):
+    command = ["bound", "--device", "gtx580", "--trans", "NT", "--size", "4800"]
+    assert run(command) == 0
+    assert "set by multiprocessor (eq. 11)" in capsys.readouterr().out
+    assert run([*command, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["flops_per_second"] == tw.bound(SGEMM, "gtx580").limit
+    assert told["size"] == [4800, 4800, 4800]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--device", "gtx9000"], 2, "device='gtx9000'"),
+        (["--device", "gtx580", "--precision", "q"], 2, "precision='q' is unknown"),
+        (["--device", "gtx580", "--size", "0"], 2, "is empty"),
+        (["--device", "gtx580", "--link", "fast"], 2, "link='fast'"),
+        (["--device", "gtx580", "--link", "-3"], 2, "link='-3'"),
+        (["--device", "gtx580", "--transfer", "--figure", "x.svg"], 2, "link_bytes_per_s"),
+        (["--device", "cpu"], 2, "clock_hz"),
+    ],
+)
+def test_command_refuses_in_one_line(arguments, status, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["bound", *arguments]) == status
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("device", ["gtx580", "gtx280", "hd5870", "h100", "cpu"])
+def test_figures(device, tmp_path):
+    pytest.importorskip("matplotlib")
+    from tilewright.cli.bound_figure import draw_device
+    from tilewright.precision import precision
+
+    for letter in "sz":
+        first, second = tmp_path / "1.svg", tmp_path / "2.svg"
+        for path in (first, second):
+            draw_device(path, catalogue_device(device), precision(letter))
+        assert first.read_text() == second.read_text()
+        assert "Figure 2" in first.read_text() or "<path" in first.read_text()
