@@ -8,7 +8,7 @@ GPU    := $(shell if [ -e /proc/driver/nvidia ] || command -v nvidia-smi >/dev/n
 comma  := ,
 WITH   := $(if $(GPU),cuda$(comma))
 
-.PHONY: run test gpu-test lint clean
+.PHONY: run test gpu-test gpu-sanitize lint clean
 
 run: $(VENV)/.installed
 	$(BIN)/tilewright quickstart
@@ -19,6 +19,13 @@ test: $(VENV)/.installed-test
 # Only what needs a GPU; without one it fails instead of skipping everything.
 gpu-test: $(VENV)/.installed-test
 	TILEWRIGHT_REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu
+
+# Stray accesses and races of the portable stencil: one variant of each precision, through CUDA.
+gpu-sanitize: $(VENV)/.installed-test
+	for tool in memcheck racecheck; do \
+	  compute-sanitizer --tool $$tool --error-exitcode 1 $(BIN)/python -m pytest -q -m gpu \
+	    tests/stencil/test_portable_gpu.py -k 'cuda and (snn or dtn or cct or znt)' || exit 1; \
+	done
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,12 +47,16 @@ def command(
     problems = problems_of(precision, trans, sizes)
     names = [name for name in against.split(",") if name]
     devices = [find_device(name or None) for name in (device or "").split(",")]
-    told = []
-    for live in devices:
-        told.append(_run(live, problems, names, rounds, tune, quiet=json))
-        document = {"environment": environment_record(rounds), "devices": told}
-        if output is not None:  # after each device: an interrupted sweep keeps what it has
+    told: list[dict[str, Any]] = []
+    document = {"environment": environment_record(rounds), "devices": told}
+
+    def keep() -> None:
+        """Write what there is: an interrupted sweep loses nothing."""
+        if output is not None:
             _write(output, document)
+
+    for live in devices:
+        _run(live, problems, names, rounds, tune, told, keep, quiet=json)
     if json:
         emit_json(document)
     elif output is not None:
@@ -64,10 +69,12 @@ def _run(
     names: list[str],
     rounds: int,
     budget: str | None,
+    told: list[dict[str, Any]],
+    keep: Callable[[], None],
     *,
     quiet: bool,
-) -> dict[str, Any]:
-    """Sweep one device and return everything as plain data."""
+) -> None:
+    """Sweep one device; add its record to `told`, and keep that after each problem."""
     from rich.console import Console
     from rich.progress import track
 
@@ -76,16 +83,18 @@ def _run(
     from tilewright.bench.sweep import sweep
 
     peers = [peer(name, live) for name in names]
-    rows, records = [], []
+    rows: list[Row] = []
+    records: list[dict[str, Any]] = []
+    told.append(device_record(live, peers) | {"results": records})
     console = Console(stderr=True, quiet=quiet)
     for problem in track(problems, f"{live.id}", console=console, transient=True):
         extra = _tuned(problem, live, budget) if budget else {}
         row = next(iter(sweep(live, [problem], peers, rounds)))
         rows.append(row)
         records.append(row_record(row, extra))
+        keep()
     if not quiet:
         _show(live, peers, rows)
-    return device_record(live, peers) | {"results": records}
 
 
 def _tuned(problem: Problem, live: LiveDevice, budget: str) -> dict[str, Any]:

@@ -178,5 +178,7 @@ def _show(one: Inspection, estimated: int | None) -> None:
         roles = ", ".join(f"{count} {role}" for role, count in one.registers.most.items())
         table.add_row("registers in it", f"{roles}; {one.registers.peak_live} live at most")
         terms = ", ".join(f"{name} {value:.0f}" for name, value in one.cycles.terms.items())
-        table.add_row("cycles an iteration", f"{terms} ({one.cycles.rule}; model)")
+        table.add_row(
+            "cycles a trip over k", f"{one.cycles.cycles:.0f} simulated; least by {terms}"
+        )
     emit_table(table)

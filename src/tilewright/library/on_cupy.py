@@ -87,7 +87,7 @@ def _shortcut(
     if c is None:
         if beta != 0:
             return None
-        c = _empty(plan.shape, a.dtype)
+        c = _ndarray(plan.shape, a.dtype)  # what cupy.empty calls, without the call around it
         if c.data.device_id != ordinal:  # another device is current
             return None
     stream = _current_stream(ordinal).ptr

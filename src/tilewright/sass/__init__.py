@@ -10,12 +10,15 @@ from tilewright.sass.elf import Cubin, Kernel, read_cubin
 from tilewright.sass.instruction import Control, Guard, Instruction, Operand
 from tilewright.sass.lanes import lane_offsets, shared_wavefronts
 from tilewright.sass.loops import Loop, ffma_share, find_loops, main_loop
+from tilewright.sass.machine import Machine
 from tilewright.sass.occupancy import Occupancy, occupancy
-from tilewright.sass.ports import PortRule, PortUse, TwoBanks
+from tilewright.sass.ports import Ports, PortUse, port_use
 from tilewright.sass.registers import RegisterMap, register_map
 from tilewright.sass.report import Inspection, inspect_kernel
 from tilewright.sass.resources import Resources, resources
 from tilewright.sass.shared import wavefronts
+from tilewright.sass.simulate import simulate
+from tilewright.sass.trace import k_loop, steady_trace
 
 __all__ = [
     "Control",
@@ -26,26 +29,30 @@ __all__ = [
     "Kernel",
     "Loop",
     "LoopCycles",
+    "Machine",
     "Occupancy",
     "Operand",
-    "PortRule",
     "PortUse",
+    "Ports",
     "RegisterMap",
     "Resources",
-    "TwoBanks",
     "annotate",
     "decode",
     "ffma_share",
     "find_loops",
     "inspect_kernel",
+    "k_loop",
     "lane_offsets",
     "loop_cycles",
     "main_loop",
     "occupancy",
+    "port_use",
     "read_cubin",
     "register_map",
     "resources",
     "shared_wavefronts",
+    "simulate",
+    "steady_trace",
     "verdict",
     "wavefronts",
 ]

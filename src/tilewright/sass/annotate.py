@@ -22,11 +22,11 @@ _ADVICE = {
 _LONG_STALL = 5  # an FFMA's result takes four cycles; more than that is worth a word
 
 
-def verdict(loop: Loop, cycles: LoopCycles) -> str:
+def verdict(cycles: LoopCycles) -> str:
     """Return one line: what bounds the loop, and what its pipe reaches by the model."""
     return (
-        f"bound by {cycles.bound_by}: {cycles.cycles:.0f} cycles an iteration, "
-        f"{loop.useful} of {len(loop.instructions)} instructions are multiply-adds, "
+        f"bound by {cycles.bound_by}: {cycles.cycles:.0f} cycles for a warp's trip over k, "
+        f"{cycles.multiply_adds} of its {cycles.instructions} instructions are multiply-adds, "
         f"pipe {100 * cycles.pipe_share:.1f} % busy; {_ADVICE[cycles.bound_by]}"
     )
 

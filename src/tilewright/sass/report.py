@@ -6,15 +6,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tilewright.sass.annotate import verdict
-from tilewright.sass.cycles import SCHEDULERS, LoopCycles, loop_cycles
+from tilewright.sass.cycles import LoopCycles, loop_cycles
 from tilewright.sass.decode import decode
 from tilewright.sass.elf import Kernel
 from tilewright.sass.lanes import shared_wavefronts
 from tilewright.sass.loops import Loop, main_loop
 from tilewright.sass.occupancy import Occupancy, occupancy
-from tilewright.sass.ports import PortRule
+from tilewright.sass.pipes import WARP
 from tilewright.sass.registers import RegisterMap, register_map
 from tilewright.sass.resources import Resources, resources
+from tilewright.sass.trace import k_loop
 
 __all__ = ["Inspection", "inspect_kernel"]
 
@@ -41,9 +42,9 @@ class Inspection:
     @property
     def verdict(self) -> str:
         """One line that says what bounds the kernel."""
-        if self.loop is None or self.cycles is None:
+        if self.cycles is None:
             return "no loop with multiply-adds: nothing to bound"
-        return verdict(self.loop, self.cycles)
+        return verdict(self.cycles)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it all as plain data for JSON."""
@@ -70,7 +71,9 @@ class Inspection:
                 "terms": self.cycles.terms,
                 "bound_by": self.cycles.bound_by,
                 "pipe_share": self.cycles.pipe_share,
-                "rule": self.cycles.rule,
+                "cycles": self.cycles.cycles,
+                "instructions": self.cycles.instructions,
+                "multiply_adds": self.cycles.multiply_adds,
             },
             "verdict": self.verdict,
         }
@@ -80,7 +83,6 @@ def inspect_kernel(
     kernel: Kernel,
     threads: int | None = None,
     dynamic_shared_bytes: int = 0,
-    rule: PortRule | None = None,
 ) -> Inspection:
     """Return everything that a kernel's machine code says.
 
@@ -92,8 +94,6 @@ def inspect_kernel(
         Threads a block; the most that the source promised, or 256.
     dynamic_shared_bytes : int
         Shared memory asked for at launch.
-    rule : PortRule, optional
-        How operand fetch costs cycles.
 
     Raises
     ------
@@ -111,8 +111,8 @@ def inspect_kernel(
     loop = main_loop(instructions)
     if loop is None:
         return Inspection(taken, size, fits, unknown, None, None, None)
-    warps = max(1, fits.warps // SCHEDULERS)
-    passes = shared_wavefronts(instructions, loop, size)
+    warps = -(-size // WARP)
+    passes = shared_wavefronts(instructions, k_loop(instructions, loop), size)
     return Inspection(
         taken,
         size,
@@ -120,6 +120,6 @@ def inspect_kernel(
         unknown,
         loop,
         register_map(instructions, loop),
-        loop_cycles(loop, kernel.arch, warps, rule=rule, wavefronts=passes),
+        loop_cycles(instructions, loop, kernel.arch, max(1, fits.blocks), warps, wavefronts=passes),
         passes,
     )

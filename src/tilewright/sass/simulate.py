@@ -12,52 +12,16 @@ H100 (``benchmarks/results/h100/loops.json``); each says what it stands for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.sass.instruction import Instruction
-from tilewright.sass.pipes import Pipes, pipe_of
+from tilewright.sass.machine import Machine, latencies, wavefront_cycles
+from tilewright.sass.pipes import SCHEDULERS, Pipes, pipe_of
 from tilewright.sass.ports import Ports
 
-__all__ = ["Machine", "Run", "simulate"]
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Constants of the model, in cycles, fitted on sm_90.
-
-    Parameters
-    ----------
-    schedulers : int
-        Schedulers that share the path to shared memory.
-    queue : int
-        Memory instructions of a scheduler that wait for that path.
-    queue_cycles : int
-        Cycles between two memory instructions of a scheduler.
-    shared_latency, store_latency : int
-        From the last wavefront of a load to its data; of a store to its
-        source registers being free.
-    global_latency : int
-        From the issue of a load to its data: most of a GEMM's tiles come from L2.
-    other_latency : int
-        Of anything else that ends in a barrier.
-    branch : int
-        From a taken branch to the next instruction.
-    barrier : int
-        From the last warp's arrival at a thread block's barrier to the first
-        one's next instruction.
-    """
-
-    schedulers: int = 4
-    queue: int = 8
-    queue_cycles: int = 2
-    shared_latency: int = 23
-    store_latency: int = 12
-    global_latency: int = 600
-    other_latency: int = 24
-    branch: int = 16
-    barrier: int = 20
-    global_wavefronts: int = 1
+__all__ = ["simulate"]
 
 
 @dataclass
@@ -70,14 +34,6 @@ class _Warp:
     trips: int = 0
     released: list[float] = field(default_factory=lambda: [0.0] * 6)
     held: bool = False  # waits at a barrier of its thread block
-
-
-@dataclass(frozen=True)
-class Run:
-    """Cycles that one warp's trip takes a scheduler, and what its warps waited for, in the mean."""
-
-    cycles: float
-    waits: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -106,8 +62,8 @@ def simulate(
     wavefronts: Mapping[int, int] | None = None,
     machine: Machine | None = None,
     trips: int = 4,
-) -> Run:
-    """Run the resident warps of one scheduler through a loop.
+) -> float:
+    """Return the cycles that a scheduler takes for one trip of one of its warps.
 
     Parameters
     ----------
@@ -126,7 +82,7 @@ def simulate(
     """
     chip = machine or Machine()
     steps = _steps(trace, arch, wavefronts or {}, chip)
-    total = max(1, round(blocks * warps_a_block / chip.schedulers))
+    total = max(1, round(blocks * warps_a_block / SCHEDULERS))
     # Blocks drift apart while a kernel runs; here they start spread over a trip.
     apart = len(trace) * total / (2 * blocks)
     warps = [_Warp(w % blocks, (w % blocks) * apart) for w in range(total)]
@@ -141,8 +97,8 @@ def _steps(
         pipe, occupies = pipe_of(instruction, arch)
         following = trace[(position + 1) % len(trace)]
         memory = pipe == "memory"
-        passes = _passes(instruction, known, chip) if memory else 0.0
-        latency, read = _latencies(instruction, chip)
+        passes = wavefront_cycles(instruction, known) if memory else 0.0
+        latency, read = latencies(instruction, chip)
         steps.append(
             _Step(
                 instruction=instruction,
@@ -162,34 +118,6 @@ def _steps(
     return steps
 
 
-_BROADCAST = {32: 1, 64: 1, 128: 2}
-_FULL_STORE = {32: 1, 64: 2, 128: 4}
-
-
-def _passes(instruction: Instruction, known: Mapping[int, int], chip: Machine) -> float:
-    """Return the cycles that an access keeps the path to shared memory, seen by one scheduler."""
-    if instruction.address in known:
-        return chip.schedulers * known[instruction.address]
-    bits = instruction.access_bits or 32
-    if instruction.mnemonic == "LDS":
-        return chip.schedulers * _BROADCAST.get(bits, 1)
-    if instruction.mnemonic == "STS":
-        return chip.schedulers * _FULL_STORE.get(bits, 1)
-    if instruction.mnemonic in ("LDG", "STG", "LDGSTS"):
-        return chip.schedulers * chip.global_wavefronts * max(1, bits // 32)
-    return 0.0
-
-
-def _latencies(instruction: Instruction, chip: Machine) -> tuple[float, float]:
-    """Return cycles to the data, and to the source registers being free."""
-    name = instruction.mnemonic
-    if name in ("LDS", "LDSM"):
-        return chip.shared_latency, chip.store_latency
-    if name in ("LDG", "LDGSTS", "LDL"):
-        return chip.global_latency, chip.store_latency
-    return chip.other_latency, chip.store_latency
-
-
 class _Scheduler:
     """The event loop: always the next issue, at the earliest cycle that any warp can make it."""
 
@@ -207,24 +135,22 @@ class _Scheduler:
         self.shared_free = 0.0
         self.queue: list[float] = []  # when each of the last memory instructions leaves the queue
         self.queue_free = 0.0
-        self.marks: list[float] = []
-        self.waits = {"barrier": 0.0, "scoreboard": 0.0, "ports": 0.0, "pipe": 0.0, "queue": 0.0}
 
-    def run(self) -> Run:
-        """Return the cycles of a trip, from when all warps have made one to when one has made all."""
+    def run(self) -> float:
+        """Return the mean cycles between ends of trips, once each warp could have made one."""
         now, last = 0.0, None
-        count = len(self.warps)
-        finished = 0
+        first = len(self.warps)
+        goal = first * (self.trips - 1)
+        finished = counted = 0
         begun = 0.0
-        goal = count * (self.trips - 1)
-        first = count
         while finished < goal:
             chosen, when = self._choose(now, last)
-            finished += self._issue(chosen, when, chosen is not last)
+            ended, when = self._issue(chosen, when, chosen is not last)
+            finished += ended
             now, last = when + 1, chosen
-            if finished and not begun and finished >= first:
+            if ended and finished == first:
                 begun, counted = when, finished
-        return Run((when - begun) / max(1, finished - counted), self.waits)
+        return (now - 1 - begun) / (finished - counted)
 
     def _choose(self, now: float, last: _Warp | None) -> tuple[_Warp, float]:
         """Stay with the last warp if it may issue now; else the one that may issue first."""
@@ -255,10 +181,10 @@ class _Scheduler:
                 when = max(when, self.queue[waiting - self.chip.queue])
         return when
 
-    def _issue(self, warp: _Warp, when: float, switched: bool) -> int:
-        """Issue a warp's instruction; return 1 if that ended its trip."""
+    def _issue(self, warp: _Warp, when: float, switched: bool) -> tuple[bool, int]:
+        """Issue a warp's instruction; return whether that ended its trip, and the cycle."""
         step = self.steps[warp.at]
-        late = self.ports.dispatch(step.instruction, when, switched)
+        late = self.ports.issue(step.instruction, math.ceil(when), switched)
         self.pipes.take(step.pipe, late, step.occupies)
         warp.ready = late + step.stall
         if step.taken:
@@ -273,8 +199,8 @@ class _Scheduler:
         if warp.at == len(self.steps):
             warp.at = 0
             warp.trips += 1
-            return 1
-        return 0
+            return True, late
+        return False, late
 
     def _release(self, step: _Step, warp: _Warp, data: float, sources: float) -> None:
         control = step.instruction.control

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tilewright.backend.cuda.compiler import STATIC_SHARED_BYTES
 from tilewright.hardware import DeviceSpec
 from tilewright.sass.occupancy import MAX_REGISTERS, MAX_THREADS, WARP, limits_of
+from tilewright.stencil import STATIC_SHARED_BYTES
 
 __all__ = ["architecture_spec"]
 
