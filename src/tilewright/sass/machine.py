@@ -44,13 +44,13 @@ class Machine:
         one's next instruction.
     """
 
-    queue: int = 8
-    queue_cycles: int = 2
+    queue: int = 4
+    queue_cycles: int = 4
     shared_latency: int = 23
     sources_latency: int = 12
     global_latency: int = 400
     other_latency: int = 24
-    branch: int = 8
+    branch: int = 24
     barrier: int = 20
 
 

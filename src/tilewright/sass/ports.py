@@ -15,18 +15,17 @@
 - A latch forgets its reuse copy with the next read through it that has no flag, and when the
   scheduler turns to another warp or the instruction advises it to.
 
-Found on an H100 with 2256 loops of 512 FFMA whose register fields were written into a compiled
-cubin: the rule predicts the cycles of 2062 of 2070 patterns of banks, and of 172 of 186 patterns
-with reuse, within 2 %; with one more clause, that a write to a register drops its reuse copies
-three and four cycles after dispatch, of all 186.  That clause is left out here: a GEMM's loop
-overwrites no operand that it keeps.  The loops, their cycles and a check lie in
-``benchmarks/port_rule.py`` and ``benchmarks/results/h100/port_rule.json``.
+Found on an H100 with loops of 512 FFMA whose register fields were written into a compiled cubin.
+``benchmarks/port_rule.py`` compares it with 2070 of them (``results/h100/port_rule.json``), nearly
+all within 2 %.  One thing that was seen is left out: a write to a register drops its reuse copies
+a few cycles later, but a GEMM's loop overwrites no operand that it keeps.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.sass.instruction import Instruction
 
@@ -43,7 +42,7 @@ class PortUse:
     Parameters
     ----------
     cycles : int
-        From the previous instruction's entry into the window to this one's.
+        From the previous instruction's dispatch to this one's.
     reads : tuple of int
         Registers read from each bank.
     hits : int
@@ -64,6 +63,8 @@ class _Fetch:
 
     pending: tuple[list[tuple[Latch, ...]], list[tuple[Latch, ...]]]
     latches: set[Latch]
+    use: PortUse
+    dispatched: int = -1
 
 
 class Ports:
@@ -74,7 +75,7 @@ class Ports:
         self._window: list[_Fetch] = []
         self._kept: dict[Latch, int] = {}
         self._before: dict[Latch, int] = {}
-        self.last = PortUse(1, (0, 0))
+        self.newest: _Fetch
 
     def issue(self, instruction: Instruction, when: int, switched: bool = False) -> int:
         """Return the cycle, `when` or later, in which an instruction enters the window.
@@ -94,9 +95,16 @@ class Ports:
             self._tick()
         if switched:
             self._kept.clear()
-        self._window.append(self._decode(instruction))
+        self.newest = self._decode(instruction)
+        self._window.append(self.newest)
         if instruction.control.yields:
             self._kept.clear()
+        return self._cycle
+
+    def drained(self) -> int:
+        """Let the window run empty; return the cycle in which that is done."""
+        while self._window:
+            self._tick()
         return self._cycle
 
     def _advance(self, when: int) -> None:
@@ -114,6 +122,7 @@ class Ports:
                 taken |= fetch.latches
         oldest = self._window[0]
         if not oldest.pending[0] and not oldest.pending[1]:
+            oldest.dispatched = self._cycle
             del self._window[0]
         self._cycle += 1
 
@@ -142,8 +151,8 @@ class Ports:
         pending: tuple[list[tuple[Latch, ...]], list[tuple[Latch, ...]]] = ([], [])
         for register, through in wanted.items():
             pending[register % 2].append(tuple(through))
-        self.last = PortUse(1, (len(pending[0]), len(pending[1])), hits, missed)
-        return _Fetch(pending, latches)
+        use = PortUse(1, (len(pending[0]), len(pending[1])), hits, missed)
+        return _Fetch(pending, latches, use)
 
 
 def _serve(pending: list[tuple[Latch, ...]], taken: set[Latch]) -> bool:
@@ -156,15 +165,18 @@ def _serve(pending: list[tuple[Latch, ...]], taken: set[Latch]) -> bool:
 
 
 def port_use(body: Sequence[Instruction]) -> list[PortUse]:
-    """Return the port use of each instruction of a loop; a first trip fills latches and window."""
+    """Return the port use of each instruction of a loop in its steady state."""
     ports = Ports()
     last = -1
-    uses: list[PortUse] = []
-    for _ in range(2):
-        uses = []
+    fetches: list[_Fetch] = []
+    # Trips before the last one fill the latches, and the window until it is the same each trip.
+    for _ in range(2 + 4 * WINDOW // len(body)):
+        before = fetches[-1:]
+        fetches = []
         for instruction in body:
-            entered = ports.issue(instruction, last + 1)
-            use = ports.last
-            uses.append(PortUse(entered - last, use.reads, use.hits, use.missed_reuse))
-            last = entered
-    return uses
+            last = ports.issue(instruction, last + 1)
+            fetches.append(ports.newest)
+    ports.drained()
+    times = [fetch.dispatched for fetch in before + fetches]
+    spans = [now - earlier for earlier, now in itertools.pairwise(times)]
+    return [replace(f.use, cycles=span) for f, span in zip(fetches, spans, strict=True)]

@@ -2,14 +2,16 @@
 
 A GEMM's loop over k holds the main loop (`tilewright.sass.main_loop`) or is that loop itself;
 around it lie the fetch of the next tiles, barriers, and branches for tiles at a matrix's edge.
-What a warp executes in an interior tile is one path through all this: where a branch leaves a
-choice, the path that moves most data into shared memory, and of those the shortest one, is taken.
-A step that skips the fetch happens once, at the end; one that checks every element at the edges.
+What a warp executes in an interior tile is one path through all this.  Where a branch leaves a
+choice, the shortest path is taken that puts a whole step's tiles into shared memory and fetches no
+less from device memory: a step that skips the fetch happens once, at the end, one that checks every
+element only at the edges.  Of a loop that puts nothing there, the path that fetches most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tilewright.sass.decode import INSTRUCTION_BYTES
 from tilewright.sass.flow import successors
@@ -18,9 +20,20 @@ from tilewright.sass.loops import Loop, find_loops
 
 __all__ = ["k_loop", "steady_trace", "trip_count"]
 
-_FETCHES = frozenset(("LDG", "LDGSTS", "UTMALDG", "UBLKCP"))
-_MOVES = _FETCHES | {"STS"}
+_Moved = tuple[int, int]  # bits fetched from device memory, and put into shared memory
+
+_COPIES = frozenset(("LDGSTS", "UTMALDG", "UBLKCP"))
+_FETCHES = _COPIES | {"LDG"}
 _UNROLLED_ENOUGH = 4096  # trips beyond which a constant is no tile's depth but something else
+
+
+@dataclass(frozen=True)
+class _Way:
+    """From an instruction to the end of the loop: its length, and how it goes on."""
+
+    count: int
+    following: int | None
+    behind: _Moved
 
 
 def k_loop(instructions: Sequence[Instruction], inner: Loop) -> Loop:
@@ -53,14 +66,22 @@ def steady_trace(instructions: Sequence[Instruction], loop: Loop) -> tuple[Instr
     after = successors(instructions)
     body = _natural_loop(after, head, latch)
     order, back = _depth_first(after, body, head)
-    best: dict[int, tuple[int, int, int]] = {}
+    ways: dict[int, dict[_Moved, _Way]] = {}
     for index in order:  # every node behind those that follow it
-        ways = [best[n] for n in after[index] if n in best and (index, n) not in back]
-        size, count, _ = max(ways, default=(0, 0, 0)) if index != latch else (0, 0, 0)
-        if index != latch and not ways:
-            continue
-        best[index] = (size + _moved(instructions[index]), count - 1, index)
-    return _walk(instructions, after, best, back, head, latch)
+        found: dict[_Moved, _Way] = {(0, 0): _Way(0, None, (0, 0))} if index == latch else {}
+        for following in after[index] if index != latch else ():
+            if (index, following) not in back:
+                for moved, way in ways.get(following, {}).items():
+                    if moved not in found or way.count < found[moved].count:
+                        found[moved] = _Way(way.count, following, moved)
+        mine = _moved(instructions[index])
+        ways[index] = _best(
+            {
+                (fetched + mine[0], put + mine[1]): _Way(way.count + 1, way.following, way.behind)
+                for (fetched, put), way in found.items()
+            }
+        )
+    return _walk(instructions, after, ways, back, head)
 
 
 def trip_count(inner: Sequence[Instruction]) -> int:
@@ -82,9 +103,34 @@ def trip_count(inner: Sequence[Instruction]) -> int:
     return 1
 
 
-def _moved(instruction: Instruction) -> int:
-    """Return the bits of a tile that an instruction fetches or puts into shared memory."""
-    return (instruction.access_bits or 32) if instruction.mnemonic in _MOVES else 0
+def _moved(instruction: Instruction) -> _Moved:
+    """Return the bits that an instruction fetches for a thread, and puts into shared memory."""
+    bits = instruction.access_bits or 32
+    if instruction.mnemonic in _COPIES:
+        return bits, bits
+    return bits * (instruction.mnemonic == "LDG"), bits * (instruction.mnemonic == "STS")
+
+
+def _best(ways: dict[_Moved, _Way]) -> dict[_Moved, _Way]:
+    """Leave out a way where another one puts as much, fetches no less and is no longer."""
+    kept: dict[_Moved, _Way] = {}
+    for moved, way in sorted(ways.items(), key=lambda item: (-item[0][0], item[1].count)):
+        fetched, put = moved
+        if not any(
+            put == other and fetched <= more and way.count >= known.count
+            for (more, other), known in kept.items()
+        ):
+            kept[moved] = way
+    return kept
+
+
+def _chosen(ways: dict[_Moved, _Way]) -> _Moved:
+    """Return the way that is taken in an interior tile."""
+    most = max(put for _, put in ways)
+    enough = [moved for moved in ways if moved[1] == most and moved[0] >= most > 0]
+    if enough:
+        return min(enough, key=lambda moved: ways[moved].count)
+    return max(ways, key=lambda moved: (moved[1], moved[0], -ways[moved].count))
 
 
 def _natural_loop(after: Sequence[tuple[int, ...]], head: int, latch: int) -> frozenset[int]:
@@ -133,15 +179,14 @@ def _depth_first(
 def _walk(
     instructions: Sequence[Instruction],
     after: Sequence[tuple[int, ...]],
-    best: dict[int, tuple[int, int, int]],
+    ways: dict[int, dict[_Moved, _Way]],
     back: set[tuple[int, int]],
     head: int,
-    latch: int,
 ) -> tuple[Instruction, ...]:
-    """Follow the best way from head to latch; repeat an inner loop where its branch lies."""
+    """Follow the chosen way from the head; repeat an inner loop where its branch lies."""
     trace: list[Instruction] = []
     place: dict[int, int] = {}
-    node = head
+    node, moved = head, _chosen(ways[head])
     while True:
         place[node] = len(trace)
         trace.append(instructions[node])
@@ -149,8 +194,7 @@ def _walk(
         if inner and inner[0] in place:
             once = trace[place[inner[0]] :]
             trace += once * (trip_count(once) - 1)
-        if node == latch:
+        way = ways[node][moved]
+        if way.following is None:
             return tuple(trace)
-        node = max(
-            (n for n in after[node] if n in best and (node, n) not in back), key=lambda n: best[n]
-        )
+        node, moved = way.following, way.behind
