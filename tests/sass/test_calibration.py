@@ -22,7 +22,7 @@ def _judge(loops: list[dict]) -> tuple[int, float]:
 
 
 def test_kernels_that_no_constant_was_fitted_to_are_predicted() -> None:
-    """Drawn after the constants were chosen, from another version of the stencil's text."""
+    """From another version of the stencil's text, and left out of the search for constants."""
     held_out = [loop for loop in KNOWN if loop["set"] == "held out"]
     near, rank = _judge(held_out)
     assert near >= max(20, 0.7 * len(held_out))

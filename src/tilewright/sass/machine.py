@@ -20,9 +20,9 @@ _STORE = {32: 1, 64: 2, 128: 4}
 class Machine:
     """Constants of the model, in cycles unless said otherwise, for sm_90.
 
-    Fitted to every second of the kernels in ``benchmarks/results/h100/loops.json``;
-    the others are as well predicted.  No constant moves the mean error by more
-    than half a point when it is changed by a third.
+    Found by a coarse search on the kernels marked "fit" in
+    ``benchmarks/results/h100/loops.json``; only the last choice, among four
+    sets, looked at those held out too.  None is a documented number.
 
     Parameters
     ----------

@@ -6,8 +6,8 @@
 
 A warp may issue when its stall count has run down and the barriers that its instruction waits for
 are released; the scheduler stays with the warp it served last while that one may issue, else it
-takes the one that has waited longest.  Rules and constants were fitted to kernels measured on an
-H100 (``benchmarks/results/h100/loops.json``); each says what it stands for.
+takes the one that has waited longest.  What the model leaves out: misses of the instruction cache,
+the time that global loads of many lines take, and how warps of one block lie on the schedulers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Warp:
     ready: float
     at: int = 0
     trips: int = 0
-    released: list[float] = field(default_factory=lambda: [0.0] * 6)
+    released: list[float] = field(default_factory=lambda: [0.0] * 7)  # the field has three bits
     held: bool = False  # waits at a barrier of its thread block
 
 
@@ -78,7 +78,7 @@ def simulate(
     machine : Machine, optional
         The model's constants.
     trips : int
-        Trips that each warp makes; the first is not counted.
+        Trips that each warp makes in the mean, 3 or more; the first is not counted.
     """
     chip = machine or Machine()
     steps = _steps(trace, arch, wavefronts or {}, chip)

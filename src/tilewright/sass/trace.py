@@ -24,7 +24,9 @@ _Moved = tuple[int, int]  # bits fetched from device memory, and put into shared
 
 _COPIES = frozenset(("LDGSTS", "UTMALDG", "UBLKCP"))
 _FETCHES = _COPIES | {"LDG"}
-_UNROLLED_ENOUGH = 4096  # trips beyond which a constant is no tile's depth but something else
+# Instructions of a trace: four times the longest trip of the measured kernels.  A loop whose
+# constant bound would make more is no loop over a tile's depth.
+_MOST = 20_000
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ def steady_trace(instructions: Sequence[Instruction], loop: Loop) -> tuple[Instr
                 for (fetched, put), way in found.items()
             }
         )
+    if not ways[head]:  # a loop entered in its middle: no path from its head to its end
+        return loop.instructions
     return _walk(instructions, after, ways, back, head)
 
 
@@ -99,7 +103,7 @@ def trip_count(inner: Sequence[Instruction]) -> int:
             steps = [o.value for o in add.srcs if o.kind == "imm"]
             same = add.mnemonic in ("IADD3", "VIADD", "UIADD3") and counters[:1] == written[:1]
             if same and limits and steps and 0 < steps[0] <= limits[0]:
-                return min(max(1, round(limits[0] / steps[0])), _UNROLLED_ENOUGH)
+                return max(1, round(limits[0] / steps[0]))
     return 1
 
 
@@ -193,7 +197,7 @@ def _walk(
         inner = [n for n in after[node] if (node, n) in back and n != head]
         if inner and inner[0] in place:
             once = trace[place[inner[0]] :]
-            trace += once * (trip_count(once) - 1)
+            trace += once * (min(trip_count(once), max(1, _MOST // len(once))) - 1)
         way = ways[node][moved]
         if way.following is None:
             return tuple(trace)
