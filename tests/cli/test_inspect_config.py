@@ -160,7 +160,14 @@ def test_a_config_is_compiled_kept_and_told_of(
 def test_a_heuristic_is_told_not_enforced() -> None:
     # One element of C a thread: no reuse of what is read, but a right kernel.
     tile = {"block_m": 16, "block_n": 16, "threads_m": 16, "threads_n": 16, "fragment_vector": 1}
-    reads = {"strided": 0, "read_a_m": 16, "read_b_n": 16, "block_k": 16, "unroll_k": 16}
+    reads = {
+        "strided": 0,
+        "read_a_m": 16,
+        "read_b_n": 16,
+        "block_k": 16,
+        "unroll_k": 16,
+        "read_vector": 1,
+    }
     found = tw.inspect_config({**tile, **reads}, partial=True)
     assert any(rule.startswith("register reuse") for rule in found.unlikely)
     assert found.kernel.loop is not None

@@ -159,7 +159,9 @@ def _show(one: Inspection, estimated: int | None) -> None:
             f"; {estimated} were estimated, {taken.registers - estimated:+d} by the compiler"
         )
     table.add_row("registers a thread", registers)
-    table.add_row("shared memory", f"{taken.shared_bytes} bytes, static")
+    table.add_row(
+        "shared memory", f"{taken.shared_bytes} bytes static, {one.dynamic_shared_bytes} dynamic"
+    )
     table.add_row("stack", f"{taken.stack_bytes} bytes")
     table.add_row(
         "local memory", f"{taken.local_loads} loads, {taken.local_stores} stores (spills)"

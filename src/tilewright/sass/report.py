@@ -38,6 +38,7 @@ class Inspection:
     registers: RegisterMap | None
     cycles: LoopCycles | None
     wavefronts: dict[int, int] = field(default_factory=dict)
+    dynamic_shared_bytes: int = 0
 
     @property
     def verdict(self) -> str:
@@ -52,6 +53,7 @@ class Inspection:
         return {
             "resources": asdict(self.resources),
             "threads": self.threads,
+            "dynamic_shared_bytes": self.dynamic_shared_bytes,
             "occupancy": {**asdict(self.occupancy), "fraction": self.occupancy.fraction},
             "unknown_instructions": self.unknown,
             "loop": loop
@@ -110,7 +112,9 @@ def inspect_kernel(
     unknown = sum(not i.known for i in instructions)
     loop = main_loop(instructions)
     if loop is None:
-        return Inspection(taken, size, fits, unknown, None, None, None)
+        return Inspection(
+            taken, size, fits, unknown, None, None, None, dynamic_shared_bytes=dynamic_shared_bytes
+        )
     warps = -(-size // WARP)
     passes = shared_wavefronts(instructions, k_loop(instructions, loop), size)
     return Inspection(
@@ -122,4 +126,5 @@ def inspect_kernel(
         register_map(instructions, loop),
         loop_cycles(instructions, loop, kernel.arch, max(1, fits.blocks), warps, wavefronts=passes),
         passes,
+        dynamic_shared_bytes,
     )

@@ -6,7 +6,6 @@ import re
 
 from tilewright.hardware import DeviceSpec
 from tilewright.sass.occupancy import MAX_REGISTERS, MAX_THREADS, WARP, limits_of
-from tilewright.stencil import STATIC_SHARED_BYTES
 
 __all__ = ["architecture_spec"]
 
@@ -43,7 +42,7 @@ def architecture_spec(arch: str) -> DeviceSpec:
         multiprocessors=1,
         warp_size=WARP,
         max_threads_per_block=MAX_THREADS,
-        shared_bytes_per_block=STATIC_SHARED_BYTES,
+        shared_bytes_per_block=limits.shared_bytes_per_block,
         vector_bytes=_VECTOR_BYTES,
         max_threads_per_multiprocessor=limits.warps * WARP,
         registers_per_multiprocessor=limits.registers,

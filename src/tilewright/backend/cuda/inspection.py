@@ -116,5 +116,5 @@ def inspect_config(
         estimated=estimated,
         unlikely=tuple(f"{rule.name}: {rule.reason}" for rule in space.violated(checked)),
         cubin=cubin,
-        kernel=inspect_kernel(kernel, estimated.threads),
+        kernel=inspect_kernel(kernel, estimated.threads, source.dynamic_shared_bytes),
     )
