@@ -15,6 +15,7 @@ from tilewright.cli import (
     inspect,
     multiply,
     quickstart,
+    report,
     solve,
     space,
     tune,
@@ -38,6 +39,7 @@ app.command("tune")(tune.command)
 app.command("bench")(bench.command)
 app.command("multiply")(multiply.command)
 app.command("solve")(solve.command)
+app.command("report")(report.command)
 app.command("quickstart")(quickstart.command)
 app.add_typer(db.app, name="db")
 

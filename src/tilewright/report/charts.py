@@ -1,0 +1,191 @@
+"""Charts as SVG, by matplotlib: plain data in, one drawing out, the same for the same data."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Sequence
+from textwrap import shorten
+from typing import Any
+
+from tilewright.report.model import Bars, Chart, Columns, Curve, Curves, Rows
+from tilewright.report.svg import COLOURS, colour
+
+__all__ = ["draw"]
+
+# Drawn about as wide as a phone shows them, so that letters keep their size there.
+_WIDTH = 5.4
+_HEIGHT = 3.5
+_ROW_HEIGHT = 0.25
+_LABEL = 26
+_SETTINGS = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: no search, no warning
+    "font.size": 9.5,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tilewright",
+    "text.parse_math": False,  # names come from files; "$" means itself
+    "text.color": colour("ink"),
+    "axes.labelcolor": colour("ink"),
+    "axes.edgecolor": colour("rule"),
+    "axes.facecolor": "none",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": colour("grid"),
+    "grid.linewidth": 0.6,
+    "xtick.color": colour("rule"),
+    "ytick.color": colour("rule"),
+    "xtick.labelcolor": colour("ink"),
+    "ytick.labelcolor": colour("ink"),
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "figure.facecolor": "none",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "hatch.linewidth": 0.8,
+    "hatch.color": colour("surface"),
+}
+# Form tells what colour alone must not: roles differ in marks and hatches too.
+_MARKERS = {"tilewright": "o", "cublas": "s", "numpy": "^", "clblast": "D", "other": "."}
+_HATCHES = {"cublas": "///", "numpy": "...", "clblast": "xxx", "second": "///", "third": "..."}
+
+
+def draw(chart: Chart) -> str:
+    """Return a chart as an SVG document; colours are those of `tilewright.report.svg`.
+
+    Raises
+    ------
+    RuntimeError
+        If matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise RuntimeError(
+            "a report needs matplotlib; install it with: pip install 'tilewright[report]'"
+        ) from None
+    # The user's own style must not change the report.
+    defaults = {k: v for k, v in matplotlib.rcParamsDefault.items() if "backend" not in k}
+    with matplotlib.rc_context({**defaults, **_SETTINGS}), warnings.catch_warnings():
+        # Only the measuring of a text that the bundled font lacks; browsers have others.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        figure = Figure(figsize=(_WIDTH, _height(chart)), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.subplots()
+        if isinstance(chart, Curves):
+            _curves(axes, chart)
+        elif isinstance(chart, Columns):
+            _columns(axes, chart)
+        else:
+            _rows(axes, chart)
+        handles, names = axes.get_legend_handles_labels()
+        if names:
+            figure.legend(handles, names, loc="outside upper left", ncols=min(3, len(names)))
+        written = io.BytesIO()
+        figure.savefig(written, format="svg", metadata={"Date": None})
+    return written.getvalue().decode()
+
+
+def _height(chart: Chart) -> float:
+    if isinstance(chart, Rows):
+        return 1.1 + _ROW_HEIGHT * len(chart.categories)
+    return _HEIGHT
+
+
+def _tint(role: str) -> str:
+    """Return a role's colour; unknown ones are drawn like other things."""
+    return colour(role if role in COLOURS else "fourth")
+
+
+def _curves(axes: Any, chart: Curves) -> None:
+    for one in chart.curves:
+        if one.points:
+            _curve(axes, one)
+    if chart.x_log:
+        axes.set_xscale("log")
+    if chart.y_log:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    if chart.ticks:
+        kept = _apart(chart.ticks)
+        axes.set_xticks(kept, [f"{tick:.0f}" for tick in kept])
+        axes.set_xticks([], minor=True)
+    axes.set_xlabel(chart.x)
+    axes.set_ylabel(chart.y)
+
+
+def _apart(ticks: Sequence[float]) -> list[float]:
+    """Return the ticks whose labels do not touch on a logarithmic axis, the largest first."""
+    kept: list[float] = []
+    for tick in sorted(set(ticks), reverse=True):
+        # A label takes about a twelfth of the axis, which is seldom longer than two decades.
+        if not kept or tick < kept[-1] / max(1.2, (max(ticks) / min(ticks)) ** (1 / 12)):
+            kept.append(tick)
+    return kept[::-1]
+
+
+def _curve(axes: Any, one: Curve) -> None:
+    x, y = zip(*one.points, strict=True)
+    tint, label = _tint(one.role), one.name or "_nolegend_"
+    marker = _MARKERS.get(one.role, "v")
+    if one.style == "dots":
+        size = 5 if one.role == "other" or len(x) > 60 else 18
+        axes.scatter(x, y, s=size, marker=marker, color=tint, label=label, alpha=0.75)
+    elif one.style == "crosses":
+        axes.scatter(x, y, s=20, marker="x", color=tint, label=label, clip_on=False, zorder=3)
+    elif one.style == "step":
+        axes.step(x, y, where="post", color=tint, label=label, linewidth=1.8)
+    elif one.style == "dashed":
+        axes.plot(x, y, "--", color=tint, label=label, linewidth=1.3)
+    else:
+        axes.plot(x, y, marker=marker, markersize=4.5, color=tint, label=label, linewidth=1.6)
+
+
+def _columns(axes: Any, chart: Columns) -> None:
+    width = 0.82 / max(1, len(chart.groups))
+    many = len(chart.groups) * len(chart.categories) > 12
+    for at, group in enumerate(chart.groups):
+        left = (at - (len(chart.groups) - 1) / 2) * width
+        places = [i + left for i, value in enumerate(group.values) if value is not None]
+        values = [value for value in group.values if value is not None]
+        bars = axes.bar(places, values, width, label=group.name, **_fill(group))
+        axes.bar_label(bars, fmt="%.3g", fontsize=6 if many else 8, rotation=90 if many else 0,
+                       padding=2)  # fmt: skip
+    axes.margins(y=0.14)
+    axes.set_xticks(range(len(chart.categories)), [shorten(c, _LABEL) for c in chart.categories])
+    axes.grid(False, axis="x")
+    axes.set_ylabel(chart.y)
+
+
+def _rows(axes: Any, chart: Rows) -> None:
+    places = range(len(chart.categories))
+    starts = [0.0] * len(chart.categories)
+    stacked = sum(len([v for v in group.values if v]) for group in chart.groups) > len(places)
+    for group in chart.groups:
+        values = [value or 0.0 for value in group.values]
+        bars = axes.barh(places, values, 0.72, left=starts, label=group.name, **_fill(group))
+        if stacked:
+            starts = [start + value for start, value in zip(starts, values, strict=True)]
+        else:
+            texts = [f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}" for value in values]
+            axes.bar_label(bars, [t if v else "" for t, v in zip(texts, values, strict=True)],
+                           fontsize=7.5, padding=3)  # fmt: skip
+    if chart.x_log:
+        axes.set_xscale("log")
+        least = min((v for g in chart.groups for v in g.values if v), default=1.0)
+        axes.set_xlim(left=least / 3)
+    axes.margins(x=0 if stacked else 0.22)
+    axes.set_yticks(places, [shorten(c, _LABEL, placeholder="…") for c in chart.categories])
+    axes.set_ylim(len(chart.categories) - 0.4, -0.6)
+    axes.grid(False, axis="y")
+    axes.set_xlabel(chart.x)
+
+
+def _fill(group: Bars) -> dict[str, Any]:
+    """Return how a group's bars are filled."""
+    return {"color": _tint(group.role), "hatch": _HATCHES.get(group.role), "linewidth": 0}

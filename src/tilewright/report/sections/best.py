@@ -1,0 +1,81 @@
+"""The best config of every precision and transpose beside the vendor's library."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tilewright.report.gather import Device, Gathered
+from tilewright.report.model import Bars, Columns, Figure, Section, Table
+from tilewright.report.results import Run
+from tilewright.report.words import scale_of, tiling
+
+__all__ = ["named", "section"]
+
+
+def named(rates: set[str]) -> list[str]:
+    """Return ours first, then the others by name."""
+    return sorted(rates, key=lambda name: (name != "tilewright", name))
+
+
+def section(data: Gathered) -> Section:
+    """Return ASTRA's Figures 3 to 6 for each device."""
+    figures = []
+    for device in data.devices:
+        by_precision: dict[str, list[Run]] = defaultdict(list)
+        for run in data.runs_of(device):
+            by_precision[run.problem.precision.letter].append(run)
+        figures += [_figure(device, runs) for runs in by_precision.values()]
+    return Section(
+        "best",
+        "Best configs beside the vendor's library",
+        "For every precision and pair of transposes, our best kernel and the other libraries in "
+        "the same process, in turns (ASTRA's Figures 3 to 6). A tiling is the block of C and the "
+        "step in k, then the shape of the threads that compute C, read A and read B.",
+        figures=tuple(figures),
+        command="tilewright bench --trans all --sizes 1024 --against numpy --tune 30s"
+        " -o benchmarks/results/mine.json",
+    )
+
+
+def _figure(device: Device, runs: list[Run]) -> Figure:
+    """Return the bars of one precision, at the size that most transposes share."""
+    sizes: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        sizes[run.problem.shape].append(run)
+    # The largest size among those with the most cases beside another library.
+    chosen = max(
+        sizes.values(),
+        key=lambda found: (
+            sum(run.best_peer is not None for run in found),
+            len(found),
+            found[0].problem.flops,
+        ),
+    )
+    problem = chosen[0].problem
+    scale, unit = scale_of(rate for run in chosen for rate in run.rates.values())
+    names = named({name for run in chosen for name in run.rates})
+    groups = tuple(
+        Bars(name, name, tuple(_scaled(run.rates.get(name), scale) for run in chosen))
+        for name in names
+    )
+    rows = []
+    for run in chosen:
+        peer = run.best_peer
+        rates = [f"{run.rates[name] / scale:,.1f}" if name in run.rates else "" for name in names]
+        ratio = "" if peer is None else f"{run.ours / peer[1]:.3f}"
+        config = "" if run.config is None else f"{run.config.stencil}: {tiling(run.config)}"
+        rows.append((run.problem.trans, *rates, ratio, config, run.tuned_on or "default"))
+    columns = ("case", *(f"{name}, {unit}" for name in names), "ours / best other", "tiling")
+    ahead = sum(run.best_peer is not None and run.ours >= run.best_peer[1] for run in chosen)
+    beside = sum(run.best_peer is not None for run in chosen)
+    title = f"{problem.precision.name} {problem.shape} on {device.label}"
+    return Figure(
+        title,
+        f"Ours is the fastest in {ahead} of {beside} cases." if beside else "No other was measured.",
+        Columns(unit, tuple(run.problem.trans for run in chosen), groups),
+        Table("Best configs", (*columns, "tuned on"), tuple(rows)),
+    )
+
+
+def _scaled(rate: float | None, scale: float) -> float | None:
+    return None if rate is None else rate / scale

@@ -1,0 +1,91 @@
+"""Devices, and what bounds GEMM on them."""
+
+from __future__ import annotations
+
+from math import isinf
+
+from tilewright.bounds import Bound
+from tilewright.bounds.terms import Term
+from tilewright.problem import Problem
+from tilewright.report.gather import Device, Gathered
+from tilewright.report.model import Bars, Figure, Rows, Section, Table
+from tilewright.report.words import plain_rate, scale_of
+
+__all__ = ["section"]
+
+
+def section(data: Gathered) -> Section:
+    """Return who was measured, and every term of the bound for the largest problem."""
+    figures, missing = [], []
+    for device in data.devices:
+        largest: dict[str, Problem] = {}
+        for run in data.runs_of(device):
+            largest[run.problem.precision.letter] = run.problem
+        if device.numbers is None:
+            missing.append(
+                f"{device.label} is neither here nor in the catalogue, so it has no bound; "
+                "a TOML file with its numbers gives it one."
+            )
+        for problem in largest.values():
+            found = data.bound(device, problem)
+            if found is not None:
+                figures.append(_terms(device, problem, found))
+    return Section(
+        "devices",
+        "Devices and bounds",
+        "What was measured on, and how fast GEMM can be there: every limit that is known, for the "
+        "largest problem measured in each precision. The smallest is the bound.",
+        tables=(_devices(data.devices),) if data.devices else (),
+        figures=tuple(figures),
+        missing=tuple(missing),
+        command="tilewright tune --precision s --size 1024 --budget 60s",
+    )
+
+
+def _devices(devices: list[Device]) -> Table:
+    rows = []
+    for one in devices:
+        said = one.measured
+        peers = ", ".join(f"{name} {version}" for name, version in sorted(said.peers.items()))
+        known = "" if one.numbers is None else one.numbers.id
+        rows.append(
+            (one.label, said.backend, said.platform, said.driver, peers, known, one.fingerprint)
+        )
+    columns = ("device", "backend", "platform", "driver", "beside", "numbers of", "fingerprint")
+    return Table("Devices", columns, tuple(rows))
+
+
+def _terms(device: Device, problem: Problem, found: Bound) -> Figure:
+    """Return the terms of a bound, the limiting one on top."""
+
+    def place(term: Term) -> tuple[bool, float]:
+        return term.value is None, term.value or 0.0
+
+    ordered = sorted(found.terms, key=place)
+    shown = [term for term in ordered if term.value is not None and not isinf(term.value)]
+    scale, unit = scale_of(term.value or 0.0 for term in shown)
+    names = tuple(term.name for term in shown)
+    values = [(term.value or 0.0) / scale for term in shown]
+    limiting = tuple(
+        value if term is found.limiting else None
+        for term, value in zip(shown, values, strict=True)
+    )
+    others = tuple(
+        None if term is found.limiting else value
+        for term, value in zip(shown, values, strict=True)
+    )
+    groups = (Bars("limiting", "tilewright", limiting), Bars("other limits", "other", others))
+    rows = tuple((term.name, _value(term), term.resource, term.formula) for term in ordered)
+    return Figure(
+        f"Limits of {problem} on {device.label}",
+        f"{found.limiting.name} limits it to {plain_rate(found.limit)}.",
+        Rows(unit, names, groups, x_log=True),
+        Table("Terms of the bound", ("limit", "rate", "full resource", "formula"), rows),
+    )
+
+
+def _value(term: Term) -> str:
+    """Return a term's rate, or why there is none."""
+    if term.value is None:
+        return term.reason or "unknown"
+    return "no limit" if isinf(term.value) else plain_rate(term.value)
