@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 
 GPU    := $(shell if [ -e /proc/driver/nvidia ] || command -v nvidia-smi >/dev/null 2>&1; then echo yes; fi)
 comma  := ,
-WITH   := $(if $(GPU),cuda$(comma))
+WITH   := $(if $(GPU),cuda$(comma))report
 
 .PHONY: run test gpu-test gpu-sanitize lint clean
 
@@ -35,15 +35,15 @@ lint: $(VENV)/.installed-lint
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(if $(GPU),[cuda])'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH)]'
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH)test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH),test]'
 	touch $@
 
 $(VENV)/.installed-lint: $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH)test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH),test,lint]'
 	touch $@
 
 clean:

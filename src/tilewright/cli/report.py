@@ -16,12 +16,14 @@ RESULTS = Path("benchmarks") / "results"
 
 
 def command(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="HTML file to write.")
-    ] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path(
+        "report.html"
+    ),
     results: Annotated[
         Path | None,
-        typer.Option("--results", help="Folder of results files; benchmarks/results if it is there."),
+        typer.Option(
+            "--results", help="Folder of results files; benchmarks/results if it is there."
+        ),
     ] = None,
     device: Annotated[
         str | None, typer.Option("--device", help="A device's fingerprint or part of its name.")

@@ -18,7 +18,14 @@ from typing import Any, Literal
 from tilewright.hardware.quantity import QUANTITIES, Mix, Quantity
 from tilewright.hardware.spec import DeviceSpec
 
-__all__ = ["CatalogueDevice", "catalogue", "catalogue_device", "described", "read_device", "recognised"]
+__all__ = [
+    "CatalogueDevice",
+    "catalogue",
+    "catalogue_device",
+    "described",
+    "read_device",
+    "recognised",
+]
 
 _FOLDER = Path(__file__).with_name("catalogue")
 _SPEC_NUMBERS = tuple(f.name for f in fields(DeviceSpec) if f.name in QUANTITIES)

@@ -9,4 +9,13 @@ from tilewright.report.model import Chart, Figure, Section, Table
 from tilewright.report.page import make_page
 from tilewright.report.sections import make_sections
 
-__all__ = ["Chart", "Figure", "Gathered", "Section", "Table", "gather", "make_page", "make_sections"]
+__all__ = [
+    "Chart",
+    "Figure",
+    "Gathered",
+    "Section",
+    "Table",
+    "gather",
+    "make_page",
+    "make_sections",
+]

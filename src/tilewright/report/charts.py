@@ -14,10 +14,13 @@ from tilewright.report.svg import COLOURS, colour
 __all__ = ["draw"]
 
 # Drawn about as wide as a phone shows them, so that letters keep their size there.
-_WIDTH = 5.4
-_HEIGHT = 3.5
-_ROW_HEIGHT = 0.25
-_LABEL = 26
+_WIDTH = 4.5
+_HEIGHT = 2.8
+_ROW_HEIGHT = 0.23
+_LEGEND_ROW = 0.2
+# Letters that one line of the legend holds, and what a mark takes of them.
+_LEGEND_LETTERS, _LEGEND_MARK = 62, 7
+_LABEL = 25
 _SETTINGS = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: no search, no warning
     "font.size": 9.5,
@@ -70,12 +73,14 @@ def draw(chart: Chart) -> str:
         ) from None
     # The user's own style must not change the report.
     defaults = {k: v for k, v in matplotlib.rcParamsDefault.items() if "backend" not in k}
-    with matplotlib.rc_context({**defaults, **_SETTINGS}), warnings.catch_warnings():
+    style: Any = {**defaults, **_SETTINGS}
+    with matplotlib.rc_context(style), warnings.catch_warnings():
         # Only the measuring of a text that the bundled font lacks; browsers have others.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure = Figure(figsize=(_WIDTH, _height(chart)), layout="constrained")
+        columns, legend = _legend(chart)
+        figure = Figure(figsize=(_WIDTH, _height(chart) + _LEGEND_ROW * legend))
         FigureCanvasSVG(figure)
-        axes = figure.subplots()
+        axes = figure.add_axes(_place(chart, figure.get_figheight(), legend))
         if isinstance(chart, Curves):
             _curves(axes, chart)
         elif isinstance(chart, Columns):
@@ -84,16 +89,58 @@ def draw(chart: Chart) -> str:
             _rows(axes, chart)
         handles, names = axes.get_legend_handles_labels()
         if names:
-            figure.legend(handles, names, loc="outside upper left", ncols=min(3, len(names)))
+            figure.legend(handles, names, loc="upper left", ncols=columns,
+                          borderaxespad=0.1, handlelength=1.8, columnspacing=1.4)  # fmt: skip
         written = io.BytesIO()
         figure.savefig(written, format="svg", metadata={"Date": None})
     return written.getvalue().decode()
 
 
+def _legend(chart: Chart) -> tuple[int, int]:
+    """Return how many columns and rows the legend has."""
+    parts: Sequence[Curve | Bars] = chart.curves if isinstance(chart, Curves) else chart.groups
+    names = [part.name for part in parts if part.name]
+    longest = max(map(len, names), default=0) + _LEGEND_MARK
+    columns = max(1, min(len(names), _LEGEND_LETTERS // longest))
+    return columns, -(-len(names) // columns)
+
+
 def _height(chart: Chart) -> float:
+    """Return inches without the legend."""
     if isinstance(chart, Rows):
-        return 1.1 + _ROW_HEIGHT * len(chart.categories)
+        return 0.6 + _ROW_HEIGHT * len(chart.categories)
     return _HEIGHT
+
+
+def _place(chart: Chart, height: float, legend: int) -> tuple[float, float, float, float]:
+    """Return where the axes are, in shares of the figure.
+
+    Margins are fixed and not fitted to the texts: small multiples line up, and a chart takes
+    half the time.
+    """
+    left = 1.75 if isinstance(chart, Rows) else 0.62
+    bottom = 0.3 if isinstance(chart, Columns) else 0.48
+    top = 0.1 + _LEGEND_ROW * legend
+    return left / _WIDTH, bottom / height, 1 - (left + 0.12) / _WIDTH, 1 - (bottom + top) / height
+
+
+def _logarithmic(axis: Any, ends: tuple[float, float]) -> None:
+    """Make an axis logarithmic, marked at 1, 2 and 5 where it is short."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+    short = ends[1] < 300 * ends[0]
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if short else (1,), numticks=12))
+    axis.set_major_formatter(_told)
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _told(value: float, _: object = None) -> str:
+    """Return a mark on a logarithmic axis as text."""
+    for least, sign in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= least:
+            return f"{value / least:g} {sign}"
+    return f"{value:g}"
 
 
 def _tint(role: str) -> str:
@@ -105,10 +152,14 @@ def _curves(axes: Any, chart: Curves) -> None:
     for one in chart.curves:
         if one.points:
             _curve(axes, one)
-    if chart.x_log:
-        axes.set_xscale("log")
-    if chart.y_log:
-        axes.set_yscale("log")
+    points = [point for one in chart.curves for point in one.points]
+    if chart.x_log and points:
+        low, high = min(x for x, _ in points), max(x for x, _ in points)
+        _logarithmic(axes.xaxis, (low, high))
+        if low == high:
+            axes.set_xlim(low / 2, high * 2)
+    if chart.y_log and points:
+        _logarithmic(axes.yaxis, (min(y for _, y in points), max(y for _, y in points)))
     else:
         axes.set_ylim(bottom=0)
     if chart.ticks:
@@ -175,11 +226,13 @@ def _rows(axes: Any, chart: Rows) -> None:
             texts = [f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}" for value in values]
             axes.bar_label(bars, [t if v else "" for t, v in zip(texts, values, strict=True)],
                            fontsize=7.5, padding=3)  # fmt: skip
-    if chart.x_log:
-        axes.set_xscale("log")
-        least = min((v for g in chart.groups for v in g.values if v), default=1.0)
-        axes.set_xlim(left=least / 3)
-    axes.margins(x=0 if stacked else 0.22)
+    known = [value for group in chart.groups for value in group.values if value]
+    if chart.x_log and known:
+        low, high = min(known) / 3, max(known)
+        _logarithmic(axes.xaxis, (low, high))
+        axes.set_xlim(low, high * (high / low) ** 0.35)  # room for the numbers
+    else:
+        axes.margins(x=0 if stacked else 0.25)
     axes.set_yticks(places, [shorten(c, _LABEL, placeholder="…") for c in chart.categories])
     axes.set_ylim(len(chart.categories) - 0.4, -0.6)
     axes.grid(False, axis="y")
@@ -188,4 +241,9 @@ def _rows(axes: Any, chart: Rows) -> None:
 
 def _fill(group: Bars) -> dict[str, Any]:
     """Return how a group's bars are filled."""
-    return {"color": _tint(group.role), "hatch": _HATCHES.get(group.role), "linewidth": 0}
+    return {
+        "facecolor": _tint(group.role),
+        "edgecolor": colour("surface"),  # before matplotlib 3.11 the hatch has it too
+        "hatch": _HATCHES.get(group.role),
+        "linewidth": 0,
+    }

@@ -128,7 +128,9 @@ def _worth(run: Run) -> tuple[bool, float]:
 
 
 def _order(problem: Problem) -> tuple[int, int, str]:
-    return "sdcze".index(problem.precision.letter), problem.flops, problem.trans
+    # N, T, C: the order in which BLAS names them.
+    case = "".join(str("NTCR".index(letter)) for letter in problem.trans)
+    return "sdcze".index(problem.precision.letter), problem.flops, case
 
 
 def _bound(numbers: CatalogueDevice | None, problem: Problem) -> Bound | None:
@@ -173,7 +175,7 @@ def gather(
     for one in () if store is None else store.query():
         stored[one.device] = _stored_device(one)
         tried.setdefault(one.device, []).append(_tried(one))
-        if one.stage is Stage.WINNER and one.ok:
+        if one.stage is Stage.WINNER and one.ok and one.problem.flops:
             winners.append(_winner(one))
     # What a results file says of a device is more: the versions of its peers.
     measured = {mark: found.devices.get(mark, known) for mark, known in stored.items()}
@@ -217,8 +219,10 @@ def _label(one: MeasuredOn, everyone: list[MeasuredOn]) -> str:
 
 
 def _stored_device(one: Measurement) -> MeasuredOn:
-    about = {name: plain(str(one.environment.get(name, ""))) for name in ("platform", "driver")}
-    return MeasuredOn(one.device, plain(one.device_name), one.backend, **about)
+    platform, driver = (
+        plain(str(one.environment.get(name, "")))[:300] for name in ("platform", "driver")
+    )
+    return MeasuredOn(one.device, plain(one.device_name), one.backend, platform, driver)
 
 
 def _tried(one: Measurement) -> Tried:

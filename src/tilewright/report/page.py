@@ -51,9 +51,7 @@ def make_page(
     environment.globals["svg"] = _drawer(drawn)
     template = environment.from_string((folder / "report.html").read_text(encoding="utf-8"))
     style = (folder / "report.css").read_text(encoding="utf-8")
-    return template.render(
-        sections=sections, newest=newest, version=VERSION, style=_trusted(style)
-    )
+    return template.render(sections=sections, newest=newest, version=VERSION, style=_trusted(style))
 
 
 def _drawer(drawn: Callable[[Figure], object] | None) -> Callable[[Figure, str], Any]:

@@ -183,6 +183,8 @@ def _runs(record: Mapping[str, Any], device: str, source: str, date: str) -> Ite
             if isinstance(rate, int | float) and math.isfinite(rate) and rate > 0
         }
         m, n, k = (int(side) for side in row["size"])
+        if min(m, n, k) < 1:
+            raise ValueError(f"size={row['size']!r} is not three sizes of 1 or more")
         trans_a, trans_b = (Trans(letter) for letter in row["trans"])
         tuning = row.get("tuning")
         eta = tuning.get("eta") if isinstance(tuning, dict) else row.get("eta")

@@ -34,6 +34,9 @@ _SVG = "{http://www.w3.org/2000/svg}"
 _XLINK = "{http://www.w3.org/1999/xlink}href"
 _STAND_IN = re.compile(r"#fe01([0-9a-f]{2})")
 _FAMILY = re.compile(r"(font(?:-family)?: [^;]*?)'DejaVu Sans'[^;]*")
+# A figure is some 400 units wide: a hundredth of one is less than any screen shows.
+_COORDINATES = ("d", "x", "y", "transform")
+_DECIMALS = re.compile(r"-?\d+\.\d{3,}")
 _LINK = re.compile(r"url\(#([^)]+)\)")
 
 
@@ -57,9 +60,7 @@ def accessible(drawn: str, prefix: str, title: str, description: str) -> str:
     root = ElementTree.fromstring(drawn)  # noqa: S314  # our own drawing, not a stranger's
     for parent in list(root.iter()):
         for child in list(parent):
-            if child.tag == f"{_SVG}style" or not child.tag.startswith(_SVG):
-                parent.remove(child)
-            elif child.tag == f"{_SVG}metadata":
+            if child.tag.removeprefix(_SVG) in ("style", "metadata"):
                 parent.remove(child)
     for element in root.iter():
         _rewrite(element, prefix)
@@ -89,7 +90,9 @@ def _rewrite(element: ElementTree.Element, prefix: str) -> None:
         if name in ("href", "id"):
             continue
         value = _LINK.sub(rf"url(#{prefix}\1)", value)
-        if name == "style":
+        if name in _COORDINATES:
+            value = _DECIMALS.sub(lambda found: f"{float(found[0]):.2f}", value)
+        elif name in ("style", "fill", "stroke"):
             value = _STAND_IN.sub(lambda found: f"var(--{COLOURS[int(found[1], 16)]})", value)
             value = _FAMILY.sub(r"\1system-ui, sans-serif", value)
         attributes[name] = " ".join(value.split())

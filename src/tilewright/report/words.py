@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tilewright.problem import Problem
 from tilewright.space import Config
 
-__all__ = ["blocks_of", "intensity", "percent", "plain_rate", "scale_of", "tiling"]
+__all__ = ["blocks_of", "called", "intensity", "percent", "plain_rate", "scale_of", "tiling"]
 
 
 def scale_of(rates: Iterable[float]) -> tuple[float, str]:
@@ -16,6 +16,12 @@ def scale_of(rates: Iterable[float]) -> tuple[float, str]:
     One unit serves a whole figure, so that its numbers can be compared at a glance.
     """
     return (1e12, "TFLOP/s") if max(rates, default=0.0) >= 1e12 else (1e9, "GFLOP/s")
+
+
+def called(name: str) -> str:
+    """Return a library's name as its makers write it."""
+    names = {"tilewright": "Tilewright", "cublas": "cuBLAS", "numpy": "NumPy", "clblast": "CLBlast"}
+    return names.get(name, name)
 
 
 def plain_rate(rate: float) -> str:

@@ -32,10 +32,10 @@ def section(data: Gathered) -> Section:
 
 
 def _with_error(data: Gathered, device: Device) -> list[Run]:
-    """Return one run a problem and config whose error was measured and is not zero."""
+    """Return one run a problem and config whose error was measured and is neither 0 nor absurd."""
     seen: dict[tuple[str, str], Run] = {}
     for run in data.runs:
-        if run.device == device.fingerprint and run.eta:
+        if run.device == device.fingerprint and run.eta and run.eta <= 1:
             config = "" if run.config is None else run.config.id
             seen.setdefault((str(run.problem), config), run)
     return sorted(seen.values(), key=lambda r: (r.problem.k, str(r.problem), r.source))

@@ -7,7 +7,7 @@ from collections import defaultdict
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Bars, Columns, Figure, Section, Table
 from tilewright.report.results import Run
-from tilewright.report.words import scale_of, tiling
+from tilewright.report.words import called, scale_of, tiling
 
 __all__ = ["named", "section"]
 
@@ -55,7 +55,7 @@ def _figure(device: Device, runs: list[Run]) -> Figure:
     scale, unit = scale_of(rate for run in chosen for rate in run.rates.values())
     names = named({name for run in chosen for name in run.rates})
     groups = tuple(
-        Bars(name, name, tuple(_scaled(run.rates.get(name), scale) for run in chosen))
+        Bars(called(name), name, tuple(_scaled(run.rates.get(name), scale) for run in chosen))
         for name in names
     )
     rows = []
@@ -65,13 +65,20 @@ def _figure(device: Device, runs: list[Run]) -> Figure:
         ratio = "" if peer is None else f"{run.ours / peer[1]:.3f}"
         config = "" if run.config is None else f"{run.config.stencil}: {tiling(run.config)}"
         rows.append((run.problem.trans, *rates, ratio, config, run.tuned_on or "default"))
-    columns = ("case", *(f"{name}, {unit}" for name in names), "ours / best other", "tiling")
+    columns = (
+        "case",
+        *(f"{called(name)}, {unit}" for name in names),
+        "ours / best other",
+        "tiling",
+    )
     ahead = sum(run.best_peer is not None and run.ours >= run.best_peer[1] for run in chosen)
     beside = sum(run.best_peer is not None for run in chosen)
     title = f"{problem.precision.name} {problem.shape} on {device.label}"
     return Figure(
         title,
-        f"Ours is the fastest in {ahead} of {beside} cases." if beside else "No other was measured.",
+        f"Ours is the fastest in {ahead} of {beside} cases."
+        if beside
+        else "No other was measured.",
         Columns(unit, tuple(run.problem.trans for run in chosen), groups),
         Table("Best configs", (*columns, "tuned on"), tuple(rows)),
     )

@@ -16,11 +16,13 @@ __all__ = ["section"]
 
 def section(data: Gathered) -> Section:
     """Return who was measured, and every term of the bound for the largest problem."""
-    figures, missing = [], []
+    figures, bounds, missing = [], [], []
     for device in data.devices:
         largest: dict[str, Problem] = {}
         for run in data.runs_of(device):
-            largest[run.problem.precision.letter] = run.problem
+            letter = run.problem.precision.letter
+            if letter not in largest or run.problem.flops > largest[letter].flops:
+                largest[letter] = run.problem
         if device.numbers is None:
             missing.append(
                 f"{device.label} is neither here nor in the catalogue, so it has no bound; "
@@ -29,13 +31,15 @@ def section(data: Gathered) -> Section:
         for problem in largest.values():
             found = data.bound(device, problem)
             if found is not None:
-                figures.append(_terms(device, problem, found))
+                bounds.append(_bound_row(device, problem, found))
+                if len(_finite(found)) > 1:
+                    figures.append(_terms(device, problem, found))
     return Section(
         "devices",
         "Devices and bounds",
         "What was measured on, and how fast GEMM can be there: every limit that is known, for the "
         "largest problem measured in each precision. The smallest is the bound.",
-        tables=(_devices(data.devices),) if data.devices else (),
+        tables=tuple(table for table in (_devices(data.devices), _bounds(bounds)) if table.rows),
         figures=tuple(figures),
         missing=tuple(missing),
         command="tilewright tune --precision s --size 1024 --budget 60s",
@@ -55,6 +59,23 @@ def _devices(devices: list[Device]) -> Table:
     return Table("Devices", columns, tuple(rows))
 
 
+def _bound_row(device: Device, problem: Problem, found: Bound) -> tuple[str, ...]:
+    unknown = ", ".join(found.missing) or "none"
+    term = found.limiting
+    return device.label, str(problem), plain_rate(found.limit), term.name, term.resource, unknown
+
+
+def _bounds(rows: list[tuple[str, ...]]) -> Table:
+    columns = ("device", "problem", "bound", "limited by", "full resource", "limits not known")
+    return Table("Bounds", columns, tuple(rows))
+
+
+def _finite(found: Bound) -> list[Term]:
+    """Return the terms that set a limit, the lowest first."""
+    known = [term for term in found.terms if term.value is not None and not isinf(term.value)]
+    return sorted(known, key=lambda term: term.value or 0.0)
+
+
 def _terms(device: Device, problem: Problem, found: Bound) -> Figure:
     """Return the terms of a bound, the limiting one on top."""
 
@@ -62,17 +83,15 @@ def _terms(device: Device, problem: Problem, found: Bound) -> Figure:
         return term.value is None, term.value or 0.0
 
     ordered = sorted(found.terms, key=place)
-    shown = [term for term in ordered if term.value is not None and not isinf(term.value)]
+    shown = _finite(found)
     scale, unit = scale_of(term.value or 0.0 for term in shown)
     names = tuple(term.name for term in shown)
     values = [(term.value or 0.0) / scale for term in shown]
     limiting = tuple(
-        value if term is found.limiting else None
-        for term, value in zip(shown, values, strict=True)
+        value if term is found.limiting else None for term, value in zip(shown, values, strict=True)
     )
     others = tuple(
-        None if term is found.limiting else value
-        for term, value in zip(shown, values, strict=True)
+        None if term is found.limiting else value for term, value in zip(shown, values, strict=True)
     )
     groups = (Bars("limiting", "tilewright", limiting), Bars("other limits", "other", others))
     rows = tuple((term.name, _value(term), term.resource, term.formula) for term in ordered)

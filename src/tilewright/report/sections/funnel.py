@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from tilewright.hardware import DeviceSpec
 from tilewright.problem import Problem
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Bars, Figure, Rows, Section, Table
 from tilewright.report.words import percent
 from tilewright.space import Funnel
-from tilewright.stencil import Stencil, Variant, stencils_for
+from tilewright.stencil import Stencil, Variant, stencil, stencils_for
 
 __all__ = ["section"]
 
@@ -22,7 +25,7 @@ def section(data: Gathered) -> Section:
             continue
         for letter in dict.fromkeys(r.problem.precision.letter for r in data.runs_of(device)):
             variant = Variant.of(Problem(1, 1, 1, letter))  # type: ignore[arg-type]
-            found = families[0].space(variant, device.numbers.spec).funnel()
+            found = _funnel(families[0].name, variant, device.numbers.spec)
             figures.append(_figure(device, families[0], variant, found))
             rows.append(_row(data, device, variant, found))
     columns = ("kernels", "device", "every combination", "after pruning", "left", "tried")
@@ -37,6 +40,12 @@ def section(data: Gathered) -> Section:
         missing=tuple(missing),
         command="tilewright tune --precision s --size 1024 --budget 60s",
     )
+
+
+@lru_cache(maxsize=32)
+def _funnel(family: str, variant: Variant, spec: DeviceSpec) -> Funnel:
+    """Return a space's funnel: half a second for a GPU's, the same for devices of one kind."""
+    return stencil(family).space(variant, spec).funnel()
 
 
 def _row(data: Gathered, device: Device, variant: Variant, found: Funnel) -> tuple[str, ...]:
@@ -79,5 +88,7 @@ def _figure(device: Device, family: Stencil, variant: Variant, found: Funnel) ->
         f"{variant.precision.name}, stencil {family.name}, {device.label}",
         f"{len(found)} constraints leave {found.survivors:,} of {found.raw_size:,} points.",
         Rows("points left", names, groups, x_log=True),
-        Table("Funnel", ("constraint", "kind", "points left", "of those before", "why"), tuple(rows)),
+        Table(
+            "Funnel", ("constraint", "kind", "points left", "of those before", "why"), tuple(rows)
+        ),
     )

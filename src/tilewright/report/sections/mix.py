@@ -37,7 +37,7 @@ def _figure(name: str, mixes: list[Mix]) -> Figure:
     totals = Counter[str]()
     for one in mixes:
         whole = sum(one.classes.values())
-        totals.update({kind: count / whole for kind, count in one.classes.items()})  # type: ignore[arg-type]
+        totals.update({kind: count / whole for kind, count in one.classes.items()})
     ordered = [kind for kind, _ in sorted(totals.items(), key=lambda item: (-item[1], item[0]))]
     shown, rest = ordered[:_SHOWN], ordered[_SHOWN:]
     groups = [

@@ -13,7 +13,7 @@ from tilewright.precision import Precision, precision
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
 from tilewright.report.sections.best import named
-from tilewright.report.words import blocks_of, intensity, plain_rate, scale_of
+from tilewright.report.words import blocks_of, called, intensity, plain_rate, scale_of
 
 __all__ = ["section"]
 
@@ -33,7 +33,7 @@ class _Point:
 
 def section(data: Gathered) -> Section:
     """Return two rooflines for each device and precision."""
-    figures = []
+    figures: list[Figure] = []
     for device in data.devices:
         for letter in dict.fromkeys(r.problem.precision.letter for r in data.runs_of(device)):
             figures += _figures(data, device, precision(letter, modelled=True))
@@ -54,7 +54,7 @@ def _figures(data: Gathered, device: Device, kind: Precision) -> Iterable[Figure
     whole: list[_Point] = []
     blocks: list[_Point] = []
     for one in data.tried.get(device.fingerprint, ()):
-        if one.ok and one.problem.precision == kind:
+        if one.ok and one.rate and one.problem.precision == kind:
             whole.append(_Point(intensity(one.problem), one.rate, "tilewright"))
             sides = blocks_of(one.config)
             if sides is not None:
@@ -83,8 +83,8 @@ def _figure(
     curves, rows = [], []
     for name in named({point.name for point in points}):
         cells = _cells(point for point in points if point.name == name)
-        curves.append(Curve(name, name, tuple((x, y / scale) for x, y, _ in cells), "dots"))
-        rows += [(name, f"{x:,.1f}", f"{y / scale:,.2f}", f"{n:,}") for x, y, n in cells]
+        curves.append(Curve(called(name), name, tuple((x, y / scale) for x, y, _ in cells), "dots"))
+        rows += [(called(name), f"{x:,.1f}", f"{y / scale:,.2f}", f"{n:,}") for x, y, n in cells]
     low, high = min(p.x for p in points) / 2, max(p.x for p in points) * 2
     roofs = _roofs(device.numbers, bound, kind)
     for role, (name, roof) in zip(("bound", "second", "third"), roofs.items(), strict=False):
@@ -92,8 +92,9 @@ def _figure(
     best = max(points, key=lambda point: point.rate)
     return Figure(
         title,
-        f"{len(points):,} kernels; the fastest, of {best.name}, reaches {plain_rate(best.rate)} "
-        f"at {best.x:,.0f} FLOP a byte." + ("" if roofs else " The device's roofs are unknown."),
+        f"{len(points):,} kernels; the fastest, of {called(best.name)}, reaches "
+        f"{plain_rate(best.rate)} at {best.x:,.0f} FLOP a byte."
+        + ("" if roofs else " The device's roofs are unknown."),
         Curves("FLOP a byte", unit, tuple(curves), x_log=True, y_log=True),
         Table(
             "Measured kernels",
@@ -123,17 +124,17 @@ def _roofs(
     memory = numbers.value("memory_bytes_per_s")
     roofs: dict[str, Callable[[float], float]] = {}
     if peak is not None:
-        roof, height = f"peak ({bound.arithmetic})", peak
+        roof, height = f"peak of {bound.arithmetic}", peak
         if memory is None:
             roofs[roof] = lambda x: height
         else:
-            roofs["device memory, " + roof] = lambda x: min(height, x * memory)
+            roofs[f"memory, {roof}"] = lambda x: min(height, x * memory)
     lanes = numbers.value(f"fma_lanes.{'s' if kind.real_bytes == 4 else 'd'}")
     clock = numbers.value("clock_hz")
     if lanes and clock:
         plain = 2 * lanes * numbers.spec.multiprocessors * clock
         if peak is None or plain < 0.99 * peak:
-            roofs["peak (multiply-add units)"] = lambda x: plain
+            roofs["peak of multiply-add units"] = lambda x: plain
     cache = numbers.value("l2_bytes_per_s")
     if cache is None and clock and (rate := numbers.value("l2_bytes_per_cycle")):
         cache = rate * clock

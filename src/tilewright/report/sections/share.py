@@ -8,7 +8,7 @@ from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
 from tilewright.report.results import Run
 from tilewright.report.sections.best import named
-from tilewright.report.words import percent, plain_rate
+from tilewright.report.words import called, percent, plain_rate
 
 __all__ = ["section"]
 
@@ -31,8 +31,7 @@ def section(data: Gathered) -> Section:
         "Marks are transpose cases, the line joins the best of each size.",
         figures=tuple(figures),
         missing=tuple(missing),
-        command="tilewright bench --sizes 256:1024 --against numpy"
-        " -o benchmarks/results/mine.json",
+        command="tilewright bench --sizes 256:1024 --against numpy -o benchmarks/results/mine.json",
     )
 
 
@@ -59,7 +58,9 @@ def _figure(data: Gathered, device: Device, runs: list[Run]) -> Figure:
             highest[size] = max(share, highest.get(size, 0.0))
         if len(highest) > 1:
             curves.append(Curve("", name, tuple(sorted(highest.items()))))
-        curves.append(Curve(name, name, tuple(shares[name]), "dots"))
+        curves.append(Curve(called(name), name, tuple(shares[name]), "dots"))
+    sizes = sorted({size for found in shares.values() for size, _ in found})
+    curves.append(Curve("bound", "bound", ((sizes[0], 100.0), (sizes[-1], 100.0)), "dashed"))
     return Figure(
         f"{kind.name} on {device.label}",
         f"Ours comes closest at {best[1].problem}: {percent(best[0])} of the bound.",
@@ -68,7 +69,11 @@ def _figure(data: Gathered, device: Device, runs: list[Run]) -> Figure:
             "% of the bound",
             tuple(curves),
             x_log=True,
-            ticks=tuple(sorted({size for found in shares.values() for size, _ in found})),
+            ticks=tuple(sizes),
         ),
-        Table("Shares", ("problem", *names, "bound", "limited by", "full resource"), tuple(rows)),
+        Table(
+            "Shares",
+            ("problem", *map(called, names), "bound", "limited by", "full resource"),
+            tuple(rows),
+        ),
     )

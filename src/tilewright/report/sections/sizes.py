@@ -8,7 +8,7 @@ from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
 from tilewright.report.results import Run
 from tilewright.report.sections.best import named
-from tilewright.report.words import percent, scale_of
+from tilewright.report.words import called, percent, scale_of
 
 __all__ = ["section"]
 
@@ -39,7 +39,7 @@ def _figure(data: Gathered, device: Device, runs: list[Run]) -> Figure:
     names = named({name for run in runs for name in run.rates})
     curves = [
         Curve(
-            name,
+            called(name),
             name,
             tuple((float(r.problem.n), r.rates[name] / scale) for r in runs if name in r.rates),
         )
@@ -59,7 +59,7 @@ def _figure(data: Gathered, device: Device, runs: list[Run]) -> Figure:
         rows.append((f"{run.problem.n:,}", *cells))
     problem = runs[0].problem
     best = max(runs, key=lambda run: run.ours)
-    columns = ("N", *(f"{name}, {unit}" for name in (*names, "bound")), "ours / bound")
+    columns = ("N", *(f"{called(name)}, {unit}" for name in (*names, "bound")), "ours / bound")
     return Figure(
         f"{problem.precision.name} {problem.trans} on {device.label}",
         f"From N = {runs[0].problem.n:,} to {runs[-1].problem.n:,}; ours reaches "
