@@ -8,13 +8,25 @@ GPU    := $(shell if [ -e /proc/driver/nvidia ] || command -v nvidia-smi >/dev/n
 comma  := ,
 WITH   := $(if $(GPU),cuda$(comma))report
 
-.PHONY: run test gpu-test gpu-sanitize lint clean
+.PHONY: run test browser gpu-test gpu-sanitize lint clean
 
 run: $(VENV)/.installed
 	$(BIN)/tilewright quickstart
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest
+
+# A browser for the tests that open the report; without one they are skipped and say so.
+# Playwright's own, or the distribution's where its servers cannot be reached.
+CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
+browser: $(VENV)/.installed-test
+	@for name in $(CHROMIUM); do command -v $$name && exit 0; done; \
+	timeout 300 $(BIN)/playwright install chromium >/dev/null 2>&1 && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  (timeout 300 apt-get update && \
+	   timeout 300 apt-get install --yes --no-install-recommends chromium) >/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "no browser could be installed: the tests that need one will be skipped"
 
 # Only what needs a GPU; without one it fails instead of skipping everything.
 gpu-test: $(VENV)/.installed-test
