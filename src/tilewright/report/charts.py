@@ -51,7 +51,7 @@ _SETTINGS = {
     "hatch.color": colour("surface"),
 }
 # Form tells what colour alone must not: roles differ in marks and hatches too.
-_MARKERS = {"tilewright": "o", "cublas": "s", "numpy": "^", "clblast": "D", "other": "."}
+_MARKERS = {"tilewright": "o", "cublas": "s", "numpy": "^", "clblast": "D"}
 _HATCHES = {"cublas": "///", "numpy": "...", "clblast": "xxx", "second": "///", "third": "..."}
 
 
@@ -140,7 +140,7 @@ def _told(value: float, _: object = None) -> str:
     for least, sign in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= least:
             return f"{value / least:g} {sign}"
-    return f"{value:g}"
+    return f"{value:g}" if value >= 0.01 else f"{value:.0e}".replace("e-0", "e-")
 
 
 def _tint(role: str) -> str:
@@ -185,7 +185,7 @@ def _curve(axes: Any, one: Curve) -> None:
     tint, label = _tint(one.role), one.name or "_nolegend_"
     marker = _MARKERS.get(one.role, "v")
     if one.style == "dots":
-        size = 5 if one.role == "other" or len(x) > 60 else 18
+        size = 8 if one.role == "other" or len(x) > 60 else 18
         axes.scatter(x, y, s=size, marker=marker, color=tint, label=label, alpha=0.75)
     elif one.style == "crosses":
         axes.scatter(x, y, s=20, marker="x", color=tint, label=label, clip_on=False, zorder=3)
