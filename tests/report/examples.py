@@ -41,12 +41,30 @@ def fill(store: Store) -> None:
     store.add(example(device_name='Tiny "GPU" <b>&', stage="winner", error=1e-7))
 
 
+def ladder(sweep: dict) -> dict:
+    """Return a climb of the form that ``tilewright ladder -o`` writes, on the sweep's device."""
+    rungs = [
+        {"name": "v1_naive", "title": "naive", "idea": "one element", "flops_per_second": 4e9,
+         "reason": "", "kernel_seconds": 0.01, "total_seconds": 0.02, "eta": 3e-7, "limits": ""},
+        {"name": "v7_async", "title": "copies", "idea": "a ring", "flops_per_second": None,
+         "reason": "it is CUDA only", "kernel_seconds": None, "total_seconds": None, "eta": None,
+         "limits": ""},
+        {"name": "numpy", "title": "2.4", "idea": "", "flops_per_second": 1.6e11, "reason": "",
+         "kernel_seconds": 1e-4, "total_seconds": None, "eta": None, "limits": ""},
+    ]  # fmt: skip
+    bound = {"flops_per_second": 3.2e11, "limiting": "arithmetic peak", "resource": "FMA"}
+    climb = {"problem": "SGEMM NN 256x512x128, row-major", "size": [256, 512, 128],
+             "library": "numpy", "bound": bound, "rungs": rungs}  # fmt: skip
+    return sweep | {"devices": [sweep["devices"][0] | {"results": [climb]}]}
+
+
 def results(folder: Path) -> Path:
     """Return a folder with committed results, a stranger's sweep, and files that are none."""
     for name in ("h100/sgemm_4096.json", "h100/loops.json", "cpu/space_build.json"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(RESULTS / name, folder / name)
     sweep = json.loads((RESULTS / "cpu" / "gemm_1024.json").read_text())
+    (folder / "ladder.json").write_text(json.dumps(ladder(sweep)))
     device = sweep["devices"][0]
     device |= {"name": HOSTILE, "platform": HOSTILE, "fingerprint": HOSTILE, "peers": {HOSTILE: ""}}
     device["results"][0]["config"] |= {"stencil": HOSTILE, "block_m": HOSTILE, HOSTILE: 1}

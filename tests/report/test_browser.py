@@ -92,7 +92,7 @@ def test_letters_and_lines_stand_out_from_their_ground(open_page, scheme):
         const [x, y] = [light(a), light(b)].sort((p, q) => q - p)
         return (x + 0.05) / (y + 0.05) }
       const text = ['ink', 'soft', 'link'], drawn = ['tilewright', 'cublas', 'numpy', 'clblast',
-        'bound', 'other', 'failed']
+        'ladder', 'bound', 'other', 'failed']
       return Object.fromEntries([
         ...text.flatMap(n => ['paper', 'surface', 'panel'].map(p => [n + p, against(n, p) / 4.5])),
         ...drawn.map(n => [n, against(n, 'surface') / 3])]) }""")

@@ -65,7 +65,17 @@ def html(data):
 
 def test_every_section_has_figures_with_a_table_behind_each(data):
     sections = {section.id: section for section in make_sections(data)}
-    for name in ("devices", "funnel", "progress", "best", "roofline", "accuracy", "share", "mix"):
+    for name in (
+        "devices",
+        "funnel",
+        "progress",
+        "best",
+        "roofline",
+        "ladder",
+        "accuracy",
+        "share",
+        "mix",
+    ):
         assert sections[name].figures, name
         for figure in sections[name].figures:
             assert figure.table.rows
@@ -82,6 +92,17 @@ def test_numbers_of_the_page_are_those_of_the_files(html):
     cells = "".join(re.findall(r"<td.*?</td>", html))
     assert f">{ours / 1e12:,.1f}<" in cells
     assert f">{ours / theirs:.3f}<" in cells
+
+
+def test_a_rung_is_a_share_of_the_library_and_of_the_bound(data):
+    section = next(one for one in make_sections(data) if one.id == "ladder")
+    (figure,) = section.figures
+    naive, missing, library = figure.table.rows
+    assert naive[2:5] == ("4.000", "2.5 %", "1.2 %")
+    assert missing[2] == ""
+    assert missing[-1] == "it is CUDA only"
+    assert library[3] == "100.0 %"
+    assert "of NumPy" in figure.description
 
 
 def test_nothing_that_files_say_is_markup(html):

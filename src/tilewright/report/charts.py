@@ -51,7 +51,7 @@ _SETTINGS = {
     "hatch.color": colour("surface"),
 }
 # Form tells what colour alone must not: roles differ in marks and hatches too.
-_MARKERS = {"tilewright": "o", "cublas": "s", "numpy": "^", "clblast": "D"}
+_MARKERS = {"tilewright": "o", "cublas": "s", "numpy": "^", "clblast": "D", "ladder": "P"}
 _HATCHES = {"cublas": "///", "numpy": "...", "clblast": "xxx", "second": "///", "third": "..."}
 
 

@@ -94,7 +94,9 @@ class Gathered:
     def newest(self) -> str:
         """ISO date of the newest measurement, empty without any."""
         stored = (one.created for found in self.tried.values() for one in found)
-        return max([*(run.date for run in self.runs), *stored], default="")[:10]
+        runs = (run.date for run in self.runs)
+        climbs = (climb.date for climb in self.results.climbs)
+        return max([*runs, *climbs, *stored], default="")[:10]
 
     def runs_of(self, device: Device) -> list[Run]:
         """Return one run for each problem of a device, ordered by precision, size and transposes.
@@ -110,6 +112,20 @@ class Gathered:
             if known is None or _worth(run) > _worth(known):
                 best[run.problem] = run
         return sorted(best.values(), key=lambda run: _order(run.problem))
+
+    def largest(self, device: Device) -> dict[str, Problem]:
+        """Return the largest problem measured on a device in each precision, by its letter."""
+        mark = device.fingerprint
+        found: dict[str, Problem] = {}
+        for problem in (
+            *(run.problem for run in self.runs_of(device)),
+            *(one.problem for one in self.tried.get(mark, ()) if one.problem.flops),
+            *(one.problem for one in self.results.climbs if one.device == mark),
+        ):
+            known = found.get(problem.precision.letter)
+            if known is None or problem.flops > known.flops:
+                found[problem.precision.letter] = problem
+        return found
 
     def bound(self, device: Device, problem: Problem) -> Bound | None:
         """Return a problem's bound on a device, None where its numbers give none.

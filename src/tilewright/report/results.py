@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tilewright.problem import Problem, Trans
+from tilewright.report.climbs import Climb, climb_of
 from tilewright.report.mixes import Mix, counted_loops, figure1_loops, inspected_loops
 from tilewright.space import Config
 from tilewright.text import plain
@@ -98,6 +99,7 @@ class Results:
 
     devices: dict[str, MeasuredOn] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
+    climbs: list[Climb] = field(default_factory=list)
     mixes: list[Mix] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     other: list[str] = field(default_factory=list)
@@ -129,13 +131,17 @@ def _read(path: Path, name: str, found: Results) -> bool:
     if not isinstance(document, dict):
         return False
     if isinstance(document.get("devices"), list):
-        devices, runs = [], []
+        devices, runs, climbs = [], [], []
         for device in document["devices"]:
             measured = _device(device)
             devices.append(measured)
-            runs += list(_runs(device, measured.fingerprint, name, _date(document)))
+            # A sweep's rows have rates, those of a ladder have rungs.
+            about = (measured.fingerprint, name, _date(document))
+            climbs += [climb_of(row, *about) for row in device["results"] if "rungs" in row]
+            runs += [_run(row, *about) for row in device["results"] if "rungs" not in row]
         found.devices |= {one.fingerprint: one for one in devices}
         found.runs += runs
+        found.climbs += climbs
         return True
     for key, read in (
         ("loops", counted_loops),
@@ -174,30 +180,29 @@ def _device(record: Mapping[str, Any]) -> MeasuredOn:
     )
 
 
-def _runs(record: Mapping[str, Any], device: str, source: str, date: str) -> Iterator[Run]:
-    """Yield the runs of one device's record."""
-    for row in record["results"]:
-        rates = {
-            _text(name): float(rate)
-            for name, rate in row["flops_per_second"].items()
-            if isinstance(rate, int | float) and math.isfinite(rate) and rate > 0
-        }
-        m, n, k = (int(side) for side in row["size"])
-        if min(m, n, k) < 1:
-            raise ValueError(f"size={row['size']!r} is not three sizes of 1 or more")
-        trans_a, trans_b = (Trans(letter) for letter in row["trans"])
-        tuning = row.get("tuning")
-        eta = tuning.get("eta") if isinstance(tuning, dict) else row.get("eta")
-        yield Run(
-            device,
-            Problem(m, n, k, row["precision"], trans_a, trans_b),
-            rates,
-            _config(row.get("config")),
-            _text(row.get("tuned_on")),
-            float(eta) if isinstance(eta, int | float) and math.isfinite(eta) else None,
-            source,
-            date,
-        )
+def _run(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
+    """Return one row of a sweep."""
+    rates = {
+        _text(name): float(rate)
+        for name, rate in row["flops_per_second"].items()
+        if isinstance(rate, int | float) and math.isfinite(rate) and rate > 0
+    }
+    m, n, k = (int(side) for side in row["size"])
+    if min(m, n, k) < 1:
+        raise ValueError(f"size={row['size']!r} is not three sizes of 1 or more")
+    trans_a, trans_b = (Trans(letter) for letter in row["trans"])
+    tuning = row.get("tuning")
+    eta = tuning.get("eta") if isinstance(tuning, dict) else row.get("eta")
+    return Run(
+        device,
+        Problem(m, n, k, row["precision"], trans_a, trans_b),
+        rates,
+        _config(row.get("config")),
+        _text(row.get("tuned_on")),
+        float(eta) if isinstance(eta, int | float) and math.isfinite(eta) else None,
+        source,
+        date,
+    )
 
 
 def _config(values: Any) -> Config | None:

@@ -21,6 +21,7 @@ COLOURS = (
     "cublas",
     "numpy",
     "clblast",
+    "ladder",
     "bound",
     "other",
     "failed",

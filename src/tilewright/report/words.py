@@ -20,7 +20,10 @@ def scale_of(rates: Iterable[float]) -> tuple[float, str]:
 
 def called(name: str) -> str:
     """Return a library's name as its makers write it."""
-    names = {"tilewright": "Tilewright", "cublas": "cuBLAS", "numpy": "NumPy", "clblast": "CLBlast"}
+    names = {
+        "tilewright": "Tilewright", "cublas": "cuBLAS", "numpy": "NumPy", "clblast": "CLBlast",
+        "ladder": "the ladder's rungs",
+    }  # fmt: skip
     return names.get(name, name)
 
 

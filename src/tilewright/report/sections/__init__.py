@@ -7,6 +7,7 @@ from tilewright.report.sections import (
     best,
     devices,
     funnel,
+    ladder,
     mix,
     progress,
     roofline,
@@ -17,7 +18,7 @@ from tilewright.report.sections import (
 
 __all__ = ["make_sections"]
 
-_ALL = (devices, funnel, progress, best, sizes, roofline, accuracy, share, mix, sources)
+_ALL = (devices, funnel, progress, best, sizes, roofline, ladder, accuracy, share, mix, sources)
 
 
 def make_sections(data: Gathered) -> tuple[Section, ...]:

@@ -18,17 +18,12 @@ def section(data: Gathered) -> Section:
     """Return who was measured, and every term of the bound for the largest problem."""
     figures, bounds, missing = [], [], []
     for device in data.devices:
-        largest: dict[str, Problem] = {}
-        for run in data.runs_of(device):
-            letter = run.problem.precision.letter
-            if letter not in largest or run.problem.flops > largest[letter].flops:
-                largest[letter] = run.problem
         if device.numbers is None:
             missing.append(
                 f"{device.label} is neither here nor in the catalogue, so it has no bound; "
                 "a TOML file with its numbers gives it one."
             )
-        for problem in largest.values():
+        for problem in data.largest(device).values():
             found = data.bound(device, problem)
             if found is not None:
                 bounds.append(_bound_row(device, problem, found))

@@ -23,7 +23,7 @@ def section(data: Gathered) -> Section:
         if device.numbers is None or not families:
             missing.append(f"The space for {device.label} needs the device's numbers.")
             continue
-        for letter in dict.fromkeys(r.problem.precision.letter for r in data.runs_of(device)):
+        for letter in data.largest(device):
             variant = Variant.of(Problem(1, 1, 1, letter))  # type: ignore[arg-type]
             found = _funnel(families[0].name, variant, device.numbers.spec)
             figures.append(_figure(device, families[0], variant, found))

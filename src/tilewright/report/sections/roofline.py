@@ -9,7 +9,8 @@ from math import log10
 
 from tilewright.bounds import Bound
 from tilewright.hardware import CatalogueDevice
-from tilewright.precision import Precision, precision
+from tilewright.precision import Precision
+from tilewright.problem import Problem
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
 from tilewright.report.sections.best import named
@@ -35,8 +36,8 @@ def section(data: Gathered) -> Section:
     """Return two rooflines for each device and precision."""
     figures: list[Figure] = []
     for device in data.devices:
-        for letter in dict.fromkeys(r.problem.precision.letter for r in data.runs_of(device)):
-            figures += _figures(data, device, precision(letter, modelled=True))
+        for problem in data.largest(device).values():
+            figures += _figures(data, device, problem)
     return Section(
         "roofline",
         "Roofline",
@@ -50,7 +51,9 @@ def section(data: Gathered) -> Section:
     )
 
 
-def _figures(data: Gathered, device: Device, kind: Precision) -> Iterable[Figure]:
+def _figures(data: Gathered, device: Device, largest: Problem) -> Iterable[Figure]:
+    """Yield a precision's rooflines; the largest problem's bound has the device's peak."""
+    kind = largest.precision
     whole: list[_Point] = []
     blocks: list[_Point] = []
     for one in data.tried.get(device.fingerprint, ()):
@@ -66,10 +69,10 @@ def _figures(data: Gathered, device: Device, kind: Precision) -> Iterable[Figure
         sides = None if run.config is None else blocks_of(run.config)
         if sides is not None and run.ours:
             blocks.append(_Point(intensity(run.problem, sides), run.ours, "tilewright"))
-    largest = max(
-        (run.problem for run in data.runs_of(device) if run.problem.precision == kind),
-        key=lambda problem: problem.flops,
-    )
+    for climb in data.results.climbs:
+        if climb.device == device.fingerprint and climb.problem.precision == kind:
+            rates = (rung.rate for rung in climb.rungs if rung.rate)
+            whole += [_Point(intensity(climb.problem), rate, "ladder") for rate in rates]
     bound = data.bound(device, largest)
     for title, found in (("whole problem", whole), ("thread blocks", blocks)):
         if found:
