@@ -8,7 +8,7 @@ GPU    := $(shell if [ -e /proc/driver/nvidia ] || command -v nvidia-smi >/dev/n
 comma  := ,
 WITH   := $(if $(GPU),cuda$(comma))report
 
-.PHONY: run test browser gpu-test gpu-sanitize lint clean
+.PHONY: run test docs browser gpu-test gpu-sanitize lint clean
 
 run: $(VENV)/.installed
 	$(BIN)/tilewright quickstart
@@ -39,6 +39,11 @@ gpu-sanitize: $(VENV)/.installed-test
 	    tests/stencil/test_portable_gpu.py -k 'cuda and (snn or dtn or cct or znt)' || exit 1; \
 	done
 
+# The site in site/; a warning is an error.  NVRTC is for what the reference imports.
+docs: $(VENV)/.installed-docs
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs site
+	@echo site/index.html
+
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -58,5 +63,9 @@ $(VENV)/.installed-lint: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH),test,lint]'
 	touch $@
 
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH),docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) site docs/reference
