@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from html.parser import HTMLParser
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.report import examples
+from tests.test_docs import parse
 from tests.tuning.measurement_examples import example, few, measurements
 from tilewright.bench.loops import pack_trace, unpack_trace
 from tilewright.cli.app import run
@@ -154,6 +156,13 @@ def test_without_data_every_section_says_what_makes_some():
     page = make_page(sections, data.newest)
     assert page.count("This command makes some") == len(sections)
     assert not Page(page).all("svg")
+
+
+def test_commands_that_make_data_exist():
+    for section in make_sections(gather(None, None)):
+        words = shlex.split(section.command.partition(" > ")[0])
+        if words[1] != "ladder":  # a command that a later version adds
+            parse(words)
 
 
 def test_files_that_cannot_be_used_are_named_with_the_reason(data, html):

@@ -1,0 +1,172 @@
+"""The documentation is true: every command and every example in it runs, in order, page by page.
+
+Each page has an empty folder, caches of its own and a CPU device.  What its blocks need is said
+by a comment on the line before (see docs/index.md).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer
+
+from tilewright.cli.app import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in PAGES if "reference" not in page.parts]
+BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.M | re.S
+)
+# Everything that these pages may tell a reader to type.
+PROGRAMS = {"tilewright", "python", "mkdir", "cat", "ls"}
+# A budget longer than this is cut to it: what is tested is that the command works.
+SECONDS = 6
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    kind: str
+    mark: str
+    text: str
+
+    @property
+    def commands(self) -> list[str]:
+        """What follows the prompts, continued lines joined."""
+        joined = self.text.replace("\\\n", " ")
+        return [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
+
+
+def blocks(page: Path) -> list[Block]:
+    found = BLOCK.finditer(page.read_text(encoding="utf-8"))
+    return [Block(one["kind"], one["mark"] or "", one["text"]) for one in found]
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def parse(words: list[str]) -> None:
+    """Refuse a command line of ours whose command, options or values do not exist."""
+    command, context = typer.main.get_command(app), None
+    rest, said = words[1:], words[0]
+    while True:
+        context = command.make_context(said, rest, parent=context)
+        if not hasattr(command, "commands"):
+            return
+        left = [*getattr(context, "_protected_args", ()), *context.args]
+        said, command, rest = command.resolve_command(context, left)
+
+
+def shortened(command: str) -> str:
+    """Return a command with budgets that a test has time for."""
+    return re.sub(r"(--(?:budget|tune)[ =])\d+[smh]", rf"\g<1>{SECONDS}s", command)
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Caches of its own, our program on the path, and a CPU device."""
+    kept = dict(os.environ)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
+    return kept | {"PATH": path, "TILEWRIGHT_DATA_DIR": str(tmp_path / "data")}
+
+
+def execute(command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+
+def run_block(block: Block, folder: Path, environment: dict[str, str], python: list[str]) -> None:
+    if block.mark.startswith("file: "):
+        (folder / block.mark.removeprefix("file: ")).write_text(block.text, encoding="utf-8")
+    elif block.kind == "python" and block.mark != "needs a GPU":
+        python.append(re.sub(r'budget="\d+[smh]"', f'budget="{SECONDS}s"', block.text))
+        # A page's examples share their names, as they do for a reader who types them in.
+        (folder / "_page.py").write_text("\n".join(python), encoding="utf-8")
+        execute([sys.executable, "_page.py"], folder, environment)
+        (folder / "_page.py").unlink()
+    elif block.mark != "needs a GPU":
+        for command in block.commands:
+            execute(["bash", "-euo", "pipefail", "-c", shortened(command)], folder, environment)
+
+
+RUNNABLE = [page for page in PAGES if page.name != "README.md" and blocks(page)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNNABLE, ids=name)
+def test_everything_shown_runs(page, tmp_path, environment):
+    folder = tmp_path / "page"
+    folder.mkdir()
+    python: list[str] = []
+    for block in blocks(page):
+        run_block(block, folder, environment, python)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_are_of_programs_and_options_that_exist(page):
+    """Also those that need a GPU; a block of commands has prompts, so that none is missed."""
+    for block in blocks(page):
+        assert block.kind not in ("bash", "shell"), f"write ```console with $ in {name(page)}"
+        if block.kind != "console":
+            continue
+        assert block.commands, f"a console block of {name(page)} has no line with $ "
+        for command in block.commands:
+            words = shlex.split(command.partition(" > ")[0].partition(" | ")[0], comments=True)
+            if block.mark != "needs a GPU":
+                assert words[0] in PROGRAMS, f"{command} in {name(page)} cannot be run by a test"
+            if words[0] == "tilewright":
+                parse(words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_in_sentences_exist_too(page):
+    for text in re.findall(r"`(tilewright [a-z][^`\n]*)`", page.read_text(encoding="utf-8")):
+        words = ["1" if word == "ID" else word for word in shlex.split(text)]
+        try:
+            parse(words)
+        except Exception as problem:  # a sentence may leave arguments out
+            if type(problem).__name__ != "MissingParameter":
+                raise AssertionError(f"{text}: {problem}") from problem
+
+
+def test_targets_of_make_exist():
+    """What the pages and CI ask `make` for, `make` has."""
+    made = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
+    texts.append((ROOT / ".ci" / "run").read_text())
+    asked = {one for text in texts for one in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)}
+    assert {"run", "test", "docs"} <= asked
+    assert asked <= made
+
+
+def test_a_wrong_command_is_noticed():
+    with pytest.raises(Exception, match="No such option"):
+        parse(["tilewright", "tune", "--sise", "3"])
+    with pytest.raises(Exception, match="No such command"):
+        parse(["tilewright", "tuna"])
+    with pytest.raises(Exception, match="valid integer"):
+        parse(["tilewright", "solve", "--size", "many"])
+
+
+def test_budgets_are_shortened_and_nothing_else():
+    assert shortened("tilewright tune --size 9 --budget 120s") == (
+        f"tilewright tune --size 9 --budget {SECONDS}s"
+    )
