@@ -41,7 +41,7 @@ gpu-sanitize: $(VENV)/.installed-test
 
 # The site in site/; a warning is an error.  NVRTC is for what the reference imports.
 docs: $(VENV)/.installed-docs
-	$(BIN)/sphinx-build -q -W --keep-going -b html docs site
+	$(BIN)/sphinx-build -q -E -W --keep-going -d $(VENV)/doctrees -b html docs site
 	@echo site/index.html
 
 lint: $(VENV)/.installed-lint

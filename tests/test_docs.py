@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,6 +146,27 @@ def test_commands_in_sentences_exist_too(page):
         except Exception as problem:  # a sentence may leave arguments out
             if type(problem).__name__ != "MissingParameter":
                 raise AssertionError(f"{text}: {problem}") from problem
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_installing_is_what_ci_does(page):
+    """Blocks of sh: targets of make (see below), and extras that the package has."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for block in blocks(page):
+        lines = block.text.splitlines() if block.kind == "sh" else ()
+        for line in (line.partition("#")[0].strip() for line in lines):
+            found = re.fullmatch(r"pip install -e '\.\[([\w,]+)\]'", line)
+            if found:
+                assert set(found[1].split(",")) <= project["optional-dependencies"].keys()
+            else:
+                venv = "python -m venv .venv && . .venv/bin/activate"
+                assert line == venv or line.startswith("make "), f"write ```console for {line}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_scripts_named_in_sentences_exist(page):
+    for script in re.findall(r"`python ((?:benchmarks|docs)/[\w/.]+)", page.read_text("utf-8")):
+        assert (ROOT / script).is_file(), script
 
 
 def test_targets_of_make_exist():
