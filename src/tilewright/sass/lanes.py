@@ -35,6 +35,7 @@ _SCALES = (1, 4, 8, 16)  # of an address register: none, .X4, .X8, .X16 at [79:7
 _SHARED = frozenset(("LDS", "STS", "LDSM", "LDGSTS"))
 _MATRIX_ROWS = 8  # addresses that LDSM reads for each matrix
 _PT = 7
+_RZ = 255
 _BRANCH_BY_UNIFORM = 0x547  # BRA.U: the condition is a uniform predicate
 
 
@@ -160,7 +161,9 @@ class _Walk:
             self.partial = partial
 
     def _spread(self) -> None:
-        self.before = {0: {}}
+        # No result depends on what a register holds before it is written, so that any value
+        # will do: compilers keep predicates in bits of a register that nothing sets beforehand.
+        self.before = {0: {("R", register): literal(0) for register in range(_RZ)}}
         todo = [0]
         while todo:
             number = min(todo)  # in address order, which is nearly that of execution
