@@ -101,8 +101,11 @@ def execute(instruction: Instruction, state: State, threads: Threads) -> None:
 
 def under(guard: Guard, state: State) -> State:
     """Return what is known where a guard holds: also what was written under the same guard."""
-    more = {("R", r): value for (prefix, r), value in state.items() if prefix == str(guard)}
-    return {**state, **more} if more and not guard.always else state
+    if guard.always:
+        return state
+    name = str(guard)
+    more = {("R", r): value for (prefix, r), value in state.items() if prefix == name}
+    return {**state, **more} if more else state
 
 
 def forget(key: Key, state: State) -> None:
