@@ -32,6 +32,7 @@ from tilewright.backend import (
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
+from tilewright.tuning.forecast import forecast
 from tilewright.tuning.measure import Workload, interleaved, repeat
 from tilewright.tuning.measurement import Status
 from tilewright.tuning.verify import WrongResultError, certify, screen
@@ -113,7 +114,14 @@ class Worker:
         """Compile a candidate and check it on small exact problems."""
         kernel, family, config, variant = self._candidate(request)
         screen(self.device, kernel, family, config, variant)
-        return {"compile_seconds": kernel.compile_seconds}
+        answer: dict[str, Any] = {"compile_seconds": kernel.compile_seconds}
+        if request.get("forecast") and kernel.code is not None:
+            problem = problem_from_json(request["problem"])
+            launch = family.launch(config, problem.m, problem.n)
+            dynamic = family.source(config, variant, self.device.dialect).dynamic_shared_bytes
+            units = self.device.spec.multiprocessors
+            answer["forecast"] = forecast(kernel.code, launch, units, dynamic)
+        return answer
 
     def do_time(self, request: dict[str, Any]) -> dict[str, Any]:
         """Time a prepared candidate on the problem itself."""

@@ -169,7 +169,7 @@ class CUDADevice(LiveDevice):
         started = time.perf_counter()
         cubin = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)
         loaded = LoadedKernel(self, cubin, source.entry, source.dynamic_shared_bytes)
-        return Kernel(loaded, source.entry, time.perf_counter() - started)
+        return Kernel(loaded, source.entry, time.perf_counter() - started, cubin.code)
 
     def unload(self, module: Any) -> None:
         """Forget a module; errors no longer matter to anyone."""
