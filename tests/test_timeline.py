@@ -171,7 +171,7 @@ def test_a_device_with_gaps():
     assert told.median_gap_ns == told.longest_gap_ns == 300
     # The gap is 205 to 505 on the host's clock.
     assert told.during_gaps == {"copy": 150, "bench": 105, "wait": 45}
-    assert str(told).startswith("gpu: 2 kernels, 0.0002 ms busy, 0.0003 ms idle in 1 gaps")
+    assert str(told).startswith("gpu: 2 kernels, 200 ns busy, 300 ns idle in 1 gaps")
 
 
 def test_kernels_that_overlap_leave_no_gap():

@@ -55,21 +55,24 @@ class TrackSummary:
         return asdict(self)
 
     def __str__(self) -> str:
-        text = f"{self.track}: {self.kernels} kernels, {_milliseconds(self.busy_ns)} busy"
+        text = f"{self.track}: {self.kernels} kernels, {_readable(self.busy_ns)} busy"
         if not self.gaps:
             return text + ", no gaps"
         text += (
-            f", {_milliseconds(self.idle_ns)} idle in {self.gaps} gaps"
-            f" (median {_milliseconds(self.median_gap_ns)},"
-            f" longest {_milliseconds(self.longest_gap_ns)})"
+            f", {_readable(self.idle_ns)} idle in {self.gaps} gaps"
+            f" (median {_readable(self.median_gap_ns)},"
+            f" longest {_readable(self.longest_gap_ns)})"
         )
         most = list(self.during_gaps.items())[:4]
-        shares = ", ".join(f"{name} {_milliseconds(spent)}" for name, spent in most)
+        shares = ", ".join(f"{name} {_readable(spent)}" for name, spent in most)
         return text + (f"; meanwhile: {shares}" if shares else "")
 
 
-def _milliseconds(nanoseconds: int) -> str:
-    return f"{nanoseconds / 1e6:.3g} ms"
+def _readable(nanoseconds: int) -> str:
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:.3g} {unit}"
+    return f"{nanoseconds} ns"
 
 
 def summaries(recorder: Recorder) -> list[TrackSummary]:
