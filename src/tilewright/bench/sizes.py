@@ -47,8 +47,10 @@ def _stepped(first: int, last: int, step: str) -> list[int]:
         raise ValueError(f"{step!r} is not a factor above 1; write *2 or *1.5")
     factor = float(step[1:])
     count = math.floor(math.log(last / first) / math.log(factor) + 1e-9) + 1
-    values_ = [round(first * factor**power) for power in range(min(count, MOST + 1))]
-    return list(dict.fromkeys(value for value in values_ if value <= last))
+    if count > MOST:
+        raise ValueError(f"{step!r} makes {count} steps; take a larger factor")
+    grown = (round(first * factor**power) for power in range(count))
+    return [value for value in dict.fromkeys(grown) if value <= last]
 
 
 def _side(text: str) -> list[int]:

@@ -88,6 +88,7 @@ def command(
     sessions = _sessions(document, devices, names, method, tune, profile=profile)
     for session in sessions:
         _run(session, problems, quiet=json)
+    document.save()  # where all was there already nothing has been written yet
     if json:
         emit_json(document.plain)
     elif files:
