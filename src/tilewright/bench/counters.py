@@ -68,7 +68,7 @@ COUNTERS = (
     Counter("fp64_pct", f"sm__inst_executed_pipe_fp64.{_OF_PEAK}_active", "FP64 pipe, %"),
     Counter(
         "tensor_pct",
-        f"sm__inst_executed_pipe_tensor.{_OF_PEAK}_active",
+        f"sm__pipe_tensor_cycles_active.{_OF_PEAK}_active",
         "tensor pipe, %",
         common=False,
     ),

@@ -27,7 +27,7 @@ def on_host_clock(track: list[DeviceSpan]) -> list[HostSpan]:
 
     The host learns late that a kernel has ended, never early: the least distance between an
     end and the host's knowledge of it, among spans about a second apart, is the best guess
-    of the distance between the clocks.  A track is early by at most the quickest wake-up.
+    of the distance between the clocks.  Spans are shown late by no more than the quickest wake-up.
     """
     least: dict[int, int] = {}
     for one in track:
