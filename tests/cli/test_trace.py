@@ -71,7 +71,7 @@ def test_kernels_lie_between_their_launch_and_the_next(tmp_path):
         named[name].sort(key=lambda event: event["ts"])
     for kernel, launch in zip(named["gemm"], named["launch"], strict=True):
         assert kernel["cat"] == "device"
-        assert launch["ts"] <= kernel["ts"] + 1  # microseconds: clocks differ in grain
+        assert launch["ts"] <= kernel["ts"] + 100  # microseconds: two clocks drift
     for kernel, following in zip(named["gemm"], named["launch"][1:], strict=False):
         assert kernel["ts"] + kernel["dur"] <= following["ts"]
     (device,) = document(out)["otherData"]["devices"]
