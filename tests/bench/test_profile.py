@@ -38,7 +38,7 @@ from tilewright.library.choose import choose
 from tilewright.problem import Problem
 from tilewright.tuning.worker import problem_to_json
 
-# What Nsight Compute 2025 printed on an H100 for two kernels, with fewer metrics than now.
+# What CUDA 13.0's Nsight Compute printed for two kernels on an H100, with fewer metrics than now.
 SAMPLE = (Path(__file__).parent / "ncu" / "h100_raw.csv").read_text()
 PROBLEM = Problem(48, 40, 32, "s", "N", "T")
 
@@ -80,6 +80,13 @@ def test_metrics_that_a_gpu_lacks_are_none():
     counters = parse_ncu(text)[0]["counters"]
     assert counters["fma_pct"] == 80.25
     assert counters["tensor_pct"] is counters["dram_pct"] is counters["l2_pct"] is None
+
+
+def test_units_are_ours_whatever_the_version_prints():
+    assert parse_ncu(SAMPLE.replace('"ns"', '"usecond"'))[0]["counters"]["time_ns"] == 455_968_000
+    traffic = next(one.metric for one in COUNTERS if one.name == "dram_bytes")
+    counters = parse_ncu(sample_with(**{traffic: ("Mbyte", "1,234.5")}))[0]["counters"]
+    assert counters["dram_bytes"] == pytest.approx(1_234_500_000)
 
 
 def test_what_the_program_prints_between_is_left_out():

@@ -68,8 +68,9 @@ class ColdCache:
         known = live.spec.l2_bytes or 0
         wanted = _TIMES * max(known, host_cache_bytes() if cpu else 0) or _UNKNOWN
         block = 4 * _CHUNK
-        if live.max_allocation is not None:
-            wanted = min(wanted, live.max_allocation)
+        # A quarter: somebody else's matrices have to fit, too.
+        limits = [live.max_allocation, (live.spec.memory_bytes or 0) // 4]
+        wanted = min([wanted, *(limit for limit in limits if limit)])
         blocks = max(1, wanted // block)
         self.bytes = blocks * block
         threads = 1 if cpu else 256

@@ -41,7 +41,7 @@ class Counter:
     collected : bool
         Whether it has to be asked for; what describes the launch comes by itself.
     common : bool
-        Whether it is known to be there: counted on an H100 with Nsight Compute 2025.
+        Whether it is known to be there: counted on an H100 with CUDA 13.0's Nsight Compute.
     """
 
     name: str
@@ -103,6 +103,12 @@ STALLS = {
     )
 }
 
+# What a unit is in ours: nanoseconds and bytes.  --print-units base asks for the smallest, but
+# versions differ in what that is and how they spell it.
+_NANOSECONDS = {"us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
+_BYTES = {"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12}
+_SCALES = _NANOSECONDS | _BYTES
+
 _REFUSED = re.compile(r"^==(?:ERROR|WARNING)==", re.MULTILINE)
 
 
@@ -153,17 +159,21 @@ def parse_ncu(text: str) -> list[dict[str, Any]]:
         raise ValueError("Nsight Compute's table has no line of units")
     # The program may print after the table, and between its lines.
     kernels = [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
-    return [_kernel(row) for row in kernels if row["ID"].isdecimal()]
+    scales = {name: _SCALES.get(unit, 1.0) for name, unit in zip(names, units, strict=True)}
+    return [_kernel(row, scales) for row in kernels if row["ID"].isdecimal()]
 
 
-def _kernel(row: dict[str, str]) -> dict[str, Any]:
-    stalls = {reason: _number(row.get(metric)) for reason, metric in STALLS.items()}
+def _kernel(row: dict[str, str], scales: dict[str, float]) -> dict[str, Any]:
+    def value(metric: str) -> float | None:
+        found = _number(row.get(metric))
+        return None if found is None else found * scales[metric]
+
     return {
         "name": row.get("Kernel Name", ""),
         "grid": row.get("Grid Size", ""),
         "block": row.get("Block Size", ""),
-        "counters": {one.name: _number(row.get(one.metric)) for one in COUNTERS},
-        "stalls": stalls,
+        "counters": {one.name: value(one.metric) for one in COUNTERS},
+        "stalls": {reason: value(metric) for reason, metric in STALLS.items()},
     }
 
 

@@ -77,7 +77,7 @@ class Document:
         Parameters
         ----------
         path : path
-            A JSON file of an earlier run.
+            A JSON file of an earlier run, or one that will be.
         live : sequence of LiveDevice
             The devices that this run is for.
 
@@ -88,6 +88,10 @@ class Document:
         OSError
             If it cannot be read.
         """
+        if _is_csv(path):
+            raise ValueError(f"resume={str(path)!r} is CSV; resume from JSON, write CSV with -o")
+        if not path.exists():
+            return 0
         earlier = _loaded(path)
         here = {one.fingerprint: one.id for one in live}
         for device in earlier["devices"]:
@@ -150,8 +154,6 @@ def is_complete(row: dict[str, Any]) -> bool:
 
 def _loaded(path: Path) -> dict[str, Any]:
     """Return a file's content, if it has the shape of a sweep's."""
-    if _is_csv(path):
-        raise ValueError(f"resume={str(path)!r} is CSV; resume from JSON, and write CSV with -o")
     try:
         plain = json.loads(path.read_bytes())
         devices = plain["devices"]

@@ -80,9 +80,9 @@ def command(
     devices = list(dict.fromkeys(find_device(name or None) for name in (device or "").split(",")))
     files = [path for path in (resume, output) if path is not None]
     document = Document(environment_record(method), files)
-    if resume is not None and resume.exists():
+    if resume is not None:
         count = document.resume(resume, devices)
-        if not json:
+        if count and not json:
             say(f"{resume} holds {count} results; what is among them is not measured again")
     names = list(dict.fromkeys(name.strip() for name in peer.split(",") if name.strip()))
     sessions = _sessions(document, devices, names, method, tune, profile=profile)

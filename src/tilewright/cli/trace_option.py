@@ -75,7 +75,8 @@ def _recorded(path: Path, function: Callable[..., Any], given: dict[str, Any]) -
         # Standard output is the command's own: JSON, perhaps.
         if recorder is not None:
             count = len(recorder.host) + len(recorder.device)
-            sys.stderr.write(f"{path}: {count} spans, open it at https://ui.perfetto.dev\n")
+            more = f" ({recorder.dropped.total()} more left out)" if recorder.dropped else ""
+            sys.stderr.write(f"{path}: {count} spans{more}, open it at https://ui.perfetto.dev\n")
             for one in summaries(recorder):
                 who = "" if one.pid == recorder.pid else f"worker {one.pid}, "
                 sys.stderr.write(f"  {who}{one}\n")

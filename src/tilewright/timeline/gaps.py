@@ -15,6 +15,7 @@ from tilewright.timeline.spans import HostSpan, Recorder
 __all__ = ["TrackSummary", "summaries"]
 
 Interval = tuple[int, int]
+Piece = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
@@ -111,20 +112,20 @@ def _union(intervals: Iterable[Interval]) -> list[Interval]:
     return joined
 
 
-def _innermost_by_process(spans: Iterable[HostSpan]) -> dict[int, list[tuple[int, int, str]]]:
-    """Return, for each process, what its threads did when, in the order of time."""
+def _innermost_by_process(spans: Iterable[HostSpan]) -> dict[int, list[list[Piece]]]:
+    """Return, for each process, what each of its threads did when."""
     threads: dict[tuple[int, int], list[HostSpan]] = defaultdict(list)
     for one in spans:
         threads[one.pid, one.thread].append(one)
-    found: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    found: dict[int, list[list[Piece]]] = defaultdict(list)
     for (pid, _), rows in threads.items():
-        found[pid] += _innermost(rows)
-    return {pid: sorted(rows) for pid, rows in found.items()}
+        found[pid].append(_innermost(rows))
+    return found
 
 
-def _innermost(spans: list[HostSpan]) -> list[tuple[int, int, str]]:
+def _innermost(spans: list[HostSpan]) -> list[Piece]:
     """Return a thread's time cut into pieces, each with the innermost span's name."""
-    pieces: list[tuple[int, int, str]] = []
+    pieces: list[Piece] = []
     open_spans: list[HostSpan] = []
     at = 0
 
@@ -148,18 +149,18 @@ def _innermost(spans: list[HostSpan]) -> list[tuple[int, int, str]]:
     return pieces
 
 
-def _meanwhile(gaps: list[Interval], pieces: list[tuple[int, int, str]]) -> dict[str, int]:
+def _meanwhile(gaps: list[Interval], threads: list[list[Piece]]) -> dict[str, int]:
     """Return how much of the gaps each name has, the most first."""
     shares: Counter[str] = Counter()
-    first = 0
-    for begin, end in gaps:
-        # Pieces of several threads overlap, so that only their beginnings are in order.
-        while first < len(pieces) and pieces[first][1] <= begin and pieces[first][0] < begin:
-            first += 1
-        for start, stop, name in pieces[first:]:
-            if start >= end:
-                break
-            overlap = min(stop, end) - max(start, begin)
-            if overlap > 0:
-                shares[name] += overlap
+    for pieces in threads:
+        at = 0
+        for begin, end in gaps:  # both in the order of time: one way through
+            while at < len(pieces) and pieces[at][1] <= begin:
+                at += 1
+            while at < len(pieces) and pieces[at][0] < end:
+                start, stop, name = pieces[at]
+                shares[name] += min(stop, end) - max(start, begin)
+                if stop > end:  # it reaches into the next gap, perhaps
+                    break
+                at += 1
     return dict(shares.most_common())
