@@ -110,6 +110,11 @@ def write_reference() -> None:
 
 def complete(app: object, page: str, source: list[str]) -> None:
     """Fill in the marks of index.md: the pages nobody listed, and the reference."""
+    # Without a repository's address, links to files outside the documentation lead nowhere.
+    folder = (HERE / page).parent
+    for text, target in re.findall(r"\[([^\]]*)\]\((\.\./[^)#]+)\)", source[0]):
+        if not (folder / target).resolve().is_relative_to(HERE):
+            source[0] = source[0].replace(f"[{text}]({target})", text)
     if page != "index":
         return
     paths = (path.relative_to(HERE) for path in HERE.rglob("*.md"))

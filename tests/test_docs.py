@@ -42,9 +42,22 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """What follows the prompts, continued lines joined."""
-        joined = self.text.replace("\\\n", " ")
-        return [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
+        """What follows the prompts of a console, or a script's lines; continued ones joined."""
+        lines = self.text.replace("\\\n", " ").splitlines()
+        if self.kind == "sh":
+            return [line for line in lines if line.partition("#")[0].strip()]
+        return [line[2:] for line in lines if self.kind == "console" and line.startswith("$ ")]
+
+    @property
+    def only_parsed(self) -> bool:
+        """Whether the page says that not every machine can run it."""
+        return self.mark.startswith("needs ")
+
+
+def runs_here(command: str) -> bool:
+    """Whether a command runs without a GPU, and is not CI's own business."""
+    installs = command.startswith(("make ", "pip ", "python -m venv "))
+    return not installs and not re.search(r"--device[ =]cuda", command)
 
 
 def blocks(page: Path) -> list[Block]:
@@ -97,18 +110,27 @@ def execute(command: list[str], folder: Path, environment: dict[str, str]) -> No
 def run_block(block: Block, folder: Path, environment: dict[str, str], python: list[str]) -> None:
     if block.mark.startswith("file: "):
         (folder / block.mark.removeprefix("file: ")).write_text(block.text, encoding="utf-8")
-    elif block.kind == "python" and block.mark != "needs a GPU":
+    elif block.only_parsed:
+        return
+    elif block.kind == "python":
         python.append(re.sub(r'budget="\d+[smh]"', f'budget="{SECONDS}s"', block.text))
         # A page's examples share their names, as they do for a reader who types them in.
         (folder / "_page.py").write_text("\n".join(python), encoding="utf-8")
         execute([sys.executable, "_page.py"], folder, environment)
         (folder / "_page.py").unlink()
-    elif block.mark != "needs a GPU":
-        for command in block.commands:
+    else:
+        for command in filter(runs_here, block.commands):
             execute(["bash", "-euo", "pipefail", "-c", shortened(command)], folder, environment)
 
 
-RUNNABLE = [page for page in PAGES if page.name != "README.md" and blocks(page)]
+def own_test(page: Path) -> str | None:
+    """Return the test that a page names as the one that runs it."""
+    found = re.match(r"<!-- tests: (\S+) -->\n", page.read_text(encoding="utf-8"))
+    return found and found[1]
+
+
+RUNNABLE = [page for page in PAGES if page.name != "README.md" and not own_test(page)]
+RUNNABLE = [page for page in RUNNABLE if blocks(page)]
 
 
 @pytest.mark.slow
@@ -123,18 +145,23 @@ def test_everything_shown_runs(page, tmp_path, environment):
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_commands_are_of_programs_and_options_that_exist(page):
-    """Also those that need a GPU; a block of commands has prompts, so that none is missed."""
+    """Also those that need a GPU."""
     for block in blocks(page):
-        assert block.kind not in ("bash", "shell"), f"write ```console with $ in {name(page)}"
-        if block.kind != "console":
-            continue
-        assert block.commands, f"a console block of {name(page)} has no line with $ "
+        assert block.kind not in ("bash", "shell"), f"write ```sh or ```console in {name(page)}"
+        if block.kind in ("console", "sh") and not block.mark.startswith("file: "):
+            assert block.commands, f"a console block of {name(page)} has no line with $ "
         for command in block.commands:
-            words = shlex.split(command.partition(" > ")[0].partition(" | ")[0], comments=True)
-            if block.mark != "needs a GPU":
+            words = shlex.split(re.split(r" [>|] ", command)[0], comments=True)
+            if not block.only_parsed and runs_here(command):
                 assert words[0] in PROGRAMS, f"{command} in {name(page)} cannot be run by a test"
             if words[0] == "tilewright":
                 parse(words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_with_a_test_of_its_own_is_read_by_it(page):
+    test = own_test(page)
+    assert test is None or page.name in (ROOT / test).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -149,18 +176,10 @@ def test_commands_in_sentences_exist_too(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_installing_is_what_ci_does(page):
-    """Blocks of sh: targets of make (see below), and extras that the package has."""
+def test_extras_that_pages_install_exist(page):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for block in blocks(page):
-        lines = block.text.splitlines() if block.kind == "sh" else ()
-        for line in (line.partition("#")[0].strip() for line in lines):
-            found = re.fullmatch(r"pip install -e '\.\[([\w,]+)\]'", line)
-            if found:
-                assert set(found[1].split(",")) <= project["optional-dependencies"].keys()
-            else:
-                venv = "python -m venv .venv && . .venv/bin/activate"
-                assert line == venv or line.startswith("make "), f"write ```console for {line}"
+    for extras in re.findall(r"'(?:tilewright|\.)\[([\w,]+)\]'", page.read_text(encoding="utf-8")):
+        assert set(extras.split(",")) <= project["optional-dependencies"].keys()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -186,6 +205,13 @@ def test_a_wrong_command_is_noticed():
         parse(["tilewright", "tuna"])
     with pytest.raises(Exception, match="valid integer"):
         parse(["tilewright", "solve", "--size", "many"])
+
+
+def test_what_needs_a_gpu_is_noticed():
+    assert not runs_here("tilewright tune --device cuda:0")
+    assert runs_here("tilewright inspect default --arch sm_90a")
+    block = Block("sh", "", "make run  # all\n# nothing\n\ntilewright \\\n  devices\n")
+    assert block.commands == ["make run  # all", "tilewright    devices"]
 
 
 def test_budgets_are_shortened_and_nothing_else():

@@ -184,6 +184,19 @@ def test_one_run_a_problem_and_beside_another_library_before_alone(store, tmp_pa
     assert [(run.source, run.ours) for run in found] == [("sweep.json", 1e9)]
 
 
+def test_problems_that_failed_are_passed_over_and_cold_caches_come_second(tmp_path):
+    sweep = json.loads((examples.RESULTS / "h100" / "sgemm_4096.json").read_text())
+    (warm, *_) = sweep["devices"][0]["results"]
+    cold = warm | {"options": {"cache": "cold"}, "flops_per_second": {"tilewright": 1e15}}
+    failed = {key: warm[key] for key in ("problem", "precision", "trans", "size")}
+    sweep["devices"][0]["results"] = [failed | {"error": "no memory"}, cold, warm]
+    (tmp_path / "sweep.json").write_text(json.dumps(sweep))
+    data = gather(None, tmp_path)
+    assert not data.results.left_out
+    assert [run.cold for run in data.runs] == [True, False]
+    assert [run.cold for run in data.runs_of(data.devices[0])] == [False]
+
+
 def test_a_device_is_chosen_by_a_part_of_its_name(store):
     assert [d.fingerprint for d in gather(store, None, device="h100").devices] == ["0123456789ab"]
     with pytest.raises(ValueError, match="device='abacus' has no measurements"):

@@ -102,7 +102,8 @@ class Gathered:
         """Return one run for each problem of a device, ordered by precision, size and transposes.
 
         Of several runs of one problem the one with our best rate counts, but one beside other
-        libraries goes before one alone: a ratio needs both in one process.
+        libraries goes before one alone (a ratio needs both in one process), and one with warm
+        caches before one with cold ones.
         """
         best: dict[Problem, Run] = {}
         for run in self.runs:
@@ -139,8 +140,8 @@ class Gathered:
         return self._bounds[key]
 
 
-def _worth(run: Run) -> tuple[bool, float]:
-    return run.best_peer is not None, run.ours
+def _worth(run: Run) -> tuple[bool, bool, float]:
+    return not run.cold, run.best_peer is not None, run.ours
 
 
 def _order(problem: Problem) -> tuple[int, int, str]:

@@ -66,6 +66,8 @@ class Run:
         Largest error relative to |A||B| that verification found.
     source, date : str
         File and ISO date.
+    cold : bool
+        Whether caches were filled with something else before each product.
     """
 
     device: str
@@ -76,6 +78,7 @@ class Run:
     eta: float | None = None
     source: str = ""
     date: str = ""
+    cold: bool = False
 
     @property
     def ours(self) -> float:
@@ -138,7 +141,7 @@ def _read(path: Path, name: str, found: Results) -> bool:
             # A sweep's rows have rates, those of a ladder have rungs.
             about = (measured.fingerprint, name, _date(document))
             climbs += [climb_of(row, *about) for row in device["results"] if "rungs" in row]
-            runs += [_run(row, *about) for row in device["results"] if "rungs" not in row]
+            runs += [_run(row, *about) for row in device["results"] if _timed(row)]
         found.devices |= {one.fingerprint: one for one in devices}
         found.runs += runs
         found.climbs += climbs
@@ -180,6 +183,11 @@ def _device(record: Mapping[str, Any]) -> MeasuredOn:
     )
 
 
+def _timed(row: Mapping[str, Any]) -> bool:
+    """Whether a row is a sweep's with times: one that failed has a reason in their place."""
+    return "rungs" not in row and ("flops_per_second" in row or "error" not in row)
+
+
 def _run(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
     """Return one row of a sweep."""
     rates = {
@@ -191,7 +199,7 @@ def _run(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
     if min(m, n, k) < 1:
         raise ValueError(f"size={row['size']!r} is not three sizes of 1 or more")
     trans_a, trans_b = (Trans(letter) for letter in row["trans"])
-    tuning = row.get("tuning")
+    tuning, options = row.get("tuning"), row.get("options")
     eta = tuning.get("eta") if isinstance(tuning, dict) else row.get("eta")
     return Run(
         device,
@@ -202,6 +210,7 @@ def _run(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
         float(eta) if isinstance(eta, int | float) and math.isfinite(eta) else None,
         source,
         date,
+        isinstance(options, dict) and options.get("cache") == "cold",
     )
 
 

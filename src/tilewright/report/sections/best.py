@@ -37,7 +37,7 @@ def section(data: Gathered) -> Section:
         "step in k, then the shape of the threads that compute C, read A and read B.",
         tables=(Table("Best configs", columns, tuple(tilings)),) if tilings else (),
         figures=tuple(figures),
-        command="tilewright bench --trans all --sizes 1024 --against numpy --tune 30s"
+        command="tilewright bench --trans all --size 1024 --peer numpy --tune 30s"
         " -o benchmarks/results/mine.json",
     )
 
@@ -78,8 +78,9 @@ def _figure(device: Device, chosen: list[Run]) -> Figure:
     )
     rows = []
     for run in chosen:
+        source = f"{run.source}, cold caches" if run.cold else run.source
         rates = [f"{run.rates[name] / scale:,.1f}" if name in run.rates else "" for name in names]
-        rows.append((run.problem.trans, *rates, run.tuned_on or "default", run.source))
+        rows.append((run.problem.trans, *rates, run.tuned_on or "default", source))
     columns = ("case", *(f"{called(name)}, {unit}" for name in names), "tuned on", "from")
     ahead = sum(run.best_peer is not None and run.ours >= run.best_peer[1] for run in chosen)
     beside = sum(run.best_peer is not None for run in chosen)

@@ -31,7 +31,7 @@ def section(data: Gathered) -> Section:
         "Marks are transpose cases, the line joins the best of each size.",
         figures=tuple(figures),
         missing=tuple(missing),
-        command="tilewright bench --sizes 256:1024 --against numpy -o benchmarks/results/mine.json",
+        command="tilewright bench --size 256:1024 --peer numpy -o benchmarks/results/mine.json",
     )
 
 

@@ -29,7 +29,7 @@ def section(data: Gathered) -> Section:
         "Square problems of every size measured, ours and the other libraries in one process, "
         "under the bound (Lai & Seznec's Figure 3).",
         figures=tuple(figures),
-        command="tilewright bench --trans all --sizes 256:1024 --against numpy"
+        command="tilewright bench --trans all --size 256:1024 --peer numpy"
         " -o benchmarks/results/mine.json",
     )
 
