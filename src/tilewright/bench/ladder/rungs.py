@@ -251,7 +251,29 @@ class WarpTile(Vectors):
     )
 
 
-RUNGS: tuple[Rung, ...] = (Naive(), Shared(), ThreadTile(), DoubleBuffer(), Vectors(), WarpTile())
+class Async(Rung):
+    """Rung 7."""
+
+    name = "v7_async"
+    title = "asynchronous copies, multi-stage pipeline"
+    idea = "The hardware copies tiles into a ring in shared memory, several ahead of their use."
+    file = "kernels/v7_async.cu"
+    threads = 128
+    constants = _frozen(
+        block_m=128, block_n=128, block_k=16, warp_m=64, warp_n=64, tile_m=16, tile_n=8, stages=4,
+        band=8,
+    )  # fmt: skip
+    dialects = ("cuda",)
+
+    @property
+    def shared_elements(self) -> int:
+        """A ring of two tiles, with a vector behind A's columns."""
+        return _tiles(self.constants, buffers=self.constants["stages"], pad=4)
+
+
+RUNGS: tuple[Rung, ...] = (
+    Naive(), Shared(), ThreadTile(), DoubleBuffer(), Vectors(), WarpTile(), Async(),
+)  # fmt: skip
 
 
 def rung(name: str) -> Rung:
