@@ -31,7 +31,8 @@ typedef struct {
 #define J_B (THREAD_ID * VECTOR % BLOCK_N)
 
 /* Ask device memory for a share, the first vectors at `a` and `b`.  `whole` says that all of it
- * is inside the matrices and aligned; else, that much of the tiles is, and the rest is zero. */
+ * is inside the matrices and aligned; else, so much is from a thread's first place on, and the rest
+ * is zero. */
 HELPER share load_share(const GLOBAL float *a, isize lda, const GLOBAL float *b, isize ldb,
                         int m_left, int n_left, int k_left, int whole)
 {
@@ -39,9 +40,9 @@ HELPER share load_share(const GLOBAL float *a, isize lda, const GLOBAL float *b,
     UNROLL for (int u = 0; u < BLOCK_K / 8; ++u)
         UNROLL for (int s = 0; s < BLOCK_M / ROWS_A; ++s)
             got.a[u][s] = read4(a + s * ROWS_A * lda + u * 8,
-                                I_A + s * ROWS_A < m_left ? k_left - L_A - u * 8 : 0, whole);
+                                s * ROWS_A < m_left ? k_left - L_A - u * 8 : 0, whole);
     UNROLL for (int s = 0; s < BLOCK_K / ROWS_B; ++s)
-        got.b[s] = read4(b + s * ROWS_B * ldb, L_B + s * ROWS_B < k_left ? n_left - J_B : 0, whole);
+        got.b[s] = read4(b + s * ROWS_B * ldb, s * ROWS_B < k_left - L_B ? n_left : 0, whole);
     return got;
 }
 

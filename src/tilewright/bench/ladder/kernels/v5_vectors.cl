@@ -44,9 +44,9 @@ KERNEL RESIDENT_BLOCKS(2) void gemm(GEMM_ARGUMENTS)
 
     share next;
     if (aligned && k >= BLOCK_K)
-        next = load_share(a, lda, b, ldb, m_left, n_left, BLOCK_K, 1);
+        next = load_share(a, lda, b, ldb, m_left - I_A, n_left - J_B, BLOCK_K, 1);
     else
-        next = load_share(a, lda, b, ldb, m_left, n_left, least(k, BLOCK_K), 0);
+        next = load_share(a, lda, b, ldb, m_left - I_A, n_left - J_B, least(k, BLOCK_K), 0);
     int buffer = 0;
     for (; k > 0; k -= BLOCK_K) {
         store_share(tile_a[buffer] + L_A * PITCH_A + I_A, tile_b[buffer] + L_B * BLOCK_N + J_B,
@@ -55,9 +55,9 @@ KERNEL RESIDENT_BLOCKS(2) void gemm(GEMM_ARGUMENTS)
         a += BLOCK_K;
         b += BLOCK_K * ldb;
         if (aligned && k >= 2 * BLOCK_K)
-            next = load_share(a, lda, b, ldb, m_left, n_left, BLOCK_K, 1);
+            next = load_share(a, lda, b, ldb, m_left - I_A, n_left - J_B, BLOCK_K, 1);
         else if (k > BLOCK_K)
-            next = load_share(a, lda, b, ldb, m_left, n_left, least(k - BLOCK_K, BLOCK_K), 0);
+            next = load_share(a, lda, b, ldb, m_left - I_A, n_left - J_B, least(k - BLOCK_K, BLOCK_K), 0);
 
         UNROLL for (int l = 0; l < BLOCK_K; ++l) {
             float of_a[TILE_M], of_b[TILE_N];
@@ -65,8 +65,8 @@ KERNEL RESIDENT_BLOCKS(2) void gemm(GEMM_ARGUMENTS)
             take4(of_a + VECTOR, tile_a[buffer] + l * PITCH_A + y + HALF_M);
             take4(of_b, tile_b[buffer] + l * BLOCK_N + x);
             take4(of_b + VECTOR, tile_b[buffer] + l * BLOCK_N + x + HALF_N);
-            UNROLL for (int i = 0; i < TILE_M; ++i)
-                UNROLL for (int j = 0; j < TILE_N; ++j)
+            UNROLL for (int j = 0; j < TILE_N; ++j)
+                UNROLL for (int i = 0; i < TILE_M; ++i)
                     sum[i][j] += of_a[i] * of_b[j];
         }
         buffer ^= 1;

@@ -37,9 +37,9 @@ KERNEL RESIDENT_BLOCKS(2) void gemm(GEMM_ARGUMENTS)
 
     share next;
     if (aligned && k >= BLOCK_K)
-        next = load_share(a, lda, b, ldb, m_left, n_left, BLOCK_K, 1);
+        next = load_share(a, lda, b, ldb, m_left - I_A, n_left - J_B, BLOCK_K, 1);
     else
-        next = load_share(a, lda, b, ldb, m_left, n_left, least(k, BLOCK_K), 0);
+        next = load_share(a, lda, b, ldb, m_left - I_A, n_left - J_B, least(k, BLOCK_K), 0);
     int buffer = 0;
     for (; k > 0; k -= BLOCK_K) {
         store_share(tile_a[buffer] + L_A * PITCH_A + I_A, tile_b[buffer] + L_B * BLOCK_N + J_B,
@@ -48,9 +48,9 @@ KERNEL RESIDENT_BLOCKS(2) void gemm(GEMM_ARGUMENTS)
         a += BLOCK_K;
         b += BLOCK_K * ldb;
         if (aligned && k >= 2 * BLOCK_K)
-            next = load_share(a, lda, b, ldb, m_left, n_left, BLOCK_K, 1);
+            next = load_share(a, lda, b, ldb, m_left - I_A, n_left - J_B, BLOCK_K, 1);
         else if (k > BLOCK_K)
-            next = load_share(a, lda, b, ldb, m_left, n_left, least(k - BLOCK_K, BLOCK_K), 0);
+            next = load_share(a, lda, b, ldb, m_left - I_A, n_left - J_B, least(k - BLOCK_K, BLOCK_K), 0);
 
         multiply_tiles(sum, tile_a[buffer] + y, tile_b[buffer] + x, PITCH_A);
         buffer ^= 1;

@@ -39,7 +39,8 @@ HELPER void take_operands(PRIVATE operands *of, const SHARED float *column_a,
 }
 
 /* Add tile of A times tile of B to the thread's sums; pointers are at the thread's first vectors.
- * Two sets of operands: one is multiplied while the other is loaded. */
+ * Two sets of operands: one is multiplied while the other is loaded.  Along one row and back along
+ * the next: at the turn an operand is still at hand, and need not be read from its register. */
 HELPER void multiply_tiles(PRIVATE float *sum, const SHARED float *from_a,
                            const SHARED float *from_b, int pitch_a)
 {
@@ -50,8 +51,10 @@ HELPER void multiply_tiles(PRIVATE float *sum, const SHARED float *from_a,
             take_operands(&of[(l + 1) % 2], from_a + (l + 1) * pitch_a,
                           from_b + (l + 1) * BLOCK_N);
         UNROLL for (int i = 0; i < TILE_M; ++i)
-            UNROLL for (int j = 0; j < TILE_N; ++j)
+            UNROLL for (int step = 0; step < TILE_N; ++step) {
+                const int j = i % 2 ? TILE_N - 1 - step : step;
                 sum[i * TILE_N + j] += of[l % 2].a[i] * of[l % 2].b[j];
+            }
     }
 }
 
