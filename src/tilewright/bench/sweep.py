@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,16 @@ from tilewright.problem import Problem, transposes_of
 from tilewright.stencil import Variant
 from tilewright.tuning.measure import Workload
 
-__all__ = ["Row", "parse_cases", "parse_sizes", "problems_of", "sweep"]
+__all__ = [
+    "ROUNDS",
+    "Row",
+    "in_turns",
+    "parse_cases",
+    "parse_sizes",
+    "prepared",
+    "problems_of",
+    "sweep",
+]
 
 # Turns of A B A B: an odd number, so that the median is a time that was measured.
 ROUNDS = 15
@@ -152,13 +161,46 @@ def _measure(
         # Beside peers on the host's clock, ours is on it too.
         return time.perf_counter_ns() - started if shared else taken
 
-    calls: dict[str, Callable[[], int]] = {"tilewright": ours}
+    theirs, missing = prepared(peers, workload)
+    seconds = in_turns({"tilewright": ours, **theirs}, rounds, shared=shared)
+    config = {"stencil": chosen.config.stencil, **chosen.config}
+    return Row(problem, seconds, config, chosen.tuned_on, missing)
+
+
+def prepared(
+    peers: Sequence[Peer], workload: Workload
+) -> tuple[dict[str, Callable[[], int]], dict[str, str]]:
+    """Return each peer's call on a workload by its name, and why others have none."""
+    calls: dict[str, Callable[[], int]] = {}
     missing: dict[str, str] = {}
     for one in peers:
         try:
             calls[one.name] = one.prepare(workload)
         except UnavailableError as reason:
             missing[one.name] = str(reason)
+    return calls, missing
+
+
+def in_turns(
+    calls: Mapping[str, Callable[[], int]], rounds: int, *, shared: bool
+) -> dict[str, list[float]]:
+    """Make calls in turns, A B A B, after two of each that do not count.
+
+    Parameters
+    ----------
+    calls : Mapping
+        By name; each waits and returns nanoseconds.
+    rounds : int
+        Turns of all.
+    shared : bool
+        Whether the device computes on the host's cores: then each call that counts follows
+        one that wakes its library's threads, and the next waits until they sleep.
+
+    Returns
+    -------
+    dict of list of float
+        Seconds of all turns by name.
+    """
     for call in calls.values():
         call()
         call()
@@ -170,5 +212,4 @@ def _measure(
             seconds[name].append(call() * 1e-9)
             if shared:
                 time.sleep(_SPIN_SECONDS)
-    config = {"stencil": chosen.config.stencil, **chosen.config}
-    return Row(problem, seconds, config, chosen.tuned_on, missing)
+    return seconds

@@ -26,6 +26,7 @@
  */
 #include "kernels/vector.h"
 #include "kernels/warp.h"
+#include "kernels/async_copy.h"
 
 #define PITCH_A (BLOCK_M + VECTOR)
 #define SIZE_A (BLOCK_K * PITCH_A)
@@ -40,36 +41,10 @@
 #define L_B (THREAD_ID * VECTOR / BLOCK_N)
 #define J_B (THREAD_ID * VECTOR % BLOCK_N)
 
-/* Copy 16 bytes past the L1 cache (cg), or 4 (ca, the only way for so few), or put zero there
- * instead: of the size that is copied, so much comes from device memory and the rest is zero
- * (PTX ISA, cp.async). */
-HELPER void copy16(unsigned int to, const float *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
-}
-HELPER void copy4(unsigned int to, const float *from, int inside)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
-                 "r"(inside ? 4 : 0));
-}
-/* What was asked for since the last time is one group; wait until at most `count` are under way. */
-HELPER void end_group(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-#define WAIT_FOR_ALL_BUT(count) asm volatile("cp.async.wait_group %0;" ::"n"(count) : "memory")
-
-/* An address in shared memory as copies want it. */
-HELPER unsigned int shared_address(const float *pointer)
-{
-    unsigned int address;
-    asm("{ .reg .u64 wide; cvta.to.shared.u64 wide, %1; cvt.u32.u64 %0, wide; }"
-        : "=r"(address)
-        : "l"(pointer));
-    return address;
-}
-
 /* Ask for a thread's share of both tiles.  `whole`: it is inside the matrices, and B is aligned;
  * else B comes element by element too. */
-HELPER void copy_share(unsigned int to_a, unsigned int to_b, const float *a, isize lda,
-                       const float *b, isize ldb, int m_left, int n_left, int k_left, int whole)
+HELPER void copy_share(shared_address to_a, shared_address to_b, const GLOBAL float *a, isize lda,
+                       const GLOBAL float *b, isize ldb, int m_left, int n_left, int k_left, int whole)
 {
     UNROLL for (int i = 0; i < BLOCK_M; i += ROWS_A)
         UNROLL for (int l = 0; l < BLOCK_K; l += 8)
@@ -85,8 +60,8 @@ HELPER void copy_share(unsigned int to_a, unsigned int to_b, const float *a, isi
 }
 
 /* The same, in the way that the tiles allow. */
-HELPER void copy_tiles(unsigned int to_a, unsigned int to_b, const float *a, isize lda,
-                       const float *b, isize ldb, int m_left, int n_left, isize k_left, int inside)
+HELPER void copy_tiles(shared_address to_a, shared_address to_b, const GLOBAL float *a, isize lda,
+                       const GLOBAL float *b, isize ldb, int m_left, int n_left, isize k_left, int inside)
 {
     if (inside && k_left >= BLOCK_K)
         copy_share(to_a, to_b, a, lda, b, ldb, BLOCK_M, BLOCK_N, BLOCK_K, 1);
@@ -109,8 +84,8 @@ KERNEL RESIDENT_BLOCKS(2) void gemm(GEMM_ARGUMENTS)
     float sum[TILE_M * TILE_N];
     UNROLL for (int i = 0; i < TILE_M * TILE_N; ++i) sum[i] = 0.0f;
 
-    const unsigned int to_a = shared_address(ring + L_A * PITCH_A + I_A);
-    const unsigned int to_b = shared_address(ring + SIZE_A + L_B * BLOCK_N + J_B);
+    const shared_address to_a = address_of(ring + L_A * PITCH_A + I_A);
+    const shared_address to_b = address_of(ring + SIZE_A + L_B * BLOCK_N + J_B);
     isize asked = 0; /* how far along k tiles have been asked for */
     ROLLED for (int stage = 0; stage < STAGES - 1; ++stage) {
         copy_tiles(to_a + stage * STAGE_BYTES, to_b + stage * STAGE_BYTES, a + asked, lda,
