@@ -33,8 +33,8 @@ typedef struct {
 /* Ask device memory for a share, the first vectors at `a` and `b`.  `whole` says that all of it
  * is inside the matrices and aligned; else, so much is from a thread's first place on, and the rest
  * is zero. */
-HELPER share load_share(const GLOBAL float *a, isize lda, const GLOBAL float *b, isize ldb,
-                        int m_left, int n_left, int k_left, int whole)
+HELPER share load_share_as(const GLOBAL float *a, isize lda, const GLOBAL float *b, isize ldb,
+                           int m_left, int n_left, int k_left, int whole)
 {
     share got;
     UNROLL for (int u = 0; u < BLOCK_K / 8; ++u)
@@ -44,6 +44,15 @@ HELPER share load_share(const GLOBAL float *a, isize lda, const GLOBAL float *b,
     UNROLL for (int s = 0; s < BLOCK_K / ROWS_B; ++s)
         got.b[s] = read4(b + s * ROWS_B * ldb, s * ROWS_B < k_left - L_B ? n_left : 0, whole);
     return got;
+}
+
+/* The same, in the way that the tiles allow: `inside` says that m and n and alignment do. */
+HELPER share load_share(const GLOBAL float *a, isize lda, const GLOBAL float *b, isize ldb,
+                        int m_left, int n_left, isize k_left, int inside)
+{
+    if (inside && k_left >= BLOCK_K)
+        return load_share_as(a, lda, b, ldb, m_left, n_left, BLOCK_K, 1);
+    return load_share_as(a, lda, b, ldb, m_left, n_left, least(k_left, BLOCK_K), 0);
 }
 
 /* Put a share away, its first elements at `to_a` and `to_b`. */

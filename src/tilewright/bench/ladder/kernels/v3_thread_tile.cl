@@ -1,4 +1,4 @@
-/* Rung 3, thread tile: one thread computes TILE_M x TILE_N elements of C and keeps them in registers.
+/* Rung 3, thread tile: a thread computes TILE_M x TILE_N elements of C and keeps them in registers.
  *
  *                  tile_b[l]:    b0 b1 b2 b3          For one l a thread loads TILE_M + TILE_N
  *                                                     operands and does TILE_M * TILE_N

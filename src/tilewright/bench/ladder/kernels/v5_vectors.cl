@@ -34,19 +34,16 @@ KERNEL RESIDENT_BLOCKS(2) void gemm(GEMM_ARGUMENTS)
     const int y = THREAD_ID / THREADS_N * VECTOR, x = THREAD_ID % THREADS_N * VECTOR;
     a += (row + I_A) * lda + L_A;
     b += L_B * ldb + column + J_B;
-    const int inside = m_left == BLOCK_M && n_left == BLOCK_N;
-    const int aligned = inside && rows_aligned(a, lda) && rows_aligned(b, ldb);
+    const int m_mine = m_left - I_A, n_mine = n_left - J_B; /* from this thread's first on */
+    const int inside = m_left == BLOCK_M && n_left == BLOCK_N && rows_aligned(a, lda) &&
+                       rows_aligned(b, ldb);
 
     float sum[TILE_M][TILE_N];
     UNROLL for (int i = 0; i < TILE_M; ++i)
         UNROLL for (int j = 0; j < TILE_N; ++j)
             sum[i][j] = 0.0f;
 
-    share next;
-    if (aligned && k >= BLOCK_K)
-        next = load_share(a, lda, b, ldb, m_left - I_A, n_left - J_B, BLOCK_K, 1);
-    else
-        next = load_share(a, lda, b, ldb, m_left - I_A, n_left - J_B, least(k, BLOCK_K), 0);
+    share next = load_share(a, lda, b, ldb, m_mine, n_mine, k, inside);
     int buffer = 0;
     for (; k > 0; k -= BLOCK_K) {
         store_share(tile_a[buffer] + L_A * PITCH_A + I_A, tile_b[buffer] + L_B * BLOCK_N + J_B,
@@ -54,10 +51,8 @@ KERNEL RESIDENT_BLOCKS(2) void gemm(GEMM_ARGUMENTS)
         BARRIER();
         a += BLOCK_K;
         b += BLOCK_K * ldb;
-        if (aligned && k >= 2 * BLOCK_K)
-            next = load_share(a, lda, b, ldb, m_left - I_A, n_left - J_B, BLOCK_K, 1);
-        else if (k > BLOCK_K)
-            next = load_share(a, lda, b, ldb, m_left - I_A, n_left - J_B, least(k - BLOCK_K, BLOCK_K), 0);
+        if (k > BLOCK_K)
+            next = load_share(a, lda, b, ldb, m_mine, n_mine, k - BLOCK_K, inside);
 
         UNROLL for (int l = 0; l < BLOCK_K; ++l) {
             float of_a[TILE_M], of_b[TILE_N];

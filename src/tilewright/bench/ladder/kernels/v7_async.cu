@@ -1,9 +1,9 @@
-/* Rung 7, asynchronous copies: device memory to shared memory without a detour, several tiles ahead.
+/* Rung 7, asynchronous copies: device memory to shared memory without a detour, tiles ahead.
  *
- * Since compute capability 8.0 the hardware copies 16 bytes from device memory into shared memory by
- * itself (cp.async).  Rung 6 needs registers for its share of the next tile, and instructions that
- * wait for it and put it away; here a thread asks for the copies and goes on.  With registers out of
- * the way, more than one tile can be under way: shared memory is a ring of STAGES tiles.
+ * Since compute capability 8.0 the hardware copies from device memory into shared memory by itself
+ * (cp.async, below).  Rung 6 needs registers for its share of the next tile, and instructions that
+ * wait for it and put it away; here a thread asks for the copies and goes on.  With registers out
+ * of the way, more than one tile can be under way: shared memory is a ring of STAGES tiles.
  *
  *      tile      t - 1       t       t + 1     t + 2          STAGES = 4
  *            +---------+---------+---------+---------+
@@ -19,10 +19,8 @@
  *
  *      bank of tile_a[l][i]:  (4 l + i) % 32        l = 0 ... 7, i = 0 ... 3
  *
- * Tiles at the edge of a matrix, and a B whose rows do not begin at 16 bytes, are copied by 4 alone,
- * with zeros for what lies outside.
- *
- * The multiplication is rung 6's.
+ * Tiles at the edge of a matrix, and a B whose rows do not begin at 16 bytes, are copied by 4
+ * alone, with zeros for what lies outside.  The multiplication is rung 6's.
  */
 #include "kernels/vector.h"
 #include "kernels/warp.h"
@@ -44,7 +42,8 @@
 /* Ask for a thread's share of both tiles.  `whole`: it is inside the matrices, and B is aligned;
  * else B comes element by element too. */
 HELPER void copy_share(shared_address to_a, shared_address to_b, const GLOBAL float *a, isize lda,
-                       const GLOBAL float *b, isize ldb, int m_left, int n_left, int k_left, int whole)
+                       const GLOBAL float *b, isize ldb, int m_left, int n_left, int k_left,
+                       int whole)
 {
     UNROLL for (int i = 0; i < BLOCK_M; i += ROWS_A)
         UNROLL for (int l = 0; l < BLOCK_K; l += 8)
@@ -61,7 +60,8 @@ HELPER void copy_share(shared_address to_a, shared_address to_b, const GLOBAL fl
 
 /* The same, in the way that the tiles allow. */
 HELPER void copy_tiles(shared_address to_a, shared_address to_b, const GLOBAL float *a, isize lda,
-                       const GLOBAL float *b, isize ldb, int m_left, int n_left, isize k_left, int inside)
+                       const GLOBAL float *b, isize ldb, int m_left, int n_left, isize k_left,
+                       int inside)
 {
     if (inside && k_left >= BLOCK_K)
         copy_share(to_a, to_b, a, lda, b, ldb, BLOCK_M, BLOCK_N, BLOCK_K, 1);
