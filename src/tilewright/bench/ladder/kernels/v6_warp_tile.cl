@@ -44,8 +44,8 @@ KERNEL RESIDENT_BLOCKS(2) void gemm(GEMM_ARGUMENTS)
         BARRIER();
         a += BLOCK_K;
         b += BLOCK_K * ldb;
-        if (k > BLOCK_K)
-            next = load_share(a, lda, b, ldb, m_mine, n_mine, k - BLOCK_K, inside);
+        /* Behind the last tile all is outside: nothing is read. */
+        next = load_share(a, lda, b, ldb, m_mine, n_mine, k - BLOCK_K, inside);
 
         multiply_tiles(sum, tile_a[buffer] + y, tile_b[buffer] + x, PITCH_A);
         buffer ^= 1;
