@@ -169,10 +169,11 @@ class Shared(Rung):
 
     name = "v2_shared"
     title = "shared-memory tile"
-    idea = "A block brings tiles of A and B into shared memory and uses each element 16 times."
+    idea = "A block brings tiles of A and B into shared memory and uses each element 32 times."
     file = "kernels/v2_shared.cl"
-    threads = 256
-    constants = _frozen(block_m=16, block_n=16, block_k=16, band=1)
+    # The most threads that CUDA allows in a block: a tile is as large as its threads are many.
+    threads = 1024
+    constants = _frozen(block_m=32, block_n=32, block_k=32, band=1)
 
     @property
     def shared_elements(self) -> int:

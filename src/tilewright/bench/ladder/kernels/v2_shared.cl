@@ -1,4 +1,4 @@
-/* Rung 2, shared memory: a thread block reads each element once and uses it BLOCK times.
+/* Rung 2, shared memory: a thread block reads each element once and uses it 32 times.
  *
  * The block walks along k in steps of BLOCK_K.  In each step its threads bring a tile of A and a
  * tile of B into shared memory, one element each, and then compute with the tiles.
@@ -19,8 +19,9 @@
  * computed before they are overwritten.  What lies outside A or B is taken for zero, so that every
  * thread does the same and none misses a barrier.
  *
- * What it costs: device memory and caches are asked 16 times less than by rung 1, but each
- * multiply-add still loads two operands, now from shared memory.
+ * What it costs: device memory and caches are asked 32 times less than by rung 1, but each
+ * multiply-add still loads two operands, now from shared memory.  (What a thread reads of A lies
+ * side by side: compilers make one load of four.)
  */
 
 KERNEL THREADS_PER_BLOCK(THREADS) void gemm(GEMM_ARGUMENTS)
