@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.backend import LiveDevice, device
+from tilewright.backend import LiveDevice, device, devices
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.bench.ladder.rungs import RUNGS, Rung, register_rungs, rung
 from tilewright.problem import Problem
@@ -62,6 +62,10 @@ class Synchronous(type(rung("v7"))):
 ALL = [*PORTABLE, Synchronous()]
 
 
+# Where rung 7's ring fits: a GPU's OpenCL may leave it too little.
+CPU = next(d.id for d in devices() if d.backend == "opencl" and d.spec.kind == "cpu")
+
+
 @cache
 def built(one: Rung, id: str) -> Bench:
     live = device(id)
@@ -87,7 +91,7 @@ def test_edges_scalars_offsets_and_padding(live: LiveDevice, one: Rung):
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
 def test_an_empty_sum_is_zero_whatever_alpha_is(one: Rung):
-    bench = built(one, device("opencl").id)
+    bench = built(one, CPU)
     nothing = np.full(8, np.nan, np.float32)
     a, b = (Matrix(nothing, *shape, 0, 7) for shape in ((7, 0), (0, 5)))
     c = Matrix.result(np.arange(35, dtype=np.float32).reshape(7, 5))
@@ -105,15 +109,14 @@ sizes = st.integers(1, 150)
     padding=st.integers(0, 5), offset=st.integers(0, 5),
 )  # fmt: skip
 def test_any_shape(one: Rung, m: int, n: int, k: int, beta: int, padding: int, offset: int):
-    bench = built(one, device("opencl").id)
+    bench = built(one, CPU)
     check = Check(m, n, k, alpha=3, beta=beta, padding=padding, offset=offset, nan_in_c=beta == 0)
     bench.exact(check, np.random.default_rng(m))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
 def test_the_whole_contract(one: Rung):
-    bench = built(one, device("opencl").id)
+    bench = built(one, CPU)
     assert certify(bench.device, bench.kernel, one, one.config, SGEMM) < 1e-5
 
 
@@ -144,7 +147,7 @@ def test_machine_code_is_what_the_rung_promises(one: Rung):
     names = {i.mnemonic for i in decode(kernel.code, kernel.arch)}
     assert ("LDGSTS" in names) == (one.name == "v7_async")
     wide = {i.access_bits for i in decode(kernel.code, kernel.arch) if i.mnemonic == "LDG"}
-    assert (128 in wide) == (one.name in ("v5_vectors", "v6_warp_tile"))
+    assert (128 in wide) == (one.name >= "v5")
 
 
 def test_rungs_are_found_by_name_and_never_chosen_by_a_tuner():
@@ -152,10 +155,10 @@ def test_rungs_are_found_by_name_and_never_chosen_by_a_tuner():
     for one in RUNGS:
         assert rung(one.name) is rung(one.name[:2]) is one
         assert find_stencil(one.name) is one
-        assert not one.suits(device("opencl").spec)
-        space = one.space(SGEMM, device("opencl").spec)
+        assert not one.suits(device(CPU).spec)
+        space = one.space(SGEMM, device(CPU).spec)
         assert space.count() == 1
-        assert one.default(SGEMM, device("opencl").spec) in space
+        assert one.default(SGEMM, device(CPU).spec) in space
     with pytest.raises(ValueError, match="rung='v9'"):
         rung("v9")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -36,12 +37,16 @@ class Oracle:
         c : ndarray of float32, shape (m, n)
             The result.
         """
-        largest, eta = 0.0, 0.0
-        tiny = np.finfo(np.float32).tiny
-        for first in range(0, len(c), _PANEL):
-            rows = slice(first, first + _PANEL)
-            off = np.abs(c[rows] - self._product[rows])
-            # NumPy's maximum keeps a NaN, Python's max may lose it.
-            largest = float(np.maximum(largest, off.max()))
-            eta = float(np.maximum(eta, (off / np.maximum(self._size[rows], tiny)).max()))
-        return largest, eta
+        starts = range(0, len(c), _PANEL)
+        with ThreadPoolExecutor() as pool:  # NumPy lets go of Python's lock while it computes
+            found = np.array(list(pool.map(lambda first: self._panel(c, first), starts)))
+        # NumPy's maximum keeps a NaN, Python's max may lose it.
+        largest, eta = found.max(axis=0)
+        return float(largest), float(eta)
+
+    def _panel(self, c: NDArray[Any], first: int) -> tuple[float, float]:
+        """Return the errors of `_PANEL` rows."""
+        rows = slice(first, first + _PANEL)
+        off = np.abs(c[rows] - self._product[rows])
+        relative = off / np.maximum(self._size[rows], np.finfo(np.float32).tiny)
+        return float(off.max()), float(relative.max())
