@@ -1,5 +1,6 @@
 /* Copies from device memory to shared memory that the hardware does by itself: PTX's cp.async, for
- * compute capability 8.0 and later.  A copy goes on while the thread does other things.
+ * compute capability 8.0 and later.  A copy goes on while the thread does other things.  L2 is
+ * advised to fetch whole lines of 128 bytes: what a tile leaves of A's lines, the next ones take.
  */
 
 /* Where something lies in shared memory, in bytes, as the copies want it. */
@@ -17,14 +18,14 @@ HELPER shared_address address_of(const SHARED float *pointer)
 /* Ask for four elements; both addresses are multiples of 16 bytes.  They go past the L1 cache. */
 HELPER void copy16(shared_address to, const GLOBAL float *from)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from));
 }
 
 /* Ask for one element, or for a zero where it is not inside: of the 4 bytes that are written, so
  * many are read. */
 HELPER void copy4(shared_address to, const GLOBAL float *from, int inside)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
+    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
                  "r"(inside ? 4 : 0));
 }
 
