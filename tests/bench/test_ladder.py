@@ -113,7 +113,7 @@ def test_machine_code_tells_what_limits_a_rung(capsys):
 
 def test_the_command(tmp_path, capsys):
     out = tmp_path / "ladder.json"
-    command = ["ladder", "--sizes", "20,33x70x19", "--rounds", "1", "-o", str(out)]
+    command = ["ladder", "--size", "20,33x70x19", "--rounds", "1", "-o", str(out)]
     assert run([*command, "--json"]) == 0
     document = json.loads(out.read_text())
     assert json.loads(capsys.readouterr().out) == document
@@ -129,8 +129,8 @@ def test_the_command(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--sizes", "big"], "sizes='big'"),
-        (["--against", "mkl"], "against='mkl'"),
+        (["--size", "big"], "size='big'"),
+        (["--peer", "mkl"], "peer='mkl'"),
         (["--device", "abacus"], "device='abacus'"),
         (["--budget", "soon"], "budget='soon'"),
     ],

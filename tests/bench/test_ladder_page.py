@@ -34,7 +34,7 @@ def test_tables_are_what_the_results_say(draw):
 def test_a_climb_becomes_tables_and_a_figure(draw, tmp_path, monkeypatch, capsys):
     out = tmp_path / "device" / "ladder.json"
     out.parent.mkdir()
-    assert run(["ladder", "--sizes", "16,8x24x5", "--rounds", "1", "-o", str(out)]) == 0
+    assert run(["ladder", "--size", "16,8x24x5", "--rounds", "1", "-o", str(out)]) == 0
     monkeypatch.setattr(draw, "RESULTS", tmp_path)
     text = draw.tables()
     rungs = json.loads(out.read_text())["devices"][0]["results"][1]["rungs"]

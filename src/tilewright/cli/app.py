@@ -20,6 +20,7 @@ from tilewright.cli import (
     space,
     tune,
 )
+from tilewright.cli.trace_option import add_trace_option
 
 __all__ = ["app", "run"]
 
@@ -42,6 +43,7 @@ app.command("multiply")(multiply.command)
 app.command("solve")(solve.command)
 app.command("quickstart")(quickstart.command)
 app.add_typer(db.app, name="db")
+add_trace_option(app)
 
 
 def run(arguments: Sequence[str]) -> int:

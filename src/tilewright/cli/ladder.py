@@ -26,13 +26,15 @@ _CPU_SIZES = "128,256"
 
 def command(
     device: DeviceOption = None,
-    sizes: Annotated[
+    size: Annotated[
         str | None,
-        typer.Option("--sizes", help=f"Row-major MxNxK, with commas; on a GPU {_GPU_SIZES}."),
+        typer.Option(
+            "--size", "--sizes", help=f"Row-major MxNxK, with commas; on a GPU {_GPU_SIZES}."
+        ),
     ] = None,
-    against: Annotated[
+    peer: Annotated[
         str | None,
-        typer.Option("--against", help="Peers, with commas; cublas on CUDA, else numpy."),
+        typer.Option("--peer", "--against", help="With commas; cublas on CUDA, else numpy."),
     ] = None,
     tune: Annotated[
         str | None, typer.Option("--tune", help="Tune rung 8 for each size first, for so long.")
@@ -46,18 +48,19 @@ def command(
 ) -> None:
     """Climb the kernel ladder: eight kernels, one idea each, beside the vendor's library."""
     from tilewright.backend import device as find_device
-    from tilewright.bench.peers import peer
+    from tilewright.bench.peers import peer as find_peer
     from tilewright.bench.record import device_record, environment_record
+    from tilewright.bench.sweep import Method
     from tilewright.tuning.tuner import seconds_of
 
     live = find_device(device)
     seconds = None if budget is None else seconds_of(budget)
-    problems = _problems(sizes or (_GPU_SIZES if live.spec.kind == "gpu" else _CPU_SIZES))
-    names = (against or ("cublas" if live.backend == "cuda" else "numpy")).split(",")
-    peers = [peer(name, live) for name in names if name]
+    problems = _problems(size or (_GPU_SIZES if live.spec.kind == "gpu" else _CPU_SIZES))
+    names = (peer or ("cublas" if live.backend == "cuda" else "numpy")).split(",")
+    peers = [find_peer(name, live) for name in names if name]
     results: list[dict[str, Any]] = []
     record = device_record(live, peers) | {"results": results}
-    document = {"environment": environment_record(rounds), "devices": [record]}
+    document = {"environment": environment_record(Method(rounds)), "devices": [record]}
     started = time.monotonic()
     rungs = _rungs(live, quiet=json)
     for problem in problems:
@@ -82,7 +85,7 @@ def command(
 
 def _problems(sizes: str) -> list[Problem]:
     """Return the column-major problems of row-major sizes."""
-    from tilewright.bench.sweep import parse_sizes
+    from tilewright.bench.sizes import parse_sizes
     from tilewright.problem import Problem
 
     return [Problem(n, m, k, "s") for m, n, k in parse_sizes(sizes)]  # type: ignore[arg-type]

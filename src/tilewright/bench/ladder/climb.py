@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,8 +13,8 @@ from tilewright.bench.ladder.machine_code import MachineCode, machine_code
 from tilewright.bench.ladder.oracle import Oracle
 from tilewright.bench.ladder.rungs import RUNGS
 from tilewright.bench.peers import Peer, UnavailableError
-from tilewright.bench.sweep import in_turns, prepared
-from tilewright.library.choose import choose
+from tilewright.bench.sweep import Call, in_turns, our_call, with_transfers
+from tilewright.library.choose import Choice, choose
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant
@@ -145,36 +144,35 @@ class _Bench:
         self.live, self.problem = live, problem
         self.workload = Workload(live, problem)
         rows, columns, depth = problem.n, problem.m, problem.k
-        self.a, self.b = np.empty((rows, depth), "f4"), np.empty((depth, columns), "f4")
-        self.c = np.zeros((rows, columns), "f4")
-        live.download(self.workload.memory["a"], self.b)
-        live.download(self.workload.memory["b"], self.a)
-        self.oracle = Oracle(self.a, self.b)
+        a, b = np.empty((rows, depth), "f4"), np.empty((depth, columns), "f4")
+        live.download(self.workload.memory["a"], b)
+        live.download(self.workload.memory["b"], a)
+        self.oracle = Oracle(a, b)
+        self.c = np.empty((rows, columns), "f4")
+        # One for all: each would have host arrays of its own.
+        self._call: Call = lambda: 0
+        self._with_transfers = with_transfers(self.workload, lambda: self._call())
 
-    def errors(self, call: Callable[[], int]) -> tuple[float, float]:
+    def errors(self, call: Call) -> tuple[float, float]:
         """Return a call's errors; what it does not write counts as NaN."""
         self.live.write(self.workload.memory["c"], np.full_like(self.c, np.nan))
         call()
         self.live.download(self.workload.memory["c"], self.c)
         return self.oracle.errors(self.c)
 
-    def total(self, call: Callable[[], int]) -> float:
-        """Return the seconds of a call with its transfers."""
-        started = time.perf_counter()
-        self.live.write(self.workload.memory["a"], self.b)
-        self.live.write(self.workload.memory["b"], self.a)
-        call()
-        self.live.download(self.workload.memory["c"], self.c)
-        return time.perf_counter() - started
+    def totals(self, call: Call) -> list[float]:
+        """Return the seconds of a call with its transfers, several times."""
+        self._call = call
+        return [self._with_transfers() * 1e-9 for _ in range(TOTAL_ROUNDS)]
 
-    def judged(self, result: Result, call: Callable[[], int]) -> Result:
+    def judged(self, result: Result, call: Call) -> Result:
         """Return a result with its errors and total times, or the reason against it."""
         try:
             largest, eta = self.errors(call)
             most = error_bound(self.problem.k, self.problem.precision.unit_roundoff, False)
             if not eta <= most:
                 raise WrongResultError(f"eta is {eta:.2e}, at most {most:.2e} is right")
-            totals = [self.total(call) for _ in range(TOTAL_ROUNDS)]
+            totals = self.totals(call)
         except (BackendError, UnavailableError, WrongResultError) as problem:
             return replace(result, reason=_line(problem))
         return replace(result, max_error=largest, eta=eta, total_seconds=totals)
@@ -220,7 +218,7 @@ def _climbed(
     rounds: int,
     observer: Callable[[str], None],
 ) -> list[Result]:
-    calls: dict[str, Callable[[], int]] = {}
+    calls: dict[str, Call] = {}
     results: dict[str, Result] = {}
     for one in ours:
         observer(one.name)
@@ -229,30 +227,24 @@ def _climbed(
             one.name, one.title, one.idea, reason=one.reason, config=config, code=one.code
         )
         if one.kernel is not None:
-            calls[one.name] = _call(bench.workload, one, one.kernel)
+            calls[one.name] = our_call(bench.workload, Choice(one.stencil, one.config), one.kernel)
             result = bench.judged(result, calls[one.name])
         results[one.name] = result
-    theirs, missing = prepared(peers, bench.workload)
-    calls |= theirs
     for other in peers:
         observer(other.name)
-        result = Result(other.name, other.version, "", reason=missing.get(other.name, ""))
-        if other.name in theirs and not other.on_host:
-            result = bench.judged(result, theirs[other.name])
+        result = Result(other.name, other.version, "")
+        try:
+            calls[other.name] = other.prepare(bench.workload)
+        except UnavailableError as reason:
+            result = replace(result, reason=_line(reason))
+        else:
+            if not other.on_host:
+                result = bench.judged(result, calls[other.name])
         results[other.name] = result
     right = {name: call for name, call in calls.items() if not results[name].reason}
-    times = in_turns(right, rounds, shared=bench.live.spec.kind == "cpu")
+    for call in right.values():
+        call()
+        call()
+    shared = bench.live.spec.kind == "cpu"
+    times, _ = in_turns((right, {}), rounds, lambda: None, shared)
     return [replace(one, seconds=times.get(name, [])) for name, one in results.items()]
-
-
-def _call(workload: Workload, one: Contender, kernel: Kernel) -> Callable[[], int]:
-    """Return a function that runs a contender once: nanoseconds, as `in_turns` wants them."""
-    shared = workload.device.spec.kind == "cpu"
-
-    def run() -> int:
-        started = time.perf_counter_ns()
-        taken = workload.run(kernel, one.stencil, one.config)
-        # Beside peers on the host's clock, ours is on it too.
-        return time.perf_counter_ns() - started if shared else taken
-
-    return run

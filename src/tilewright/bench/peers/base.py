@@ -25,7 +25,7 @@ class Peer(ABC):
     version : str
         What it says of itself.
     on_host : bool
-        Whether it computes on host matrices of its own rather than on the workload's.
+        Whether it computes on the host's cores and memory, whatever the device.
 
     Raises
     ------
