@@ -155,7 +155,7 @@ def _show(live: LiveDevice, told: dict[str, Any]) -> None:
     table = Table(title=f"{told['problem']} on {live}; {said}", title_justify="left")
     table.add_column("rung")
     table.add_column("what is new")
-    columns = ("max error", "kernel", "with transfers", "rate", "% library", "% bound")
+    columns = ("max error", "kernel, ms", "with transfers, ms", "rate", "% library", "% bound")
     for name in (*columns, "registers", "occupancy"):
         table.add_column(name, justify="right")
     table.add_column("limited by")
@@ -177,8 +177,8 @@ def _cells(one: dict[str, Any]) -> list[str]:
         one["name"],
         one["title"],
         cell(one["max_error"], ".1e"),
-        cell(one["kernel_seconds"], ".3f", 1e3) + " ms",
-        cell(one["total_seconds"], ".3f", 1e3) + " ms",
+        cell(one["kernel_seconds"], ".3f", 1e3),
+        cell(one["total_seconds"], ".3f", 1e3),
         gigaflops(one["flops_per_second"]),
         cell(one["percent_of_library"], ".1f"),
         cell(one["percent_of_bound"], ".1f"),
