@@ -13,6 +13,7 @@ from tilewright.cli import (
     db,
     devices,
     inspect,
+    ladder,
     multiply,
     quickstart,
     solve,
@@ -37,6 +38,7 @@ app.command("space")(space.command)
 app.command("inspect")(inspect.command)
 app.command("tune")(tune.command)
 app.command("bench")(bench.command)
+app.command("ladder")(ladder.command)
 app.command("multiply")(multiply.command)
 app.command("solve")(solve.command)
 app.command("quickstart")(quickstart.command)
