@@ -12,6 +12,7 @@ from tilewright.cli import (
     bound,
     db,
     devices,
+    export,
     inspect,
     multiply,
     quickstart,
@@ -39,6 +40,7 @@ app.command("bench")(bench.command)
 app.command("multiply")(multiply.command)
 app.command("solve")(solve.command)
 app.command("quickstart")(quickstart.command)
+app.command("export")(export.command)
 app.add_typer(db.app, name="db")
 
 

@@ -1,5 +1,4 @@
-"""What kernels are exported for: a device that is here, one measured before, or a whole
-architecture."""
+"""What kernels are exported for: a device here, one measured before, or an architecture."""
 
 from __future__ import annotations
 

@@ -54,8 +54,12 @@ class Choice:
 
 def distance(problem: Problem, other: Problem) -> float:
     """Return how far apart two problems' sizes are: doublings, summed over m, n and k."""
-    pairs = ((problem.m, other.m), (problem.n, other.n), (problem.k, other.k))
-    return sum(abs(math.log2(max(1, x) / max(1, y))) for x, y in pairs)
+    m, n, k = (
+        abs(math.log2(max(1, x) / max(1, y)))
+        for x, y in ((problem.m, other.m), (problem.n, other.n), (problem.k, other.k))
+    )
+    # Not sum(): it rounds otherwise from Python 3.12 on, and exported C code chooses alike.
+    return m + n + k
 
 
 # Winners by store, its state, device and precision.  A tuning run in this or another
