@@ -43,18 +43,18 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Write the kernels that gemm() would use on a device, for programs without Python."""
-    from tilewright.export import FORMATS, find_target, write
-    from tilewright.export.variants import variants_of
+    from tilewright.export import FORMATS, check, find_target, variants_of, write
 
+    chosen = formats or FORMATS
+    check(output, chosen)
     wanted = variants_of(precision, trans)
-    target = find_target(device, defaults=defaults)
-    kernels = _collect(target, wanted, quiet=json)
-    manifest = write(kernels, output, formats or FORMATS)
+    kernels = _collect(find_target(device, defaults=defaults), wanted, quiet=json)
+    manifest = write(kernels, output, chosen)
     if json:
         emit_json(_to_json(kernels, manifest))
         return
     _show(kernels)
-    say(f"{len(kernels.kernels)} kernels for {target.arch} written; see {manifest}")
+    say(f"{len(kernels.kernels)} kernels for {kernels.target.arch} written; see {manifest}")
 
 
 def _collect(target: Target, variants: Sequence[Variant], *, quiet: bool) -> KernelSet:

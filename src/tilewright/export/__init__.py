@@ -6,14 +6,17 @@ seven steps; here it is one call.
 
 from tilewright.export.kernel_set import ExportedKernel, KernelSet, collect
 from tilewright.export.target import Target, find_target
-from tilewright.export.write import FORMATS, write
+from tilewright.export.variants import variants_of
+from tilewright.export.write import FORMATS, check, write
 
 __all__ = [
     "FORMATS",
     "ExportedKernel",
     "KernelSet",
     "Target",
+    "check",
     "collect",
     "find_target",
+    "variants_of",
     "write",
 ]

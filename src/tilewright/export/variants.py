@@ -47,6 +47,6 @@ def _parts(text: str, name: str) -> list[str]:
 def _pairs(text: str) -> list[tuple[Trans, Trans]]:
     pairs = _parts(text, "trans")
     for pair in pairs:
-        if len(pair) != 2:
-            raise ValueError(f"trans={pair!r} is not a pair; write NN, NT, TN, TT or all")
+        if len(pair) != 2 or any(letter not in "NTC" for letter in pair.upper()):
+            raise ValueError(f"trans={pair!r} is no pair of N, T and C; write NN, NT or all")
     return [(Trans.parse(pair[0]), Trans.parse(pair[1])) for pair in pairs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from tilewright.paths import write_atomically
 from tilewright.sass import read_cubin
 from tilewright.version import VERSION
 
-__all__ = ["FORMATS", "MANIFEST", "write"]
+__all__ = ["FORMATS", "MANIFEST", "check", "write"]
 
 FORMATS = ("cubin", "fatbin", "c")
 MANIFEST = "manifest.json"
@@ -56,12 +57,8 @@ def write(kernels: KernelSet, directory: str | Path, formats: Sequence[str] = FO
     OSError
         If something cannot be written.
     """
-    unknown = [one for one in formats if one not in FORMATS]
-    if unknown or not formats:
-        named = unknown[0] if unknown else ""
-        raise ValueError(f"format={named!r} is unknown; use one of {', '.join(FORMATS)}")
+    earlier = check(directory, formats)
     root = Path(directory)
-    earlier = _earlier(root)
     made = _files(kernels, formats)
     (root / MANIFEST).unlink(missing_ok=True)
     for name, data in made.items():
@@ -70,13 +67,26 @@ def write(kernels: KernelSet, directory: str | Path, formats: Sequence[str] = FO
         write_atomically(path, data)
     for name in earlier - set(made):
         (root / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder goes with its last file
+            (root / name).parent.rmdir()
     manifest = json.dumps(_manifest(kernels, formats, made), indent=1) + "\n"
     write_atomically(root / MANIFEST, manifest.encode())
     return root / MANIFEST
 
 
-def _earlier(root: Path) -> set[str]:
-    """Return the files of an earlier export; refuse a directory that holds anything else."""
+def check(directory: str | Path, formats: Sequence[str]) -> set[str]:
+    """Refuse what `write` would refuse, before anything is compiled; see there.
+
+    Returns
+    -------
+    set of str
+        Files of an earlier export in the directory.
+    """
+    unknown = [one for one in formats if one not in FORMATS]
+    if unknown or not formats:
+        named = unknown[0] if unknown else ""
+        raise ValueError(f"format={named!r} is unknown; use one of {', '.join(FORMATS)}")
+    root = Path(directory)
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return set()
     if not root.is_dir():
