@@ -141,16 +141,13 @@ static double doublings(int64_t x, int64_t y)
     return fabs(log2((double)(x > 1 ? x : 1) / (double)(y > 1 ? y : 1)));
 }
 
-/* The kernel tuned on the nearest size, as tilewright.gemm chooses; of equally near ones, the
+/* The row tuned on the nearest size, as tilewright.gemm chooses; of equally near ones, the
  * first. */
-static int choose(const product *it)
+static int nearest(const product *it, const tilewright_choices *from)
 {
-    const tilewright_choices *const from = &tilewright_table[it->precision][it->op_a][it->op_b];
     int best = 0;
     double least = HUGE_VAL;
-    if (from->count == 0)
-        return NOT_FOUND;
-    for (int i = 0; i < from->count && from->count > 1; ++i) {
+    for (int i = 0; i < from->count; ++i) {
         const tilewright_tuned *const row = &from->rows[i];
         const double distance =
             doublings(it->m, row->m) + doublings(it->n, row->n) + doublings(it->k, row->k);
@@ -159,7 +156,38 @@ static int choose(const product *it)
             best = i;
         }
     }
-    return from->rows[best].kernel;
+    return best;
+}
+
+/* A row takes three logarithms, 15 ns.  Programs ask for few sizes again and again, so each
+ * thread remembers the last choice of every slot: 64 slots of 40 bytes, no lock. */
+enum { SLOTS = 64 };
+static _Thread_local struct {
+    const tilewright_choices *from;
+    int64_t m, n, k;
+    int kernel;
+} remembered[SLOTS];
+
+static int choose(const product *it)
+{
+    const tilewright_choices *const from = &tilewright_table[it->precision][it->op_a][it->op_b];
+    if (from->count <= 1)
+        return from->count ? from->rows[0].kernel : NOT_FOUND;
+    /* Multiplied by odd constants of many bits (xxHash's), sizes differ in the highest six
+     * bits, powers of two as well. */
+    const uint64_t mixed = (uint64_t)it->m * 0x9e3779b97f4a7c15u ^
+                           (uint64_t)it->n * 0xc2b2ae3d27d4eb4fu ^
+                           (uint64_t)it->k * 0x165667b19e3779f9u;
+    const unsigned slot = (unsigned)(mixed >> 58);
+    if (remembered[slot].from != from || remembered[slot].m != it->m ||
+        remembered[slot].n != it->n || remembered[slot].k != it->k) {
+        remembered[slot].from = from;
+        remembered[slot].m = it->m;
+        remembered[slot].n = it->n;
+        remembered[slot].k = it->k;
+        remembered[slot].kernel = from->rows[nearest(it, from)].kernel;
+    }
+    return remembered[slot].kernel;
 }
 
 /* ---- Launching ----------------------------------------------------------- */
