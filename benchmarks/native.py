@@ -1,6 +1,6 @@
 """Exported kernels in native programs on a GPU: right to the bit, and what a call costs.
 
-    python benchmarks/native.py [--seconds S] [--json FILE] [--store] [--keep DIRECTORY]
+    python benchmarks/native.py [--seconds S] [--json FILE] [--store] [--precision s,d,c,z]
 
 Exports the default kernels of every precision and transpose for cuda:0, builds the C library
 with the C compiler found, and then
@@ -193,6 +193,22 @@ def compare(live: Any, native: Native, variants: Any) -> Iterator[dict[str, Any]
                 }
 
 
+def loadable(live: Any, directory: Path) -> dict[str, Any]:
+    """Load every cubin and fat binary on its own; return how many have their kernel."""
+    api, loaded = live.api, {"cubin": 0, "fatbin": 0}
+    manifest = json.loads((directory / "manifest.json").read_text())
+    with live.current():
+        for kind in loaded:
+            for kernel in manifest["kernels"]:
+                data = (directory / kind / f"{kernel['name']}.{kind}").read_bytes()
+                module = live.check(api.cuModuleLoadData(data), f"loading a {kind}")
+                found = api.cuModuleGetFunction(module, kernel["name"].encode())
+                live.check(found, f"finding {kernel['name']}")
+                live.check(api.cuModuleUnload(module), "unloading")
+                loaded[kind] += 1
+    return loaded
+
+
 def numbers(count: int, first: int, dtype: str) -> Any:
     """Return the numbers that the examples make: multiples of 2^-15 in [-1, 1)."""
     i = np.arange(first, first + count, dtype=np.uint32)
@@ -316,11 +332,8 @@ def summed(rows: Iterator[dict[str, Any]], report: Report) -> dict[str, Any]:
     return {"compared": len(seen), "equal": len(seen) - len(wrong), "different": wrong}
 
 
-def everything(live: Any, directory: Path, report: Report, *, store: bool) -> None:
+def everything(live: Any, directory: Path, report: Report, variants: Any, *, store: bool) -> None:
     """Do every part, the ones that everything rests on first."""
-    from tilewright.export import variants_of
-
-    variants = variants_of("all", "all")
     made = report.part(
         "export",
         lambda: exported(live, directory, variants, store=store),
@@ -345,6 +358,11 @@ def everything(live: Any, directory: Path, report: Report, *, store: bool) -> No
             lambda source=source: example(live, native, EXAMPLES / source, (300, 200, 100)),
             lambda row: "equal to tw.gemm" if row["equal"] else "DIFFERS from tw.gemm",
         )
+    report.part(
+        "cubins, fatbins",
+        lambda: loadable(live, directory),
+        lambda row: f"{row['cubin']} and {row['fatbin']} load",
+    )
     report.part("compile for gemm", lambda: warm(live, variants), lambda _: "done")
     report.part(
         "bits",
@@ -358,6 +376,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="start no part after so long")
     parser.add_argument("--json", type=Path, help="file to write")
     parser.add_argument("--store", action="store_true", help="use what was tuned here")
+    parser.add_argument("--precision", default="all", help="s,d,... with s and d, or all")
+    parser.add_argument("--trans", default="all", help="NN,... with NN, or all")
     parser.add_argument("--keep", type=Path, help="export into this directory and leave it")
     options = parser.parse_args()
     scratch = tempfile.TemporaryDirectory(prefix="tilewright-native-")
@@ -365,6 +385,7 @@ def main() -> int:
         os.environ["TILEWRIGHT_DATA_DIR"] = str(Path(scratch.name) / "data")
     import tilewright as tw
     from tilewright.bench.record import environment_record
+    from tilewright.export import variants_of
 
     live = tw.device("cuda:0")
     report = Report(options.json, options.seconds)
@@ -377,7 +398,8 @@ def main() -> int:
     }
     with scratch:
         directory = options.keep or Path(scratch.name) / "kernels"
-        everything(live, directory, report, store=options.store)
+        variants = variants_of(options.precision, options.trans)
+        everything(live, directory, report, variants, store=options.store)
     print(f"\n{live.spec.name}, {live.platform}")
     print("\n".join(report.lines))
     bad = [

@@ -28,7 +28,7 @@ TARGET = Target("sm_90a", architecture_spec("sm_90a"), FINGERPRINT, "A GPU */ of
 TUNED = (
     *(Problem(n, n, n, "s") for n in (100, 1000, 4000)),
     *(Problem(m, n, k, "s") for m, n, k in ((64, 4096, 64), (4096, 64, 64), (7, 5, 100000))),
-    *(Problem(n, n, n, "s", "T", "N") for n in (256, 2048)),
+    *(Problem(n, n, n, "s", "T", "N") for n in (256, 1000, 2048)),
     *(Problem(n, n, n // 2, "z", "C", "N") for n in (128, 512, 2048)),
 )
 

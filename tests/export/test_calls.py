@@ -11,7 +11,6 @@ from tests.export.building import needs_c
 from tests.export.conftest import FINGERPRINT, TARGET, Exported
 from tests.tuning.measurement_examples import few
 from tilewright.backend import Kernel, Operand
-from tilewright.backend.cuda.launch import ArgumentBlock
 from tilewright.library.choose import choose
 from tilewright.library.gemm import Request, prepare_gemm
 from tilewright.precision import PRECISIONS
@@ -75,8 +74,10 @@ def expected(call):
 
 
 def bits(arguments):
-    """Return arguments as the driver reads them."""
-    return list(ArgumentBlock(arguments)._memory)
+    """Return arguments as the driver reads them, as integers; numbers begin at the first byte."""
+    return [
+        int.from_bytes(x.tobytes(), "little") if isinstance(x, np.generic) else x for x in arguments
+    ]
 
 
 @few

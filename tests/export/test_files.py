@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib.metadata
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.export.building import run
 from tests.export.conftest import FINGERPRINT
+from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.cli.app import run as tilewright
 from tilewright.export import Target, check, find_target, variants_of
@@ -23,6 +27,8 @@ from tilewright.sass.elf import section_of
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source, Variant
 from tilewright.stencil.portable import Portable
+from tilewright.tuning.measurement import Stage
+from tilewright.tuning.store import Store
 
 needs_compiler = pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not here")
 
@@ -31,10 +37,11 @@ EMPTY = Source('extern "C" __global__ void gemm(float *x) { x[0] = 1; }', {})
 
 def nvidia_tool(name: str) -> str:
     """Return one of NVIDIA's programs, from a toolkit or from its wheel; skip without it."""
-    from cuda.pathfinder import find_nvidia_binary_utility
-
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        for path in importlib.metadata.files(f"nvidia-cuda-{name}") or ():
+            if path.name == name:
+                return str(path.locate())
     found = shutil.which(name, path="/usr/local/cuda/bin") or shutil.which(name)
-    found = found or find_nvidia_binary_utility(name)
     if not found:
         pytest.skip(f"NVIDIA's {name} is not here")
     return found
@@ -149,6 +156,20 @@ def test_an_architecture_stands_for_the_one_device_measured_of_it():
     assert find_target(FINGERPRINT) == find_target("sm_90a")
     assert find_target("sm_90a", defaults=True).fingerprint == ""
     assert find_target("sm_80") == Target("sm_80", find_target("sm_80").spec, "", "sm_80")
+
+
+def test_two_devices_of_an_architecture_have_to_be_told_apart(tmp_path, monkeypatch):
+    monkeypatch.setenv("TILEWRIGHT_DATA_DIR", str(tmp_path / "two"))
+    assert find_target("sm_90a").fingerprint == ""
+    devices = {"a" * 12: "H100", "b" * 12: "H200"}
+    with Store() as store:
+        for fingerprint, name in devices.items():
+            here = {"device": fingerprint, "device_name": name, "environment": {"arch": "sm_90a"}}
+            store.add(replace(example(), backend="cuda", stage=Stage.WINNER, **here))
+    with pytest.raises(ValueError, match=r"aaaaaaaaaaaa \(H100\), bbbbbbbbbbbb \(H200\)"):
+        find_target("sm_90a")
+    assert find_target("b" * 12).name == "H200"
+    assert find_target("sm_90a", defaults=True).fingerprint == ""
 
 
 def test_options_name_each_variant_once():

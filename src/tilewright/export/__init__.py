@@ -7,7 +7,7 @@ seven steps; here it is one call.
 from tilewright.export.kernel_set import ExportedKernel, KernelSet, collect
 from tilewright.export.target import Target, find_target
 from tilewright.export.variants import variants_of
-from tilewright.export.write import FORMATS, check, write
+from tilewright.export.writing import FORMATS, check, write
 
 __all__ = [
     "FORMATS",

@@ -63,7 +63,7 @@ def grid_of(family: Stencil, config: Config) -> Grid:
                 return rule
     raise ValueError(
         f"stencil={family.name!r} launches {config.id} in a way that a table cannot tell;"
-        " export another config"
+        " export with --defaults, or tune another stencil"
     )
 
 

@@ -145,15 +145,13 @@ def collect(
 
 def _rows(target: Target, variant: Variant) -> list[tuple[tuple[int, int, int], _Wanted]]:
     """Return tuned sizes and kernels; a single row where nothing was tuned."""
-    found = candidates(target, variant)
+    found: dict[tuple[int, int, int], _Wanted] = {}
+    for winner in candidates(target, variant):
+        sizes = (winner.problem.m, winner.problem.n, winner.problem.k)
+        # Of other transposes there may be several of one size: the first is chosen.
+        found.setdefault(sizes, _Wanted(stencil(winner.config.stencil), winner.config, variant))
     if found:
-        return [
-            (
-                (m.problem.m, m.problem.n, m.problem.k),
-                _Wanted(stencil(m.config.stencil), m.config, variant),
-            )
-            for m in found
-        ]
+        return list(found.items())
     chosen = default_choice(variant, target.spec)
     return [((0, 0, 0), _Wanted(chosen.stencil, chosen.config, variant))]
 

@@ -24,7 +24,14 @@
 #endif
 
 /* Of cuda.h; its handles are pointers. */
-enum { CUDA_SUCCESS = 0, CUDA_NOT_INITIALIZED = 3, CUDA_INVALID_CONTEXT = 201, CUDA_NO_BINARY = 209 };
+enum {
+    CUDA_SUCCESS = 0,
+    CUDA_INVALID_VALUE = 1,
+    CUDA_NOT_INITIALIZED = 3,
+    CUDA_INVALID_CONTEXT = 201,
+    CUDA_NO_BINARY = 209,
+    CUDA_CONTEXT_IS_DESTROYED = 709
+};
 enum { MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
 
 static struct {
@@ -104,7 +111,13 @@ static tw_status status_of(int result)
 static tw_status current_context(unsigned long long *id)
 {
     const tw_status status = need_driver();
-    return status ? status : status_of(driver.context_id(NULL, id));
+    if (status)
+        return status;
+    const int result = driver.context_id(NULL, id);
+    /* Nothing else about these arguments could be invalid. */
+    if (result == CUDA_INVALID_VALUE || result == CUDA_CONTEXT_IS_DESTROYED)
+        return TW_NO_CONTEXT;
+    return status_of(result);
 }
 
 static context *find_context(unsigned long long id)
