@@ -387,7 +387,11 @@ def main() -> int:
     from tilewright.bench.record import environment_record
     from tilewright.export import variants_of
 
-    live = tw.device("cuda:0")
+    try:
+        live = tw.device("cuda:0")
+    except ValueError as problem:
+        print(f"native: {problem}", file=sys.stderr)
+        return 2
     report = Report(options.json, options.seconds)
     environment = environment_record(BATCHES)
     del environment["method"], environment["rounds"]

@@ -128,6 +128,17 @@ def test_choices_agree_with_gemm_on_two_thousand_problems(exported: Exported):
     assert chosen == set(exported.kernels.kernels)
 
 
+def test_a_remembered_choice_is_for_its_own_sizes_only(exported: Exported):
+    """More sizes than a thread remembers, one after another and again."""
+    found = {}
+    for k in (*range(1, 40000, 97), *range(1, 40000, 97)):
+        name = exported.call("choose", "s", COLUMNS, "N", "N", 30, 30, k)
+        config = choose(GPU, Problem(30, 30, k, "s")).config
+        assert exported.kernels.kernels[name].config == config
+        found.setdefault(name, k)
+    assert len(found) > 1
+
+
 def test_large_tiles_ask_for_their_shared_memory(exported: Exported):
     """The fake driver refuses a launch with more than the function was allowed."""
     said = exported.call("gemm", *plain(m=4000, n=4000, k=4000, lda=4000, ldb=4000, ldc=4000))
