@@ -15,7 +15,7 @@ from tilewright.library.choose import choose
 from tilewright.library.gemm import Request, prepare_gemm
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans
-from tilewright.stencil import STATIC_SHARED_BYTES
+from tilewright.stencil import STATIC_SHARED_BYTES, stencil
 
 pytestmark = needs_c
 
@@ -96,7 +96,7 @@ def test_every_call_launches_what_gemm_launches(exported: Exported, call, stream
     launch = said["launch"]
     kernel = exported.kernels.kernels[launch["name"]]
     source = made.kernel.handle
-    family = choose(GPU, Problem(1, 1, 1, letter)).stencil
+    family = stencil(kernel.config.stencil)
     assert family.source(kernel.config, kernel.variant, "cuda").defines == source.defines
     assert launch["image"] == list(kernel.cubin)
     assert launch["grid"] == [*made.launch.grid, 1]
