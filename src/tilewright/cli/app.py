@@ -12,6 +12,7 @@ from tilewright.cli import (
     bound,
     db,
     devices,
+    export,
     inspect,
     ladder,
     multiply,
@@ -42,6 +43,7 @@ app.command("ladder")(ladder.command)
 app.command("multiply")(multiply.command)
 app.command("solve")(solve.command)
 app.command("quickstart")(quickstart.command)
+app.command("export")(export.command)
 app.add_typer(db.app, name="db")
 add_trace_option(app)
 
