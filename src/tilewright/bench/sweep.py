@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tilewright.backend import LiveDevice
+from tilewright.backend import Kernel, LiveDevice
 from tilewright.bench.cold import ColdCache
 from tilewright.bench.peers import Peer, UnavailableError
 from tilewright.library.choose import Choice, choose
@@ -19,7 +19,7 @@ from tilewright.stencil import Variant
 from tilewright.timeline import span
 from tilewright.tuning.measure import Workload
 
-__all__ = ["OURS", "Method", "Row", "our_call", "sweep", "with_transfers"]
+__all__ = ["OURS", "Call", "Method", "Row", "in_turns", "our_call", "sweep", "with_transfers"]
 
 # Turns of A B A B: an odd number, so that the median is a time that was measured.
 ROUNDS = 15
@@ -140,15 +140,16 @@ def _cold(
         cache.close()
 
 
-def our_call(workload: Workload, choice: Choice) -> Call:
+def our_call(workload: Workload, choice: Choice, kernel: Kernel | None = None) -> Call:
     """Return a function that computes the workload's product once with our kernel.
 
     It waits and returns nanoseconds, by the device's clock on a GPU; beside peers on the
-    host's clock, ours is on it too.
+    host's clock, ours is on it too.  The kernel is compiled unless it is given.
     """
     live, config, family = workload.device, choice.config, choice.stencil
-    variant = Variant.of(workload.problem)
-    kernel = live.compile(family.source(config, variant, live.dialect))
+    if kernel is None:
+        variant = Variant.of(workload.problem)
+        kernel = live.compile(family.source(config, variant, live.dialect))
     shared = live.spec.kind == "cpu"
 
     def run() -> int:
@@ -209,17 +210,30 @@ def _measure(
             call()
             call()
     shared = live.spec.kind == "cpu"
-    seconds, total_seconds = _in_turns((calls, totals), method.rounds, flush, shared)
+    seconds, total_seconds = in_turns((calls, totals), method.rounds, flush, shared)
     return Row(problem, seconds, choice, missing, total_seconds)
 
 
-def _in_turns(
+def in_turns(
     sets: tuple[dict[str, Call], dict[str, Call]],
     rounds: int,
     flush: Callable[[], object],
     shared: bool,
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Return everybody's times, A B A B, in seconds."""
+    """Return everybody's times, A B A B, in seconds.
+
+    Parameters
+    ----------
+    sets : two of dict of callable
+        Calls by name, alone and with transfers; the second may be empty.
+    rounds : int
+        Turns of all.
+    flush : callable
+        Called right before each call that counts.
+    shared : bool
+        Whether the device computes on the host's cores: each call that counts then follows
+        one that wakes its library's threads, and the next waits until they sleep.
+    """
     taken: tuple[dict[str, list[float]], ...] = tuple({name: [] for name in one} for one in sets)
     for _ in range(rounds):
         for calls, times in zip(sets, taken, strict=True):

@@ -12,7 +12,9 @@ from tilewright.cli import (
     bound,
     db,
     devices,
+    export,
     inspect,
+    ladder,
     multiply,
     quickstart,
     report,
@@ -38,10 +40,12 @@ app.command("space")(space.command)
 app.command("inspect")(inspect.command)
 app.command("tune")(tune.command)
 app.command("bench")(bench.command)
+app.command("ladder")(ladder.command)
 app.command("multiply")(multiply.command)
 app.command("solve")(solve.command)
 app.command("report")(report.command)
 app.command("quickstart")(quickstart.command)
+app.command("export")(export.command)
 app.add_typer(db.app, name="db")
 add_trace_option(app)
 
