@@ -195,6 +195,18 @@ def test_problems_that_failed_are_passed_over_and_cold_caches_come_second(tmp_pa
     assert [run.cold for run in data.runs_of(data.devices[0])] == [False]
 
 
+def test_precisions_without_a_stencil_are_shown_all_the_same(tmp_path):
+    """Double-double has bounds in the catalogue whether or not a stencil computes in it."""
+    sweep = json.loads((examples.RESULTS / "h100" / "sgemm_4096.json").read_text())
+    (row, *_) = sweep["devices"][0]["results"]
+    sweep["devices"][0]["results"] = [row, row | {"precision": "e", "size": [2048] * 3}]
+    (tmp_path / "sweep.json").write_text(json.dumps(sweep))
+    data = gather(None, tmp_path)
+    assert [run.problem.precision.letter for run in data.runs_of(data.devices[0])] == ["s", "e"]
+    best = next(one for one in make_sections(data) if one.id == "best")
+    assert "double-double GEMM 2048" in best.figures[1].title
+
+
 def test_a_device_is_chosen_by_a_part_of_its_name(store):
     assert [d.fingerprint for d in gather(store, None, device="h100").devices] == ["0123456789ab"]
     with pytest.raises(ValueError, match="device='abacus' has no measurements"):

@@ -144,10 +144,11 @@ def _worth(run: Run) -> tuple[bool, bool, float]:
     return not run.cold, run.best_peer is not None, run.ours
 
 
-def _order(problem: Problem) -> tuple[int, int, str]:
+def _order(problem: Problem) -> tuple[bool, int, str, int, str]:
     # N, T, C: the order in which BLAS names them.
     case = "".join(str("NTCR".index(letter)) for letter in problem.trans)
-    return "sdcze".index(problem.precision.letter), problem.flops, case
+    kind = problem.precision
+    return kind.is_complex, kind.element_bytes, kind.letter, problem.flops, case
 
 
 def _bound(numbers: CatalogueDevice | None, problem: Problem) -> Bound | None:
