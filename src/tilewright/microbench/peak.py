@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.resources import files
 
 import numpy as np
 
 from tilewright.backend import LiveDevice
+from tilewright.microbench.texts import kernel_source
 from tilewright.precision import Precision
 from tilewright.stencil import Dialect, Launch, Source
-from tilewright.stencil.text import read_text
 
 __all__ = ["measured_peak", "peak_source"]
 
@@ -24,11 +23,7 @@ _TRIPS = 200_000
 
 def peak_source(dialect: Dialect, real_bytes: int, defines: Mapping[str, int | str]) -> Source:
     """Return the kernel's text after a dialect's and a real precision's prelude."""
-    own = files("tilewright.tuning").joinpath("peak.cl").read_text(encoding="utf-8")
-    prelude = "prelude/s.h" if real_bytes == 4 else "prelude/d.h"
-    return Source(
-        read_text(f"prelude/dialect_{dialect}.h") + read_text(prelude) + own, defines, "peak"
-    )
+    return kernel_source(dialect, "peak", defines, "s" if real_bytes == 4 else "d")
 
 
 @lru_cache(maxsize=16)
