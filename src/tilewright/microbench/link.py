@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
 from statistics import median
 from typing import Any
@@ -20,15 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice
-from tilewright.microbench.experiment import Row
+from tilewright.microbench.experiment import Experiment, Row, register
 from tilewright.microbench.timing import measure_points
 
-__all__ = ["LINK", "fitted_link", "link_sizes"]
+__all__ = ["HOST_MEMORY", "LINK", "TO_DEVICE", "TO_HOST", "fitted_link", "link_sizes"]
 
 _SMALLEST, _LARGEST = 4 * 2**10, 256 * 2**20
 _REPEATS = 5  # the median of five: copies are disturbed more often than kernels
-DIRECTIONS = ("host to device", "device to host")
+TO_DEVICE, TO_HOST = "host to device", "device to host"
 HOST_MEMORY = ("pinned", "pageable")
+
+Bytes = NDArray[np.uint8]
 
 
 def link_sizes(device: LiveDevice) -> list[int]:
@@ -82,93 +84,90 @@ def _run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> Non
     with ExitStack() as stack:
         measure_points(_points(device, stack), keep, seconds)
     for (direction, memory), points in found.items():
-        named: Row = {"direction": direction, "host_memory": memory, "fit": "latency + bytes / rate"}
-        try:
-            latency, bandwidth = fitted_link(points)
-        except ValueError as problem:
-            emit(named | {"error": str(problem)})
-            continue
-        emit(
-            named
-            | {
-                "bytes_per_second": bandwidth,
-                "latency_seconds": latency,
-                "half_rate_bytes": latency * bandwidth,
-            }
-        )
+        emit({"direction": direction, "host_memory": memory, **_fit_row(points)})
 
 
-def _points(
-    device: LiveDevice, stack: ExitStack
-) -> Iterator[tuple[Row, Callable[[], Row]]]:
-    """Yield every copy as a point; the largest sizes first, on which bounds depend."""
-    sizes = link_sizes(device)
-    opened: dict[str, tuple[NDArray[np.uint8], Any]] = {}
-    for size in sorted(sizes, reverse=True):
-        for memory in HOST_MEMORY:
-            for direction in DIRECTIONS:
-                named: Row = {"direction": direction, "host_memory": memory, "bytes": size}
-                yield named, partial(
-                    _measure, device, stack, opened, max(sizes), memory, direction, size
-                )
-
-
-def _measure(
-    device: LiveDevice,
-    stack: ExitStack,
-    opened: dict[str, tuple[NDArray[np.uint8], Any]],
-    largest: int,
-    memory: str,
-    direction: str,
-    size: int,
-) -> Row:
-    """Time one copy; `opened` keeps host and device memory for the next one."""
-    if memory not in opened:
-        host = stack.enter_context(_host_array(device, memory, largest))
-        # Every page is touched here: a copy must not pay for its first use.
-        host[:] = np.arange(largest, dtype=np.uint32).astype(np.uint8) ^ 0x5A
-        there = device.allocate(largest)
-        stack.callback(device.free, there)
-        opened[memory] = host, there
-    host, there = opened[memory]
-    part = host[:size]
-    copy = device.write if direction == DIRECTIONS[0] else device.download
-    copy(there, part)
-    runs = []
-    for _ in range(_REPEATS):
-        began = time.perf_counter()
-        copy(there, part)
-        runs.append(time.perf_counter() - began)
-    _check(device, there, part)
-    seconds = median(runs)
-    return {
-        "seconds": seconds,
-        "bytes_per_second": size / seconds,
-        "best_bytes_per_second": size / min(runs),
+def _fit_row(points: Sequence[tuple[int, float]]) -> Row:
+    """Return the rest of a row that tells the model of all sizes."""
+    named: Row = {"fit": "latency + bytes / rate"}
+    try:
+        latency, bandwidth = fitted_link(points)
+    except ValueError as problem:
+        return named | {"error": str(problem)}
+    return named | {
+        "bytes_per_second": bandwidth,
+        "latency_seconds": latency,
+        "half_rate_bytes": latency * bandwidth,
     }
 
 
-def _check(device: LiveDevice, there: Any, part: NDArray[np.uint8]) -> None:
-    """Check that a copy arrived: the last bytes come back through other memory.
-
-    Raises
-    ------
-    ValueError
-        If they differ.
-    """
-    tail = np.empty(min(part.size, 4096), np.uint8)
-    device.write(there, part)
-    device.download(there, tail, part.size - tail.size)
-    if not np.array_equal(tail, part[part.size - tail.size :]):
-        raise ValueError("what was copied to the device and back is not what was sent")
+def _points(device: LiveDevice, stack: ExitStack) -> Iterator[tuple[Row, Callable[[], Row]]]:
+    """Yield every copy as a point; the largest sizes first, on which bounds depend."""
+    sizes = sorted(link_sizes(device), reverse=True)
+    copies = _Copies(device, sizes[0], stack)
+    for size in sizes:
+        for memory in HOST_MEMORY:
+            for direction in (TO_DEVICE, TO_HOST):
+                named: Row = {"direction": direction, "host_memory": memory, "bytes": size}
+                yield named, partial(copies.measure, direction, memory, size)
 
 
-def _host_array(
-    device: LiveDevice, memory: str, size: int
-) -> AbstractContextManager[NDArray[np.uint8]]:
-    """Return host memory of a kind, given back at the end of the ``with`` block."""
-    from contextlib import nullcontext
+class _Copies:
+    """Copies between a device and host memory that is allocated once for all sizes."""
 
-    if memory == "pageable":
-        return nullcontext(np.empty(size, np.uint8))
-    return device.pinned(size)
+    def __init__(self, device: LiveDevice, largest: int, stack: ExitStack) -> None:
+        self._device = device
+        self._stack = stack
+        self._truth = np.random.default_rng(0).integers(0, 256, largest, dtype=np.uint8)
+        self._host: dict[str, Bytes] = {}
+        self._there: Any = None
+
+    def measure(self, direction: str, memory: str, size: int) -> Row:
+        """Time one copy and check what arrived; return the row's rest."""
+        device, there, host = self._device, self._memory(), self._array(memory)[:size]
+        truth = self._truth[:size]
+        if direction == TO_DEVICE:
+            host[:] = truth  # which touches every page: no copy pays for first use
+            copy = partial(device.write, there, host)
+        else:
+            device.write(there, truth)
+            host[:] = 0
+            copy = partial(device.download, there, host)
+        copy()
+        runs = []
+        for _ in range(_REPEATS):
+            began = time.perf_counter()
+            copy()
+            runs.append(time.perf_counter() - began)
+        if direction == TO_DEVICE:
+            host[:] = 0
+            device.download(there, host)
+        if not np.array_equal(host, truth):
+            raise ValueError("what was copied is not what was sent")
+        seconds = median(runs)
+        return {
+            "seconds": seconds,
+            "bytes_per_second": size / seconds,
+            "best_bytes_per_second": size / min(runs),
+        }
+
+    def _memory(self) -> Any:
+        if self._there is None:
+            self._there = self._device.allocate(self._truth.size)
+            self._stack.callback(self._device.free, self._there)
+        return self._there
+
+    def _array(self, memory: str) -> Bytes:
+        if memory not in self._host:
+            size = self._truth.size
+            self._host[memory] = (
+                np.empty(size, np.uint8)
+                if memory == "pageable"
+                else self._stack.enter_context(self._device.pinned(size))
+            )
+        return self._host[memory]
+
+
+LINK = register(
+    Experiment("link", "Copies between host and device by size", ("cuda", "opencl"), _run)
+)
