@@ -10,7 +10,7 @@ a closed form, and on CUDA the machine code must have the loads that are counted
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,10 +19,20 @@ import numpy as np
 from tilewright.backend import Kernel, LiveDevice
 from tilewright.microbench.experiment import Experiment, Row, register
 from tilewright.microbench.texts import FACTOR, OFFSET, kernel_source, words_sum
-from tilewright.microbench.timing import launched, measure_points, require_accesses
+from tilewright.microbench.timing import check_code, launched, measure_points
 from tilewright.stencil import Launch
 
-__all__ = ["BANDWIDTH", "Stream", "cache_sizes", "memory_sizes", "shared_points", "stream_points"]
+__all__ = [
+    "BANDWIDTH",
+    "Stream",
+    "Walker",
+    "cache_sizes",
+    "memory_sizes",
+    "shared_defines",
+    "shared_points",
+    "stream_defines",
+    "stream_points",
+]
 
 _MIB = 2**20
 _UNROLLED = 8  # loads of 128 bits in flight a thread: 16 KiB a warp hides DRAM's latency
@@ -128,7 +138,7 @@ def _streams(device: LiveDevice) -> Iterator[Stream]:
 
 def stream_points(device: LiveDevice) -> Iterator[tuple[Row, Callable[[], Row]]]:
     """Yield every walk through memory as a point for `measure_points`."""
-    walker = _Walker(device)
+    walker = Walker(device)
     for stream in _streams(device):
         named: Row = {"level": stream.level, "access": stream.access, "bytes": stream.size}
         yield named, partial(walker.measure, stream)
@@ -145,7 +155,7 @@ def stream_defines(device: LiveDevice, mode: str) -> dict[str, int | str]:
     }
 
 
-class _Walker:
+class Walker:
     """Walks through a device's memory; compiles each kernel once."""
 
     def __init__(self, device: LiveDevice) -> None:
@@ -153,23 +163,31 @@ class _Walker:
         self._shape = _shape(device)
         self._kernels: dict[str, Kernel] = {}
 
+    @property
+    def sums_bytes(self) -> int:
+        """Bytes that the sums of all threads take."""
+        return 4 * self._shape.blocks * self._shape.threads
+
+    def rounded(self, size: int, walk: int = 0) -> int:
+        """Return the size nearest to `size` that gives every block whole steps."""
+        grain = self._shape.step * (1 if walk else self._shape.blocks)
+        return max(1, round(size / grain)) * grain
+
     def measure(self, stream: Stream) -> Row:
         """Fill an array, time the walk, check what was read or written; return the row's rest."""
         device, shape = self._device, self._shape
-        # Parts of equal size need whole steps for every block.
-        grain = shape.step * (1 if stream.walk else shape.blocks)
-        size = max(1, round(stream.size / grain)) * grain
-        arrays = [device.allocate(4 * shape.blocks * shape.threads)]
+        size = self.rounded(stream.size, stream.walk)
+        arrays = [device.allocate(self.sums_bytes)]
         try:
             arrays += [device.allocate(size) for _ in range(2 if stream.mode == "COPY" else 1)]
             sums, first, last = arrays[0], arrays[1], arrays[-1]
             once = Stream("memory", "once", "WRITE", size, 1)
-            device.launch(*self._walk(once, (first, first, sums), size)).wait()
-            runs = launched(device, *self._walk(stream, (first, last, sums), size))
-            if stream.mode != "READ":
-                once = stream = replace(once, mode="READ")
-                device.launch(*self._walk(once, (last, last, sums), size)).wait()
-            self._check(sums, size, stream)
+            device.launch(*self.walk(once, (first, first, sums), size)).wait()
+            runs = launched(device, *self.walk(stream, (first, last, sums), size))
+            if stream.mode == "READ":
+                self._check(sums, size, stream)
+            else:
+                self.check_filled(last, sums, size)
         finally:
             for memory in arrays:
                 device.free(memory)
@@ -182,16 +200,28 @@ class _Walker:
             "best_bytes_per_second": moved / runs.best,
         }
 
+    def check_filled(self, memory: Any, sums: Any, size: int) -> None:
+        """Check that an array holds the pattern.
+
+        Raises
+        ------
+        ValueError
+            If it does not.
+        """
+        once = Stream("memory", "check", "READ", size, 1)
+        self._device.launch(*self.walk(once, (memory, memory, sums), size)).wait()
+        self._check(sums, size, once)
+
     def _kernel(self, mode: str) -> Kernel:
         if mode not in self._kernels:
             defines = stream_defines(self._device, mode)
             kernel = self._device.compile(kernel_source(self._device.dialect, "stream", defines))
             for mnemonic in {"READ": ("LDG",), "WRITE": ("STG",), "COPY": ("LDG", "STG")}[mode]:
-                _check_code(kernel, mnemonic, 128, _UNROLLED)
+                check_code(kernel, mnemonic, 128, _UNROLLED)
             self._kernels[mode] = kernel
         return self._kernels[mode]
 
-    def _walk(
+    def walk(
         self, stream: Stream, memory: tuple[Any, Any, Any], size: int
     ) -> tuple[Kernel, Launch, tuple[Any, ...]]:
         """Return kernel, launch and arguments; `memory` is read, written, and takes the sums."""
@@ -222,14 +252,6 @@ class _Walker:
 def _reads(stream: Stream, shape: _Shape) -> int:
     """Return how often a launch reads or writes each byte of the array."""
     return stream.passes * (shape.blocks if stream.walk else 1)
-
-
-def _check_code(kernel: Kernel, mnemonic: str, bits: int, count: int) -> None:
-    """Check a CUDA kernel's machine code; OpenCL's is not ours to read."""
-    cubin = getattr(kernel.handle, "cubin", None)
-    if cubin is not None:
-        name = cubin.lowered.get(kernel.entry, kernel.entry)
-        require_accesses(cubin.code, name, mnemonic, bits, count)
 
 
 # -- shared memory -------------------------------------------------------------------------
@@ -266,7 +288,7 @@ def _measure_shared(device: LiveDevice, words: int) -> Row:
     defines = shared_defines(device, words)
     threads, trips, unrolled = (int(defines[key]) for key in ("THREADS", "TRIPS", "UNROLLED"))
     kernel = device.compile(kernel_source(device.dialect, "shared_read", defines))
-    _check_code(kernel, "LDS", 32 * words, unrolled)
+    check_code(kernel, "LDS", 32 * words, unrolled)
     blocks = device.spec.multiprocessors
     count = blocks * threads
     sums, cycles = device.allocate(4 * count), device.allocate(8 * count)

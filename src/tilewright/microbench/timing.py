@@ -14,7 +14,14 @@ from tilewright.sass import decode, find_loops, read_cubin
 from tilewright.sass.instruction import ACCESS_BITS
 from tilewright.stencil import Launch
 
-__all__ = ["Timed", "launched", "loads_of_loops", "measure_points", "require_accesses"]
+__all__ = [
+    "Timed",
+    "accesses_of_loops",
+    "check_code",
+    "launched",
+    "measure_points",
+    "require_accesses",
+]
 
 # The median of seven shrugs off three runs that something disturbed.
 _REPEATS = 7
@@ -79,8 +86,10 @@ def measure_points(
                 raise
 
 
-def loads_of_loops(code: bytes, name: str) -> list[dict[tuple[str, int], int]]:
-    """Return what each loop of a kernel accesses: how many accesses by mnemonic and bits.
+def accesses_of_loops(code: bytes, name: str) -> list[dict[tuple[str, int], int]]:
+    """Return what each loop of a kernel has: how many instructions by mnemonic and bits.
+
+    Bits are what an access moves for each thread, and 32 for what is no access.
 
     Parameters
     ----------
@@ -102,17 +111,25 @@ def loads_of_loops(code: bytes, name: str) -> list[dict[tuple[str, int], int]]:
 
 
 def require_accesses(code: bytes, name: str, mnemonic: str, bits: int, count: int) -> None:
-    """Check that some loop of a cubin's kernel makes exactly the accesses that are timed.
+    """Check that some loop of a cubin's kernel has exactly the instructions that are timed.
 
     Raises
     ------
     ValueError
         If the compiler removed, split or joined them; the message says what is there.
     """
-    loops = loads_of_loops(code, name)
+    loops = accesses_of_loops(code, name)
     if not any(loop.get((mnemonic, bits)) == count for loop in loops):
         there = sorted({(m, b, n) for loop in loops for (m, b), n in loop.items() if m == mnemonic})
         raise ValueError(
             f"kernel={name!r} has no loop with {count} {mnemonic} of {bits} bits but {there};"
             " this compiler needs another text"
         )
+
+
+def check_code(kernel: Kernel, mnemonic: str, bits: int, count: int) -> None:
+    """Check a CUDA kernel's machine code; OpenCL's is not ours to read."""
+    cubin = getattr(kernel.handle, "cubin", None)
+    if cubin is not None:
+        name = cubin.lowered.get(kernel.entry, kernel.entry)
+        require_accesses(cubin.code, name, mnemonic, bits, count)

@@ -9,8 +9,15 @@
 
    so that neighbours' pieces lie side by side and no banks collide; a likewise by rows of
    threads.  What a power limit makes of the clock depends on the bits that toggle: zeros or
-   constants would not do.  Comes after a dialect's and a real precision's prelude.
+   constants would not do.  CUDA counts the cycles of each thread.  Comes after
+   a dialect's and a real precision's prelude.
    Macros: SIDE, VECTOR, DEPTH, THREADS, TRIPS. */
+
+#ifdef __OPENCL_VERSION__
+#define CYCLES() 0
+#else
+#define CYCLES() clock64()
+#endif
 
 #define COLUMNS 16
 #define ROWS (THREADS / COLUMNS)
@@ -24,7 +31,8 @@ HELPER REAL noise(unsigned int seed)
     return (REAL)(int)x * (REAL)4.656612873077393e-10; /* 2^-31 */
 }
 
-KERNEL THREADS_PER_BLOCK(THREADS) void outer(GLOBAL REAL *RESTRICT out, const int step)
+KERNEL THREADS_PER_BLOCK(THREADS) void outer(GLOBAL REAL *RESTRICT out,
+                                             GLOBAL isize *RESTRICT cycles, const int step)
 {
     SHARED_ARRAY ALIGNED(16) REAL a[DEPTH * ROWS * SIDE];
     SHARED_ARRAY ALIGNED(16) REAL b[DEPTH * COLUMNS * SIDE];
@@ -36,6 +44,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void outer(GLOBAL REAL *RESTRICT out, const in
     REAL c[SIDE][SIDE];
     UNROLL for (int i = 0; i < SIDE; ++i)
         UNROLL for (int j = 0; j < SIDE; ++j) c[i][j] = 0;
+    const isize begun = CYCLES();
     ROLLED for (int trip = 0; trip < TRIPS; ++trip) {
         UNROLL for (int k = 0; k < DEPTH; ++k) {
             REAL row[SIDE], column[SIDE];
@@ -50,8 +59,11 @@ KERNEL THREADS_PER_BLOCK(THREADS) void outer(GLOBAL REAL *RESTRICT out, const in
         at_a += step; /* 0, which the compiler cannot know: it loads anew in every trip */
         at_b += step;
     }
+    const isize ended = CYCLES();
     REAL sum = 0;
     UNROLL for (int i = 0; i < SIDE; ++i)
         UNROLL for (int j = 0; j < SIDE; ++j) sum += c[i][j];
-    out[(int)(BLOCK_ID * THREADS) + THREAD_ID] = sum;
+    const int at = (int)(BLOCK_ID * THREADS) + THREAD_ID;
+    out[at] = sum;
+    cycles[at] = ended - begun;
 }
