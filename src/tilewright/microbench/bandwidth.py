@@ -18,8 +18,8 @@ import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice
 from tilewright.microbench.experiment import Experiment, Row, register
+from tilewright.microbench.points import check_code, launched, measure_points
 from tilewright.microbench.texts import FACTOR, OFFSET, kernel_source, words_sum
-from tilewright.microbench.timing import check_code, launched, measure_points
 from tilewright.stencil import Launch
 
 __all__ = [

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice
 from tilewright.microbench.experiment import Experiment, Row, register
-from tilewright.microbench.timing import measure_points
+from tilewright.microbench.points import measure_points
 
 __all__ = ["HOST_MEMORY", "LINK", "TO_DEVICE", "TO_HOST", "fitted_link", "link_sizes"]
 

@@ -23,9 +23,9 @@ import numpy as np
 from tilewright.backend import Event, LiveDevice
 from tilewright.microbench.bandwidth import Stream, Walker, memory_sizes
 from tilewright.microbench.experiment import Experiment, Row, register
+from tilewright.microbench.points import check_code, measure_points
 from tilewright.microbench.sensors import Reading, reasons_of, sensors
 from tilewright.microbench.texts import kernel_source
-from tilewright.microbench.timing import check_code, measure_points
 from tilewright.stencil import Launch
 
 __all__ = ["POWER", "PowerSamples", "outer_defines", "sample_power"]
