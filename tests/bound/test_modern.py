@@ -65,8 +65,8 @@ def test_the_measurements_do_bind():
 def test_h100_bounds(letter, peak):
     found = bound(Problem(4096, 4096, 4096, letter), "h100")
     assert found.term("arithmetic peak").value == pytest.approx(peak * 1e12, rel=2e-3)
-    assert 0.9 * peak * 1e12 < found.limit <= found.term("arithmetic peak").value
-    assert found.missing.keys() == {"clock under the power limit", "shared cache (L2)"}
+    assert 0.8 * peak * 1e12 < found.limit <= found.term("arithmetic peak").value
+    assert found.missing.keys() <= {"shared cache (L2)"}
 
 
 def test_issue_slots_bind_128_lanes_but_not_64():

@@ -22,6 +22,7 @@ __all__ = [
     "Blocking",
     "best_blocking",
     "blockings",
+    "derating",
     "ffma_share",
     "largest_blocking",
     "loose_registers",
@@ -161,8 +162,7 @@ def throughput(
 ) -> tuple[float, str]:
     """Return equation 9: instructions a cycle when `ratio` multiply-adds meet one load.
 
-    A tabulated mix of the device is taken as it is.  Elsewhere the units' rates decide,
-    derated as the nearest tabulated mix of that width is; without a table, the units alone.
+    The units' rates decide, derated as the device's table says; see `derating`.
 
     Returns
     -------
@@ -178,12 +178,28 @@ def throughput(
     """
     rates = unit_throughputs(device, ratio, width_bits, lane)
     resource = min(rates, key=lambda name: rates[name])
-    table = [m for m in device.mixes if m.width_bits == width_bits and m.ratio > 0]
-    if not table or lane != "fma_lanes.s":
-        return rates[resource], resource
-    near = min(table, key=lambda m: abs(m.ratio - ratio))
-    derating = near.throughput / min(unit_throughputs(device, near.ratio, width_bits).values())
-    return rates[resource] * derating, resource
+    share = derating(device, ratio, width_bits) if lane == "fma_lanes.s" else 1.0
+    return rates[resource] * share, resource
+
+
+def derating(device: CatalogueDevice, ratio: float, width_bits: int) -> float:
+    """Return the share of the units' rate that the device's table leaves a mix.
+
+    Of the tabulated points next to `ratio`, below and above, the better one's: the bound stays
+    one between them.  1 without a table, and at most 1: units are hard limits.
+    """
+    table = sorted(
+        (m.ratio, m.throughput) for m in device.mixes if m.width_bits == width_bits and m.ratio > 0
+    )
+    below, above = ([p for p in table if p[0] <= ratio], [p for p in table if p[0] >= ratio])
+    near = below[-1:] + above[:1]
+    return max(
+        (
+            min(1.0, rate / min(unit_throughputs(device, at, width_bits).values()))
+            for at, rate in near
+        ),
+        default=1.0,
+    )
 
 
 def unit_throughputs(

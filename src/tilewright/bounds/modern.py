@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
+from tilewright.bounds import lai_seznec
 from tilewright.hardware import CatalogueDevice
 from tilewright.problem import Problem
 
@@ -163,7 +164,14 @@ def _divisors(number: int) -> tuple[int, ...]:
     return tuple(d for d in range(1, number + 1) if number % d == 0)
 
 
-def best_tile(problem: Problem, device: CatalogueDevice, lane: str, instructions: float) -> Tile:
+def best_tile(
+    problem: Problem,
+    device: CatalogueDevice,
+    lane: str,
+    instructions: float,
+    *,
+    tabulated: bool = False,
+) -> Tile:
     """Return the tile, block and split of k that leave most of the peak.
 
     Parameters
@@ -192,7 +200,8 @@ def best_tile(problem: Problem, device: CatalogueDevice, lane: str, instructions
         )
         sides: Iterable[tuple[int, int]] = product(range(1, 33), range(1, 65))
     else:
-        shapes = sorted(tiles(device, lane, words, instructions), key=lambda t: -t[3])
+        every = tiles(device, lane, words, instructions)
+        shapes = sorted(_derated(device, every) if tabulated else every, key=lambda t: -t[3])
         sides = [(p, q) for p, q in product(_powers(1024), repeat=2) if 32 <= p * q <= 1024]
     sides = list(sides)
     count = int(device.needs("multiprocessors"))
@@ -211,6 +220,15 @@ def best_tile(problem: Problem, device: CatalogueDevice, lane: str, instructions
                     best = Tile(rows, columns, bm, bn, split, share, mix, tail, resource)
     assert best is not None
     return best
+
+
+def _derated(
+    device: CatalogueDevice, every: Iterable[tuple[int, int, float, float, str]]
+) -> Iterator[tuple[int, int, float, float, str]]:
+    """Yield tiles as `tiles` does, their mixes as equation 9 leaves them."""
+    for rows, columns, share, mix, resource in every:
+        left = lai_seznec.derating(device, share / (1 - share), 8 * 4 * _LOAD_WORDS)
+        yield rows, columns, share, mix * left, resource
 
 
 def _powers(most: int) -> tuple[int, ...]:
