@@ -41,10 +41,10 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def environment_record(rounds: int) -> dict[str, Any]:
-    """Return host, versions, commit and how times were taken."""
+def environment_record(rounds: int | None = None) -> dict[str, Any]:
+    """Return host, versions and commit; for a sweep of `rounds` also how times were taken."""
     here = Path(__file__).parent
-    return {
+    found = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _printed("git", "-C", str(here), "rev-parse", "HEAD"),
         "tilewright": VERSION,
@@ -52,6 +52,11 @@ def environment_record(rounds: int) -> dict[str, Any]:
         "numpy": np.__version__,
         "cpu": _processor(),
         "cores": os.cpu_count(),
+    }
+    if rounds is None:
+        return found
+    return {
+        **found,
         "rounds": rounds,
         "method": "random data, warm cache, peers in turns (A B A B) in one process, medians;"
         " device events on GPUs, the host's clock around a waiting call on CPUs",

@@ -13,6 +13,7 @@ from tilewright.cli import (
     db,
     devices,
     inspect,
+    microbench,
     multiply,
     quickstart,
     solve,
@@ -36,6 +37,7 @@ app.command("space")(space.command)
 app.command("inspect")(inspect.command)
 app.command("tune")(tune.command)
 app.command("bench")(bench.command)
+app.command("microbench")(microbench.command)
 app.command("multiply")(multiply.command)
 app.command("solve")(solve.command)
 app.command("quickstart")(quickstart.command)

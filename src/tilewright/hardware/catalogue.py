@@ -222,10 +222,17 @@ def _mixes(path: Path, rows: Any, sources: Mapping[str, str]) -> Iterator[Mix]:
     _check(isinstance(rows, list), path, "mixes", rows, "write [[mixes]]")
     wanted = {"width_bits", "ratio", "throughput", "kind", "source"}
     for row in rows:
-        _check(set(row) == wanted, path, "mixes", row, f"give exactly {_listed(wanted)}")
+        _check(
+            isinstance(row, dict) and set(row) == wanted,
+            path,
+            "mixes",
+            row,
+            f"give exactly {_listed(wanted)}",
+        )
         for key in ("width_bits", "ratio", "throughput"):
             good = isinstance(row[key], int | float) and not isinstance(row[key], bool)
-            _check(good and row[key] >= 0, path, f"mixes.{key}", row[key], "give a number")
+            good = good and 0 <= row[key] < float("inf") and (row[key] > 0 or key == "ratio")
+            _check(good, path, f"mixes.{key}", row[key], "give a number above 0")
         _check(row["width_bits"] in (32, 64, 128), path, "width_bits", row["width_bits"], "32-128")
         known = row["kind"] in ("published", "measured")
         _check(known, path, "mixes.kind", row["kind"], 'give "published" or "measured"')

@@ -57,8 +57,6 @@ QUANTITIES: dict[str, tuple[str, str]] = {
     "l2_bytes_per_cycle": ("B/cycle", "the same in cycles of `clock_hz`, of the whole device"),
     "cache_bytes_per_s": ("B/s", "read or texture cache of one multiprocessor"),
     "link_bytes_per_s": ("B/s", "host to device or back, one direction"),
-    "link_latency_s": ("s", "time of the smallest copy between host and device"),
-    "pageable_link_bytes_per_s": ("B/s", "the same from and to memory that is not pinned"),
     "wave_registers": ("", "128-bit registers a thread of a lone wavefront could have"),
     "wave_threads": ("threads", "threads that one wavefront puts on a thread processor"),
 }
