@@ -1,7 +1,7 @@
-"""Put what microbenchmarks measured into a device's file of the catalogue.
+r"""Put what microbenchmarks measured into a device's file of the catalogue.
 
     tilewright microbench --device cuda:0 --seconds 130 -o benchmarks/results/h100/microbench.json
-    python benchmarks/catalogue_measured.py benchmarks/results/h100/microbench.json \\
+    python benchmarks/catalogue_measured.py benchmarks/results/h100/microbench.json \
         src/tilewright/hardware/catalogue/h100.toml
 
 Only what the file leaves unknown is added, and numbers of an earlier measurement are replaced:
