@@ -299,7 +299,7 @@ def _shared_cache(asked: _Asked) -> list[Term]:
     needs = ["l2_bytes_per_s"] if direct else ["l2_bytes_per_cycle", "clock_hz"]
     source = "b_m b_n = b^2 fills a multiprocessor's registers"
     if shared_by > 1:
-        source = f"b_m b_n = b^2 fills the registers of the {shared_by:g} blocks of a cluster"
+        source = f"b_m b_n = b^2 fills the registers of {shared_by:g} blocks, which one load serves"
     return [
         term(
             "shared cache (L2)",

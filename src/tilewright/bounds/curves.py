@@ -61,7 +61,8 @@ def blocking_curves(device: CatalogueDevice, precision: Precision) -> dict[str, 
     """Return the bound in FLOP/s against the register blocking factor.
 
     By the model that fits the device, as in `tilewright.bounds.bound`: equation 12 for each
-    width of load, the read cache's equation 1, or the mix of square tiles.
+    width of load, the read cache's equation 1, or the mix of square tiles, also derated where
+    the device has a table of mixes.
 
     Raises
     ------
@@ -80,13 +81,19 @@ def blocking_curves(device: CatalogueDevice, precision: Precision) -> dict[str, 
             return {units.label: [(b, peak.value) for b in _FACTORS]}
         words = precision.element_bytes // 4
         square = [
-            (rows, peak.value * mix)
-            for rows, columns, _, mix, _ in modern.tiles(
+            (float(rows), share, peak.value * mix)
+            for rows, columns, share, mix, _ in modern.tiles(
                 device, units.lane, words, units.instructions
             )
             if rows == columns
         ]
-        return {"square tiles, 128-bit loads": [(float(x), y) for x, y in square]}
+        found = {"square tiles, 128-bit loads": [(x, y) for x, _, y in square]}
+        if units.lane == "fma_lanes.s" and any(m.width_bits == 128 for m in device.mixes):
+            found["the same, as the table says"] = [
+                (x, y * lai_seznec.derating(device, share / (1 - share), 128))
+                for x, share, y in square
+            ]
+        return found
     best: dict[str, dict[int, float]] = {}
     for one in lai_seznec.blockings(device, precision, peak.value):
         by_factor = best.setdefault(_name(one.width_bits), {})

@@ -34,7 +34,10 @@ QUANTITIES: dict[str, tuple[str, str]] = {
     "issue_lanes": ("threads/cycle", "thread instructions issued, #Issue_TP"),
     "shared_load_lanes": ("words/cycle", "32-bit words loaded from shared memory, #LDS_TP"),
     "pipeline_latency": ("cycles", "latency of a multiply-add, #Pipeline_latency"),
-    "cluster_blocks": ("", "blocks that one load from the shared cache can serve (multicast)"),
+    "cluster_blocks": (
+        "",
+        "blocks that one load from the shared cache can serve: multicast, or a nearer cache",
+    ),
     "async_copy": ("", "1: blocks reach shared memory without passing registers; 0: they do not"),
     "fma_lanes.s": ("FMA/cycle", "single-precision multiply-adds, #SP_TP"),
     "fma_lanes.d": ("FMA/cycle", "double-precision multiply-adds"),
