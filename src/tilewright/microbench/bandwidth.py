@@ -115,7 +115,6 @@ def cache_sizes(device: LiveDevice) -> list[int]:
     whole = device.spec.l2_bytes
     if whole is None:
         return []
-    # On a CPU the first-level caches of the cores hold the smallest; there a few points do.
     powers = [_MIB << i for i in range(40) if _MIB << i < whole]
     return [*powers, whole]
 
@@ -128,7 +127,8 @@ def _streams(device: LiveDevice) -> Iterator[Stream]:
         for access, mode in (("read", "READ"), ("copy", "COPY"), ("write", "WRITE")):
             yield Stream("memory", access, mode, size, 1)
     blocks = _shape(device).blocks
-    for size in cache_sizes(device):
+    # Likewise: on a CPU the smaller ones lie in the cores' own caches.
+    for size in reversed(cache_sizes(device)):
         passes = max(1, budget // (size * blocks))
         yield Stream("l2", "read, from places apart", "READ", size, passes, walk=1)
         # OpenCL C cannot pass the first-level cache by, which would serve equal reads.
