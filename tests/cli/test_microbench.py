@@ -83,7 +83,7 @@ def test_a_probe_is_a_device_for_bounds(tmp_path, capsys):
     assert run(command) == 0
     assert f"tilewright bound --device {path}" in capsys.readouterr().out
     written = tomllib.loads(path.read_text())
-    for name in ("memory_bytes_per_s", "l2_bytes_per_s", "link_bytes_per_s"):
+    for name in ("memory_bytes_per_s", "link_bytes_per_s"):
         assert written["numbers"][name]["source"].startswith("measured: experiment ")
     assert run(["bound", "--device", str(path), "--size", "512", "--transfer", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

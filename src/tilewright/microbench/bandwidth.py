@@ -121,19 +121,22 @@ def cache_sizes(device: LiveDevice) -> list[int]:
 
 def _streams(device: LiveDevice) -> Iterator[Stream]:
     """Yield every walk, those that a device's TOML needs first."""
-    budget = _BYTES_OF_RUN[device.spec.kind]
-    # The largest first: its numbers are those least helped by the cache.
-    for size in reversed(memory_sizes(device)):
-        for access, mode in (("read", "READ"), ("copy", "COPY"), ("write", "WRITE")):
-            yield Stream("memory", access, mode, size, 1)
-    blocks = _shape(device).blocks
-    # Likewise: on a CPU the smaller ones lie in the cores' own caches.
+    # The largest first: of memory because its numbers are least helped by the cache, of the
+    # cache because on a CPU smaller sets lie in the cores' own ones.
+    largest, *others = reversed(memory_sizes(device))
+    yield Stream("memory", "read", "READ", largest, 1)
+    budget, blocks = _BYTES_OF_RUN[device.spec.kind], _shape(device).blocks
     for size in reversed(cache_sizes(device)):
         passes = max(1, budget // (size * blocks))
         yield Stream("l2", "read, from places apart", "READ", size, passes, walk=1)
         # OpenCL C cannot pass the first-level cache by, which would serve equal reads.
         if device.dialect == "cuda":
             yield Stream("l2", "read, the same lines by all", "READ", size, passes, walk=2)
+    yield Stream("memory", "copy", "COPY", largest, 1)
+    yield Stream("memory", "write", "WRITE", largest, 1)
+    for size in others:
+        for access, mode in (("read", "READ"), ("copy", "COPY"), ("write", "WRITE")):
+            yield Stream("memory", access, mode, size, 1)
 
 
 def stream_points(device: LiveDevice) -> Iterator[tuple[Row, Callable[[], Row]]]:
