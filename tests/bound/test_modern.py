@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.bounds import Compiled, bound, modern
+from tilewright.bounds import Compiled, bound, lai_seznec, modern
 from tilewright.bounds.units import ARITHMETIC
-from tilewright.hardware import catalogue_device
+from tilewright.hardware import Mix, Quantity, catalogue_device
 from tilewright.problem import Problem
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h100"
@@ -166,3 +166,67 @@ def test_transfer():
         "link_bytes_per_s"
         in bound(problem, "gtx580", transfer=True).missing["host transfer (Nakasato eqs. 3-5)"]
     )
+
+
+def known(**numbers):
+    """Return an H100 with more numbers."""
+    return replace(
+        H100,
+        quantities={
+            **H100.quantities,
+            **{name: Quantity(name, value, "", "here") for name, value in numbers.items()},
+        },
+    )
+
+
+def test_an_endless_run_is_bound_by_the_clock_that_power_leaves():
+    problem = Problem(8192, 8192, 8192, "s")
+    device = known(**{"sustained_clock_hz.s": 1900e6})
+    short, endless = bound(problem, device), bound(problem, device, sustained=True)
+    assert endless.limit == pytest.approx(short.limit * 1900 / 1980)
+    assert short.limit == bound(problem, H100).limit  # a short run keeps the highest clock
+    assert endless.term("arithmetic peak").value == short.term("arithmetic peak").value
+    assert "clock under the power limit" in endless.explain()
+    # A measured clock above the nominal one gains nothing, an unknown one is named.
+    fast = known(**{"sustained_clock_hz.s": 2100e6})
+    assert bound(problem, fast, sustained=True).limit == short.limit
+    matrix = bound(Problem(8192, 8192, 8192, "d"), device, sustained=True)
+    assert "sustained_clock_hz.matrix" in matrix.missing["clock under the power limit"]
+
+
+def test_clusters_ask_less_of_the_shared_cache():
+    problem = Problem(8192, 8192, 8192, "s")
+    term = "shared cache (L2)"
+    alone = bound(problem, known(l2_bytes_per_s=5.5e12, cluster_blocks=1)).term(term)
+    shared = bound(problem, known(l2_bytes_per_s=5.5e12, cluster_blocks=16)).term(term)
+    # Blocks of 256 x 256: b / 4 FLOP a byte; sixteen of them are 1024 x 1024.
+    assert alone.value == pytest.approx(5.5e12 * 256 / 4)
+    assert shared.value == pytest.approx(4 * alone.value)
+
+
+@pytest.mark.parametrize(("ratio", "left"), [(8, 0.9), (12, 0.9), (16, 0.9), (20, 0.9), (30, 0.8)])
+def test_between_points_of_the_table_the_better_one_bounds(ratio, left):
+    # 128 issue slots are the limit from 8 FFMA a load on.
+    mixes = (
+        Mix(128, 8, 0.7 * 72, "measured", "here"),  # load/store units allow 72
+        Mix(128, 16, 0.9 * 128, "measured", "here"),
+        Mix(128, 24, 0.8 * 128, "measured", "here"),
+        Mix(64, 20, 1.0, "measured", "here"),  # another width
+        Mix(128, 0, 8.0, "measured", "here"),  # loads alone
+    )
+    device = replace(H100, mixes=mixes)
+    expected = 0.7 if ratio == 8 else left
+    assert lai_seznec.derating(device, ratio, 128) == pytest.approx(expected)
+    assert lai_seznec.derating(H100, ratio, 128) == 1
+
+
+def test_a_tabulated_bound_keeps_the_tail():
+    mixes = (Mix(128, 20, 0.9 * 128, "measured", "here"),)
+    small, large = (
+        bound(Problem(n, n, n, "s"), replace(H100, mixes=mixes)).term("tabulated mix (eq. 11)")
+        for n in (1024, 16384)
+    )
+    tails = [next(q.value for q in t.inputs if q.name == "tail") for t in (small, large)]
+    assert tails[0] < tails[1] <= 1
+    whole = bound(Problem(16384, 16384, 16384, "s"), H100).term("instruction mix and tail wave")
+    assert large.value == pytest.approx(0.9 * whole.value, rel=0.01)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,44 +90,47 @@ def measure(
         if output is not None:
             _write(output, document)
 
-    with _progress(live, seconds, quiet=quiet) as started:
-        results = run_experiments(live, chosen, seconds, done, started)
+    with _Progress(live, seconds, quiet=quiet) as bar:
+        results = run_experiments(live, chosen, seconds, done, bar.started, bar.emitted)
     if show and not quiet:
         for result in results:
             _show(result)
     return document
 
 
-class _progress:
-    """A bar over the time there is, with the experiment's name; none where `quiet`."""
+class _Progress:
+    """A bar over the time there is, with the experiment's name; a line each without a terminal."""
 
     def __init__(self, live: LiveDevice, seconds: float, *, quiet: bool) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        self._progress = Progress(
+        self._console = Console(stderr=True, quiet=quiet)
+        self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TimeElapsedColumn(),
-            console=Console(stderr=True, quiet=quiet),
+            console=self._console,
             transient=True,
         )
-        self._live = live
-        self._seconds = seconds
+        self._task = self._bar.add_task(live.id, total=seconds)
 
-    def __enter__(self) -> Callable[[Result], None]:
-        self._progress.start()
-        task = self._progress.add_task(f"{self._live.id}", total=self._seconds)
+    def __enter__(self) -> _Progress:
+        self._bar.start()
+        return self
 
-        def started(result: Result) -> None:
-            elapsed = self._progress.tasks[task].elapsed or 0.0
-            self._progress.update(task, description=f"{self._live.id} {result.name}",
-                                  completed=elapsed)  # fmt: skip
+    def started(self, result: Result) -> None:
+        """Show which experiment runs now."""
+        self._bar.update(self._task, description=result.name)
+        if not self._console.is_terminal:
+            self._console.print(f"{result.name}: {result.title}")
 
-        return started
+    def emitted(self) -> None:
+        """Move the bar on to the time that has passed."""
+        self._bar.update(self._task, completed=self._bar.tasks[0].elapsed or 0.0)
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        self._bar.stop()
 
 
 def _show(result: Result) -> None:

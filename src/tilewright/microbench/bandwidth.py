@@ -172,9 +172,9 @@ class Walker:
         return 4 * self._shape.blocks * self._shape.threads
 
     def rounded(self, size: int, walk: int = 0) -> int:
-        """Return the size nearest to `size` that gives every block whole steps."""
+        """Return the largest size up to `size` that gives every block whole steps."""
         grain = self._shape.step * (1 if walk else self._shape.blocks)
-        return max(1, round(size / grain)) * grain
+        return max(1, size // grain) * grain
 
     def measure(self, stream: Stream) -> Row:
         """Fill an array, time the walk, check what was read or written; return the row's rest."""

@@ -32,7 +32,8 @@ __all__ = ["POWER", "PowerSamples", "outer_defines", "sample_power"]
 
 _INTERVAL = 0.02  # NVML's clock is renewed about every 20 ms
 _TOLD = 0.25  # seconds between readings that become rows
-_IN_FLIGHT = 3  # launches: one runs, one waits behind it, one is being enqueued
+# Launches: one runs, others wait behind it; on a GPU for longer than Python may be held up.
+_IN_FLIGHT = {"gpu": 8, "cpu": 2}
 _LOADS = 3
 # Longer brings nothing: on an H100 power settles within about a second.
 _LONGEST = 6.0
@@ -250,14 +251,14 @@ def _copy_load(device: LiveDevice) -> _Load:
     )
 
 
-def _busy(load: _Load, seconds: float) -> tuple[list[float], float]:
+def _busy(load: _Load, seconds: float, in_flight: int) -> tuple[list[float], float]:
     """Keep a device busy; return the pieces' seconds in the second half, and when that began."""
     began = time.perf_counter()
     running: deque[Event] = deque()
     late: list[float] = []
     while (now := time.perf_counter() - began) < seconds or not late:
         running.append(load.enqueue())
-        if len(running) >= _IN_FLIGHT:
+        if len(running) >= in_flight:
             piece = running.popleft().nanoseconds() * 1e-9
             if now >= seconds / 2:
                 late.append(max(piece, 1e-9))
@@ -276,7 +277,7 @@ def _measure(
         load.enqueue().wait()
         load.check()
         with sample_power(device) as samples:
-            pieces, half = _busy(load, seconds)
+            pieces, half = _busy(load, seconds, _IN_FLIGHT[device.spec.kind])
         cycles = load.cycles()
     finally:
         load.free()

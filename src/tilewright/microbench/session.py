@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.backend import BackendError, LiveDevice
+from tilewright.backend import LiveDevice
 from tilewright.microbench import experiments
 from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.power import sample_power
@@ -100,6 +100,7 @@ def run_experiments(
     seconds: float,
     done: Callable[[Result], None] = lambda _: None,
     started: Callable[[Result], None] = lambda _: None,
+    emitted: Callable[[], None] = lambda: None,
 ) -> list[Result]:
     """Run experiments in turn; none of them can end the run.
 
@@ -113,6 +114,8 @@ def run_experiments(
         For all of them.
     done, started : callable
         Called after and before each experiment.
+    emitted : callable
+        Called after each row.
 
     Returns
     -------
@@ -126,19 +129,30 @@ def run_experiments(
         left = max(0.0, end - time.perf_counter())
         result = Result(experiment.name, experiment.title)
         started(result)
-        _run_one(device, experiment, left * shares[0] / sum(shares), result)
+        _run_one(device, experiment, left * shares[0] / sum(shares), result, emitted)
         found.append(result)
         done(result)
     return found
 
 
-def _run_one(device: LiveDevice, experiment: Experiment, seconds: float, result: Result) -> None:
+def _run_one(
+    device: LiveDevice,
+    experiment: Experiment,
+    seconds: float,
+    result: Result,
+    emitted: Callable[[], None],
+) -> None:
+    def emit(row: Row) -> None:
+        result.rows.append(row)
+        emitted()
+
     began = time.perf_counter()
     with sample_power(device, _BETWEEN_READINGS) as samples:
         try:
-            experiment.run(device, result.rows.append, seconds)
-        except (BackendError, ValueError, ArithmeticError, MemoryError) as problem:
-            result.error = (str(problem).splitlines() or [type(problem).__name__])[0]
+            experiment.run(device, emit, seconds)
+        except Exception as problem:  # one experiment's fault must not cost the others' results
+            lines = str(problem).splitlines() or [""]
+            result.error = lines[0] or type(problem).__name__
     result.seconds = time.perf_counter() - began
     result.clock_hz, result.power_w = samples.clock_hz, samples.power_w
     result.sensors = samples.reason
