@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -59,6 +60,36 @@ def test_the_program_is_read():
     assert parsed(line) == Reading(1965e6, 673.75, 53.0, 700.0, 4)
     assert parsed("[N/A], 20.1, 40, [N/A], Active") == Reading(None, 20.1, 40.0, None, 0)
     assert parsed("") == Reading(None, None, None, None, 0)
+
+
+class Card:
+    """What is asked of a CUDA device to find its sensors."""
+
+    backend, id, raw = "cuda", "cuda:0", 0
+    api = SimpleNamespace(cuDeviceGetPCIBusId=lambda size, raw: (0, b"0000:1B:00.0" + bytes(20)))
+
+    def check(self, result, doing):
+        return result[1]
+
+
+def test_without_the_library_the_program_is_asked(tmp_path, monkeypatch):
+    def missing(place):
+        raise OSError("libnvidia-ml.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(sensors, "_Library", missing)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="cannot open shared object file, and nvidia-smi is not"):
+        sensors.sensors(Card())
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        "#!/bin/sh\n"
+        '[ "$4" = 0000:1B:00.0 ] || exit 9\n'
+        "echo 1980, 300.5, 40, 700.00, 0x0000000000000000\n"
+    )
+    program.chmod(0o755)
+    assert sensors.sensors(Card())() == Reading(1980e6, 300.5, 40.0, 700.0, 0)
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert sensors.sensors(Card())() == Reading(None, None, None, None, 0)
 
 
 def test_a_device_without_sensors_says_so_and_hinders_nothing(cpu):
