@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tilewright.backend import BackendError, device
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
-from tilewright.microbench import experiments
+from tilewright.microbench import bandwidth, experiments
 from tilewright.microbench.bandwidth import (
     Stream,
     Walker,
@@ -25,6 +25,7 @@ from tilewright.microbench.points import (
 from tilewright.microbench.texts import FACTOR, OFFSET, kernel_source, words_sum
 
 MIB = 2**20
+expected = bandwidth._expected
 
 
 @given(st.integers(0, 5000))
@@ -60,6 +61,26 @@ def test_a_wrong_word_is_found(live):
     finally:
         live.free(memory)
         live.free(sums)
+
+
+@pytest.mark.parametrize("walk", [0, 1, 2])
+@pytest.mark.parametrize("mode", ["READ", "WRITE", "COPY"])
+def test_the_shape_that_gpus_get_reads_every_word_too(live, mode, walk, monkeypatch):
+    monkeypatch.setattr(bandwidth, "_shape", lambda _: bandwidth._Shape(3, 64, 4, 8))
+    row = Walker(live).measure(Stream("memory", "any", mode, MIB, 2, walk))
+    assert row["bytes_per_second"] > 0
+
+
+@pytest.mark.parametrize("words", [1, 2, 4])
+def test_shared_memory_is_read_whole(live, words, monkeypatch):
+    defines = {"WORDS": words, "THREADS": 64, "UNROLLED": 8 // words, "TRIPS": 20}
+    monkeypatch.setattr(bandwidth, "shared_defines", lambda *_: defines)
+    row = bandwidth._measure_shared(live, words)
+    assert row["bytes"] == 8 * 4 * 64
+    # A trip more or less would be a wrong sum.
+    monkeypatch.setattr(bandwidth, "_expected", lambda t, w, trips, b: expected(t, w, trips + 1, b))
+    with pytest.raises(ValueError, match="read from shared memory are wrong"):
+        bandwidth._measure_shared(live, words)
 
 
 def test_sizes_follow_the_device(live):

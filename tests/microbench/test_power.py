@@ -126,8 +126,11 @@ def test_medians_ignore_what_is_silent():
     assert samples.since(0.5).clock_hz == 3e9
 
 
+@pytest.mark.parametrize("threads", [16, 64])
 @pytest.mark.parametrize(("letter", "side", "vector"), [("s", 8, 4), ("d", 6, 2)])
-def test_outer_products_are_checked(live, letter, side, vector):
+def test_outer_products_are_checked(live, letter, side, vector, threads, monkeypatch):
+    defines = power.outer_defines(live, letter) | {"THREADS": threads, "TRIPS": 500}
+    monkeypatch.setattr(power, "outer_defines", lambda *_: defines)
     load = power._outer_load(live, letter)
     try:
         load.enqueue().wait()
