@@ -96,6 +96,7 @@ def test_bad_mixes_are_refused(tmp_path):
         ("=64", "=48"),
         ('"published"', '"guessed"'),
         ("=30", "=0"),
+        ("ratio=6", 'ratio=6\nlanes="some"'),
         ("=30", "=inf"),
         ("=6", "=nan"),
         ("=30", '="30"'),

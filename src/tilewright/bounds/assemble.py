@@ -215,7 +215,7 @@ def _software_controlled(asked: _Asked) -> list[Term]:
 def _mix_and_tail(asked: _Asked) -> list[Term]:
     """Return the terms of issue slots, shared memory and whole blocks, at the best tile.
 
-    The second one derates each mix as the device's table does (equation 9): it bounds kernels
+    The second one has no mix better than the device's table (equation 9): it bounds kernels
     whose operand registers are chosen no better than those of the loops in that table.
     """
     device, peak, lane = asked.device, asked.peak.value, asked.units.lane
@@ -229,7 +229,7 @@ def _mix_and_tail(asked: _Asked) -> list[Term]:
         reason = absent.reason or asked.peak.reason
         return [Term(_MIX, None, _MIX_FORMULA, absent.inputs, "", reason)]
     found = [_at_best_tile(asked, peak, needs, ())]
-    mixes = [m for m in device.mixes if m.width_bits == 128 and m.ratio > 0]
+    mixes = modern.table_of(device)
     if mixes and lane == "fma_lanes.s":
         found.append(_at_best_tile(asked, peak, needs, mixes))
     return found
@@ -244,9 +244,8 @@ def _at_best_tile(asked: _Asked, peak: float, needs: Sequence[str], mixes: Seque
     searched = "best of all that registers hold"
     limited = f"limited by {best.resource}"
     if mixes:
-        left = lai_seznec.derating(device, best.share / (1 - best.share), 128)
         points = "; ".join(sorted({f"{m.kind}, {m.source}" for m in mixes}))
-        limited += f", of which equation 9 leaves {left:.4f} ({points})"
+        limited += f", at most as the table of mixes has it ({points})"
     return Term(
         "tabulated mix (eq. 11)" if mixes else _MIX,
         peak * best.efficiency,

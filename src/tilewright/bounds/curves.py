@@ -51,7 +51,11 @@ def throughput_curves(device: CatalogueDevice) -> tuple[dict[str, Curve], dict[s
     known: dict[str, Curve] = {}
     for width in lai_seznec.WIDTHS:
         modelled[_name(width)] = [(r, lai_seznec.throughput(device, r, width)[0]) for r in _RATIOS]
-        points = sorted((m.ratio, m.throughput) for m in device.mixes if m.width_bits == width)
+        points = sorted(
+            (m.ratio, m.throughput)
+            for m in device.mixes
+            if m.width_bits == width and m.lanes == "conflict_free"
+        )
         if points:
             known[_name(width)] = points
     return modelled, known
@@ -81,17 +85,17 @@ def blocking_curves(device: CatalogueDevice, precision: Precision) -> dict[str, 
             return {units.label: [(b, peak.value) for b in _FACTORS]}
         words = precision.element_bytes // 4
         square = [
-            (float(rows), share, peak.value * mix)
+            (float(rows), share, mix)
             for rows, columns, share, mix, _ in modern.tiles(
                 device, units.lane, words, units.instructions
             )
             if rows == columns
         ]
-        found = {"square tiles, 128-bit loads": [(x, y) for x, _, y in square]}
-        if units.lane == "fma_lanes.s" and any(m.width_bits == 128 for m in device.mixes):
+        found = {"square tiles, 128-bit loads": [(x, peak.value * mix) for x, _, mix in square]}
+        if units.lane == "fma_lanes.s" and modern.table_of(device):
             found["the same, as the table says"] = [
-                (x, y * lai_seznec.derating(device, share / (1 - share), 128))
-                for x, share, y in square
+                (x, peak.value * modern.tabulated_mix(device, units.lane, share, mix))
+                for x, share, mix in square
             ]
         return found
     best: dict[str, dict[int, float]] = {}

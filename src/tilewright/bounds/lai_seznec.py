@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isqrt
 
-from tilewright.hardware import CatalogueDevice, Quantity
+from tilewright.hardware import CatalogueDevice, Mix, Quantity
 from tilewright.precision import Precision
 
 __all__ = [
@@ -39,6 +39,7 @@ R_INDEX = 2 + 1 + 2 + 2
 WIDTHS = (32, 64, 128)  # bits of LDS, LDS.64 and LDS.128 (section 3.1)
 # Strides beyond a cache line of 128 bytes bring no better coalescing and cost registers.
 _STRIDES = range(1, 33)
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -188,10 +189,10 @@ def derating(device: CatalogueDevice, ratio: float, width_bits: int) -> float:
     Of the tabulated points next to `ratio`, below and above, the better one's: the bound stays
     one between them.  1 without a table, and at most 1: units are hard limits.
     """
-    table = sorted(
-        (m.ratio, m.throughput) for m in device.mixes if m.width_bits == width_bits and m.ratio > 0
-    )
-    below, above = ([p for p in table if p[0] <= ratio], [p for p in table if p[0] >= ratio])
+    table = sorted((m.ratio, m.throughput) for m in _tabulated(device, width_bits) if m.ratio > 0)
+    # Ratios come from shares, which are rounded.
+    below = [p for p in table if p[0] <= ratio * (1 + _ROUNDING)]
+    above = [p for p in table if p[0] >= ratio * (1 - _ROUNDING)]
     near = below[-1:] + above[:1]
     return max(
         (
@@ -202,13 +203,18 @@ def derating(device: CatalogueDevice, ratio: float, width_bits: int) -> float:
     )
 
 
+def _tabulated(device: CatalogueDevice, width_bits: int) -> list[Mix]:
+    """Return the points of Figure 2: every lane loads words of its own."""
+    return [m for m in device.mixes if m.width_bits == width_bits and m.lanes == "conflict_free"]
+
+
 def unit_throughputs(
     device: CatalogueDevice, ratio: float, width_bits: int, lane: str = "fma_lanes.s"
 ) -> dict[str, float]:
     """Return the mix's instructions a cycle that each unit alone would allow."""
     load_cost = width_bits / 32 / device.needs("shared_load_lanes")
-    for mix in device.mixes:  # loads alone, if somebody measured them
-        if mix.width_bits == width_bits and mix.ratio == 0:
+    for mix in _tabulated(device, width_bits):  # loads alone, if somebody measured them
+        if mix.ratio == 0:
             load_cost = 1 / mix.throughput
     rates = {
         "issue slots": device.needs("issue_lanes"),

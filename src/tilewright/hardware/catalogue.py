@@ -236,9 +236,12 @@ def _mixes(path: Path, rows: Any, sources: Mapping[str, str]) -> Iterator[Mix]:
         _check(row["width_bits"] in (32, 64, 128), path, "width_bits", row["width_bits"], "32-128")
         known = row["kind"] in ("published", "measured")
         _check(known, path, "mixes.kind", row["kind"], 'give "published" or "measured"')
+        lanes = row.get("lanes", "conflict_free")
+        known = lanes in ("conflict_free", "broadcast")
+        _check(known, path, "mixes.lanes", lanes, 'give "conflict_free" or "broadcast"')
         source = _source(path, "mixes", row, sources)
         ratio, rate = float(row["ratio"]), float(row["throughput"])
-        yield Mix(int(row["width_bits"]), ratio, rate, row["kind"], source)
+        yield Mix(int(row["width_bits"]), ratio, rate, row["kind"], source, lanes)
 
 
 def _source(path: Path, key: str, entry: Mapping[str, Any], sources: Mapping[str, str]) -> str:

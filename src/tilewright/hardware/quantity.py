@@ -103,6 +103,9 @@ class Mix:
         ``"published"`` or ``"measured"``.
     source : str
         Where it was published or how it was measured.
+    lanes : str
+        Which words the lanes of a warp load: ``"conflict_free"``, each its own, as in the
+        paper's figure, or ``"broadcast"``, all the same, so that the load takes one pass.
     """
 
     width_bits: int
@@ -110,3 +113,4 @@ class Mix:
     throughput: float
     kind: str
     source: str
+    lanes: str = "conflict_free"
