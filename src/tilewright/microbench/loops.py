@@ -20,6 +20,7 @@ closely read old registers, which costs no time and does no harm.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -305,21 +306,22 @@ def _free_registers(
 
 
 def check_names(code: bytes, wanted: Mapping[str, int], extra: int) -> int:
-    """Check the main loop of a compiled kernel by the names of its instructions.
+    """Check a loop of a compiled kernel by the names of its instructions.
 
     Parameters
     ----------
     code : bytes
         A cubin with one kernel.
     wanted : Mapping
-        How often each instruction must occur; no other of their kind may.
+        How often each instruction must occur.
     extra : int
-        Most instructions of other names, such as the loop's counter and branch.
+        Most instructions of other names, such as the loop's counter and branch.  Fillers that
+        compute nothing, which the compiler puts between matrix instructions, are not counted.
 
     Returns
     -------
     int
-        Instructions of other names in the loop.
+        Fillers in the loop.
 
     Raises
     ------
@@ -329,9 +331,15 @@ def check_names(code: bytes, wanted: Mapping[str, int], extra: int) -> int:
     kernel = read_cubin(code).kernel()
     loops = find_loops(decode(kernel.code, kernel.arch))
     for loop in loops:
-        names = loop.names()
-        others = sum(names.values()) - sum(names.get(name, 0) for name in wanted)
-        if all(names.get(n, 0) == count for n, count in wanted.items()) and others <= extra:
-            return others
+        names = Counter(i.name for i in loop.instructions if not _is_filler(i))
+        others = names.total() - sum(names[name] for name in wanted)
+        if all(names[name] == count for name, count in wanted.items()) and others <= extra:
+            return len(loop.instructions) - names.total()
     seen = "; ".join(str(loop.names()) for loop in loops) or "none"
     raise LoopRejectedError(f"no loop has exactly {dict(wanted)} and at most {extra} more: {seen}")
+
+
+def _is_filler(instruction: Instruction) -> bool:
+    """Whether it computes nothing: NOP, and UIADD3 URZ of NVRTC 13.5."""
+    adds = instruction.mnemonic == "UIADD3" and not instruction.udst
+    return instruction.mnemonic == "NOP" or (adds and not instruction.dst_predicates)
