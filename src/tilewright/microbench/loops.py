@@ -264,7 +264,7 @@ def template(cubin: Cubin) -> Template:
     """
     kernel = read_cubin(cubin.code).kernel()
     instructions = decode(kernel.code, kernel.arch)
-    found = [l for l in find_loops(instructions) if l.names().get("FFMA", 0) > 1]
+    found = [one for one in find_loops(instructions) if one.names().get("FFMA", 0) > 1]
     if len(found) != 1:
         raise LoopRejectedError(f"the compiler made {len(found)} loops of one; use another NVRTC")
     loop = found[0]

@@ -128,9 +128,7 @@ def _multiply_adds(mix: Mixture, free: list[int]) -> Iterator[Slot]:
     return _three(itertools.cycle(even), turns, itertools.cycle(odd))
 
 
-def _three(
-    even: Iterator[int], banks: Iterator[str], odd: Iterator[int]
-) -> Iterator[Slot]:
+def _three(even: Iterator[int], banks: Iterator[str], odd: Iterator[int]) -> Iterator[Slot]:
     """Return multiply-adds of three different registers in these banks."""
     for kind in banks:
         a, b, c = (next(even if bank == "E" else odd) for bank in kind)
@@ -215,7 +213,10 @@ def _lanes(mix: Mixture, lanes: str) -> tuple[int, int]:
 
 
 def mixes_of(
-    rows: Iterable[Row], source: str, lane_pattern: str = "conflict_free", multiply_add: str = "FFMA"
+    rows: Iterable[Row],
+    source: str,
+    lane_pattern: str = "conflict_free",
+    multiply_add: str = "FFMA",
 ) -> list[dict[str, str | int | float]]:
     """Return rows as the ``[[mixes]]`` tables of a device's TOML, in order of width and ratio.
 

@@ -50,9 +50,7 @@ def placed(
     def own(register: int) -> int:
         return RZ if register == RZ else (odd if register % 2 else even)[register // 2]
 
-    return [
-        Slot("FFMA", own(i.d), own(i.a), own(i.b), own(i.c), i.reuse, yields) for i in body
-    ]
+    return [Slot("FFMA", own(i.d), own(i.a), own(i.b), own(i.c), i.reuse, yields) for i in body]
 
 
 def pattern(name: str) -> list[Ffma]:
@@ -136,7 +134,9 @@ def named() -> Mapping[str, list[Ffma]]:
 def _banked(kinds: Sequence[str]) -> list[Ffma]:
     walk, body = _Walk(), []
     for i in range(TRIP):
-        a, b, c = (walk(slot, bank) for slot, bank in zip("ABC", kinds[i % len(kinds)], strict=True))
+        a, b, c = (
+            walk(slot, bank) for slot, bank in zip("ABC", kinds[i % len(kinds)], strict=True)
+        )
         body.append(Ffma(c if c != RZ else EVEN[i % len(EVEN)], a, b, c))
     return body
 
@@ -229,9 +229,9 @@ def _kept_others() -> dict[str, list[Ffma]]:
         other, c = ODD[i % len(ODD)], EVEN[10 + i % 20]
         crossed.append(Ffma(c, other, x, c, B) if i % 2 else Ffma(c, x, other, c, A))
     found["cross slots"] = crossed
-    for name, banks in (("cE", (EVEN,)), ("cO", (ODD,)), ("c alt", (ODD, EVEN))):
-        sums = [banks[i % len(banks)][10 + i % 20] for i in range(TRIP)]
-        found[f"ab const reuse {name}"] = [Ffma(c, EVEN[0], ODD[0], c, A | B) for c in sums]
+    for name, sums in (("cE", (EVEN,)), ("cO", (ODD,)), ("c alt", (ODD, EVEN))):
+        added = [sums[i % len(sums)][10 + i % 20] for i in range(TRIP)]
+        found[f"ab const reuse {name}"] = [Ffma(c, EVEN[0], ODD[0], c, A | B) for c in added]
     return found
 
 
@@ -282,9 +282,7 @@ def _tile(order: Order, bank: Callable[[int, int], int]) -> list[Ffma]:
     a = [(ODD if i % 2 else EVEN)[i // 2] for i in range(_SIDE)]
     b = [(ODD if j % 2 else EVEN)[20 + j // 2] for j in range(_SIDE)]
     walks = (itertools.cycle([*EVEN[10:], *EVEN[:10]]), itertools.cycle([*ODD[10:], *ODD[:10]]))
-    c = {
-        (i, j): next(walks[1 if bank(i, j) else 0]) for i in range(_SIDE) for j in range(_SIDE)
-    }
+    c = {(i, j): next(walks[1 if bank(i, j) else 0]) for i in range(_SIDE) for j in range(_SIDE)}
     trip = itertools.islice(itertools.cycle(order), TRIP)
     return [Ffma(c[i, j], a[i], b[j], c[i, j]) for i, j in trip]
 
@@ -306,9 +304,7 @@ def _flag_entries(body: list[Ffma]) -> list[Ffma]:
         later = (body[(at + ahead) % len(body)][slot] for ahead in range(1, 40))
         return next((r == register for r in later if r % 2 == register % 2), False)
 
-    return [
-        one._replace(reuse=A * kept(at, 1) | B * kept(at, 2)) for at, one in enumerate(body)
-    ]
+    return [one._replace(reuse=A * kept(at, 1) | B * kept(at, 2)) for at, one in enumerate(body)]
 
 
 def _random() -> dict[str, list[Ffma]]:

@@ -191,4 +191,5 @@ def cycles_by_multiprocessor(when: NDArray[np.int64]) -> NDArray[np.float64]:
             " let nothing else use the device"
         )
     span = when[:, :, 1].max(axis=1) - when[:, :, 0].min(axis=1)
-    return span[np.argsort(where)].astype(np.float64)
+    ordered: NDArray[np.float64] = span[np.argsort(where)].astype(np.float64)
+    return ordered

@@ -170,9 +170,7 @@ def _with_target(raw: int, old: Instruction, arch: int, address: int, target: in
     count = 56 if arch >= _SPLIT_BRANCH_SINCE else 48
     units = distance // _UNIT & (1 << count) - 1
     if arch >= _SPLIT_BRANCH_SINCE:
-        return _put(
-            _put(raw, "target", (16, 8), units & 0xFF), "target", (34, 48), units >> 8
-        )
+        return _put(_put(raw, "target", (16, 8), units & 0xFF), "target", (34, 48), units >> 8)
     return _put(raw, "target", (34, 48), units)
 
 
