@@ -5,10 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.microbench import simulated
 from tilewright.backend import DeviceLostError, LaunchError, LiveDevice
-from tilewright.microbench import EXPERIMENTS, Experiment, Row, experiments, register
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.microbench import EXPERIMENTS, Experiment, Row, experiments, ports, register
 from tilewright.microbench.loops import LoopRejectedError
-from tilewright.microbench.timing import Budget, cycles_by_multiprocessor, emitting
+from tilewright.microbench.timing import (
+    Budget,
+    LoopTimer,
+    alone,
+    cycles_by_multiprocessor,
+    emitting,
+)
 
 OURS = ("mixes", "ports", "rates")
 
@@ -66,6 +74,46 @@ def test_two_blocks_on_a_multiprocessor_are_no_measurement() -> None:
     when = np.array([[[0, 9, 7]], [[0, 9, 7]]], np.int64)
     with pytest.raises(ValueError, match="let nothing else use the device"):
         cycles_by_multiprocessor(when)
+
+
+def test_half_of_the_shared_memory_keeps_a_block_alone() -> None:
+    h100 = architecture_spec("sm_90a")
+    bytes_asked = alone(h100)
+    assert 2 * (bytes_asked + 1024) > (h100.shared_bytes_per_multiprocessor or 0)  # 1 KiB reserved
+    assert bytes_asked + 16 * 1024 <= h100.shared_bytes_per_block
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OURS)
+def test_an_experiment_runs_through(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but the GPU is real here; the rows then say what the stand-in takes: issue alone."""
+    monkeypatch.setattr(LoopTimer, "load", simulated.load)
+    monkeypatch.setattr(LoopTimer, "_run", simulated.run)
+    if name == "ports":
+        few = [point for point in ports.points() if point[0].startswith(("a const", "EEE E"))]
+        monkeypatch.setattr(ports, "points", lambda: iter(few))
+    rows: list[Row] = []
+    experiments()[name].run(simulated.SimulatedDevice(), rows.append, 200.0)
+    assert len(rows) > 40
+    assert not [row["error"] for row in rows if "error" in row]
+    for row in rows:
+        assert row["clock_hz"] == pytest.approx(simulated.CLOCK_HZ, rel=1e-3)
+        if name == "ports":  # 512 FFMA and three that count
+            assert row["cycles_per_ffma"] == pytest.approx(515 / 512, abs=1e-4)
+        elif name == "mixes":
+            warps = row["warps_per_multiprocessor"]
+            assert row["instructions_per_cycle"] == pytest.approx(min(128, 32 * warps), rel=0.01)
+        else:
+            assert 0 < row["instructions_per_cycle"] <= 4
+
+
+def test_an_experiment_stops_when_its_seconds_are_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoopTimer, "load", simulated.load)
+    monkeypatch.setattr(LoopTimer, "_run", simulated.run)
+    for name in OURS:
+        rows: list[Row] = []
+        experiments()[name].run(simulated.SimulatedDevice(), rows.append, 0.0)
+        assert not rows
 
 
 @pytest.mark.gpu

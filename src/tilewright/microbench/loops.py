@@ -195,9 +195,9 @@ class Template:
         trip = list(words)
         *counts, branch = self.counting
         for order, count in enumerate(counts):
-            plain = edit(count, self.arch, stall=1, yields=False)
+            plain = edit(count, self.arch, stall=1, yields=False, wait_mask=0)
             trip.insert(order * (_APART + 1), plain.raw)
-        back = edit(branch, self.arch, address=self.end, target=first)
+        back = edit(branch, self.arch, address=self.end, target=first, wait_mask=0)
         return [*trip, back.raw]
 
     def _with_text(self, text: bytes) -> bytes:

@@ -123,8 +123,9 @@ def _measure(timer: LoopTimer, kind: Kind, emit: Callable[[Row], None]) -> None:
     """Emit a kind's rows; only one, with the reason, where the loop cannot be made."""
     labels: Row = {"kind": kind.name, "instruction": kind.instruction}
     try:
-        kernel = timer.device.compile(kind.source()).handle
-        fillers = kind.check(kernel.cubin.code)
+        cubin = timer.device.compile(kind.source()).handle.cubin
+        fillers = kind.check(cubin.code)
+        kernel = timer.load(cubin)
     except (BackendError, LoopRejectedError) as error:
         emit(labels | {"error": str(error)})
         if isinstance(error, DeviceLostError):

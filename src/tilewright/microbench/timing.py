@@ -20,6 +20,7 @@ from tilewright.backend import BackendError, DeviceLostError
 from tilewright.backend.cuda.compiler import Cubin
 from tilewright.backend.cuda.device import CUDADevice, LoadedKernel
 from tilewright.backend.cuda.launch import PreparedLaunch
+from tilewright.hardware import DeviceSpec
 from tilewright.microbench.experiment import Row
 from tilewright.microbench.loops import LoopRejectedError
 from tilewright.stencil import Launch
@@ -35,6 +36,7 @@ _FEW = 5  # the short run has a fifth of the long one's trips
 # that neither heat nor the power limit comes in.
 _CYCLES = 300_000
 _REPEATS = 2
+_STATIC_BYTES = 16 * 1024  # what the loops' kernels have in arrays, at most
 
 
 class Budget:
@@ -114,9 +116,9 @@ class LoopTimer:
         for memory in (self._data, self._when):
             self.device.free(memory)
 
-    def load(self, cubin: Cubin, dynamic_shared_bytes: int = 0) -> LoadedKernel:
+    def load(self, cubin: Cubin) -> LoadedKernel:
         """Return a loop's function, ready to be timed."""
-        return LoadedKernel(self.device, cubin, "loop", dynamic_shared_bytes)
+        return LoadedKernel(self.device, cubin, "loop", alone(self.device.spec))
 
     def time(
         self, kernel: LoadedKernel, warps: int, expected_cycles: float, stride: int = 0
@@ -169,6 +171,12 @@ class LoopTimer:
         when = np.empty((launch.grid[0], launch.block[0] // WARP, _VALUES), np.int64)
         device.download(self._when, when)
         return cycles_by_multiprocessor(when), took
+
+
+def alone(spec: DeviceSpec) -> int:
+    """Return the shared memory to ask for so that two blocks never meet on a multiprocessor."""
+    half = (spec.shared_bytes_per_multiprocessor or 0) // 2
+    return half if half + _STATIC_BYTES <= spec.shared_bytes_per_block else 0
 
 
 def cycles_by_multiprocessor(when: NDArray[np.int64]) -> NDArray[np.float64]:
