@@ -97,6 +97,15 @@ def test_a_kernel_without_the_loop_is_no_template() -> None:
         template(compiled(Source(text, {}, "loop")))
 
 
+def test_a_loop_without_a_clock_behind_it_is_no_template() -> None:
+    loop = narrow()
+    instructions = decode(read_cubin(loop.cubin.code).kernel().code, 90)
+    clocks = [i for i in instructions if i.mnemonic == "CS2R" and i.address > loop.end]
+    untimed = patch(loop.cubin.code, [decode_one(loop.nothing.raw, i.address, 90) for i in clocks])
+    with pytest.raises(LoopRejectedError, match="clock is not read"):
+        template(dataclasses.replace(loop.cubin, code=untimed))
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_rate_loop_is_of_its_instruction_alone(kind: object) -> None:
     code = compiled(kind.source()).code

@@ -28,7 +28,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from tilewright.backend.cuda.compiler import Cubin
-from tilewright.sass import Instruction, decode, edit, find_loops, patch, read_cubin
+from tilewright.sass import Instruction, Loop, decode, edit, find_loops, patch, read_cubin
 from tilewright.sass.decode import INSTRUCTION_BYTES, RZ, decode_one
 from tilewright.stencil import Source
 
@@ -50,6 +50,7 @@ _LOADS = ("LDS", "LDS.64", "LDS.128")
 _KINDS = ("FFMA", "DFMA", *_LOADS)
 _ALL_BARRIERS = 0x3F
 _DRAINED = 15  # the longest stall
+_CLOCK = 0x50  # what nvdisasm calls SR_CLOCKLO; CS2R also writes zeros, from register 255
 LOAD_BARRIER = 0  # counts all loads of a filled loop; waited for behind it
 
 
@@ -268,6 +269,7 @@ def template(cubin: Cubin) -> Template:
     if len(found) != 1:
         raise LoopRejectedError(f"the compiler made {len(found)} loops of one; use another NVRTC")
     loop = found[0]
+    _check_clocks(instructions, loop)
     counting = tuple(i for i in loop.instructions if i.mnemonic in _COUNTING)
     kinds = {i.name: i for i in loop.instructions if i.name in _KINDS}
     others = set(loop.names()) - {*kinds, *(i.name for i in counting)}
@@ -329,14 +331,28 @@ def check_names(code: bytes, wanted: Mapping[str, int], extra: int) -> int:
         If no loop is like that.
     """
     kernel = read_cubin(code).kernel()
-    loops = find_loops(decode(kernel.code, kernel.arch))
+    instructions = decode(kernel.code, kernel.arch)
+    loops = find_loops(instructions)
     for loop in loops:
         names = Counter(i.name for i in loop.instructions if not _is_filler(i))
         others = names.total() - sum(names[name] for name in wanted)
         if all(names[name] == count for name, count in wanted.items()) and others <= extra:
+            _check_clocks(instructions, loop)
             return len(loop.instructions) - names.total()
     seen = "; ".join(str(loop.names()) for loop in loops) or "none"
     raise LoopRejectedError(f"no loop has exactly {dict(wanted)} and at most {extra} more: {seen}")
+
+
+def _check_clocks(instructions: Sequence[Instruction], loop: Loop) -> None:
+    """Refuse a loop that the clock is not read before and after: nothing would be timed."""
+    clocks = [i.address for i in instructions if i.mnemonic == "CS2R" and _special(i) == _CLOCK]
+    if not any(at < loop.start for at in clocks) or not any(at > loop.end for at in clocks):
+        raise LoopRejectedError("the clock is not read around the loop; use another NVRTC")
+
+
+def _special(instruction: Instruction) -> int:
+    """Return the number of the special register that CS2R reads, at [79:72]."""
+    return instruction.raw >> 72 & 0xFF
 
 
 def _is_filler(instruction: Instruction) -> bool:
