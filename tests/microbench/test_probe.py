@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from benchmarks.catalogue_measured import main, merged
 
 import tilewright as tw
 from tests.bound.test_modern import committed
+from tests.microbench.simulated import SimulatedDevice
 from tilewright.bounds import bound
 from tilewright.hardware import catalogue_device, read_device
 from tilewright.microbench import probe
@@ -93,6 +96,34 @@ def test_a_live_device_becomes_a_file_that_bounds_read(live, tmp_path):
     assert found.device == "mine"
     assert found.limit > 0
     assert read_device(path).quantities == device.quantities
+
+
+def mixtures(lanes):
+    """Return rows of the experiment `mixes`: 128-bit loads between FFMA."""
+    return [
+        {"multiply_add": "FFMA", "load_bits": 128, "ratio": ratio, "lane_pattern": lanes,
+         "bank_pattern": "kept", "warps_per_multiprocessor": 8, "instructions_per_cycle": rate}
+        for ratio, rate in ((0, 8.0), (8, 71.0), (16, 117.0), (32, 119.0))
+    ]  # fmt: skip
+
+
+def test_a_gpu_that_no_catalogue_knows_is_bound_by_what_was_measured(tmp_path):
+    card = SimulatedDevice()
+    card.spec = replace(card.spec, clock_hz=1.98e9)
+    results = RESULTS | {"mixes": {"rows": mixtures("conflict_free") + mixtures("broadcast")}}
+    path = tmp_path / "card.toml"
+    path.write_text(probe_toml(card, results, "today"))
+    device = read_device(path)
+    assert device.value("issue_lanes") == 128
+    assert device.value("fma_lanes.s") == 128  # 127.2 measured
+    assert {m.lanes for m in device.mixes} == {"conflict_free", "broadcast"}
+    assert len(device.mixes) == 8
+    found = tw.bound(tw.Problem(8192, 8192, 8192, "s"), device=device)
+    assert found.limiting.name == "tabulated mix (eq. 11)"
+    assert found.limit == pytest.approx(119 * 32 / 33 * 2 * 132 * 1.98e9, rel=0.02)
+    assert device.value("tensor.tf32") is None
+    missing = tw.bound(tw.Problem(64, 64, 64, "s"), device=device, arithmetic="tf32").missing
+    assert "tensor.tf32" in missing["arithmetic peak"]
 
 
 def test_numbers_and_mixes_are_written_as_toml_reads_them(tmp_path):

@@ -187,7 +187,7 @@ def derating(device: CatalogueDevice, ratio: float, width_bits: int) -> float:
     """Return the share of the units' rate that the device's table leaves a mix.
 
     Of the tabulated points next to `ratio`, below and above, the better one's: the bound stays
-    one between them.  1 without a table, and at most 1: units are hard limits.
+    one between them, and a tabulated mix is taken as it is.  1 without a table.
     """
     table = sorted((m.ratio, m.throughput) for m in _tabulated(device, width_bits) if m.ratio > 0)
     # Ratios come from shares, which are rounded.
@@ -195,10 +195,7 @@ def derating(device: CatalogueDevice, ratio: float, width_bits: int) -> float:
     above = [p for p in table if p[0] >= ratio * (1 - _ROUNDING)]
     near = below[-1:] + above[:1]
     return max(
-        (
-            min(1.0, rate / min(unit_throughputs(device, at, width_bits).values()))
-            for at, rate in near
-        ),
+        (rate / min(unit_throughputs(device, at, width_bits).values()) for at, rate in near),
         default=1.0,
     )
 

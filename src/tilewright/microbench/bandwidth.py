@@ -20,6 +20,7 @@ from tilewright.backend import Kernel, LiveDevice
 from tilewright.microbench.experiment import Experiment, Row, register
 from tilewright.microbench.points import check_code, launched, measure_points
 from tilewright.microbench.texts import FACTOR, OFFSET, kernel_source, words_sum
+from tilewright.microbench.timing import alone
 from tilewright.stencil import Launch
 
 __all__ = [
@@ -290,7 +291,11 @@ def _measure_shared(device: LiveDevice, words: int) -> Row:
     """Time one block a multiprocessor that reads its shared memory; return the row's rest."""
     defines = shared_defines(device, words)
     threads, trips, unrolled = (int(defines[key]) for key in ("THREADS", "TRIPS", "UNROLLED"))
-    kernel = device.compile(kernel_source(device.dialect, "shared_read", defines))
+    # The array and what the system keeps of a block's shared memory.
+    static = 4 * words * threads * unrolled + 1024
+    apart = alone(device.spec, static) if device.dialect == "cuda" else 0
+    source = kernel_source(device.dialect, "shared_read", defines, dynamic_shared_bytes=apart)
+    kernel = device.compile(source)
     check_code(kernel, "LDS", 32 * words, unrolled)
     blocks = device.spec.multiprocessors
     count = blocks * threads

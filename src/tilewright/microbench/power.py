@@ -26,6 +26,7 @@ from tilewright.microbench.experiment import Experiment, Row, register
 from tilewright.microbench.points import check_code, measure_points
 from tilewright.microbench.sensors import Reading, reasons_of, sensors
 from tilewright.microbench.texts import kernel_source
+from tilewright.microbench.timing import alone
 from tilewright.stencil import Launch
 
 __all__ = ["POWER", "PowerSamples", "outer_defines", "sample_power"]
@@ -169,7 +170,8 @@ def _outer_load(device: LiveDevice, letter: str) -> _Load:
     """Return outer products on all multiprocessors; a launch takes some milliseconds."""
     defines = outer_defines(device, letter)
     side, depth, threads, trips = (int(defines[k]) for k in ("SIDE", "DEPTH", "THREADS", "TRIPS"))
-    kernel = device.compile(kernel_source(device.dialect, "outer", defines, letter))
+    apart = alone(device.spec) if device.dialect == "cuda" else 0
+    kernel = device.compile(kernel_source(device.dialect, "outer", defines, letter, apart))
     mnemonic = "FFMA" if letter == "s" else "DFMA"
     check_code(kernel, mnemonic, 32, depth * side * side)
     check_code(kernel, "LDS", 128, depth * 2 * side // int(defines["VECTOR"]))

@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 from tilewright.backend import LiveDevice
 from tilewright.hardware import QUANTITIES, CatalogueDevice, Quantity, described
 from tilewright.microbench.experiment import Row
+from tilewright.microbench.mixes import mixes_of
 
 __all__ = [
     "Measured",
@@ -172,12 +172,11 @@ def measured_mixes(results: Results) -> list[dict[str, str | int | float]]:
     rows = results.get("mixes", {}).get("rows")
     if not rows:
         return []
-    mixes = import_module("tilewright.microbench.mixes")
     found: list[dict[str, str | int | float]] = []
     for lanes in ("conflict_free", "broadcast"):
         # None of a pattern's points may have been measured before the time was up.
         with suppress(ValueError):
-            told = mixes.mixes_of(rows, f"{_SOURCE}: experiment mixes", lanes)
+            told = mixes_of(rows, f"{_SOURCE}: experiment mixes", lanes)
             found += [mix | {"lanes": lanes} for mix in told]
     return found
 

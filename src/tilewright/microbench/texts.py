@@ -24,7 +24,11 @@ def kernel_text(name: str) -> str:
 
 
 def kernel_source(
-    dialect: Dialect, entry: str, defines: Mapping[str, int | str], real: str = ""
+    dialect: Dialect,
+    entry: str,
+    defines: Mapping[str, int | str],
+    real: str = "",
+    dynamic_shared_bytes: int = 0,
 ) -> Source:
     """Return the kernel `entry` of the file ``entry.cl`` after the preludes it needs.
 
@@ -38,12 +42,14 @@ def kernel_source(
         Macros.
     real : {"", "s", "d"}
         Real precision whose prelude comes first, for a text in terms of REAL.
+    dynamic_shared_bytes : int
+        Asked for at launch besides; see `tilewright.microbench.timing.alone`.
     """
     prelude = read_text(f"prelude/dialect_{dialect}.h")
     if real:
         prelude += read_text(f"prelude/{real}.h")
     macros = {"FACTOR": f"{FACTOR}u", "OFFSET": f"{OFFSET}u", **defines}
-    return Source(prelude + kernel_text(f"{entry}.cl"), macros, entry)
+    return Source(prelude + kernel_text(f"{entry}.cl"), macros, entry, dynamic_shared_bytes)
 
 
 def words_sum(count: int) -> int:

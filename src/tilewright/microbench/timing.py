@@ -173,10 +173,19 @@ class LoopTimer:
         return cycles_by_multiprocessor(when), took
 
 
-def alone(spec: DeviceSpec) -> int:
-    """Return the shared memory to ask for so that two blocks never meet on a multiprocessor."""
+def alone(spec: DeviceSpec, static_bytes: int = _STATIC_BYTES) -> int:
+    """Return the shared memory to ask for so that two blocks never meet on a multiprocessor.
+
+    Parameters
+    ----------
+    spec : DeviceSpec
+        Whose multiprocessors.
+    static_bytes : int
+        What the kernel has in arrays, at most: where both together are more than a block may
+        have, nothing is asked for.
+    """
     half = (spec.shared_bytes_per_multiprocessor or 0) // 2
-    return half if half + _STATIC_BYTES <= spec.shared_bytes_per_block else 0
+    return half if half + static_bytes <= spec.shared_bytes_per_block else 0
 
 
 def cycles_by_multiprocessor(when: NDArray[np.int64]) -> NDArray[np.float64]:
