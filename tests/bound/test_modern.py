@@ -247,6 +247,9 @@ def test_broadcast_loads_bound_where_they_were_measured():
     same = replace(same, lanes="broadcast")
     assert modern.table_of(replace(H100, mixes=(own, narrow))) == (own,)
     assert modern.table_of(replace(H100, mixes=(own, same, narrow))) == (same,)
+    # A table that was cut short does not count.
+    longer = replace(own, ratio=64)
+    assert modern.table_of(replace(H100, mixes=(own, same, longer))) == (own, longer)
     # Figure 2 is the paper's: every lane has words of its own.
     both = replace(H100, mixes=(own, same))
     assert lai_seznec.derating(both, 16, 128) == pytest.approx(100 / 128)

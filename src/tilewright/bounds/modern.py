@@ -243,11 +243,16 @@ def table_of(device: CatalogueDevice) -> tuple[Mix, ...]:
     """Return the device's mixes with 128-bit loads that bound a GEMM.
 
     Where the same word goes to all lanes a load takes one pass, less than any thread tile's: a
-    kernel gains nothing over that.  Elsewhere the paper's mixes have to do.
+    kernel gains nothing over that.  Where those were not measured up to the same ratio, the
+    paper's mixes have to do.
     """
     wide = [m for m in device.mixes if m.width_bits == 32 * _LOAD_WORDS and m.ratio > 0]
     broadcast = [m for m in wide if m.lanes == "broadcast"]
-    return tuple(sorted(broadcast or wide, key=lambda m: m.ratio))
+    others = [m for m in wide if m.lanes != "broadcast"]
+    whole = max((m.ratio for m in broadcast), default=0) >= max(
+        (m.ratio for m in others), default=0
+    )
+    return tuple(sorted(broadcast if whole else others, key=lambda m: m.ratio))
 
 
 def tabulated_mix(device: CatalogueDevice, lane: str, share: float, mix: float) -> float:

@@ -222,13 +222,8 @@ def _mixes(path: Path, rows: Any, sources: Mapping[str, str]) -> Iterator[Mix]:
     _check(isinstance(rows, list), path, "mixes", rows, "write [[mixes]]")
     wanted = {"width_bits", "ratio", "throughput", "kind", "source"}
     for row in rows:
-        _check(
-            isinstance(row, dict) and set(row) == wanted,
-            path,
-            "mixes",
-            row,
-            f"give exactly {_listed(wanted)}",
-        )
+        complete = isinstance(row, dict) and set(row) - {"lanes"} == wanted
+        _check(complete, path, "mixes", row, f"give {_listed(wanted)}, and lanes if you like")
         for key in ("width_bits", "ratio", "throughput"):
             good = isinstance(row[key], int | float) and not isinstance(row[key], bool)
             good = good and 0 <= row[key] < float("inf") and (row[key] > 0 or key == "ratio")
