@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tilewright.backend.cuda.device import CUDADevice
+from tilewright.backend.cuda.device import CUDADevice, LoadedKernel
 from tilewright.microbench.experiment import Device, Experiment, Row, register
 from tilewright.microbench.loops import Slot, Template, loop_source, template
 from tilewright.microbench.timing import WARP, Budget, LoopTimer, emitting
@@ -157,7 +157,7 @@ def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
     budget = Budget(seconds)
     source = loop_source(THREADS, ACCUMULATORS, FACTORS, SLOTS)
     loop = template(device.compile(source).handle.cubin)
-    loaded: dict[Mixture, object] = {}
+    loaded: dict[Mixture, LoadedKernel] = {}  # the last one: points with it come together
     with LoopTimer(device) as timer:
         for mix, lanes, warps in points():
             if budget.spent:
@@ -180,7 +180,7 @@ def _labels(mix: Mixture, lanes: str, warps: int) -> Row:
     }
 
 
-def _measured(timer: LoopTimer, kernel: object, mix: Mixture, lanes: str, warps: int) -> Row:
+def _measured(timer: LoopTimer, kernel: LoadedKernel, mix: Mixture, lanes: str, warps: int) -> Row:
     """Return the rates of one mixture."""
     periods = SLOTS // mix.period
     multiply_adds = periods * (1 if mix.ratio is None else mix.ratio)
@@ -190,7 +190,7 @@ def _measured(timer: LoopTimer, kernel: object, mix: Mixture, lanes: str, warps:
     expected = warps * max(
         multiply_adds * port * WARP / _LANES[mix.multiply_add], loads * passes, SLOTS / 4
     )
-    took = timer.time(kernel, warps, expected, stride)  # type: ignore[arg-type]
+    took = timer.time(kernel, warps, expected, stride)
     threads = WARP * warps / took.cycles
     lanes_used = multiply_adds * threads
     return {
