@@ -1,50 +1,88 @@
-"""Sweeps: what is asked for is what is measured, and a peer that is missing says why."""
+"""Sweeps: everybody computes the same product, warm or cold, with transfers or without."""
 
 from __future__ import annotations
 
-import json
+import dataclasses
 
 import numpy as np
 import pytest
 
-from tilewright.backend import device
+from tilewright.backend import device, devices
+from tilewright.bench.cold import ColdCache, host_cache_bytes
 from tilewright.bench.peers import UnavailableError, peer
-from tilewright.bench.sweep import parse_cases, parse_sizes, problems_of, sweep
-from tilewright.cli.app import run
+from tilewright.bench.session import peers_for
+from tilewright.bench.sweep import Method, sweep, with_transfers
 from tilewright.problem import Problem
 from tilewright.tuning.measure import Workload
 
-
-def test_sizes():
-    assert parse_sizes("512:4096") == [(n, n, n) for n in (512, 1024, 2048, 4096)]
-    assert parse_sizes("100:250") == [(100,) * 3, (200,) * 3]
-    assert parse_sizes("10:30:10,7") == [(10,) * 3, (20,) * 3, (30,) * 3, (7,) * 3]
-    assert parse_sizes("8192x8192x1024") == [(8192, 8192, 1024)]
+TINY = 1 << 20
 
 
-@pytest.mark.parametrize("text", ["", "big", "1x2", "1:2:3:4", "0", "-5", "1:2x3", "3,,4"])
-def test_wrong_sizes_are_named(text):
-    with pytest.raises(ValueError, match="sizes="):
-        parse_sizes(text)
-
-
-def test_cases():
-    assert parse_cases("s,z", "NT") == [("s", "N", "T"), ("z", "N", "T")]
-    assert len(parse_cases("all", "all")) == 26
-    assert len(problems_of("s,d", "all", "64:256")) == 24
-    with pytest.raises(ValueError, match="trans='NX'"):
-        parse_cases("s", "NN,NX")
+@pytest.fixture
+def small_caches(monkeypatch):
+    """Machine and devices with caches of 1 MiB: flushing half a gigabyte takes its time."""
+    monkeypatch.setattr("tilewright.bench.cold.host_cache_bytes", lambda: TINY)
+    for one in devices():
+        monkeypatch.setattr(one, "spec", dataclasses.replace(one.spec, l2_bytes=TINY))
 
 
 def test_everybody_computes_the_same_product():
     """Peers are timed on the workload's own matrices where they can reach them."""
     live = device()
     problem = Problem(70, 60, 50, "d", "T", "N")
-    row = next(iter(sweep(live, [problem], [peer("numpy", live)], rounds=2)))
+    (row,) = sweep(live, [problem], [peer("numpy", live)], Method(rounds=2))
     assert set(row.seconds) == {"tilewright", "numpy"}
     assert all(len(times) == 2 and min(times) > 0 for times in row.seconds.values())
     assert row.rate("tilewright") == problem.flops / np.median(row.seconds["tilewright"])
     assert row.rate("cublas") is None
+    assert row.total_seconds == {}
+
+
+def test_transfers_are_timed_besides(live):
+    problem = Problem(70, 60, 50, "z", "C", "N")
+    (row,) = sweep(live, [problem], [peer("numpy", live)], Method(rounds=2, transfers=True))
+    assert set(row.total_seconds) == set(row.seconds)
+    assert all(len(times) == 2 and min(times) > 0 for times in row.total_seconds.values())
+    assert row.rate("tilewright", transfers=True) != row.rate("tilewright")
+
+
+def test_a_product_with_transfers_is_the_product_of_what_was_copied(live):
+    workload = Workload(live, Problem(4, 4, 4, "s"))
+    try:
+        copied = []
+        took = with_transfers(workload, lambda: copied.append(1) or 0)()
+        got = np.empty(16, "f4")
+        live.download(workload.memory["c"], got)
+    finally:
+        workload.close()
+    assert copied == [1]
+    assert took > 0
+
+
+def test_a_cold_cache_is_flushed_before_each_product(small_caches, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(ColdCache, "flush", lambda self: flushed.append(self.bytes))
+    live = device()
+    method = Method(rounds=3, cache="cold", transfers=True)
+    (row,) = sweep(live, [Problem(8, 8, 8, "s")], [peer("numpy", live)], method)
+    assert len(row.seconds["tilewright"]) == 3
+    assert len(flushed) == 3 * 2 * 2
+    with pytest.raises(ValueError, match="cache='tepid'"):
+        Method(cache="tepid")
+
+
+def test_flushing_writes_all_of_a_buffer_larger_than_the_caches(small_caches, live):
+    cache = ColdCache(live, host=True)
+    assert cache.bytes == 2 * TINY
+    cache.flush()
+    last = np.empty(1, "f4")
+    live.download(cache._memory, last, offset=cache.bytes - 4)
+    assert last == 1
+    cache.close()
+
+
+def test_the_hosts_largest_cache_is_found():
+    assert host_cache_bytes() >= 0
 
 
 def test_clblast_agrees_where_it_is_installed(live):
@@ -64,20 +102,14 @@ def test_clblast_agrees_where_it_is_installed(live):
 
 
 def test_a_missing_peer_says_why():
+    live = device("opencl")
     with pytest.raises(UnavailableError, match="cublas runs on CUDA devices"):
-        peer("cublas", next(d for d in [device("opencl")]))
-    with pytest.raises(ValueError, match="against='mkl'"):
+        peer("cublas", live)
+    with pytest.raises(ValueError, match="peer='mkl'"):
         peer("mkl", device())
-
-
-def test_the_command_writes_one_file_that_tells_everything(tmp_path, capsys):
-    out = tmp_path / "bench.json"
-    command = ["bench", "--sizes", "48,32x16x8", "--trans", "NT", "--against", "numpy"]
-    assert run([*command, "--rounds", "1", "-o", str(out), "--json"]) == 0
-    document = json.loads(out.read_text())
-    assert json.loads(capsys.readouterr().out) == document
-    rows = document["devices"][0]["results"]
-    assert [row["size"] for row in rows] == [[48, 48, 48], [32, 16, 8]]
-    assert document["environment"]["commit"] is not None
-    assert run([*command, "--against", "nobody"]) == 2
-    assert run([*command, "--against", "cublas", "--device", "opencl"]) == 1
+    # One that serves no device at all ends the sweep before it begins.
+    with pytest.raises(UnavailableError, match="cublas runs on CUDA devices"):
+        peers_for(["numpy", "cublas"], [live])
+    ((peers, missing),) = peers_for(["numpy"], [live])
+    assert [one.name for one in peers] == ["numpy"]
+    assert missing == {}

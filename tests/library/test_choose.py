@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tilewright.backend import device
+from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.library.choose import choose
 from tilewright.problem import Problem
 from tilewright.stencil import Variant
 from tilewright.stencil.packed import Packed
+from tilewright.stencil.portable import Portable
 from tilewright.tuning.measurement import Measurement, Stage, Status
 from tilewright.tuning.store import Store
 
 PACKED = Packed()
+PORTABLE = Portable()
 
 
 @pytest.fixture
@@ -85,6 +90,23 @@ def test_a_config_outside_the_space_never_reaches_the_compiler(here):
     good = PACKED.default(Variant.of(Problem(1, 1, 1, "s")), here.spec)
     winner(here, Problem(64, 64, 64, "s"), 0, config=good.replace(block_m=2**30))
     assert choose(here, Problem(64, 64, 64, "s")).tuned_on == ""
+
+
+def test_other_transposes_are_served_only_by_what_fits_them():
+    """Threads that read A's tile evenly along m need not do so along k."""
+    spec = architecture_spec("sm_90a")
+    gpu = SimpleNamespace(fingerprint="a1b2c3d4e5f6", spec=spec, backend="cuda")
+    asked = Problem(64, 64, 64, "s", "T", "N")
+    offered = PORTABLE.space(Variant.of(Problem(1, 1, 1, "s")), spec).sample(200, 0)
+    space = PORTABLE.space(Variant.of(asked), spec)
+    unfit = next(config for config in offered if config not in space)
+    fit = next(config for config in offered if config in space)
+    changes = {"stencil_version": PORTABLE.version, "device_name": "a GPU"}
+    winner(gpu, Problem(64, 64, 64, "s"), 0, config=unfit, **changes)
+    assert choose(gpu, asked).tuned_on == ""
+    winner(gpu, Problem(4096, 4096, 4096, "s"), 0, config=fit, **changes)
+    assert choose(gpu, asked).config == fit
+    assert choose(gpu, Problem(64, 64, 64, "s")).config == unfit
 
 
 def test_tuning_serves_the_next_call(here):

@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 
+from tilewright import timeline
 from tilewright.backend import GemmCall, Operand
 from tilewright.backend.cuda.launch import ArgumentBlock
 from tilewright.library.gemm import Prepared
@@ -135,3 +136,21 @@ def test_two_threads_that_make_one_plan_share_it():
     plans = Plans(lambda: 0)
     first = plans.remember("key", lambda: made()[0])
     assert plans.remember("key", lambda: made()[0]) is first
+
+
+def test_a_plan_made_while_a_timeline_is_recorded_tells_its_launches():
+    kept = Plans(lambda: 0)
+    timeline.on_change(kept.clear)
+    quiet, launch = made()
+    # Nothing stands between a plan and its launch while nobody records.
+    assert quiet._enqueue == launch.enqueue
+    kept.remember("key", lambda: quiet)
+    recorder = timeline.start()
+    try:
+        assert kept.get("key") is None
+        told, _ = made()
+        assert told.start(A, B, C, 1, 0, 7)
+        assert quiet.start(A, B, C, 1, 0, 7)
+    finally:
+        timeline.stop()
+    assert [one.name for one in recorder.host] == ["launch"]

@@ -133,11 +133,14 @@ class Kernel:
         Name of the function.
     compile_seconds : float
         Time the build took; near zero when it came from a cache.
+    code : bytes or None
+        Machine code in a form that `tilewright.sass` reads; None on other devices.
     """
 
     handle: Any
     entry: str
     compile_seconds: float
+    code: bytes | None = None
 
 
 class Event(ABC):

@@ -15,10 +15,21 @@ import numpy as np
 
 from tilewright.backend import LiveDevice
 from tilewright.bench.peers import Peer
-from tilewright.bench.sweep import Row
+from tilewright.bench.sweep import Method, Row
+from tilewright.problem import Problem
 from tilewright.version import VERSION
 
 __all__ = ["device_record", "environment_record", "row_record"]
+
+_WARM = (
+    "random data, warm cache, peers in turns (A B A B) in one process, medians;"
+    " device events on GPUs, the host's clock around a waiting call on CPUs"
+)
+_COLD = _WARM.replace("warm cache", "cold cache (twice the last cache written before each)")
+_TRANSFERS = (
+    "; with transfers: A and B copied to the device and C back, by the host's clock,"
+    " pageable memory"
+)
 
 
 def _printed(*command: str) -> str:
@@ -41,8 +52,8 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def environment_record(rounds: int | None = None) -> dict[str, Any]:
-    """Return host, versions and commit; for a sweep of `rounds` also how times were taken."""
+def environment_record(method: Method | None = None) -> dict[str, Any]:
+    """Return host, versions and commit; for a sweep also how times were taken."""
     here = Path(__file__).parent
     found = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -53,13 +64,13 @@ def environment_record(rounds: int | None = None) -> dict[str, Any]:
         "cpu": _processor(),
         "cores": os.cpu_count(),
     }
-    if rounds is None:
+    if method is None:
         return found
     return {
         **found,
-        "rounds": rounds,
-        "method": "random data, warm cache, peers in turns (A B A B) in one process, medians;"
-        " device events on GPUs, the host's clock around a waiting call on CPUs",
+        "rounds": method.rounds,
+        "method": (_WARM if method.cache == "warm" else _COLD)
+        + (_TRANSFERS if method.transfers else ""),
     }
 
 
@@ -80,18 +91,26 @@ def device_record(live: LiveDevice, peers: Sequence[Peer]) -> dict[str, Any]:
     }
 
 
-def row_record(row: Row, extra: dict[str, Any]) -> dict[str, Any]:
-    """Return one problem's results as plain data."""
-    rates = {name: row.rate(name) for name in row.seconds}
-    return {
-        "problem": str(row.problem),
-        "precision": row.problem.precision.letter,
-        "trans": row.problem.trans,
-        "size": [row.problem.m, row.problem.n, row.problem.k],
-        "config": row.config,
-        "tuned_on": row.tuned_on,
-        "flops_per_second": rates,
-        "seconds": row.seconds,
-        "missing": row.missing,
-        **extra,
+def row_record(problem: Problem, row: Row | None, extra: dict[str, Any]) -> dict[str, Any]:
+    """Return one problem's results as plain data; without a row, only what was asked."""
+    record: dict[str, Any] = {
+        "problem": str(problem),
+        "precision": problem.precision.letter,
+        "trans": problem.trans,
+        "size": [problem.m, problem.n, problem.k],
     }
+    if row is not None:
+        record |= {
+            "config": row.config,
+            "tuned_on": row.tuned_on,
+            "flops_per_second": {name: row.rate(name) for name in row.seconds},
+            "seconds": row.seconds,
+            "missing": row.missing,
+        }
+        if row.total_seconds:
+            names = list(row.total_seconds)
+            record["with_transfers"] = {
+                "flops_per_second": {name: row.rate(name, transfers=True) for name in names},
+                "seconds": row.total_seconds,
+            }
+    return record | extra

@@ -4,27 +4,63 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from tilewright.backend import LiveDevice
+from tilewright.backend import Kernel, LiveDevice
+from tilewright.bench.cold import ColdCache
 from tilewright.bench.peers import Peer, UnavailableError
-from tilewright.library.choose import choose
-from tilewright.precision import PRECISIONS, precision
-from tilewright.problem import Problem, transposes_of
+from tilewright.library.choose import Choice, choose
+from tilewright.problem import Problem
 from tilewright.stencil import Variant
+from tilewright.timeline import span
 from tilewright.tuning.measure import Workload
 
-__all__ = ["Row", "parse_cases", "parse_sizes", "problems_of", "sweep"]
+__all__ = ["OURS", "Call", "Method", "Row", "in_turns", "our_call", "sweep", "with_transfers"]
 
 # Turns of A B A B: an odd number, so that the median is a time that was measured.
 ROUNDS = 15
 
+# Our name among the peers.
+OURS = "tilewright"
+
 # OpenBLAS's threads spin before they sleep, on the cores that a CPU device needs: 50 ms
 # after a product they still do on a 2.7 GHz Xeon.
 _SPIN_SECONDS = 0.25
+
+Call = Callable[[], int]
+
+
+@dataclass(frozen=True)
+class Method:
+    """How times are taken.
+
+    Parameters
+    ----------
+    rounds : int
+        Turns of everybody.
+    cache : {"warm", "cold"}
+        Whether caches hold what the last product left, or are filled with something else
+        before each that counts.
+    transfers : bool
+        Whether products are also timed with A and B copied there and C copied back.
+
+    Raises
+    ------
+    ValueError
+        If `cache` is neither.
+    """
+
+    rounds: int = ROUNDS
+    cache: Literal["warm", "cold"] = "warm"
+    transfers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.cache not in ("warm", "cold"):
+            raise ValueError(f"cache={self.cache!r} is unknown; use warm or cold")
 
 
 @dataclass(frozen=True)
@@ -37,138 +73,178 @@ class Row:
         What was computed.
     seconds : dict
         For ``"tilewright"`` and each peer, the times of all turns.
-    config : dict
-        Stencil and values of our config.
-    tuned_on : str
-        The problem our config won; empty for a default.
+    choice : Choice
+        Our stencil and config, and the problem it won; none for a default.
     missing : dict
         Why a peer has no times.
+    total_seconds : dict
+        As `seconds`, with transfers; empty where they were not asked for.
     """
 
     problem: Problem
     seconds: dict[str, list[float]]
-    config: dict[str, Any]
-    tuned_on: str
+    choice: Choice
     missing: dict[str, str] = field(default_factory=dict)
+    total_seconds: dict[str, list[float]] = field(default_factory=dict)
 
-    def rate(self, name: str) -> float | None:
+    @property
+    def config(self) -> dict[str, Any]:
+        """Stencil and values of our config."""
+        return {"stencil": self.choice.config.stencil, **self.choice.config}
+
+    @property
+    def tuned_on(self) -> str:
+        """The problem our config won; empty for a default."""
+        return self.choice.tuned_on
+
+    def rate(self, name: str, *, transfers: bool = False) -> float | None:
         """Return FLOP/s at the median time, or None if there is none."""
-        taken = self.seconds.get(name)
+        taken = (self.total_seconds if transfers else self.seconds).get(name)
         return self.problem.flops / float(np.median(taken)) if taken else None
 
 
-def parse_sizes(text: str) -> list[tuple[int, int, int]]:
-    """Return the sizes of a list such as ``512:8192,1000,8192x8192x1024``.
-
-    ``A:B`` doubles from A up to B, ``A:B:S`` steps by S; ``MxNxK`` is one problem.
-
-    Raises
-    ------
-    ValueError
-        If a part is none of these.
-    """
-    sizes: list[tuple[int, int, int]] = []
-    for part in text.lower().split(","):
-        numbers = part.replace("x", ":").split(":")
-        if not all(n.isdecimal() and int(n) > 0 for n in numbers):
-            raise ValueError(f"sizes={part!r} is not a size; write 512:8192, 1000 or 512x512x64")
-        values = [int(n) for n in numbers]
-        if "x" in part:
-            if len(values) != 3 or ":" in part:
-                raise ValueError(f"sizes={part!r} is not m x n x k; write 512x512x64")
-            sizes.append((values[0], values[1], values[2]))
-        elif len(values) == 1:
-            sizes.append((values[0],) * 3)
-        elif len(values) == 3:
-            sizes += [(n, n, n) for n in range(values[0], values[1] + 1, values[2])]
-        elif len(values) == 2:
-            doublings = max(0, values[1] // values[0]).bit_length()
-            sizes += [(values[0] << i,) * 3 for i in range(doublings)]
-        else:
-            raise ValueError(f"sizes={part!r} has too many parts; write A:B or A:B:STEP")
-    return sizes
-
-
-def parse_cases(precisions: str, trans: str) -> list[tuple[str, str, str]]:
-    """Return (precision, trans_a, trans_b) for lists such as ``s,d`` and ``NN,NT`` or ``all``.
-
-    Raises
-    ------
-    ValueError
-        If a letter is unknown.
-    """
-    cases = []
-    letters = list(PRECISIONS) if precisions == "all" else precisions.split(",")
-    for letter in letters:
-        row = precision(letter)
-        if trans == "all":
-            cases += [(row.letter, str(a), str(b)) for a, b in transposes_of(row)]
-            continue
-        for pair in trans.upper().split(","):
-            if len(pair) != 2 or any(c not in "NTC" for c in pair):
-                raise ValueError(f"trans={pair!r} is not a pair of N, T and C, or 'all'")
-            cases.append((row.letter, pair[0], pair[1]))
-    return cases
-
-
-def problems_of(precisions: str, trans: str, sizes: str) -> list[Problem]:
-    """Return every problem of a sweep."""
-    shapes = parse_sizes(sizes)
-    return [
-        Problem(m, n, k, letter, a, b)  # type: ignore[arg-type]
-        for letter, a, b in parse_cases(precisions, trans)
-        for m, n, k in shapes
-    ]
-
-
 def sweep(
-    live: LiveDevice, problems: Sequence[Problem], peers: Sequence[Peer], rounds: int = ROUNDS
+    live: LiveDevice,
+    problems: Sequence[Problem],
+    peers: Sequence[Peer],
+    method: Method = Method(),  # frozen
 ) -> Iterator[Row]:
-    """Measure problem after problem, warm cache, random data.
+    """Measure problem after problem on random data.
 
     Each problem's matrices are made once and used by everybody; ours and the peers' calls
     come in turns, so that clocks and neighbours disturb all alike.  On a CPU device each
     call that counts follows one that does not: it wakes the library's threads.
     """
-    for problem in problems:
-        workload = Workload(live, problem)
-        try:
-            yield _measure(live, problem, workload, peers, rounds)
-        finally:
-            workload.close()
+    with _cold(live, peers, method) as flush:
+        for problem in problems:
+            with span(str(problem)):
+                workload = Workload(live, problem)
+                try:
+                    yield _measure(live, problem, workload, peers, method, flush)
+                finally:
+                    workload.close()
+
+
+@contextmanager
+def _cold(
+    live: LiveDevice, peers: Sequence[Peer], method: Method
+) -> Iterator[Callable[[], object]]:
+    """Yield what is called right before each product that counts."""
+    if method.cache == "warm":
+        yield lambda: None
+        return
+    cache = ColdCache(live, host=any(one.on_host for one in peers))
+    try:
+        yield cache.flush
+    finally:
+        cache.close()
+
+
+def our_call(workload: Workload, choice: Choice, kernel: Kernel | None = None) -> Call:
+    """Return a function that computes the workload's product once with our kernel.
+
+    It waits and returns nanoseconds, by the device's clock on a GPU; beside peers on the
+    host's clock, ours is on it too.  The kernel is compiled unless it is given.
+    """
+    live, config, family = workload.device, choice.config, choice.stencil
+    if kernel is None:
+        variant = Variant.of(workload.problem)
+        kernel = live.compile(family.source(config, variant, live.dialect))
+    shared = live.spec.kind == "cpu"
+
+    def run() -> int:
+        started = time.perf_counter_ns()
+        taken = workload.run(kernel, family, config)
+        return time.perf_counter_ns() - started if shared else taken
+
+    return run
+
+
+def with_transfers(workload: Workload, call: Call) -> Call:
+    """Return a call that copies A and B from the host first and C back at the end.
+
+    Plain blocking copies from and to NumPy arrays, by the host's clock: what a program
+    pays that keeps its matrices on the host.  C is not copied there, as beta is 0.
+    """
+    live, dtype = workload.device, workload.problem.precision.dtype
+    host = {name: np.empty(count, dtype) for name, count in workload.elements.items()}
+    for name, array in host.items():
+        live.download(workload.memory[name], array)
+
+    def run() -> int:
+        started = time.perf_counter_ns()
+        for name in "ab":
+            live.write(workload.memory[name], host[name])
+        call()
+        live.download(workload.memory["c"], host["c"])
+        return time.perf_counter_ns() - started
+
+    return run
 
 
 def _measure(
-    live: LiveDevice, problem: Problem, workload: Workload, peers: Sequence[Peer], rounds: int
+    live: LiveDevice,
+    problem: Problem,
+    workload: Workload,
+    peers: Sequence[Peer],
+    method: Method,
+    flush: Callable[[], object],
 ) -> Row:
-    chosen = choose(live, problem)
-    source = chosen.stencil.source(chosen.config, Variant.of(problem), live.dialect)
-    kernel = live.compile(source)
-    shared = live.spec.kind == "cpu"
-
-    def ours() -> int:
-        started = time.perf_counter_ns()
-        taken = workload.run(kernel, chosen.stencil, chosen.config)
-        # Beside peers on the host's clock, ours is on it too.
-        return time.perf_counter_ns() - started if shared else taken
-
-    calls: dict[str, Callable[[], int]] = {"tilewright": ours}
+    choice = choose(live, problem)
+    calls: dict[str, Call] = {OURS: our_call(workload, choice)}
     missing: dict[str, str] = {}
     for one in peers:
         try:
             calls[one.name] = one.prepare(workload)
         except UnavailableError as reason:
             missing[one.name] = str(reason)
-    for call in calls.values():
-        call()
-        call()
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    totals: dict[str, Call] = {}
+    if method.transfers:
+        at_home = {one.name for one in peers if one.on_host}  # nothing to transfer
+        totals = {
+            name: call if name in at_home else with_transfers(workload, call)
+            for name, call in calls.items()
+        }
+    with span("warm up"):
+        for call in (*calls.values(), *totals.values()):
+            call()
+            call()
+    shared = live.spec.kind == "cpu"
+    seconds, total_seconds = in_turns((calls, totals), method.rounds, flush, shared)
+    return Row(problem, seconds, choice, missing, total_seconds)
+
+
+def in_turns(
+    sets: tuple[dict[str, Call], dict[str, Call]],
+    rounds: int,
+    flush: Callable[[], object],
+    shared: bool,
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Return everybody's times, A B A B, in seconds.
+
+    Parameters
+    ----------
+    sets : two of dict of callable
+        Calls by name, alone and with transfers; the second may be empty.
+    rounds : int
+        Turns of all.
+    flush : callable
+        Called right before each call that counts.
+    shared : bool
+        Whether the device computes on the host's cores: each call that counts then follows
+        one that wakes its library's threads, and the next waits until they sleep.
+    """
+    taken: tuple[dict[str, list[float]], ...] = tuple({name: [] for name in one} for one in sets)
     for _ in range(rounds):
-        for name, call in calls.items():
-            if shared:
-                call()
-            seconds[name].append(call() * 1e-9)
-            if shared:
-                time.sleep(_SPIN_SECONDS)
-    config = {"stencil": chosen.config.stencil, **chosen.config}
-    return Row(problem, seconds, config, chosen.tuned_on, missing)
+        for calls, times in zip(sets, taken, strict=True):
+            for name, call in calls.items():
+                if shared:
+                    with span(f"{name}, not counted"):
+                        call()
+                flush()
+                with span(name):
+                    times[name].append(call() * 1e-9)
+                if shared and len(calls) > 1:
+                    with span("let threads sleep"):
+                        time.sleep(_SPIN_SECONDS)
+    return taken[0], taken[1]

@@ -12,7 +12,9 @@ from tilewright.cli import (
     bound,
     db,
     devices,
+    export,
     inspect,
+    ladder,
     microbench,
     multiply,
     quickstart,
@@ -20,6 +22,7 @@ from tilewright.cli import (
     space,
     tune,
 )
+from tilewright.cli.trace_option import add_trace_option
 
 __all__ = ["app", "run"]
 
@@ -37,11 +40,14 @@ app.command("space")(space.command)
 app.command("inspect")(inspect.command)
 app.command("tune")(tune.command)
 app.command("bench")(bench.command)
+app.command("ladder")(ladder.command)
 app.command("microbench")(microbench.command)
 app.command("multiply")(multiply.command)
 app.command("solve")(solve.command)
 app.command("quickstart")(quickstart.command)
+app.command("export")(export.command)
 app.add_typer(db.app, name="db")
+add_trace_option(app)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -2,135 +2,154 @@
 
 from __future__ import annotations
 
-import json as json_format
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli.output import JsonOption, emit_json, emit_table, gigaflops, say
+from tilewright.cli.output import JsonOption, emit_json, say
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
-    from tilewright.bench.peers import Peer
-    from tilewright.bench.sweep import Row
+    from tilewright.bench.document import Document
+    from tilewright.bench.session import Session
+    from tilewright.bench.sweep import Method
     from tilewright.problem import Problem
 
 __all__ = ["command"]
 
 
 def command(
-    precision: Annotated[str, typer.Option("--precision", help="s,d,c,z or all.")] = "s",
-    trans: Annotated[str, typer.Option("--trans", help="NN,NT,TN,TT or all.")] = "NN",
-    sizes: Annotated[
-        str, typer.Option("--sizes", help="512:8192 doubles, A:B:STEP, 1000, MxNxK; with commas.")
-    ] = "1024",
-    against: Annotated[
-        str, typer.Option("--against", help="Peers: cublas, clblast, numpy; with commas.")
+    precision: Annotated[
+        str, typer.Option("--precision", help="s, d, c, z; several with commas, or all.")
+    ] = "s",
+    trans: Annotated[
+        str, typer.Option("--trans", help="NN, NT, TN, TT; several with commas, or all.")
+    ] = "NN",
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size",
+            "--sizes",
+            help="N or MxNxK; ranges A:B (doubling), A:B:STEP, A:B:*FACTOR for any of them;"
+            " several with commas.  1024 by default.",
+        ),
+    ] = None,
+    shapes: Annotated[
+        Path | None,
+        typer.Option("--shapes", help="File of shapes: m,n,k[,precision,trans] a line."),
+    ] = None,
+    peer: Annotated[
+        str,
+        typer.Option("--peer", "--against", help="cublas, clblast, numpy; several with commas."),
     ] = "",
     device: Annotated[
         str | None, typer.Option("--device", help="Device ids with commas; the best by default.")
     ] = None,
     tune: Annotated[
-        str | None, typer.Option("--tune", help="Tune each problem first, for so long.")
+        str | None, typer.Option("--tune", help="Tune each problem first, for so long: 90s, 10m.")
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Turns of all peers.")] = 15,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
+    cache: Annotated[
+        str, typer.Option("--cache", help="warm, or cold: caches are flushed before each product.")
+    ] = "warm",
+    with_transfers: Annotated[
+        bool,
+        typer.Option("--with-transfers", help="Time products with copies there and back, too."),
+    ] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Collect Nsight Compute's counters, too.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write: .csv, else JSON.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", help="JSON file to go on with; made if it is not there."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Time tuned kernels beside other libraries in one process, in turns."""
     from tilewright.backend import device as find_device
+    from tilewright.bench.document import Document
     from tilewright.bench.record import environment_record
-    from tilewright.bench.sweep import problems_of
+    from tilewright.bench.sweep import Method
 
-    problems = problems_of(precision, trans, sizes)
-    names = [name for name in against.split(",") if name]
-    devices = [find_device(name or None) for name in (device or "").split(",")]
-    told: list[dict[str, Any]] = []
-    document = {"environment": environment_record(rounds), "devices": told}
-
-    def keep() -> None:
-        """Write what there is: an interrupted sweep loses nothing."""
-        if output is not None:
-            _write(output, document)
-
-    for live in devices:
-        _run(live, problems, names, rounds, tune, told, keep, quiet=json)
+    method = Method(rounds, cache, with_transfers)  # type: ignore[arg-type]
+    problems = _problems(precision, trans, size, shapes)
+    devices = list(dict.fromkeys(find_device(name or None) for name in (device or "").split(",")))
+    files = [path for path in (resume, output) if path is not None]
+    document = Document(environment_record(method), files)
+    if resume is not None:
+        count = document.resume(resume, devices)
+        if count and not json:
+            say(f"{resume} holds {count} results; what is among them is not measured again")
+    names = list(dict.fromkeys(name.strip() for name in peer.split(",") if name.strip()))
+    sessions = _sessions(document, devices, names, method, tune, profile=profile)
+    for session in sessions:
+        _run(session, problems, quiet=json)
+    document.save()  # where all was there already nothing has been written yet
     if json:
-        emit_json(document)
-    elif output is not None:
-        say(f"written to {output}")
+        emit_json(document.plain)
+    elif files:
+        say(f"written to {' and '.join(map(str, files))}")
+    failures = [line for session in sessions for line in session.failures]
+    if failures:
+        more = f" (and {len(failures) - 1} more, see the results)" if len(failures) > 1 else ""
+        raise RuntimeError(failures[0] + more)
 
 
-def _run(
-    live: LiveDevice,
-    problems: list[Problem],
+def _problems(precision: str, trans: str, size: str | None, shapes: Path | None) -> list[Problem]:
+    """Return what --size and --shapes ask for, each once."""
+    from tilewright.bench.shapes import read_shapes
+    from tilewright.bench.sizes import parse_sizes, problems_of
+
+    found: list[Problem] = []
+    if size is not None or shapes is None:
+        found += problems_of(precision, trans, parse_sizes(size or "1024"))
+    if shapes is not None:
+        found += read_shapes(shapes, precision, trans)
+    return list(dict.fromkeys(found))
+
+
+def _sessions(
+    document: Document,
+    devices: list[LiveDevice],
     names: list[str],
-    rounds: int,
+    method: Method,
     budget: str | None,
-    told: list[dict[str, Any]],
-    keep: Callable[[], None],
     *,
-    quiet: bool,
-) -> None:
-    """Sweep one device; add its record to `told`, and keep that after each problem."""
+    profile: bool,
+) -> list[Session]:
+    """Return one session a device; whatever is missing says so before anything runs."""
+    from tilewright.bench.profile import Profiler
+    from tilewright.bench.session import Session, peers_for
+    from tilewright.tuning.tuner import seconds_of
+
+    if budget is not None:
+        seconds_of(budget)
+    found = peers_for(names, devices)
+    profilers = [Profiler(live, method) if profile else None for live in devices]
+    return [
+        Session(document, live, peers, missing, method, budget, profiler)
+        for live, (peers, missing), profiler in zip(devices, found, profilers, strict=True)
+    ]
+
+
+def _run(session: Session, problems: list[Problem], *, quiet: bool) -> None:
+    """Sweep one device behind a progress bar, then print its tables."""
     from rich.console import Console
-    from rich.progress import track
+    from rich.progress import Progress
 
-    from tilewright.bench.peers import peer
-    from tilewright.bench.record import device_record, row_record
-    from tilewright.bench.sweep import sweep
-
-    peers = [peer(name, live) for name in names]
-    rows: list[Row] = []
-    records: list[dict[str, Any]] = []
-    told.append(device_record(live, peers) | {"results": records})
-    console = Console(stderr=True, quiet=quiet)
-    for problem in track(problems, f"{live.id}", console=console, transient=True):
-        extra = _tuned(problem, live, budget) if budget else {}
-        row = next(iter(sweep(live, [problem], peers, rounds)))
-        rows.append(row)
-        records.append(row_record(row, extra))
-        keep()
+    rows: list[dict[str, Any]] = []
+    with Progress(console=Console(stderr=True, quiet=quiet), transient=True) as progress:
+        bar = progress.add_task(session.live.id, total=len(problems))
+        for problem in problems:
+            progress.update(bar, description=f"{session.live.id} {problem}")
+            rows.append(session.known(problem) or session.measure(problem))
+            progress.advance(bar)
     if not quiet:
-        _show(live, peers, rows)
+        from tilewright.cli.bench_view import show_profiles, show_times
 
-
-def _tuned(problem: Problem, live: LiveDevice, budget: str) -> dict[str, Any]:
-    from tilewright.tuning.tuner import tune
-
-    result = tune(problem, live, budget=budget)
-    return {
-        "tuning": {
-            "tried": result.tried,
-            "failed": result.failed,
-            "resumed": result.resumed,
-            "candidates_per_second": result.candidates_per_second,
-            "eta": result.winner.error,
-        }
-    }
-
-
-def _show(live: LiveDevice, peers: list[Peer], rows: list[Row]) -> None:
-    from rich.table import Table
-
-    table = Table("problem", "tilewright", title=f"{live} ({live.platform.split(',')[0]})")
-    for one in peers:
-        table.add_column(f"{one.name} {one.version}")
-        table.add_column("ours / it", justify="right")
-    table.add_column("tuned on")
-    for row in rows:
-        ours = row.rate("tilewright") or 0.0
-        cells = [str(row.problem), gigaflops(ours)]
-        for one in peers:
-            rate = row.rate(one.name)
-            cells += [gigaflops(rate), f"{ours / rate:.3f}"] if rate else ["-", "-"]
-        table.add_row(*cells, row.tuned_on or "(default)")
-    emit_table(table)
-
-
-def _write(path: Path, document: dict[str, Any]) -> None:
-    from tilewright.paths import write_atomically
-
-    write_atomically(path, (json_format.dumps(document, indent=1) + "\n").encode())
+        show_times(session.live, session.peers, rows)
+        show_profiles(rows)

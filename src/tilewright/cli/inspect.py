@@ -39,7 +39,10 @@ def command(
         int, typer.Option("--shared", help="Bytes of shared memory asked for at launch.")
     ] = 0,
     stencil: Annotated[
-        str | None, typer.Option("--stencil", help="A config's stencil; portable by default.")
+        str | None,
+        typer.Option(
+            "--stencil", help="A config's stencil or a rung of the ladder; portable by default."
+        ),
     ] = None,
     precision: Annotated[
         str | None, typer.Option("--precision", help="BLAS letter: s, d, c or z.")
@@ -124,7 +127,9 @@ def _inspect_config(
 ) -> ConfigInspection:
     """Compile a config and read it; an option goes before what the config's file says."""
     from tilewright.backend.cuda.inspection import inspect_config
+    from tilewright.bench.ladder.rungs import register_rungs
 
+    register_rungs()
     if stencil and wanted.stencil and stencil != wanted.stencil:
         raise ValueError(f"stencil={stencil!r} but the config is of {wanted.stencil!r}; name that")
     return inspect_config(

@@ -8,8 +8,8 @@ import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
-from tilewright.backend import LiveDevice
 from tilewright.hardware import DeviceSpec
 from tilewright.problem import Problem
 from tilewright.space import Config
@@ -18,7 +18,19 @@ from tilewright.tuning.database import default_path
 from tilewright.tuning.measurement import Measurement
 from tilewright.tuning.store import Store, StoreError
 
-__all__ = ["Choice", "choose", "distance", "store_state"]
+__all__ = ["Choice", "Served", "candidates", "choose", "default_choice", "distance", "store_state"]
+
+
+class Served(Protocol):
+    """What kernels are chosen for: a live device, or one whose results a store holds."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Whose measurements count; empty for none."""
+
+    @property
+    def spec(self) -> DeviceSpec:
+        """Its numbers, which say what a config may be."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +54,36 @@ class Choice:
 
 def distance(problem: Problem, other: Problem) -> float:
     """Return how far apart two problems' sizes are: doublings, summed over m, n and k."""
-    pairs = ((problem.m, other.m), (problem.n, other.n), (problem.k, other.k))
-    return sum(abs(math.log2(max(1, x) / max(1, y))) for x, y in pairs)
+    m, n, k = (
+        abs(math.log2(max(1, x) / max(1, y)))
+        for x, y in ((problem.m, other.m), (problem.n, other.n), (problem.k, other.k))
+    )
+    # Not sum(): it rounds otherwise from Python 3.12 on, and exported C code chooses alike.
+    return m + n + k
 
 
 # Winners by store, its state, device and precision.  A tuning run in this or another
 # process changes the state, so what it found is used from the next call on.
-_winners: dict[tuple[Path, tuple[int, ...], str, str], list[Measurement]] = {}
+_winners: dict[tuple[Path, tuple[int, ...], str, str], _Winners] = {}
+
+
+class _Winners:
+    """The sound winners for a device and a precision, and which of them serve a variant."""
+
+    def __init__(self, device: Served, rows: list[Measurement]) -> None:
+        self._spec = device.spec
+        self._rows = [m for m in rows if _is_sound(device.spec, m.config, Variant.of(m.problem))]
+        self._serving: dict[Variant, tuple[Measurement, ...]] = {}
+
+    def serving(self, variant: Variant) -> tuple[Measurement, ...]:
+        """Return those of these transposes; where there are none, all that fit them too."""
+        found = self._serving.get(variant)
+        if found is None:
+            same = [m for m in self._rows if Variant.of(m.problem) == variant]
+            found = self._serving[variant] = tuple(
+                same or [m for m in self._rows if _is_sound(self._spec, m.config, variant)]
+            )
+        return found
 
 
 def _state(path: Path) -> tuple[int, ...]:
@@ -72,15 +107,23 @@ def store_state() -> tuple[object, ...]:
     return (path, *_state(path))
 
 
-def _stored(device: LiveDevice, letter: str) -> list[Measurement]:
-    """Return the verified winners for a device and a precision, read when the store changed."""
+def candidates(device: Served, variant: Variant) -> tuple[Measurement, ...]:
+    """Return the verified winners that may serve a variant, read when the store changed.
+
+    Those of its own transposes; where these were never tuned, those of any that the
+    variant's own space has too: which shapes read a tile evenly depends on the transposes.
+    Winners of an older version of a stencil do not count.
+    """
+    if not device.fingerprint:
+        return ()
+    letter = variant.precision.letter
     try:
         path = default_path()
     except StoreError as problem:
         _warn_once(str(problem))
-        return []
+        return ()
     if not path.exists():
-        return []
+        return ()
     key = (path, _state(path), device.fingerprint, letter)
     found = _winners.get(key)
     if found is None:
@@ -88,12 +131,11 @@ def _stored(device: LiveDevice, letter: str) -> list[Measurement]:
         for old in [k for k in _winners if k[0] == path and k[2:] == key[2:]]:
             del _winners[old]
         # Opening a store may fold its log in: the state afterwards is the one to compare.
-        found = [m for m in rows if _is_sound(device, m)]
-        _winners[(path, _state(path), device.fingerprint, letter)] = found
-    return found
+        found = _winners[(path, _state(path), device.fingerprint, letter)] = _Winners(device, rows)
+    return found.serving(variant)
 
 
-def _read(path: Path, device: LiveDevice, letter: str) -> list[Measurement]:
+def _read(path: Path, device: Served, letter: str) -> list[Measurement]:
     """Return the winners in a store; a store that cannot be read has none to offer."""
     versions = {family.name: family.version for family in stencils()}
     try:
@@ -110,34 +152,31 @@ def _warn_once(problem: str) -> None:
     warnings.warn(f"tuned kernels are not used: {problem}", RuntimeWarning, stacklevel=2)
 
 
-def _is_sound(device: LiveDevice, winner: Measurement) -> bool:
-    """Whether a stored winner's config is a point of its stencil's space here.
+def _is_sound(spec: DeviceSpec, config: Config, variant: Variant) -> bool:
+    """Whether a stored config is a point of its stencil's space for a variant here.
 
     A store may hold what somebody else exported: its configs are data, and only points
     that the stencil itself would offer on this device reach a compiler.
     """
-    family = stencil(winner.config.stencil)
-    return winner.config in family.space(Variant.of(winner.problem), device.spec)
+    return config in stencil(config.stencil).space(variant, spec)
 
 
-def choose(device: LiveDevice, problem: Problem) -> Choice:
+def choose(device: Served, problem: Problem) -> Choice:
     """Return the config to serve a problem with.
 
-    The winner nearest in size for this device, precision and transposes; where these
-    transposes were never tuned, the winner nearest in size for any; where nothing was
-    tuned, the stencil's default.  Winners of an older version of a stencil do not count.
+    The one of `candidates` nearest in size, the first of equally near ones; where there
+    are none, the stencil's default.
     """
-    current = _stored(device, problem.precision.letter)
-    same = [m for m in current if m.problem.trans == problem.trans]
-    candidates = same or current
-    if candidates:
-        nearest = min(candidates, key=lambda m: distance(problem, m.problem))
+    variant = Variant.of(problem)
+    found = candidates(device, variant)
+    if found:
+        nearest = min(found, key=lambda m: distance(problem, m.problem))
         return Choice(stencil(nearest.config.stencil), nearest.config, str(nearest.problem))
-    return _default(Variant.of(problem), device.spec)
+    return default_choice(variant, device.spec)
 
 
 @lru_cache(maxsize=256)
-def _default(variant: Variant, spec: DeviceSpec) -> Choice:
+def default_choice(variant: Variant, spec: DeviceSpec) -> Choice:
     """Return what the most fitting stencil offers untuned; finding it takes 0.6 ms."""
     family = stencils_for(spec)[0]
     return Choice(family, family.default(variant, spec))

@@ -19,6 +19,7 @@ from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Launch, Stencil, Variant
+from tilewright.timeline import span
 
 __all__ = ["gemm", "launch_gemm", "prepare_gemm", "shortcuts"]
 
@@ -274,7 +275,8 @@ def prepare_gemm(
         m, n, a, b, op_a, op_b = n, m, b, a, op_b, op_a
     k = request.k
     problem = Problem(m, n, k, request.precision, op_a, op_b, a.ld, b.ld, c.ld)
-    chosen = choose(live, problem)
+    with span("choose"):
+        chosen = choose(live, problem)
     call = GemmCall(request.precision, m, n, k, request.alpha, a, b, request.beta, c)
     launch = chosen.stencil.launch(chosen.config, m, n)
     with _lock:

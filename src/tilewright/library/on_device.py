@@ -14,6 +14,7 @@ from tilewright.library.gemm import Placed, prepare_gemm, strided
 from tilewright.library.overlap import overlap
 from tilewright.library.plan import Plan, plans
 from tilewright.problem import Trans
+from tilewright.timeline import span
 
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
@@ -97,7 +98,7 @@ def run(
     live = device_at(ordinal)
     made = prepare_gemm(live, request, operands)
     launch = live.prepare(made.kernel, made.launch, made.call.arguments())
-    with launch.lock:
+    with launch.lock, span("launch"):
         launch.enqueue(stream_of(ordinal))
     # With alpha = 0 the kernel was told k = 0: that launch is no model for another alpha.
     if key is not None and request.alpha != 0 and request.k != 0:

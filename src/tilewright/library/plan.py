@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from tilewright.library.choose import store_state
+from tilewright.timeline import on_change, traced
 
 if TYPE_CHECKING:
     from tilewright.backend.cuda.launch import PreparedLaunch
@@ -59,7 +60,7 @@ class Plan:
         self._made = made  # keeps the kernel loaded
         self._launch = launch
         self._lock = launch.lock
-        self._enqueue = launch.enqueue
+        self._enqueue = traced("launch", launch.enqueue)  # itself, unless a timeline is recorded
         slot = launch.arguments.slot
         first, second = (_B, _A) if made.exchanged else (_A, _B)
         self._a, self._b, self._c = slot(first), slot(second), slot(_C)
@@ -182,3 +183,4 @@ class Plans:
 
 
 plans = Plans()
+on_change(plans.clear)  # plans keep functions that record, or that do not

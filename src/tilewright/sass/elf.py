@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Cubin", "Kernel", "read_cubin"]
+__all__ = ["Cubin", "Kernel", "read_cubin", "section_of"]
 
 MACHINE_CUDA = 190
 OSABI_BEFORE_13, OSABI_13 = 0x33, 0x41
@@ -131,6 +131,20 @@ def read_cubin(source: str | Path | bytes, name: str = "cubin") -> Cubin:
     if isinstance(source, bytes):
         return _Reader(source, name).cubin()
     return _Reader(Path(source).read_bytes(), str(source)).cubin()
+
+
+def section_of(code: bytes, section: str) -> bytes:
+    """Return what a cubin's section holds; nothing where it has no such section.
+
+    Raises
+    ------
+    ValueError
+        As for `read_cubin`.
+    """
+    reader = _Reader(code, "cubin")
+    reader.arch()
+    found = (reader.slice(one) for one in reader.sections() if one.name == section)
+    return next(found, b"")
 
 
 class _Reader:

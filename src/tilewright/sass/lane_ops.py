@@ -6,8 +6,8 @@ negation of A [72], of what lies at [39:32] in [63] unless it is a literal, of w
 in [75]; carry in (.X) [74]; LOP3's table [79:72]; LEA's shift [79:75] and HI [80], with
 SX32 [73]; SHF's signedness and 64-bit types [74:73], right [76], HI [80]; ISETP's EX [72],
 signedness [73], connective [75:74], comparison [78:76]; special register [79:72]; PLOP3's uniform
-predicate [67].  An instruction
-that is not described here gives no known result.
+predicate [67]; P2R's mask of predicates [38:32].  An instruction that is not described here gives
+no known result.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ State = dict[Key, LaneValue]  # what is not in it is unknown; a uniform register
 Threads = dict[int, LaneValue]  # special registers by number
 
 PT = 7
+_SAVED = 7  # predicates, PT not among them
 _HALF = np.uint64(32)
 _ZERO = literal(0)
 _TRUE = literal(1)
@@ -100,8 +101,11 @@ def execute(instruction: Instruction, state: State, threads: Threads) -> None:
 
 def under(guard: Guard, state: State) -> State:
     """Return what is known where a guard holds: also what was written under the same guard."""
-    more = {("R", r): value for (prefix, r), value in state.items() if prefix == str(guard)}
-    return {**state, **more} if more and not guard.always else state
+    if guard.always:
+        return state
+    name = str(guard)
+    more = {("R", r): value for (prefix, r), value in state.items() if prefix == name}
+    return {**state, **more} if more else state
 
 
 def forget(key: Key, state: State) -> None:
@@ -342,6 +346,21 @@ def _moved(instruction: Instruction, state: State) -> Value:
     return _operand_as_is(instruction, "B", state) if _bits(instruction, 72, 4) == 0xF else None
 
 
+def _packed(instruction: Instruction, state: State) -> Value:
+    """P2R: predicates under a mask into the bits of A; a later test of a bit restores one."""
+    mask = _bits(instruction, 32, _SAVED)
+
+    def pack(before: Lanes, *predicates: Lanes) -> Lanes:
+        kept: Lanes = before & ~np.uint64(mask)
+        for place, value in zip(places, predicates, strict=True):
+            kept = kept | value << np.uint64(place)
+        return kept
+
+    places = [place for place in range(_SAVED) if mask >> place & 1]
+    values = (predicate(state, place, False) for place in places)
+    return pointwise(pack, _operand_as_is(instruction, "A", state), *values)
+
+
 _RULES: dict[str, Callable[[Instruction, State], Value]] = {
     "IADD3": _sum,
     "VIADD": _sum,
@@ -351,4 +370,5 @@ _RULES: dict[str, Callable[[Instruction, State], Value]] = {
     "SHF": _shift,
     "SEL": _selected,
     "MOV": _moved,
+    "P2R": _packed,
 }

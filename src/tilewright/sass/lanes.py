@@ -14,7 +14,7 @@ is launched with blocks of one dimension, unless the caller says what shape they
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from tilewright.sass.shared import WARP, wavefronts
 __all__ = ["lane_offsets", "shared_wavefronts"]
 
 Value = LaneValue | None
+Offsets = np.ndarray[tuple[int, int], np.dtype[np.int64]]  # bytes, one row a warp
 # Special registers by number (S2R, [79:72]; compared with nvdisasm's names).
 _LANE, _TID_X, _CTAID_X = 0x00, 0x21, 0x25
 _DIMENSIONS = 3
@@ -35,6 +36,7 @@ _SCALES = (1, 4, 8, 16)  # of an address register: none, .X4, .X8, .X16 at [79:7
 _SHARED = frozenset(("LDS", "STS", "LDSM", "LDGSTS"))
 _MATRIX_ROWS = 8  # addresses that LDSM reads for each matrix
 _PT = 7
+_RZ = 255
 _BRANCH_BY_UNIFORM = 0x547  # BRA.U: the condition is a uniform predicate
 
 
@@ -85,7 +87,7 @@ def lane_offsets(
     loop: Loop,
     threads: int,
     block: tuple[int, int, int] | None = None,
-) -> dict[int, np.ndarray[tuple[int, int], np.dtype[np.int64]]]:
+) -> dict[int, Offsets]:
     """Return the addresses of a loop's shared accesses, from the lowest of each warp's lanes on.
 
     Parameters and errors are those of `shared_wavefronts`.
@@ -106,14 +108,12 @@ def lane_offsets(
         return {}
     walk = _Walk(instructions, _special(instructions, threads, block))
     walk.run()
-    found = {}
-    for index, instruction in enumerate(instructions):
+
+    def wanted(instruction: Instruction) -> bool:
         inside = loop.start <= instruction.address <= loop.end
-        if inside and instruction.mnemonic in _SHARED and not instruction.guard.never:
-            offsets = walk.offsets(index, threads // WARP)
-            if offsets is not None:
-                found[instruction.address] = offsets
-    return found
+        return inside and instruction.mnemonic in _SHARED and not instruction.guard.never
+
+    return walk.offsets(wanted, threads // WARP)
 
 
 def _special(
@@ -160,7 +160,9 @@ class _Walk:
             self.partial = partial
 
     def _spread(self) -> None:
-        self.before = {0: {}}
+        # No result depends on what a register holds before it is written, so that any value
+        # will do: compilers keep predicates in bits of a register that nothing sets beforehand.
+        self.before = {0: {("R", register): literal(0) for register in range(_RZ)}}
         todo = [0]
         while todo:
             number = min(todo)  # in address order, which is nearly that of execution
@@ -178,16 +180,20 @@ class _Walk:
         """Return what is known after an instruction of a block, given what is before the block."""
         state = dict(self.before[number])
         for index in range(self.blocks[number].first, last + 1):
-            instruction = self.instructions[index]
-            if index in self.jumps:  # who goes on did not take it
-                continue
-            execute(instruction, state, self.threads)
-            if number in self.partial:  # other lanes keep what they had
-                for register in instruction.dst:
-                    forget(("R", register), state)
-                for p in instruction.dst_predicates:
-                    forget(("P", p), state)
+            self._step(index, state, partial=number in self.partial)
         return state
+
+    def _step(self, index: int, state: State, *, partial: bool) -> None:
+        """Change what is known as one instruction does."""
+        if index in self.jumps:  # who goes on did not take it
+            return
+        instruction = self.instructions[index]
+        execute(instruction, state, self.threads)
+        if partial:  # other lanes keep what they had
+            for register in instruction.dst:
+                forget(("R", register), state)
+            for p in instruction.dst_predicates:
+                forget(("P", p), state)
 
     def _ends_together(self, number: int, block: Block) -> bool:
         """Whether all lanes of a warp leave a block the same way."""
@@ -203,32 +209,37 @@ class _Walk:
             values.append(predicate(state, condition, False))
         return all(value is not None and value.uniform for value in values)
 
-    def offsets(
-        self, index: int, warps: int
-    ) -> np.ndarray[tuple[int, int], np.dtype[np.int64]] | None:
-        """Return an access's addresses from each warp's lowest on; None where they are unknown."""
-        number = next(
-            (n for n, b in enumerate(self.blocks) if b.first <= index <= b.last), len(self.blocks)
-        )
-        if number not in self.before or number in self.partial:
+    def offsets(self, wanted: Callable[[Instruction], bool], warps: int) -> dict[int, Offsets]:
+        """Return the wanted accesses' addresses from each warp's lowest on, where known."""
+        found: dict[int, Offsets] = {}
+        for number, block in enumerate(self.blocks):
+            if number not in self.before or number in self.partial:
+                continue
+            state = dict(self.before[number])
+            for index in range(block.first, block.last + 1):
+                instruction = self.instructions[index]
+                if wanted(instruction):
+                    offsets = _offsets(instruction, state, warps)
+                    if offsets is not None:
+                        found[instruction.address] = offsets
+                self._step(index, state, partial=False)
+        return found
+
+
+def _offsets(instruction: Instruction, state: State, warps: int) -> Offsets | None:
+    guard = instruction.guard
+    if not guard.always and not guard.uniform:
+        runs = predicate(state, guard.index, guard.negated)
+        if runs is None or not runs.uniform:
             return None
-        instruction = self.instructions[index]
-        state = self._after(number, index - 1)
-        guard = instruction.guard
-        if not guard.always and not guard.uniform:
-            runs = predicate(state, guard.index, guard.negated)
-            if runs is None or not runs.uniform:
-                return None
-        address = _address(instruction, under(guard, state))
-        if address is None:
-            return None
-        lanes = np.broadcast_to(address.lanes, (warps, WARP))
-        # As signed numbers from lane 0 on: a warp's addresses lie closer than 2^31 bytes.
-        offsets = (lanes - lanes[:, :1]).astype(np.uint32).view(np.int32).astype(np.int64)
-        least: np.ndarray[tuple[int, int], np.dtype[np.int64]] = offsets - offsets.min(
-            axis=1, keepdims=True
-        )
-        return least
+    address = _address(instruction, under(guard, state))
+    if address is None:
+        return None
+    lanes = np.broadcast_to(address.lanes, (warps, WARP))
+    # As signed numbers from lane 0 on: a warp's addresses lie closer than 2^31 bytes.
+    offsets = (lanes - lanes[:, :1]).astype(np.uint32).view(np.int32).astype(np.int64)
+    least: Offsets = offsets - offsets.min(axis=1, keepdims=True)
+    return least
 
 
 def _join_into(known: State, other: State) -> bool:

@@ -17,13 +17,15 @@ _INCLUDE = re.compile(r'^\s*#include "([\w/.]+)"\s*$', re.MULTILINE)
 
 
 @lru_cache(maxsize=64)
-def read_text(path: str) -> str:
+def read_text(path: str, package: str = "tilewright.stencil") -> str:
     """Return a kernel text with every ``#include "..."`` replaced by its file.
 
     Parameters
     ----------
     path : str
-        Relative to the ``stencil`` package; so are the included names.
+        Relative to the package; so are the included names.
+    package : str
+        Where the files are: stencils outside this package bring their own.
     """
-    text = files("tilewright.stencil").joinpath(path).read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda found: read_text(found.group(1)), text)
+    text = files(package).joinpath(path).read_text(encoding="utf-8")
+    return _INCLUDE.sub(lambda found: read_text(found.group(1), package), text)

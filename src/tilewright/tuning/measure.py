@@ -17,6 +17,7 @@ from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil
+from tilewright.timeline import span
 
 __all__ = ["Workload", "interleaved", "random_matrix", "repeat"]
 
@@ -49,6 +50,13 @@ class Workload:
         Where they live.
     problem : Problem
         Sizes, transposes and leading dimensions.
+
+    Attributes
+    ----------
+    memory : dict
+        Handles of ``"a"``, ``"b"`` and ``"c"``.
+    elements : dict
+        How many elements each has, padding included.
     """
 
     def __init__(self, device: LiveDevice, problem: Problem) -> None:
@@ -60,10 +68,12 @@ class Workload:
             "c": problem.n,
         }
         leading = {"a": problem.lda, "b": problem.ldb, "c": problem.ldc}
-        self.memory = {
-            name: device.upload(random_matrix(rng, leading[name] * columns[name], problem))
-            for name in columns
-        }
+        self.elements = {name: leading[name] * columns[name] for name in columns}
+        with span("random matrices"):
+            self.memory = {
+                name: device.upload(random_matrix(rng, count, problem))
+                for name, count in self.elements.items()
+            }
         a, b, c = (Operand(self.memory[name], 0, leading[name]) for name in "abc")
         # beta = 0: C's old values would grow with every repetition.
         self._arguments = GemmCall(

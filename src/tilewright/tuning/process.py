@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilewright.timeline import is_recording, merge
 from tilewright.tuning.measurement import Status
 
 __all__ = ["Answer", "WorkerProcess", "WorkerSettings"]
@@ -97,6 +98,7 @@ class WorkerProcess:
             "memory_gib": self.settings.memory_gib,
             "modules": list(self.settings.modules),
             "answers_fd": theirs,
+            "timeline": is_recording(),
             "parent": os.getpid(),
         }
         self._process = subprocess.Popen(  # noqa: S603  # our own module, no shell
@@ -137,6 +139,7 @@ class WorkerProcess:
                 self._deadline = time.monotonic() + self._seconds
                 continue
             data = json.loads(line)
+            merge(data.pop("spans", {}))
             if data.pop("last", False):
                 # It ends itself, but perhaps after the next request is sent: that one's
                 # candidate would answer for this one's fault.

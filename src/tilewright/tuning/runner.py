@@ -4,6 +4,10 @@ Two kinds of work flow through here.  *Preparing* (compile, then screen on small
 problems) uses the host's cores; *timing* uses the device.  On a GPU they overlap.  On a
 CPU device they share the same cores, and a compiler beside a kernel would spoil its
 time; there, preparing and timing take turns in batches.
+
+Where timing is what takes long, prepared candidates come with a forecast
+(`tilewright.tuning.forecast`): the most promising is timed first, and those that the
+queue has no room for are dropped from its other end.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ from __future__ import annotations
 import os
 import selectors
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +22,7 @@ from typing import Any
 from tilewright.space import Config
 from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.process import Answer, WorkerProcess, WorkerSettings
+from tilewright.tuning.ready import ReadyQueue
 from tilewright.tuning.strategies import Strategy
 
 __all__ = ["Limits", "Runner"]
@@ -77,7 +81,7 @@ class Runner:
         self._timer = WorkerProcess(settings)
         self._request, self._blank, self._record = request, blank, record
         self._exclusive, self.limits = exclusive, limits
-        self._ready: deque[Measurement] = deque()
+        self._ready = ReadyQueue()
         # Enough ready candidates to make the change of phase cheap, few enough that the
         # strategy learns soon.
         self._batch = 4 * len(self._preparers)
@@ -117,7 +121,7 @@ class Runner:
             preparing = any(worker.busy for worker in self._preparers)
             if self._exclusive:
                 full = len(self._ready) >= self._batch or now > deadline or exhausted
-                timing = self._timer.busy or (bool(self._ready) and (timing or full))
+                timing = self._timer.busy or (len(self._ready) > 0 and (timing or full))
             if (
                 self._ready
                 and not self._timer.busy
@@ -140,6 +144,8 @@ class Runner:
         """Give idle preparers candidates; return whether there are none left."""
         waiting = len(self._ready) + sum(w.busy for w in self._preparers)
         for worker in self._preparers[: 1 if one else None]:
+            if waiting >= 2 * self._batch and self._make_room(strategy):
+                waiting -= 1
             if worker.busy or waiting >= 2 * self._batch:
                 continue
             config = strategy.propose()
@@ -153,11 +159,18 @@ class Runner:
             worker.ask(candidate, self._about(config, "prepare"), self.limits.prepare)
         return False
 
+    def _make_room(self, strategy: Strategy) -> bool:
+        """Give up a candidate that need not be timed; return whether there was one."""
+        hopeless = self._ready.give_up()
+        if hopeless is not None:
+            strategy.observe(hopeless.config, None)
+        return hopeless is not None
+
     def _about(self, config: Config, do: str) -> dict[str, Any]:
         return {**self._request, "do": do, "stencil": config.stencil, "config": dict(config)}
 
     def _start_timing(self) -> None:
-        candidate = self._ready.popleft()
+        candidate = self._ready.take()
         request = self._about(candidate.config, "time") | {"best_ns": self.best_ns}
         self._timer.ask(candidate, request, self.limits.time)
 
@@ -172,8 +185,8 @@ class Runner:
                 times = tuple(answer.data["times_ns"])
                 self._finish(strategy, replace(candidate, status=Status.OK, times_ns=times))
             else:
-                seconds = answer.data["compile_seconds"]
-                self._ready.append(replace(candidate, compile_seconds=seconds))
+                prepared = replace(candidate, compile_seconds=answer.data["compile_seconds"])
+                self._ready.add(prepared, answer.data.get("forecast"))
 
     def _finish(self, strategy: Strategy, result: Measurement) -> None:
         median = result.median_ns if result.status == Status.OK else None

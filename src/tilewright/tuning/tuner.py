@@ -16,6 +16,7 @@ from tilewright.microbench.peak import measured_peak
 from tilewright.problem import Problem
 from tilewright.space import Space
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
+from tilewright.timeline import span
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
 from tilewright.tuning.process import WorkerSettings
 from tilewright.tuning.runner import Limits, Runner
@@ -24,7 +25,7 @@ from tilewright.tuning.strategies import strategy as make_strategy
 from tilewright.tuning.worker import problem_to_json
 from tilewright.version import VERSION
 
-__all__ = ["Progress", "TuningError", "TuningResult", "seconds_of", "tune"]
+__all__ = ["Progress", "TuningError", "TuningResult", "check_memory", "seconds_of", "tune"]
 
 # Finalists: screening on a shared machine errs by some percent, and among some hundred
 # candidates the best eight have always held the best.
@@ -35,6 +36,11 @@ _FINAL_SHARE = 0.15
 
 # More rounds than fit in here no longer change the order of finalists.
 _RACE_SECONDS = 10.0
+
+
+# From here on timing a candidate (five runs at perhaps half of the peak) takes longer than reading
+# its machine code (0.3 to 0.9 s on one of the cores that prepare candidates side by side).
+_FORECAST_SECONDS = 0.05
 
 
 class TuningError(RuntimeError):
@@ -179,7 +185,7 @@ def tune(
     if 0 in (problem.m, problem.n, problem.k):
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
     live = device(device_name)
-    _check_memory(problem, live)
+    check_memory(problem, live)
     family = _family(live, stencil_name)
     session = _Session(live, problem, family, seconds_of(budget), observer)
     own = store is None
@@ -202,7 +208,7 @@ def _bytes(problem: Problem) -> dict[str, int]:
     return {x: leading[x] * columns[x] * problem.precision.element_bytes for x in columns}
 
 
-def _check_memory(problem: Problem, live: LiveDevice) -> None:
+def check_memory(problem: Problem, live: LiveDevice) -> None:
     """Refuse a problem that no candidate could be timed on.
 
     Raises
@@ -281,14 +287,19 @@ class _Session:
         for known in self.screened:
             chosen.observe(known.config, known.median_ns * 1e-9)
         settings = WorkerSettings(self.live.id, _memory_gib(), modules)
-        request = {"problem": problem_to_json(self.problem)}
+        run = self.problem.flops / measured_peak(self.live, self.problem.precision)
+        request = {
+            "problem": problem_to_json(self.problem),
+            "forecast": run > _FORECAST_SECONDS,
+        }
         exclusive = self.live.spec.kind == "cpu"
         with Runner(
             settings, request, self._blank(), self._record, exclusive=exclusive, limits=limits
         ) as runner:
             if self.screened:
                 runner.best_ns = int(self._best().median_ns)
-            runner.search(chosen, self.started + self.budget * (1 - _FINAL_SHARE), skip)
+            with span("search", {"problem": self.problem}):
+                runner.search(chosen, self.started + self.budget * (1 - _FINAL_SHARE), skip)
             searched = time.monotonic() - self.started
             winner, finalists = self._decide(runner)
         seconds = time.monotonic() - self.started
@@ -355,13 +366,15 @@ class _Session:
             )
         self._tell("final")
         seconds = min(_RACE_SECONDS, max(1.0, self.budget * _FINAL_SHARE / 2))
-        raced = runner.race([replace(m, stage=Stage.FINAL) for m in ranked], seconds)
+        with span("race"):
+            raced = runner.race([replace(m, stage=Stage.FINAL) for m in ranked], seconds)
         for result in raced:
             self.store.add(replace(result, created=now()))
         right = sorted((m for m in raced if m.status == Status.OK), key=lambda m: m.median_ns)
         self._tell("certify")
         for candidate in right:
-            result = replace(runner.certify(candidate), stage=Stage.WINNER, created=now())
+            with span("certify"):
+                result = replace(runner.certify(candidate), stage=Stage.WINNER, created=now())
             if result.status == Status.OK:
                 self.store.add(result)
                 return result, tuple(right)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant
+from tilewright.timeline import span
 from tilewright.tuning.matrices import Matrix, apply, integers
 
 __all__ = ["Bench", "Check", "WrongResultError", "certify", "error_bound", "screen"]
@@ -214,8 +215,9 @@ def screen(
     m, n, k = _ragged(config)
     bench = Bench(device, kernel, stencil, config, variant)
     rng = np.random.default_rng(int(config.id, 16))
-    bench.exact(Check(m, n, k, alpha=1, beta=0, nan_in_c=True), rng)
-    bench.exact(Check(m - 1, n - 2, k - 2, alpha=-3, beta=2, padding=3, offset=5), rng)
+    with span("verify"):
+        bench.exact(Check(m, n, k, alpha=1, beta=0, nan_in_c=True), rng)
+        bench.exact(Check(m - 1, n - 2, k - 2, alpha=-3, beta=2, padding=3, offset=5), rng)
 
 
 def _certificates(config: Config) -> list[Check]:
@@ -254,8 +256,9 @@ def certify(
     """
     bench = Bench(device, kernel, stencil, config, variant)
     rng = np.random.default_rng(int(config.id, 16) + 1)
-    for check in _certificates(config):
-        bench.exact(check, rng)
-    m, n, k = (min(size, 200) for size in _ragged(config))
-    bench.propagation((m, n, k), rng)
-    return bench.rounding(Check(m, n, k), rng)
+    with span("verify"):
+        for check in _certificates(config):
+            bench.exact(check, rng)
+        m, n, k = (min(size, 200) for size in _ragged(config))
+        bench.propagation((m, n, k), rng)
+        return bench.rounding(Check(m, n, k), rng)

@@ -32,6 +32,8 @@ from tilewright.backend import (
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
+from tilewright.timeline import drain, span, start
+from tilewright.tuning.forecast import forecast
 from tilewright.tuning.measure import Workload, interleaved, repeat
 from tilewright.tuning.measurement import Status
 from tilewright.tuning.verify import WrongResultError, certify, screen
@@ -75,7 +77,8 @@ class Worker:
         """Carry out a request; a failure of the candidate becomes a status."""
         try:
             action = getattr(self, f"do_{request['do']}")
-            return {"status": Status.OK, **action(request)}
+            with span(f"candidate: {request['do']}", request.get("config")):
+                return {"status": Status.OK, **action(request)}
         except DeviceLostError as error:
             self.lost = True
             return {**self._failed(Status.LAUNCH_ERROR, error), "last": True}
@@ -113,7 +116,14 @@ class Worker:
         """Compile a candidate and check it on small exact problems."""
         kernel, family, config, variant = self._candidate(request)
         screen(self.device, kernel, family, config, variant)
-        return {"compile_seconds": kernel.compile_seconds}
+        answer: dict[str, Any] = {"compile_seconds": kernel.compile_seconds}
+        if request.get("forecast") and kernel.code is not None:
+            problem = problem_from_json(request["problem"])
+            launch = family.launch(config, problem.m, problem.n)
+            dynamic = family.source(config, variant, self.device.dialect).dynamic_shared_bytes
+            units = self.device.spec.multiprocessors
+            answer["forecast"] = forecast(kernel.code, launch, units, dynamic)
+        return answer
 
     def do_time(self, request: dict[str, Any]) -> dict[str, Any]:
         """Time a prepared candidate on the problem itself."""
@@ -152,10 +162,16 @@ def serve(requests: TextIO, answers: TextIO, settings: dict[str, Any]) -> None:
     for module in settings.get("modules", ()):
         importlib.import_module(module)
     _limit_memory(settings["memory_gib"])
+    if settings.get("timeline"):
+        start()
     worker = Worker(device(settings["device"]))
     print(json.dumps({"status": Status.OK, "pid": os.getpid()}), file=answers, flush=True)
     for line in requests:
-        print(json.dumps(worker.answer(json.loads(line))), file=answers, flush=True)
+        answer = worker.answer(json.loads(line))
+        spans = drain()
+        if spans:
+            answer["spans"] = spans
+        print(json.dumps(answer), file=answers, flush=True)
         if worker.lost:
             return
 

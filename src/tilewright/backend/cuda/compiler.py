@@ -20,6 +20,7 @@ from tilewright.backend.cache import KernelCache
 from tilewright.sass import read_cubin
 from tilewright.sass.occupancy import limits_of
 from tilewright.stencil import STATIC_SHARED_BYTES, Source
+from tilewright.timeline import span
 
 __all__ = [
     "OPTIONS",
@@ -184,7 +185,8 @@ def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -
     started = time.perf_counter()
     program = _call(found, "nvrtcCreateProgram", source.text.encode(), b"kernel.cu", 0, None, None)
     try:
-        made = _compiled(found, program, source, arch, tuple(options))
+        with span("NVRTC", {"arch": arch, "entry": source.entry}):
+            made = _compiled(found, program, source, arch, tuple(options))
     finally:
         found.nvrtcDestroyProgram(program)
     code, log, lowered = made

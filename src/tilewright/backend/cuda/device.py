@@ -27,9 +27,10 @@ from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import probe
 from tilewright.backend.cuda.compiler import Cubin, cached_cubin, nvrtc, nvrtc_version
 from tilewright.backend.cuda.driver import check, driver
-from tilewright.backend.cuda.events import CUDAEvent, EventPool
+from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
 from tilewright.backend.cuda.launch import PreparedLaunch
 from tilewright.stencil import Launch, Source
+from tilewright.timeline import is_recording, span
 
 __all__ = ["CUDADevice", "LoadedKernel", "device_at", "devices"]
 
@@ -113,6 +114,7 @@ class CUDADevice(LiveDevice):
         parts = (self.spec.name, self.driver, self.platform, self.arch)
         self.fingerprint = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
         self.events = EventPool(self)
+        self._clock = DeviceClock(self)
         self.lost: DeviceLostError | None = None
         self._cache = cache or KernelCache()
         self._starting = threading.RLock()
@@ -169,9 +171,10 @@ class CUDADevice(LiveDevice):
     def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
         """Compile a source, or take it from the disk cache."""
         started = time.perf_counter()
-        cubin = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)
-        loaded = LoadedKernel(self, cubin, source.entry, source.dynamic_shared_bytes)
-        return Kernel(loaded, source.entry, time.perf_counter() - started)
+        with span("compile"):
+            cubin = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)
+            loaded = LoadedKernel(self, cubin, source.entry, source.dynamic_shared_bytes)
+        return Kernel(loaded, source.entry, time.perf_counter() - started, cubin.code)
 
     def unload(self, module: Any) -> None:
         """Forget a module; errors no longer matter to anyone."""
@@ -192,9 +195,12 @@ class CUDADevice(LiveDevice):
         after: Sequence[Any] = (),
     ) -> Event:
         """Enqueue a kernel between two events and return at once."""
-        prepared = self.prepare(kernel, launch, arguments)
         stream = self.stream if queue is None else int(queue)
-        return self.between_events(lambda: prepared.enqueue(stream), stream, after, kernel)
+        with span("launch"):
+            prepared = self.prepare(kernel, launch, arguments)
+            return self.between_events(
+                lambda: prepared.enqueue(stream), stream, after, kernel, kernel.entry
+            )
 
     def between_events(
         self,
@@ -202,6 +208,7 @@ class CUDADevice(LiveDevice):
         stream: int | None = None,
         after: Sequence[Any] = (),
         keep: Any = None,
+        name: str = "kernel",
     ) -> CUDAEvent:
         """Enqueue anything, a library's kernel for one, between two events.
 
@@ -215,23 +222,26 @@ class CUDADevice(LiveDevice):
             What the work waits for.
         keep : object
             What must live until the work has ended.
+        name : str
+            What a timeline calls it.
         """
         stream = self.stream if stream is None else stream
         with self.current():
             for event in after:
                 event.before(stream)
             pair = self.events.take()
+            zero = self._clock.zero() if is_recording() else None
             # Nothing may come between: the device is faster than Python.
             begun = self.api.cuEventRecord(pair[0], stream)
             enqueue()
             ended = self.api.cuEventRecord(pair[1], stream)
             for recorded in (begun, ended):
                 self.check(recorded, "recording an event")
-        return CUDAEvent(self, pair, keep)
+        return CUDAEvent(self, pair, keep, name, zero)
 
     def finish(self) -> None:
         """Block until everything enqueued in the context has ended."""
-        with self.current():
+        with span("wait"), self.current():
             self.check(self.api.cuCtxSynchronize(), f"waiting for {self.id}")
 
     # -- memory ------------------------------------------------------------------------
@@ -256,13 +266,15 @@ class CUDADevice(LiveDevice):
         """Fill a contiguous array from device memory; blocks."""
         if array.nbytes:
             copy = self.api.cuMemcpyDtoHAsync
-            self._copy(copy, _address(array), memory + offset, array.nbytes)
+            with span("copy to host", array.nbytes):
+                self._copy(copy, _address(array), memory + offset, array.nbytes)
 
     def write(self, memory: int, array: NDArray[Any], offset: int = 0) -> None:
         """Copy a contiguous array into device memory; blocks."""
         if array.nbytes:
             copy = self.api.cuMemcpyHtoDAsync
-            self._copy(copy, memory + offset, _address(array), array.nbytes)
+            with span("copy to device", array.nbytes):
+                self._copy(copy, memory + offset, _address(array), array.nbytes)
 
     def _copy(self, copy: Any, to: int, source: int, size: int) -> None:
         """Copy on our own stream: CUDA's plain copies wait for other streams only."""

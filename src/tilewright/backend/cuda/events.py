@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, NamedTuple
 
 from tilewright.backend.base import Event
+from tilewright.timeline import device_span, is_recording, span
 
-__all__ = ["CUDAEvent", "EventPool"]
+__all__ = ["CUDAEvent", "DeviceClock", "EventPool", "Zero"]
+
+# Distances between events are floats of milliseconds: after 8 s they are exact to 0.5 us,
+# which is the resolution of the events themselves.
+_RENEW_SECONDS = 8.0
 
 
 class EventPool:
@@ -36,6 +42,46 @@ class EventPool:
         self._free.append(pair)
 
 
+class Zero(NamedTuple):
+    """An event, and its nanoseconds on the device's clock."""
+
+    event: Any
+    nanoseconds: int
+
+
+class DeviceClock:
+    """A clock for timelines: CUDA tells distances between events, never a time.
+
+    Parameters
+    ----------
+    device : CUDADevice
+        Whose stream the events are recorded on.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._zero: Zero | None = None
+        self._renew = 0.0
+
+    def zero(self) -> Zero:
+        """Return an event that has happened lately; the device's context is current."""
+        if self._zero is None or time.monotonic() > self._renew:
+            api, check = self._device.api, self._device.check
+            event = check(api.cuEventCreate(0), "making an event")
+            check(api.cuEventRecord(event, self._device.stream), "recording an event")
+            check(api.cuEventSynchronize(event), "waiting for an event")
+            since = 0 if self._zero is None else self.at(self._zero, event)
+            self._zero = Zero(event, since)
+            self._renew = time.monotonic() + _RENEW_SECONDS
+        return self._zero
+
+    def at(self, zero: Zero, event: Any) -> int:
+        """Return when an event happened; the device's context is current."""
+        took = self._device.api.cuEventElapsedTime(zero.event, event)
+        since = float(self._device.check(took, "reading an event"))
+        return zero.nanoseconds + round(since * 1e6)
+
+
 class CUDAEvent(Event):
     """A pair of events around a launch.
 
@@ -47,10 +93,22 @@ class CUDAEvent(Event):
         Start and end.
     keep : object
         What was launched: its code must stay loaded while it runs.
+    name : str
+        What a timeline calls it.
+    zero : Zero, optional
+        An earlier event, where a timeline is recorded.
     """
 
-    def __init__(self, device: Any, pair: tuple[Any, Any], keep: Any) -> None:
+    def __init__(
+        self,
+        device: Any,
+        pair: tuple[Any, Any],
+        keep: Any,
+        name: str = "kernel",
+        zero: Zero | None = None,
+    ) -> None:
         self._device, self._pair, self._keep = device, pair, keep
+        self._name, self._zero = name, zero
 
     def before(self, stream: int) -> None:
         """Let what is enqueued on a stream from now on wait; the context is current."""
@@ -59,16 +117,28 @@ class CUDAEvent(Event):
 
     def wait(self) -> None:
         """Block until it has ended."""
-        with self._device.current():
+        with span("wait"), self._device.current():
             done = self._device.api.cuEventSynchronize(self._pair[1])
         self._device.check(done, "the kernel failed on the device")
+        if self._zero is not None and is_recording():
+            self._tell(self._zero)
 
     def nanoseconds(self) -> int:
         """Return the time between start and end, by the device's clock."""
         self.wait()
+        return self._elapsed(self._pair[0])
+
+    def _elapsed(self, since: Any) -> int:
         with self._device.current():
-            took = self._device.api.cuEventElapsedTime(*self._pair)
+            took = self._device.api.cuEventElapsedTime(since, self._pair[1])
         return round(float(self._device.check(took, "reading an event")) * 1e6)
+
+    def _tell(self, zero: Zero) -> None:
+        """Give the timeline what ran; once."""
+        self._zero = None
+        ended = zero.nanoseconds + self._elapsed(zero.event)
+        begun = ended - self._elapsed(self._pair[0])
+        device_span(self._device.id, self._name, begun, ended)
 
     def __del__(self) -> None:
         self._device.events.give_back(self._pair)

@@ -24,6 +24,7 @@ from tilewright.backend.base import (
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.opencl.platforms import opencl, ordered_devices, spec_of
 from tilewright.stencil import Launch, Source
+from tilewright.timeline import device_span, is_recording, span
 
 __all__ = ["OPTIONS", "OpenCLDevice", "OpenCLEvent", "devices"]
 
@@ -32,19 +33,35 @@ OPTIONS = ("-cl-std=CL1.2",)
 
 
 class OpenCLEvent(Event):
-    """A pyopencl event with profiling."""
+    """A pyopencl event with profiling.
 
-    def __init__(self, event: Any) -> None:
+    Parameters
+    ----------
+    event : pyopencl.Event
+        What is waited for.
+    track, name : str
+        The device and the kernel, for a timeline.
+    """
+
+    def __init__(self, event: Any, track: str = "opencl", name: str = "kernel") -> None:
         self.raw = event
+        self._track, self._name = track, name
+        self._told = False
 
     def wait(self) -> None:
         """Block until it has ended."""
         cl = opencl()
         assert cl is not None
         try:
-            self.raw.wait()
+            with span("wait"):
+                self.raw.wait()
         except cl.Error as error:
             raise LaunchError(f"the kernel failed on the device: {error}") from error
+        if is_recording() and not self._told:
+            self._told = True
+            with contextlib.suppress(cl.Error):  # a caller's queue may not take times
+                times = self.raw.profile
+                device_span(self._track, self._name, times.start, times.end)
 
     def nanoseconds(self) -> int:
         """Return the time between start and end, by the device's clock."""
@@ -101,6 +118,10 @@ class OpenCLDevice(LiveDevice):
 
     def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
         """Compile a source, or take it from the disk cache."""
+        with span("compile"):
+            return self._compiled(source, use_cache)
+
+    def _compiled(self, source: Source, use_cache: bool) -> Kernel:
         started = time.perf_counter()
         macros = tuple(f"-D{name}={value}" for name, value in source.defines.items())
         options = [*OPTIONS, *macros]
@@ -165,8 +186,11 @@ class OpenCLDevice(LiveDevice):
             self._copy(memory, array, dst_offset=offset)
 
     def _copy(self, to: Any, source: Any, **offsets: int) -> None:
+        to_host = isinstance(to, np.ndarray)
+        size = (to if to_host else source).nbytes
         try:
-            self._cl.enqueue_copy(self.queue, to, source, is_blocking=True, **offsets)
+            with span("copy to host" if to_host else "copy to device", size):
+                self._cl.enqueue_copy(self.queue, to, source, is_blocking=True, **offsets)
         except self._cl.MemoryError as error:
             raise OutOfMemoryError(f"{self.id} has too little memory", str(error)) from error
         except self._cl.Error as error:
@@ -188,16 +212,17 @@ class OpenCLDevice(LiveDevice):
 
     def unwrap(self, memory: Any, array: NDArray[Any]) -> None:
         """Make what kernels wrote to wrapped memory visible to the host; blocks."""
-        mapped, _ = self._cl.enqueue_map_buffer(
-            self.queue,
-            memory,
-            self._cl.map_flags.READ,
-            0,
-            (array.nbytes,),
-            np.uint8,
-            is_blocking=True,
-        )
-        mapped.base.release(self.queue)
+        with span("copy to host", array.nbytes):  # no copy where memory is shared indeed
+            mapped, _ = self._cl.enqueue_map_buffer(
+                self.queue,
+                memory,
+                self._cl.map_flags.READ,
+                0,
+                (array.nbytes,),
+                np.uint8,
+                is_blocking=True,
+            )
+            mapped.base.release(self.queue)
 
     def free(self, memory: Any) -> None:
         """Give device memory back at once."""
@@ -243,20 +268,26 @@ class OpenCLDevice(LiveDevice):
             )
         size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
         try:
-            for position, argument in enumerate(arguments):
-                kernel.handle.set_arg(position, argument)
-            event = self._cl.enqueue_nd_range_kernel(
-                queue or self.queue, kernel.handle, size, launch.block, wait_for=list(after) or None
-            )
+            with span("launch"):
+                for position, argument in enumerate(arguments):
+                    kernel.handle.set_arg(position, argument)
+                event = self._cl.enqueue_nd_range_kernel(
+                    queue or self.queue,
+                    kernel.handle,
+                    size,
+                    launch.block,
+                    wait_for=list(after) or None,
+                )
         except self._cl.MemoryError as error:
             raise OutOfMemoryError(f"{self.id} has too little memory", str(error)) from error
         except self._cl.Error as error:
             raise LaunchError(f"{self.id} refused the launch: {error}", str(error)) from error
-        return OpenCLEvent(event)
+        return OpenCLEvent(event, self.id, kernel.entry)
 
     def finish(self) -> None:
         """Block until everything enqueued has ended."""
-        self.queue.finish()
+        with span("wait"):
+            self.queue.finish()
 
 
 def devices() -> list[LiveDevice]:

@@ -32,4 +32,4 @@ def peer(name: str, live: LiveDevice) -> Peer:
         from tilewright.bench.peers.numpy_blas import NumPy
 
         return NumPy(live)
-    raise ValueError(f"against={name!r} is no peer; use one of {', '.join(PEERS)}")
+    raise ValueError(f"peer={name!r} is no peer; use one of {', '.join(PEERS)}")

@@ -24,6 +24,8 @@ class Peer(ABC):
         How people call it.
     version : str
         What it says of itself.
+    on_host : bool
+        Whether it computes on the host's cores and memory, whatever the device.
 
     Raises
     ------
@@ -33,6 +35,7 @@ class Peer(ABC):
 
     name: str
     version: str
+    on_host: bool = False
 
     @abstractmethod
     def __init__(self, live: LiveDevice) -> None:

@@ -86,7 +86,9 @@ class CuBLAS(Peer):
 
         def run() -> int:
             assert scalars.size == 2  # held for its address
-            event = self._live.between_events(lambda: self._check(function(*arguments), "gemm"))
+            event = self._live.between_events(
+                lambda: self._check(function(*arguments), "gemm"), name="cublas"
+            )
             return int(event.nanoseconds())
 
         return run

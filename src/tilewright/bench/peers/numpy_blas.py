@@ -21,6 +21,7 @@ class NumPy(Peer):
     """``numpy.matmul`` on arrays of the workload's shapes, column-major as BLAS sees them."""
 
     name = "numpy"
+    on_host = True
 
     def __init__(self, live: LiveDevice) -> None:
         blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]

@@ -1,0 +1,100 @@
+"""A climb as plain data: rates, shares of the library and of the bound, and what limits each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.backend import LiveDevice
+from tilewright.bench.ladder.climb import Result
+from tilewright.bounds import Bound
+from tilewright.library.bound import bound
+from tilewright.problem import Problem
+
+__all__ = ["bound_of", "climb_record"]
+
+
+def bound_of(live: LiveDevice, problem: Problem) -> Bound | str:
+    """Return how fast the problem can be on the device, or why nobody knows."""
+    try:
+        # C is written only, and earlier rounds leave operands in the cache.
+        found = bound(problem, live, reads_c=False, warm_cache=True)
+        assert found.limiting is not None
+    except ValueError as reason:
+        return str(reason)
+    return found
+
+
+def climb_record(
+    problem: Problem, limit: Bound | str, results: Sequence[Result], peers: Sequence[str]
+) -> dict[str, Any]:
+    """Return one problem's climb, as ``tilewright ladder --json`` prints it.
+
+    Parameters
+    ----------
+    problem : Problem
+        As measured, column-major; its ``size`` here is the row-major one.
+    limit : Bound or str
+        From `bound_of`.
+    results : sequence of Result
+        From `tilewright.bench.ladder.climb.climb`.
+    peers : sequence of str
+        Names among the results that are libraries; the first that ran is the hundred of
+        ``percent_of_library``.
+    """
+    rates = {one.name: _rate(problem, one.seconds) for one in results}
+    library = next((name for name in peers if rates.get(name)), None)
+    size = [problem.n, problem.m, problem.k]
+    told: dict[str, Any] = {
+        "problem": f"{problem.precision.name} NN {size[0]}x{size[1]}x{size[2]}, row-major",
+        "size": size,
+        "library": library,
+        "bound": {"missing": limit}
+        if isinstance(limit, str)
+        else {
+            "flops_per_second": limit.limit,
+            "limiting": limit.limiting.name,
+            "resource": limit.limiting.resource,
+        },
+    }
+    rungs = []
+    for one in results:
+        rate = rates[one.name]
+        rungs.append(
+            {
+                "name": one.name,
+                "title": one.title,
+                "idea": one.idea,
+                "reason": one.reason,
+                "flops_per_second": rate,
+                "kernel_seconds": float(np.median(one.seconds)) if one.seconds else None,
+                "total_seconds": float(np.median(one.total_seconds)) if one.total_seconds else None,
+                "max_error": one.max_error,
+                "eta": one.eta,
+                "percent_of_library": _percent(rate, rates.get(library or "")),
+                "percent_of_bound": _percent(rate, told["bound"].get("flops_per_second")),
+                "limits": _limits(one, limit),
+                "machine_code": one.code.as_dict() if one.code else None,
+                "config": one.config,
+                "seconds": one.seconds,
+                "total_seconds_of_rounds": one.total_seconds,
+            }
+        )
+    return {**told, "rungs": rungs}
+
+
+def _rate(problem: Problem, seconds: Sequence[float]) -> float | None:
+    return problem.flops / float(np.median(seconds)) if seconds else None
+
+
+def _percent(rate: float | None, hundred: float | None) -> float | None:
+    return 100 * rate / hundred if rate and hundred else None
+
+
+def _limits(one: Result, limit: Bound | str) -> str:
+    """Return what limits a kernel: its machine code has the first word, then the bound."""
+    if one.code is not None and one.code.bound_by:
+        return one.code.bound_by
+    return "" if isinstance(limit, str) or not one.config else limit.limiting.name

@@ -1,0 +1,297 @@
+"""The rungs: each a small kernel text of its own and its constants.
+
+A rung is a stencil whose parameters have one value each, so that everything which compiles,
+launches, checks and inspects stencils does so with rungs.  The kernels are written for row-major
+matrices; `tilewright.problem.Problem` is column-major.  The row-major product of m x n x k is the
+column-major problem of n x m x k with the operands exchanged, and ``block_m`` counts rows of the
+row-major C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar
+
+from tilewright.hardware import DeviceSpec
+from tilewright.space import Config, Parameter, Space
+from tilewright.stencil import (
+    STATIC_SHARED_BYTES,
+    Dialect,
+    Launch,
+    Resources,
+    Source,
+    Stencil,
+    Variant,
+    register,
+)
+from tilewright.stencil.text import read_text
+
+__all__ = ["RUNGS", "Rung", "register_rungs", "rung"]
+
+PACKAGE = "tilewright.bench.ladder"
+
+# What a rung may fix, and what more of it costs.
+_MEANINGS = {
+    "block_m": ("rows of the row-major C a thread block computes", "registers or threads"),
+    "block_n": ("columns of the row-major C a thread block computes", "registers or threads"),
+    "block_k": ("steps in k between two barriers", "shared memory"),
+    "tile_m": ("rows of C a thread computes", "registers"),
+    "tile_n": ("columns of C a thread computes", "registers"),
+    "warp_m": ("rows of C a warp computes", "registers"),
+    "warp_n": ("columns of C a warp computes", "registers"),
+    "stages": ("tiles of each operand in shared memory", "shared memory"),
+    "band": ("block rows that the grid walks together", "too many: B is read anew"),
+}
+# 32-bit registers for pointers, counters and addresses, as in stencil/portable/resources.py.
+_OTHER_REGISTERS = 32
+
+
+class Rung(Stencil):
+    """One step of the ladder: a kernel text with fixed constants.
+
+    Attributes
+    ----------
+    title : str
+        What is new, in a few words.
+    idea : str
+        Why that should help, in one sentence.
+    file : str
+        The text, beside this module.
+    threads : int
+        Threads of a block.
+    constants : Mapping
+        The values of the only config.
+    dialects : tuple of str
+        What the text compiles as.
+    """
+
+    version: ClassVar[int] = 1
+    title: ClassVar[str]
+    idea: ClassVar[str]
+    file: ClassVar[str]
+    threads: ClassVar[int]
+    constants: ClassVar[Mapping[str, int]]
+    dialects: ClassVar[tuple[Dialect, ...]] = ("opencl", "cuda")
+
+    @property
+    def config(self) -> Config:
+        """The only config."""
+        return Config(self.name, self.constants)
+
+    def suits(self, device: DeviceSpec) -> bool:
+        """No: rungs are for learning, never what a tuner or `gemm` should choose."""
+        return False
+
+    def space(self, variant: Variant, device: DeviceSpec) -> Space:
+        """Return the space of one point."""
+        parameters = [
+            Parameter(name, (value,), *_MEANINGS[name]) for name, value in self.constants.items()
+        ]
+        return Space(self.name, parameters)
+
+    def default(self, variant: Variant, device: DeviceSpec) -> Config:
+        """Return the only config."""
+        return self.config
+
+    def resources(self, config: Config, variant: Variant) -> Resources:
+        """Return threads and shared memory, exact, and an estimate of registers."""
+        tile_m, tile_n = self.constants.get("tile_m", 1), self.constants.get("tile_n", 1)
+        return Resources(
+            threads=self.threads,
+            shared_bytes=4 * self.shared_elements,
+            registers=tile_m * tile_n + tile_m + tile_n + self.held + _OTHER_REGISTERS,
+        )
+
+    @property
+    def shared_elements(self) -> int:
+        """Elements of both tiles in shared memory, pads and buffers included."""
+        return 0
+
+    @property
+    def held(self) -> int:
+        """Elements of the next tiles that a thread holds in registers."""
+        return 0
+
+    def launch(self, config: Config, m: int, n: int) -> Launch:
+        """Return a line of blocks that covers a column-major m x n, a row-major n x m, result."""
+        blocks = -(-n // self.constants["block_m"]) * -(-m // self.constants["block_n"])
+        return Launch(grid=(blocks, 1), block=(self.threads, 1))
+
+    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+        """Return dialect, what rungs share, and the rung as one text, with its macros.
+
+        Raises
+        ------
+        ValueError
+            If the rung has no such variant or dialect.
+        """
+        if str(variant) != "snn":
+            raise ValueError(f"variant={variant} has no {self.name}; rungs compute SGEMM NN only")
+        if dialect not in self.dialects:
+            raise ValueError(f"dialect={dialect!r} has no {self.name}; it is CUDA only")
+        text = "\n".join(
+            (
+                read_text(f"prelude/dialect_{dialect}.h"),
+                read_text("kernels/rung.h", PACKAGE),
+                read_text(self.file, PACKAGE),
+            )
+        )
+        defines: dict[str, int | str] = {n.upper(): v for n, v in self.constants.items()}
+        shared = self.resources(config, variant).shared_bytes
+        dynamic = shared if dialect == "cuda" and shared > STATIC_SHARED_BYTES else 0
+        return Source(text, defines | {"THREADS": self.threads}, dynamic_shared_bytes=dynamic)
+
+
+def _tiles(values: Mapping[str, int], buffers: int = 1, pad: int = 0) -> int:
+    """Return the elements of both tiles, `buffers` times, with `pad` behind A's columns."""
+    return buffers * values["block_k"] * (values["block_m"] + pad + values["block_n"])
+
+
+def _frozen(**values: int) -> Mapping[str, int]:
+    return MappingProxyType(values)
+
+
+class Naive(Rung):
+    """Rung 1."""
+
+    name = "v1_naive"
+    title = "naive"
+    idea = "One thread computes one element of C, straight from device memory."
+    file = "kernels/v1_naive.cl"
+    threads = 256
+    # 16 x 16 threads, which every OpenCL device can run; block_k is the step of its loop.
+    constants = _frozen(block_m=16, block_n=16, block_k=1, band=1)
+
+
+class Shared(Rung):
+    """Rung 2."""
+
+    name = "v2_shared"
+    title = "shared-memory tile"
+    idea = "A block brings tiles of A and B into shared memory and uses each element 32 times."
+    file = "kernels/v2_shared.cl"
+    # The most threads that CUDA allows in a block: a tile is as large as its threads are many.
+    threads = 1024
+    constants = _frozen(block_m=32, block_n=32, block_k=32, band=1)
+
+    @property
+    def shared_elements(self) -> int:
+        """Two tiles."""
+        return _tiles(self.constants)
+
+
+class ThreadTile(Rung):
+    """Rung 3."""
+
+    name = "v3_thread_tile"
+    title = "thread tile, unrolled"
+    idea = "A thread keeps 8 x 8 elements of C in registers: 64 multiply-adds for 16 loads."
+    file = "kernels/v3_thread_tile.cl"
+    threads = 256
+    constants = _frozen(block_m=128, block_n=128, block_k=8, tile_m=8, tile_n=8, band=1)
+
+    @property
+    def shared_elements(self) -> int:
+        """Two tiles."""
+        return _tiles(self.constants)
+
+
+class DoubleBuffer(Rung):
+    """Rung 4."""
+
+    name = "v4_double_buffer"
+    title = "double buffering"
+    idea = "The next tile is on its way while this one is multiplied, with one barrier a step."
+    file = "kernels/v4_double_buffer.cl"
+    threads = 256
+    constants = ThreadTile.constants
+
+    @property
+    def shared_elements(self) -> int:
+        """Two tiles, twice."""
+        return _tiles(self.constants, buffers=2)
+
+    @property
+    def held(self) -> int:
+        """A thread's share of the next tiles."""
+        return _tiles(self.constants) // self.threads
+
+
+class Vectors(Rung):
+    """Rung 5."""
+
+    name = "v5_vectors"
+    title = "vector loads without bank conflicts"
+    idea = "Loads of four elements, laid out so that a warp's lanes meet each bank once."
+    file = "kernels/v5_vectors.cl"
+    threads = 256
+    constants = ThreadTile.constants
+
+    @property
+    def shared_elements(self) -> int:
+        """Two tiles, twice, with a vector behind A's columns."""
+        return _tiles(self.constants, buffers=2, pad=4)
+
+    @property
+    def held(self) -> int:
+        """A thread's share of the next tiles."""
+        return _tiles(self.constants) // self.threads
+
+
+class WarpTile(Vectors):
+    """Rung 6: rung 5's tiles in shared memory, other threads."""
+
+    name = "v6_warp_tile"
+    title = "warp tile, instruction parallelism"
+    idea = "Lanes of a warp share operands, and load the next ones while they multiply."
+    file = "kernels/v6_warp_tile.cl"
+    threads = 128
+    constants = _frozen(
+        block_m=128, block_n=128, block_k=16, warp_m=64, warp_n=64, tile_m=16, tile_n=8, band=8
+    )
+
+
+class Async(Rung):
+    """Rung 7."""
+
+    name = "v7_async"
+    title = "asynchronous copies, multi-stage pipeline"
+    idea = "The hardware copies tiles into a ring in shared memory, several ahead of their use."
+    file = "kernels/v7_async.cu"
+    threads = 128
+    constants = _frozen(
+        block_m=128, block_n=128, block_k=16, warp_m=64, warp_n=64, tile_m=16, tile_n=8, stages=4,
+        band=8,
+    )  # fmt: skip
+    dialects = ("cuda",)
+
+    @property
+    def shared_elements(self) -> int:
+        """A ring of two tiles, with a vector behind A's columns."""
+        return _tiles(self.constants, buffers=self.constants["stages"], pad=4)
+
+
+RUNGS: tuple[Rung, ...] = (
+    Naive(), Shared(), ThreadTile(), DoubleBuffer(), Vectors(), WarpTile(), Async(),
+)  # fmt: skip
+
+
+def rung(name: str) -> Rung:
+    """Return a rung by its name or the part of it before the underscore, such as ``"v3"``.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+    """
+    for one in RUNGS:
+        if name in (one.name, one.name.partition("_")[0]):
+            return one
+    raise ValueError(f"rung={name!r} is unknown; use one of {', '.join(r.name for r in RUNGS)}")
+
+
+def register_rungs() -> None:
+    """Make rungs known by name, so that ``tilewright inspect --stencil v5_vectors`` finds them."""
+    for one in RUNGS:
+        register(one)

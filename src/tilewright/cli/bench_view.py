@@ -1,0 +1,102 @@
+"""A sweep's tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright.cli.output import emit_table, gigaflops, say
+
+if TYPE_CHECKING:
+    from tilewright.backend import LiveDevice
+    from tilewright.bench.peers import Peer
+
+__all__ = ["show_profiles", "show_times"]
+
+# Stalls below this many warps per issue change nothing that anybody could measure.
+_SMALL_STALL = 0.02
+
+
+def show_times(live: LiveDevice, peers: Sequence[Peer], rows: list[dict[str, Any]]) -> None:
+    """Print everybody's rates, ours first, and how ours compares."""
+    from rich.table import Table
+
+    table = Table("problem", "tilewright", title=f"{live} ({live.platform.split(',')[0]})")
+    for one in peers:
+        table.add_column(f"{one.name} {one.version}")
+        table.add_column("ours / it", justify="right")
+    table.add_column("tuned on")
+    for row in rows:
+        if "error" in row:
+            table.add_row(row["problem"], f"failed: {row['error']}")
+            continue
+        tuned = row["tuned_on"] or "(default)"
+        table.add_row(row["problem"], *_rates(row["flops_per_second"], peers), tuned)
+        if "with_transfers" in row:
+            rates = _rates(row["with_transfers"]["flops_per_second"], peers)
+            table.add_row("  with transfers", *rates, "")
+    emit_table(table)
+
+
+def _rates(rates: dict[str, float], peers: Sequence[Peer]) -> list[str]:
+    ours = rates["tilewright"]
+    cells = [gigaflops(ours)]
+    for one in peers:
+        rate = rates.get(one.name)
+        cells += [gigaflops(rate), f"{ours / rate:.3f}"] if rate else ["-", "-"]
+    return cells
+
+
+def show_profiles(rows: list[dict[str, Any]]) -> None:
+    """Print a table of counters for each problem that has any."""
+    for row in rows:
+        libraries = row.get("profile", {}).get("libraries", {})
+        counted = {name: one["kernels"] for name, one in libraries.items() if one.get("kernels")}
+        if counted:
+            _show_profile(row["problem"], counted)
+        for name, one in libraries.items():
+            if "error" in one:
+                say(f"{row['problem']}, {name}: {one['error']}")
+
+
+def _show_profile(problem: str, counted: dict[str, list[dict[str, Any]]]) -> None:
+    """Print the counters of each library's longest kernel, side by side."""
+    from rich.table import Table
+
+    from tilewright.bench.counters import COUNTERS
+
+    longest = [max(k, key=lambda one: one["counters"]["time_ns"] or 0) for k in counted.values()]
+    table = Table(f"{problem}, counted", *counted)
+    table.add_row("kernel", *(_short(one["name"]) for one in longest))
+    several = [str(len(kernels)) for kernels in counted.values()]
+    if any(count != "1" for count in several):
+        table.add_row("kernels a product (the longest is shown)", *several)
+    table.add_row("grid, block", *(f"{one['grid']}, {one['block']}" for one in longest))
+    for counter in COUNTERS:
+        table.add_row(counter.title, *(_cell(one["counters"][counter.name]) for one in longest))
+    table.add_section()
+    for reason in _stalls(longest):
+        stalled = (_cell(one["stalls"][reason]) for one in longest)
+        table.add_row(f"stalled: {reason}, warps per issue", *stalled)
+    emit_table(table)
+
+
+def _stalls(kernels: list[dict[str, Any]]) -> list[str]:
+    """Return the reasons that count for any kernel, the largest first."""
+    most = {
+        reason: max(one["stalls"][reason] or 0.0 for one in kernels)
+        for reason in kernels[0]["stalls"]
+        if reason != "selected"  # one of one, by definition
+    }
+    return sorted((r for r, v in most.items() if v >= _SMALL_STALL), key=lambda r: -most[r])
+
+
+def _short(name: str) -> str:
+    """Return a kernel's name, the middle of a long one left out."""
+    return name if len(name) <= 48 else f"{name[:30]}...{name[-15:]}"
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.2f}"

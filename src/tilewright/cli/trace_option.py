@@ -1,0 +1,82 @@
+"""``--trace OUT.json``: a timeline of any command, for Perfetto."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["add_trace_option", "traced_command"]
+
+TraceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        metavar="OUT.json",
+        help="Write a timeline of compiling, copies, launches and waits, for ui.perfetto.dev.",
+    ),
+]
+
+
+def add_trace_option(app: typer.Typer) -> None:
+    """Give every command of an application, its groups' included, the option ``--trace``."""
+    for registered in app.registered_commands:
+        if registered.callback is not None:
+            registered.callback = traced_command(registered.callback)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            add_trace_option(group.typer_instance)
+
+
+def traced_command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command that takes one option more and records while it runs.
+
+    What typer makes of a function it reads from its signature; so that is what changes.
+    """
+
+    def command(*, trace: Path | None = None, **given: Any) -> Any:
+        if trace is None:
+            return function(**given)
+        return _recorded(trace, function, given)
+
+    hints = typing.get_type_hints(function, include_extras=True)
+    signature = inspect.signature(function)
+    own = inspect.Parameter(
+        "trace", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=TraceOption
+    )
+    parameters = [
+        one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
+        for name, one in signature.parameters.items()
+    ]
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*parameters, own], return_annotation=None
+    )
+    command.__annotations__ = {**hints, "trace": TraceOption}
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    return command
+
+
+def _recorded(path: Path, function: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """Run a command and write its timeline, whatever ends it; then tell of the gaps."""
+    from tilewright.timeline import span
+    from tilewright.timeline.chrome import recording
+    from tilewright.timeline.gaps import summaries
+
+    recorder = None
+    try:
+        with recording(path) as recorder, span("command"):
+            return function(**given)
+    finally:
+        # Standard output is the command's own: JSON, perhaps.
+        if recorder is not None:
+            count = len(recorder.host) + len(recorder.device)
+            more = f" ({recorder.dropped.total()} more left out)" if recorder.dropped else ""
+            sys.stderr.write(f"{path}: {count} spans{more}, open it at https://ui.perfetto.dev\n")
+            for one in summaries(recorder):
+                who = "" if one.pid == recorder.pid else f"worker {one.pid}, "
+                sys.stderr.write(f"  {who}{one}\n")

@@ -1,0 +1,366 @@
+/* The calls: arguments are checked, a kernel is chosen, its arguments laid out and launched.
+ *
+ * Kernels are column-major.  A row-major result is the column-major result of the exchanged
+ * product, C^T = op(B)^T op(A)^T, so that nothing is copied.
+ */
+#include "tilewright_internal.h"
+
+#include <math.h>
+
+/* CUDA C++ Programming Guide, technical specifications: grid in x and in y. */
+#define MOST_X 2147483647
+#define MOST_Y 65535
+
+enum { NOT_FOUND = -1 };
+enum { ORDER = 1, TRANSA, TRANSB, M, N, K, ALPHA, A, LDA, B, LDB, BETA, C, LDC };
+
+static const struct {
+    int64_t element_bytes;
+    int is_double, is_complex;
+} kinds[TILEWRIGHT_PRECISIONS] = {{4, 0, 0}, {8, 1, 0}, {8, 0, 1}, {16, 1, 1}};
+
+typedef union {
+    float as_float;
+    double as_double;
+} real;
+
+/* A product in column-major terms.  The positions are what its parts are in the caller's. */
+typedef struct {
+    int precision;
+    int op_a, op_b; /* 0 1 2: N T C */
+    int64_t m, n, k;
+    tilewright_matrix a, b, c;
+    int at_a, at_b;
+} product;
+
+static int precision_of(char letter)
+{
+    switch (letter) {
+    case 's': case 'S': return 0;
+    case 'd': case 'D': return 1;
+    case 'c': case 'C': return 2;
+    case 'z': case 'Z': return 3;
+    default: return NOT_FOUND;
+    }
+}
+
+/* On real elements C is T. */
+static int operation_of(char letter, int precision)
+{
+    switch (letter) {
+    case 'n': case 'N': return 0;
+    case 't': case 'T': return 1;
+    case 'c': case 'C': return kinds[precision].is_complex ? 2 : 1;
+    default: return NOT_FOUND;
+    }
+}
+
+/* ---- Checking ------------------------------------------------------------ */
+
+/* Fill in what does not depend on memory. */
+static tw_status describe(product *it, int precision, int order, char transa, char transb,
+                          int64_t m, int64_t n, int64_t k)
+{
+    const int op_a = operation_of(transa, precision), op_b = operation_of(transb, precision);
+    const int rows_first = order == TW_ROW_MAJOR;
+    if (!rows_first && order != TW_COL_MAJOR)
+        return -ORDER;
+    if (op_a == NOT_FOUND)
+        return -TRANSA;
+    if (op_b == NOT_FOUND)
+        return -TRANSB;
+    if (m < 0)
+        return -M;
+    if (n < 0)
+        return -N;
+    if (k < 0)
+        return -K;
+    it->precision = precision;
+    it->op_a = rows_first ? op_b : op_a;
+    it->op_b = rows_first ? op_a : op_b;
+    it->m = rows_first ? n : m;
+    it->n = rows_first ? m : n;
+    it->k = k;
+    it->at_a = rows_first ? B : A;
+    it->at_b = rows_first ? A : B;
+    return TW_OK;
+}
+
+static tilewright_matrix stored(int64_t rows, int64_t columns, int op, const void *first,
+                                int64_t ld)
+{
+    const tilewright_matrix made = {(uintptr_t)first, op ? columns : rows, op ? rows : columns, ld};
+    return made;
+}
+
+/* Put the matrices in; a leading dimension's position is its matrix's plus one. */
+static tw_status place(product *it, const void *a, int64_t lda, const void *b, int64_t ldb,
+                       const void *c, int64_t ldc)
+{
+    const int exchanged = it->at_a == B;
+    it->a = stored(it->m, it->k, it->op_a, exchanged ? b : a, exchanged ? ldb : lda);
+    it->b = stored(it->k, it->n, it->op_b, exchanged ? a : b, exchanged ? lda : ldb);
+    it->c = stored(it->m, it->n, 0, c, ldc);
+    const int short_a = it->a.ld < 1 || it->a.ld < it->a.rows;
+    const int short_b = it->b.ld < 1 || it->b.ld < it->b.rows;
+    /* The caller's A first, as in BLAS. */
+    if (short_a && (!exchanged || !short_b))
+        return -(it->at_a + 1);
+    if (short_b)
+        return -(it->at_b + 1);
+    return it->c.ld < 1 || it->c.ld < it->c.rows ? -LDC : TW_OK;
+}
+
+/* Look at one matrix that will be read or written. */
+static tw_status usable(const tilewright_matrix *x, int at, int64_t element_bytes)
+{
+    if (x->first == 0 || x->first % (uintptr_t)element_bytes != 0)
+        return -at;
+    return tilewright_fits(x, element_bytes) ? TW_OK : TW_TOO_LARGE;
+}
+
+static tw_status check_memory(const product *it, int reads)
+{
+    const int64_t size = kinds[it->precision].element_bytes;
+    tw_status status = usable(&it->c, C, size);
+    if (status == TW_OK && reads)
+        status = usable(&it->a, it->at_a, size);
+    if (status == TW_OK && reads)
+        status = usable(&it->b, it->at_b, size);
+    if (status == TW_OK && reads &&
+        (tilewright_overlap(&it->a, &it->c, size) || tilewright_overlap(&it->b, &it->c, size)))
+        status = -C;
+    return status;
+}
+
+/* ---- Choosing ------------------------------------------------------------ */
+
+/* How many doublings lie between two sizes. */
+static double doublings(int64_t x, int64_t y)
+{
+    return fabs(log2((double)(x > 1 ? x : 1) / (double)(y > 1 ? y : 1)));
+}
+
+/* The row tuned on the nearest size, as tilewright.gemm chooses; of equally near ones, the
+ * first. */
+static int nearest(const product *it, const tilewright_choices *from)
+{
+    int best = 0;
+    double least = HUGE_VAL;
+    for (int i = 0; i < from->count; ++i) {
+        const tilewright_tuned *const row = &from->rows[i];
+        const double distance =
+            doublings(it->m, row->m) + doublings(it->n, row->n) + doublings(it->k, row->k);
+        if (distance < least) {
+            least = distance;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* A row takes three logarithms, 15 ns.  Programs ask for few sizes again and again, so each
+ * thread remembers the last choice of every slot: 64 slots of 40 bytes, no lock. */
+enum { SLOTS = 64 };
+static _Thread_local struct {
+    const tilewright_choices *from;
+    int64_t m, n, k;
+    int kernel;
+} remembered[SLOTS];
+
+static int choose(const product *it)
+{
+    const tilewright_choices *const from = &tilewright_table[it->precision][it->op_a][it->op_b];
+    if (from->count <= 1)
+        return from->count ? from->rows[0].kernel : NOT_FOUND;
+    /* Multiplied by odd constants of many bits (xxHash's), sizes differ in the highest six
+     * bits, powers of two as well. */
+    const uint64_t mixed = (uint64_t)it->m * 0x9e3779b97f4a7c15u ^
+                           (uint64_t)it->n * 0xc2b2ae3d27d4eb4fu ^
+                           (uint64_t)it->k * 0x165667b19e3779f9u;
+    const unsigned slot = (unsigned)(mixed >> 58);
+    if (remembered[slot].from != from || remembered[slot].m != it->m ||
+        remembered[slot].n != it->n || remembered[slot].k != it->k) {
+        remembered[slot].from = from;
+        remembered[slot].m = it->m;
+        remembered[slot].n = it->n;
+        remembered[slot].k = it->k;
+        remembered[slot].kernel = from->rows[nearest(it, from)].kernel;
+    }
+    return remembered[slot].kernel;
+}
+
+/* ---- Launching ----------------------------------------------------------- */
+
+static real read_real(const void *scalar, int part, int is_double)
+{
+    real made;
+    if (is_double)
+        made.as_double = ((const double *)scalar)[part];
+    else
+        made.as_float = ((const float *)scalar)[part];
+    return made;
+}
+
+/* Read a scalar's two parts; a real one has no imaginary part. */
+static void read_scalar(real parts[2], const void *scalar, int precision)
+{
+    static const double nothing = 0;
+    const int is_double = kinds[precision].is_double;
+    parts[0] = read_real(scalar, 0, is_double);
+    parts[1] = kinds[precision].is_complex ? read_real(scalar, 1, is_double)
+                                           : read_real(&nothing, 0, is_double);
+}
+
+static int equals(const real parts[2], int value, int precision)
+{
+    if (kinds[precision].is_double)
+        return parts[0].as_double == value && parts[1].as_double == 0;
+    return parts[0].as_float == (float)value && parts[1].as_float == 0;
+}
+
+/* Lay the grid out; false where it is larger than CUDA's. */
+static int cover(unsigned grid[2], const tilewright_kernel *kernel, int64_t m, int64_t n)
+{
+    const int64_t along_m = m / kernel->block_m + (m % kernel->block_m != 0);
+    const int64_t along_n = n / kernel->block_n + (n % kernel->block_n != 0);
+    const int64_t most_m = MOST_X / kernel->factor;
+    if (kernel->folded ? along_m > most_m / along_n : along_m > most_m || along_n > MOST_Y)
+        return 0;
+    grid[0] = (unsigned)(along_m * (kernel->folded ? along_n : 1)) * kernel->factor;
+    grid[1] = kernel->folded ? 1 : (unsigned)along_n;
+    return 1;
+}
+
+static tw_status launch(product *it, real alpha[2], real beta[2], int reads, tw_stream stream)
+{
+    const int kernel = choose(it);
+    unsigned grid[2];
+    /* An empty sum reads neither A nor B, whatever alpha is. */
+    int64_t k = reads ? it->k : 0, offset = 0;
+    void *arguments[] = {
+        &it->m, &it->n, &k,
+        &alpha[0], &alpha[1], &it->a.first, &offset, &it->a.ld,
+        &it->b.first, &offset, &it->b.ld,
+        &beta[0], &beta[1], &it->c.first, &offset, &it->c.ld,
+    };
+    if (kernel == NOT_FOUND)
+        return TW_NO_KERNEL;
+    if (!cover(grid, &tilewright_kernels[kernel], it->m, it->n))
+        return TW_TOO_LARGE;
+    return tilewright_launch(kernel, grid, arguments, stream);
+}
+
+/* ---- The calls ----------------------------------------------------------- */
+
+static tw_status gemm(int precision, int order, char transa, char transb, int64_t m, int64_t n,
+                      int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
+                      int64_t ldb, const void *beta, void *c, int64_t ldc, tw_stream stream)
+{
+    product it;
+    real alphas[2], betas[2];
+    tw_status status = describe(&it, precision, order, transa, transb, m, n, k);
+    if (status)
+        return status;
+    if (alpha == NULL)
+        return -ALPHA;
+    if (beta == NULL)
+        return -BETA;
+    status = place(&it, a, lda, b, ldb, c, ldc);
+    if (status || m == 0 || n == 0)
+        return status;
+    read_scalar(alphas, alpha, precision);
+    read_scalar(betas, beta, precision);
+    const int reads = k != 0 && !equals(alphas, 0, precision);
+    if (!reads && equals(betas, 1, precision))
+        return TW_OK;
+    status = check_memory(&it, reads);
+    return status ? status : launch(&it, alphas, betas, reads, stream);
+}
+
+tw_status tw_sgemm(tw_order order, char transa, char transb, int64_t m, int64_t n, int64_t k,
+                   const float *alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+                   const float *beta, float *c, int64_t ldc, tw_stream stream)
+{
+    return gemm(0, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+}
+
+tw_status tw_dgemm(tw_order order, char transa, char transb, int64_t m, int64_t n, int64_t k,
+                   const double *alpha, const double *a, int64_t lda, const double *b, int64_t ldb,
+                   const double *beta, double *c, int64_t ldc, tw_stream stream)
+{
+    return gemm(1, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+}
+
+tw_status tw_cgemm(tw_order order, char transa, char transb, int64_t m, int64_t n, int64_t k,
+                   const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
+                   const void *beta, void *c, int64_t ldc, tw_stream stream)
+{
+    return gemm(2, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+}
+
+tw_status tw_zgemm(tw_order order, char transa, char transb, int64_t m, int64_t n, int64_t k,
+                   const void *alpha, const void *a, int64_t lda, const void *b, int64_t ldb,
+                   const void *beta, void *c, int64_t ldc, tw_stream stream)
+{
+    return gemm(3, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream);
+}
+
+tw_status tw_gemm(char precision, tw_order order, char transa, char transb, int64_t m, int64_t n,
+                  int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
+                  int64_t ldb, const void *beta, void *c, int64_t ldc, tw_stream stream)
+{
+    const int found = precision_of(precision);
+    if (found == NOT_FOUND)
+        return TW_NO_KERNEL;
+    return gemm(found, order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,
+                stream);
+}
+
+const char *tw_choose(char precision, tw_order order, char transa, char transb, int64_t m,
+                      int64_t n, int64_t k)
+{
+    product it;
+    const int found = precision_of(precision);
+    if (found == NOT_FOUND || describe(&it, found, order, transa, transb, m, n, k))
+        return NULL;
+    const int kernel = choose(&it);
+    return kernel == NOT_FOUND ? NULL : tilewright_kernels[kernel].name;
+}
+
+const char *tw_strerror(tw_status status)
+{
+    static const char *const wrong[] = {
+        "argument 1 (order) is neither TW_ROW_MAJOR nor TW_COL_MAJOR",
+        "argument 2 (transa) is none of N, T and C",
+        "argument 3 (transb) is none of N, T and C",
+        "argument 4 (m) is negative",
+        "argument 5 (n) is negative",
+        "argument 6 (k) is negative",
+        "argument 7 (alpha) is null; it points at a number in the host's memory",
+        "argument 8 (a) is null or not aligned to an element",
+        "argument 9 (lda) is less than 1 or than what lies side by side in A",
+        "argument 10 (b) is null or not aligned to an element",
+        "argument 11 (ldb) is less than 1 or than what lies side by side in B",
+        "argument 12 (beta) is null; it points at a number in the host's memory",
+        "argument 13 (c) is null, not aligned to an element, or shares memory with A or B",
+        "argument 14 (ldc) is less than 1 or than what lies side by side in C",
+    };
+    static const char *const others[] = {
+        "no error",
+        "NVIDIA's driver (libcuda.so.1, of CUDA 12 or later) is not here",
+        "no CUDA context is current in this thread; call cudaSetDevice or cuCtxSetCurrent first",
+        "this library has no kernel for that precision and these transposes; export it again",
+        "the current device cannot run this library's kernels, which are for " TW_GEMM_ARCHITECTURE,
+        "a matrix is beyond the address space, or C takes more blocks than a grid has",
+        "the host has no memory left",
+    };
+    const char *said = NULL;
+    if (status < 0 && status >= -LDC)
+        return wrong[-status - 1];
+    if (status >= 0 && status <= TW_NO_MEMORY)
+        return others[status];
+    if (status > TW_CUDA)
+        said = tilewright_driver_says(status - TW_CUDA);
+    return said ? said : "not a status of this library";
+}

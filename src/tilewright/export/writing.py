@@ -1,0 +1,163 @@
+"""Writing a kernel set: one folder a format, and a manifest that says what is in them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewright.export.c_library import c_library
+from tilewright.export.fatbin import fatbin_of
+from tilewright.export.kernel_set import ExportedKernel, KernelSet
+from tilewright.paths import write_atomically
+from tilewright.sass import read_cubin
+from tilewright.version import VERSION
+
+__all__ = ["FORMATS", "MANIFEST", "check", "write"]
+
+FORMATS = ("cubin", "fatbin", "c")
+MANIFEST = "manifest.json"
+
+# Raised when a field of the manifest changes its meaning.
+_FORMAT = 1
+
+# What every kernel takes (tilewright.stencil.base); reals are float for s and c.
+_ARGUMENTS = (
+    "int64 m", "int64 n", "int64 k",
+    "real alpha_re", "real alpha_im",
+    "pointer a", "int64 offset_a", "int64 lda",
+    "pointer b", "int64 offset_b", "int64 ldb",
+    "real beta_re", "real beta_im",
+    "pointer c", "int64 offset_c", "int64 ldc",
+)  # fmt: skip
+
+
+def write(kernels: KernelSet, directory: str | Path, formats: Sequence[str] = FORMATS) -> Path:
+    """Write a kernel set and return its manifest's path.
+
+    Every file appears whole or not at all, the manifest last: a directory with a manifest
+    holds everything that it names.  An earlier export is replaced.
+
+    Parameters
+    ----------
+    kernels : KernelSet
+        What to write.
+    directory : path-like
+        A new or empty directory, or one that an earlier export was written to.
+    formats : sequence of str
+        Any of `FORMATS`.
+
+    Raises
+    ------
+    ValueError
+        If a format is unknown, or the directory holds somebody else's files.
+    OSError
+        If something cannot be written.
+    """
+    earlier = check(directory, formats)
+    root = Path(directory)
+    made = _files(kernels, formats)
+    (root / MANIFEST).unlink(missing_ok=True)
+    for name, data in made.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, data)
+    for name in earlier - set(made):
+        (root / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder goes with its last file
+            (root / name).parent.rmdir()
+    manifest = json.dumps(_manifest(kernels, formats, made), indent=1) + "\n"
+    write_atomically(root / MANIFEST, manifest.encode())
+    return root / MANIFEST
+
+
+def check(directory: str | Path, formats: Sequence[str]) -> set[str]:
+    """Refuse what `write` would refuse, before anything is compiled; see there.
+
+    Returns
+    -------
+    set of str
+        Files of an earlier export in the directory.
+    """
+    unknown = [one for one in formats if one not in FORMATS]
+    if unknown or not formats:
+        named = unknown[0] if unknown else ""
+        raise ValueError(f"format={named!r} is unknown; use one of {', '.join(FORMATS)}")
+    root = Path(directory)
+    if not root.exists() or (root.is_dir() and not any(root.iterdir())):
+        return set()
+    if not root.is_dir():
+        raise ValueError(f"output={str(root)!r} is not a directory; name another")
+    try:
+        found = json.loads((root / MANIFEST).read_bytes())["files"]
+        names = {str(name) for name in found}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(
+            f"output={str(root)!r} is not empty and no earlier export; name a new directory"
+        ) from None
+    # A manifest that somebody wrote must not have files elsewhere removed.
+    return {name for name in names if _is_ours(name)}
+
+
+def _is_ours(name: str) -> bool:
+    folder, slash, file = name.partition("/")
+    return bool(slash) and folder in FORMATS and "/" not in file and file not in ("", ".", "..")
+
+
+def _files(kernels: KernelSet, formats: Sequence[str]) -> dict[str, bytes]:
+    """Return every file but the manifest, by path."""
+    made: dict[str, bytes] = {}
+    for name, kernel in kernels.kernels.items():
+        if "cubin" in formats:
+            made[f"cubin/{name}.cubin"] = kernel.cubin
+        if "fatbin" in formats:
+            made[f"fatbin/{name}.fatbin"] = fatbin_of(kernel.cubin, kernels.target.arch)
+    if "c" in formats:
+        made |= {f"c/{name}": data for name, data in c_library(kernels).items()}
+    return made
+
+
+def _manifest(kernels: KernelSet, formats: Sequence[str], made: dict[str, bytes]) -> dict[str, Any]:
+    target = kernels.target
+    return {
+        "format": _FORMAT,
+        "tilewright": VERSION,
+        "architecture": target.arch,
+        "device": target.name,
+        "fingerprint": target.fingerprint or None,
+        "compiler": kernels.compiler,
+        "formats": sorted(set(formats)),
+        "arguments": list(_ARGUMENTS),
+        "kernels": [_entry(one) for one in kernels.kernels.values()],
+        "choices": {
+            str(variant): [vars(row) for row in rows] for variant, rows in kernels.choices.items()
+        },
+        "files": {name: hashlib.sha256(data).hexdigest() for name, data in made.items()},
+    }
+
+
+def _entry(one: ExportedKernel) -> dict[str, Any]:
+    """Return what a program needs to launch a kernel, and what it was made of."""
+    found = read_cubin(one.cubin).kernel(one.name)
+    return {
+        "name": one.name,
+        "precision": one.variant.precision.letter,
+        "trans": f"{one.variant.trans_a}{one.variant.trans_b}",
+        "grid": {
+            "block_m": one.grid.block_m,
+            "block_n": one.grid.block_n,
+            "factor": one.grid.factor,
+            "folded": one.grid.folded,
+        },
+        "threads": list(one.grid.threads),
+        "dynamic_shared_bytes": one.dynamic_shared_bytes,
+        "static_shared_bytes": found.shared_bytes,
+        "registers": found.registers,
+        "stencil": one.config.stencil,
+        "stencil_version": one.version,
+        "config_id": one.config.id,
+        "config": dict(one.config),
+    }

@@ -1,0 +1,36 @@
+"""What happened when: spans of host and device, gaps between them, Chrome's trace format.
+
+Code anywhere marks what it does with ``with span("compile"):``.  That costs next to nothing
+until somebody records; `tilewright.timeline.chrome.recording` writes what was recorded to a
+file for Perfetto, and `tilewright.timeline.gaps.summaries` tells of gaps.
+"""
+
+from tilewright.timeline.spans import (
+    DeviceSpan,
+    HostSpan,
+    Recorder,
+    device_span,
+    drain,
+    is_recording,
+    merge,
+    on_change,
+    span,
+    start,
+    stop,
+    traced,
+)
+
+__all__ = [
+    "DeviceSpan",
+    "HostSpan",
+    "Recorder",
+    "device_span",
+    "drain",
+    "is_recording",
+    "merge",
+    "on_change",
+    "span",
+    "start",
+    "stop",
+    "traced",
+]

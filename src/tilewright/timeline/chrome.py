@@ -1,0 +1,109 @@
+"""Chrome's trace event format, which Perfetto opens.
+
+"Trace Event Format" (Google, 2016): complete events (``"ph": "X"``) with ``ts`` and ``dur``
+in microseconds, and metadata events (``"ph": "M"``) that name processes and threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tilewright.paths import write_atomically
+from tilewright.timeline import spans
+from tilewright.timeline.clocks import on_host_clock, tracks
+from tilewright.timeline.gaps import summaries
+from tilewright.timeline.spans import HostSpan, Recorder
+from tilewright.version import VERSION
+
+__all__ = ["recording", "trace_document"]
+
+# Thread numbers of device tracks: above any thread's (Linux: 2**22 at most).
+_DEVICE_THREADS = 1 << 23
+
+
+@contextmanager
+def recording(path: str | os.PathLike[str] | None) -> Iterator[Recorder | None]:
+    """Record while the block runs, then write the timeline, whatever ended the block.
+
+    Parameters
+    ----------
+    path : path or None
+        Where the JSON goes; None records nothing.
+
+    Raises
+    ------
+    ValueError
+        If nothing can be written there; nothing has been run then.
+    """
+    if path is None:
+        yield None
+        return
+    target = Path(path)
+    if target.is_dir() or not target.absolute().parent.is_dir():
+        raise ValueError(f"trace={str(target)!r} is no file in a directory that is there")
+    recorder = spans.start()
+    try:
+        yield recorder
+    finally:
+        spans.stop()
+        text = json.dumps(trace_document(recorder), separators=(",", ":"), allow_nan=False)
+        write_atomically(target, text.encode())
+
+
+def trace_document(recorder: Recorder) -> dict[str, Any]:
+    """Return everything recorded as one JSON object."""
+    events = [*_names(recorder), *_events(recorder.host, recorder.started, "host")]
+    for number, ((pid, track), rows) in enumerate(tracks(recorder.device).items()):
+        thread = _DEVICE_THREADS + number
+        events.append(_metadata("thread_name", pid, thread, f"{track} (device)"))
+        moved = [one._replace(thread=thread) for one in on_host_clock(rows)]
+        events += _events(moved, recorder.started, "device")
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ns",
+        "otherData": {
+            "tilewright": VERSION,
+            "dropped": dict(recorder.dropped),
+            "devices": [one.to_json() for one in summaries(recorder)],
+        },
+    }
+
+
+def _events(rows: Iterable[HostSpan], zero: int, category: str) -> list[dict[str, Any]]:
+    """Return complete events: a viewer wants those that hold others first."""
+    ordered = sorted(rows, key=lambda one: (one.pid, one.thread, one.begun, -one.ended))
+    return [
+        {
+            "name": one.name,
+            "cat": category,
+            "ph": "X",
+            "ts": (one.begun - zero) / 1e3,
+            "dur": (one.ended - one.begun) / 1e3,
+            "pid": one.pid,
+            "tid": one.thread,
+            "args": one.about,
+        }
+        for one in ordered
+    ]
+
+
+def _names(recorder: Recorder) -> list[dict[str, Any]]:
+    """Return the names of processes and of this process's threads."""
+    every = {one.pid for one in recorder.host} | {one.pid for one in recorder.device}
+    names = [
+        _metadata("process_name", pid, 0, "tilewright" if pid == recorder.pid else "worker")
+        for pid in sorted(every | {recorder.pid})
+    ]
+    return names + [
+        _metadata("thread_name", recorder.pid, thread, name)
+        for thread, name in sorted(recorder.threads.items())
+    ]
+
+
+def _metadata(kind: str, pid: int, thread: int, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "ts": 0, "pid": pid, "tid": thread, "args": {"name": name}}

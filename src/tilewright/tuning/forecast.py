@@ -1,0 +1,46 @@
+"""What a compiled candidate may reach, by its machine code: which to time first."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tilewright.sass import inspect_kernel, read_cubin
+from tilewright.stencil import Launch
+
+__all__ = ["forecast"]
+
+
+def forecast(
+    code: bytes, launch: Launch, multiprocessors: int, dynamic_shared_bytes: int = 0
+) -> float | None:
+    """Return the share of the multiply-adds' peak that a kernel is expected to reach.
+
+    The static model's share (`tilewright.sass.loop_cycles`) times what the grid leaves of it:
+    thread blocks run in waves of all that fit on the device, and the last wave takes as long
+    as the others (tail effect).
+
+    Parameters
+    ----------
+    code : bytes
+        A cubin with one kernel.
+    launch : Launch
+        How the kernel is launched for the problem in question.
+    multiprocessors : int
+        Of the device.
+    dynamic_shared_bytes : int
+        Shared memory of a block that is asked for at launch.
+
+    Returns
+    -------
+    float or None
+        0 to 1; None where the machine code has no loop of multiply-adds, or
+        blocks do not fit on a multiprocessor.
+    """
+    (kernel,) = read_cubin(code).kernels
+    seen = inspect_kernel(kernel, prod(launch.block), dynamic_shared_bytes)
+    at_once = seen.occupancy.blocks * multiprocessors
+    if seen.cycles is None or at_once < 1:
+        return None
+    blocks = prod(launch.grid)
+    waves = -(-blocks // at_once)
+    return seen.cycles.pipe_share * blocks / (waves * at_once)

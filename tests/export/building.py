@@ -1,0 +1,101 @@
+"""Kernel sets without a compiler for GPUs, and libraries built from them by the one for C."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright.backend.cuda.compiler import Cubin
+from tilewright.export import KernelSet, Target, collect, kernel_set
+from tilewright.export.c_library import c_library
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+COMPILER = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), "")
+needs_c = pytest.mark.skipif(not COMPILER, reason="needs a C compiler: cc, gcc or clang")
+
+
+def run(*command: str | Path, **options: Any) -> str:
+    """Run a command that has to succeed; return what it printed."""
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, timeout=250, **options
+    )
+    assert done.returncode == 0, f"{command[0]}: {done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def pretended(monkeypatch: pytest.MonkeyPatch, target: Target, variants: Any) -> KernelSet:
+    """Return a kernel set whose cubins only begin with their kernels' ids."""
+
+    def no_cubin(source: Any, arch: str, cache: Any) -> Cubin:
+        return Cubin(bytes.fromhex(source.entry[-12:]) + b"\0\1", "", {}, arch)
+
+    monkeypatch.setattr(kernel_set, "cached_cubin", no_cubin)
+    monkeypatch.setattr(kernel_set, "nvrtc_version", lambda: "0.0")
+    return collect(target, variants)
+
+
+def written(kernels: KernelSet, directory: Path) -> Path:
+    """Write a library's sources without a manifest, which wants real cubins."""
+    directory.mkdir()
+    for name, data in c_library(kernels).items():
+        (directory / name).write_bytes(data)
+    return directory
+
+
+def build_fake(directory: Path) -> Path:
+    """Build what stands in for NVIDIA's driver."""
+    fake = directory / "libcuda.so.1"
+    command = (COMPILER, *WARNINGS, "-O1", "-g", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
+    run(*command, HERE / "fake_cuda.c", "-o", fake)
+    return fake
+
+
+def build_library(sources: Path, output: Path) -> Path:
+    """Build a library's sources as one shared object, where possible with all arithmetic watched.
+
+    Where C leaves a behaviour undefined, an overflow say, the process then dies.
+    """
+    files = sorted(sources.glob("*.c"))
+    flags = (*WARNINGS, "-O1", "-shared", "-fPIC", "-fvisibility=hidden")
+    command = [COMPILER, *flags, *files, "-o", output, "-ldl", "-lm", "-lpthread"]
+    watched = (*command, "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
+    if subprocess.run(watched, capture_output=True, timeout=250).returncode != 0:
+        run(*command)
+    return output
+
+
+class Caller:
+    """`caller.py` in a process of its own: ``caller("gemm", ...)``."""
+
+    def __init__(self, library: Path, fake: Path) -> None:
+        self.fake = fake
+        self._process = subprocess.Popen(
+            [sys.executable, HERE / "caller.py", library, fake],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "LD_LIBRARY_PATH": str(fake.parent)},
+        )
+
+    def __call__(self, name: str, *arguments: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([name, *arguments]) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, "the library's process died"
+        return json.loads(answer)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate(timeout=60)
+        assert self._process.returncode == 0

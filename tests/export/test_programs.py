@@ -1,0 +1,188 @@
+"""Other people's programs: built with a C compiler, with CMake, with nvcc; run where possible."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.export.building import COMPILER, HERE, ROOT, WARNINGS, needs_c, run
+from tests.export.conftest import Exported
+from tilewright.export import variants_of
+
+pytestmark = needs_c
+
+EXAMPLES = ROOT / "examples/native"
+LIBRARIES = ("-ldl", "-lm", "-lpthread")
+
+
+def environment(exported: Exported, **more: str) -> dict[str, str]:
+    return {**os.environ, "LD_LIBRARY_PATH": str(exported.fake.parent), **more}
+
+
+def numbers(count: int, first: int, dtype: str) -> np.ndarray:
+    """Return the numbers that the examples make: multiples of 2^-15 in [-1, 1)."""
+    i = np.arange(first, first + count, dtype=np.uint32)
+    return ((i * np.uint32(2654435761)) >> np.uint32(16)).astype(dtype) / 32768 - 1
+
+
+def test_the_c_example_needs_a_c_compiler_and_the_driver_only(exported: Exported, tmp_path: Path):
+    """The driver here computes on the host, so that the program's own check is run too."""
+    program, result = tmp_path / "example", tmp_path / "c.bin"
+    sources = sorted(exported.sources.glob("*.c"))
+    flags = (*WARNINGS, "-O1", f"-I{exported.sources}")
+    run(
+        COMPILER, *flags, EXAMPLES / "example.c", *sources, "-o", program, exported.fake, *LIBRARIES
+    )
+    env = environment(exported, FAKE_CUDA_COMPUTES="1")
+    said = run(program, "37", "21", "11", result, env=env)
+    assert "computed SGEMM 37x21x11" in said
+    a = numbers(37 * 11, 1, "f4").reshape(37, 11, order="F")
+    b = numbers(11 * 21, 7, "f4").reshape(11, 21, order="F")
+    c = np.fromfile(result, "f4").reshape(37, 21, order="F")
+    assert np.allclose(c, a @ b, rtol=1e-5, atol=1e-5)
+
+    idle = subprocess.run(
+        [program, "8", "8", "8"], env=environment(exported), capture_output=True, timeout=60
+    )
+    assert idle.returncode == 1, "a product that nobody computed must not pass the check"
+
+
+def test_threads_load_each_kernel_once_and_do_not_race(exported: Exported, tmp_path: Path):
+    """Under ThreadSanitizer where the compiler has it."""
+    program = tmp_path / "threads"
+    sources = sorted(exported.sources.glob("*.c"))
+    command = [COMPILER, *WARNINGS, "-O1", "-g", f"-I{exported.sources}", HERE / "threads.c"]
+    command += [*sources, exported.fake, *LIBRARIES, "-o", program]
+    sanitized = subprocess.run([*command, "-fsanitize=thread"], capture_output=True, timeout=250)
+    if sanitized.returncode != 0:
+        run(*command)
+    names = [name for name in exported.kernels.kernels if name.startswith("tw_sgemm_nn")]
+    loads = int(run(program, env=environment(exported, FAKE_CUDA_FORGETS="1")))
+    assert 5 <= loads <= 5 * len(names)
+    assert loads % 5 == 0
+
+
+def test_a_machine_without_a_driver_gets_a_status(exported: Exported, tmp_path: Path):
+    if shutil.which("nvidia-smi"):
+        pytest.skip("NVIDIA's driver is here")
+    source = tmp_path / "absent.c"
+    source.write_text(
+        '#include <stdio.h>\n#include "tilewright_gemm.h"\n'
+        'int main(void) { printf("%d: %s\\n", tw_load(), tw_strerror(tw_load())); return 0; }\n'
+    )
+    program = tmp_path / "absent"
+    sources = sorted(exported.sources.glob("*.c"))
+    run(COMPILER, *WARNINGS, f"-I{exported.sources}", source, *sources, *LIBRARIES, "-o", program)
+    assert run(program).startswith("1: NVIDIA's driver (libcuda.so.1")
+
+
+def test_the_header_is_cxx_too(exported: Exported, tmp_path: Path):
+    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("needs a C++ compiler")
+    source = tmp_path / "it.cpp"
+    source.write_text('#include "tilewright_gemm.h"\nint main() { return tw_load(); }\n')
+    run(compiler, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
+        f"-I{exported.sources}", source)  # fmt: skip
+
+
+@pytest.mark.parametrize("shared", ["ON", "OFF"])
+def test_cmake_installs_a_library_that_pkg_config_finds(exported, tmp_path, shared):
+    for tool in ("cmake", "pkg-config"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"needs {tool}")
+    build, root = tmp_path / "build", tmp_path / "root"
+    options = [f"-DCMAKE_INSTALL_PREFIX={root}", f"-DBUILD_SHARED_LIBS={shared}"]
+    run("cmake", "-S", exported.sources, "-B", build, *options, "-DCMAKE_INSTALL_LIBDIR=lib")
+    run("cmake", "--build", build, "--parallel", "2")
+    run("cmake", "--install", build)
+    env = {**os.environ, "PKG_CONFIG_PATH": str(root / "lib/pkgconfig")}
+    kind = ["--static"] if shared == "OFF" else []
+    words = run("pkg-config", "--cflags", "--libs", *kind, "tilewright-gemm", env=env).split()
+    program = tmp_path / "threads"
+    run(COMPILER, *WARNINGS, HERE / "threads.c", "-o", program, *words, exported.fake, "-lpthread")
+    libraries = f"{root / 'lib'}:{exported.fake.parent}"
+    env = environment(exported, FAKE_CUDA_FORGETS="1") | {"LD_LIBRARY_PATH": libraries}
+    assert int(run(program, env=env)) % 5 == 0
+    if shared == "ON":
+        listed = run("nm", "-D", "--defined-only", root / "lib/libtilewright-gemm.so")
+        names = {line.split()[-1] for line in listed.splitlines()}
+        assert {name for name in names if not name.startswith("tw_")} <= {"_init", "_fini"}
+    consumer = tmp_path / "consumer"
+    consumer.mkdir()
+    (consumer / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(consumer C)\n"
+        "find_package(tilewright-gemm REQUIRED)\n"
+        "add_library(it STATIC it.c)\ntarget_link_libraries(it tilewright::gemm)\n"
+    )
+    (consumer / "it.c").write_text(
+        '#include "tilewright_gemm.h"\nint it(void);\nint it(void) { return tw_load(); }\n'
+    )
+    run("cmake", "-S", consumer, "-B", consumer / "build", f"-DCMAKE_PREFIX_PATH={root}")
+    run("cmake", "--build", consumer / "build")
+
+
+@pytest.mark.slow
+def test_the_runtime_example_compiles_and_links(exported: Exported, tmp_path: Path):
+    nvcc = shutil.which("nvcc", path="/usr/local/cuda/bin") or shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("needs nvcc")
+    sources = sorted(exported.sources.glob("*.c"))
+    run(COMPILER, *WARNINGS, "-c", *sources, cwd=tmp_path)
+    program = tmp_path / "example_runtime"
+    flags = ("-std=c++17", "-arch=sm_90a", "-Werror", "all-warnings", f"-I{exported.sources}")
+    run(nvcc, *flags, EXAMPLES / "example_runtime.cu", *tmp_path.glob("*.o"), "-o", program)
+    done = subprocess.run([program], capture_output=True, text=True, timeout=60)
+    if done.returncode != 0:  # no GPU here
+        assert "failed" in done.stderr
+
+
+def benchmark():
+    """Return benchmarks/native.py as a module."""
+    spec = importlib.util.spec_from_file_location("native", ROOT / "benchmarks/native.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.gpu
+def test_exported_calls_give_gemms_bits(cuda, tmp_path):
+    """Every precision and transpose, ragged, with alpha and beta, through ctypes."""
+    native, variants = benchmark(), variants_of("all", "all")
+    native.exported(cuda, tmp_path / "out", variants, store=True)
+    rows = list(
+        native.compare(cuda, native.Native(tmp_path / "out", native.driver_library()), variants)
+    )
+    assert len(rows) == 2 * 2 * len(variants)
+    assert [row for row in rows if not (row["equal"] and row["changed"])] == []
+
+
+def test_the_benchmark_times_batches_of_both_ways(exported: Exported, tmp_path: Path):
+    """Only that it works: nothing here says how fast a driver without a device is."""
+    native = benchmark()
+    program = tmp_path / "overhead"
+    sources = sorted(exported.sources.glob("*.c"))
+    flags = (*native.FLAGS, f"-I{exported.sources}")
+    source = ROOT / "benchmarks/native/overhead.c"
+    run(COMPILER, *flags, source, *sources, exported.fake, *LIBRARIES, "-o", program)
+    name = exported.call("choose", "s", 102, "N", "N", 16, 16, 16)
+    kernel = exported.kernels.kernels[name]
+    words = (kernel.grid.threads[0], kernel.grid.factor, kernel.dynamic_shared_bytes, 16, 3, 50)
+    env = environment(exported)
+    printed = run(program, exported.fake, name, *words, env=env)
+    assert all(float(word) > 0 for word in printed.split())
+    assert len(printed.splitlines()) == 3
+    other = subprocess.run([program, exported.fake, "other", *map(str, words)], env=env, timeout=60)
+    assert other.returncode == 1
+
+
+def test_numbers_are_the_examples_own():
+    made = numbers(4, 1, "f8")
+    expected = [((i * 2654435761 % 2**32) >> 16) / 32768 - 1 for i in range(1, 5)]
+    assert made.tolist() == expected

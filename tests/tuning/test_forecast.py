@@ -1,0 +1,60 @@
+"""Which candidates are worth timing, told by their machine code: no GPU needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sass.compiled import kept
+from tests.tuning.measurement_examples import example
+from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
+from tilewright.sass import inspect_kernel, read_cubin
+from tilewright.stencil import Launch, Source
+from tilewright.tuning.forecast import forecast
+from tilewright.tuning.ready import ReadyQueue
+
+H100 = 132  # multiprocessors
+THREADS = 256
+
+
+def expected(blocks: int) -> float:
+    found = forecast(kept("sm_90a"), Launch((blocks, 1), (THREADS, 1)), H100)
+    assert found is not None
+    return found
+
+
+def test_a_last_wave_that_is_not_full_costs_what_a_full_one_does():
+    (kernel,) = read_cubin(kept("sm_90a")).kernels
+    seen = inspect_kernel(kernel, THREADS)
+    wave = H100 * seen.occupancy.blocks
+    assert seen.cycles is not None
+    assert expected(wave) == seen.cycles.pipe_share
+    assert expected(3 * wave) == pytest.approx(expected(wave))
+    assert expected(wave + 1) == pytest.approx(expected(2 * wave) * (wave + 1) / (2 * wave))
+    assert expected(1) == pytest.approx(expected(wave) / wave)
+
+
+@pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not here: pip install 'tilewright[cuda]'")
+def test_a_kernel_without_multiply_adds_has_no_forecast():
+    source = Source('extern "C" __global__ void fill(float *x) { x[threadIdx.x] = 1; }', {}, "fill")
+    code = compile_cubin(source, "sm_90a").code
+    assert forecast(code, Launch((H100, 1), (THREADS, 1)), H100) is None
+
+
+def test_the_most_promising_candidate_is_timed_first_and_hopeless_ones_never():
+    queue = ReadyQueue()
+    names = {share: example(block=round(100 * share)) for share in (0.3, 0.8, 0.7)}
+    for share, candidate in names.items():
+        queue.add(candidate, share)
+    assert queue.give_up() is names[0.3]
+    assert queue.give_up() is None  # 0.7 may well beat 0.8: forecasts err
+    assert [queue.take(), queue.take()] == [names[0.8], names[0.7]]
+    assert not len(queue)
+
+
+def test_without_forecasts_candidates_leave_in_the_order_they_came():
+    queue = ReadyQueue()
+    first, second, third = (example(block=x) for x in (1, 2, 3))
+    for candidate in (first, second, third):
+        queue.add(candidate)
+    assert queue.give_up() is None
+    assert [queue.take() for _ in range(3)] == [first, second, third]
