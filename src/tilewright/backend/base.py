@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -225,6 +226,19 @@ class LiveDevice(ABC):
     @abstractmethod
     def free(self, memory: Any) -> None:
         """Give device memory back at once."""
+
+    def pinned(self, size: int) -> AbstractContextManager[NDArray[np.uint8]]:
+        """Return `size` bytes of host memory that the device reaches without the host's help.
+
+        Its pages are locked; they are given back at the end of the ``with`` block, after
+        which no view of the array may be used.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If the host gives no such memory.
+        """
+        raise BackendError(f"{self.id} has no pinned host memory; use memory of NumPy's")
 
     @abstractmethod
     def launch(

@@ -43,8 +43,8 @@ def command(
     """Find the best device, tune GEMM on it, compare with NumPy, solve a linear system."""
     from tilewright.backend import device as find_device
     from tilewright.backend import devices
+    from tilewright.microbench.peak import measured_peak
     from tilewright.problem import Problem
-    from tilewright.tuning.peak import measured_peak
 
     m, n, k = parse_size(size)
     live = find_device(device)

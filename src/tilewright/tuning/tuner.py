@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.backend import LiveDevice, device
+from tilewright.microbench.peak import measured_peak
 from tilewright.problem import Problem
 from tilewright.space import Space
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
 from tilewright.timeline import span
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
-from tilewright.tuning.peak import measured_peak
 from tilewright.tuning.process import WorkerSettings
 from tilewright.tuning.runner import Limits, Runner
 from tilewright.tuning.store import Store
