@@ -1,0 +1,154 @@
+/* Tiles on their way from device memory to shared memory.  A part of kernel.cuh. */
+
+/* Threads side by side along k where an operand is contiguous there: 32 bytes, the least
+ * that device memory gives. */
+#define LANES_K (32 / ELEM_BYTES)
+
+/* Elements between rows of a tile.  LANES_K columns of 4 rows then lie in different banks
+ * when they are written, and rows stay aligned for reads of 16 bytes. */
+#define PITCH_A (BLOCK_M + 4 * K_FAST_A)
+#define PITCH_B (BLOCK_N + 4 * K_FAST_B)
+#define BYTES_A (BLOCK_K * PITCH_A * ELEM_BYTES)
+#define BYTES_B (BLOCK_K * PITCH_B * ELEM_BYTES)
+#define STAGE_BYTES (BYTES_A + BYTES_B)
+
+/* A thread block's view of op(A) or op(B).  `side` is the index that is not k. */
+struct operand {
+    const elem *first; /* the block's first row (or column) at k = 0 */
+    isize ld;
+    int side_left; /* how much of the block's side lies inside the matrix */
+    bool wide;     /* whether whole tiles may be copied without checks */
+};
+
+HELPER operand operand_at(const elem *first, isize ld, isize side_at, isize side, int block_side,
+                          int k_fast)
+{
+    operand x;
+    x.first = first + (k_fast ? side_at * ld : side_at);
+    x.ld = ld;
+    x.side_left = side - side_at < block_side ? (int)(side - side_at) : block_side;
+    x.wide = x.side_left == block_side &&
+             (k_fast || (ADDRESS(first) % 16 == 0 && ld % CHUNK == 0));
+    return x;
+}
+
+/* The tiles that this block multiplies.  The first tile of all is the remainder of k, if
+ * there is one; blocks of a cluster take consecutive runs of them. */
+struct steps {
+    isize begin, count; /* tiles */
+    int first_depth;    /* how much of BLOCK_K the first tile of all has */
+};
+
+HELPER steps steps_of(isize k, unsigned int rank)
+{
+    const isize all = (k + BLOCK_K - 1) / BLOCK_K;
+    steps s;
+    s.begin = all * rank / SPLIT_K;
+    s.count = all * (rank + 1) / SPLIT_K - s.begin;
+    s.first_depth = (int)(k - (all - 1) * BLOCK_K);
+    return s;
+}
+
+/* Where tile t begins along k. */
+HELPER isize tile_at(steps s, isize t)
+{
+    return t == 0 ? 0 : s.first_depth + (t - 1) * BLOCK_K;
+}
+
+/* How whole tiles are copied: a thread copies ROWS x PARTS pieces; parts of a row lie at
+ * distances known to the compiler, rows a multiple of ld apart. */
+template <int SIDE, int PITCH, int K_FAST> struct layout;
+
+template <int SIDE, int PITCH> struct layout<SIDE, PITCH, 0> { /* pieces of 16 bytes */
+    enum {
+        ACROSS = SIDE / CHUNK,                         /* pieces in a row of the tile */
+        PARTS = ACROSS > THREADS ? ACROSS / THREADS : 1,
+        ABREAST = ACROSS > THREADS ? 1 : THREADS / ACROSS, /* rows at once */
+        ROWS = BLOCK_K / ABREAST,
+        PART = THREADS * 16, /* bytes to the next part, in device memory */
+        SHARED_PART = PART,  /* and in shared memory */
+        SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
+    };
+};
+
+template <int SIDE, int PITCH> struct layout<SIDE, PITCH, 1> { /* single elements */
+    enum {
+        ABREAST = THREADS / LANES_K,
+        ROWS = SIDE / ABREAST,
+        PARTS = BLOCK_K / LANES_K,
+        PART = 32,
+        SHARED_PART = LANES_K * PITCH * ELEM_BYTES,
+        SHARED_ROW = ABREAST * ELEM_BYTES
+    };
+};
+
+/* HELPER, but for `static`, which means something else within a struct. */
+#define METHOD __device__ __forceinline__
+
+/* One thread's copies of an operand's whole tiles. */
+template <int SIDE, int PITCH, int K_FAST> struct feed {
+    typedef layout<SIDE, PITCH, K_FAST> how;
+    enum { COPIES = how::ROWS * how::PARTS };
+
+    const char *from; /* the next row of pieces */
+    isize row, tile;  /* bytes to the next row, and from a tile's last to the next's first */
+    shared_at to;     /* where the first piece goes in stage 0 */
+
+    METHOD void begin(operand x, isize k_at, shared_at tiles)
+    {
+        const int id = THREAD_ID;
+        if (K_FAST) {
+            const int s = id / LANES_K, l = id % LANES_K;
+            from = (const char *)(x.first + k_at + l + s * x.ld);
+            row = how::ABREAST * x.ld * ELEM_BYTES;
+            tile = BLOCK_K * ELEM_BYTES - (how::ROWS - 1) * row;
+            to = tiles + (l * PITCH + s) * ELEM_BYTES;
+        } else {
+            const int across = SIDE / CHUNK < THREADS ? SIDE / CHUNK : THREADS;
+            const int l = id / across, s = id % across * CHUNK;
+            from = (const char *)(x.first + (k_at + l) * x.ld + s);
+            row = how::ABREAST * x.ld * ELEM_BYTES;
+            tile = row;
+            to = tiles + (l * PITCH + s) * ELEM_BYTES;
+        }
+        keep(&row);
+        keep(&tile);
+    }
+
+    /* Start copy i of a tile into the stage that begins `stage` bytes on.  Copies are
+     * started in order: the last moves on to the next tile. */
+    METHOD void copy(int i, shared_at stage)
+    {
+        const int r = i / how::PARTS, part = i % how::PARTS;
+        const shared_at at = to + stage + (r * how::SHARED_ROW + part * how::SHARED_PART);
+        if (K_FAST)
+            copy_element(at, from + part * how::PART);
+        else
+            copy_chunk(at, from + part * how::PART);
+        if (part == how::PARTS - 1)
+            from += r == how::ROWS - 1 ? tile : row;
+    }
+};
+
+/* Copy a tile element by element, zeros for what lies outside the matrix or beyond
+ * `depth` of the tile's BLOCK_K.  Consecutive threads lie along the contiguous index. */
+template <int SIDE, int PITCH, int K_FAST>
+HELPER void copy_checked(operand x, isize k_at, int depth, shared_at to)
+{
+    const int fast = K_FAST ? BLOCK_K : SIDE;
+    for (int e = THREAD_ID; e < SIDE * BLOCK_K; e += THREADS) {
+        const int s = K_FAST ? e / fast : e % fast, l = K_FAST ? e % fast : e / fast;
+        const int inside = s < x.side_left && l < depth;
+        const elem *from = x.first + (K_FAST ? k_at + l + s * x.ld : s + (k_at + l) * x.ld);
+        /* An address that is not read must still be one of the matrix. */
+        copy_element_if(to + (l * PITCH + s) * ELEM_BYTES, inside ? from : x.first, inside);
+    }
+}
+
+HELPER void copy_checked_tile(operand a, operand b, steps s, isize t, shared_at stage)
+{
+    const isize k_at = tile_at(s, t);
+    const int depth = t == 0 ? s.first_depth : BLOCK_K;
+    copy_checked<BLOCK_M, PITCH_A, K_FAST_A>(a, k_at, depth, stage);
+    copy_checked<BLOCK_N, PITCH_B, K_FAST_B>(b, k_at, depth, stage + BYTES_A);
+}
