@@ -126,7 +126,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
         else
             copy_chunk(at, from + part * how::PART);
         if (part == how::PARTS - 1)
-            from += r == how::ROWS - 1 ? tile : row;
+            from = step(from, r == how::ROWS - 1 ? tile : row);
     }
 };
 

@@ -31,14 +31,29 @@ HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int
     }
 }
 
+/* The element of the thread's tile that is multiplied as number `step`.  What a compiler makes
+ * of an order shows in its registers: which operands it reuses, and which banks it reads. */
+HELPER int in_order(int step)
+{
+    /* The tile is walked by lines of LINE: columns, or rows. */
+    enum { ROWWISE = WALK % 2, LINE = ROWWISE ? TILE_N : TILE_M };
+    int line, at;
+    if (WALK < 2) { /* along one line and back the next: one operand is at hand at the turn */
+        line = step / LINE;
+        at = line % 2 ? LINE - 1 - step % LINE : step % LINE;
+    } else { /* two lines at once, taking turns */
+        const int pair = step / (2 * LINE), in = step % (2 * LINE);
+        at = pair % 2 ? LINE - 1 - in / 2 : in / 2;
+        line = 2 * pair + (at + in + pair) % 2;
+    }
+    return ROWWISE ? at * TILE_M + line : line * TILE_M + at;
+}
+
 HELPER void multiply(elem *sum, const fragments *f)
 {
-    /* Down one column and up the next: a's last element is at hand where a column begins. */
-    UNROLL for (int j = 0; j < TILE_N; ++j)
-        UNROLL for (int step = 0; step < TILE_M; ++step) {
-            const int i = j % 2 ? TILE_M - 1 - step : step;
-            elem *to = &sum[j * TILE_M + i];
-            *to = elem_madd(*to, CONJ_A ? elem_conj(f->a[i]) : f->a[i],
+    UNROLL for (int step = 0; step < TILE_M * TILE_N; ++step) {
+        const int at = in_order(step), i = at % TILE_M, j = at / TILE_M;
+        sum[at] = elem_madd(sum[at], CONJ_A ? elem_conj(f->a[i]) : f->a[i],
                             CONJ_B ? elem_conj(f->b[j]) : f->b[j]);
-        }
+    }
 }

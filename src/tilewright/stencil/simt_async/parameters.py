@@ -78,6 +78,13 @@ def _pipeline() -> tuple[Parameter, ...]:
             "compilers put empty instructions before each group; few groups crowd the queue",
         ),
         Parameter(
+            "walk",
+            (0, 1, 2, 3),
+            "order of a step's multiply-adds: 0: by columns, 1: by rows, each there and back, "
+            "2, 3: the same two at once",
+            "none but another choice of registers by the compiler, and so of conflicts",
+        ),
+        Parameter(
             "resident",
             (1, 2, 3, 4),
             "thread blocks that a multiprocessor shall hold: caps a thread's registers",

@@ -72,7 +72,7 @@ HELPER shared_at sums_at(shared_at base, int j, int i)
  * the order of k. */
 HELPER void store_sums_of_cluster(result c, const elem *sum, shared_at base)
 {
-    BARRIER(); /* all have read their last fragments from this memory */
+    /* Since the last barrier of the loop nobody has read what lies here but to throw it away. */
     UNROLL for (int j = 0; j < TILE_N; ++j)
         UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
             write_chunk(sums_at(base, j, i), chunk_of(sum + j * TILE_M + i * CHUNK));
