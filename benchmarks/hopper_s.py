@@ -44,6 +44,7 @@ FINALISTS = 4
 SILENCE = 40
 FAMILY = SimtAsync()
 
+DEPTH = ("block_k", "unroll_k", "stages")
 NAMES = ("block_m", "block_n", "tile_m", "tile_n", "lanes_m", "resident")
 # Thread tiles of 128 elements first: fewest reads of shared memory a multiply-add.
 LARGE = (
@@ -65,24 +66,26 @@ def candidates(trans: str) -> list[Config]:
     """Return points of the space, large and small ones in turns, the likeliest first."""
     space = FAMILY.space(variant_of(trans), architecture_spec("sm_90a"))
 
-    def points(shapes: Any, *choices: tuple[str, tuple[int, ...]]) -> Iterator[Config]:
+    def points(shapes: Any, *choices: tuple[str, Any]) -> Iterator[Config]:
         names = [name for name, _ in choices]
-        fixed = {"unroll_stages": 0, "copy_groups": 2, "raster_rows": 8, "split_k": 1}
+        fixed = {"copy_groups": 2, "raster_rows": 8, "split_k": 1, "walk": 0}
         for values in itertools.product(*(values for _, values in choices)):
+            point = {**fixed, **dict(zip(names, values, strict=True))}
+            depth = dict(zip(DEPTH, point.pop("depth"), strict=True))
             for shape in shapes:
-                point = {**fixed, **dict(zip(names, values, strict=True))}
-                config = Config(FAMILY.name, {**point, **dict(zip(NAMES, shape, strict=True))})
+                block = dict(zip(NAMES, shape, strict=True))
+                config = Config(FAMILY.name, {**point, **depth, **block})
                 if config in space:
                     yield config
 
-    large = list(points(LARGE, ("stages", (2,)), ("block_k", (16, 32)), ("walk", (0, 1, 2, 3))))
-    large += points(LARGE[:4], ("stages", (3,)), ("block_k", (16, 8)), ("walk", (0, 1)))
-    large += points(LARGE[:4], ("copy_groups", (1, 4)), ("stages", (2,)), ("block_k", (16,)),
-                    ("walk", (0, 1)))  # fmt: skip
-    small = list(points(SMALL, ("stages", (3,)), ("block_k", (16,)), ("split_k", (4, 2, 1, 8)),
-                        ("walk", (0,))))  # fmt: skip
-    small += points(SMALL[:4], ("stages", (4, 2)), ("block_k", (16, 32)), ("split_k", (2, 4)),
-                    ("walk", (0,)))  # fmt: skip
+    best, walks, depths = LARGE[:4], (0, 1, 2, 3), ((8, 8, 3), (16, 16, 2), (16, 8, 2))
+    large = list(points(LARGE, ("walk", walks[:2]), ("depth", depths)))
+    large += points(best, ("walk", walks[2:]), ("depth", depths[:2]))
+    large += points(best, ("copy_groups", (1, 4)), ("depth", depths[:2]))
+    large += points(best, ("depth", ((8, 8, 4), (16, 8, 3), (32, 8, 2), (16, 4, 2))))
+    large += points(best[:2], ("raster_rows", (0, 4, 16)), ("depth", depths[:1]))
+    small = list(points(SMALL, ("split_k", (4, 2, 1, 8)), ("depth", ((16, 8, 3),))))
+    small += points(SMALL[:5], ("split_k", (2, 4)), ("depth", ((32, 8, 2), (8, 8, 5))))
     mixed = [x for pair in itertools.zip_longest(large, small) for x in pair if x is not None]
     return list(dict.fromkeys(mixed))
 

@@ -50,6 +50,7 @@ struct range { const char *begin, *end; };
 struct machine {
     std::vector<thread> threads; /* of one cluster */
     std::vector<std::vector<char>> shared;
+    std::vector<int> running; /* threads of each block that have not ended */
     std::vector<range> readable;
     ucontext_t scheduler;
     thread *current;
@@ -79,6 +80,8 @@ inline void leave(state where)
 inline char *shared_bytes(int rank, unsigned at, int bytes, const char *doing)
 {
     std::vector<char> &memory = now.shared[rank];
+    if (now.running[rank] == 0)
+        fault(std::string(doing) + " the shared memory of a block that has ended");
     if (at % bytes || at + bytes > memory.size()) {
         fault(std::string(doing) + " shared memory at " + std::to_string(at) + " of " +
               std::to_string(memory.size()));
@@ -151,6 +154,7 @@ inline bool release()
 
 inline void run_cluster(std::mt19937 &random)
 {
+    now.running.assign(now.shared.size(), now.threads.size() / now.shared.size());
     for (thread &t : now.threads) {
         t.where = READY;
         t.groups.assign(1, {});
@@ -161,14 +165,21 @@ inline void run_cluster(std::mt19937 &random)
     }
     std::vector<thread *> order;
     for (thread &t : now.threads) order.push_back(&t);
-    const int first_block = now.block.x;
+    const int first_block = now.block.x, ranks = now.shared.size();
+    int first = 0;
     do {
         std::shuffle(order.begin(), order.end(), random);
+        if (random() % 2) /* one block runs ahead of the others */
+            std::stable_sort(order.begin(), order.end(), [&](thread *x, thread *y) {
+                return (x->rank + first) % ranks < (y->rank + first) % ranks;
+            });
+        first = random() % ranks;
         for (thread *t : order)
             if (t->where == READY) {
                 now.current = t;
                 now.block.x = first_block + t->rank;
                 swapcontext(&now.scheduler, &t->context);
+                now.running[t->rank] -= t->where == DONE;
             }
     } while (now.fault.empty() && release());
     for (thread &t : now.threads)

@@ -72,6 +72,12 @@ def _shapes(precision: Precision) -> tuple[Constraint, ...]:
             "divisibility",
         ),
         Constraint(
+            "unrolling divides the k block",
+            lambda block_k, unroll_k: block_k % unroll_k == 0,
+            "the loop does whole trips for each tile",
+            "divisibility",
+        ),
+        Constraint(
             "columns for every block of a cluster",
             lambda tile_n, split_k: tile_n % split_k == 0,
             "each block of a cluster adds up as many columns of a thread's tile",
@@ -115,10 +121,7 @@ def _even(
         lanes = SECTOR_BYTES // precision.element_bytes
         return (block_k % lanes == 0) & (side % np.maximum(number // lanes, 1) == 0)
     across = side // (CHUNK_BYTES // precision.element_bytes)
-    abreast = np.maximum(number // np.maximum(across, 1), 1)
-    return ((across % np.maximum(number, 1) == 0) | (number % np.maximum(across, 1) == 0)) & (
-        block_k % abreast == 0
-    )
+    return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
 
 
 def _hardware(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
@@ -192,10 +195,8 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "long texts",
-            lambda block_k, tile_m, tile_n, stages, unroll_stages: (
-                block_k * tile_m * tile_n * np.where(unroll_stages == 1, stages, 1) <= 8192
-            ),
-            "beyond 8192 multiply-adds, 128 KiB, the loop leaves the instruction cache",
+            lambda unroll_k, tile_m, tile_n: unroll_k * tile_m * tile_n <= 2048,
+            "beyond 2048 multiply-adds, 32 KiB, the loop leaves the nearest instruction cache",
             "heuristic",
         ),
     ]  # fmt: skip

@@ -35,7 +35,8 @@ HELPER operand operand_at(const elem *first, isize ld, isize side_at, isize side
 /* The tiles that this block multiplies.  The first tile of all is the remainder of k, if
  * there is one; blocks of a cluster take consecutive runs of them. */
 struct steps {
-    isize begin, count; /* tiles */
+    isize begin;        /* tiles before this block's */
+    unsigned int count; /* 2^32 of them are more than any memory holds */
     int first_depth;    /* how much of BLOCK_K the first tile of all has */
 };
 
@@ -44,7 +45,7 @@ HELPER steps steps_of(isize k, unsigned int rank)
     const isize all = (k + BLOCK_K - 1) / BLOCK_K;
     steps s;
     s.begin = all * rank / SPLIT_K;
-    s.count = all * (rank + 1) / SPLIT_K - s.begin;
+    s.count = (unsigned int)(all * (rank + 1) / SPLIT_K - s.begin);
     s.first_depth = (int)(k - (all - 1) * BLOCK_K);
     return s;
 }
@@ -61,12 +62,12 @@ template <int SIDE, int PITCH, int K_FAST> struct layout;
 
 template <int SIDE, int PITCH> struct layout<SIDE, PITCH, 0> { /* pieces of 16 bytes */
     enum {
-        ACROSS = SIDE / CHUNK,                         /* pieces in a row of the tile */
-        PARTS = ACROSS > THREADS ? ACROSS / THREADS : 1,
-        ABREAST = ACROSS > THREADS ? 1 : THREADS / ACROSS, /* rows at once */
+        ACROSS = SIDE / CHUNK,      /* pieces in a row of the tile */
+        ABREAST = THREADS / ACROSS, /* rows at once */
         ROWS = BLOCK_K / ABREAST,
-        PART = THREADS * 16, /* bytes to the next part, in device memory */
-        SHARED_PART = PART,  /* and in shared memory */
+        PARTS = 1,
+        PART = 0,        /* bytes to the next part, in device memory */
+        SHARED_PART = 0, /* and in shared memory */
         SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
     };
 };
@@ -104,7 +105,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
             tile = BLOCK_K * ELEM_BYTES - (how::ROWS - 1) * row;
             to = tiles + (l * PITCH + s) * ELEM_BYTES;
         } else {
-            const int across = SIDE / CHUNK < THREADS ? SIDE / CHUNK : THREADS;
+            const int across = SIDE / CHUNK;
             const int l = id / across, s = id % across * CHUNK;
             from = (const char *)(x.first + (k_at + l) * x.ld + s);
             row = how::ABREAST * x.ld * ELEM_BYTES;

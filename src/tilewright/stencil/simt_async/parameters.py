@@ -13,8 +13,8 @@ def parameters() -> tuple[Parameter, ...]:
 
 
 def _tiles() -> tuple[Parameter, ...]:
-    # 96 and 192 fill multiprocessors whose number is no power of two.
-    sides = (32, 64, 96, 128, 192, 256)
+    # Three quarters of a power of two would leave some threads without copies.
+    sides = (32, 64, 128, 256)
     # 4 to 16 elements a side: fewer leave reads of shared memory in the way, more spill.
     tiles = (4, 8, 16)
     return (
@@ -66,10 +66,10 @@ def _pipeline() -> tuple[Parameter, ...]:
             "shared memory",
         ),
         Parameter(
-            "unroll_stages",
-            (0, 1),
-            "1: the loop's text is a round of all stages, their addresses immediates",
-            "code: beyond the instruction cache each round waits; compile time",
+            "unroll_k",
+            (4, 8, 16),
+            "steps in k that the loop's text has",
+            "code: a loop larger than the nearest instruction cache waits for instructions",
         ),
         Parameter(
             "copy_groups",

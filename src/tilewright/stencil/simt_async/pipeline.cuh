@@ -1,8 +1,8 @@
 /* The loop over k.  A part of kernel.cuh, which draws its steps. */
 
-/* Steps in the text of the loop: with a whole round of the ring every stage's address is
- * an immediate; with one step the loop is short, and carries the stages around. */
-#define ROUND (UNROLL_STAGES ? STAGES : 1)
+/* The loop's text has UNROLL_K steps, which are as many trips of it for each tile.  A text
+ * that outgrows the nearest instruction cache is slower than a few more trips. */
+#define TRIPS (BLOCK_K / UNROLL_K)
 
 /* Multiply this block's tiles.  WIDE: both operands lie inside, aligned: nothing is
  * checked but the remainder of k. */
@@ -38,42 +38,45 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
     fragments f[2];
     read_fragments(&f[0], from_a, from_b, 0);
 
-    shared_at now = 0, into = (STAGES - 1) * STAGE_BYTES;
-    ROLLED for (isize t = 0; t < mine.count; t += ROUND)
-        UNROLL for (int u = 0; u < ROUND; ++u) {
-            if (u > 0 && t + u >= mine.count)
-                break;
-            if (UNROLL_STAGES) {
-                now = u * STAGE_BYTES;
-                into = (u + STAGES - 1) % STAGES * STAGE_BYTES;
-            }
-            const shared_at next = now == (STAGES - 1) * STAGE_BYTES ? 0 : now + STAGE_BYTES;
-            const bool more = t + u + STAGES - 1 < mine.count;
-            if (!WIDE && more)
-                copy_checked_tile(a, b, mine, mine.begin + t + u + STAGES - 1, tiles + into);
-            UNROLL for (int l = 0; l < BLOCK_K; ++l) {
-                if (l < BLOCK_K - 1) {
-                    read_fragments(&f[(l + 1) % 2], from_a + now, from_b + now, l + 1);
-                } else {
+    /* Where the trip's rows lie, and its stage, counted from the first; the stage to fill. */
+    shared_at rows_a = 0, rows_b = 0, stage = 0, into = (STAGES - 1) * STAGE_BYTES;
+    int trip = 0;
+    unsigned int left = mine.count;    /* tiles to multiply, this one too */
+    isize t = mine.begin + STAGES - 1; /* the tile to copy next */
+    ROLLED do {
+        const bool fill = trip == 0 && left > STAGES - 1;
+        if (!WIDE && fill)
+            copy_checked_tile(a, b, mine, t++, tiles + into);
+        UNROLL for (int l = 0; l < UNROLL_K; ++l) {
+            if (l < UNROLL_K - 1) {
+                read_fragments(&f[(l + 1) % 2], from_a + rows_a, from_b + rows_b, l + 1);
+            } else {
+                rows_a += UNROLL_K * PITCH_A * ELEM_BYTES;
+                rows_b += UNROLL_K * PITCH_B * ELEM_BYTES;
+                if (++trip == TRIPS) {
                     /* All of the next tile is there, and all have read the fragments of
                      * this one: its stage is free. */
                     end_group();
                     wait_for_groups<STAGES - 2>();
                     BARRIER();
-                    read_fragments(&f[(l + 1) % 2], from_a + next, from_b + next, 0);
+                    trip = 0;
+                    --left;
+                    into = stage;
+                    stage = stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES;
+                    rows_a = rows_b = stage;
                 }
-                /* In COPY_GROUPS groups, spread evenly over the steps before the barrier. */
-                if (WIDE && more)
-                    UNROLL for (int i = 0; i < copies; ++i)
-                        if (i * COPY_GROUPS / copies * (BLOCK_K - 1) / COPY_GROUPS == l) {
-                            if (i < copies_a)
-                                feed_a.copy(i, into);
-                            else
-                                feed_b.copy(i - copies_a, into);
-                        }
-                multiply(sum, &f[l % 2]);
+                read_fragments(&f[(l + 1) % 2], from_a + rows_a, from_b + rows_b, 0);
             }
-            into = now;
-            now = next;
+            /* In COPY_GROUPS groups, spread evenly over the steps before the barrier. */
+            if (WIDE && fill)
+                UNROLL for (int i = 0; i < copies; ++i)
+                    if (i * COPY_GROUPS / copies * (UNROLL_K - 1) / COPY_GROUPS == l) {
+                        if (i < copies_a)
+                            feed_a.copy(i, into);
+                        else
+                            feed_b.copy(i - copies_a, into);
+                    }
+            multiply(sum, &f[l % 2]);
         }
+    } while (left > 0);
 }

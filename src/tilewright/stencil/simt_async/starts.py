@@ -35,7 +35,7 @@ _SHAPES = {"s": _SINGLE, "d": _DOUBLE, "c": _DOUBLE, "z": _DOUBLE_COMPLEX}
 
 def starts(variant: Variant) -> tuple[dict[str, int], ...]:
     """Return values of all parameters, the likeliest first."""
-    rest = {"unroll_stages": 0, "copy_groups": 2, "walk": 0, "raster_rows": 8}
+    rest = {"unroll_k": 8, "copy_groups": 2, "walk": 0, "raster_rows": 8}
     return tuple(
         dict(zip(_NAMES, shape, strict=True)) | rest for shape in _SHAPES[variant.precision.letter]
     )
