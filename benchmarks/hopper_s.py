@@ -68,22 +68,27 @@ def candidates(trans: str) -> list[Config]:
 
     def points(shapes: Any, *choices: tuple[str, Any]) -> Iterator[Config]:
         names = [name for name, _ in choices]
-        fixed = {"copy_groups": 2, "raster_rows": 8, "split_k": 1, "walk": 0}
-        for values in itertools.product(*(values for _, values in choices)):
-            point = {**fixed, **dict(zip(names, values, strict=True))}
+        fixed = {"copy_groups": 2, "raster_rows": 8, "split_k": 1, "b_first": 0, "turn": 0}
+        for chosen in itertools.product(*(values for _, values in choices)):
+            point = {**fixed, **dict(zip(names, chosen, strict=True))}
             depth = dict(zip(DEPTH, point.pop("depth"), strict=True))
             for shape in shapes:
                 block = dict(zip(NAMES, shape, strict=True))
-                config = Config(FAMILY.name, {**point, **depth, **block})
+                # Along the shorter side of a thread's tile, unless it is the other one's turn.
+                walk = (block["tile_m"] > block["tile_n"]) ^ (point["turn"] % 2)
+                block["walk"] = walk + point["turn"] // 2 * 2
+                values = {**point, **depth, **block}
+                config = Config(FAMILY.name, {k: v for k, v in values.items() if k != "turn"})
                 if config in space:
                     yield config
 
-    best, walks, depths = LARGE[:4], (0, 1, 2, 3), ((8, 8, 3), (16, 16, 2), (16, 8, 2))
-    large = list(points(LARGE, ("walk", walks[:2]), ("depth", depths)))
-    large += points(best, ("walk", walks[2:]), ("depth", depths[:2]))
-    large += points(best, ("copy_groups", (1, 4)), ("depth", depths[:2]))
+    best, depths = LARGE[:4], ((8, 8, 3), (16, 16, 2), (16, 8, 2))
+    both = ("b_first", (0, 1))
+    large = list(points(LARGE, both, ("depth", depths)))
+    large += points(best, ("copy_groups", (1, 4)), both, ("depth", depths[:2]))
     large += points(best, ("depth", ((8, 8, 4), (16, 8, 3), (32, 8, 2), (16, 4, 2))))
     large += points(best[:2], ("raster_rows", (0, 4, 16)), ("depth", depths[:1]))
+    large += points(best, ("turn", (2, 1)), both, ("depth", depths[:2]))
     small = list(points(SMALL, ("split_k", (4, 2, 1, 8)), ("depth", ((16, 8, 3),))))
     small += points(SMALL[:5], ("split_k", (2, 4)), ("depth", ((32, 8, 2), (8, 8, 5))))
     mixed = [x for pair in itertools.zip_longest(large, small) for x in pair if x is not None]
@@ -114,11 +119,13 @@ class Log:
         self.rows = [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
 
     def add(self, **row: Any) -> None:
+        """Append a row."""
         self.rows.append(row)
         with self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
     def of(self, kind: str) -> list[dict[str, Any]]:
+        """Return the rows of a kind: started, tried or final."""
         return [row for row in self.rows if row["kind"] == kind]
 
 
@@ -137,11 +144,13 @@ class Bench:
             self.live.write(self.memory[name], np.roll(drawn, at // 4096), at)
 
     def workload(self, trans: str, size: int) -> Any:
+        """Return a square problem on the shared matrices."""
         from tilewright.tuning.measure import Workload
 
         return Workload(self.live, Problem(size, size, size, "s", *trans), self.memory)
 
     def kernel(self, trans: str, config: Config) -> Any:
+        """Return a candidate, compiled or from the cache."""
         return self.live.compile(FAMILY.source(config, variant_of(trans), "cuda"))
 
     def try_one(self, trans: str, config: Config, sizes: tuple[int, ...]) -> None:

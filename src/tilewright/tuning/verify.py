@@ -16,6 +16,10 @@ from tilewright.tuning.matrices import Matrix, apply, integers
 __all__ = ["Bench", "Check", "WrongResultError", "certify", "error_bound", "screen"]
 
 
+# Elements: a multiple of every vector that a kernel reads.
+_WIDEST = 16
+
+
 class WrongResultError(ArithmeticError):
     """A kernel computed something else than the product."""
 
@@ -226,8 +230,8 @@ def screen(
     bench.exact(Check(m, n, k, alpha=1, beta=0, nan_in_c=True), rng)
     bench.exact(Check(m - 1, n - 2, k - 2, alpha=-3, beta=2, padding=3, offset=5), rng)
     # Leading dimensions that vectors of any width allow: kernels may take another way then.
-    wide = 16
-    bench.exact(Check(*(-(-size // wide) * wide for size in (m, n, k)), beta=1), rng)
+    m, n, k = (-(-size // _WIDEST) * _WIDEST for size in (m, n, k))
+    bench.exact(Check(m, n, k, beta=1), rng)
 
 
 def _certificates(config: Config) -> list[Check]:

@@ -107,7 +107,9 @@ def _of_side(side: str, even: Callable[..., Values]) -> Callable[..., Values]:
     """Return a predicate of the parameters that a side's copies depend on."""
     if side == "block_m":
         return lambda block_m, block_n, block_k, tile_m, tile_n: even(
-            block_m, block_k, threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n)
+            block_m,
+            block_k,
+            threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
         )
     return lambda block_m, block_n, block_k, tile_m, tile_n: even(
         block_n, block_k, threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n)

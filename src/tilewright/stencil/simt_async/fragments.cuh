@@ -18,17 +18,23 @@ struct fragments {
     elem a[TILE_M], b[TILE_N];
 };
 
-/* `from_a` and `from_b` are where the thread's parts begin at l = 0 of a stage. */
+/* Read COUNT elements in chunks that lie LANES chunks apart. */
+template <int COUNT, int LANES> HELPER void read_side(elem *to, shared_at from)
+{
+    UNROLL for (int c = 0; c < COUNT / CHUNK; ++c) {
+        const chunk v = read_chunk(from + c * LANES * 16);
+        UNROLL for (int e = 0; e < CHUNK; ++e) to[c * CHUNK + e] = element_of(v, e);
+    }
+}
+
+/* `from_a` and `from_b` are where the thread's parts begin in row 0; row l is read. */
 HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int l)
 {
-    UNROLL for (int c = 0; c < TILE_M / CHUNK; ++c) {
-        const chunk v = read_chunk(from_a + (l * PITCH_A * ELEM_BYTES + c * LANES_M * 16));
-        UNROLL for (int e = 0; e < CHUNK; ++e) f->a[c * CHUNK + e] = element_of(v, e);
-    }
-    UNROLL for (int c = 0; c < TILE_N / CHUNK; ++c) {
-        const chunk v = read_chunk(from_b + (l * PITCH_B * ELEM_BYTES + c * LANES_N * 16));
-        UNROLL for (int e = 0; e < CHUNK; ++e) f->b[c * CHUNK + e] = element_of(v, e);
-    }
+    if (!B_FIRST)
+        read_side<TILE_M, LANES_M>(f->a, from_a + l * PITCH_A * ELEM_BYTES);
+    read_side<TILE_N, LANES_N>(f->b, from_b + l * PITCH_B * ELEM_BYTES);
+    if (B_FIRST)
+        read_side<TILE_M, LANES_M>(f->a, from_a + l * PITCH_A * ELEM_BYTES);
 }
 
 /* The element of the thread's tile that is multiplied as number `step`.  What a compiler makes

@@ -85,6 +85,12 @@ def _pipeline() -> tuple[Parameter, ...]:
             "none but another choice of registers by the compiler, and so of conflicts",
         ),
         Parameter(
+            "b_first",
+            (0, 1),
+            "1: a step reads its row of B before its column of A",
+            "none but another choice of registers, as for walk",
+        ),
+        Parameter(
             "resident",
             (1, 2, 3, 4),
             "thread blocks that a multiprocessor shall hold: caps a thread's registers",
