@@ -21,6 +21,7 @@ from tilewright.problem import transposes_of
 from tilewright.space import Config
 from tilewright.stencil import Source, Variant
 from tilewright.stencil.simt_async import SimtAsync
+from tilewright.stencil.simt_async.constraints import k_fast
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify, screen
 
 FAMILY = SimtAsync()
@@ -41,7 +42,7 @@ def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     values = {
         "block_m": 64, "block_n": 32, "tile_m": tile, "tile_n": 2 * tile, "lanes_m": 8,
         "block_k": 16, "unroll_k": 8, "stages": 3, "split_k": 1, "resident": 1,
-        "copy_groups": 2, "walk": 0, "raster_rows": 4,
+        "copy_groups": 2, "walk": 0, "b_first": 0, "k_vectors": 0, "raster_rows": 4,
     }  # fmt: skip
     return FAMILY.space(of, live.spec).config(
         {**values, **changes}, kinds=("divisibility", "hardware")
@@ -61,12 +62,27 @@ def test_the_contract_is_kept_by_every_transpose(emulated: EmulatedDevice, name:
     certify(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
 
 
+@pytest.mark.parametrize("name", ["sNN", "sTN", "sTT"])
+@pytest.mark.parametrize("stages", [2, 3])
+def test_what_passes_through_registers_is_right(
+    emulated: EmulatedDevice, name: str, stages: int
+) -> None:
+    """Also where k, and so the tiles behind its remainder, is no multiple of 16 bytes."""
+    of = variant(name)
+    config = small(of, emulated, k_vectors=1, stages=stages)
+    run = bench(emulated, config, of)
+    screen(emulated, run.kernel, FAMILY, config, of)
+    for k in (64, 68, 70, 71):
+        run.exact(Check(64, 64, k, beta=1), np.random.default_rng(k))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name[0] != "s"])
 def test_every_other_variant_computes_the_product(emulated: EmulatedDevice, name: str) -> None:
     of = variant(name)
-    config = small(of, emulated, block_k=8, split_k=2)
-    screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+    for vectors in (0, 1) if any(k_fast(of)) else (0,):
+        config = small(of, emulated, block_k=8, split_k=2, k_vectors=vectors)
+        screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
 
 
 @pytest.mark.slow
@@ -83,7 +99,7 @@ def test_what_ships_is_right(emulated: EmulatedDevice, name: str) -> None:
         {"stages": 2, "block_k": 16, "unroll_k": 16},
         {"stages": 5, "block_k": 8, "copy_groups": 4, "walk": 1},
         {"block_k": 32, "unroll_k": 4, "copy_groups": 1, "walk": 2, "raster_rows": 0},
-        {"split_k": 8, "stages": 2, "walk": 3},
+        {"split_k": 8, "stages": 2, "walk": 3, "b_first": 1},
         {"lanes_m": 4, "split_k": 4, "block_m": 32, "block_n": 64},
         {"block_m": 128, "block_n": 32, "tile_m": 8, "tile_n": 4, "block_k": 16},
         {"block_m": 32, "block_n": 256, "tile_m": 4, "tile_n": 16, "unroll_k": 16},
@@ -102,7 +118,8 @@ def test_every_choice_computes_the_product(
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     name=st.sampled_from(["sNN", "sNT", "sTN", "sTT"]),
-    split=st.sampled_from([1, 2, 4]),
+    split=st.sampled_from([1, 2]),
+    vectors=st.booleans(),
     sizes=st.tuples(st.integers(1, 150), st.integers(1, 90), st.integers(0, 200)),
     aligned=st.booleans(),
     scalars=st.tuples(st.sampled_from([0, 1, -2]), st.sampled_from([0, 1, 3])),
@@ -114,6 +131,7 @@ def test_any_problem_is_computed_exactly(
     emulated: EmulatedDevice,
     name: str,
     split: int,
+    vectors: bool,
     sizes: tuple[int, int, int],
     aligned: bool,
     scalars: tuple[int, int],
@@ -128,7 +146,8 @@ def test_any_problem_is_computed_exactly(
         padding, offset = padding // 4 * 4, offset // 4 * 4
     alpha, beta = scalars
     check = Check(*sizes, alpha, beta, padding, offset, nan_in_c=beta == 0)
-    run = bench(emulated, small(of, emulated, split_k=split), of)
+    changes = {"split_k": split, "k_vectors": int(vectors and name != "sNT")}
+    run = bench(emulated, small(of, emulated, **changes), of)
     run.exact(check, np.random.default_rng(seed))
 
 

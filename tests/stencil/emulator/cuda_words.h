@@ -90,21 +90,29 @@ inline char *shared_bytes(int rank, unsigned at, int bytes, const char *doing)
     return memory.data() + at;
 }
 
+/* Fault what is read outside every array, or from where so many bytes cannot be read. */
+inline bool check_readable(const void *at, int bytes, int alignment)
+{
+    const char *from = (const char *)at;
+    const bool known = std::any_of(now.readable.begin(), now.readable.end(), [&](range r) {
+        return from >= r.begin && from + bytes <= r.end;
+    });
+    if (bytes && !known)
+        fault("a read outside every array");
+    else if ((uintptr_t)from % alignment)
+        fault("a read from an address that is not aligned");
+    else
+        return true;
+    return false;
+}
+
 inline void perform(const copy &c)
 {
     char *to = shared_bytes(now.current->rank, c.to, c.total, "a copy writes");
-    const char *from = (const char *)c.from;
-    const bool known = std::any_of(now.readable.begin(), now.readable.end(), [&](range r) {
-        return from >= r.begin && from + c.bytes <= r.end;
-    });
-    if (c.bytes && !known)
-        fault("a copy reads outside every array");
-    else if ((uintptr_t)from % c.total)
-        fault("a copy reads from an address that is not aligned");
-    else {
-        std::memset(to, 0, c.total);
-        std::memcpy(to, from, c.bytes);
-    }
+    if (!check_readable(c.from, c.bytes, c.total))
+        return;
+    std::memset(to, 0, c.total);
+    std::memcpy(to, c.from, c.bytes);
 }
 
 inline void start(const copy &c)

@@ -18,6 +18,22 @@ inline void copy_element_if(shared_at to, const void *from, int inside)
     emulated::start({to, from, inside ? ELEM_BYTES : 0, ELEM_BYTES});
 }
 
+inline chunk load_chunk(const void *from)
+{
+    chunk v;
+    emulated::check_readable(from, 16, 16);
+    if (emulated::now.fault.empty())
+        std::memcpy(&v, from, 16);
+    return v;
+}
+
+inline void write_element(shared_at at, elem v)
+{
+    std::memcpy(emulated::shared_bytes(emulated::now.current->rank, at, ELEM_BYTES,
+                                       "a thread writes"),
+                &v, ELEM_BYTES);
+}
+
 inline void end_group() { emulated::now.current->groups.emplace_back(); }
 
 template <int LATEST> void wait_for_groups() { emulated::wait_for_all_but(LATEST); }

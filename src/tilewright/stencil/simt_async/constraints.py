@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from tilewright.space import Constraint
 from tilewright.stencil.base import Variant
 from tilewright.stencil.simt_async.resources import (
     CHUNK_BYTES,
-    OTHER_REGISTERS,
+    LEAST_OTHER,
     Values,
     registers,
     shared_bytes,
@@ -88,41 +87,55 @@ def _shapes(precision: Precision) -> tuple[Constraint, ...]:
 
 def _copies(variant: Variant) -> tuple[Constraint, ...]:
     """Return what lets all threads of a block copy as much of each tile."""
-    found = []
-    for name, along_k in zip("ab", k_fast(variant), strict=True):
-        side = "block_m" if name == "a" else "block_n"
-        pieces = functools.partial(_even, precision=variant.precision, along_k=along_k)
+    along_a, along_b = k_fast(variant)
+    reason = "all threads copy as many pieces of a tile, at distances of whole rows"
+    even = functools.partial(_even, variant.precision)
+    found = [
+        Constraint(
+            "A is copied evenly",
+            lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors: even(
+                along_a, block_m, block_k, k_vectors,
+                threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
+            ),
+            reason,
+            "divisibility",
+        ),
+        Constraint(
+            "B is copied evenly",
+            lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors: even(
+                along_b, block_n, block_k, k_vectors,
+                threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
+            ),
+            reason,
+            "divisibility",
+        ),
+    ]  # fmt: skip
+    if not (along_a or along_b):
         found.append(
             Constraint(
-                f"{name.upper()} is copied evenly",
-                _of_side(side, pieces),
-                "all threads copy as many pieces of a tile, at distances of whole rows",
+                "nothing to transpose",
+                lambda k_vectors: k_vectors == 0,
+                "neither operand is contiguous along k",
                 "divisibility",
             )
         )
     return tuple(found)
 
 
-def _of_side(side: str, even: Callable[..., Values]) -> Callable[..., Values]:
-    """Return a predicate of the parameters that a side's copies depend on."""
-    if side == "block_m":
-        return lambda block_m, block_n, block_k, tile_m, tile_n: even(
-            block_m,
-            block_k,
-            threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
-        )
-    return lambda block_m, block_n, block_k, tile_m, tile_n: even(
-        block_n, block_k, threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n)
-    )
-
-
 def _even(
-    side: Values, block_k: Values, number: Values, *, precision: Precision, along_k: bool
+    precision: Precision,
+    along_k: bool,
+    side: Values,
+    block_k: Values,
+    k_vectors: Values,
+    number: Values,
 ) -> Values:
+    chunk = CHUNK_BYTES // precision.element_bytes
     if along_k:
-        lanes = SECTOR_BYTES // precision.element_bytes
-        return (block_k % lanes == 0) & (side % np.maximum(number // lanes, 1) == 0)
-    across = side // (CHUNK_BYTES // precision.element_bytes)
+        sector = SECTOR_BYTES // precision.element_bytes
+        across = np.where(k_vectors == 1, sector // chunk, sector)
+        return (block_k % sector == 0) & (side % np.maximum(number // across, 1) == 0)
+    across = side // chunk
     return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
 
 
@@ -162,13 +175,23 @@ def _hardware(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         )
     named = device.max_registers_per_thread
     if named is not None:
-        least = functools.partial(registers, precision=variant.precision)
-        # The compiler manages with 20 beside tiles and fragments, as it moves reads closer.
-        spare = OTHER_REGISTERS - 20
+        used = functools.partial(
+            registers, precision=variant.precision, k_fast=k_fast(variant), other=LEAST_OTHER
+        )
         found.append(
             Constraint(
                 "registers of a thread",
-                lambda tile_m, tile_n: least(tile_m=tile_m, tile_n=tile_n) - spare <= named,
+                lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors: (
+                    used(
+                        block_m=block_m,
+                        block_n=block_n,
+                        block_k=block_k,
+                        tile_m=tile_m,
+                        tile_n=tile_n,
+                        k_vectors=k_vectors,
+                    )
+                    <= named
+                ),
                 f"a thread that needs more than {named} registers spills",
                 "hardware",
             )
@@ -210,15 +233,20 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 
 def _room(variant: Variant, file: int, memory: int) -> Constraint:
     """Return what keeps `resident` blocks possible, and worth asking for."""
-    used = functools.partial(registers, precision=variant.precision)
+    used = functools.partial(
+        registers, precision=variant.precision, k_fast=k_fast(variant), other=LEAST_OTHER
+    )
     shared = functools.partial(shared_bytes, precision=variant.precision, k_fast=k_fast(variant))
 
     def fits(
         block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
-        stages: Values, split_k: Values, resident: Values,
+        stages: Values, split_k: Values, k_vectors: Values, resident: Values,
     ) -> Values:  # fmt: skip
         number = threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n)
-        need = used(tile_m=tile_m, tile_n=tile_n) - (OTHER_REGISTERS - 20)
+        need = used(
+            block_m=block_m, block_n=block_n, block_k=block_k, tile_m=tile_m, tile_n=tile_n,
+            k_vectors=k_vectors,
+        )  # fmt: skip
         each = shared(
             block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, split_k=split_k
         )

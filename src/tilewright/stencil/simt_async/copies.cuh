@@ -20,15 +20,24 @@ struct operand {
     bool wide;     /* whether whole tiles may be copied without checks */
 };
 
-HELPER operand operand_at(const elem *first, isize ld, isize side_at, isize side, int block_side,
-                          int k_fast)
+/* Whether every piece of 16 bytes that a whole tile is read by is aligned. */
+HELPER bool is_aligned(const elem *first, isize ld, isize k, int k_fast)
+{
+    const bool aligned = ADDRESS(first) % 16 == 0 && ld % CHUNK == 0;
+    if (!k_fast)
+        return aligned;
+    /* Tiles begin behind the remainder of k. */
+    return !K_VECTORS || (aligned && k % CHUNK == 0);
+}
+
+HELPER operand operand_at(const elem *first, isize ld, isize side_at, isize side, isize k,
+                          int block_side, int k_fast)
 {
     operand x;
     x.first = first + (k_fast ? side_at * ld : side_at);
     x.ld = ld;
     x.side_left = side - side_at < block_side ? (int)(side - side_at) : block_side;
-    x.wide = x.side_left == block_side &&
-             (k_fast || (ADDRESS(first) % 16 == 0 && ld % CHUNK == 0));
+    x.wide = x.side_left == block_side && is_aligned(first, ld, k, k_fast);
     return x;
 }
 
@@ -58,9 +67,12 @@ HELPER isize tile_at(steps s, isize t)
 
 /* How whole tiles are copied: a thread copies ROWS x PARTS pieces; parts of a row lie at
  * distances known to the compiler, rows a multiple of ld apart. */
-template <int SIDE, int PITCH, int K_FAST> struct layout;
+enum way { CHUNKS, ELEMENTS, TRANSPOSED };
 
-template <int SIDE, int PITCH> struct layout<SIDE, PITCH, 0> { /* pieces of 16 bytes */
+template <int SIDE, int PITCH, way HOW> struct layout;
+
+/* Along m or n: asynchronous copies of 16 bytes. */
+template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
     enum {
         ACROSS = SIDE / CHUNK,      /* pieces in a row of the tile */
         ABREAST = THREADS / ACROSS, /* rows at once */
@@ -72,62 +84,101 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, 0> { /* pieces of 16 b
     };
 };
 
-template <int SIDE, int PITCH> struct layout<SIDE, PITCH, 1> { /* single elements */
+/* Along k: asynchronous copies of single elements, or 16 bytes through registers; a piece is
+ * WIDTH elements along k. */
+template <int SIDE, int PITCH, int WIDTH> struct layout_along_k {
     enum {
-        ABREAST = THREADS / LANES_K,
+        ACROSS = LANES_K / WIDTH,
+        ABREAST = THREADS / ACROSS,
         ROWS = SIDE / ABREAST,
         PARTS = BLOCK_K / LANES_K,
-        PART = 32,
+        PART = LANES_K * ELEM_BYTES,
         SHARED_PART = LANES_K * PITCH * ELEM_BYTES,
         SHARED_ROW = ABREAST * ELEM_BYTES
     };
 };
+template <int SIDE, int PITCH>
+struct layout<SIDE, PITCH, ELEMENTS> : layout_along_k<SIDE, PITCH, 1> {};
+template <int SIDE, int PITCH>
+struct layout<SIDE, PITCH, TRANSPOSED> : layout_along_k<SIDE, PITCH, CHUNK> {};
 
 /* HELPER, but for `static`, which means something else within a struct. */
 #define METHOD __device__ __forceinline__
 
 /* One thread's copies of an operand's whole tiles. */
 template <int SIDE, int PITCH, int K_FAST> struct feed {
-    typedef layout<SIDE, PITCH, K_FAST> how;
-    enum { COPIES = how::ROWS * how::PARTS };
+    static constexpr way HOW = !K_FAST ? CHUNKS : K_VECTORS ? TRANSPOSED : ELEMENTS;
+    typedef layout<SIDE, PITCH, HOW> map;
+    enum { COPIES = map::ROWS * map::PARTS };
 
     const char *from; /* the next row of pieces */
     isize row, tile;  /* bytes to the next row, and from a tile's last to the next's first */
     shared_at to;     /* where the first piece goes in stage 0 */
+    chunk held[HOW == TRANSPOSED ? COPIES : 1];
 
     METHOD void begin(operand x, isize k_at, shared_at tiles)
     {
-        const int id = THREAD_ID;
-        if (K_FAST) {
-            const int s = id / LANES_K, l = id % LANES_K;
-            from = (const char *)(x.first + k_at + l + s * x.ld);
-            row = how::ABREAST * x.ld * ELEM_BYTES;
-            tile = BLOCK_K * ELEM_BYTES - (how::ROWS - 1) * row;
-            to = tiles + (l * PITCH + s) * ELEM_BYTES;
-        } else {
-            const int across = SIDE / CHUNK;
-            const int l = id / across, s = id % across * CHUNK;
-            from = (const char *)(x.first + (k_at + l) * x.ld + s);
-            row = how::ABREAST * x.ld * ELEM_BYTES;
-            tile = row;
-            to = tiles + (l * PITCH + s) * ELEM_BYTES;
-        }
+        const int id = THREAD_ID, fast = id % map::ACROSS, slow = id / map::ACROSS;
+        const int s = K_FAST ? slow : fast * CHUNK;
+        const int l = !K_FAST ? slow : fast * (HOW == TRANSPOSED ? CHUNK : 1);
+        from = (const char *)(x.first + (K_FAST ? k_at + l + s * x.ld : (k_at + l) * x.ld + s));
+        row = map::ABREAST * x.ld * ELEM_BYTES;
+        tile = K_FAST ? BLOCK_K * ELEM_BYTES - (map::ROWS - 1) * row : row;
+        to = tiles + (l * PITCH + s) * ELEM_BYTES;
         keep(&row);
         keep(&tile);
     }
 
+    METHOD shared_at place(int i, shared_at stage) const
+    {
+        const int r = i / map::PARTS, part = i % map::PARTS;
+        return to + stage + (r * map::SHARED_ROW + part * map::SHARED_PART);
+    }
+
     /* Start copy i of a tile into the stage that begins `stage` bytes on.  Copies are
      * started in order: the last moves on to the next tile. */
-    METHOD void copy(int i, shared_at stage)
+    METHOD void start(int i, shared_at stage)
     {
-        const int r = i / how::PARTS, part = i % how::PARTS;
-        const shared_at at = to + stage + (r * how::SHARED_ROW + part * how::SHARED_PART);
-        if (K_FAST)
-            copy_element(at, from + part * how::PART);
+        const int r = i / map::PARTS, part = i % map::PARTS;
+        const char *const piece = from + part * map::PART;
+        if (HOW == CHUNKS)
+            copy_chunk(place(i, stage), piece);
+        else if (HOW == ELEMENTS)
+            copy_element(place(i, stage), piece);
         else
-            copy_chunk(at, from + part * how::PART);
-        if (part == how::PARTS - 1)
-            from = step(from, r == how::ROWS - 1 ? tile : row);
+            held[i] = load_chunk(piece);
+        if (part == map::PARTS - 1)
+            from = step(from, r == map::ROWS - 1 ? tile : row);
+    }
+
+    /* Write what went through registers. */
+    METHOD void finish(int i, shared_at stage)
+    {
+        if (HOW == TRANSPOSED)
+            UNROLL for (int e = 0; e < CHUNK; ++e)
+                write_element(place(i, stage) + e * PITCH * ELEM_BYTES, element_of(held[i], e));
+    }
+
+    /* Do what is due in step l of the loop's UNROLL_K: copies start in COPY_GROUPS groups, spread
+     * evenly over the steps; what goes through registers starts first, and is written in the
+     * second half. */
+    METHOD void serve(int l, shared_at stage)
+    {
+        const int half = UNROLL_K / 2;
+        UNROLL for (int i = 0; i < COPIES; ++i) {
+            const int group = i * COPY_GROUPS / COPIES;
+            if ((HOW == TRANSPOSED ? 0 : group * (UNROLL_K - 1) / COPY_GROUPS) == l)
+                start(i, stage);
+        }
+        UNROLL for (int i = 0; i < COPIES; ++i)
+            if (half + i * (half - 1) / COPIES == l)
+                finish(i, stage);
+    }
+
+    METHOD void copy_tile(shared_at stage)
+    {
+        UNROLL for (int i = 0; i < COPIES; ++i) start(i, stage);
+        UNROLL for (int i = 0; i < COPIES; ++i) finish(i, stage);
     }
 };
 

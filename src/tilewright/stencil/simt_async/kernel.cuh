@@ -17,12 +17,12 @@
  *
  * How an operand gets there depends on which index its memory runs along:
  *
- *     along m or n: 16 bytes a copy      along k: one element a copy, transposed by
- *     +----+----+----+----+              its address; 32 bytes of k and THREADS / lanes
- *     | 0  | 1  | 2  | 3  |  k           rows at once.  Rows are 4 elements longer than
- *     +----+----+----+----+              the block's side, so that a warp's copies lie
- *     | 4  | 5  | 6  | 7  |  k + 1       in different banks.
- *     +----+----+----+----+
+ *     along m or n: 16 bytes a copy      along k: one element a copy, transposed by its
+ *     +----+----+----+----+              address; or 16 bytes to registers (K_VECTORS),
+ *     | 0  | 1  | 2  | 3  |  k           written one by one half a step later.  Rows are 4
+ *     +----+----+----+----+              elements longer than the block's side, so that
+ *     | 4  | 5  | 6  | 7  |  k + 1       what a warp writes at once, 32 bytes of k by some
+ *     +----+----+----+----+              rows, lies in different banks.
  *
  * Threads: a warp's lanes form LANES_M x LANES_N, numbered so that lanes 2i and 2i + 1
  * read the same of B, and lanes i and i + 2 (i % 4 < 2) the same of A: then two quarters
@@ -90,8 +90,8 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
 
     isize i0, j0;
     place_of_block(BLOCK_ID / SPLIT_K, m, n, &i0, &j0);
-    const operand a = operand_at(a_first + offset_a, lda, i0, m, BLOCK_M, K_FAST_A);
-    const operand b = operand_at(b_first + offset_b, ldb, j0, n, BLOCK_N, K_FAST_B);
+    const operand a = operand_at(a_first + offset_a, lda, i0, m, k, BLOCK_M, K_FAST_A);
+    const operand b = operand_at(b_first + offset_b, ldb, j0, n, k, BLOCK_N, K_FAST_B);
     const steps mine = steps_of(k, SPLIT_K > 1 ? cluster_rank() : 0);
     const shared_at tiles = shared_memory();
 

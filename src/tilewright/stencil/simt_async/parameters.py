@@ -78,6 +78,13 @@ def _pipeline() -> tuple[Parameter, ...]:
             "compilers put empty instructions before each group; few groups crowd the queue",
         ),
         Parameter(
+            "k_vectors",
+            (0, 1),
+            "how an operand contiguous along k is transposed: 0: copies of single elements, "
+            "1: 16 bytes to registers, written one by one",
+            "1: registers; slow where leading dimensions or k are no multiples of 16 bytes",
+        ),
+        Parameter(
             "walk",
             (0, 1, 2, 3),
             "order of a step's multiply-adds: 0: by columns, 1: by rows, each there and back, "

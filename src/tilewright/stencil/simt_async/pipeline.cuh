@@ -11,7 +11,6 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
 {
     feed<BLOCK_M, PITCH_A, K_FAST_A> feed_a;
     feed<BLOCK_N, PITCH_B, K_FAST_B> feed_b;
-    const int copies_a = feed_a.COPIES, copies = feed_a.COPIES + feed_b.COPIES;
     const bool remainder = mine.begin == 0 && mine.first_depth < BLOCK_K;
     const isize k_at = tile_at(mine, mine.begin + remainder);
     feed_a.begin(a, k_at, tiles);
@@ -19,15 +18,12 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
 
     UNROLL for (int s = 0; s < STAGES - 1; ++s) {
         if (s < mine.count) {
-            if (!WIDE || (s == 0 && remainder))
+            if (!WIDE || (s == 0 && remainder)) {
                 copy_checked_tile(a, b, mine, mine.begin + s, tiles + s * STAGE_BYTES);
-            else
-                UNROLL for (int i = 0; i < copies; ++i) {
-                    if (i < copies_a)
-                        feed_a.copy(i, s * STAGE_BYTES);
-                    else
-                        feed_b.copy(i - copies_a, s * STAGE_BYTES);
-                }
+            } else {
+                feed_a.copy_tile(s * STAGE_BYTES);
+                feed_b.copy_tile(s * STAGE_BYTES);
+            }
         }
         end_group(); /* empty ones too: they are counted */
     }
@@ -67,15 +63,10 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
                 }
                 read_fragments(&f[(l + 1) % 2], from_a + rows_a, from_b + rows_b, 0);
             }
-            /* In COPY_GROUPS groups, spread evenly over the steps before the barrier. */
-            if (WIDE && fill)
-                UNROLL for (int i = 0; i < copies; ++i)
-                    if (i * COPY_GROUPS / copies * (UNROLL_K - 1) / COPY_GROUPS == l) {
-                        if (i < copies_a)
-                            feed_a.copy(i, into);
-                        else
-                            feed_b.copy(i - copies_a, into);
-                    }
+            if (WIDE && fill) {
+                feed_a.serve(l, into);
+                feed_b.serve(l, into);
+            }
             multiply(sum, &f[l % 2]);
         }
     } while (left > 0);

@@ -59,6 +59,33 @@ HELPER void copy_element_if(shared_at to, const void *from, int inside)
                  "n"(ELEM_BYTES), "r"(inside ? ELEM_BYTES : 0));
 }
 
+/* Read 16 bytes of device memory, here and now: not moved towards their use. */
+HELPER chunk load_chunk(const void *from)
+{
+    chunk v;
+#if REAL_BYTES == 4
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.r[0]), "=f"(v.r[1]), "=f"(v.r[2]), "=f"(v.r[3])
+                 : "l"(from));
+#else
+    asm volatile("ld.global.v2.f64 {%0, %1}, [%2];" : "=d"(v.r[0]), "=d"(v.r[1]) : "l"(from));
+#endif
+    return v;
+}
+
+HELPER void write_element(shared_at at, elem v)
+{
+#if ELEM_BYTES == 4
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+#elif ELEM_BYTES == REAL_BYTES
+    asm volatile("st.shared.f64 [%0], %1;" ::"r"(at), "d"(v) : "memory");
+#elif ELEM_BYTES == 8
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(v.x), "f"(v.y) : "memory");
+#else
+    asm volatile("st.shared.v2.f64 [%0], {%1, %2};" ::"r"(at), "d"(v.x), "d"(v.y) : "memory");
+#endif
+}
+
 /* All copies that this thread has started since the last call are one group. */
 HELPER void end_group(void) { asm volatile("cp.async.commit_group;"); }
 

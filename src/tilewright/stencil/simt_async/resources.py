@@ -11,7 +11,15 @@ import numpy as np
 
 from tilewright.precision import Precision
 
-__all__ = ["CHUNK_BYTES", "Values", "registers", "shared_bytes", "threads"]
+__all__ = [
+    "CHUNK_BYTES",
+    "LEAST_OTHER",
+    "OTHER_REGISTERS",
+    "Values",
+    "registers",
+    "shared_bytes",
+    "threads",
+]
 
 # An integer, or an array of them.
 Values = Any
@@ -20,8 +28,10 @@ Values = Any
 CHUNK_BYTES = 16
 
 # 32-bit registers besides tiles and fragments: addresses, steps and counters.  NVRTC 13.0
-# takes 24 to 44 beyond them for sm_90a.
+# takes 24 to 50 beyond them for sm_90a; with 16 it manages where it moves reads closer to
+# their use.
 OTHER_REGISTERS = 36
+LEAST_OTHER = 16
 
 
 def threads(*, block_m: Values, block_n: Values, tile_m: Values, tile_n: Values) -> Values:
@@ -50,7 +60,24 @@ def shared_bytes(
     return np.maximum(ring, part) * precision.element_bytes
 
 
-def registers(*, tile_m: Values, tile_n: Values, precision: Precision) -> Values:
-    """Return the estimated 32-bit registers of a thread."""
-    held = tile_m * tile_n + 2 * (tile_m + tile_n)
-    return held * precision.element_bytes // 4 + OTHER_REGISTERS
+def registers(
+    *,
+    block_m: Values,
+    block_n: Values,
+    block_k: Values,
+    tile_m: Values,
+    tile_n: Values,
+    k_vectors: Values,
+    precision: Precision,
+    k_fast: tuple[bool, bool],
+    other: int = OTHER_REGISTERS,
+) -> Values:
+    """Return the estimated 32-bit registers of a thread.
+
+    Its tile of C, the fragments of two steps, and its share of the tiles that pass through
+    registers; `other` are those for everything else.
+    """
+    number = threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n)
+    passing = k_vectors * (block_m * k_fast[0] + block_n * k_fast[1]) * block_k
+    held = tile_m * tile_n + 2 * (tile_m + tile_n) + passing // np.maximum(number, 1)
+    return held * precision.element_bytes // 4 + other

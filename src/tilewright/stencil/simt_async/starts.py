@@ -41,7 +41,7 @@ _SHAPES = {"s": _SINGLE, "d": _DOUBLE, "c": _DOUBLE, "z": _DOUBLE_COMPLEX}
 
 def starts(variant: Variant) -> tuple[dict[str, int], ...]:
     """Return values of all parameters, the likeliest first."""
-    rest = {"copy_groups": 2, "raster_rows": 8}
+    rest = {"copy_groups": 2, "raster_rows": 8, "k_vectors": 0}
     return tuple(
         dict(zip(_NAMES, shape, strict=True)) | rest for shape in _SHAPES[variant.precision.letter]
     )

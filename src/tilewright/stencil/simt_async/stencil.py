@@ -65,13 +65,12 @@ class SimtAsync(Stencil):
         sides = {name: take(name) for name in ("block_m", "block_n")}
         tiles = {name: take(name) for name in ("tile_m", "tile_n")}
         ring = {name: take(name) for name in ("block_k", "stages", "split_k")}
-        precision = variant.precision
+        passing = {name: take(name) for name in ("block_k", "k_vectors")}
+        of = {"precision": variant.precision, "k_fast": k_fast(variant)}
         return Resources(
             threads=threads(**sides, **tiles),
-            shared_bytes=int(
-                shared_bytes(**sides, **ring, precision=precision, k_fast=k_fast(variant))
-            ),
-            registers=registers(**tiles, precision=precision),
+            shared_bytes=int(shared_bytes(**sides, **ring, **of)),
+            registers=int(registers(**sides, **tiles, **passing, **of)),
         )
 
     def launch(self, config: Config, m: int, n: int) -> Launch:
