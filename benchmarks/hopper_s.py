@@ -68,7 +68,14 @@ def candidates(trans: str) -> list[Config]:
 
     def points(shapes: Any, *choices: tuple[str, Any]) -> Iterator[Config]:
         names = [name for name, _ in choices]
-        fixed = {"copy_groups": 2, "raster_rows": 8, "split_k": 1, "b_first": 0, "turn": 0}
+        fixed = {
+            "copy_groups": 2,
+            "raster_rows": 8,
+            "split_k": 1,
+            "b_first": 0,
+            "turn": 0,
+            "k_vectors": 0,
+        }
         for chosen in itertools.product(*(values for _, values in choices)):
             point = {**fixed, **dict(zip(names, chosen, strict=True))}
             depth = dict(zip(DEPTH, point.pop("depth"), strict=True))
@@ -85,11 +92,18 @@ def candidates(trans: str) -> list[Config]:
     best, depths = LARGE[:4], ((8, 8, 3), (16, 16, 2), (16, 8, 2))
     both = ("b_first", (0, 1))
     large = list(points(LARGE, both, ("depth", depths)))
+    # Points that no operand of these transposes makes differ are not in the space.
+    wide = [
+        *points(LARGE, ("k_vectors", (1,)), both, ("depth", ((16, 16, 2), (8, 8, 2)))),
+        *points(LARGE[:2], ("k_vectors", (1,)), ("depth", ((8, 8, 3), (16, 8, 2)))),
+    ]
+    large = [x for pair in itertools.zip_longest(large, wide) for x in pair if x is not None]
     large += points(best, ("copy_groups", (1, 4)), both, ("depth", depths[:2]))
     large += points(best, ("depth", ((8, 8, 4), (16, 8, 3), (32, 8, 2), (16, 4, 2))))
     large += points(best[:2], ("raster_rows", (0, 4, 16)), ("depth", depths[:1]))
     large += points(best, ("turn", (2, 1)), both, ("depth", depths[:2]))
     small = list(points(SMALL, ("split_k", (4, 2, 1, 8)), ("depth", ((16, 8, 3),))))
+    small += points(SMALL[:5], ("k_vectors", (1,)), ("split_k", (4, 2)), ("depth", ((16, 8, 3),)))
     small += points(SMALL[:5], ("split_k", (2, 4)), ("depth", ((32, 8, 2), (8, 8, 5))))
     mixed = [x for pair in itertools.zip_longest(large, small) for x in pair if x is not None]
     return list(dict.fromkeys(mixed))

@@ -39,6 +39,8 @@ def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     """Return a config of few threads: two warps and more, chunks in every direction."""
     chunk = 16 // of.precision.element_bytes
     tile = max(4, chunk)
+    if chunk == 1:  # double complex: as many registers for a quarter of the elements
+        changes = {"block_m": 32, "tile_n": 4, **changes}
     values = {
         "block_m": 64, "block_n": 32, "tile_m": tile, "tile_n": 2 * tile, "lanes_m": 8,
         "block_k": 16, "unroll_k": 8, "stages": 3, "split_k": 1, "resident": 1,

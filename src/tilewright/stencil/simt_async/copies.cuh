@@ -159,20 +159,26 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
                 write_element(place(i, stage) + e * PITCH * ELEM_BYTES, element_of(held[i], e));
     }
 
-    /* Do what is due in step l of the loop's UNROLL_K: copies start in COPY_GROUPS groups, spread
-     * evenly over the steps; what goes through registers starts first, and is written in the
-     * second half. */
+    /* Read what goes through registers, a trip of the loop before it is written: a compiler
+     * would move these reads towards their use, but not around the loop. */
+    METHOD void fetch(void)
+    {
+        if (HOW == TRANSPOSED)
+            UNROLL for (int i = 0; i < COPIES; ++i) start(i, 0);
+    }
+
+    /* Do what is due in step l of the loop's UNROLL_K: copies start in COPY_GROUPS groups,
+     * spread evenly over the steps before the barrier; what went through registers is written
+     * in the last two of these. */
     METHOD void serve(int l, shared_at stage)
     {
-        const int half = UNROLL_K / 2;
         UNROLL for (int i = 0; i < COPIES; ++i) {
             const int group = i * COPY_GROUPS / COPIES;
-            if ((HOW == TRANSPOSED ? 0 : group * (UNROLL_K - 1) / COPY_GROUPS) == l)
+            if (HOW != TRANSPOSED && group * (UNROLL_K - 1) / COPY_GROUPS == l)
                 start(i, stage);
-        }
-        UNROLL for (int i = 0; i < COPIES; ++i)
-            if (half + i * (half - 1) / COPIES == l)
+            if (HOW == TRANSPOSED && UNROLL_K - 3 + i * 2 / COPIES == l)
                 finish(i, stage);
+        }
     }
 
     METHOD void copy_tile(shared_at stage)

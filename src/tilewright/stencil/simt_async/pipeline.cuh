@@ -39,8 +39,12 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
     int trip = 0;
     unsigned int left = mine.count;    /* tiles to multiply, this one too */
     isize t = mine.begin + STAGES - 1; /* the tile to copy next */
+    bool fill = left > STAGES - 1; /* whether this trip fills a stage */
+    if (WIDE && fill) {
+        feed_a.fetch();
+        feed_b.fetch();
+    }
     ROLLED do {
-        const bool fill = trip == 0 && left > STAGES - 1;
         if (!WIDE && fill)
             copy_checked_tile(a, b, mine, t++, tiles + into);
         UNROLL for (int l = 0; l < UNROLL_K; ++l) {
@@ -62,8 +66,13 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
                     rows_a = rows_b = stage;
                 }
                 read_fragments(&f[(l + 1) % 2], from_a + rows_a, from_b + rows_b, 0);
+                fill = trip == 0 && left > STAGES - 1;
+                if (WIDE && fill) {
+                    feed_a.fetch();
+                    feed_b.fetch();
+                }
             }
-            if (WIDE && fill) {
+            if (WIDE && fill && l < UNROLL_K - 1) {
                 feed_a.serve(l, into);
                 feed_b.serve(l, into);
             }
