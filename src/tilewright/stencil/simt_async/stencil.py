@@ -66,11 +66,13 @@ class SimtAsync(Stencil):
         tiles = {name: take(name) for name in ("tile_m", "tile_n")}
         ring = {name: take(name) for name in ("block_k", "stages", "split_k")}
         passing = {name: take(name) for name in ("block_k", "k_vectors")}
-        of = {"precision": variant.precision, "k_fast": k_fast(variant)}
+        precision, along = variant.precision, k_fast(variant)
         return Resources(
             threads=threads(**sides, **tiles),
-            shared_bytes=int(shared_bytes(**sides, **ring, **of)),
-            registers=int(registers(**sides, **tiles, **passing, **of)),
+            shared_bytes=int(shared_bytes(**sides, **ring, precision=precision, k_fast=along)),
+            registers=int(
+                registers(**sides, **tiles, **passing, precision=precision, k_fast=along)
+            ),
         )
 
     def launch(self, config: Config, m: int, n: int) -> Launch:
