@@ -14,8 +14,10 @@ __all__ = ["register", "stencil", "stencils", "stencils_for"]
 def _all() -> dict[str, Stencil]:
     from tilewright.stencil.packed import Packed
     from tilewright.stencil.portable import Portable
+    from tilewright.stencil.simt_async import SimtAsync
 
-    return {made.name: made for made in (Packed(), Portable())}
+    # Where several suit a device, the first is the most fitting.
+    return {made.name: made for made in (SimtAsync(), Packed(), Portable())}
 
 
 def register(made: Stencil) -> None:

@@ -17,6 +17,10 @@ from tilewright.tuning.matrices import Matrix, apply, integers
 __all__ = ["Bench", "Check", "WrongResultError", "certify", "error_bound", "screen"]
 
 
+# Elements: a multiple of every vector that a kernel reads.
+_WIDEST = 16
+
+
 class WrongResultError(ArithmeticError):
     """A kernel computed something else than the product."""
 
@@ -197,9 +201,18 @@ class Bench:
 
 
 def _ragged(config: Config) -> tuple[int, int, int]:
-    """Return sizes that give inner blocks, edge blocks and a remainder in k."""
+    """Return sizes that give inner blocks, edge blocks and a remainder in k.
+
+    Where tiles go round a ring of stages, or blocks share the steps along k, every block
+    of them goes round more than once.
+    """
     block_m, block_n, block_k = (config.integer(f"block_{x}") for x in "mnk")
-    return block_m + block_m // 2 + 1, block_n + block_n // 2 + 1, block_k + block_k // 2 + 3
+    steps = 1
+    for name in ("stages", "split_k"):
+        if name in config:
+            steps *= config.integer(name)
+    depth = block_k * (steps + (steps > 1)) + block_k // 2 + 3
+    return block_m + block_m // 2 + 1, block_n + block_n // 2 + 1, depth
 
 
 def screen(
@@ -215,9 +228,12 @@ def screen(
     m, n, k = _ragged(config)
     bench = Bench(device, kernel, stencil, config, variant)
     rng = np.random.default_rng(int(config.id, 16))
+    # Leading dimensions that vectors of any width allow: kernels may take another way then.
+    wide = [-(-size // _WIDEST) * _WIDEST for size in (m, n, k)]
     with span("verify"):
         bench.exact(Check(m, n, k, alpha=1, beta=0, nan_in_c=True), rng)
         bench.exact(Check(m - 1, n - 2, k - 2, alpha=-3, beta=2, padding=3, offset=5), rng)
+        bench.exact(Check(*wide, beta=1), rng)
 
 
 def _certificates(config: Config) -> list[Check]:

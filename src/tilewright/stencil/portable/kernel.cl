@@ -220,22 +220,7 @@ HELPER void multiply(PRIVATE elem *sum, const SHARED elem *from_a, operand a,
 
 /* ---- The kernel --------------------------------------------------------- */
 
-/* The thread block's place in the grid of blocks.  The grid is walked in bands
- * of RASTER_ROWS block rows, column by column within a band: neighbours in time
- * then share tiles of both A and B in the cache.  One band holds all rows if
- * RASTER_ROWS is 0. */
-HELPER void place_of_block(isize m, isize n, PRIVATE isize *i0, PRIVATE isize *j0)
-{
-    /* 32 bits: a grid has fewer than 2^31 blocks. */
-    const unsigned int rows = (unsigned int)((m + BLOCK_M - 1) / BLOCK_M);
-    const unsigned int columns = (unsigned int)((n + BLOCK_N - 1) / BLOCK_N);
-    const unsigned int most = RASTER_ROWS ? RASTER_ROWS : rows;
-    const unsigned int first = BLOCK_ID / (most * columns) * most;
-    const unsigned int band = rows - first < most ? rows - first : most;
-    const unsigned int within = BLOCK_ID - first * columns;
-    *i0 = (isize)(first + within % band) * BLOCK_M;
-    *j0 = (isize)(within / band) * BLOCK_N;
-}
+#include "prelude/raster.h"
 
 HELPER operand operand_at(const GLOBAL elem *first, isize ld, isize side_at, isize side,
                           int block_side, int k_fast, int threads_side)
@@ -311,7 +296,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
     UNROLL for (int i = 0; i < TILE_M * TILE_N; ++i) sum[i] = elem_zero();
 
     isize i0, j0;
-    place_of_block(m, n, &i0, &j0);
+    place_of_block(BLOCK_ID, m, n, &i0, &j0);
     operand a = operand_at(a_first + offset_a, lda, i0, m, BLOCK_M, K_FAST_A, READ_A_M);
     operand b = operand_at(b_first + offset_b, ldb, j0, n, BLOCK_N, K_FAST_B, READ_B_N);
 
