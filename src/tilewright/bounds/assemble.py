@@ -149,7 +149,7 @@ def _multiprocessor(asked: _Asked) -> list[Term]:
     device = asked.device
     if device.get("wave_registers") is not None:
         return [_read_cache(asked)]
-    if device.value("async_copy") == 0 and asked.problem.precision.letter != "e":
+    if device.value("async_copy") == 0 and asked.problem.precision.parts == 1:
         return _software_controlled(asked)
     if device.value("async_copy") == 1:
         return [_mix_and_tail(asked), *_tabulated(asked)]
@@ -368,7 +368,7 @@ def _notes(asked: _Asked) -> tuple[str, ...]:
     notes = []
     if asked.problem.precision.is_complex:
         notes.append("a complex product is four real ones; the three-product method is another")
-    if asked.problem.precision.letter == "e":
+    if asked.problem.precision.parts == 2:
         notes.append("pairs are multiplied by this sequence on double-precision units, not by"
                      " splitting them into integers for matrix units")  # fmt: skip
     if asked.device.id == "cpu" or asked.device.spec.kind == "cpu":

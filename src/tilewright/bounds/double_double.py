@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["SEQUENCES", "Sequence", "cheapest", "nakasato_peak"]
+__all__ = ["SEQUENCES", "SEQUENCE_OF", "Sequence", "cheapest", "nakasato_peak"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,9 @@ SEQUENCES: dict[str, Sequence] = {
         ),
     )
 }
+
+# What the kernels of each double-double precision compute with.
+SEQUENCE_OF = {"e": "accurate", "f": "dot2", "w": "accurate", "v": "dot2"}
 
 
 def cheapest() -> Sequence:

@@ -9,6 +9,7 @@ from importlib.resources import files
 import numpy as np
 
 from tilewright.backend import LiveDevice
+from tilewright.bounds.double_double import SEQUENCE_OF, SEQUENCES
 from tilewright.precision import Precision
 from tilewright.stencil import Dialect, Launch, Source
 from tilewright.stencil.text import read_text
@@ -37,7 +38,8 @@ def measured_peak(device: LiveDevice, precision: Precision) -> float:
 
     A loop of independent multiply-adds, with the native vector on a CPU; the fastest of
     some runs, since everything that disturbs a run only makes it slower.  Complex
-    arithmetic is real arithmetic counted alike, so its peak is the real one.
+    arithmetic is real arithmetic counted alike, so its peak is the real one; in
+    double-double a multiply-add takes as many instructions as its sequence has.
     """
     cpu = device.spec.kind == "cpu"
     size = precision.real_bytes
@@ -59,4 +61,6 @@ def measured_peak(device: LiveDevice, precision: Precision) -> float:
     finally:
         device.free(out)
     flops = 2.0 * _CHAINS * vector * trips * items
+    if precision.parts == 2:
+        flops /= SEQUENCES[SEQUENCE_OF[precision.letter]].instructions
     return float(flops / np.min(runs) * 1e9)
