@@ -132,6 +132,10 @@ class Stencil(ABC):
     def suits(self, device: DeviceSpec) -> bool:
         """Whether configs of this stencil are worth tuning on this device."""
 
+    def computes(self, precision: Precision) -> bool:
+        """Whether there are kernels for this precision."""
+        return True
+
     @abstractmethod
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device."""
