@@ -157,7 +157,9 @@ def units_of(
             raise ValueError(f"sequence={sequence!r} is unknown; use one of {', '.join(SEQUENCES)}")
         chosen = SEQUENCES[sequence or SEQUENCE_OF[precision.letter]]
         label = f"double-precision units, sequence {chosen.name}"
-        return Units(label, "fma_lanes.d", "peak.d", per_element * chosen.instructions, size, size, chosen)
+        return Units(
+            label, "fma_lanes.d", "peak.d", per_element * chosen.instructions, size, size, chosen
+        )
     real = "s" if precision.real_bytes == 4 else "d"
     matrix, simple = device.value(f"tensor.{real}"), device.value(f"fma_lanes.{real}")
     if matrix is not None and matrix >= (simple or 0):

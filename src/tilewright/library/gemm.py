@@ -58,8 +58,8 @@ def gemm(
         new row-major array is returned, beside its inputs: of their kind, or a CuPy array
         for DLPack arrays of another library.
     alpha, beta : scalar
-        For `DoubleDouble` arrays also whatever that type takes, rounded to it.  With beta = 0, `c` is not read: NaN there disappears.  With alpha = 0, neither
-        `a` nor `b` is read.
+        With beta = 0, `c` is not read: NaN there disappears.  With alpha = 0, neither
+        `a` nor `b` is read.  For `DoubleDouble` arrays also whatever that type takes.
     trans_a, trans_b : {"N", "T", "C"}
         BLAS's transposes; "C" on real data is "T".
     accuracy : {"ieee", "accurate", "fast"}

@@ -57,9 +57,7 @@ def integers(
     return joined(*two_sum(one() * both * _UPPER, one()), precision)
 
 
-def normal(
-    rng: np.random.Generator, shape: tuple[int, ...], precision: Precision
-) -> NDArray[Any]:
+def normal(rng: np.random.Generator, shape: tuple[int, ...], precision: Precision) -> NDArray[Any]:
     """Return standard normal elements."""
     if precision.parts == 2:
         return random(rng, shape, precision)
@@ -97,7 +95,8 @@ def exact_result(
     if c is not None:
         sums = [one + beta * old for one, old in zip(sums, digits(c), strict=True)]
     if precision.parts == 1:
-        return sums[0].astype(precision.dtype)
+        narrow: NDArray[Any] = sums[0].astype(precision.dtype)
+        return narrow
     return joined(*two_sum(sums[0] * _UPPER, sums[1]), precision)
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Self
 
 import numpy as np
 
 from tilewright.double_double import add, divide, multiply, root
 from tilewright.double_double.arithmetic import Pair
 from tilewright.double_double.convert import DIGITS, text_of
-
-if TYPE_CHECKING:
-    from tilewright.library.double_double.array import DoubleDouble
+from tilewright.library.double_double.storage import Storage
 
 __all__ = ["Operators"]
 
 
-class Operators:
+class Operators(Storage):
     """What `DoubleDouble` computes: + - * / and comparisons with broadcasting, and norms.
 
     The other operand may be anything that `DoubleDouble` takes.  Bounds on errors are in
@@ -25,62 +23,58 @@ class Operators:
     ones by the plain formulas.
     """
 
-    def _self(self) -> DoubleDouble:
-        return cast("DoubleDouble", self)
-
     def _both(self, other: Any) -> tuple[list[Pair], list[Pair]]:
         """Return the parts of both operands, both complex if one is."""
-        mine = self._self()
+        mine = self
         theirs = mine._like(other)
         is_complex = mine.is_complex or theirs.is_complex
         return mine._as(is_complex), theirs._as(is_complex)
 
-    def __neg__(self) -> DoubleDouble:
-        return _made([_negative(part) for part in self._self()._views()])
+    def __neg__(self) -> Self:
+        return self._made([_negative(part) for part in self._views()])
 
-    def __pos__(self) -> DoubleDouble:
-        return self._self()
+    def __pos__(self) -> Self:
+        return self
 
-    def __add__(self, other: Any) -> DoubleDouble:
-        return _made([_quiet(add, x, y) for x, y in zip(*self._both(other), strict=True)])
+    def __add__(self, other: Any) -> Self:
+        return self._made([add(x, y) for x, y in zip(*self._both(other), strict=True)])
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> DoubleDouble:
-        return _made(
-            [_quiet(add, x, _negative(y)) for x, y in zip(*self._both(other), strict=True)]
-        )
+    def __sub__(self, other: Any) -> Self:
+        return self._made([add(x, _negative(y)) for x, y in zip(*self._both(other), strict=True)])
 
-    def __rsub__(self, other: Any) -> DoubleDouble:
-        return -(self - other)
+    def __rsub__(self, other: Any) -> Self:
+        difference: Self = self - other
+        return -difference
 
-    def __mul__(self, other: Any) -> DoubleDouble:
-        return _made(_product(*self._both(other)))
+    def __mul__(self, other: Any) -> Self:
+        return self._made(_product(*self._both(other)))
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> DoubleDouble:
-        return _made(_quotient(*self._both(other)))
+    def __truediv__(self, other: Any) -> Self:
+        return self._made(_quotient(*self._both(other)))
 
-    def __rtruediv__(self, other: Any) -> DoubleDouble:
-        return _made(_quotient(*self._both(other)[::-1]))
+    def __rtruediv__(self, other: Any) -> Self:
+        return self._made(_quotient(*self._both(other)[::-1]))
 
-    def __matmul__(self, other: Any) -> DoubleDouble:
+    def __matmul__(self, other: Any) -> Self:
         """Return the product of matrices by `tilewright.gemm`; vectors are columns or rows."""
         from tilewright.library.gemm import gemm
 
-        a, b = self._self(), self._self()._like(other)
+        a, b = self, self._like(other)
         if not (1 <= a.ndim <= 2 and 1 <= b.ndim <= 2):
             raise ValueError(f"@ takes matrices and vectors, not shapes {a.shape} and {b.shape}")
         left = a if a.ndim == 2 else a[None, :]
         right = b if b.ndim == 2 else b[:, None]
-        whole: DoubleDouble = gemm(left, right)
+        whole: Self = gemm(left, right)
         if b.ndim == 1:
             whole = whole[:, 0]
         return whole if a.ndim == 2 else whole[0]
 
-    def __rmatmul__(self, other: Any) -> DoubleDouble:
-        return self._self()._like(other) @ self
+    def __rmatmul__(self, other: Any) -> Self:
+        return self._like(other) @ self
 
     # -- comparison ------------------------------------------------------------------
 
@@ -117,19 +111,19 @@ class Operators:
 
     # -- sizes -----------------------------------------------------------------------
 
-    def __abs__(self) -> DoubleDouble:
-        parts = self._self()._views()
+    def __abs__(self) -> Self:
+        parts = self._views()
         if len(parts) == 1:
-            return _made([_absolute(parts[0])])
+            return self._made([_absolute(parts[0])])
         re, im = (_absolute(part) for part in parts)
         # Scaled by a power of two so that squares neither overflow nor underflow.
         namespace = re[0].__array_namespace__()
         scale = _power_of_two(namespace.maximum(re[0], im[0]))
         squares = [multiply(x, x) for x in ((w[0] / scale, w[1] / scale) for w in (re, im))]
-        size = _quiet(lambda x, y: root(add(x, y)), *squares)
+        size = root(add(*squares))
         plain = namespace.hypot(re[0], im[0])
         finite = plain - plain == 0
-        return _made(
+        return self._made(
             [
                 (
                     namespace.where(finite, size[0] * scale, plain),
@@ -138,15 +132,15 @@ class Operators:
             ]
         )
 
-    def sum(self, axis: int | None = None) -> DoubleDouble:
+    def sum(self, axis: int | None = None) -> Self:
         """Return the sum along an axis, or of all elements, added in pairs."""
-        x = self._self()
+        x = self
         if axis is None:
             x, axis = x.reshape(x.size), 0
         axis %= max(1, x.ndim)
         before = (slice(None),) * axis
         if x.shape[axis] == 0:
-            return x[before + (slice(None),)]._like(np.zeros(x.shape[:axis] + x.shape[axis + 1 :]))
+            return x._like(np.zeros(x.shape[:axis] + x.shape[axis + 1 :]))
         while x.shape[axis] > 1:
             half = x.shape[axis] // 2
             total = x[(*before, slice(0, half))] + x[(*before, slice(half, 2 * half))]
@@ -157,7 +151,7 @@ class Operators:
             x = total
         return x[(*before, 0)]
 
-    def norm(self, order: str | float = "fro") -> DoubleDouble:
+    def norm(self, order: str | float = "fro") -> Self:
         """Return a norm as a double-double scalar.
 
         Parameters
@@ -171,22 +165,22 @@ class Operators:
         ValueError
             If there is no such norm, or 1 and inf are asked of what is no matrix.
         """
-        size = abs(self._self())
+        size: Self = self.__abs__()
         if order == "fro":
             top = float(size.hi.max()) if size.size else 0.0
             scale = float(_power_of_two(np.float64(top)))
             squares = size / scale if np.isfinite(top) else size
             hi, lo = root((squares * squares).sum()._views()[0])
-            return _made([(hi * scale, lo * scale)])
+            return self._made([(hi * scale, lo * scale)])
         if order == "max":
             return size.reshape(size.size)._largest()
         if order in (1, np.inf) and size.ndim == 2:
             return size.sum(axis=0 if order == 1 else 1)._largest()
         raise ValueError(f"order={order!r} is no norm of shape {size.shape}; use fro, 1, inf, max")
 
-    def _largest(self) -> DoubleDouble:
+    def _largest(self) -> Self:
         """Return the largest of a vector of numbers of 0 or more."""
-        x = self._self()
+        x = self
         if not x.size:
             return x._like(0.0)
         hi, lo = x._views()[0]
@@ -198,44 +192,32 @@ class Operators:
     # -- scalars and text --------------------------------------------------------------
 
     def __float__(self) -> float:
-        if self._self().is_complex:
+        if self.is_complex:
             raise TypeError("a complex number is no float; take .real")
-        return float(self._self().hi)
+        return float(self.hi)
 
     def __complex__(self) -> complex:
-        return complex(self._self().hi)
+        return complex(self.hi)
 
     def __bool__(self) -> bool:
         return bool(self != 0)
 
     def __repr__(self) -> str:
-        x = self._self().on_host()
+        x = self.on_host()
         kind = "complex " if x.is_complex else ""
         flat = x.words.reshape(x.size, -1)
 
         def one(index: int) -> str:
             words = [float(w) for w in flat[index]]
-            texts = [text_of(*words[i : i + 2], DIGITS) for i in range(0, len(words), 2)]
+            texts = [text_of(words[i], words[i + 1], DIGITS) for i in range(0, len(words), 2)]
             if len(texts) == 1:
                 return texts[0]
             return texts[0] + ("" if texts[1].startswith("-") else "+") + texts[1] + "j"
 
         # NumPy lays out the numbers of the elements; each is shown as its element.
         numbers = np.arange(x.size).reshape(x.shape)
-        text = np.array2string(numbers, separator=", ", formatter={"int": one})
+        text = np.array2string(numbers, separator=", ", formatter={"int": one})  # type: ignore[arg-type]
         return f"{kind}DoubleDouble({text})"
-
-
-def _made(parts: list[Pair]) -> DoubleDouble:
-    from tilewright.library.double_double.array import made_of
-
-    return made_of(parts)
-
-
-def _quiet(operation: Callable[[Pair, Pair], Pair], x: Pair, y: Pair) -> Pair:
-    """Compute without NumPy's warnings: what is not finite on the way is dealt with."""
-    with np.errstate(all="ignore"):
-        return operation(x, y)
 
 
 def _negative(x: Pair) -> Pair:
@@ -259,20 +241,20 @@ def _power_of_two(x: Any) -> Any:
 
 def _product(x: list[Pair], y: list[Pair]) -> list[Pair]:
     if len(x) == 1:
-        return [_quiet(multiply, x[0], y[0])]
-    re = _quiet(add, _quiet(multiply, x[0], y[0]), _negative(_quiet(multiply, x[1], y[1])))
-    im = _quiet(add, _quiet(multiply, x[0], y[1]), _quiet(multiply, x[1], y[0]))
+        return [multiply(x[0], y[0])]
+    re = add(multiply(x[0], y[0]), _negative(multiply(x[1], y[1])))
+    im = add(multiply(x[0], y[1]), multiply(x[1], y[0]))
     return [re, im]
 
 
 def _quotient(x: list[Pair], y: list[Pair]) -> list[Pair]:
     if len(x) == 1:
-        return [_quiet(divide, x[0], y[0])]
+        return [divide(x[0], y[0])]
     namespace = y[0][0].__array_namespace__()
     scale = _power_of_two(namespace.maximum(abs(y[0][0]), abs(y[1][0])))
     with np.errstate(all="ignore"):
         small = [(w[0] / scale, w[1] / scale) for w in y]
     size = _product([*small], [small[0], _negative(small[1])])[0]
     top = _product(x, [small[0], _negative(small[1])])
-    found = [_quiet(divide, part, size) for part in top]
+    found = [divide(part, size) for part in top]
     return [(w[0] / scale, w[1] / scale) for w in found]

@@ -6,9 +6,9 @@ from itertools import product
 from typing import ClassVar
 
 from tilewright.hardware import DeviceSpec
+from tilewright.precision import Precision
 from tilewright.space import Config, Space
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
-from tilewright.precision import Precision
 from tilewright.stencil.packed.parameters import (
     BLOCKS_M,
     BLOCKS_N,
