@@ -53,7 +53,7 @@ def bound(
         ``"tf32"``, ``"fp16"``, ``"bf16"``, ``"int8"``: matrix units, A and B stored so; the
         problem's precision is then ``"s"``.
     sequence : str, optional
-        Double-double's instruction sequence; the cheapest known one without it.
+        Double-double's instruction sequence; without it the one its kernels compute with.
     transfer : bool
         Whether A, B and C come from the host and C goes back.
     overlap : bool

@@ -130,7 +130,7 @@ def units_of(
     arithmetic : str
         A key of `ARITHMETIC`.
     sequence : str or None
-        A key of `SEQUENCES`, for double-double; the cheapest without it.
+        A key of `SEQUENCES`, for double-double; the precision's own without it.
 
     Raises
     ------

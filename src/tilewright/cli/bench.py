@@ -21,13 +21,15 @@ __all__ = ["command"]
 
 
 def command(
-    precision: Annotated[str, typer.Option("--precision", help="s,d,c,z or all.")] = "s",
+    precision: Annotated[
+        str, typer.Option("--precision", help="s,d,c,z or all; also e,f,w,v.")
+    ] = "s",
     trans: Annotated[str, typer.Option("--trans", help="NN,NT,TN,TT or all.")] = "NN",
     sizes: Annotated[
         str, typer.Option("--sizes", help="512:8192 doubles, A:B:STEP, 1000, MxNxK; with commas.")
     ] = "1024",
     against: Annotated[
-        str, typer.Option("--against", help="Peers: cublas, clblast, numpy; with commas.")
+        str, typer.Option("--against", help="Peers: cublas, clblast, numpy, flint; with commas.")
     ] = "",
     device: Annotated[
         str | None, typer.Option("--device", help="Device ids with commas; the best by default.")

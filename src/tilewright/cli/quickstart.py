@@ -50,6 +50,8 @@ def command(
     live = find_device(device)
     # The library multiplies row-major arrays as column-major ones with A and B exchanged.
     problem = Problem(n, m, k, precision)  # type: ignore[arg-type]
+    if problem.precision.parts == 2:
+        raise ValueError(f"precision={precision!r} has no NumPy to compare with; use s, d, c, z")
     say(f"1. Device: {live} through {live.platform.split(',')[0]})")
     others = [d.id for d in devices() if d.id != live.id]
     if others:
