@@ -10,7 +10,6 @@ import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 import tilewright as tw
 from tests.double_double.exactly import rationals

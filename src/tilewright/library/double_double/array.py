@@ -114,7 +114,8 @@ class DoubleDouble(Operators):
         parts = self._elements(lambda hi, lo: mpmath.mpf(hi) + mpmath.mpf(lo))
         if not self.is_complex:
             return parts
-        return np.frompyfunc(mpmath.mpc, 2, 1)(parts[..., 0], parts[..., 1])  # type: ignore[no-any-return]
+        whole = np.frompyfunc(mpmath.mpc, 2, 1)(parts[..., 0], parts[..., 1])
+        return np.asarray(whole, dtype=object)  # type: ignore[no-any-return]
 
     def to_flint(self) -> Any:
         """Return python-flint's ``fmpq_mat`` of a real matrix, exact.

@@ -157,6 +157,7 @@ class Storage:
 
     def _like(self, other: Any) -> Self:
         """Return `other` as a DoubleDouble in the same memory."""
+        self._views()  # refuses words without arithmetic
         made = other if isinstance(other, type(self)) else type(self)(other)
         here, there = type(self.words), type(made.words)
         if here is not there and there is np.ndarray:
