@@ -49,9 +49,11 @@ class Clock:
 
     @property
     def left(self) -> float:
+        """Seconds."""
         return self.seconds - (time.monotonic() - self.started)
 
     def say(self, *words: object) -> None:
+        """Print a line with the time before it."""
         print(f"[{time.monotonic() - self.started:6.1f} s]", *words, flush=True)
 
 
@@ -69,11 +71,14 @@ class Memory:
         ]
 
     def arguments(self, problem: Problem) -> tuple[Any, ...]:
+        """Return a launch's arguments for a problem."""
         p = problem
-        a, b, c = (Operand(m, 0, ld) for m, ld in zip(self.parts, (p.lda, p.ldb, p.ldc)))
+        leading = p.lda, p.ldb, p.ldc
+        a, b, c = (Operand(m, 0, ld) for m, ld in zip(self.parts, leading, strict=True))
         return GemmCall(p.precision, p.m, p.n, p.k, 1, a, b, 0, c).arguments()
 
     def close(self) -> None:
+        """Give the memory back."""
         for part in self.parts:
             self.live.free(part)
 

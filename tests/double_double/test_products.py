@@ -87,7 +87,7 @@ def unrolled(config: Config) -> int:
 
 
 @pytest.mark.parametrize("letter", ["e", "f"])
-@pytest.mark.parametrize("family", ["packed", "portable"])
+@pytest.mark.parametrize("family", ["packed", pytest.param("portable", marks=pytest.mark.slow)])
 def test_drawn_configs_are_right(family, letter):
     of = variant(f"{letter}NT")
     chosen = stencil(family)

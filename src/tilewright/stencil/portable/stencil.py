@@ -59,7 +59,8 @@ class Portable(Stencil):
     def default(self, variant: Variant, device: DeviceSpec) -> Config:
         """Return the largest of a few square shapes that the device runs.
 
-        In single precision and double-double on NVIDIA's GPUs it is the first of `starts` in the space.
+        In single precision and double-double on NVIDIA's GPUs it is the first of `starts`
+        in the space.
         A shape that no constraint rules out is preferred to one that only some
         heuristic does, as on devices with unusual limits.
 
@@ -171,20 +172,24 @@ _FAST_PAIRS = (
     (64, 32, 8, 16, 16, 1, 2, 1),
 )
 
+# The same for complex ones, whose elements take twice the registers.
+_FAST_COMPLEX_PAIRS = ((32, 32, 8, 8, 16, 1, 2, 1), (32, 32, 8, 16, 16, 1, 2, 1))
+
 
 def _fast_configs(variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
     """Return what is likely fast on a device, in its space or not; often nothing."""
     if "nvidia" not in device.vendor.lower():
         return ()
-    if variant.precision.letter in ("e", "f"):
-        return tuple(Config(Portable.name, _fast_pairs(s, variant)) for s in _FAST_PAIRS)
+    if variant.precision.parts == 2:
+        shapes = _FAST_COMPLEX_PAIRS if variant.precision.is_complex else _FAST_PAIRS
+        return tuple(Config(Portable.name, _fast_pairs(shape, variant)) for shape in shapes)
     if variant.precision.letter != "s":
         return ()
     return tuple(Config(Portable.name, _fast(shape, variant)) for shape in _FAST_SINGLE)
 
 
 def _fast_pairs(shape: tuple[int, ...], variant: Variant) -> dict[str, Value]:
-    """Return a shape read in single elements of 16 bytes, the widest load there is."""
+    """Return a shape read in single elements of 16 bytes, the widest load there is, or 32."""
     block_m, block_n, block_k, threads_m, threads_n, unroll_k, buffers, prefetch = shape
     number = threads_m * threads_n
 
