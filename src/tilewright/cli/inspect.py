@@ -42,7 +42,7 @@ def command(
         str | None, typer.Option("--stencil", help="A config's stencil; portable by default.")
     ] = None,
     precision: Annotated[
-        str | None, typer.Option("--precision", help="BLAS letter: s, d, c or z.")
+        str | None, typer.Option("--precision", help="s, d, c, z; double-double e, f, w, v.")
     ] = None,
     trans: Annotated[
         str | None,

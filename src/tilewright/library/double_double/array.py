@@ -115,7 +115,7 @@ class DoubleDouble(Operators):
         if not self.is_complex:
             return parts
         whole = np.frompyfunc(mpmath.mpc, 2, 1)(parts[..., 0], parts[..., 1])
-        return np.asarray(whole, dtype=object)  # type: ignore[no-any-return]
+        return np.asarray(whole, dtype=object)
 
     def to_flint(self) -> Any:
         """Return python-flint's ``fmpq_mat`` of a real matrix, exact.

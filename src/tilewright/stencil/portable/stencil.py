@@ -74,7 +74,7 @@ class Portable(Stencil):
         for config in _fast_configs(variant, device):
             if config in space:
                 return config
-        shapes = _DEFAULTS
+        shapes: tuple[tuple[int, int, int], ...] = _DEFAULTS
         if device.kind == "cpu" and variant.precision.words * variant.precision.parts == 4:
             # A CPU's compiler takes a minute for the larger ones' unrolled arithmetic.
             shapes = _DEFAULTS[-2:]
