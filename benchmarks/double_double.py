@@ -1,14 +1,15 @@
 """Double-double GEMM on one device: right, accurate enough, and how fast.
 
-    python benchmarks/double_double.py [--device cuda:0] [--seconds 50] [--json FILE]
+    python benchmarks/double_double.py [--device cuda:0] [--seconds 60] [--json FILE]
         [--precision e,f] [--trans NN,NT,TN,TT] [--sizes 1024,2048,4096,8192]
         [--samples N] [--against flint,object]
 
 For each precision and transpose the stencil's likely configs (and --samples drawn ones, and
-what was tuned before) are compiled on all cores and timed on the smallest sizes; the best go
-on to the larger ones.  The winner of each is certified, and its eta measured at k = 4096 for
-phi 0 and 2.  When --seconds are up it stops; the file is written after each part.  Rates
-count 2 m n k; the bound is the one for the kernels' own sequence of instructions.
+what was tuned before) are compiled on all cores, checked bit for bit on small problems, and
+timed on the smallest sizes; the best go on to the larger ones.  Then the winner of each is
+certified, and its eta measured at k = 4096 for phi 0 and 2.  When --seconds are up it stops;
+the file is written after each part.  Rates count 2 m n k; the bound is the one for the
+kernels' own sequence of instructions.
 """
 
 from __future__ import annotations
@@ -32,13 +33,16 @@ from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Variant, stencils_for
 from tilewright.tuning.matrices import Matrix, apply, normal
-from tilewright.tuning.verify import Bench, Check, certify
+from tilewright.tuning.verify import Bench, Check, certify, screen
 
 # Elements drawn; longer matrices repeat them: drawing a gigabyte takes longer than the rest.
 POOL = 2**21
 
-# Configs that go on from each size to the next.
-KEPT = 3
+# Configs that go on to sizes above 2048, and to those above 4096, where a run takes a second.
+KEPT, LAST = 2, 1
+
+# Seconds of repetitions, beyond which one run is enough.
+ENOUGH = 0.4
 
 
 class Clock:
@@ -106,15 +110,23 @@ def compiled(live: Any, variants: list[Variant], samples: int, clock: Clock) -> 
             return None
 
     found: dict[Any, list] = {variant: [] for variant in variants}
+    right = 0
     if live.backend == "cuda":
         with ThreadPoolExecutor() as pool:
             kernels = list(pool.map(build, jobs))
     else:
         kernels = [build(job) for job in jobs]
     for (variant, family, config), kernel in zip(jobs, kernels, strict=True):
-        if kernel is not None:
-            found[variant].append((kernel, family, config))
-    clock.say(len(jobs), "configs compiled")
+        if kernel is None:
+            continue
+        try:
+            screen(live, kernel, family, config, variant)
+        except Exception as error:
+            clock.say(variant, dict(config), "is wrong:", error)
+            continue
+        found[variant].append((kernel, family, config))
+        right += 1
+    clock.say(f"{len(jobs)} configs compiled, {right} of them right")
     return found
 
 
@@ -145,10 +157,12 @@ def sizes_of(
         if clock.left < 2:
             row["reason"] = "the time was up"
             continue
+        # Small sizes want smaller blocks than large ones, so that all go on from there.
+        going = candidates[: len(candidates) if n <= 2048 else KEPT if n <= 4096 else LAST]
         results = []
-        for candidate in candidates:
+        for candidate in going:
             try:
-                runs = timed(live, candidate, memory.arguments(problem), n, 0.7)
+                runs = timed(live, candidate, memory.arguments(problem), n, ENOUGH)
                 results.append((statistics.median(runs), runs, candidate))
             except Exception as error:
                 row.setdefault("failed", []).append(f"{candidate[2].id}: {error}")
@@ -156,8 +170,7 @@ def sizes_of(
             row["reason"] = "no candidate ran"
             continue
         results.sort(key=lambda r: r[0])
-        # Small sizes want smaller blocks than large ones: more go on from there.
-        candidates = [r[2] for r in results][: len(results) if n <= 2048 else KEPT]
+        candidates = [r[2] for r in results]
         median, runs, best = results[0]
         row |= {
             "seconds": runs,
@@ -252,7 +265,7 @@ def table(document: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device")
-    parser.add_argument("--seconds", type=float, default=50)
+    parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--precision", default="e,f")
     parser.add_argument("--trans", default="NN,NT,TN,TT")
@@ -285,25 +298,21 @@ def main() -> None:
     candidates = compiled(live, variants, options.samples, clock)
     memory = Memory(live, variants[0].precision, max(sizes))
     clock.say("matrices are on the device")
-    best = {}
+    best: dict[Variant, list] = {}
     try:
         # All but the largest first, so that a budget that is short costs the dearest runs.
         for part in (sorted(sizes)[:-1], sorted(sizes)[-1:]):
             for variant in variants:
-                rows, left = sizes_of(
-                    live, variant, best.get(variant, candidates[variant]), memory, part, clock
-                )
+                tried = best.get(variant, candidates[variant])
+                rows, best[variant] = sizes_of(live, variant, tried, memory, part, clock)
                 document["rows"] += rows
-                best[variant] = left[:KEPT]
                 keep()
-            if part == sorted(sizes)[:-1]:
-                for variant in variants:
-                    if best[variant] and clock.left > 3:
-                        one = accuracy_of(live, variant, best[variant][0], clock)
-                        document["accuracy"].append(one)
-                        keep()
     finally:
         memory.close()
+    for variant in variants:
+        if best[variant] and clock.left > 3:
+            document["accuracy"].append(accuracy_of(live, variant, best[variant][0], clock))
+            keep()
     if options.against:
         document["peers"] = peers(options.against.split(","), live, min(sizes), clock)
     keep()

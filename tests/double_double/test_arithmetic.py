@@ -44,7 +44,7 @@ def test_error_free_means_error_free(x, y):
 
 BOUNDS = {
     add: (lambda x, y: x + y, 3 * U**2 + 13 * U**3),
-    multiply: (lambda x, y: x * y, 5 * U**2),
+    multiply: (lambda x, y: x * y, 7 * U**2),
     divide: (lambda x, y: x / y, 17 * U**2),
 }
 

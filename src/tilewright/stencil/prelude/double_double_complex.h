@@ -10,6 +10,8 @@ typedef struct { pair re, im; } elem;
 #define ELEM_BYTES (2 * REAL_BYTES)
 #define SUM_NEEDS_CARE
 
+HELPER pair pair_negative(pair x) { return pair_of(-x.x, -x.y); }
+
 HELPER elem elem_scalar(REAL re, REAL im)
 {
     elem z;

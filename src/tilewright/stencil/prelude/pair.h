@@ -19,8 +19,6 @@
 #define SETTLE_STEPS 32
 #endif
 
-HELPER pair pair_negative(pair x) { return pair_of(-x.x, -x.y); }
-
 HELPER pair pair_sum(pair x, pair y)
 {
     const pair s = two_sum(x.x, y.x), t = two_sum(x.y, y.y);
