@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -282,7 +283,7 @@ def main() -> None:
         for t in options.trans.split(",")
     ]
     document: dict[str, Any] = {
-        "environment": environment_record(5),
+        "environment": environment_record(5) | {"load": os.getloadavg()[0]},
         "device": device_record(live, []),
         "rows": [],
         "accuracy": [],

@@ -13,17 +13,48 @@ decides nothing.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Pair", "add", "divide", "multiply", "normalised", "root", "two_product", "two_sum"]
+__all__ = [
+    "Pair",
+    "add",
+    "divide",
+    "multiply",
+    "namespace_of",
+    "normalised",
+    "root",
+    "two_product",
+    "two_sum",
+]
 
 # High and low words: float64 arrays, or scalars.
 Pair = tuple[Any, Any]
 
 # Veltkamp's constant, 2^ceil(53 / 2) + 1, cuts 53 bits into 26 and 26.
 _SPLITTER = 2.0**27 + 1
+
+
+def namespace_of(x: Any) -> Any:
+    """Return the module with the functions for an array: NumPy for its own.
+
+    Raises
+    ------
+    TypeError
+        If the array's library has none like NumPy's.
+    """
+    if hasattr(x, "__array_namespace__"):
+        return x.__array_namespace__()
+    # CuPy's arrays do not say so in every version.
+    found = sys.modules[type(x).__module__.partition(".")[0]]
+    if not hasattr(found, "where"):
+        raise TypeError(
+            f"{type(x).__module__}.{type(x).__name__} has no arithmetic here;"
+            " bring it to the host with .on_host()"
+        )
+    return found
 
 
 def two_sum(x: Any, y: Any) -> Pair:
@@ -60,7 +91,7 @@ def _sound(hi: Any, lo: Any, plain: Any) -> Pair:
     good = (hi - hi == 0) & (lo - lo == 0)
     if good.all() if hasattr(good, "all") else good:
         return hi, lo
-    namespace = (hi + lo).__array_namespace__()
+    namespace = namespace_of(hi + lo)
     return namespace.where(good, hi, plain), namespace.where(good, lo, 0.0)
 
 
@@ -104,7 +135,7 @@ def divide(x: Pair, y: Pair) -> Pair:
 @np.errstate(all="ignore")
 def root(x: Pair) -> Pair:
     """Return the square root of x; one Newton step from the double's (Karp & Markstein 1997)."""
-    namespace = (x[0] + x[1]).__array_namespace__()
+    namespace = namespace_of(x[0] + x[1])
     plain = namespace.sqrt(x[0])
     square, square_low = two_product(plain, plain)
     rest = (x[0] - square) + (x[1] - square_low)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.double_double import normalised
-from tilewright.double_double.arithmetic import Pair
+from tilewright.double_double.arithmetic import Pair, namespace_of
 from tilewright.double_double.convert import pair_of
 from tilewright.precision import DOUBLE_DOUBLE
 
@@ -20,7 +20,7 @@ Words = tuple[Any, bool]
 
 def side_by_side(parts: list[Pair]) -> Words:
     """Return words copied side by side: of the real part, and of the imaginary part if any."""
-    namespace = parts[0][0].__array_namespace__()
+    namespace = namespace_of(parts[0][0])
     stacked = [namespace.stack(part, axis=-1) for part in parts]
     whole = stacked[0] if len(parts) == 1 else namespace.stack(stacked, axis=-2)
     return whole, len(parts) == 2

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from tilewright.double_double import add, divide, multiply, root
-from tilewright.double_double.arithmetic import Pair
+from tilewright.double_double.arithmetic import Pair, namespace_of
 from tilewright.double_double.convert import DIGITS, text_of
 from tilewright.library.double_double.storage import Storage
 
@@ -117,7 +117,7 @@ class Operators(Storage):
             return self._made([_absolute(parts[0])])
         re, im = (_absolute(part) for part in parts)
         # Scaled by a power of two so that squares neither overflow nor underflow.
-        namespace = re[0].__array_namespace__()
+        namespace = namespace_of(re[0])
         scale = _power_of_two(namespace.maximum(re[0], im[0]))
         squares = [multiply(x, x) for x in ((w[0] / scale, w[1] / scale) for w in (re, im))]
         size = root(add(*squares))
@@ -184,7 +184,7 @@ class Operators(Storage):
         if not x.size:
             return x._like(0.0)
         hi, lo = x._views()[0]
-        namespace = hi.__array_namespace__()
+        namespace = namespace_of(hi)
         top = hi.max()
         at = namespace.argmax(namespace.where((hi == top) | (top != top), lo, -np.inf))
         return x[int(at)] if bool(top == top) else x._like(float("nan"))
@@ -225,14 +225,14 @@ def _negative(x: Pair) -> Pair:
 
 
 def _absolute(x: Pair) -> Pair:
-    namespace = x[0].__array_namespace__()
+    namespace = namespace_of(x[0])
     below = x[0] < 0
     return abs(x[0]), namespace.where(below, -x[1], x[1])
 
 
 def _power_of_two(x: Any) -> Any:
     """Return a power of two near x; 1 where x is zero or not finite."""
-    namespace = x.__array_namespace__()
+    namespace = namespace_of(x)
     usable = (x > 0) & (x - x == 0)
     _, exponent = namespace.frexp(namespace.where(usable, x, 1.0))
     # ldexp(1, 1024) would overflow.
@@ -250,7 +250,7 @@ def _product(x: list[Pair], y: list[Pair]) -> list[Pair]:
 def _quotient(x: list[Pair], y: list[Pair]) -> list[Pair]:
     if len(x) == 1:
         return [divide(x[0], y[0])]
-    namespace = y[0][0].__array_namespace__()
+    namespace = namespace_of(y[0][0])
     scale = _power_of_two(namespace.maximum(abs(y[0][0]), abs(y[1][0])))
     with np.errstate(all="ignore"):
         small = [(w[0] / scale, w[1] / scale) for w in y]

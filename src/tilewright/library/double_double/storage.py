@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tilewright.double_double.arithmetic import Pair
+from tilewright.double_double.arithmetic import Pair, namespace_of
 from tilewright.library.double_double.entry import of_pairs, side_by_side, words_of
 from tilewright.precision import DOUBLE_DOUBLE
 
@@ -139,11 +139,7 @@ class Storage:
     def _views(self) -> list[Pair]:
         """Return (hi, lo) of the real part, and of the imaginary one if there is one."""
         w = self.words
-        if not hasattr(w, "__array_namespace__"):
-            raise TypeError(
-                f"{type(w).__module__}.{type(w).__name__} has no arithmetic here;"
-                " bring it to the host with .on_host()"
-            )
+        namespace_of(w)  # refuses words without arithmetic
         if not self.is_complex:
             return [(w[..., 0], w[..., 1])]
         return [(w[..., 0, 0], w[..., 0, 1]), (w[..., 1, 0], w[..., 1, 1])]
@@ -157,13 +153,11 @@ class Storage:
 
     def _like(self, other: Any) -> Self:
         """Return `other` as a DoubleDouble in the same memory."""
-        self._views()  # refuses words without arithmetic
+        namespace_of(self.words)  # refuses words without arithmetic
         made = other if isinstance(other, type(self)) else type(self)(other)
         here, there = type(self.words), type(made.words)
         if here is not there and there is np.ndarray:
-            return self.of_words(
-                self.words.__array_namespace__().asarray(made.words), made.is_complex
-            )
+            return self.of_words(namespace_of(self.words).asarray(made.words), made.is_complex)
         return made
 
     def _word(self, index: int) -> Any:
