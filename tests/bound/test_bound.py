@@ -221,13 +221,9 @@ def test_cached_operands_leave_memory_without_a_limit():
     assert found.limit > tw.bound(small, "h100").limit
 
 
-def test_double_double_has_bounds_but_no_kernels():
-    problem = tw.Problem(64, 64, 64, "e")
-    assert problem.precision.element_bytes == 16
-    with pytest.raises(ValueError, match=r"precision='e' .*has bounds but no kernels"):
-        tw.tune(problem, budget="1s")
-    assert run(["space", "--precision", "e"]) == 2
-    assert run(["multiply", "a.npy", "b.npy", "-o", "c.npy", "--precision", "e"]) == 2
+def test_complex_double_double_takes_four_real_multiply_adds():
+    real, complex_ = (tw.bound(tw.Problem(4096, 4096, 4096, p), "h100") for p in "ew")
+    assert complex_.term("arithmetic peak").value == real.term("arithmetic peak").value
 
 
 def test_nothing_heavy_is_imported_and_no_backend_for_the_catalogue():

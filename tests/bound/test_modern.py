@@ -60,7 +60,8 @@ def test_the_measurements_do_bind():
 
 
 @pytest.mark.parametrize(
-    ("letter", "peak"), [("s", 66.9), ("d", 66.9), ("c", 66.9), ("z", 66.9), ("e", 2.77)]
+    ("letter", "peak"),
+    [("s", 66.9), ("d", 66.9), ("c", 66.9), ("z", 66.9), ("e", 1.154), ("f", 2.77)],
 )
 def test_h100_bounds(letter, peak):
     found = bound(Problem(4096, 4096, 4096, letter), "h100")

@@ -96,25 +96,22 @@ class GemmCall:
 
     def arguments(self) -> tuple[Any, ...]:
         """Return the argument list: NumPy scalars, with memory handles between them."""
-        real = self.precision.real_dtype.type
-        alpha, beta = complex(self.alpha), complex(self.beta)
+        alpha, beta = self.precision.scalar(self.alpha), self.precision.scalar(self.beta)
         # alpha = 0 must not read A and B: an empty sum over k says exactly that.
-        k = 0 if alpha == 0 else self.k
+        k = 0 if self.alpha == 0 else self.k
         whole = np.int64
         return (
             whole(self.m),
             whole(self.n),
             whole(k),
-            real(alpha.real),
-            real(alpha.imag),
+            *alpha,
             self.a.memory,
             whole(self.a.offset),
             whole(self.a.ld),
             self.b.memory,
             whole(self.b.offset),
             whole(self.b.ld),
-            real(beta.real),
-            real(beta.imag),
+            *beta,
             self.c.memory,
             whole(self.c.offset),
             whole(self.c.ld),

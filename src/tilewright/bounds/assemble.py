@@ -65,7 +65,7 @@ def bound(
         ``"tf32"``, ``"fp16"``, ``"bf16"``, ``"int8"``: matrix units, A and B stored so; the
         problem's precision is then ``"s"``.
     sequence : str, optional
-        Double-double's instruction sequence; the cheapest known one without it.
+        Double-double's instruction sequence; without it the one its kernels compute with.
     transfer : bool
         Whether A, B and C come from the host and C goes back.
     overlap : bool
@@ -165,7 +165,7 @@ def _multiprocessor(asked: _Asked) -> list[Term]:
     device = asked.device
     if device.get("wave_registers") is not None:
         return [_read_cache(asked)]
-    if device.value("async_copy") == 0 and asked.problem.precision.letter != "e":
+    if device.value("async_copy") == 0 and asked.problem.precision.parts == 1:
         return _software_controlled(asked)
     if device.value("async_copy") == 1:
         return _mix_and_tail(asked)
@@ -367,7 +367,7 @@ def _notes(asked: _Asked) -> tuple[str, ...]:
     notes = []
     if asked.problem.precision.is_complex:
         notes.append("a complex product is four real ones; the three-product method is another")
-    if asked.problem.precision.letter == "e":
+    if asked.problem.precision.parts == 2:
         notes.append("pairs are multiplied by this sequence on double-precision units, not by"
                      " splitting them into integers for matrix units")  # fmt: skip
     if asked.device.id == "cpu" or asked.device.spec.kind == "cpu":

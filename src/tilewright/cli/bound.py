@@ -26,7 +26,7 @@ __all__ = ["command"]
 
 def command(
     precision: Annotated[
-        str, typer.Option("--precision", help="BLAS letter: s, d, c, z; e is double-double.")
+        str, typer.Option("--precision", help="s, d, c, z; double-double e, f, complex w, v.")
     ] = "s",
     trans: TransOption = "NN",
     size: SizeOption = "4096",

@@ -34,7 +34,12 @@ DeviceOption = Annotated[
     str | None,
     typer.Option("--device", help="Device id or part of a name; the best one by default."),
 ]
-PrecisionOption = Annotated[str, typer.Option("--precision", help="BLAS letter: s, d, c or z.")]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        "--precision", help="BLAS letter: s, d, c or z; e, f double-double, w, v its complex."
+    ),
+]
 TransOption = Annotated[
     str, typer.Option("--trans", help="Transposes of A and B: NN, NT, TN, TT, or with C.")
 ]

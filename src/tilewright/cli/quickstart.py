@@ -50,6 +50,8 @@ def command(
     live = find_device(device)
     # The library multiplies row-major arrays as column-major ones with A and B exchanged.
     problem = Problem(n, m, k, precision)  # type: ignore[arg-type]
+    if problem.precision.parts == 2:
+        raise ValueError(f"precision={precision!r} has no NumPy to compare with; use s, d, c, z")
     say(f"1. Device: {live} through {live.platform.split(',')[0]})")
     others = [d.id for d in devices() if d.id != live.id]
     if others:
@@ -69,7 +71,7 @@ def _show_space(problem: Problem, live: LiveDevice) -> None:
     from tilewright.cli.space import show_funnel, show_parameters
     from tilewright.stencil import Variant, stencils_for
 
-    space = stencils_for(live.spec)[0].space(Variant.of(problem), live.spec)
+    space = stencils_for(live.spec, problem.precision)[0].space(Variant.of(problem), live.spec)
     show_parameters(space)
     show_funnel(space.funnel())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tilewright.hardware import DeviceSpec
+from tilewright.precision import Precision
 from tilewright.stencil.base import Stencil
 
 __all__ = ["register", "stencil", "stencils", "stencils_for"]
@@ -53,6 +54,14 @@ def stencil(name: str) -> Stencil:
     return found
 
 
-def stencils_for(device: DeviceSpec) -> tuple[Stencil, ...]:
-    """Return the stencils that suit a device, the most fitting first."""
-    return tuple(made for made in _all().values() if made.suits(device))
+def stencils_for(device: DeviceSpec, precision: Precision | None = None) -> tuple[Stencil, ...]:
+    """Return the stencils that suit a device, the most fitting first.
+
+    With a precision, those that compute in it; where none of them suits the device, those
+    that do not suit it but run on it.
+    """
+    fitting = tuple(made for made in _all().values() if made.suits(device))
+    if precision is None:
+        return fitting
+    able = [made for made in _all().values() if made.computes(precision)]
+    return tuple([made for made in able if made in fitting] or able)

@@ -18,6 +18,7 @@ from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil
 from tilewright.timeline import span
+from tilewright.tuning.matrices import normal
 
 __all__ = ["Workload", "interleaved", "random_matrix", "repeat"]
 
@@ -34,11 +35,7 @@ HOPELESS = 2.0
 
 def random_matrix(rng: np.random.Generator, count: int, problem: Problem) -> NDArray[Any]:
     """Return `count` random elements: zeros would let power and clocks look better."""
-    precision = problem.precision
-    x = rng.standard_normal(count, dtype=np.float32 if precision.real_bytes == 4 else np.float64)
-    if precision.is_complex:
-        x = x + 1j * rng.standard_normal(count)
-    return x.astype(precision.dtype)
+    return normal(rng, (count,), problem.precision)
 
 
 class Workload:

@@ -246,6 +246,7 @@ HELPER operand operand_at(const GLOBAL elem *first, isize ld, isize side_at, isi
     return x;
 }
 
+#include "portable/care.h"
 #include "portable/store.h"
 
 /* Fetch the next tiles of what goes through shared memory, and step on to the ones after. */
@@ -306,6 +307,9 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
         alpha = elem_zero();
     if (elem_is_zero(alpha))
         k = 0;
+#ifdef SUM_NEEDS_CARE
+    const isize steps = k;
+#endif
 
     /* Where this thread reads its fragments and writes its share of the tiles: carried
      * around the loop as they are, since finding them anew costs more than a register. */
@@ -339,6 +343,11 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
             put_tiles(to_a, held_a, to_b, held_b);
 
         multiply(sum, from_a, a, from_b, b, k);
+#ifdef SETTLE_STEPS
+        /* BLOCK_K divides SETTLE_STEPS, so once in as many steps. */
+        if ((int)(k % SETTLE_STEPS) < BLOCK_K)
+            settle(sum);
+#endif
         if (!SHARE_A)
             a.at += a.step;
         if (!SHARE_B)
@@ -358,6 +367,12 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
         to_b -= other;
         other = -other;
     }
+#ifdef SUM_NEEDS_CARE
+    settle(sum);
+    repair(sum, a_first + offset_a + (K_FAST_A ? i0 * lda : i0), lda,
+           b_first + offset_b + (K_FAST_B ? j0 * ldb : j0), ldb, steps, least(m - i0, BLOCK_M),
+           least(n - j0, BLOCK_N));
+#endif
     store(c_first + offset_c + i0 + j0 * ldc, ldc, sum, least(m - i0, BLOCK_M),
           least(n - j0, BLOCK_N), alpha, elem_scalar(beta_re, beta_im));
 }
