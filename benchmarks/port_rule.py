@@ -1,64 +1,101 @@
 """The rule of register ports (tilewright.sass.ports) against loops measured on an H100.
 
-    python benchmarks/port_rule.py [FILE]
+    python benchmarks/port_rule.py [FILE] [--within 0.02]
 
-Each pattern names the banks that the operands of consecutive FFMA lie in; its registers are all
-different.  The rule's cycles for a trip of 512 are compared with the measured ones.
+FILE is what `tilewright microbench ports` wrote, or anything that holds its rows.  Every pattern is
+made again by its name (tilewright.microbench.port_patterns), and the rule's cycles for a trip are
+compared with the measured ones.  What the rule takes for granted besides ports: a scheduler stays
+with a warp as long as it may, so that several warps take several times as long; with the yield
+flag one warp alone is served every other cycle.  Several warps that yield are not predicted.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
+import statistics
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from tilewright.microbench.port_patterns import TRIP, named, pattern
 from tilewright.sass import Ports
 from tilewright.sass.decode import decode_one
 
 RESULT = Path(__file__).parent / "results" / "h100" / "port_rule.json"
-FFMA, RZ = 0x223, 255
-# Registers of the compiled loop that a pattern may name.
-BANKS = {"E": range(34, 118, 2), "O": range(35, 119, 2)}
-TRIP = 512
+FFMA, NO_GUARD, NO_BARRIERS = 0x223, 7 << 12, 7 << 110 | 7 << 113
+NOTHING = "--- ---"  # a pattern that reads nothing: a trip of it is the loop's own time
 
 
-def instructions(pattern: str):
-    """Return a trip's FFMA, as the measured loop had them."""
-    registers = {bank: itertools.cycle(names) for bank, names in BANKS.items()}
-    kinds = pattern.split()
-    made = []
-    for kind in itertools.islice(itertools.cycle(kinds), TRIP // len(kinds) * len(kinds)):
-        a, b, c = (next(registers[bank]) if bank in registers else RZ for bank in kind)
-        barriers = 7 << 110 | 7 << 113
-        raw = FFMA | 7 << 12 | RZ << 16 | a << 24 | b << 32 | c << 64 | 1 << 105 | 1 << 109
-        made.append(decode_one(raw | barriers, 16 * len(made), 90))
-    return made
-
-
-def predicted(pattern: str) -> int:
+def predicted(name: str, yields: bool = False) -> int:
     """Return the rule's cycles for a trip that begins with nothing to read."""
     ports, last = Ports(), -1
-    made = instructions(pattern)
-    for instruction in made:
-        last = ports.issue(instruction, last + 1)
-    # What the template had behind the last whole period takes a cycle each.
-    return ports.drained() + TRIP - len(made)
+    for number, i in enumerate(pattern(name)):
+        operands = i.d << 16 | i.a << 24 | i.b << 32 | i.c << 64
+        control = 1 << 105 | int(not yields) << 109 | i.reuse << 122
+        raw = FFMA | NO_GUARD | NO_BARRIERS | operands | control
+        last = ports.issue(decode_one(raw, 16 * number, 90), last + (2 if yields else 1))
+    return ports.drained()
+
+
+def rows_in(record: Any) -> Iterator[dict[str, Any]]:
+    """Yield the experiment's rows, wherever a file holds them."""
+    if isinstance(record, dict):
+        if "pattern" in record and "error" not in record:
+            yield record
+        record = list(record.values())
+    if isinstance(record, list):
+        for part in record:
+            yield from rows_in(part)
+
+
+def family(name: str, yields: bool, warps: int) -> str:
+    """Return which patterns a row is reported with."""
+    if not yields:
+        kind = "named patterns" if name in named() else "banks in order"
+        return f"{kind}, {warps} warp{'s' * (warps > 1)} a scheduler"
+    flags = "with" if any(i.reuse for i in pattern(name)) else "without"
+    return f"yielding, {flags} reuse flags, 1 warp a scheduler"
+
+
+def compare(rows: list[dict[str, Any]]) -> dict[str, list[tuple[float, str]]]:
+    """Return relative errors and names by family; the loop's own time is taken from the rows."""
+    own = [
+        row["cycles_per_trip"]
+        for row in rows
+        if row["pattern"] == NOTHING and row["warps_per_scheduler"] == 1 and not row["yields"]
+    ]
+    if not own:
+        raise SystemExit(f"rows: none is {NOTHING!r}, which tells the loop's own time; measure it")
+    overhead = statistics.median(own) - TRIP
+    found: dict[str, list[tuple[float, str]]] = {}
+    for row in rows:
+        name, yields, warps = row["pattern"], bool(row["yields"]), row["warps_per_scheduler"]
+        if yields and warps > 1:
+            continue
+        # Where there are several warps, one branches while another is served.
+        cycles = warps * predicted(name, yields) + (overhead if warps == 1 else 0)
+        error = cycles / row["cycles_per_trip"] - 1
+        found.setdefault(family(name, yields, warps), []).append((error, name))
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path, nargs="?", default=RESULT)
-    record = json.loads(parser.parse_args().file.read_text())
-    off = []
-    for pattern, cycles in record["patterns"]:
-        error = (predicted(pattern) + record["overhead"]) / cycles - 1
-        if abs(error) > 0.02:
-            off.append((error, pattern))
-    for error, pattern in sorted(off, key=lambda one: -abs(one[0])):
-        print(f"{error:+6.1%}  {pattern}")
-    count = len(record["patterns"])
-    print(f"{count - len(off)} of {count} patterns within 2 %")
+    parser.add_argument("--within", type=float, default=0.02, help="share that is close enough")
+    parser.add_argument("--show", type=int, default=5, help="worst patterns listed of each kind")
+    given = parser.parse_args()
+    found = compare(list(rows_in(json.loads(given.file.read_text()))))
+    for errors in found.values():
+        errors.sort(key=lambda one: -abs(one[0]))
+        for error, name in errors[: given.show]:
+            if abs(error) > given.within:
+                print(f"{error:+6.1%}  {name}")
+    print(f"{'patterns':54} {'within':>6} {f'{given.within:.0%}':>5}  worst")
+    for kind, errors in found.items():
+        near = sum(abs(error) <= given.within for error, _ in errors)
+        print(f"{kind:54} {near:6} / {len(errors):4} {abs(errors[0][0]):6.1%}")
 
 
 if __name__ == "__main__":

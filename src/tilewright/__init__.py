@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tilewright.backend import devices
     from tilewright.backend.cuda.inspection import inspect_config
     from tilewright.library.bound import bound
+    from tilewright.library.double_double import DoubleDouble
     from tilewright.library.find import device
     from tilewright.library.gemm import gemm
     from tilewright.library.linear import lu_factor, lu_solve, scaled_residual
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _HOMES = {
+    "DoubleDouble": "tilewright.library.double_double",
     "Precision": "tilewright.precision",
     "Problem": "tilewright.problem",
     "Trans": "tilewright.problem",
@@ -39,6 +41,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "DoubleDouble",
     "Precision",
     "Problem",
     "Trans",

@@ -1,16 +1,24 @@
 """Precisions: how an element is stored, and what one multiply-add on it costs.
 
-A new precision is one row in `PRECISIONS` and one prelude in ``stencil/text``.
+A new precision is one row here and one prelude in ``stencil/prelude``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-__all__ = ["MODELLED", "PRECISIONS", "Precision", "precision", "precision_of"]
+__all__ = [
+    "DOUBLE_DOUBLE",
+    "PRECISIONS",
+    "Precision",
+    "double_double_row",
+    "precision",
+    "precision_of",
+]
 
 
 @dataclass(frozen=True)
@@ -20,20 +28,23 @@ class Precision:
     Parameters
     ----------
     letter : str
-        BLAS's letter in lower case.
+        BLAS's letter in lower case, or one of `DOUBLE_DOUBLE`'s.
     name : str
         The name people use for GEMM in this precision, such as ``"SGEMM"``.
     dtype_name : str
-        NumPy's name of the element type.
+        NumPy's name of the element type; of a double-double, its words' names with commas.
     real_name : str
-        NumPy's name of the real type that the element is made of.
+        NumPy's name of the floating-point type that the element is made of.
     words : int
         Real words an element holds: 1 for real, 2 for complex.
     flops : int
         Floating-point operations that one multiply-add of elements is counted
         as: 2 for real, 8 for complex (4 multiplications, 4 additions).
     unit_roundoff : float
-        Largest relative error of one correctly rounded real operation.
+        Largest relative error of one real operation: of a correctly rounded one, or what
+        is proven of a double-double one.
+    parts : int
+        Numbers of the type `real_name` that one real is the sum of: 1, or 2 in double-double.
     """
 
     letter: str
@@ -43,15 +54,18 @@ class Precision:
     words: int
     flops: int
     unit_roundoff: float
+    parts: int = 1
 
     @property
     def dtype(self) -> np.dtype:
-        """The element's NumPy dtype."""
-        return np.dtype(self.dtype_name)
+        """The element's NumPy dtype; structured in double-double."""
+        if self.parts == 1:
+            return np.dtype(self.dtype_name)
+        return np.dtype([("re", _PAIR), ("im", _PAIR)]) if self.is_complex else _PAIR
 
     @property
     def real_dtype(self) -> np.dtype:
-        """The NumPy dtype of one real word."""
+        """The NumPy dtype of the floating-point type that the element is made of."""
         return np.dtype(self.real_name)
 
     @property
@@ -69,9 +83,33 @@ class Precision:
         """Bytes of one real word."""
         return self.real_dtype.itemsize
 
+    def scalar(self, value: Any) -> tuple[Any, Any]:
+        """Return real and imaginary part of alpha or beta as a kernel's arguments.
+
+        Parameters
+        ----------
+        value : number, or anything with ``hi`` and ``lo``
+            Of a pair whose words are complex, real parts belong to the real part.
+
+        Returns
+        -------
+        tuple of NumPy scalar
+            Each one real: a float, or in double-double a structure of two.
+        """
+        words = [complex(x) for x in (getattr(value, "hi", value), getattr(value, "lo", 0.0))]
+        if self.parts == 1:
+            whole, real = sum(words), self.real_dtype.type
+            return real(whole.real), real(whole.imag)
+        parts = [(x.real, x.imag) for x in words]
+        return tuple(np.array(pair, _PAIR)[()] for pair in zip(*parts, strict=True))  # type: ignore[return-value]
+
     def __str__(self) -> str:
         return self.letter
 
+
+# A double-double real in memory: the number is hi + lo, and lo at most half a unit in the
+# last place of hi.
+_PAIR = np.dtype([("hi", np.float64), ("lo", np.float64)])
 
 PRECISIONS: dict[str, Precision] = {
     p.letter: p
@@ -83,25 +121,30 @@ PRECISIONS: dict[str, Precision] = {
     )
 }
 
-# Precisions that a bound can be computed for, while no kernel here computes in them.
-# "e" is double-double: an element is a pair (hi, lo) of doubles whose sum it stands for; its
-# unit roundoff is that of accurate double-double arithmetic (Joldes, Muller & Popescu 2017).
-MODELLED: dict[str, Precision] = {
-    "e": Precision("e", "double-double GEMM", "float64,float64", "float64", 1, 2, 2.0**-104)
+# What is proven of one step of a sum of products, u being 2^-53: "accurate" (e, w) 4 u^2, the
+# larger of a product's 4 u^2 and a sum's 3 u^2 (Joldes, Muller & Popescu 2017); "fast" (f, v)
+# 32 u^2, which grows with the 32 steps between two renormalisations (docs/double_double.md).
+_TWO, _FOUR = "float64,float64", "float64,float64,float64,float64"
+DOUBLE_DOUBLE: dict[str, Precision] = {
+    p.letter: p
+    for p in (
+        Precision("e", "double-double GEMM", _TWO, "float64", 1, 2, 2.0**-104, 2),
+        Precision("f", "fast double-double GEMM", _TWO, "float64", 1, 2, 2.0**-101, 2),
+        Precision("w", "double-double complex GEMM", _FOUR, "float64", 2, 8, 2.0**-104, 2),
+        Precision("v", "fast double-double complex GEMM", _FOUR, "float64", 2, 8, 2.0**-101, 2),
+    )
 }
 
 
-def precision(letter: str | Precision, *, modelled: bool = False) -> Precision:
-    """Return the precision of a BLAS letter.
+def precision(letter: str | Precision) -> Precision:
+    """Return the precision of a letter.
 
     Parameters
     ----------
     letter : str or Precision
-        ``"s"``, ``"d"``, ``"c"`` or ``"z"`` in either case; a Precision is
-        returned as it is.
-    modelled : bool
-        Whether ``"e"`` (double-double) will do too, for which there are bounds
-        but no kernels.
+        BLAS's ``"s"``, ``"d"``, ``"c"`` or ``"z"`` in either case; ``"e"`` (double-double) or
+        ``"f"`` (the same faster, less accurate), ``"w"`` or ``"v"`` (their complex); a
+        Precision is returned as it is.
 
     Raises
     ------
@@ -110,15 +153,31 @@ def precision(letter: str | Precision, *, modelled: bool = False) -> Precision:
     """
     if isinstance(letter, Precision):
         return letter
-    known = {**PRECISIONS, **MODELLED} if modelled else PRECISIONS
+    known = PRECISIONS | DOUBLE_DOUBLE
     found = known.get(str(letter).lower())
     if found is None:
         raise ValueError(f"precision={letter!r} is unknown; use one of {', '.join(known)}")
     return found
 
 
+def double_double_row(is_complex: bool, accuracy: str = "accurate") -> Precision:
+    """Return the double-double precision of an accuracy.
+
+    Raises
+    ------
+    ValueError
+        If `accuracy` is neither ``"accurate"`` nor ``"fast"``.
+    """
+    letters = {"accurate": "ew", "fast": "fv"}.get(accuracy)
+    if letters is None:
+        raise ValueError(f"accuracy={accuracy!r} is unknown; use accurate or fast")
+    return DOUBLE_DOUBLE[letters[is_complex]]
+
+
 def precision_of(dtype: DTypeLike) -> Precision:
     """Return the precision that stores elements of this NumPy dtype.
+
+    Double-double elements are of precision ``"e"`` or ``"w"``.
 
     Raises
     ------
@@ -126,7 +185,7 @@ def precision_of(dtype: DTypeLike) -> Precision:
         If no precision does; byte-swapped types are refused too.
     """
     wanted = np.dtype(dtype)
-    for row in PRECISIONS.values():
+    for row in (PRECISIONS | DOUBLE_DOUBLE).values():
         if row.dtype == wanted:
             return row
     raise ValueError(

@@ -107,7 +107,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         fix = object.__setattr__
-        fix(self, "precision", precision(self.precision, modelled=True))
+        fix(self, "precision", precision(self.precision))
         for side in ("a", "b"):
             op = Trans.parse(getattr(self, f"trans_{side}"), f"trans_{side}")
             fix(self, f"trans_{side}", op.on(self.precision))

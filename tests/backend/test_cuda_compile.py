@@ -11,12 +11,12 @@ from tilewright.backend import CompileError
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import compiler
 from tilewright.hardware import DeviceSpec
+from tilewright.microbench.peak import peak_source
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 from tilewright.sass import read_cubin
 from tilewright.stencil import Source, Variant, stencils_for
 from tilewright.stencil.portable import Portable
-from tilewright.tuning.peak import peak_source
 
 if compiler.nvrtc() is None:
     pytest.skip("NVRTC is not here; it comes with tilewright[cuda]", allow_module_level=True)

@@ -10,10 +10,10 @@ import pytest
 from tests.backend.naive_cuda import NAIVE
 from tilewright.backend import CompileError, LaunchError, OutOfMemoryError, device
 from tilewright.backend.cuda.device import CUDADevice
+from tilewright.microbench.peak import measured_peak
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans, transposes_of
 from tilewright.stencil import Launch, Source, Variant
-from tilewright.tuning.peak import measured_peak
 from tilewright.tuning.verify import WrongResultError, certify, screen
 
 pytestmark = pytest.mark.gpu

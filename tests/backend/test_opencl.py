@@ -9,8 +9,8 @@ import pytest
 
 from tilewright.backend import CompileError, OutOfMemoryError, device, devices
 from tilewright.backend.cache import KernelCache, prune_directory
+from tilewright.microbench.peak import measured_peak
 from tilewright.stencil import Launch, Source
-from tilewright.tuning.peak import measured_peak
 
 DOUBLE_IT = Source(
     "kernel void twice(global float *x) { x[get_global_id(0)] *= FACTOR; }", {"FACTOR": 2}, "twice"

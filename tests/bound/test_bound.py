@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,14 @@ import tilewright as tw
 from tilewright.backend import device as live_device
 from tilewright.bounds import bound
 from tilewright.cli.app import run
-from tilewright.hardware import QUANTITIES, catalogue, catalogue_device, described, read_device
+from tilewright.hardware import (
+    QUANTITIES,
+    Mix,
+    catalogue,
+    catalogue_device,
+    described,
+    read_device,
+)
 from tilewright.hardware.spec import DeviceSpec
 
 SGEMM = tw.Problem(4800, 4800, 4800, "s", "N", "T")
@@ -61,6 +69,11 @@ fma_lanes.s = { value = 8, source = "paper" }
         ("[sources]", "colour = 3\n[sources]", "colour=3 is not known"),
         ("warp_size", "schedulers", "warp_size=None is wrong; every device needs it"),
         ('name = "X"', "name = ", r"x\.toml is not TOML"),
+        ('name = "X"', "name = " + "[" * 5000, r"x\.toml is not TOML"),
+        ("value = 4,", "value = 0.5,", "give a whole number up to"),
+        ("value = 4,", "value = 1e300,", "give a whole number up to"),
+        ("value = 8,", "value = inf,", "give a number of 0 or more"),
+        ("value = 8,", "value = nan,", "give a number of 0 or more"),
     ],
 )
 def test_bad_files_are_refused_in_one_line(tmp_path, old, new, message):
@@ -82,12 +95,36 @@ def test_bad_mixes_are_refused(tmp_path):
     for old, new in (
         ("=64", "=48"),
         ('"published"', '"guessed"'),
+        ("=30", "=0"),
+        ("ratio=6", 'ratio=6\nlanes="some"'),
+        ("=30", "=inf"),
+        ("=6", "=nan"),
         ("=30", '="30"'),
         ("ratio=6", ""),
     ):
         path.write_text(GOOD + mix.replace(old, new))
         with pytest.raises(ValueError, match=r"x\.toml"):
             read_device(path)
+
+
+def test_a_file_is_a_device(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD + 'clock_hz = { value = 1e9, source = "paper" }\n')
+    found = tw.bound(SGEMM, device=str(path))
+    assert found.device == "mine"
+    assert found.limit == 2 * 8 * 4 * 1e9
+    for wrong, message in (
+        ("nowhere.toml", "cannot be read: No such file"),
+        (str(tmp_path) + "/.toml", "cannot be read"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tw.device(wrong)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"mine\.toml is not TOML"):
+        tw.device(str(path))
+    path.write_text("#" * 2**20 + GOOD)
+    with pytest.raises(ValueError, match="shorten it"):
+        tw.device(str(path))
 
 
 def test_limit_is_the_smallest_term():
@@ -184,13 +221,9 @@ def test_cached_operands_leave_memory_without_a_limit():
     assert found.limit > tw.bound(small, "h100").limit
 
 
-def test_double_double_has_bounds_but_no_kernels():
-    problem = tw.Problem(64, 64, 64, "e")
-    assert problem.precision.element_bytes == 16
-    with pytest.raises(ValueError, match=r"precision='e' .*has bounds but no kernels"):
-        tw.tune(problem, budget="1s")
-    assert run(["space", "--precision", "e"]) == 2
-    assert run(["multiply", "a.npy", "b.npy", "-o", "c.npy", "--precision", "e"]) == 2
+def test_complex_double_double_takes_four_real_multiply_adds():
+    real, complex_ = (tw.bound(tw.Problem(4096, 4096, 4096, p), "h100") for p in "ew")
+    assert complex_.term("arithmetic peak").value == real.term("arithmetic peak").value
 
 
 def test_nothing_heavy_is_imported_and_no_backend_for_the_catalogue():
@@ -231,6 +264,20 @@ def test_command_refuses_in_one_line(arguments, status, message, capsys, tmp_pat
     told = capsys.readouterr().err
     assert message in told
     assert told.count("\n") == 1
+
+
+def test_figure_2_shows_measured_mixes(tmp_path):
+    pytest.importorskip("matplotlib")
+    from tilewright.cli.bound_figure import draw_device
+    from tilewright.precision import precision
+
+    mixes = tuple(Mix(128, r, 100.0 + r, "measured", "here") for r in (8, 16, 24))
+    path = tmp_path / "h100.svg"
+    draw_device(path, replace(catalogue_device("h100"), mixes=mixes), precision("s"))
+    text = path.read_text()
+    # Text is drawn as glyphs, but every label is a comment.
+    assert "128-bit loads, measured" in text
+    assert "the same, as the table says" in text
 
 
 @pytest.mark.parametrize("device", ["gtx580", "gtx280", "hd5870", "h100", "cpu"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import threading
 
@@ -11,9 +12,10 @@ import pytest
 from tilewright import timeline
 from tilewright.backend import GemmCall, Operand
 from tilewright.backend.cuda.launch import ArgumentBlock
+from tilewright.library.double_double import DoubleDouble
 from tilewright.library.gemm import Prepared
 from tilewright.library.plan import RECHECK_SECONDS, Plan, Plans
-from tilewright.precision import PRECISIONS
+from tilewright.precision import DOUBLE_DOUBLE, PRECISIONS
 
 A, B, C = 0x10000, 0x20000, 0x30000
 
@@ -27,8 +29,7 @@ class FakeLaunch:
         self.seen = []
 
     def enqueue(self, stream):
-        memory = bytes(self.arguments._memory)
-        slots = [memory[at : at + 8] for at in range(0, len(memory), 8)]
+        slots = [ctypes.string_at(at, 8) for at in self.arguments.pointers]
         pointers = tuple(struct.unpack("<Q", slots[at])[0] for at in (5, 8, 13))
         scalars = tuple(struct.unpack("<f", slots[at][:4])[0] for at in (3, 4, 11, 12))
         self.seen.append((stream, pointers, scalars))
@@ -50,6 +51,16 @@ def test_addresses_scalars_and_stream_reach_the_launch():
     assert launch.seen[1] == (9, (A + 4, B + 8, C + 12), (2.5, 0, -1, 0))
     assert plan.start(A, B, C, 1, 0, 0)
     assert launch.seen[2] == (0, (A, B, C), (1, 0, 0, 0))
+
+
+def test_double_double_scalars_reach_the_launch_whole():
+    third = DoubleDouble(1) / 3
+    for scalar in DOUBLE_DOUBLE["w"].scalar(third):
+        assert scalar.nbytes == 16
+    block = ArgumentBlock(DOUBLE_DOUBLE["e"].scalar(third))
+    words = struct.unpack("<2d", ctypes.string_at(block.pointers[0], 16))
+    assert words == (1 / 3, float(third.lo))
+    assert block.pointers[0] % 8 == 0
 
 
 def test_a_row_major_result_exchanges_the_operands():

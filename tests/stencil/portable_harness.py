@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice
-from tilewright.precision import PRECISIONS
+from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant
@@ -28,7 +28,7 @@ GUARD_ELEMENTS = 40
 
 def variant(name: str) -> Variant:
     """Return the variant of a name like ``"sNT"``."""
-    return Variant(PRECISIONS[name[0]], Trans(name[1]), Trans(name[2]))
+    return Variant(precision(name[0]), Trans(name[1]), Trans(name[2]))
 
 
 @dataclass

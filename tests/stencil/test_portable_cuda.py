@@ -26,7 +26,7 @@ H100 = DeviceSpec(
     max_blocks_per_multiprocessor=32,
 )  # fmt: skip
 
-VARIANTS = ("sNN", "dTT", "cCN", "zRC")
+VARIANTS = ("sNN", "dTT", "cCN", "zRC", "eTN", "fNT", "wRC")
 
 
 def macros(source: Source) -> list[str]:

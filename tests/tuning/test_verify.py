@@ -60,8 +60,8 @@ def build(live, change):
         text = text.replace(old, new)
         if "rows_" in new:  # store a row that lies outside the matrix
             text = text.replace(
-                "const real beta_im)\n{\n#if WORDS == 1\n    if (rows == MICRO_M)",
-                "const real beta_im)\n{\n    const int rows = rows_ + "
+                "const scalar beta_im)\n{\n#if WORDS == 1\n    if (rows == MICRO_M)",
+                "const scalar beta_im)\n{\n    const int rows = rows_ + "
                 "(rows_ < MICRO_M);\n#if WORDS == 1\n    if (rows == MICRO_M)",
             )
     kernel = live.compile(Source(text, source.defines), use_cache=False)

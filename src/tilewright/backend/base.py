@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,25 +96,22 @@ class GemmCall:
 
     def arguments(self) -> tuple[Any, ...]:
         """Return the argument list: NumPy scalars, with memory handles between them."""
-        real = self.precision.real_dtype.type
-        alpha, beta = complex(self.alpha), complex(self.beta)
+        alpha, beta = self.precision.scalar(self.alpha), self.precision.scalar(self.beta)
         # alpha = 0 must not read A and B: an empty sum over k says exactly that.
-        k = 0 if alpha == 0 else self.k
+        k = 0 if self.alpha == 0 else self.k
         whole = np.int64
         return (
             whole(self.m),
             whole(self.n),
             whole(k),
-            real(alpha.real),
-            real(alpha.imag),
+            *alpha,
             self.a.memory,
             whole(self.a.offset),
             whole(self.a.ld),
             self.b.memory,
             whole(self.b.offset),
             whole(self.b.ld),
-            real(beta.real),
-            real(beta.imag),
+            *beta,
             self.c.memory,
             whole(self.c.offset),
             whole(self.c.ld),
@@ -225,6 +223,19 @@ class LiveDevice(ABC):
     @abstractmethod
     def free(self, memory: Any) -> None:
         """Give device memory back at once."""
+
+    def pinned(self, size: int) -> AbstractContextManager[NDArray[np.uint8]]:
+        """Return `size` bytes of host memory that the device reaches without the host's help.
+
+        Its pages are locked; they are given back at the end of the ``with`` block, after
+        which no view of the array may be used.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If the host gives no such memory.
+        """
+        raise BackendError(f"{self.id} has no pinned host memory; use memory of NumPy's")
 
     @abstractmethod
     def launch(

@@ -52,10 +52,10 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def environment_record(method: Method) -> dict[str, Any]:
-    """Return host, versions, commit and how times were taken."""
+def environment_record(method: Method | None = None) -> dict[str, Any]:
+    """Return host, versions and commit; for a sweep also how times were taken."""
     here = Path(__file__).parent
-    return {
+    found = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _printed("git", "-C", str(here), "rev-parse", "HEAD"),
         "tilewright": VERSION,
@@ -63,6 +63,11 @@ def environment_record(method: Method) -> dict[str, Any]:
         "numpy": np.__version__,
         "cpu": _processor(),
         "cores": os.cpu_count(),
+    }
+    if method is None:
+        return found
+    return {
+        **found,
         "rounds": method.rounds,
         "method": (_WARM if method.cache == "warm" else _COLD)
         + (_TRANSFERS if method.transfers else ""),

@@ -195,6 +195,7 @@ def _measure(
     missing: dict[str, str] = {}
     for one in peers:
         try:
+            one.check(problem)
             calls[one.name] = one.prepare(workload)
         except UnavailableError as reason:
             missing[one.name] = str(reason)

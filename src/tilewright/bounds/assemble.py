@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
 
 from tilewright.bounds import lai_seznec, modern, nakasato
@@ -11,20 +12,30 @@ from tilewright.bounds.levels import levels
 from tilewright.bounds.modern import Compiled
 from tilewright.bounds.terms import Term, given, term
 from tilewright.bounds.units import Units, units_of
-from tilewright.hardware import CatalogueDevice, Quantity, catalogue_device
+from tilewright.hardware import CatalogueDevice, Mix, Quantity, catalogue_device
 from tilewright.problem import Problem
 
 __all__ = ["bound"]
 
+_MIX, _MIX_FORMULA = "instruction mix and tail wave", "arithmetic peak x mix x tail"
+
 
 @dataclass(frozen=True)
 class _Asked:
-    """A problem on a device: what every term is computed from."""
+    """A problem on a device: what every term is computed from.
+
+    `peak` is that of the arithmetic, at the clock that is asked for.
+    """
 
     problem: Problem
     device: CatalogueDevice
     units: Units
     peak: Term
+
+    @property
+    def peak_source(self) -> str:
+        """Where the terms that begin with the peak have it from."""
+        return f"term {self.peak.name!r}"
 
 
 def bound(
@@ -37,6 +48,7 @@ def bound(
     overlap: bool = False,
     reads_c: bool = True,
     warm_cache: bool = False,
+    sustained: bool = False,
     kernel_rate: float | None = None,
     compiled: Compiled | None = None,
 ) -> Bound:
@@ -53,7 +65,7 @@ def bound(
         ``"tf32"``, ``"fp16"``, ``"bf16"``, ``"int8"``: matrix units, A and B stored so; the
         problem's precision is then ``"s"``.
     sequence : str, optional
-        Double-double's instruction sequence; the cheapest known one without it.
+        Double-double's instruction sequence; without it the one its kernels compute with.
     transfer : bool
         Whether A, B and C come from the host and C goes back.
     overlap : bool
@@ -63,6 +75,9 @@ def bound(
     warm_cache : bool
         Whether earlier calls may have left operands in the last cache: then as many bytes as
         it holds need not come from memory.
+    sustained : bool
+        Whether calls follow each other without end, so that the power limit sets the clock.
+        A short run may keep the highest clock, which is what counts otherwise.
     kernel_rate : float, optional
         FLOP/s of a kernel, for the transfer term; the smallest other term without it.
     compiled : Compiled, optional
@@ -92,7 +107,11 @@ def bound(
         raise ValueError(f"kernel_rate={kernel_rate} is no rate; give FLOP/s above 0")
     units = units_of(problem, device, arithmetic, sequence)
     asked = _Asked(problem, device, units, units.peak(device))
-    terms = [asked.peak, *_clock(asked), _memory(asked, reads_c, warm_cache)]
+    terms = [asked.peak]
+    if sustained:
+        terms.append(_clock(asked))
+        asked = asked if terms[-1].value is None else replace(asked, peak=terms[-1])
+    terms.append(_memory(asked, reads_c, warm_cache))
     terms += _multiprocessor(asked) + _shared_cache(asked) + _compiled(asked, compiled)
     known = [t.value for t in terms if t.value is not None]
     reads = levels(problem, device, min(known), tuple(terms)) if known else ()
@@ -102,23 +121,20 @@ def bound(
     return Bound(problem, device.id, device.name, units.label, tuple(terms), reads, notes)
 
 
-def _clock(asked: _Asked) -> list[Term]:
-    """Return the term of the clock that the power limit allows."""
-    if asked.device.spec.kind == "cpu":
-        return []
-    needs = ("sustained_clock_hz", "clock_hz")
+def _clock(asked: _Asked) -> Term:
+    """Return the peak at the clock that the power limit leaves in an endless run."""
+    lane = asked.units.lane
+    key = "matrix" if lane.startswith("tensor") else lane.removeprefix("fma_lanes.")
     peak = asked.peak.value or 0.0
-    return [
-        term(
-            "clock under the power limit",
-            "arithmetic peak x sustained_clock_hz / clock_hz",
-            asked.device,
-            needs,
-            lambda sustained, clock: peak * sustained / clock,
-            given("arithmetic peak", peak, "FLOP/s", "term above"),
-            resource="power",
-        )
-    ]
+    return term(
+        "clock under the power limit",
+        f"arithmetic peak x min(1, sustained_clock_hz.{key} / clock_hz)",
+        asked.device,
+        (f"sustained_clock_hz.{key}", "clock_hz"),
+        lambda sustained, clock: peak * min(1.0, sustained / clock),
+        given("arithmetic peak", peak, "FLOP/s", asked.peak_source),
+        resource="power",
+    )
 
 
 def _memory(asked: _Asked, reads_c: bool, warm_cache: bool) -> Term:
@@ -149,13 +165,13 @@ def _multiprocessor(asked: _Asked) -> list[Term]:
     device = asked.device
     if device.get("wave_registers") is not None:
         return [_read_cache(asked)]
-    if device.value("async_copy") == 0 and asked.problem.precision.letter != "e":
+    if device.value("async_copy") == 0 and asked.problem.precision.parts == 1:
         return _software_controlled(asked)
     if device.value("async_copy") == 1:
-        return [_mix_and_tail(asked), *_tabulated(asked)]
+        return _mix_and_tail(asked)
     if device.spec.kind == "gpu":
         reason = f"unknown for {device.id}: async_copy (how blocks reach shared memory)"
-        return [Term("instruction mix and tail wave", None, "see the bounds' documentation",
+        return [Term(_MIX, None, "see the bounds' documentation",
                      reason=reason)]  # fmt: skip
     return []
 
@@ -189,35 +205,54 @@ def _software_controlled(asked: _Asked) -> list[Term]:
     share = given("share of multiply-adds", best.share, "", "B_R^2 of B_R^2 + 2 B_R loads")
     rate = given("throughput", best.throughput, "threads/cycle", source)
     lanes = device.quantities[lane]
-    whole = given("arithmetic peak", peak, "FLOP/s", "term above")
+    whole = given("arithmetic peak", peak, "FLOP/s", asked.peak_source)
     return [
         Term(names[0], best.p_mem, formulas[0], (bandwidth, size, *chosen), "device memory"),
         Term(names[1], best.p_sm, formulas[1], (share, rate, lanes, whole, *chosen), best.resource),
     ]
 
 
-def _mix_and_tail(asked: _Asked) -> Term:
-    """Return the term of issue slots, shared memory and whole blocks, at the best tile."""
+def _mix_and_tail(asked: _Asked) -> list[Term]:
+    """Return the terms of issue slots, shared memory and whole blocks, at the best tile.
+
+    The second one has no mix better than the device's table (equation 9): it bounds kernels
+    whose operand registers are chosen no better than those of the loops in that table.
+    """
     device, peak, lane = asked.device, asked.peak.value, asked.units.lane
-    name, formula = "instruction mix and tail wave", "arithmetic peak x mix x tail"
     needs: tuple[str, ...] = modern.MIX_NEEDS
     if lane.startswith("tensor"):
         needs = ("multiprocessors", "registers_per_multiprocessor")
     elif device.get(lane) is not None:
         needs = (*needs, lane)
-    absent = term(name, formula, device, needs, lambda *_: 0.0)
+    absent = term(_MIX, _MIX_FORMULA, device, needs, lambda *_: 0.0)
     if absent.value is None or peak is None:
         reason = absent.reason or asked.peak.reason
-        return Term(name, None, formula, absent.inputs, "", reason)
-    best = modern.best_tile(asked.problem, device, lane, asked.units.instructions)
+        return [Term(_MIX, None, _MIX_FORMULA, absent.inputs, "", reason)]
+    found = [_at_best_tile(asked, peak, needs, ())]
+    mixes = modern.table_of(device)
+    if mixes and lane == "fma_lanes.s":
+        found.append(_at_best_tile(asked, peak, needs, mixes))
+    return found
+
+
+def _at_best_tile(asked: _Asked, peak: float, needs: Sequence[str], mixes: Sequence[Mix]) -> Term:
+    """Return one of the two terms of `_mix_and_tail`; with `mixes`, the derated one."""
+    device, lane = asked.device, asked.units.lane
+    best = modern.best_tile(
+        asked.problem, device, lane, asked.units.instructions, tabulated=bool(mixes)
+    )
     searched = "best of all that registers hold"
+    limited = f"limited by {best.resource}"
+    if mixes:
+        points = "; ".join(sorted({f"{m.kind}, {m.source}" for m in mixes}))
+        limited += f", at most as the table of mixes has it ({points})"
     return Term(
-        name,
+        "tabulated mix (eq. 11)" if mixes else _MIX,
         peak * best.efficiency,
-        formula,
+        _MIX_FORMULA,
         (
-            given("arithmetic peak", peak, "FLOP/s", "term above"),
-            given("mix", best.mix, "", f"limited by {best.resource}"),
+            given("arithmetic peak", peak, "FLOP/s", asked.peak_source),
+            given("mix", best.mix, "", limited),
             given("tail", best.tail, "", "whole blocks on whole multiprocessors"),
             given("share of multiply-adds", best.share, "", "of the main loop's instructions"),
             given("thread tile rows", best.rows, "", searched),
@@ -229,45 +264,6 @@ def _mix_and_tail(asked: _Asked) -> Term:
         ),
         best.resource if best.mix < 1 else "tail wave" if best.tail < 1 else asked.units.label,
     )
-
-
-def _tabulated(asked: _Asked) -> list[Term]:
-    """Return equation 11 with the device's throughput table, at the best thread tile.
-
-    The table bounds kernels whose operand registers are chosen as well as those of the loops
-    that it was measured on.
-    """
-    device, peak, lane = asked.device, asked.peak.value, asked.units.lane
-    mixes = [m for m in device.mixes if m.width_bits == 128 and m.ratio > 0]
-    needs = (*modern.MIX_NEEDS, lane)
-    known = peak is not None and all(device.get(key) is not None for key in needs)
-    if not mixes or lane != "fma_lanes.s" or not known:
-        return []
-    assert peak is not None
-    words = asked.problem.precision.element_bytes // 4
-    found = []
-    for rows, columns, share, _, _ in modern.tiles(device, lane, words, asked.units.instructions):
-        rate, resource = lai_seznec.throughput(device, share / (1 - share), 128, lane)
-        value = lai_seznec.sm_bound(share, rate, device.needs(lane), peak)
-        found.append((value, rows, columns, share, rate, resource))
-    value, rows, columns, share, rate, resource = max(found)
-    source = "equation 9, " + "; ".join(sorted({f"{m.kind}, {m.source}" for m in mixes}))
-    return [
-        Term(
-            "tabulated mix (eq. 11)",
-            value,
-            f"min(1, share of multiply-adds x throughput / {lane}) x arithmetic peak",
-            (
-                given("share of multiply-adds", share, "", "of the main loop's instructions"),
-                given("throughput", rate, "threads/cycle", source),
-                device.quantities[lane],
-                given("arithmetic peak", peak, "FLOP/s", "term above"),
-                given("thread tile rows", rows, "", "best of all that registers hold"),
-                given("thread tile columns", columns, "", "best of all that registers hold"),
-            ),
-            resource,
-        )
-    ]
 
 
 def _read_cache(asked: _Asked) -> Term:
@@ -296,10 +292,13 @@ def _shared_cache(asked: _Asked) -> list[Term]:
         return []  # the two papers' devices reach their limits before this one
     size = asked.units.element_bytes
     held = device.value("registers_per_multiprocessor") or 0.0
-    b = sqrt(held / max(1, p.precision.element_bytes // 4))
+    shared_by = max(1.0, device.value("cluster_blocks") or 1.0)
+    b = sqrt(held * shared_by / max(1, p.precision.element_bytes // 4))
     direct = device.get("l2_bytes_per_s") is not None or device.get("clock_hz") is None
     needs = ["l2_bytes_per_s"] if direct else ["l2_bytes_per_cycle", "clock_hz"]
-    source = "b_m b_n = b^2 fills a multiprocessor's registers; no multicast"
+    source = "b_m b_n = b^2 fills a multiprocessor's registers"
+    if shared_by > 1:
+        source = f"b_m b_n = b^2 fills the registers of {shared_by:g} blocks, which one load serves"
     return [
         term(
             "shared cache (L2)",
@@ -319,7 +318,7 @@ def _compiled(asked: _Asked, compiled: Compiled | None) -> list[Term]:
     if compiled is None or asked.peak.value is None:
         return []
     peak = asked.peak.value
-    whole = given("arithmetic peak", peak, "FLOP/s", "term above")
+    whole = given("arithmetic peak", peak, "FLOP/s", asked.peak_source)
     shares = {
         "useful_share": ("compiled loop", "issue slots"),
         "port_share": ("register ports", "register ports"),
@@ -368,7 +367,7 @@ def _notes(asked: _Asked) -> tuple[str, ...]:
     notes = []
     if asked.problem.precision.is_complex:
         notes.append("a complex product is four real ones; the three-product method is another")
-    if asked.problem.precision.letter == "e":
+    if asked.problem.precision.parts == 2:
         notes.append("pairs are multiplied by this sequence on double-precision units, not by"
                      " splitting them into integers for matrix units")  # fmt: skip
     if asked.device.id == "cpu" or asked.device.spec.kind == "cpu":

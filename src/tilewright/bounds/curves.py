@@ -51,7 +51,11 @@ def throughput_curves(device: CatalogueDevice) -> tuple[dict[str, Curve], dict[s
     known: dict[str, Curve] = {}
     for width in lai_seznec.WIDTHS:
         modelled[_name(width)] = [(r, lai_seznec.throughput(device, r, width)[0]) for r in _RATIOS]
-        points = sorted((m.ratio, m.throughput) for m in device.mixes if m.width_bits == width)
+        points = sorted(
+            (m.ratio, m.throughput)
+            for m in device.mixes
+            if m.width_bits == width and m.lanes == "conflict_free"
+        )
         if points:
             known[_name(width)] = points
     return modelled, known
@@ -61,7 +65,8 @@ def blocking_curves(device: CatalogueDevice, precision: Precision) -> dict[str, 
     """Return the bound in FLOP/s against the register blocking factor.
 
     By the model that fits the device, as in `tilewright.bounds.bound`: equation 12 for each
-    width of load, the read cache's equation 1, or the mix of square tiles.
+    width of load, the read cache's equation 1, or the mix of square tiles, also derated where
+    the device has a table of mixes.
 
     Raises
     ------
@@ -80,13 +85,19 @@ def blocking_curves(device: CatalogueDevice, precision: Precision) -> dict[str, 
             return {units.label: [(b, peak.value) for b in _FACTORS]}
         words = precision.element_bytes // 4
         square = [
-            (rows, peak.value * mix)
-            for rows, columns, _, mix, _ in modern.tiles(
+            (float(rows), share, mix)
+            for rows, columns, share, mix, _ in modern.tiles(
                 device, units.lane, words, units.instructions
             )
             if rows == columns
         ]
-        return {"square tiles, 128-bit loads": [(float(x), y) for x, y in square]}
+        found = {"square tiles, 128-bit loads": [(x, peak.value * mix) for x, _, mix in square]}
+        if units.lane == "fma_lanes.s" and modern.table_of(device):
+            found["the same, as the table says"] = [
+                (x, peak.value * modern.tabulated_mix(device, units.lane, share, mix))
+                for x, share, mix in square
+            ]
+        return found
     best: dict[str, dict[int, float]] = {}
     for one in lai_seznec.blockings(device, precision, peak.value):
         by_factor = best.setdefault(_name(one.width_bits), {})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["SEQUENCES", "Sequence", "cheapest", "nakasato_peak"]
+__all__ = ["SEQUENCES", "SEQUENCE_OF", "Sequence", "nakasato_peak"]
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,8 @@ SEQUENCES: dict[str, Sequence] = {
     )
 }
 
-
-def cheapest() -> Sequence:
-    """Return the sequence with the fewest instructions: no listed one is faster."""
-    return min(SEQUENCES.values(), key=lambda s: s.instructions)
+# What the kernels of each double-double precision compute with.
+SEQUENCE_OF = {"e": "accurate", "f": "dot2", "w": "accurate", "v": "dot2"}
 
 
 def nakasato_peak(peak: float, addition: float, multiplication: float) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isqrt
 
-from tilewright.hardware import CatalogueDevice, Quantity
+from tilewright.hardware import CatalogueDevice, Mix, Quantity
 from tilewright.precision import Precision
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Blocking",
     "best_blocking",
     "blockings",
+    "derating",
     "ffma_share",
     "largest_blocking",
     "loose_registers",
@@ -38,6 +39,7 @@ R_INDEX = 2 + 1 + 2 + 2
 WIDTHS = (32, 64, 128)  # bits of LDS, LDS.64 and LDS.128 (section 3.1)
 # Strides beyond a cache line of 128 bytes bring no better coalescing and cost registers.
 _STRIDES = range(1, 33)
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,7 @@ def throughput(
 ) -> tuple[float, str]:
     """Return equation 9: instructions a cycle when `ratio` multiply-adds meet one load.
 
-    A tabulated mix of the device is taken as it is.  Elsewhere the units' rates decide,
-    derated as the nearest tabulated mix of that width is; without a table, the units alone.
+    The units' rates decide, derated as the device's table says; see `derating`.
 
     Returns
     -------
@@ -178,12 +179,30 @@ def throughput(
     """
     rates = unit_throughputs(device, ratio, width_bits, lane)
     resource = min(rates, key=lambda name: rates[name])
-    table = [m for m in device.mixes if m.width_bits == width_bits and m.ratio > 0]
-    if not table or lane != "fma_lanes.s":
-        return rates[resource], resource
-    near = min(table, key=lambda m: abs(m.ratio - ratio))
-    derating = near.throughput / min(unit_throughputs(device, near.ratio, width_bits).values())
-    return rates[resource] * derating, resource
+    share = derating(device, ratio, width_bits) if lane == "fma_lanes.s" else 1.0
+    return rates[resource] * share, resource
+
+
+def derating(device: CatalogueDevice, ratio: float, width_bits: int) -> float:
+    """Return the share of the units' rate that the device's table leaves a mix.
+
+    Of the tabulated points next to `ratio`, below and above, the better one's: the bound stays
+    one between them, and a tabulated mix is taken as it is.  1 without a table.
+    """
+    table = sorted((m.ratio, m.throughput) for m in _tabulated(device, width_bits) if m.ratio > 0)
+    # Ratios come from shares, which are rounded.
+    below = [p for p in table if p[0] <= ratio * (1 + _ROUNDING)]
+    above = [p for p in table if p[0] >= ratio * (1 - _ROUNDING)]
+    near = below[-1:] + above[:1]
+    return max(
+        (rate / min(unit_throughputs(device, at, width_bits).values()) for at, rate in near),
+        default=1.0,
+    )
+
+
+def _tabulated(device: CatalogueDevice, width_bits: int) -> list[Mix]:
+    """Return the points of Figure 2: every lane loads words of its own."""
+    return [m for m in device.mixes if m.width_bits == width_bits and m.lanes == "conflict_free"]
 
 
 def unit_throughputs(
@@ -191,8 +210,8 @@ def unit_throughputs(
 ) -> dict[str, float]:
     """Return the mix's instructions a cycle that each unit alone would allow."""
     load_cost = width_bits / 32 / device.needs("shared_load_lanes")
-    for mix in device.mixes:  # loads alone, if somebody measured them
-        if mix.width_bits == width_bits and mix.ratio == 0:
+    for mix in _tabulated(device, width_bits):  # loads alone, if somebody measured them
+        if mix.ratio == 0:
             load_cost = 1 / mix.throughput
     rates = {
         "issue slots": device.needs("issue_lanes"),

@@ -14,10 +14,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
-from tilewright.hardware import CatalogueDevice
+from tilewright.hardware import CatalogueDevice, Mix
 from tilewright.problem import Problem
 
-__all__ = ["MIX_NEEDS", "Compiled", "Tile", "best_tile", "cache_rate", "tail_efficiency", "tiles"]
+__all__ = [
+    "MIX_NEEDS",
+    "Compiled",
+    "Tile",
+    "best_tile",
+    "cache_rate",
+    "table_of",
+    "tabulated_mix",
+    "tail_efficiency",
+    "tiles",
+]
 
 # What `best_tile` needs of a device beside the lanes that multiply.
 MIX_NEEDS = (
@@ -163,7 +173,14 @@ def _divisors(number: int) -> tuple[int, ...]:
     return tuple(d for d in range(1, number + 1) if number % d == 0)
 
 
-def best_tile(problem: Problem, device: CatalogueDevice, lane: str, instructions: float) -> Tile:
+def best_tile(
+    problem: Problem,
+    device: CatalogueDevice,
+    lane: str,
+    instructions: float,
+    *,
+    tabulated: bool = False,
+) -> Tile:
     """Return the tile, block and split of k that leave most of the peak.
 
     Parameters
@@ -192,7 +209,8 @@ def best_tile(problem: Problem, device: CatalogueDevice, lane: str, instructions
         )
         sides: Iterable[tuple[int, int]] = product(range(1, 33), range(1, 65))
     else:
-        shapes = sorted(tiles(device, lane, words, instructions), key=lambda t: -t[3])
+        every = tiles(device, lane, words, instructions)
+        shapes = sorted(_derated(device, lane, every) if tabulated else every, key=lambda t: -t[3])
         sides = [(p, q) for p, q in product(_powers(1024), repeat=2) if 32 <= p * q <= 1024]
     sides = list(sides)
     count = int(device.needs("multiprocessors"))
@@ -211,6 +229,62 @@ def best_tile(problem: Problem, device: CatalogueDevice, lane: str, instructions
                     best = Tile(rows, columns, bm, bn, split, share, mix, tail, resource)
     assert best is not None
     return best
+
+
+def _derated(
+    device: CatalogueDevice, lane: str, every: Iterable[tuple[int, int, float, float, str]]
+) -> Iterator[tuple[int, int, float, float, str]]:
+    """Yield tiles as `tiles` does, their mixes as the device's table leaves them."""
+    for rows, columns, share, mix, resource in every:
+        yield rows, columns, share, tabulated_mix(device, lane, share, mix), resource
+
+
+def table_of(device: CatalogueDevice) -> tuple[Mix, ...]:
+    """Return the device's mixes with 128-bit loads that bound a GEMM.
+
+    Where the same word goes to all lanes a load takes one pass, less than any thread tile's: a
+    kernel gains nothing over that.  Where those were not measured up to the same ratio, the
+    paper's mixes have to do.
+    """
+    wide = [m for m in device.mixes if m.width_bits == 32 * _LOAD_WORDS and m.ratio > 0]
+    broadcast = [m for m in wide if m.lanes == "broadcast"]
+    others = [m for m in wide if m.lanes != "broadcast"]
+    whole = max((m.ratio for m in broadcast), default=0) >= max(
+        (m.ratio for m in others), default=0
+    )
+    return tuple(sorted(broadcast if whole else others, key=lambda m: m.ratio))
+
+
+def tabulated_mix(device: CatalogueDevice, lane: str, share: float, mix: float) -> float:
+    """Return the share of the peak that the device's table of mixes leaves a tile.
+
+    Multiply-adds a cycle cannot fall when fewer loads come between them.  So a tile has at
+    most what is tabulated up to the next ratio at or above its own; beyond the last one,
+    the units' rate derated as there.
+
+    Parameters
+    ----------
+    device : CatalogueDevice
+        Its table of mixes, and its `lane`.
+    lane : str
+        Quantity of the lanes that multiply.
+    share : float
+        Multiply-adds among the tile's instructions.
+    mix : float
+        Share of the peak that the units leave, which is not exceeded.
+    """
+    table, lanes = table_of(device), device.needs(lane)
+    if not table:
+        return mix
+    # Compared as shares, which are rounded like the tile's own.
+    above = [m for m in table if m.ratio / (m.ratio + 1) >= share - 1e-9]
+    if not above:
+        last = table[-1]
+        units = min(device.needs("issue_lanes"), lanes * (last.ratio + 1) / last.ratio)
+        return mix * min(1.0, last.throughput / units)
+    upto = [m for m in table if m.ratio <= above[0].ratio]
+    rate = max(m.throughput * m.ratio / (m.ratio + 1) for m in upto)
+    return min(mix, rate / lanes)
 
 
 def _powers(most: int) -> tuple[int, ...]:

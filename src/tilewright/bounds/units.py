@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.bounds.double_double import SEQUENCES, Sequence, cheapest
+from tilewright.bounds.double_double import SEQUENCE_OF, SEQUENCES, Sequence
 from tilewright.bounds.terms import Term, given, term
 from tilewright.hardware import CatalogueDevice, Quantity
 from tilewright.problem import Problem
@@ -130,7 +130,7 @@ def units_of(
     arithmetic : str
         A key of `ARITHMETIC`.
     sequence : str or None
-        A key of `SEQUENCES`, for double-double; the cheapest without it.
+        A key of `SEQUENCES`, for double-double; the precision's own without it.
 
     Raises
     ------
@@ -151,14 +151,16 @@ def units_of(
         lane, peak = f"tensor.{arithmetic}", f"peak.{arithmetic}"
         return Units(f"{arithmetic} matrix units", lane, peak, 1, *stored)
     size = precision.element_bytes
-    if precision.letter == "e":
+    per_element = precision.flops // 2
+    if precision.parts == 2:
         if sequence is not None and sequence not in SEQUENCES:
             raise ValueError(f"sequence={sequence!r} is unknown; use one of {', '.join(SEQUENCES)}")
-        chosen = SEQUENCES[sequence] if sequence else cheapest()
+        chosen = SEQUENCES[sequence or SEQUENCE_OF[precision.letter]]
         label = f"double-precision units, sequence {chosen.name}"
-        return Units(label, "fma_lanes.d", "peak.d", chosen.instructions, size, size, chosen)
+        return Units(
+            label, "fma_lanes.d", "peak.d", per_element * chosen.instructions, size, size, chosen
+        )
     real = "s" if precision.real_bytes == 4 else "d"
-    per_element = precision.flops // 2
     matrix, simple = device.value(f"tensor.{real}"), device.value(f"fma_lanes.{real}")
     if matrix is not None and matrix >= (simple or 0):
         return Units("matrix units", f"tensor.{real}", f"peak.{real}", per_element, size, size)

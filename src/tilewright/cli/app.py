@@ -15,6 +15,7 @@ from tilewright.cli import (
     export,
     inspect,
     ladder,
+    microbench,
     multiply,
     quickstart,
     report,
@@ -41,6 +42,7 @@ app.command("inspect")(inspect.command)
 app.command("tune")(tune.command)
 app.command("bench")(bench.command)
 app.command("ladder")(ladder.command)
+app.command("microbench")(microbench.command)
 app.command("multiply")(multiply.command)
 app.command("solve")(solve.command)
 app.command("report")(report.command)

@@ -21,7 +21,7 @@ __all__ = ["command"]
 
 def command(
     precision: Annotated[
-        str, typer.Option("--precision", help="s, d, c, z; several with commas, or all.")
+        str, typer.Option("--precision", help="s, d, c, z or all of these; also e, f, w, v.")
     ] = "s",
     trans: Annotated[
         str, typer.Option("--trans", help="NN, NT, TN, TT; several with commas, or all.")
@@ -41,7 +41,7 @@ def command(
     ] = None,
     peer: Annotated[
         str,
-        typer.Option("--peer", "--against", help="cublas, clblast, numpy; several with commas."),
+        typer.Option("--peer", "--against", help="cublas, clblast, numpy, flint; with commas."),
     ] = "",
     device: Annotated[
         str | None, typer.Option("--device", help="Device ids with commas; the best by default.")

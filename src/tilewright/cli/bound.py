@@ -26,13 +26,15 @@ __all__ = ["command"]
 
 def command(
     precision: Annotated[
-        str, typer.Option("--precision", help="BLAS letter: s, d, c, z; e is double-double.")
+        str, typer.Option("--precision", help="s, d, c, z; double-double e, f, complex w, v.")
     ] = "s",
     trans: TransOption = "NN",
     size: SizeOption = "4096",
     device: Annotated[
         str | None,
-        typer.Option("--device", help="Of the catalogue, such as gtx580, or a live one's id."),
+        typer.Option(
+            "--device", help="Of the catalogue, such as gtx580; a live one's id; a .toml file."
+        ),
     ] = None,
     arithmetic: Annotated[
         str, typer.Option("--arithmetic", help="ieee, tf32, fp16, bf16 or int8.")
@@ -48,6 +50,9 @@ def command(
     ] = False,
     warm: Annotated[
         bool, typer.Option("--warm", help="The last cache may hold operands already.")
+    ] = False,
+    sustained: Annotated[
+        bool, typer.Option("--sustained", help="In an endless run: at the clock that power leaves.")
     ] = False,
     link: Annotated[
         str | None, typer.Option("--link", help="GB/s to the host; several with commas in figures.")
@@ -80,6 +85,7 @@ def command(
         transfer=transfer,
         overlap=overlap,
         warm_cache=warm,
+        sustained=sustained,
         kernel_rate=None if rate is None else rate * 1e9,
     )
     if figure is not None:

@@ -61,8 +61,9 @@ def draw_device(path: Path, device: CatalogueDevice, precision: Precision) -> No
     try:
         modelled, known = curves.throughput_curves(device)
         _lines(mix, modelled)
+        kind = " and ".join(sorted({m.kind for m in device.mixes}))
         for (name, points), line in zip(known.items(), _styles(mix, known), strict=True):
-            mix.plot(*zip(*points, strict=True), "o", color=line, label=f"{name}, tabulated")
+            mix.plot(*zip(*points, strict=True), "o", color=line, ms=3, label=f"{name}, {kind}")
     except ValueError as problem:
         _tell(mix, problem)
     _label(mix, "Multiply-adds mixed with loads (Figure 2)", "multiply-adds a load",

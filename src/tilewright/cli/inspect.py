@@ -45,7 +45,7 @@ def command(
         ),
     ] = None,
     precision: Annotated[
-        str | None, typer.Option("--precision", help="BLAS letter: s, d, c or z.")
+        str | None, typer.Option("--precision", help="s, d, c, z; double-double e, f, w, v.")
     ] = None,
     trans: Annotated[
         str | None,

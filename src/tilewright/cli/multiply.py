@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,67 +18,115 @@ from tilewright.cli.output import (
     say,
 )
 
-__all__ = ["command", "load", "save"]
+if TYPE_CHECKING:
+    from tilewright.precision import Precision
+
+__all__ = ["command", "load", "load_as", "save"]
 
 
 def command(
-    a: Annotated[Path, typer.Argument(help="A, an .npy file.")],
-    b: Annotated[Path, typer.Argument(help="B, an .npy file.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where C goes, an .npy file.")],
-    c: Annotated[Path | None, typer.Option("--c", help="C to scale by beta, an .npy file.")] = None,
+    a: Annotated[Path, typer.Argument(help="A, .npy; or .npz, double-double.")],
+    b: Annotated[Path, typer.Argument(help="B, a file like A's.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where C goes, a file like A's.")],
+    c: Annotated[Path | None, typer.Option("--c", help="C to scale by beta.")] = None,
     trans: TransOption = "NN",
     alpha: Annotated[str, typer.Option(help="Scales the product; 1+2j for complex.")] = "1",
     beta: Annotated[str, typer.Option(help="Scales C.")] = "0",
     precision: Annotated[
-        str | None, typer.Option("--precision", help="Convert to s, d, c or z first.")
+        str | None, typer.Option("--precision", help="Convert first: s, d, c, z; e, w, f, v.")
     ] = None,
+    accuracy: Annotated[
+        str, typer.Option("--accuracy", help="ieee; of double-double also accurate or fast.")
+    ] = "ieee",
     device: DeviceOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compute C = alpha op(A) op(B) + beta C from .npy files."""
+    """Compute C = alpha op(A) op(B) + beta C from .npy files, or .npz files of hi and lo."""
     from tilewright.library.gemm import gemm
     from tilewright.precision import precision as find_precision
 
     trans_a, trans_b = parse_trans(trans)
-    dtype = find_precision(precision).dtype if precision else None
-    matrices = [None if path is None else load(path, dtype) for path in (a, b, c)]
+    row = find_precision(precision) if precision else None
+    matrices = [None if path is None else load_as(path, row) for path in (a, b, c)]
+    if row is not None and row.letter in "fv":
+        accuracy = "fast"
     target = matrices[2].copy() if matrices[2] is not None else None
     started = time.perf_counter()
     result = gemm(
         matrices[0],
         matrices[1],
         target,
-        alpha=_scalar("alpha", alpha),
-        beta=_scalar("beta", beta),
+        alpha=_scalar("alpha", alpha, matrices[0]),
+        beta=_scalar("beta", beta, matrices[0]),
         trans_a=trans_a,
         trans_b=trans_b,
+        accuracy=accuracy,
         device=device,
     )
     seconds = time.perf_counter() - started
-    save(output, result)
+    if hasattr(result, "words"):
+        result.save(output)
+    else:
+        save(output, result)
     inner = matrices[0].shape[0 if trans_a != "N" else 1]  # type: ignore[union-attr]
     facts = {
         "output": str(output),
         "shape": list(result.shape),
-        "dtype": str(result.dtype),
+        "dtype": _kind(result),
         "seconds": seconds,
     }
     if json:
         emit_json(facts)
         return
-    flops = (8 if result.dtype.kind == "c" else 2) * result.shape[0] * result.shape[1] * inner
+    complex_result = result.dtype.kind == "c" or getattr(result, "is_complex", False)
+    flops = (8 if complex_result else 2) * result.shape[0] * result.shape[1] * inner
     say(
-        f"{output}: {result.shape[0]} x {result.shape[1]} {result.dtype},"
+        f"{output}: {result.shape[0]} x {result.shape[1]} {_kind(result)},"
         f" {seconds:.3f} s with compilation ({gigaflops(flops / seconds)})"
     )
 
 
-def _scalar(name: str, text: str) -> complex:
+def _kind(result: Any) -> str:
+    """Return what elements are, for people."""
+    if not hasattr(result, "words"):
+        return str(result.dtype)
+    return "double-double complex" if result.is_complex else "double-double"
+
+
+def _scalar(name: str, text: str, matrix: Any) -> Any:
+    if hasattr(matrix, "words") and "j" not in text.lower():
+        return text  # to all its digits
     try:
         value = complex(text)
     except ValueError:
         raise ValueError(f"{name}={text!r} is not a number; write 2, 0.5 or 1+2j") from None
     return value if value.imag else value.real
+
+
+def load_as(path: Path, row: Precision | None) -> Any:
+    """Return the matrix in a file, converted to a precision if one is given.
+
+    Raises
+    ------
+    ValueError
+        If the file holds something else, or another precision would lose digits of it.
+    OSError
+        If it cannot be read.
+    """
+    from tilewright.library.double_double import DoubleDouble
+
+    if path.suffix == ".npz":
+        if row is not None and row.parts == 1:
+            raise ValueError(f"precision={row.letter!r} loses digits of {path}; leave it out")
+        array: Any = DoubleDouble.load(path)
+    else:
+        array = load(path, row.dtype if row is not None and row.parts == 1 else None)
+    if row is None or row.parts == 1:
+        return array
+    made = DoubleDouble(array)
+    if made.is_complex and not row.is_complex:
+        raise ValueError(f"precision={row.letter!r} is real but {path} is complex; use w or v")
+    return made + DoubleDouble(0j) if row.is_complex and not made.is_complex else made
 
 
 def load(path: Path, dtype: Any = None) -> Any:

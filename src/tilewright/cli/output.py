@@ -25,6 +25,7 @@ __all__ = [
     "gigaflops",
     "parse_size",
     "parse_trans",
+    "plain",
     "say",
 ]
 
@@ -33,7 +34,12 @@ DeviceOption = Annotated[
     str | None,
     typer.Option("--device", help="Device id or part of a name; the best one by default."),
 ]
-PrecisionOption = Annotated[str, typer.Option("--precision", help="BLAS letter: s, d, c or z.")]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        "--precision", help="BLAS letter: s, d, c or z; e, f double-double, w, v its complex."
+    ),
+]
 TransOption = Annotated[
     str, typer.Option("--trans", help="Transposes of A and B: NN, NT, TN, TT, or with C.")
 ]
@@ -46,16 +52,16 @@ StencilOption = Annotated[
 
 def emit_json(value: Any) -> None:
     """Print a value as JSON on standard output."""
-    json.dump(_plain(value), sys.stdout, indent=2, default=str, allow_nan=False)
+    json.dump(plain(value), sys.stdout, indent=2, default=str, allow_nan=False)
     sys.stdout.write("\n")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value with null for what JSON has no number for."""
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

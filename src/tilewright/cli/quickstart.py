@@ -47,13 +47,15 @@ def command(
     """Find the best device, tune GEMM on it, compare with NumPy, solve a system, report."""
     from tilewright.backend import device as find_device
     from tilewright.backend import devices
+    from tilewright.microbench.peak import measured_peak
     from tilewright.problem import Problem
-    from tilewright.tuning.peak import measured_peak
 
     m, n, k = parse_size(size)
     live = find_device(device)
     # The library multiplies row-major arrays as column-major ones with A and B exchanged.
     problem = Problem(n, m, k, precision)  # type: ignore[arg-type]
+    if problem.precision.parts == 2:
+        raise ValueError(f"precision={precision!r} has no NumPy to compare with; use s, d, c, z")
     say(f"1. Device: {live} through {live.platform.split(',')[0]})")
     others = [d.id for d in devices() if d.id != live.id]
     if others:
@@ -87,7 +89,7 @@ def _show_space(problem: Problem, live: LiveDevice) -> None:
     from tilewright.cli.space import show_funnel, show_parameters
     from tilewright.stencil import Variant, stencils_for
 
-    space = stencils_for(live.spec)[0].space(Variant.of(problem), live.spec)
+    space = stencils_for(live.spec, problem.precision)[0].space(Variant.of(problem), live.spec)
     show_parameters(space)
     show_funnel(space.funnel())
 

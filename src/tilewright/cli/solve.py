@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.cli.multiply import load, save
+from tilewright.cli.multiply import load_as, save
 from tilewright.cli.output import (
     DeviceOption,
     JsonOption,
@@ -38,7 +38,7 @@ def command(
     if (a is None) != (b is None):
         raise ValueError("give both A and b, or neither for a random system")
     if a is not None and b is not None:
-        matrix, right = load(a), load(b)
+        matrix, right = load_as(a, None), load_as(b, None)
     else:
         matrix, right = random_system(size, precision, seed)
     solution, facts = solve_timed(matrix, right, device)
@@ -56,6 +56,7 @@ def random_system(n: int, precision: str, seed: int) -> tuple[Any, Any]:
     """Return A and b with entries uniform in [-0.5, 0.5), as HPL draws them."""
     import numpy as np
 
+    from tilewright.library.double_double import DoubleDouble
     from tilewright.precision import precision as find_precision
 
     row = find_precision(precision)
@@ -65,6 +66,8 @@ def random_system(n: int, precision: str, seed: int) -> tuple[Any, Any]:
         x = rng.random(shape) - 0.5
         if row.is_complex:
             x = x + 1j * (rng.random(shape) - 0.5)
+        if row.parts == 2:
+            return DoubleDouble(x, x * (rng.random(shape) - 0.5) * 2.0**-53)
         return x.astype(row.dtype)
 
     return draw(n, n), draw(n)
@@ -79,7 +82,8 @@ def solve_timed(a: Any, b: Any, device: str | None) -> tuple[Any, dict[str, Any]
     seconds = time.perf_counter() - started
     n = len(a)
     # HPL's count: 2/3 n^3 + 2 n^2, four times that in complex arithmetic.
-    flops = (2 / 3 * n**3 + 2 * n**2) * (4 if a.dtype.kind == "c" else 1)
+    is_complex = a.dtype.kind == "c" or getattr(a, "is_complex", False)
+    flops = (2 / 3 * n**3 + 2 * n**2) * (4 if is_complex else 1)
     residual = scaled_residual(a, solution, b)
     facts = {
         "n": n,

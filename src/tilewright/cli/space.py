@@ -37,8 +37,9 @@ def command(
 
     trans_a, trans_b = parse_trans(trans)
     live = find_device(device)
-    family = find_stencil(stencil) if stencil else stencils_for(live.spec)[0]
     variant = Variant.of(Problem(1, 1, 1, precision, trans_a, trans_b))  # type: ignore[arg-type]
+    fitting = stencils_for(live.spec, variant.precision)
+    family = find_stencil(stencil) if stencil else fitting[0]
     space = family.space(variant, live.spec)
     funnel = space.funnel()
     if json:

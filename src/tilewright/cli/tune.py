@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Tune; results are stored as they come, and --resume (the default) goes on from them."""
     from tilewright.backend import device as find_device
+    from tilewright.microbench.peak import measured_peak
     from tilewright.problem import Problem
-    from tilewright.tuning.peak import measured_peak
     from tilewright.tuning.tuner import tune
 
     m, n, k = parse_size(size)

@@ -29,6 +29,19 @@ __all__ = [
 
 _FOLDER = Path(__file__).with_name("catalogue")
 _SPEC_NUMBERS = tuple(f.name for f in fields(DeviceSpec) if f.name in QUANTITIES)
+# A catalogue file has some KiB.
+_LARGEST_FILE = 2**20
+# Whole numbers, none of which any device comes near: searches run over some of them.
+_COUNTS = {name: 2**62 for name in _SPEC_NUMBERS if name != "clock_hz"} | {
+    "multiprocessors": 2**20,
+    "warp_size": 2**10,
+    "max_threads_per_block": 2**16,
+    "max_registers_per_thread": 2**10,
+    "async_copy": 1,
+    "cluster_blocks": 2**10,
+    "wave_registers": 2**16,
+    "wave_threads": 2**10,
+}
 # DeviceSpec has no unknown for these.
 _REQUIRED = (
     "multiprocessors",
@@ -124,10 +137,7 @@ def read_device(path: Path) -> CatalogueDevice:
         If it is no TOML, an entry is unknown, ill-typed or without source; one line that
         names file, key and value.
     """
-    try:
-        text = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as problem:
-        raise ValueError(f"{path.name} is not TOML: {problem}") from None
+    text = _toml(path)
     allowed = {"name", "vendor", "kind", "matches", "sources", "numbers", "mixes"}
     for key in text:
         if key not in allowed:
@@ -161,6 +171,20 @@ def read_device(path: Path) -> CatalogueDevice:
     )
 
 
+def _toml(path: Path) -> dict[str, Any]:
+    """Read a file that anybody may have written."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+    except OSError as problem:
+        raise ValueError(f"device={str(path)!r} cannot be read: {problem.strerror}") from None
+    _check(len(data) <= _LARGEST_FILE, path, "size", f"over {_LARGEST_FILE} bytes", "shorten it")
+    try:
+        return tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise ValueError(f"{path.name} is not TOML: {problem}") from None
+
+
 def _spec(
     name: str, vendor: str, kind: Literal["gpu", "cpu"], quantities: Mapping[str, Quantity]
 ) -> DeviceSpec:
@@ -184,6 +208,9 @@ def _quantities(path: Path, table: Any, sources: Mapping[str, str]) -> Iterator[
         good = isinstance(value, int | float) and not isinstance(value, bool)
         _check(good and 0 <= value < float("inf"), path, key, value, "give a number of 0 or more")
         _check(value > 0 or key == "async_copy", path, key, value, "leave out what is unknown")
+        if key in _COUNTS:
+            whole = value == int(value) and value <= _COUNTS[key]
+            _check(whole, path, key, value, f"give a whole number up to {_COUNTS[key]}")
         yield Quantity(key, float(value), QUANTITIES[key][0], _source(path, key, entry, sources))
 
 
@@ -202,16 +229,21 @@ def _mixes(path: Path, rows: Any, sources: Mapping[str, str]) -> Iterator[Mix]:
     _check(isinstance(rows, list), path, "mixes", rows, "write [[mixes]]")
     wanted = {"width_bits", "ratio", "throughput", "kind", "source"}
     for row in rows:
-        _check(set(row) == wanted, path, "mixes", row, f"give exactly {_listed(wanted)}")
+        complete = isinstance(row, dict) and set(row) - {"lanes"} == wanted
+        _check(complete, path, "mixes", row, f"give {_listed(wanted)}, and lanes if you like")
         for key in ("width_bits", "ratio", "throughput"):
             good = isinstance(row[key], int | float) and not isinstance(row[key], bool)
-            _check(good and row[key] >= 0, path, f"mixes.{key}", row[key], "give a number")
+            good = good and 0 <= row[key] < float("inf") and (row[key] > 0 or key == "ratio")
+            _check(good, path, f"mixes.{key}", row[key], "give a number above 0")
         _check(row["width_bits"] in (32, 64, 128), path, "width_bits", row["width_bits"], "32-128")
         known = row["kind"] in ("published", "measured")
         _check(known, path, "mixes.kind", row["kind"], 'give "published" or "measured"')
+        lanes = row.get("lanes", "conflict_free")
+        known = lanes in ("conflict_free", "broadcast")
+        _check(known, path, "mixes.lanes", lanes, 'give "conflict_free" or "broadcast"')
         source = _source(path, "mixes", row, sources)
         ratio, rate = float(row["ratio"]), float(row["throughput"])
-        yield Mix(int(row["width_bits"]), ratio, rate, row["kind"], source)
+        yield Mix(int(row["width_bits"]), ratio, rate, row["kind"], source, lanes)
 
 
 def _source(path: Path, key: str, entry: Mapping[str, Any], sources: Mapping[str, str]) -> str:

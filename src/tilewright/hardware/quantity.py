@@ -25,11 +25,19 @@ QUANTITIES: dict[str, tuple[str, str]] = {
     "memory_bytes": ("B", "device memory"),
     "l2_bytes": ("B", "last shared cache"),
     "clock_hz": ("Hz", "clock that the rates count in (Fermi: the shader clock)"),
-    "sustained_clock_hz": ("Hz", "clock that the power limit allows in GEMM"),
+    "sustained_clock_hz.s": ("Hz", "clock that endless single-precision multiply-adds keep"),
+    "sustained_clock_hz.d": ("Hz", "clock that endless double-precision multiply-adds keep"),
+    "sustained_clock_hz.matrix": ("Hz", "clock that endless work of matrix units keeps"),
+    "power_w": ("W", "power of the board at sustained_clock_hz.s"),
+    "power_limit_w": ("W", "power limit in force"),
     "schedulers": ("", "warp schedulers of a multiprocessor"),
     "issue_lanes": ("threads/cycle", "thread instructions issued, #Issue_TP"),
     "shared_load_lanes": ("words/cycle", "32-bit words loaded from shared memory, #LDS_TP"),
     "pipeline_latency": ("cycles", "latency of a multiply-add, #Pipeline_latency"),
+    "cluster_blocks": (
+        "",
+        "blocks that one load from the shared cache can serve: multicast, or a nearer cache",
+    ),
     "async_copy": ("", "1: blocks reach shared memory without passing registers; 0: they do not"),
     "fma_lanes.s": ("FMA/cycle", "single-precision multiply-adds, #SP_TP"),
     "fma_lanes.d": ("FMA/cycle", "double-precision multiply-adds"),
@@ -95,6 +103,9 @@ class Mix:
         ``"published"`` or ``"measured"``.
     source : str
         Where it was published or how it was measured.
+    lanes : str
+        Which words the lanes of a warp load: ``"conflict_free"``, each its own, as in the
+        paper's figure, or ``"broadcast"``, all the same, so that the load takes one pass.
     """
 
     width_bits: int
@@ -102,3 +113,4 @@ class Mix:
     throughput: float
     kind: str
     source: str
+    lanes: str = "conflict_free"

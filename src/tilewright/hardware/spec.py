@@ -46,6 +46,8 @@ class DeviceSpec:
         Device memory and last shared cache.
     unified_memory : bool
         Whether the device reads the host's memory in place.
+    compute_capability : int or None
+        Ten times CUDA's compute capability, 90 for 9.0, where CUDA serves the device.
     """
 
     name: str
@@ -66,3 +68,4 @@ class DeviceSpec:
     memory_bytes: int | None = None
     l2_bytes: int | None = None
     unified_memory: bool = False
+    compute_capability: int | None = None

@@ -27,6 +27,7 @@ def bound(
     overlap: bool = False,
     reads_c: bool = True,
     warm_cache: bool = False,
+    sustained: bool = False,
     kernel_rate: float | None = None,
     compiled: Compiled | None = None,
 ) -> Bound:
@@ -37,9 +38,10 @@ def bound(
     problem : Problem
         Sizes of 1 or more, and precision: s, d, c, z or e (double-double).
     device : str, LiveDevice or CatalogueDevice, optional
-        As in `tilewright.device`: ``"gtx580"`` or ``"cuda:0"``.  A live device is looked up
+        As in `tilewright.device`: ``"gtx580"``, ``"cuda:0"``, or a file such as
+        ``"mine.toml"`` of ``tilewright devices --probe``.  A live device is looked up
         in the catalogue by its driver's name; what its driver reports comes first.
-    arithmetic, sequence, transfer, overlap, reads_c, warm_cache, kernel_rate, compiled
+    arithmetic, sequence, transfer, overlap, reads_c, warm_cache, sustained, kernel_rate, compiled
         As in `tilewright.bounds.bound`.
 
     Returns
@@ -61,6 +63,7 @@ def bound(
         overlap=overlap,
         reads_c=reads_c,
         warm_cache=warm_cache,
+        sustained=sustained,
         kernel_rate=kernel_rate,
         compiled=compiled,
     )

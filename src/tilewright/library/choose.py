@@ -178,5 +178,5 @@ def choose(device: Served, problem: Problem) -> Choice:
 @lru_cache(maxsize=256)
 def default_choice(variant: Variant, spec: DeviceSpec) -> Choice:
     """Return what the most fitting stencil offers untuned; finding it takes 0.6 ms."""
-    family = stencils_for(spec)[0]
+    family = stencils_for(spec, variant.precision)[0]
     return Choice(family, family.default(variant, spec))

@@ -1,10 +1,17 @@
-"""Devices by name: one of the catalogue, or one that is here."""
+"""Devices by name: one of the catalogue, one that a file describes, or one that is here."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewright.hardware import CatalogueDevice, catalogue, catalogue_device, described
+from tilewright.hardware import (
+    CatalogueDevice,
+    catalogue,
+    catalogue_device,
+    described,
+    read_device,
+)
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -18,20 +25,23 @@ def device(name: str | LiveDevice | CatalogueDevice | None = None) -> LiveDevice
     Parameters
     ----------
     name : str, LiveDevice or CatalogueDevice, optional
-        An id of the catalogue such as ``"gtx580"``; else an id such as ``"opencl:0"``, a
-        backend's name for its best device, or a part of a live device's or platform's name.
+        An id of the catalogue such as ``"gtx580"``; a file in the catalogue's form, whose name
+        ends in ``.toml``; else an id such as ``"opencl:0"``, a backend's name for its best
+        device, or a part of a live device's or platform's name.
         Without it the environment variable ``TILEWRIGHT_DEVICE`` decides, and without that
         the best live device.
 
     Raises
     ------
     ValueError
-        If nothing answers to that name.
+        If nothing answers to that name, or the file is not in the catalogue's form.
     """
     if isinstance(name, CatalogueDevice):
         return name
     if isinstance(name, str) and name.lower() in catalogue():
         return catalogue_device(name.lower())
+    if isinstance(name, str) and name.lower().endswith(".toml"):
+        return read_device(Path(name))
     from tilewright.backend import device as live_device
 
     try:

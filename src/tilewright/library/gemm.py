@@ -14,16 +14,15 @@ import numpy as np
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.library.choose import choose
+from tilewright.library.double_double import DoubleDouble
 from tilewright.library.layout import Strided, layout_of, operation
-from tilewright.precision import Precision, precision_of
+from tilewright.precision import Precision, double_double_row, precision_of
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Launch, Stencil, Variant
 from tilewright.timeline import span
 
 __all__ = ["gemm", "launch_gemm", "prepare_gemm", "shortcuts"]
-
-ACCURACIES = ("ieee",)
 
 # What an adapter offers for arrays of exactly one type: the whole of `gemm` for a call
 # like one it has seen, or None for any other.  It is asked before anything is checked.
@@ -53,18 +52,21 @@ def gemm(
     a, b : array
         Two-dimensional arrays of one dtype: float32, float64, complex64 or complex128.
         NumPy arrays; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or
-        anything's with DLPack.  op(a) is m x k, op(b) is k x n.
+        anything's with DLPack.  Or `DoubleDouble` arrays whose words are NumPy's, CuPy's or
+        pyopencl's.  op(a) is m x k, op(b) is k x n.
     c : array, optional
         m x n, of the same kind and dtype; changed in place and returned.  Without it a
         new row-major array is returned, beside its inputs: of their kind, or a CuPy array
         for DLPack arrays of another library.
     alpha, beta : scalar
         With beta = 0, `c` is not read: NaN there disappears.  With alpha = 0, neither
-        `a` nor `b` is read.
+        `a` nor `b` is read.  For `DoubleDouble` arrays also whatever that type takes.
     trans_a, trans_b : {"N", "T", "C"}
         BLAS's transposes; "C" on real data is "T".
-    accuracy : {"ieee"}
-        IEEE arithmetic of the inputs' precision, never less.
+    accuracy : {"ieee", "accurate", "fast"}
+        IEEE arithmetic of the inputs' precision, never less.  Of `DoubleDouble` arrays it
+        means "accurate", bounded by 4 (k + 2) u^2 |A| |B|, u = 2^-53; "fast" is bounded by
+        32 (k + 2) u^2 |A| |B| and needs less than half of the operations.
     device : str or LiveDevice, optional
         Where NumPy arrays are multiplied; see `tilewright.device`.  Arrays that are on a
         device are multiplied there.
@@ -103,13 +105,13 @@ def gemm(
         made = shortcut(a, b, c, alpha, beta, trans_a, trans_b, accuracy, device)
         if made is not None:
             return made
-    if accuracy not in ACCURACIES:
-        raise ValueError(f"accuracy={accuracy!r} is unknown; use one of {', '.join(ACCURACIES)}")
     adapter = _adapter(a, b, c)
     a, b = adapter.view("a", a), adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
     op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
-    precision = _one_precision(a, b, c)
+    precision = _with_accuracy(_one_precision(a, b, c), accuracy)
+    if precision.parts == 2:
+        alpha, beta = _pairs(alpha, beta)
     m, n, k = _sizes(a, b, c, op_a, op_b)
     _check_scalars(alpha, beta, precision, c)
     if c is None:
@@ -147,6 +149,12 @@ def _adapter(a: Any, b: Any, c: Any) -> Any:
     given = [x for x in (a, b, c) if x is not None]
     if any(isinstance(x, np.ma.MaskedArray) for x in given):
         raise TypeError("masked arrays are not multiplied; fill them first with .filled(value)")
+    if any(isinstance(x, DoubleDouble) for x in given):
+        from tilewright.library.on_double_double import double_double_arrays
+
+        if not all(isinstance(x, DoubleDouble) for x in given):
+            raise TypeError("a, b and c must all be DoubleDouble; convert with DoubleDouble(x)")
+        return double_double_arrays(given)
     if all(isinstance(x, np.ndarray) for x in given):
         from tilewright.library import on_numpy
 
@@ -186,6 +194,30 @@ def _one_precision(a: Any, b: Any, c: Any) -> Precision:
         return precision_of(a.dtype)
     except ValueError as error:
         raise ValueError(f"a.{error}") from None
+
+
+def _with_accuracy(precision: Precision, accuracy: str) -> Precision:
+    """Return the precision to compute in."""
+    known = ("ieee", "accurate", "fast") if precision.parts == 2 else ("ieee",)
+    if accuracy not in known:
+        raise ValueError(f"accuracy={accuracy!r} is unknown; use one of {', '.join(known)}")
+    if accuracy != "fast":
+        return precision
+    return double_double_row(precision.is_complex, accuracy)
+
+
+def _pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
+    """Return scalars as double-double ones."""
+    made = []
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        try:
+            pair = DoubleDouble(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+        if pair.shape:
+            raise ValueError(f"{name} has shape {pair.shape}; give one number")
+        made.append(pair)
+    return made[0], made[1]
 
 
 def _sizes(a: Any, b: Any, c: Any, op_a: Trans, op_b: Trans) -> tuple[int, int, int]:

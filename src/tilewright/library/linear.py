@@ -13,10 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice
+from tilewright.double_double import error_of_product
+from tilewright.library.double_double import DoubleDouble
 from tilewright.library.gemm import gemm
 from tilewright.precision import precision_of
 
 __all__ = ["lu_factor", "lu_solve", "scaled_residual"]
+
+Matrix = NDArray[Any] | DoubleDouble
 
 # Columns a panel has by default: wide enough that the trailing products run near their
 # best speed (k of some hundred), narrow enough that panels stay a small share.
@@ -27,17 +31,17 @@ _LEAF = 16
 
 
 def lu_factor(
-    a: NDArray[Any],
+    a: Matrix,
     *,
     block: int = BLOCK,
     device: str | LiveDevice | None = None,
-) -> tuple[NDArray[Any], NDArray[np.intp]]:
+) -> tuple[Any, NDArray[np.intp]]:
     """Factor P A = L U with partial pivoting.
 
     Parameters
     ----------
-    a : ndarray, shape (n, n)
-        float32, float64, complex64 or complex128; not changed.
+    a : ndarray or DoubleDouble, shape (n, n)
+        float32, float64, complex64, complex128 or double-double; not changed.
     block : int
         Columns in a panel.
     device : str or LiveDevice, optional
@@ -45,7 +49,7 @@ def lu_factor(
 
     Returns
     -------
-    lu : ndarray, shape (n, n)
+    lu : ndarray or DoubleDouble, shape (n, n)
         U in the upper triangle, L without its unit diagonal below.
     pivots : ndarray of int, shape (n,)
         Row i was exchanged with row ``pivots[i]``, in this order.
@@ -63,7 +67,7 @@ def lu_factor(
         raise ValueError(f"block={block} is not a number of columns; give 1 or more")
     precision_of(a.dtype)
     n = len(a)
-    lu = np.array(a, order="C")
+    lu = a.copy() if isinstance(a, DoubleDouble) else np.array(a, order="C")
     pivots = np.arange(n)
     for start in range(0, n, block):
         stop = min(start + block, n)
@@ -79,15 +83,13 @@ def lu_factor(
     return lu, pivots
 
 
-def _update(
-    c: NDArray[Any], a: NDArray[Any], b: NDArray[Any], device: str | LiveDevice | None
-) -> None:
+def _update(c: Matrix, a: Matrix, b: Matrix, device: str | LiveDevice | None) -> None:
     """C <- c - a b."""
     gemm(a, b, c, alpha=-1, beta=1, device=device)
 
 
 def _panel(
-    panel: NDArray[Any],
+    panel: Matrix,
     top: int,
     pivots: NDArray[np.intp],
     device: str | LiveDevice | None,
@@ -113,28 +115,31 @@ def _panel(
         left[[column, pivot]] = left[[pivot, column]]
 
 
-def _panel_by_columns(panel: NDArray[Any], top: int, pivots: NDArray[np.intp]) -> None:
+def _sizes(x: Matrix) -> NDArray[Any]:
+    """Return absolute values, good enough to choose a pivot by."""
+    return np.abs(x.hi if isinstance(x, DoubleDouble) else x)
+
+
+def _panel_by_columns(panel: Matrix, top: int, pivots: NDArray[np.intp]) -> None:
     """Factor a few columns one after the other."""
     for j in range(panel.shape[1]):
         row = top + j
-        pivot = row + int(np.argmax(np.abs(panel[row:, j])))
+        pivot = row + int(np.argmax(_sizes(panel[row:, j])))
         pivots[j] = pivot
         if panel[pivot, j] == 0:
             raise np.linalg.LinAlgError(f"a is singular: pivot {row} is exactly zero")
         if pivot != row:
             panel[[row, pivot]] = panel[[pivot, row]]
         panel[row + 1 :, j] /= panel[row, j]
-        panel[row + 1 :, j + 1 :] -= np.outer(panel[row + 1 :, j], panel[row, j + 1 :])
+        panel[row + 1 :, j + 1 :] -= panel[row + 1 :, j, None] * panel[row, None, j + 1 :]
 
 
-def _solve_unit_lower(
-    lower: NDArray[Any], b: NDArray[Any], device: str | LiveDevice | None
-) -> None:
+def _solve_unit_lower(lower: Matrix, b: Matrix, device: str | LiveDevice | None) -> None:
     """B <- L^-1 b in place for a unit lower triangle, splitting it in half."""
     size = len(lower)
     if size <= _LEAF:
         for i in range(size - 1):
-            b[i + 1 :] -= np.outer(lower[i + 1 :, i], b[i])
+            b[i + 1 :] -= lower[i + 1 :, i, None] * b[i, None]
         return
     half = size // 2
     _solve_unit_lower(lower[:half, :half], b[:half], device)
@@ -142,49 +147,75 @@ def _solve_unit_lower(
     _solve_unit_lower(lower[half:, half:], b[half:], device)
 
 
-def lu_solve(factored: tuple[NDArray[Any], NDArray[np.intp]], b: NDArray[Any]) -> NDArray[Any]:
+def lu_solve(factored: tuple[Matrix, NDArray[np.intp]], b: Matrix) -> Any:
     """Solve A x = b with the result of `lu_factor`.
 
     Parameters
     ----------
     factored : tuple
         What `lu_factor` returned.
-    b : ndarray, shape (n,)
+    b : ndarray or DoubleDouble, shape (n,)
         Right-hand side.
 
     Returns
     -------
-    ndarray, shape (n,)
-        The solution, in lu's dtype.
+    ndarray or DoubleDouble, shape (n,)
+        The solution, in lu's precision.
     """
     lu, pivots = factored
     n = len(lu)
     if b.shape != (n,):
         raise ValueError(f"b.shape={b.shape} should be {(n,)}")
-    if np.iscomplexobj(b) and not np.iscomplexobj(lu):
+    if _is_complex(b) and not _is_complex(lu):
         raise ValueError("b is complex but a is real; factor a.astype(complex)")
-    x = b.astype(lu.dtype)
+    if isinstance(lu, DoubleDouble):
+        x: Any = DoubleDouble(b) + DoubleDouble(0j if lu.is_complex else 0)
+    else:
+        x = np.array(b, lu.dtype)
     for i, pivot in enumerate(pivots):
-        x[i], x[pivot] = x[pivot], x[i]
+        if pivot != i:
+            x[[i, pivot]] = x[[pivot, i]]
     for i in range(1, n):
-        x[i] -= lu[i, :i] @ x[:i]
+        x[i] -= (lu[i, :i] * x[:i]).sum()
     for i in range(n - 1, -1, -1):
-        x[i] = (x[i] - lu[i, i + 1 :] @ x[i + 1 :]) / lu[i, i]
+        x[i] = (x[i] - (lu[i, i + 1 :] * x[i + 1 :]).sum()) / lu[i, i]
     return x
 
 
-def scaled_residual(a: NDArray[Any], x: NDArray[Any], b: NDArray[Any]) -> float:
+def _is_complex(x: Matrix) -> bool:
+    return x.is_complex if isinstance(x, DoubleDouble) else np.iscomplexobj(x)
+
+
+def scaled_residual(a: Matrix, x: Matrix, b: Matrix) -> float:
     """Return HPL's scaled residual; a solution with less than 16 is accepted.
 
     ||A x - b|| / (u (||A|| ||x|| + ||b||) n) in infinity norms, u the unit roundoff of
     a's precision (Petitet et al., HPL 2.3, ``HPL_pdtest.c``), with A x computed in a
-    wider format so that the check adds no error of its own.
+    wider format so that the check adds no error of its own; in double-double it is exact.
     """
+    if isinstance(a, DoubleDouble):
+        return _double_double_residual(a, DoubleDouble(x), DoubleDouble(b))
     wide = np.clongdouble if any(map(np.iscomplexobj, (a, x, b))) else np.longdouble
-    aw, xw, bw = (v.astype(wide) for v in (a, x, b))
+    aw, xw, bw = (np.asarray(v).astype(wide) for v in (a, x, b))
     top = np.abs(aw @ xw - bw).max()
     if top == 0:
         return 0.0
     norms = np.abs(aw).sum(axis=1).max() * np.abs(xw).max() + np.abs(bw).max()
     unit = precision_of(a.dtype).unit_roundoff
     return float(top / (unit * norms * len(a)))
+
+
+def _double_double_residual(a: DoubleDouble, x: DoubleDouble, b: DoubleDouble) -> float:
+    """Return `scaled_residual` with b - A x exact before it is rounded."""
+    sides = []
+    for given in (b, x):
+        made = DoubleDouble.of_words(np.zeros((*a.shape[:1], *a.words.shape[2:])), a.is_complex)
+        made[...] = given
+        sides.append(made.words.reshape(len(a), -1).view(a.dtype))
+    flat = np.ascontiguousarray(a.words).reshape(*a.shape, -1).view(a.dtype)[..., 0]
+    error, _ = error_of_product(sides[0], flat, sides[1])
+    top = np.abs(error).max(initial=0.0)
+    if top == 0:
+        return 0.0
+    norms = float(a.norm(np.inf)) * float(x.norm("max")) + float(b.norm("max"))
+    return float(top / (precision_of(a.dtype).unit_roundoff * norms * len(a)))

@@ -117,10 +117,9 @@ class Plan:
             return False
         if values[0] == 0 or not (precision.is_complex or values[0].imag == values[1].imag == 0):
             return False
-        real = precision.real_dtype.type
-        for position, value in zip((_ALPHA, _BETA), values, strict=True):
-            self._launch.arguments.put(position, real(value.real))
-            self._launch.arguments.put(position + 1, real(value.imag))
+        for position, value in zip((_ALPHA, _BETA), (alpha, beta), strict=True):
+            for part, number in enumerate(precision.scalar(value)):
+                self._launch.arguments.put(position + part, number)
         fixed = (int, float, complex)
         self._alpha = alpha if type(alpha) in fixed else None
         self._beta = beta if type(beta) in fixed else None

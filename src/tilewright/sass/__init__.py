@@ -6,6 +6,7 @@ Pure Python and NumPy over the cubin's bytes; needs neither a GPU nor any NVIDIA
 from tilewright.sass.annotate import annotate, verdict
 from tilewright.sass.cycles import LoopCycles, loop_cycles
 from tilewright.sass.decode import decode
+from tilewright.sass.edit import edit, patch
 from tilewright.sass.elf import Cubin, Kernel, read_cubin
 from tilewright.sass.instruction import Control, Guard, Instruction, Operand
 from tilewright.sass.lanes import lane_offsets, shared_wavefronts
@@ -38,6 +39,7 @@ __all__ = [
     "Resources",
     "annotate",
     "decode",
+    "edit",
     "ffma_share",
     "find_loops",
     "inspect_kernel",
@@ -46,6 +48,7 @@ __all__ = [
     "loop_cycles",
     "main_loop",
     "occupancy",
+    "patch",
     "port_use",
     "read_cubin",
     "register_map",

@@ -56,6 +56,8 @@ class Kernel:
         Kernel parameters, and the whole of constant bank 0.
     max_threads : tuple of int or None
         Largest block the source promised with ``__launch_bounds__``.
+    code_offset : int
+        Where `code` begins in the file.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Kernel:
     param_bytes: int
     constant_bytes: int
     max_threads: tuple[int, int, int] | None
+    code_offset: int
 
 
 @dataclass(frozen=True)
@@ -283,6 +286,7 @@ class _Reader:
             param_bytes=int.from_bytes(own.get(PARAM_BYTES, b"")[:2], "little"),
             constant_bytes=constant.size if constant else 0,
             max_threads=struct.unpack("<III", threads) if len(threads) == 12 else None,
+            code_offset=text.offset,
         )
 
     def barriers(self, text: _Section, own: dict[int, bytes]) -> int:

@@ -16,7 +16,9 @@ from tilewright.sass.instruction import Instruction
 
 __all__ = ["Loop", "ffma_share", "find_loops", "instruction_class", "is_useful", "main_loop"]
 
-MULTIPLY_ADDS = frozenset(("FFMA", "FFMA2", "DFMA", "HFMA2", "HMMA", "DMMA", "IMMA", "HGMMA"))
+MULTIPLY_ADDS = frozenset(
+    ("FFMA", "FFMA2", "DFMA", "HFMA2", "HMMA", "DMMA", "IMMA", "HGMMA", "IGMMA")
+)
 _CLASSES: dict[str, str] = {
     **dict.fromkeys(MULTIPLY_ADDS, "multiply-add"),
     **dict.fromkeys(("LDS", "LDSM"), "shared load"),

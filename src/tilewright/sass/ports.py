@@ -11,19 +11,19 @@
   the window uses it.  One that is blocked does not block younger ones.
 - Dispatch is in order, one a cycle, once nothing is left to read.
 - RZ takes no read and no latch; a hit in the reuse cache takes the latch but no read; a register
-  named in several slots is read once.
-- A latch forgets its reuse copy with the next read through it that has no flag, and when the
-  scheduler turns to another warp or the instruction advises it to.
+  named in several slots is read once, unless it is kept in every one of them.
+- A latch forgets its reuse copy with the next read through it that has no flag, when the register
+  is written (three and four cycles after the dispatch of what writes it), and when the scheduler
+  turns to another warp or the instruction advises it to.
 
-Found on an H100 with loops of 512 FFMA whose register fields were written into a compiled cubin.
-``benchmarks/port_rule.py`` compares it with 2070 of them (``results/h100/port_rule.json``), nearly
-all within 2 %.  One thing that was seen is left out: a write to a register drops its reuse copies
-a few cycles later, but a GEMM's loop overwrites no operand that it keeps.
+Found on an H100 with loops of 512 FFMA whose register fields were written into a compiled cubin;
+``docs/register_ports.md`` has the data and how far each part of the rule is borne out by them.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -32,6 +32,7 @@ from tilewright.sass.instruction import Instruction
 __all__ = ["PortUse", "Ports", "port_use"]
 
 WINDOW = 3  # instructions that read at a time; 2 and 4 predict ten times as many loops wrongly
+WRITES = (3, 4)  # cycles after its dispatch in which an instruction's result drops kept copies
 Latch = tuple[str, int]
 
 
@@ -64,6 +65,7 @@ class _Fetch:
     pending: tuple[list[tuple[Latch, ...]], list[tuple[Latch, ...]]]
     latches: set[Latch]
     use: PortUse
+    writes: tuple[int, ...]
     dispatched: int = -1
 
 
@@ -75,6 +77,7 @@ class Ports:
         self._window: list[_Fetch] = []
         self._kept: dict[Latch, int] = {}
         self._before: dict[Latch, int] = {}
+        self._written: deque[tuple[int, tuple[int, ...]]] = deque()
         self.newest: _Fetch
 
     def issue(self, instruction: Instruction, when: int, switched: bool = False) -> int:
@@ -95,6 +98,7 @@ class Ports:
             self._tick()
         if switched:
             self._kept.clear()
+        self._drop_written()
         self.newest = self._decode(instruction)
         self._window.append(self.newest)
         if instruction.control.yields:
@@ -123,8 +127,23 @@ class Ports:
         oldest = self._window[0]
         if not oldest.pending[0] and not oldest.pending[1]:
             oldest.dispatched = self._cycle
+            if oldest.writes:
+                self._written.append((self._cycle, oldest.writes))
             del self._window[0]
         self._cycle += 1
+
+    def _drop_written(self) -> None:
+        """Forget kept copies of registers whose new value has arrived by now.
+
+        Copies are made by `issue` only, so it is enough to look before each.
+        """
+        while self._written and self._written[0][0] + WRITES[0] <= self._cycle:
+            when, registers = self._written[0]
+            for latch in [at for at, kept in self._kept.items() if kept in registers]:
+                del self._kept[latch]
+            if self._cycle < when + WRITES[1]:
+                break  # a copy made in this cycle is still dropped in the next one
+            self._written.popleft()
 
     def _decode(self, instruction: Instruction) -> _Fetch:
         """Look operands up in the latches; keep what is flagged, forget what is read over."""
@@ -137,11 +156,13 @@ class Ports:
                 latch: Latch = (operand.slot, register % 2)
                 latches.add(latch)
                 flags.append((latch, register, operand.reuse))
-                if self._kept.get(latch) == register:
-                    hits += 1
-                else:
-                    wanted.setdefault(register, []).append(latch)
-                    missed += self._before.get(latch) == register
+                wanted.setdefault(register, []).append(latch)
+        for register, through in list(wanted.items()):
+            if all(self._kept.get(latch) == register for latch in through):
+                hits += len(through)
+                del wanted[register]
+            else:
+                missed += sum(self._before.get(latch) == register for latch in through)
         for place, register, keep in flags:
             self._before[place] = register
             if keep:
@@ -152,7 +173,7 @@ class Ports:
         for register, through in wanted.items():
             pending[register % 2].append(tuple(through))
         use = PortUse(1, (len(pending[0]), len(pending[1])), hits, missed)
-        return _Fetch(pending, latches, use)
+        return _Fetch(pending, latches, use, instruction.dst)
 
 
 def _serve(pending: list[tuple[Latch, ...]], taken: set[Latch]) -> bool:

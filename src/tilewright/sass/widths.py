@@ -174,6 +174,16 @@ def _hgmma(raw: int, op: Op, arch: int) -> Result:
     return (registers, 0, 0, registers), (shape, "F32" if single else "F16", *kind)
 
 
+def _igmma(raw: int, op: Op, arch: int) -> Result:
+    """IGMMA: a 64 x N tile of 8-bit integers; thrice the place of N in 8, 16, 24, 32, 48, 64 ...
+
+    The field is [58:53]; compared with nvdisasm for every tile width from 8 to 256.
+    """
+    place = _bits(raw, 53, 6) // 3
+    n = 8 * (place + 1) if place < 4 else 16 * (place - 1)
+    return (n // 2, 0, 0, n // 2), (f"64x{n}x32",)
+
+
 def _select(raw: int, op: Op, arch: int) -> Result:
     """SEL: forms 2 and 3 are sm_120's SEL.64."""
     if raw >> 9 & 7 not in (2, 3):
@@ -200,6 +210,7 @@ _RULES: dict[str, Callable[[int, Op, int], Result]] = {
     "IADD3": _iadd3,
     "CS2R": _cs2r,
     "HGMMA": _hgmma,
+    "IGMMA": _igmma,
     "IADD": _pair(73),
     "MOV": _move,
     "UMOV": _pair(80),

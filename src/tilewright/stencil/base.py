@@ -9,6 +9,8 @@ whoever launches one needs to know nothing about its stencil::
          B, long offset_b, long ldb,
          real beta_re, real beta_im, C, long offset_c, long ldc)
 
+A ``real`` is what an element's real part is: a float, a double, or in double-double a
+pair of doubles (16 bytes, passed by value).
 Matrices are column-major; offsets and leading dimensions count elements.  With
 k = 0 the kernel reads neither A nor B and still scales C; with beta = 0 it never
 reads C.
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tilewright.hardware import DeviceSpec
-from tilewright.precision import PRECISIONS, Precision
+from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config, Space
 
@@ -45,24 +47,11 @@ STATIC_SHARED_BYTES = 48 * 1024
 
 @dataclass(frozen=True)
 class Variant:
-    """What a kernel is compiled for: precision and the two operations.
-
-    Raises
-    ------
-    ValueError
-        If no kernel computes in that precision.
-    """
+    """What a kernel is compiled for: precision and the two operations."""
 
     precision: Precision
     trans_a: Trans
     trans_b: Trans
-
-    def __post_init__(self) -> None:
-        if self.precision.letter not in PRECISIONS:
-            raise ValueError(
-                f"precision={self.precision.letter!r} ({self.precision.name}) has bounds but no"
-                f" kernels; use one of {', '.join(PRECISIONS)}"
-            )
 
     @classmethod
     def of(cls, problem: Problem) -> Variant:
@@ -142,6 +131,10 @@ class Stencil(ABC):
     @abstractmethod
     def suits(self, device: DeviceSpec) -> bool:
         """Whether configs of this stencil are worth tuning on this device."""
+
+    def computes(self, precision: Precision) -> bool:
+        """Whether there are kernels for this precision."""
+        return True
 
     @abstractmethod
     def space(self, variant: Variant, device: DeviceSpec) -> Space:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tilewright.hardware import DeviceSpec
+from tilewright.precision import Precision
 from tilewright.stencil.base import Stencil
 
 __all__ = ["register", "stencil", "stencils", "stencils_for"]
@@ -14,8 +15,10 @@ __all__ = ["register", "stencil", "stencils", "stencils_for"]
 def _all() -> dict[str, Stencil]:
     from tilewright.stencil.packed import Packed
     from tilewright.stencil.portable import Portable
+    from tilewright.stencil.simt_async import SimtAsync
 
-    return {made.name: made for made in (Packed(), Portable())}
+    # Where several suit a device, the first is the most fitting.
+    return {made.name: made for made in (SimtAsync(), Packed(), Portable())}
 
 
 def register(made: Stencil) -> None:
@@ -51,6 +54,14 @@ def stencil(name: str) -> Stencil:
     return found
 
 
-def stencils_for(device: DeviceSpec) -> tuple[Stencil, ...]:
-    """Return the stencils that suit a device, the most fitting first."""
-    return tuple(made for made in _all().values() if made.suits(device))
+def stencils_for(device: DeviceSpec, precision: Precision | None = None) -> tuple[Stencil, ...]:
+    """Return the stencils that suit a device, the most fitting first.
+
+    With a precision, those that compute in it; where none of them suits the device, those
+    that do not suit it but run on it.
+    """
+    fitting = tuple(made for made in _all().values() if made.suits(device))
+    if precision is None:
+        return fitting
+    able = [made for made in _all().values() if made.computes(precision)]
+    return tuple([made for made in able if made in fitting] or able)

@@ -7,7 +7,7 @@ between candidates so that none pays for another's set-up.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil
 from tilewright.timeline import span
+from tilewright.tuning.matrices import normal
 
 __all__ = ["Workload", "interleaved", "random_matrix", "repeat"]
 
@@ -34,11 +35,7 @@ HOPELESS = 2.0
 
 def random_matrix(rng: np.random.Generator, count: int, problem: Problem) -> NDArray[Any]:
     """Return `count` random elements: zeros would let power and clocks look better."""
-    precision = problem.precision
-    x = rng.standard_normal(count, dtype=np.float32 if precision.real_bytes == 4 else np.float64)
-    if precision.is_complex:
-        x = x + 1j * rng.standard_normal(count)
-    return x.astype(precision.dtype)
+    return normal(rng, (count,), problem.precision)
 
 
 class Workload:
@@ -50,6 +47,9 @@ class Workload:
         Where they live.
     problem : Problem
         Sizes, transposes and leading dimensions.
+    memory : Mapping, optional
+        Device memory for ``"a"``, ``"b"`` and ``"c"``, large enough and filled by the caller,
+        whose it stays; drawn anew by default.
 
     Attributes
     ----------
@@ -59,8 +59,12 @@ class Workload:
         How many elements each has, padding included.
     """
 
-    def __init__(self, device: LiveDevice, problem: Problem) -> None:
+    def __init__(
+        self, device: LiveDevice, problem: Problem, memory: Mapping[str, Any] | None = None
+    ) -> None:
         self.device, self.problem = device, problem
+        self.memory: dict[str, Any] = dict(memory or {})
+        self._own = memory is None
         rng = np.random.default_rng(0)
         columns = {
             "a": problem.m if problem.trans_a.transposed else problem.k,
@@ -69,11 +73,10 @@ class Workload:
         }
         leading = {"a": problem.lda, "b": problem.ldb, "c": problem.ldc}
         self.elements = {name: leading[name] * columns[name] for name in columns}
-        with span("random matrices"):
-            self.memory = {
-                name: device.upload(random_matrix(rng, count, problem))
-                for name, count in self.elements.items()
-            }
+        if self._own:
+            with span("random matrices"):
+                for name, count in self.elements.items():
+                    self.memory[name] = device.upload(random_matrix(rng, count, problem))
         a, b, c = (Operand(self.memory[name], 0, leading[name]) for name in "abc")
         # beta = 0: C's old values would grow with every repetition.
         self._arguments = GemmCall(
@@ -86,8 +89,8 @@ class Workload:
         return self.device.launch(kernel, launch, self._arguments).nanoseconds()
 
     def close(self) -> None:
-        """Give the matrices' memory back."""
-        for memory in self.memory.values():
+        """Give the matrices' memory back, if it was drawn here."""
+        for memory in self.memory.values() if self._own else ():
             self.device.free(memory)
         self.memory.clear()
 

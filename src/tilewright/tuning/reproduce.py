@@ -168,6 +168,11 @@ def reproducer(
             f"backend={backend!r} has no reproducer; there is one for {', '.join(_OPTIONS)}"
         )
     problem = measurement.problem
+    if problem.precision.parts == 2:
+        raise ValueError(
+            f"precision={problem.precision.letter!r} has no reproducer: there is one for"
+            " elements of a single number; see `tilewright db show` for the config"
+        )
     runs = cases_of(measurement) if cases is None else tuple(cases)
     macros = [f"-D{name}={value}" for name, value in source.defines.items()]
     launched = [run.facts(launch(run.problem.m, run.problem.n)) for run in runs]

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from tilewright.backend import LiveDevice, device
+from tilewright.microbench.peak import measured_peak
+from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.space import Space
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
 from tilewright.timeline import span
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
-from tilewright.tuning.peak import measured_peak
 from tilewright.tuning.process import WorkerSettings
 from tilewright.tuning.runner import Limits, Runner
 from tilewright.tuning.store import Store
@@ -186,7 +187,7 @@ def tune(
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
     live = device(device_name)
     check_memory(problem, live)
-    family = _family(live, stencil_name)
+    family = _family(live, stencil_name, problem.precision)
     session = _Session(live, problem, family, seconds_of(budget), observer)
     own = store is None
     session.store = store or Store()
@@ -246,10 +247,10 @@ def _limits(problem: Problem, live: LiveDevice) -> Limits:
     )
 
 
-def _family(live: LiveDevice, name: str | None) -> Stencil:
+def _family(live: LiveDevice, name: str | None, precision: Precision) -> Stencil:
     if name is not None:
         return stencil(name)
-    fitting = stencils_for(live.spec)
+    fitting = stencils_for(live.spec, precision)
     if not fitting:
         raise ValueError(f"device={live.id} has no stencil that suits it; name one")
     return fitting[0]

@@ -9,12 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
+from tilewright.double_double import error_of_product, joined, words
+from tilewright.precision import PRECISIONS
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant
 from tilewright.timeline import span
-from tilewright.tuning.matrices import Matrix, apply, integers
+from tilewright.tuning.matrices import Matrix, apply, exact_result, integers, normal
 
 __all__ = ["Bench", "Check", "WrongResultError", "certify", "error_bound", "screen"]
+
+
+# Elements: a multiple of every vector that a kernel reads.
+_WIDEST = 16
 
 
 class WrongResultError(ArithmeticError):
@@ -109,32 +115,32 @@ class Bench:
                 self.device.free(mem)
 
     def inputs(self, check: Check, make: Any) -> tuple[Matrix, Matrix]:
-        """Return A and B of a check, laid down; `make(rows, columns)` draws values."""
-        shape_a, shape_b = (check.m, check.k), (check.k, check.n)
-        if self.variant.trans_a.transposed:
-            shape_a = shape_a[::-1]
-        if self.variant.trans_b.transposed:
-            shape_b = shape_b[::-1]
+        """Return A and B of a check, laid down; `make(rows, columns, which)` draws values.
+
+        `which` is True along every other step of k in A, and along the steps between in B.
+        """
+        odd = np.arange(check.k) % 2 == 1
+        a = (check.k, check.m, odd[:, None]), (check.m, check.k, odd[None, :])
+        b = (check.n, check.k, ~odd[None, :]), (check.k, check.n, ~odd[:, None])
         place = {"padding": check.padding, "offset": check.offset}
-        return Matrix.place(make(*shape_a), **place), Matrix.place(make(*shape_b), **place)
+        return (
+            Matrix.place(make(*a[not self.variant.trans_a.transposed]), **place),
+            Matrix.place(make(*b[not self.variant.trans_b.transposed]), **place),
+        )
 
     def exact(self, check: Check, rng: np.random.Generator) -> None:
         """Compare with the oracle bit for bit on integer data."""
         precision = self.variant.precision
-        a, b = self.inputs(check, lambda r, s: integers(rng, r, s, precision))
+        a, b = self.inputs(check, lambda r, s, w: integers(rng, r, s, precision, w))
         before = integers(rng, check.m, check.n, precision)
         if check.nan_in_c:
             before[...] = np.nan
         c = Matrix.result(before, padding=check.padding, offset=check.offset)
         after = self.run(check, a, b, c)
-        wide = np.complex128 if precision.is_complex else np.float64
-        product = apply(self.variant.trans_a, a.view().astype(wide)) @ apply(
-            self.variant.trans_b, b.view().astype(wide)
-        )
-        right = self.scalar(check.alpha) * product
-        if check.beta != 0:
-            right = right + self.scalar(check.beta) * before.astype(wide)
-        self._compare(check, c, after, right.astype(precision.dtype))
+        scalars = self.scalar(check.alpha), self.scalar(check.beta)
+        x, y = apply(self.variant.trans_a, a.view()), apply(self.variant.trans_b, b.view())
+        kept = before if check.beta != 0 else None
+        self._compare(check, c, after, exact_result(x, y, kept, scalars, precision))
 
     def _compare(self, check: Check, c: Matrix, after: NDArray[Any], right: NDArray[Any]) -> None:
         got = c.view(after)
@@ -153,20 +159,15 @@ class Bench:
         """Return eta on random data; raise where it exceeds the bound of any order."""
         precision = self.variant.precision
 
-        def draw(rows: int, columns: int) -> NDArray[Any]:
-            x = rng.standard_normal((rows, columns))
-            if precision.is_complex:
-                x = x + 1j * rng.standard_normal((rows, columns))
-            return x.astype(precision.dtype)
+        def draw(rows: int, columns: int, _: Any) -> NDArray[Any]:
+            return normal(rng, (rows, columns), precision)
 
         a, b = self.inputs(check, draw)
         c = Matrix.result(np.zeros((check.m, check.n), precision.dtype))
         after = self.run(check, a, b, c)
-        wide = np.clongdouble if precision.is_complex else np.longdouble
-        x = apply(self.variant.trans_a, a.view().astype(wide))
-        y = apply(self.variant.trans_b, b.view().astype(wide))
-        size = np.abs(x) @ np.abs(y)
-        eta = float(np.max(np.abs(c.view(after) - x @ y) / size))
+        x, y = apply(self.variant.trans_a, a.view()), apply(self.variant.trans_b, b.view())
+        error, size = product_error(c.view(after), x, y)
+        eta = float(np.max(error / size))
         bound = error_bound(check.k, precision.unit_roundoff, precision.is_complex)
         if not eta <= bound:
             raise WrongResultError(f"eta is {eta:.2e}, at most {bound:.2e} is right ({check})")
@@ -178,9 +179,11 @@ class Bench:
         precision = self.variant.precision
         check = Check(m, n, k)
 
-        def positive(rows: int, columns: int) -> NDArray[Any]:
+        def positive(rows: int, columns: int, _: Any) -> NDArray[Any]:
             # No zero may meet the Inf: their product is NaN in its own right.
-            size: NDArray[Any] = np.abs(integers(rng, rows, columns, precision)) + 1
+            size: NDArray[Any] = np.abs(integers(rng, rows, columns, PRECISIONS["d"])) + 1
+            if precision.parts == 2:
+                return joined(size, 0 * size, precision)
             return size.astype(precision.dtype)
 
         a, b = self.inputs(check, positive)
@@ -189,6 +192,8 @@ class Bench:
         b.view()[(column, at) if self.variant.trans_b.transposed else (at, column)] = np.inf
         c = Matrix.result(np.zeros((m, n), precision.dtype))
         got = c.view(self.run(check, a, b, c))
+        if precision.parts == 2:
+            got = words(got)[0]
         spoiled = np.zeros((m, n), bool)
         spoiled[row, :] = True
         spoiled[:, column] = True
@@ -196,10 +201,31 @@ class Bench:
             raise WrongResultError(f"NaN or Inf does not propagate as in a plain loop ({check})")
 
 
+def product_error(
+    c: NDArray[Any], a: NDArray[Any], b: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return |C - A B| and |A| |B|, from a precision wide enough to tell."""
+    if c.dtype.names is not None:
+        error, size = error_of_product(c, a, b)
+        return np.abs(error), size
+    wide = np.clongdouble if np.iscomplexobj(c) else np.longdouble
+    x, y = a.astype(wide), b.astype(wide)
+    return np.abs(c - x @ y), np.abs(x) @ np.abs(y)
+
+
 def _ragged(config: Config) -> tuple[int, int, int]:
-    """Return sizes that give inner blocks, edge blocks and a remainder in k."""
+    """Return sizes that give inner blocks, edge blocks and a remainder in k.
+
+    Where tiles go round a ring of stages, or blocks share the steps along k, every block
+    of them goes round more than once.
+    """
     block_m, block_n, block_k = (config.integer(f"block_{x}") for x in "mnk")
-    return block_m + block_m // 2 + 1, block_n + block_n // 2 + 1, block_k + block_k // 2 + 3
+    steps = 1
+    for name in ("stages", "split_k"):
+        if name in config:
+            steps *= config.integer(name)
+    depth = block_k * (steps + (steps > 1)) + block_k // 2 + 3
+    return block_m + block_m // 2 + 1, block_n + block_n // 2 + 1, depth
 
 
 def screen(
@@ -215,9 +241,12 @@ def screen(
     m, n, k = _ragged(config)
     bench = Bench(device, kernel, stencil, config, variant)
     rng = np.random.default_rng(int(config.id, 16))
+    # Leading dimensions that vectors of any width allow: kernels may take another way then.
+    wide_m, wide_n, wide_k = (-(-size // _WIDEST) * _WIDEST for size in (m, n, k))
     with span("verify"):
         bench.exact(Check(m, n, k, alpha=1, beta=0, nan_in_c=True), rng)
         bench.exact(Check(m - 1, n - 2, k - 2, alpha=-3, beta=2, padding=3, offset=5), rng)
+        bench.exact(Check(wide_m, wide_n, wide_k, beta=1), rng)
 
 
 def _certificates(config: Config) -> list[Check]:

@@ -34,7 +34,8 @@ def architecture_spec(arch: str) -> DeviceSpec:
     found = re.fullmatch(r"sm_(\d+)[af]?", arch)
     if found is None:
         raise ValueError(f"arch={arch!r} is no architecture; write sm_80, sm_90a or the like")
-    limits = limits_of(int(found[1]))
+    number = int(found[1])
+    limits = limits_of(number)
     return DeviceSpec(
         name=arch,
         vendor="NVIDIA Corporation",
@@ -49,4 +50,5 @@ def architecture_spec(arch: str) -> DeviceSpec:
         max_registers_per_thread=MAX_REGISTERS,
         shared_bytes_per_multiprocessor=limits.shared_bytes,
         max_blocks_per_multiprocessor=limits.blocks,
+        compute_capability=number,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import threading
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend.base import (
@@ -285,6 +287,20 @@ class CUDADevice(LiveDevice):
         if self.lost is None:
             with self.current():
                 self.check(self.api.cuMemFree(memory), f"{self.id} could not free memory")
+
+    @contextlib.contextmanager
+    def pinned(self, size: int) -> Iterator[NDArray[np.uint8]]:
+        """Return host memory with locked pages, for the time of a ``with`` block."""
+        size = max(1, size)
+        with self.current():
+            found = self.api.cuMemHostAlloc(size, 0)
+            address = int(self.check(found, f"{self.id} cannot lock {size} bytes of host memory"))
+        try:
+            yield np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+        finally:
+            if self.lost is None:
+                with self.current():
+                    self.check(self.api.cuMemFreeHost(address), f"{self.id} could not free memory")
 
     def environment(self) -> dict[str, str]:
         """Return what a measurement should remember about the software."""

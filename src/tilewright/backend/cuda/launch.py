@@ -46,20 +46,20 @@ class _Config(ctypes.Structure):
 class ArgumentBlock:
     """A kernel's arguments in memory, and the array of pointers to them.
 
-    Every argument has eight bytes: numbers begin at the first one, as the driver reads
-    only as many bytes as the kernel declares.
+    Every argument has room for the widest, a pair of doubles: numbers begin at its first
+    byte, as the driver reads only as many bytes as the kernel declares.
 
     Parameters
     ----------
     arguments : sequence
-        NumPy scalars of at most eight bytes; integers (and None) are device pointers.
+        NumPy scalars of at most 16 bytes; integers (and None) are device pointers.
     """
 
     def __init__(self, arguments: Sequence[Any]) -> None:
         count = len(arguments)
-        self._memory = (ctypes.c_uint64 * count)()
+        self._memory = (ctypes.c_uint64 * (2 * count))()
         self._first = ctypes.addressof(self._memory)
-        self.pointers = (ctypes.c_void_p * count)(*(self._first + 8 * i for i in range(count)))
+        self.pointers = (ctypes.c_void_p * count)(*(self._first + 16 * i for i in range(count)))
         for position, value in enumerate(arguments):
             self.put(position, value)
 
@@ -67,14 +67,14 @@ class ArgumentBlock:
         """Write an argument."""
         if isinstance(value, np.generic):
             raw = value.tobytes()
-            assert len(raw) <= 8, value
-            ctypes.memmove(self._first + 8 * position, raw, len(raw))
+            assert len(raw) <= 16, value
+            ctypes.memmove(self._first + 16 * position, raw, len(raw))
         else:
-            self._memory[position] = int(value or 0)
+            self._memory[2 * position] = int(value or 0)
 
     def slot(self, position: int) -> ctypes.c_uint64:
         """Return a window on an argument: setting its ``value`` sets the pointer."""
-        return ctypes.c_uint64.from_buffer(self._memory, 8 * position)
+        return ctypes.c_uint64.from_buffer(self._memory, 16 * position)
 
 
 @lru_cache(maxsize=1)

@@ -72,6 +72,7 @@ def spec_of(device: Any) -> DeviceSpec:
     found = driver()
     assert found is not None
     name = check(found.cuDeviceGetName(256, device), "naming a CUDA device")
+    major, minor = capability(device)
     kilohertz = _attribute(device, "CLOCK_RATE")
     return DeviceSpec(
         name=name.split(b"\0")[0].decode(errors="replace").strip(),
@@ -94,6 +95,7 @@ def spec_of(device: Any) -> DeviceSpec:
         memory_bytes=int(check(found.cuDeviceTotalMem(device), "asking for the memory's size")),
         l2_bytes=_attribute(device, "L2_CACHE_SIZE") or None,
         unified_memory=bool(_attribute(device, "INTEGRATED")),
+        compute_capability=10 * major + minor,
     )
 
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -227,6 +227,31 @@ class OpenCLDevice(LiveDevice):
     def free(self, memory: Any) -> None:
         """Give device memory back at once."""
         memory.release()
+
+    @contextlib.contextmanager
+    def pinned(self, size: int) -> Iterator[NDArray[np.uint8]]:
+        """Return host memory that the driver allocated, mapped for the time of a ``with`` block.
+
+        Drivers lock its pages (cl_mem_flags: CL_MEM_ALLOC_HOST_PTR).
+        """
+        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.ALLOC_HOST_PTR
+        access = self._cl.map_flags.READ | self._cl.map_flags.WRITE
+        size = max(1, size)
+        try:
+            memory = self._cl.Buffer(self.context, flags, size)
+            mapped, _ = self._cl.enqueue_map_buffer(
+                self.queue, memory, access, 0, (size,), np.uint8, is_blocking=True
+            )
+        except self._cl.Error as error:
+            raise OutOfMemoryError(
+                f"{self.id} cannot lock {size} bytes of host memory", str(error)
+            ) from error
+        try:
+            yield mapped
+        finally:
+            mapped.base.release(self.queue)
+            self.queue.finish()
+            memory.release()
 
     def launch(
         self,

@@ -7,7 +7,7 @@ from tilewright.bench.peers.base import Peer, UnavailableError
 
 __all__ = ["PEERS", "Peer", "UnavailableError", "peer"]
 
-PEERS = ("cublas", "clblast", "numpy")
+PEERS = ("cublas", "clblast", "numpy", "flint")
 
 
 def peer(name: str, live: LiveDevice) -> Peer:
@@ -32,4 +32,8 @@ def peer(name: str, live: LiveDevice) -> Peer:
         from tilewright.bench.peers.numpy_blas import NumPy
 
         return NumPy(live)
+    if name == "flint":
+        from tilewright.bench.peers.flint_arb import Flint
+
+        return Flint(live)
     raise ValueError(f"peer={name!r} is no peer; use one of {', '.join(PEERS)}")

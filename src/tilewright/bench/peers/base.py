@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from tilewright.backend import LiveDevice
+from tilewright.problem import Problem
 from tilewright.tuning.measure import Workload
 
 __all__ = ["Peer", "UnavailableError"]
@@ -40,6 +41,17 @@ class Peer(ABC):
     @abstractmethod
     def __init__(self, live: LiveDevice) -> None:
         raise NotImplementedError
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem that the peer does not compute.
+
+        Raises
+        ------
+        UnavailableError
+            Saying why; by default in double-double.
+        """
+        if problem.precision.parts == 2:
+            raise UnavailableError(f"{self.name} does not compute in double-double")
 
     @abstractmethod
     def prepare(self, workload: Workload) -> Callable[[], int]:

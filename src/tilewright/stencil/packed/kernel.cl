@@ -22,7 +22,7 @@
    A thread block's share of C is counted in whole panels and split evenly over the grid, so
    BLOCK_M and BLOCK_N are upper limits and no block is a narrow leftover.
 
-   Macros: REAL_BYTES 4|8, WORDS 1 real | 2 complex, TRANS_A, CONJ_A, TRANS_B, CONJ_B, VECTOR,
+   Macros: REAL_BYTES 4|8, WORDS 1 real | 2 complex, or double-double with pairs.h before this, TRANS_A, CONJ_A, TRANS_B, CONJ_B, VECTOR,
    MICRO_VECTORS, MICRO_N, BLOCK_M, BLOCK_N, BLOCK_K, UNROLL, ORDER. */
 
 #if REAL_BYTES == 8
@@ -34,6 +34,11 @@ typedef double4 real4;
 typedef float real;
 typedef float4 real4;
 #define VECTOR_OF(n) PASTE(float, n)
+#endif
+
+#ifndef PAIRS
+typedef real scalar;
+#define SCALAR_ONE 1
 #endif
 
 #include "packed/columns.h"
@@ -98,6 +103,8 @@ typedef real real4_unaligned __attribute__((ext_vector_type(4), aligned(REAL_BYT
 #define PACK_CONJUGATE CONJ_B
 #include "packed/pack.h"
 
+#ifndef PAIRS /* pairs.h has its own update() and scale() */
+
 /* c <- alpha x + beta c for one element.  Scalars without an imaginary part only scale, and
    beta = 1 leaves c alone: 0 * Inf would make a NaN that a plain loop does not have. */
 static inline void update(global real *c, const real xr, const real xi, const real alpha_re,
@@ -150,6 +157,8 @@ static inline void scale(global real *c, const long ldc, const long rows, const 
         }
 }
 
+#endif
+
 /* The micro-kernel's statements, one macro for each thing done to a vector (v) of a column (j). */
 #if WORDS == 1
 #define DECLARE(v, j) vector c##v##_##j = (vector)(0);
@@ -162,9 +171,11 @@ static inline void scale(global real *c, const long ldc, const long rows, const 
 #define LOAD_A(v, j)                                                                          \
     const vector ar##v = ((local const vector *)ap)[v],                                       \
                  ai##v = ((local const vector *)ap)[v + MICRO_VECTORS];
+#ifndef PAIRS
 #define MULTIPLY(v, j)                                                                        \
     re##v##_##j += ar##v * br; im##v##_##j += ar##v * bi;                                     \
     re##v##_##j -= ai##v * bi; im##v##_##j += ai##v * br;
+#endif
 #define COLUMN_STEP(j)                                                                        \
     { const vector br = (vector)(bp[j]), bi = (vector)(bp[j + MICRO_N]); EACH_ROW(MULTIPLY, j) }
 #define KEEP(v, j)                                                                            \
@@ -173,11 +184,12 @@ static inline void scale(global real *c, const long ldc, const long rows, const 
 #endif
 #define DECLARE_COLUMN(j) EACH_ROW(DECLARE, j)
 #define KEEP_COLUMN(j) EACH_ROW(KEEP, j)
+#define SETTLE_COLUMN(j) EACH_ROW(SETTLE, j)
 
 /* Adds a finished micro-tile, laid down in `tile`, to the rows x columns of C it covers. */
 static inline void store_tile(local const real *tile, global real *c, const long ldc,
-                              const int rows, const int columns, const real alpha_re,
-                              const real alpha_im, const real beta_re, const real beta_im)
+                              const int rows, const int columns, const scalar alpha_re,
+                              const scalar alpha_im, const scalar beta_re, const scalar beta_im)
 {
 #if WORDS == 1
     if (rows == MICRO_M) {
@@ -201,10 +213,10 @@ static inline void store_tile(local const real *tile, global real *c, const long
 }
 
 WIDE __attribute__((reqd_work_group_size(1, 1, 1))) kernel void
-gemm(const long m, const long n, const long k, const real alpha_re, const real alpha_im,
+gemm(const long m, const long n, const long k, const scalar alpha_re, const scalar alpha_im,
      global const real *restrict A, const long offset_a, const long lda,
-     global const real *restrict B, const long offset_b, const long ldb, const real beta_re,
-     const real beta_im, global real *restrict C, const long offset_c, const long ldc)
+     global const real *restrict B, const long offset_b, const long ldb, const scalar beta_re,
+     const scalar beta_im, global real *restrict C, const long offset_c, const long ldc)
 {
     /* 64: the widest vector, and a cache line. */
     local real block_a[BLOCK_M * BLOCK_K * WORDS] __attribute__((aligned(64)));
@@ -244,7 +256,11 @@ gemm(const long m, const long n, const long k, const real alpha_re, const real a
                    ldb, kc, (int)min(columns - (long)q * MICRO_N, (long)MICRO_N));
 
         /* Later blocks in k add to what the first one stored. */
-        const real scale_re = block == 0 ? beta_re : 1, scale_im = block == 0 ? beta_im : 0;
+        scalar scale_re = beta_re, scale_im = beta_im;
+        if (block > 0) {
+            scale_re = SCALAR_ONE;
+            scale_im = 0;
+        }
         const int outer = ORDER ? panels_m : panels_n, inner = ORDER ? panels_n : panels_m;
         PLAIN for (int o = 0; o < outer; ++o)
             PLAIN for (int i = 0; i < inner; ++i) {
@@ -258,8 +274,16 @@ gemm(const long m, const long n, const long k, const real alpha_re, const real a
                     EACH_COLUMN(COLUMN_STEP)
                     ap += MICRO_M * WORDS;
                     bp += MICRO_N * WORDS;
+#ifdef SETTLE_STEPS
+                    if ((l + 1) % SETTLE_STEPS == 0 || l == kc - 1) {
+                        EACH_COLUMN(SETTLE_COLUMN)
+                    }
+#endif
                 }
                 EACH_COLUMN(KEEP_COLUMN)
+#ifdef PAIRS
+                REPAIR_TILE(tile, ap - kc * 2 * MICRO_M, bp - kc * 2 * MICRO_N, kc)
+#endif
                 store_tile(tile, c + WORDS * ((long)p * MICRO_M + (long)q * MICRO_N * ldc), ldc,
                            (int)min(rows - (long)p * MICRO_M, (long)MICRO_M),
                            (int)min(columns - (long)q * MICRO_N, (long)MICRO_N), alpha_re,

@@ -8,7 +8,14 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Constraint, Parameter
 
-__all__ = ["BLOCKS_M", "BLOCKS_N", "constraints", "parameters", "vector_registers"]
+__all__ = [
+    "BLOCKS_M",
+    "BLOCKS_N",
+    "constraints",
+    "parameters",
+    "spared_registers",
+    "vector_registers",
+]
 
 # Multiples of every micro-tile height and width; above 512, problems of the size that
 # people tune first (512 to 2048) have fewer thread blocks than a CPU has cores.
@@ -76,10 +83,18 @@ def vector_registers(device: DeviceSpec) -> int:
     return 32 if device.vector_bytes >= 64 else 16
 
 
+def spared_registers(precision: Precision) -> int:
+    """Return the vector registers for what is between an element's product and its sum.
+
+    Four hold a double-double product and the sum it goes into while it does.
+    """
+    return 4 if precision.parts == 2 else 0
+
+
 def constraints(precision: Precision, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return the named constraints for a precision on a device."""
-    words, size = precision.words, precision.real_bytes
-    registers = vector_registers(device)
+    words, size = precision.words * precision.parts, precision.real_bytes
+    registers = vector_registers(device) - spared_registers(precision)
     width = max(16, device.vector_bytes)
     # Local memory on a CPU is ordinary memory: what has to hold is that the packed
     # blocks stay in a core's second-level cache, which PoCL reports as local memory.

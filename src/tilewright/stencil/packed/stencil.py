@@ -6,6 +6,7 @@ from itertools import product
 from typing import ClassVar
 
 from tilewright.hardware import DeviceSpec
+from tilewright.precision import Precision
 from tilewright.space import Config, Space
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.packed.parameters import (
@@ -13,6 +14,7 @@ from tilewright.stencil.packed.parameters import (
     BLOCKS_N,
     constraints,
     parameters,
+    spared_registers,
     vector_registers,
 )
 from tilewright.stencil.text import read_text
@@ -33,6 +35,10 @@ class Packed(Stencil):
         """Whether the device is a CPU."""
         return device.kind == "cpu"
 
+    def computes(self, precision: Precision) -> bool:
+        """Whether it is not double-double complex: that is the portable stencil's alone."""
+        return precision.words * precision.parts <= 2
+
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device."""
         return Space(self.name, parameters(), constraints(variant.precision, device))
@@ -44,11 +50,12 @@ class Packed(Stencil):
         registers allow; complex tiles keep twice the accumulators, so have fewer columns.
         Blocks of 256 x 256 x 1 KiB pack fast and leave several to each core.
         """
-        words, size = variant.precision.words, variant.precision.real_bytes
+        words, size = _words(variant.precision), variant.precision.real_bytes
         vector = max(4, min(16, device.vector_bytes // size))
         split = -(-vector * size // max(16, device.vector_bytes))
         vectors = 2 if split == 1 else 1
-        spare = (vector_registers(device) - 1) // (words * split)
+        usable = vector_registers(device) - spared_registers(variant.precision) - 1
+        spare = usable // (words * split)
         micro_n = max(n for n in (2, 3, 4, 6, 8, 12) if n * vectors + vectors <= spare)
         size = variant.precision.element_bytes
         space = self.space(variant, device)
@@ -77,7 +84,7 @@ class Packed(Stencil):
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return the local memory of the packed blocks and the micro-tile's registers."""
         value = config.integer
-        words, size = variant.precision.words, variant.precision.real_bytes
+        words, size = _words(variant.precision), variant.precision.real_bytes
         tile = value("vector") * value("micro_vectors") * value("micro_n")
         packed = (value("block_m") + value("block_n")) * value("block_k")
         return Resources(
@@ -105,11 +112,20 @@ class Packed(Stencil):
         precision = variant.precision
         defines: dict[str, int | str] = {
             "REAL_BYTES": precision.real_bytes,
-            "WORDS": precision.words,
+            "WORDS": _words(precision),
             "TRANS_A": int(variant.trans_a.transposed),
             "CONJ_A": int(variant.trans_a.conjugated),
             "TRANS_B": int(variant.trans_b.transposed),
             "CONJ_B": int(variant.trans_b.conjugated),
         }
         defines |= {name.upper(): config[name] for name in config}
-        return Source(read_text("packed/kernel.cl"), defines)
+        if precision.parts == 1:
+            return Source(read_text("packed/kernel.cl"), defines)
+        # Its own letter's prelude says FAST 0 or 1, as for any stencil.
+        defines["FAST"] = int(precision.letter in "fv")
+        return Source(read_text("packed/pairs.h") + read_text("packed/kernel.cl"), defines)
+
+
+def _words(precision: Precision) -> int:
+    """Return the reals or doubles that an element is packed as."""
+    return precision.words * precision.parts

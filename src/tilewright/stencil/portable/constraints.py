@@ -50,7 +50,8 @@ class Thresholds:
         of it in double complex, ASTRA's 768.
     reuse : float, optional
         Least multiply-adds of reals for a real read in the inner loop.  None
-        takes ASTRA's 2.0, and its 1.0 in double precision.
+        takes ASTRA's 2.0, and its 1.0 in double precision; in double-double too, where
+        a multiply-add takes 12 instructions or more.
     blocks : int
         Least resident thread blocks of a multiprocessor; ASTRA's 1.
     run_bytes : int
@@ -77,7 +78,7 @@ class Thresholds:
         """Return the least register reuse."""
         if self.reuse is not None:
             return self.reuse
-        return 1.0 if precision.letter == "d" else 2.0
+        return 1.0 if precision.letter == "d" or precision.parts == 2 else 2.0
 
 
 def _bounded(

@@ -220,22 +220,7 @@ HELPER void multiply(PRIVATE elem *sum, const SHARED elem *from_a, operand a,
 
 /* ---- The kernel --------------------------------------------------------- */
 
-/* The thread block's place in the grid of blocks.  The grid is walked in bands
- * of RASTER_ROWS block rows, column by column within a band: neighbours in time
- * then share tiles of both A and B in the cache.  One band holds all rows if
- * RASTER_ROWS is 0. */
-HELPER void place_of_block(isize m, isize n, PRIVATE isize *i0, PRIVATE isize *j0)
-{
-    /* 32 bits: a grid has fewer than 2^31 blocks. */
-    const unsigned int rows = (unsigned int)((m + BLOCK_M - 1) / BLOCK_M);
-    const unsigned int columns = (unsigned int)((n + BLOCK_N - 1) / BLOCK_N);
-    const unsigned int most = RASTER_ROWS ? RASTER_ROWS : rows;
-    const unsigned int first = BLOCK_ID / (most * columns) * most;
-    const unsigned int band = rows - first < most ? rows - first : most;
-    const unsigned int within = BLOCK_ID - first * columns;
-    *i0 = (isize)(first + within % band) * BLOCK_M;
-    *j0 = (isize)(within / band) * BLOCK_N;
-}
+#include "prelude/raster.h"
 
 HELPER operand operand_at(const GLOBAL elem *first, isize ld, isize side_at, isize side,
                           int block_side, int k_fast, int threads_side)
@@ -261,6 +246,7 @@ HELPER operand operand_at(const GLOBAL elem *first, isize ld, isize side_at, isi
     return x;
 }
 
+#include "portable/care.h"
 #include "portable/store.h"
 
 /* Fetch the next tiles of what goes through shared memory, and step on to the ones after. */
@@ -311,7 +297,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
     UNROLL for (int i = 0; i < TILE_M * TILE_N; ++i) sum[i] = elem_zero();
 
     isize i0, j0;
-    place_of_block(m, n, &i0, &j0);
+    place_of_block(BLOCK_ID, m, n, &i0, &j0);
     operand a = operand_at(a_first + offset_a, lda, i0, m, BLOCK_M, K_FAST_A, READ_A_M);
     operand b = operand_at(b_first + offset_b, ldb, j0, n, BLOCK_N, K_FAST_B, READ_B_N);
 
@@ -321,6 +307,9 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
         alpha = elem_zero();
     if (elem_is_zero(alpha))
         k = 0;
+#ifdef SUM_NEEDS_CARE
+    const isize steps = k;
+#endif
 
     /* Where this thread reads its fragments and writes its share of the tiles: carried
      * around the loop as they are, since finding them anew costs more than a register. */
@@ -354,6 +343,11 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
             put_tiles(to_a, held_a, to_b, held_b);
 
         multiply(sum, from_a, a, from_b, b, k);
+#ifdef SETTLE_STEPS
+        /* BLOCK_K divides SETTLE_STEPS, so once in as many steps. */
+        if ((int)(k % SETTLE_STEPS) < BLOCK_K)
+            settle(sum);
+#endif
         if (!SHARE_A)
             a.at += a.step;
         if (!SHARE_B)
@@ -373,6 +367,12 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
         to_b -= other;
         other = -other;
     }
+#ifdef SUM_NEEDS_CARE
+    settle(sum);
+    repair(sum, a_first + offset_a + (K_FAST_A ? i0 * lda : i0), lda,
+           b_first + offset_b + (K_FAST_B ? j0 * ldb : j0), ldb, steps, least(m - i0, BLOCK_M),
+           least(n - j0, BLOCK_N));
+#endif
     store(c_first + offset_c + i0 + j0 * ldc, ldc, sum, least(m - i0, BLOCK_M),
           least(n - j0, BLOCK_N), alpha, elem_scalar(beta_re, beta_im));
 }

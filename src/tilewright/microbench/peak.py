@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
-from importlib.resources import files
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 
 import numpy as np
 
 from tilewright.backend import LiveDevice
-from tilewright.precision import Precision
+from tilewright.bounds.double_double import SEQUENCE_OF, SEQUENCES
+from tilewright.microbench.experiment import Experiment, Row, register
+from tilewright.microbench.points import measure_points
+from tilewright.microbench.texts import kernel_source
+from tilewright.precision import PRECISIONS, Precision
 from tilewright.stencil import Dialect, Launch, Source
-from tilewright.stencil.text import read_text
 
-__all__ = ["measured_peak", "peak_source"]
+__all__ = ["PEAK", "measured_peak", "peak_source"]
 
 # Accumulators in the kernels' text.
 _CHAINS = 12
@@ -24,11 +26,7 @@ _TRIPS = 200_000
 
 def peak_source(dialect: Dialect, real_bytes: int, defines: Mapping[str, int | str]) -> Source:
     """Return the kernel's text after a dialect's and a real precision's prelude."""
-    own = files("tilewright.tuning").joinpath("peak.cl").read_text(encoding="utf-8")
-    prelude = "prelude/s.h" if real_bytes == 4 else "prelude/d.h"
-    return Source(
-        read_text(f"prelude/dialect_{dialect}.h") + read_text(prelude) + own, defines, "peak"
-    )
+    return kernel_source(dialect, "peak", defines, "s" if real_bytes == 4 else "d")
 
 
 @lru_cache(maxsize=16)
@@ -37,7 +35,8 @@ def measured_peak(device: LiveDevice, precision: Precision) -> float:
 
     A loop of independent multiply-adds, with the native vector on a CPU; the fastest of
     some runs, since everything that disturbs a run only makes it slower.  Complex
-    arithmetic is real arithmetic counted alike, so its peak is the real one.
+    arithmetic is real arithmetic counted alike, so its peak is the real one; in
+    double-double a multiply-add takes as many instructions as its sequence has.
     """
     cpu = device.spec.kind == "cpu"
     size = precision.real_bytes
@@ -59,4 +58,26 @@ def measured_peak(device: LiveDevice, precision: Precision) -> float:
     finally:
         device.free(out)
     flops = 2.0 * _CHAINS * vector * trips * items
+    if precision.parts == 2:
+        flops /= SEQUENCES[SEQUENCE_OF[precision.letter]].instructions
     return float(flops / np.min(runs) * 1e9)
+
+
+def _run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> None:
+    def measure(letter: str) -> Row:
+        measured_peak.cache_clear()
+        rate = measured_peak(device, PRECISIONS[letter])
+        row: Row = {"flops_per_second": rate}
+        if device.spec.clock_hz:
+            lanes = rate / (2 * device.spec.multiprocessors * device.spec.clock_hz)
+            row["multiply_adds_per_cycle_per_multiprocessor"] = lanes
+        return row
+
+    letters = "sd" if device.spec.has_fp64 else "s"
+    points: list[tuple[Row, Callable[[], Row]]] = [
+        ({"precision": letter}, partial(measure, letter)) for letter in letters
+    ]
+    measure_points(points, emit, seconds)
+
+
+PEAK = register(Experiment("peak", "Rate of independent multiply-adds", ("cuda", "opencl"), _run))

@@ -1,0 +1,164 @@
+"""``tilewright microbench``: what one device can do, measured."""
+
+from __future__ import annotations
+
+import json as json_format
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_table, plain, say
+
+if TYPE_CHECKING:
+    from tilewright.backend import LiveDevice
+    from tilewright.microbench.experiment import Experiment
+    from tilewright.microbench.session import Result
+
+__all__ = ["command", "measure"]
+
+_MOST_ROWS = 40  # of a table: more are in the file
+
+
+def command(
+    experiment: Annotated[
+        list[str] | None, typer.Argument(help="Experiments; all that fit the device by default.")
+    ] = None,
+    device: DeviceOption = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1.0, help="For all experiments together.")
+    ] = 60.0,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="JSON file.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure a device: bandwidths, links, clock and power, rates of instructions."""
+    from tilewright.backend import device as find_device
+    from tilewright.microbench.session import fitting
+
+    live = find_device(device)
+    chosen = fitting(live, experiment or ())
+    document = measure(live, chosen, seconds, output, quiet=json)
+    if json:
+        emit_json(document)
+        return
+    if output is not None:
+        say(f"written to {output}")
+
+
+def measure(
+    live: LiveDevice,
+    chosen: Sequence[Experiment],
+    seconds: float,
+    output: Path | None,
+    *,
+    quiet: bool,
+    show: bool = True,
+) -> dict[str, Any]:
+    """Run experiments with a progress bar; write and show each one's rows when it is done.
+
+    Parameters
+    ----------
+    live : LiveDevice
+        Where.
+    chosen : sequence of Experiment
+        What.
+    seconds : float
+        For all of them.
+    output : Path, optional
+        JSON file, written anew after each experiment.
+    quiet, show : bool
+        Whether nothing at all, or no tables, are printed.
+
+    Returns
+    -------
+    dict
+        What the file holds.
+    """
+    from tilewright.bench.record import device_record, environment_record
+    from tilewright.microbench.session import run_experiments
+
+    told: dict[str, Any] = {}
+    document = {
+        "environment": environment_record(),
+        "device": device_record(live, ()),
+        "experiments": told,
+    }
+
+    def done(result: Result) -> None:
+        told[result.name] = result.as_dict()
+        if output is not None:
+            _write(output, document)
+
+    with _Progress(live, seconds, quiet=quiet) as bar:
+        results = run_experiments(live, chosen, seconds, done, bar.started, bar.emitted)
+    if show and not quiet:
+        for result in results:
+            _show(result)
+    return document
+
+
+class _Progress:
+    """A bar over the time there is, with the experiment's name; a line each without a terminal."""
+
+    def __init__(self, live: LiveDevice, seconds: float, *, quiet: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._console = Console(stderr=True, quiet=quiet)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+        )
+        self._task = self._bar.add_task(live.id, total=seconds)
+
+    def __enter__(self) -> _Progress:
+        self._bar.start()
+        return self
+
+    def started(self, result: Result) -> None:
+        """Show which experiment runs now."""
+        self._bar.update(self._task, description=result.name)
+        if not self._console.is_terminal:
+            self._console.print(f"{result.name}: {result.title}")
+
+    def emitted(self) -> None:
+        """Move the bar on to the time that has passed."""
+        self._bar.update(self._task, completed=self._bar.tasks[0].elapsed or 0.0)
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+def _show(result: Result) -> None:
+    """Print an experiment's rows as a table; single readings of a load are left out."""
+    from rich.table import Table
+
+    rows = [row for row in result.rows if "at_seconds" not in row]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    table = Table(*columns, title=f"{result.title} ({result.seconds:.1f} s)")
+    for row in rows[:_MOST_ROWS]:
+        table.add_row(*(_cell(key, row.get(key)) for key in columns))
+    emit_table(table)
+    if len(rows) > _MOST_ROWS:
+        say(f"{len(rows) - _MOST_ROWS} more rows are in the JSON (-o FILE)")
+    if result.error:
+        say(f"{result.name} ended early: {result.error}")
+
+
+def _cell(key: str, value: str | int | float | None) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and key == "bytes" else str(value)
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    from tilewright.paths import write_atomically
+
+    text = json_format.dumps(plain(document), indent=1, allow_nan=False)
+    write_atomically(path, (text + "\n").encode())

@@ -1,0 +1,103 @@
+"""What a double-double array is made of: any numbers become words, correctly rounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.double_double import normalised
+from tilewright.double_double.arithmetic import Pair, namespace_of
+from tilewright.double_double.convert import pair_of
+from tilewright.precision import DOUBLE_DOUBLE
+
+__all__ = ["Words", "floats", "of_pairs", "side_by_side", "words_of"]
+
+# Words as they lie in memory, and whether elements are complex.
+Words = tuple[Any, bool]
+
+
+def side_by_side(parts: list[Pair]) -> Words:
+    """Return words copied side by side: of the real part, and of the imaginary part if any."""
+    namespace = namespace_of(parts[0][0])
+    stacked = [namespace.stack(part, axis=-1) for part in parts]
+    whole = stacked[0] if len(parts) == 1 else namespace.stack(stacked, axis=-2)
+    return whole, len(parts) == 2
+
+
+def of_pairs(high: Any, low: Any) -> Words:
+    """Return the words of high + low, arrays of doubles that broadcast."""
+    both = np.broadcast_arrays(floats("value", high), floats("lo", low))
+    is_complex = any(np.iscomplexobj(x) for x in both)
+    high, low = (x.astype(np.complex128) if is_complex else x for x in both)
+    return side_by_side([normalised(*one) for one in zip(_parts(high), _parts(low), strict=True)])
+
+
+def floats(name: str, x: Any) -> NDArray[Any]:
+    """Return float64 or complex128; refuse what would lose digits."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "biufc" or array.dtype.itemsize > 8 * (
+        1 + (array.dtype.kind == "c")
+    ):
+        raise ValueError(f"{name} has dtype {array.dtype}; give float64 or complex128")
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+        raise ValueError(f"{name} has dtype {array.dtype}, which float64 rounds; give it alone")
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _parts(x: NDArray[Any]) -> list[NDArray[Any]]:
+    return [x.real, x.imag] if np.iscomplexobj(x) else [x]
+
+
+def words_of(value: Any) -> Words:
+    """Return what `DoubleDouble(value)` says."""
+    if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray | np.generic):
+        if value.dtype != np.float64:  # CuPy's, say
+            raise ValueError(f"value has dtype {value.dtype}; give float64")
+        return side_by_side([(value, 0 * value)])
+    if hasattr(value, "tolist") and not isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()  # mpmath's and python-flint's matrices
+    elif hasattr(value, "table"):
+        value = value.table()
+    array = np.asarray(value)
+    if array.dtype in (DOUBLE_DOUBLE["e"].dtype, DOUBLE_DOUBLE["w"].dtype):
+        return _of_structured(array)
+    if array.dtype.kind in "OUS":
+        return _of_objects(np.asarray(value, dtype=object))
+    wide = array.dtype.kind in "iu" or array.dtype in (np.longdouble, np.clongdouble)
+    parts = []
+    for one in _parts(array if wide else floats("value", array)):
+        high = one.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            rest = one.astype(np.longdouble) - high if wide else 0 * high
+        low = np.where(np.isfinite(high), rest, 0).astype(np.float64)
+        parts.append(normalised(high, low))
+    return side_by_side(parts)
+
+
+def _of_structured(array: NDArray[Any]) -> Words:
+    flat = np.ascontiguousarray(array).view(np.float64)
+    is_complex = array.dtype == DOUBLE_DOUBLE["w"].dtype
+    tail = (2, 2) if is_complex else (2,)
+    return flat.reshape(*array.shape, *tail).copy(), is_complex
+
+
+def _of_objects(array: NDArray[Any]) -> Words:
+    """Return the pairs nearest to numbers or texts in an object array."""
+    is_complex = any(_is_complex(x) for x in array.flat)
+    words = np.empty((*array.shape, 2, 2) if is_complex else (*array.shape, 2))
+    for at in np.ndindex(array.shape):
+        x = array[at]
+        if isinstance(x, bytes):
+            x = x.decode()
+        if is_complex:
+            re, im = (x.real, x.imag) if _is_complex(x) else (x, 0.0)
+            words[at] = pair_of(re() if callable(re) else re), pair_of(im() if callable(im) else im)
+        else:
+            words[at] = pair_of(x)
+    return words, is_complex
+
+
+def _is_complex(x: Any) -> bool:
+    return isinstance(x, complex | np.complexfloating) or type(x).__name__ in ("mpc", "acb")

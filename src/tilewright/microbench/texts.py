@@ -1,0 +1,57 @@
+"""Kernel texts of microbenchmarks: files in ``kernels/``, compiled after a dialect's prelude."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+
+from tilewright.stencil import Dialect, Source
+from tilewright.stencil.text import read_text
+
+__all__ = ["FACTOR", "OFFSET", "kernel_source", "kernel_text", "words_sum"]
+
+# Arrays are filled with w * FACTOR + OFFSET modulo 2^32, w the word's number: an odd factor near
+# 2^32 / golden ratio (Knuth, volume 3, section 6.4) spreads neighbours over all bits.
+FACTOR, OFFSET = 2654435769, 12345
+
+
+@lru_cache(maxsize=16)
+def kernel_text(name: str) -> str:
+    """Return a file of ``kernels/``."""
+    found = files("tilewright.microbench").joinpath("kernels", name)
+    return found.read_text(encoding="utf-8")
+
+
+def kernel_source(
+    dialect: Dialect,
+    entry: str,
+    defines: Mapping[str, int | str],
+    real: str = "",
+    dynamic_shared_bytes: int = 0,
+) -> Source:
+    """Return the kernel `entry` of the file ``entry.cl`` after the preludes it needs.
+
+    Parameters
+    ----------
+    dialect : Dialect
+        ``"cuda"`` or ``"opencl"``.
+    entry : str
+        Name of the kernel and of its file.
+    defines : Mapping
+        Macros.
+    real : {"", "s", "d"}
+        Real precision whose prelude comes first, for a text in terms of REAL.
+    dynamic_shared_bytes : int
+        Asked for at launch besides; see `tilewright.microbench.timing.alone`.
+    """
+    prelude = read_text(f"prelude/dialect_{dialect}.h")
+    if real:
+        prelude += read_text(f"prelude/{real}.h")
+    macros = {"FACTOR": f"{FACTOR}u", "OFFSET": f"{OFFSET}u", **defines}
+    return Source(prelude + kernel_text(f"{entry}.cl"), macros, entry, dynamic_shared_bytes)
+
+
+def words_sum(count: int) -> int:
+    """Return the sum modulo 2^32 of the first `count` words of a filled array."""
+    return (FACTOR * (count * (count - 1) // 2) + OFFSET * count) % 2**32

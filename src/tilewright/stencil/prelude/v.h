@@ -1,0 +1,3 @@
+/* Prelude of double-double complex elements, fast. */
+#define FAST 1
+#include "prelude/double_double_complex.h"

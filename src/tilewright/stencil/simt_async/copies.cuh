@@ -1,0 +1,212 @@
+/* Tiles on their way from device memory to shared memory.  A part of kernel.cuh. */
+
+/* Threads side by side along k where an operand is contiguous there: 32 bytes, the least
+ * that device memory gives. */
+#define LANES_K (32 / ELEM_BYTES)
+
+/* Elements between rows of a tile.  LANES_K columns of 4 rows then lie in different banks
+ * when they are written, and rows stay aligned for reads of 16 bytes. */
+#define PITCH_A (BLOCK_M + 4 * K_FAST_A)
+#define PITCH_B (BLOCK_N + 4 * K_FAST_B)
+#define BYTES_A (BLOCK_K * PITCH_A * ELEM_BYTES)
+#define BYTES_B (BLOCK_K * PITCH_B * ELEM_BYTES)
+#define STAGE_BYTES (BYTES_A + BYTES_B)
+
+/* A thread block's view of op(A) or op(B).  `side` is the index that is not k. */
+struct operand {
+    const elem *first; /* the block's first row (or column) at k = 0 */
+    isize ld;
+    int side_left; /* how much of the block's side lies inside the matrix */
+    bool wide;     /* whether whole tiles may be copied without checks */
+};
+
+/* Whether every piece of 16 bytes that a whole tile is read by is aligned. */
+HELPER bool is_aligned(const elem *first, isize ld, isize k, int k_fast)
+{
+    const bool aligned = ADDRESS(first) % 16 == 0 && ld % CHUNK == 0;
+    if (!k_fast)
+        return aligned;
+    /* Tiles begin behind the remainder of k. */
+    return !K_VECTORS || (aligned && k % CHUNK == 0);
+}
+
+HELPER operand operand_at(const elem *first, isize ld, isize side_at, isize side, isize k,
+                          int block_side, int k_fast)
+{
+    operand x;
+    x.first = first + (k_fast ? side_at * ld : side_at);
+    x.ld = ld;
+    x.side_left = side - side_at < block_side ? (int)(side - side_at) : block_side;
+    x.wide = x.side_left == block_side && is_aligned(first, ld, k, k_fast);
+    return x;
+}
+
+/* The tiles that this block multiplies.  The first tile of all is the remainder of k, if
+ * there is one; blocks of a cluster take consecutive runs of them. */
+struct steps {
+    isize begin;        /* tiles before this block's */
+    unsigned int count; /* 2^32 of them are more than any memory holds */
+    int first_depth;    /* how much of BLOCK_K the first tile of all has */
+};
+
+HELPER steps steps_of(isize k, unsigned int rank)
+{
+    const isize all = (k + BLOCK_K - 1) / BLOCK_K;
+    steps s;
+    s.begin = all * rank / SPLIT_K;
+    s.count = (unsigned int)(all * (rank + 1) / SPLIT_K - s.begin);
+    s.first_depth = (int)(k - (all - 1) * BLOCK_K);
+    return s;
+}
+
+/* Where tile t begins along k. */
+HELPER isize tile_at(steps s, isize t)
+{
+    return t == 0 ? 0 : s.first_depth + (t - 1) * BLOCK_K;
+}
+
+/* How whole tiles are copied: a thread copies ROWS x PARTS pieces; parts of a row lie at
+ * distances known to the compiler, rows a multiple of ld apart. */
+enum way { CHUNKS, ELEMENTS, TRANSPOSED };
+
+template <int SIDE, int PITCH, way HOW> struct layout;
+
+/* Along m or n: asynchronous copies of 16 bytes. */
+template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
+    enum {
+        ACROSS = SIDE / CHUNK,      /* pieces in a row of the tile */
+        ABREAST = THREADS / ACROSS, /* rows at once */
+        ROWS = BLOCK_K / ABREAST,
+        PARTS = 1,
+        PART = 0,        /* bytes to the next part, in device memory */
+        SHARED_PART = 0, /* and in shared memory */
+        SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
+    };
+};
+
+/* Along k: asynchronous copies of single elements, or 16 bytes through registers; a piece is
+ * WIDTH elements along k. */
+template <int SIDE, int PITCH, int WIDTH> struct layout_along_k {
+    enum {
+        ACROSS = LANES_K / WIDTH,
+        ABREAST = THREADS / ACROSS,
+        ROWS = SIDE / ABREAST,
+        PARTS = BLOCK_K / LANES_K,
+        PART = LANES_K * ELEM_BYTES,
+        SHARED_PART = LANES_K * PITCH * ELEM_BYTES,
+        SHARED_ROW = ABREAST * ELEM_BYTES
+    };
+};
+template <int SIDE, int PITCH>
+struct layout<SIDE, PITCH, ELEMENTS> : layout_along_k<SIDE, PITCH, 1> {};
+template <int SIDE, int PITCH>
+struct layout<SIDE, PITCH, TRANSPOSED> : layout_along_k<SIDE, PITCH, CHUNK> {};
+
+/* HELPER, but for `static`, which means something else within a struct. */
+#define METHOD __device__ __forceinline__
+
+/* One thread's copies of an operand's whole tiles. */
+template <int SIDE, int PITCH, int K_FAST> struct feed {
+    static constexpr way HOW = !K_FAST ? CHUNKS : K_VECTORS ? TRANSPOSED : ELEMENTS;
+    typedef layout<SIDE, PITCH, HOW> map;
+    enum { COPIES = map::ROWS * map::PARTS };
+
+    const char *from; /* the next row of pieces */
+    isize row, tile;  /* bytes to the next row, and from a tile's last to the next's first */
+    shared_at to;     /* where the first piece goes in stage 0 */
+    chunk held[HOW == TRANSPOSED ? COPIES : 1];
+
+    METHOD void begin(operand x, isize k_at, shared_at tiles)
+    {
+        const int id = THREAD_ID, fast = id % map::ACROSS, slow = id / map::ACROSS;
+        const int s = K_FAST ? slow : fast * CHUNK;
+        const int l = !K_FAST ? slow : fast * (HOW == TRANSPOSED ? CHUNK : 1);
+        from = (const char *)(x.first + (K_FAST ? k_at + l + s * x.ld : (k_at + l) * x.ld + s));
+        row = map::ABREAST * x.ld * ELEM_BYTES;
+        tile = K_FAST ? BLOCK_K * ELEM_BYTES - (map::ROWS - 1) * row : row;
+        to = tiles + (l * PITCH + s) * ELEM_BYTES;
+        keep(&row);
+        keep(&tile);
+    }
+
+    METHOD shared_at place(int i, shared_at stage) const
+    {
+        const int r = i / map::PARTS, part = i % map::PARTS;
+        return to + stage + (r * map::SHARED_ROW + part * map::SHARED_PART);
+    }
+
+    /* Start copy i of a tile into the stage that begins `stage` bytes on.  Copies are
+     * started in order: the last moves on to the next tile. */
+    METHOD void start(int i, shared_at stage)
+    {
+        const int r = i / map::PARTS, part = i % map::PARTS;
+        const char *const piece = from + part * map::PART;
+        if (HOW == CHUNKS)
+            copy_chunk(place(i, stage), piece);
+        else if (HOW == ELEMENTS)
+            copy_element(place(i, stage), piece);
+        else
+            held[i] = load_chunk(piece);
+        if (part == map::PARTS - 1)
+            from = step(from, r == map::ROWS - 1 ? tile : row);
+    }
+
+    /* Write what went through registers. */
+    METHOD void finish(int i, shared_at stage)
+    {
+        if (HOW == TRANSPOSED)
+            UNROLL for (int e = 0; e < CHUNK; ++e)
+                write_element(place(i, stage) + e * PITCH * ELEM_BYTES, element_of(held[i], e));
+    }
+
+    /* Read what goes through registers, a trip of the loop before it is written: a compiler
+     * would move these reads towards their use, but not around the loop. */
+    METHOD void fetch(void)
+    {
+        if (HOW == TRANSPOSED)
+            UNROLL for (int i = 0; i < COPIES; ++i) start(i, 0);
+    }
+
+    /* Do what is due in step l of the loop's UNROLL_K: copies start in COPY_GROUPS groups,
+     * spread evenly over the steps before the barrier; what went through registers is written
+     * in the last two of these. */
+    METHOD void serve(int l, shared_at stage)
+    {
+        UNROLL for (int i = 0; i < COPIES; ++i) {
+            const int group = i * COPY_GROUPS / COPIES;
+            if (HOW != TRANSPOSED && group * (UNROLL_K - 1) / COPY_GROUPS == l)
+                start(i, stage);
+            if (HOW == TRANSPOSED && UNROLL_K - 3 + i * 2 / COPIES == l)
+                finish(i, stage);
+        }
+    }
+
+    METHOD void copy_tile(shared_at stage)
+    {
+        UNROLL for (int i = 0; i < COPIES; ++i) start(i, stage);
+        UNROLL for (int i = 0; i < COPIES; ++i) finish(i, stage);
+    }
+};
+
+/* Copy a tile element by element, zeros for what lies outside the matrix or beyond
+ * `depth` of the tile's BLOCK_K.  Consecutive threads lie along the contiguous index. */
+template <int SIDE, int PITCH, int K_FAST>
+HELPER void copy_checked(operand x, isize k_at, int depth, shared_at to)
+{
+    const int fast = K_FAST ? BLOCK_K : SIDE;
+    for (int e = THREAD_ID; e < SIDE * BLOCK_K; e += THREADS) {
+        const int s = K_FAST ? e / fast : e % fast, l = K_FAST ? e % fast : e / fast;
+        const int inside = s < x.side_left && l < depth;
+        const elem *from = x.first + (K_FAST ? k_at + l + s * x.ld : s + (k_at + l) * x.ld);
+        /* An address that is not read must still be one of the matrix. */
+        copy_element_if(to + (l * PITCH + s) * ELEM_BYTES, inside ? from : x.first, inside);
+    }
+}
+
+HELPER void copy_checked_tile(operand a, operand b, steps s, isize t, shared_at stage)
+{
+    const isize k_at = tile_at(s, t);
+    const int depth = t == 0 ? s.first_depth : BLOCK_K;
+    copy_checked<BLOCK_M, PITCH_A, K_FAST_A>(a, k_at, depth, stage);
+    copy_checked<BLOCK_N, PITCH_B, K_FAST_B>(b, k_at, depth, stage + BYTES_A);
+}

@@ -1,0 +1,188 @@
+/* What C++ has no words for, one instruction of PTX a function.  A part of kernel.cuh.
+ *
+ * Whoever runs this text elsewhere defines EMULATED as a file that has these functions.
+ */
+
+/* An address in shared memory, in bytes: 32 bits where a pointer has 64. */
+typedef unsigned int shared_at;
+
+/* 16 bytes as the reals in them. */
+#define CHUNK_REALS (16 / REAL_BYTES)
+struct ALIGNED(16) chunk {
+    REAL r[CHUNK_REALS];
+};
+
+#ifdef EMULATED
+#include EMULATED
+#else
+
+#if SPLIT_K > 1
+#define CLUSTER __attribute__((cluster_dims(SPLIT_K, 1, 1)))
+#else
+#define CLUSTER
+#endif
+
+/* Where the shared memory that the launch asks for begins. */
+HELPER shared_at shared_memory(void)
+{
+    DYNAMIC_SHARED_ARRAY ALIGNED(16) unsigned char arena[];
+    unsigned long long at;
+    asm("cvta.to.shared.u64 %0, %1;" : "=l"(at) : "l"(arena));
+    return (shared_at)at;
+}
+
+/* Keep a number in registers: the compiler forgets how to compute it anew. */
+HELPER void keep(isize *x) { asm volatile("" : "+l"(*x)); }
+
+/* from + bytes, added just here. */
+HELPER const char *step(const char *from, isize bytes)
+{
+    asm volatile("add.s64 %0, %0, %1;" : "+l"(from) : "l"(bytes));
+    return from;
+}
+
+/* Start copying 16 bytes, past the first-level cache. */
+HELPER void copy_chunk(shared_at to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
+}
+
+HELPER void copy_element(shared_at to, const void *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(ELEM_BYTES));
+}
+
+/* Start copying an element, or writing zero in its place without reading anything. */
+HELPER void copy_element_if(shared_at to, const void *from, int inside)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from),
+                 "n"(ELEM_BYTES), "r"(inside ? ELEM_BYTES : 0));
+}
+
+/* Read 16 bytes of device memory, here and now: not moved towards their use. */
+HELPER chunk load_chunk(const void *from)
+{
+    chunk v;
+#if REAL_BYTES == 4
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.r[0]), "=f"(v.r[1]), "=f"(v.r[2]), "=f"(v.r[3])
+                 : "l"(from));
+#else
+    asm volatile("ld.global.v2.f64 {%0, %1}, [%2];" : "=d"(v.r[0]), "=d"(v.r[1]) : "l"(from));
+#endif
+    return v;
+}
+
+HELPER void write_element(shared_at at, elem v)
+{
+#if ELEM_BYTES == 4
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+#elif ELEM_BYTES == REAL_BYTES
+    asm volatile("st.shared.f64 [%0], %1;" ::"r"(at), "d"(v) : "memory");
+#elif ELEM_BYTES == 8
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(v.x), "f"(v.y) : "memory");
+#else
+    asm volatile("st.shared.v2.f64 [%0], {%1, %2};" ::"r"(at), "d"(v.x), "d"(v.y) : "memory");
+#endif
+}
+
+/* All copies that this thread has started since the last call are one group. */
+HELPER void end_group(void) { asm volatile("cp.async.commit_group;"); }
+
+/* Wait for all of this thread's groups but the latest LATEST. */
+template <int LATEST> HELPER void wait_for_groups(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LATEST) : "memory");
+}
+
+/* Volatile, so that reads stay where the text has them: ptxas does not move them far
+ * from their use, nor all to one place. */
+HELPER chunk read_chunk(shared_at at)
+{
+    chunk v;
+#if REAL_BYTES == 4
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.r[0]), "=f"(v.r[1]), "=f"(v.r[2]), "=f"(v.r[3])
+                 : "r"(at));
+#else
+    asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(v.r[0]), "=d"(v.r[1]) : "r"(at));
+#endif
+    return v;
+}
+
+HELPER void write_chunk(shared_at at, chunk v)
+{
+#if REAL_BYTES == 4
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(v.r[0]), "f"(v.r[1]),
+                 "f"(v.r[2]), "f"(v.r[3])
+                 : "memory");
+#else
+    asm volatile("st.shared.v2.f64 [%0], {%1, %2};" ::"r"(at), "d"(v.r[0]), "d"(v.r[1])
+                 : "memory");
+#endif
+}
+
+#if SPLIT_K > 1
+/* This block's number in its cluster. */
+HELPER unsigned int cluster_rank(void)
+{
+    unsigned int rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/* Every thread of the cluster is here, and sees what the others wrote. */
+HELPER void cluster_barrier(void)
+{
+    asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+/* Read from the shared memory of another block of the cluster. */
+HELPER chunk read_chunk_of(unsigned int rank, shared_at at)
+{
+    chunk v;
+    shared_at there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
+#if REAL_BYTES == 4
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.r[0]), "=f"(v.r[1]), "=f"(v.r[2]), "=f"(v.r[3])
+                 : "r"(there));
+#else
+    asm volatile("ld.shared::cluster.v2.f64 {%0, %1}, [%2];"
+                 : "=d"(v.r[0]), "=d"(v.r[1])
+                 : "r"(there));
+#endif
+    return v;
+}
+#else
+/* No clusters: these are never called, but stand in the text. */
+HELPER unsigned int cluster_rank(void) { return 0; }
+HELPER void cluster_barrier(void) {}
+HELPER chunk read_chunk_of(unsigned int rank, shared_at at) { return read_chunk(at); }
+#endif
+
+#endif /* EMULATED */
+
+/* Element i of a chunk. */
+HELPER elem element_of(chunk v, int i)
+{
+#if ELEM_BYTES == REAL_BYTES
+    return elem_scalar(v.r[i], (REAL)0);
+#else
+    return elem_scalar(v.r[2 * i], v.r[2 * i + 1]);
+#endif
+}
+
+HELPER chunk chunk_of(const elem *e)
+{
+    chunk v;
+    UNROLL for (int i = 0; i < CHUNK; ++i) {
+#if ELEM_BYTES == REAL_BYTES
+        v.r[i] = e[i];
+#else
+        v.r[2 * i] = e[i].x;
+        v.r[2 * i + 1] = e[i].y;
+#endif
+    }
+    return v;
+}

@@ -1,0 +1,92 @@
+/* Alpha and beta, and C written.  A part of kernel.cuh. */
+
+/* C, from a thread's own first element on: what lies inside it, and the scalars. */
+struct result {
+    elem *at;
+    isize ld;
+    int m_left, n_left;
+    bool wide; /* whether all rows of the block are there, aligned to 16 bytes */
+    elem alpha, beta;
+};
+
+/* `first` is the block's first element of C. */
+HELPER result result_at(elem *first, isize ld, isize m_left, isize n_left)
+{
+    const int row = thread_m() * CHUNK, column = thread_n() * CHUNK;
+    result c;
+    c.at = first + row + column * ld;
+    c.ld = ld;
+    c.m_left = (int)(m_left < BLOCK_M ? m_left : BLOCK_M) - row;
+    c.n_left = (int)(n_left < BLOCK_N ? n_left : BLOCK_N) - column;
+    c.wide = m_left >= BLOCK_M && ld % CHUNK == 0 && ADDRESS(first) % 16 == 0;
+    return c;
+}
+
+HELPER elem scaled(result c, elem sum, const elem *old)
+{
+    const elem v = elem_scale(c.alpha, sum);
+    /* With beta = 0 C may hold anything, NaN too. */
+    return elem_is_zero(c.beta) ? v : elem_add(v, elem_scale(c.beta, *old));
+}
+
+/* Write chunk number i of column j of the thread's tile. */
+HELPER void store_chunk(result c, const elem *sum, int j, int i)
+{
+    const int column = j / CHUNK * LANES_N * CHUNK + j % CHUNK, row = i * LANES_M * CHUNK;
+    if (column >= c.n_left)
+        return;
+    elem *const to = c.at + column * c.ld + row;
+    if (c.wide) {
+        elem v[CHUNK], old[CHUNK];
+        chunk there;
+        if (!elem_is_zero(c.beta)) {
+            there = *(const chunk *)to;
+            UNROLL for (int e = 0; e < CHUNK; ++e) old[e] = element_of(there, e);
+        }
+        UNROLL for (int e = 0; e < CHUNK; ++e) v[e] = scaled(c, sum[e], &old[e]);
+        *(chunk *)to = chunk_of(v);
+    } else {
+        UNROLL for (int e = 0; e < CHUNK; ++e)
+            if (row + e < c.m_left)
+                to[e] = scaled(c, sum[e], to + e);
+    }
+}
+
+HELPER void store_own_sums(result c, const elem *sum)
+{
+    UNROLL for (int j = 0; j < TILE_N; ++j)
+        UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
+            store_chunk(c, sum + j * TILE_M + i * CHUNK, j, i);
+}
+
+/* Where chunk i of column j of a thread's sums lies: consecutive threads side by side.
+ *
+ *     | chunk 0 of threads 0, 1, 2, ... | chunk 1 of threads 0, 1, 2, ... | ...
+ */
+HELPER shared_at sums_at(shared_at base, int j, int i)
+{
+    return base + ((j * (TILE_M / CHUNK) + i) * THREADS + THREAD_ID) * 16;
+}
+
+/* Each block of the cluster adds up and writes its share of the columns, part by part in
+ * the order of k. */
+HELPER void store_sums_of_cluster(result c, const elem *sum, shared_at base)
+{
+    /* Since the last barrier of the loop nobody has read what lies here but to throw it away. */
+    UNROLL for (int j = 0; j < TILE_N; ++j)
+        UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
+            write_chunk(sums_at(base, j, i), chunk_of(sum + j * TILE_M + i * CHUNK));
+    cluster_barrier();
+    const int columns = TILE_N / SPLIT_K, first = cluster_rank() * columns;
+    UNROLL for (int j = 0; j < columns; ++j)
+        UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i) {
+            elem total[CHUNK];
+            UNROLL for (int rank = 0; rank < SPLIT_K; ++rank) {
+                const chunk v = read_chunk_of(rank, sums_at(base, first + j, i));
+                UNROLL for (int e = 0; e < CHUNK; ++e)
+                    total[e] = rank ? elem_add(total[e], element_of(v, e)) : element_of(v, e);
+            }
+            store_chunk(c, total, first + j, i);
+        }
+    cluster_barrier(); /* nobody leaves while others read from it */
+}

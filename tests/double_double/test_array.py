@@ -1,0 +1,225 @@
+"""tw.DoubleDouble: from and to everything, slices, arithmetic, text, files."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+import flint
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+
+import tilewright as tw
+from tests.double_double.exactly import rationals
+from tests.double_double.test_arithmetic import pairs
+
+THIRD = "0.33333333333333333333333333333333333333333333"
+
+
+def near(x: tw.DoubleDouble, right: Fraction, ulps: float = 0.5) -> bool:
+    return abs(rationals(x)[0] - right) <= ulps * Fraction(2) ** -106 * abs(right)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        THIRD,
+        THIRD.encode(),
+        Decimal(THIRD),
+        Fraction(THIRD),
+        mpmath.mpf("0.25"),
+        flint.fmpq(1, 3),
+        2**100 + 1,
+        flint.fmpz(2) ** 90 + 1,
+        np.longdouble(1) / 3,
+        np.int64(2**62 + 1),
+        np.float32(0.1),
+        0.1,
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_numbers_become_the_nearest_pair(value):
+    x = tw.DoubleDouble([value])
+    assert x.shape == (1,)
+    if isinstance(value, bytes):
+        value = value.decode()
+    if isinstance(value, mpmath.mpf | flint.fmpz | flint.fmpq):
+        right = Fraction(str(value).replace("^", "**"))
+    elif isinstance(value, np.floating):
+        right = Fraction(*value.as_integer_ratio())
+    else:
+        right = Fraction(value) if not isinstance(value, np.integer) else Fraction(int(value))
+    assert near(x, right)
+    assert float(x.hi[0]) == float(right)
+
+
+def test_mpmath_with_more_bits_and_back():
+    with mpmath.workprec(200):
+        values = mpmath.matrix([[mpmath.pi, mpmath.e], [mpmath.mpf(1) / 3, mpmath.mpf("-1e-250")]])
+        x = tw.DoubleDouble.from_mpmath(values)
+        back = x.to_mpmath()
+        for i, j in np.ndindex(2, 2):
+            assert abs(back[i, j] - values[i, j]) <= abs(values[i, j]) * mpmath.mpf(2) ** -106
+        z = tw.DoubleDouble(mpmath.mpc(mpmath.pi, -mpmath.e))
+        assert z.is_complex
+        assert abs(z.to_mpmath()[()] - mpmath.mpc(mpmath.pi, -mpmath.e)) < mpmath.mpf(2) ** -104
+
+
+def test_flint_matrices_and_back():
+    exact = flint.fmpq_mat([[flint.fmpq(1, 8), flint.fmpq(2**80 + 1, 2**20)], [3, -4]])
+    x = tw.DoubleDouble.from_flint(exact)
+    assert x.to_flint() == exact
+    assert (tw.DoubleDouble.from_flint(flint.arb_mat([[1, 2]])) == [[1, 2]]).all()
+    with pytest.raises(ValueError, match="takes a real matrix"):
+        tw.DoubleDouble([1.0, 2.0]).to_flint()
+
+
+@given(pairs())
+def test_text_comes_back(pair):
+    x = tw.DoubleDouble(*pair)
+    right = rationals(x)[0]
+    back = rationals(tw.DoubleDouble.from_strings(x.to_strings(36)))[0]
+    assert abs(back - right) <= abs(right) * Fraction(10) ** -31
+
+
+def test_repr_shows_32_digits():
+    x = tw.DoubleDouble(["3.14159265358979323846264338327950288", "-1e-20"])
+    assert repr(x) == (
+        "DoubleDouble([3.1415926535897932384626433832795, -1.0000000000000000000000000000000e-20])"
+    )
+    assert "2+3j" in repr(tw.DoubleDouble(2 + 3j))
+    assert "..." in repr(tw.DoubleDouble(np.zeros(10_000)))
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999", "-1e999999999", "1e-999999999"])
+def test_what_is_not_finite_stays_so(value):
+    x = tw.DoubleDouble([value])
+    np.testing.assert_equal(float(x.hi[0]), float(value))
+    assert float(x.lo[0]) == 0
+
+
+def test_entry_normalises():
+    x = tw.DoubleDouble(np.array([1.0, 2.0]), np.array([1.0, 1e-40]))
+    assert x.hi.tolist() == [2.0, 2.0]
+    assert x.lo.tolist() == [0.0, 1e-40]
+    z = tw.DoubleDouble(np.array([1 + 2j]), np.array([1e-20j]))
+    assert z.is_complex
+    assert z.lo[0] == 1e-20j
+
+
+@pytest.mark.parametrize(
+    ("value", "lo", "message"),
+    [
+        ("ham", None, "'ham' is not a real number"),
+        ([None], None, "None is not a real number"),
+        (np.zeros(2), np.zeros(3), "broadcast"),
+        (np.zeros(2, np.longdouble), np.zeros(2), "value has dtype"),
+        (np.zeros(2), np.zeros(2, np.int64), "lo has dtype int64"),
+    ],
+)
+def test_bad_input_is_refused(value, lo, message):
+    with pytest.raises(ValueError, match=message):
+        tw.DoubleDouble(value, lo)
+
+
+def test_words_are_used_as_they_are():
+    words = np.zeros((3, 4, 2))
+    x = tw.DoubleDouble.of_words(words)
+    x[1, 2] = "0.1"
+    assert words[1, 2].tolist() == [0.1, float(Fraction(1, 10) - Fraction(0.1))]
+    with pytest.raises(ValueError, match="is not float64 ending in"):
+        tw.DoubleDouble.of_words(np.zeros((3, 3)))
+
+
+def test_slices_shapes_and_transposes_are_views():
+    x = tw.DoubleDouble(np.arange(24.0).reshape(4, 6), np.full((4, 6), 1e-30))
+    assert (x.shape, x.ndim, x.size, len(x)) == ((4, 6), 2, 24, 4)
+    assert np.array_equal(x[1:, ::2].hi, x.hi[1:, ::2])
+    assert np.array_equal(x.T.lo, x.lo.T)
+    assert x[..., 0].shape == (4,)
+    assert x[2, 3] == tw.DoubleDouble(15.0, 1e-30)
+    x.T[0, 0] = 7
+    assert x[0, 0] == 7
+    x[[0, 1]] = x[[1, 0]]
+    assert x[1, 0] == 7
+    assert x.reshape(24)[6] == 7
+    assert x.copy()[0, 0] == x[0, 0]
+    z = tw.DoubleDouble(np.arange(6).reshape(2, 3) * (1 + 1j))
+    assert z.T.shape == (3, 2)
+    assert (z.conj().imag == -z.imag).all()
+    assert (z.real == [[0, 1, 2], [3, 4, 5]]).all()
+    with pytest.raises(ValueError, match="complex but the array is real"):
+        x[0, 0] = 1j
+
+
+def test_operands_may_be_any_numbers():
+    x = tw.DoubleDouble([1, 2])
+    assert (1 - x == [0, -1]).all()
+    assert (np.array([2.0, 4.0]) / x == 2).all()
+    assert ((x + Decimal("0.5")) * 2 == [3, 5]).all()
+    assert (x[:, None] + x[None, :]).shape == (2, 2)
+    assert (x < 2).tolist() == [True, False]
+    assert (x >= 2).tolist() == [False, True]
+    assert (x == "ham") is False
+    tiny = tw.DoubleDouble(1.0, 1e-25)
+    assert tiny > 1
+    assert not tiny <= 1
+    assert tiny != 1
+    with pytest.raises(TypeError, match="no order"):
+        _ = tw.DoubleDouble(1j) < 2
+
+
+def test_complex_arithmetic():
+    x, y = tw.DoubleDouble([1 + 2j, 3 - 1j]), tw.DoubleDouble(["3", "0.5"])
+    assert (x * y == [3 + 6j, 1.5 - 0.5j]).all()
+    assert (x * x / x - x).norm() < 1e-30
+    assert abs(tw.DoubleDouble(3 + 4j)) == 5
+    assert abs(tw.DoubleDouble(3e300 + 4e300j)) == 5e300
+    assert (x - x == 0).all()
+    assert complex(x[0]) == 1 + 2j
+
+
+def test_norms_are_exact_where_doubles_are_not():
+    x = tw.DoubleDouble([[1, 2**40], [2**-40, -1]])
+    exact = 2 + Fraction(2) ** 80 + Fraction(2) ** -80
+    assert abs(rationals(x.norm())[0] ** 2 - exact) < exact * Fraction(2) ** -102
+    assert x.norm(1) == 2**40 + 1
+    assert x.norm(np.inf) == 2**40 + 1
+    assert x.norm("max") == 2**40
+    assert tw.DoubleDouble(["3e200", "4e200"]).norm() / "5e200" - 1 < 1e-31
+    assert np.isnan(float(tw.DoubleDouble([np.nan, 1]).norm("max")))
+    assert tw.DoubleDouble(np.zeros(0)).norm() == 0
+    with pytest.raises(ValueError, match="order='nuclear' is no norm"):
+        x.norm("nuclear")
+
+
+def test_sums_go_along_an_axis():
+    x = tw.DoubleDouble(np.arange(15.0).reshape(3, 5))
+    assert x.sum() == 105
+    assert (x.sum(axis=0) == x.hi.sum(axis=0)).all()
+    assert (x.sum(axis=1) == x.hi.sum(axis=1)).all()
+    assert tw.DoubleDouble(np.zeros((0, 3))).sum(axis=0).shape == (3,)
+
+
+@pytest.mark.parametrize("value", [[1.5, "0.1"], [1 + 2j, 3j]])
+def test_files_hold_both_words(tmp_path, value):
+    x = tw.DoubleDouble(value)
+    x.save(tmp_path / "x.npz")
+    back = tw.DoubleDouble.load(tmp_path / "x.npz")
+    assert (back == x).all()
+    np.savez(tmp_path / "y.npz", hi=np.zeros(3))
+    np.savez(tmp_path / "z.npz", hi=np.array([object()]), lo=np.zeros(1))
+    (tmp_path / "t.npz").write_text("no archive")
+    for name in "yzt":
+        with pytest.raises(ValueError, match=r"is not a double-double \.npz file"):
+            tw.DoubleDouble.load(tmp_path / f"{name}.npz")
+
+
+def test_longdouble_and_back():
+    x = np.array([1, 2, 3], np.longdouble) / 7
+    assert (tw.DoubleDouble.from_longdouble(x).to_longdouble() == x).all()
+    z = x + 1j * x
+    assert (tw.DoubleDouble.from_longdouble(z).to_longdouble() == z).all()
+    assert tw.DoubleDouble.from_float64([0.1]).to_float64().tolist() == [0.1]

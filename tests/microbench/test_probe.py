@@ -1,0 +1,185 @@
+"""From measured rows to a device's file, and from that to a bound."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from benchmarks.catalogue_measured import main, merged
+
+import tilewright as tw
+from tests.bound.test_modern import committed
+from tests.microbench.simulated import SimulatedDevice
+from tilewright.bounds import bound
+from tilewright.hardware import catalogue_device, read_device
+from tilewright.microbench import probe
+from tilewright.microbench.probe import measured_numbers, mix_lines, number_line, probe_toml
+
+H100 = catalogue_device("h100")
+CATALOGUE = Path(tw.__file__).parent / "hardware" / "catalogue"
+POWER = {"load": "outer products, single precision", "seconds": 4.0}
+
+RESULTS = {
+    "bandwidth": {
+        "clock_hz": 1980e6,
+        "rows": [
+            {"level": "memory", "access": "copy", "bytes": 9, "best_bytes_per_second": 3.0e12},
+            {"level": "memory", "access": "read", "bytes": 8, "best_bytes_per_second": 3.1e12},
+            {"level": "memory", "access": "write", "bytes": 9, "error": "out of memory"},
+            {"level": "l2", "access": "read", "bytes": 7, "best_bytes_per_second": 5.5e12},
+        ],
+    },
+    "link": {
+        "rows": [
+            {"bytes": 64, "direction": "host to device", "host_memory": "pinned",
+             "best_bytes_per_second": 5.5e10},
+            {"fit": "latency + bytes / rate", "bytes_per_second": 9e10},
+        ]
+    },
+    "power": {
+        "rows": [
+            POWER | {"at_seconds": 0.1, "clock_hz": 1980e6, "power_w": 100.0},
+            POWER | {"clock_hz": 1900e6, "counted_clock_hz": 1905e6, "power_w": 651.0},
+        ]
+    },
+    "peak": {"rows": [{"precision": "s", "multiply_adds_per_cycle_per_multiprocessor": 127.2}]},
+}  # fmt: skip
+DOCUMENT = {
+    "environment": {"tilewright": "0.1.0", "date": "2026-11-21T08:00:00+00:00"},
+    "experiments": RESULTS,
+}
+
+
+def numbers(device=H100, results=RESULTS):
+    return {one.name: one for one in measured_numbers(results, device)}
+
+
+def test_rows_become_quantities():
+    found = numbers()
+    values = {name: one.value for name, one in found.items()}
+    assert values == {
+        "memory_bytes_per_s": 3.1e12,  # the fastest: a bound must not be below it
+        "l2_bytes_per_s": 5.5e12,
+        "link_bytes_per_s": 5.5e10,
+        "sustained_clock_hz.s": 1905e6,  # the higher one of count and sensor, after it settled
+        "power_w": 651.0,
+    }
+    assert found["memory_bytes_per_s"].detail == "experiment bandwidth, read, 8 bytes, at 1980 MHz"
+
+
+def test_lanes_are_taken_only_where_they_are_unknown_or_more():
+    nameless = catalogue_device("cpu")  # 16 lanes
+    assert "fma_lanes.s" not in numbers()
+    assert numbers(nameless)["fma_lanes.s"].value == 127.2  # a CPU's clock is what it is
+    assert probe._whole(127.2) == 128
+    assert probe._whole(100.0) == 100.0
+    assert probe._whole(1.0) == 1
+
+
+def test_absent_experiments_leave_numbers_unknown():
+    assert numbers(results={}) == {}
+    assert numbers(results={"power": {"rows": [POWER | {"clock_hz": None}]}}) == {}
+
+
+def test_a_live_device_becomes_a_file_that_bounds_read(live, tmp_path):
+    text = probe_toml(live, RESULTS, 'version "0", \\ 2026')
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    device = tw.device(str(path))
+    assert device.id == "mine"
+    assert device.spec.multiprocessors == live.spec.multiprocessors
+    assert device.value("memory_bytes_per_s") == 3.1e12
+    assert 'version "0", \\ 2026' in device.quantities["memory_bytes_per_s"].source
+    found = tw.bound(tw.Problem(512, 512, 512, "s"), device=str(path), sustained=True)
+    assert found.device == "mine"
+    assert found.limit > 0
+    assert read_device(path).quantities == device.quantities
+
+
+def mixtures(lanes):
+    """Return rows of the experiment `mixes`: 128-bit loads between FFMA."""
+    return [
+        {"multiply_add": "FFMA", "load_bits": 128, "ratio": ratio, "lane_pattern": lanes,
+         "bank_pattern": "kept", "warps_per_multiprocessor": 8, "instructions_per_cycle": rate}
+        for ratio, rate in ((0, 8.0), (8, 71.0), (16, 117.0), (32, 119.0))
+    ]  # fmt: skip
+
+
+def test_a_gpu_that_no_catalogue_knows_is_bound_by_what_was_measured(tmp_path):
+    card = SimulatedDevice()
+    card.spec = replace(card.spec, clock_hz=1.98e9)
+    results = RESULTS | {"mixes": {"rows": mixtures("conflict_free") + mixtures("broadcast")}}
+    path = tmp_path / "card.toml"
+    path.write_text(probe_toml(card, results, "today"))
+    device = read_device(path)
+    assert device.value("issue_lanes") == 128
+    assert device.value("fma_lanes.s") == 128  # 127.2 measured
+    assert {m.lanes for m in device.mixes} == {"conflict_free", "broadcast"}
+    assert len(device.mixes) == 8
+    found = tw.bound(tw.Problem(8192, 8192, 8192, "s"), device=device)
+    assert found.limiting.name == "tabulated mix (eq. 11)"
+    assert found.limit == pytest.approx(119 * 32 / 33 * 2 * 132 * 1.98e9, rel=0.02)
+    assert device.value("tensor.tf32") is None
+    missing = tw.bound(tw.Problem(64, 64, 64, "s"), device=device, arithmetic="tf32").missing
+    assert "tensor.tf32" in missing["arithmetic peak"]
+
+
+def test_numbers_and_mixes_are_written_as_toml_reads_them(tmp_path):
+    lines = [
+        number_line("clock_hz", 1.98e9, "s: x"),
+        number_line("fma_lanes.d", 63.1234567, "s"),
+    ]
+    assert lines[0] == 'clock_hz = { value = 1980000000, source = "s: x" }'
+    assert "63.1235" in lines[1]
+    mix = {"width_bits": 128, "ratio": 21.3, "throughput": 117.0, "kind": "measured", "source": "s"}
+    text = (CATALOGUE / "h100.toml").read_text().replace("[sources]", '[sources]\ns = "here"')
+    path = tmp_path / "h100.toml"
+    path.write_text(text + "\n".join(["", *mix_lines(mix), ""]))
+    (found,) = read_device(path).mixes
+    assert (found.width_bits, found.ratio, found.throughput) == (128, 21.3, 117.0)
+
+
+def test_a_measurement_joins_the_catalogue(tmp_path):
+    original = (CATALOGUE / "h100.toml").read_text()
+    path = tmp_path / "h100.toml"
+    path.write_text(original)
+    results = tmp_path / "microbench.json"
+    results.write_text(json.dumps(DOCUMENT))
+    assert main([str(results), str(path)]) == 0
+    once = path.read_text()
+    device = read_device(path)
+    assert device.value("l2_bytes_per_s") == 5.5e12
+    assert device.value("memory_bytes_per_s") == H100.value("memory_bytes_per_s")  # published
+    assert [line for line in original.split("\n") if line not in once.split("\n")] == []
+    assert main([str(results), str(path)]) == 0
+    assert path.read_text() == once  # again changes nothing
+    text = merged(once, device, DOCUMENT, "r.json", ["memory_bytes_per_s"])
+    path.write_text(text)
+    replaced = read_device(path).quantities["memory_bytes_per_s"]
+    assert replaced.value == 3.1e12
+    assert "3352 GB/s: 3.352e+12" in replaced.source
+
+
+# Loops of 8 x 8 and 8 x 16 tiles on an H100: 85.3 % and 87.3 % of the FFMA peak, fed by one
+# LDS.128 for every 16 and 21.3 FFMA.
+MIXES = "".join(
+    "\n".join(["", *mix_lines({"width_bits": 128, "ratio": ratio, "throughput": rate,
+                               "kind": "measured", "source": "result"}), ""])
+    for ratio, rate in ((16, 0.853 * 128 * 17 / 16), (21.33, 0.873 * 128 * 22.33 / 21.33))
+)  # fmt: skip
+
+
+def test_no_committed_result_exceeds_the_bound_with_measured_mixes(tmp_path):
+    path = tmp_path / "h100.toml"
+    path.write_text((CATALOGUE / "h100.toml").read_text() + MIXES)
+    device = read_device(path)
+    best = 0.0
+    for name, problem, peer, rate in committed():
+        found = bound(problem, device, warm_cache=True)
+        assert rate < found.limit, f"{name}: {peer} on {problem}"
+        if problem.precision.letter == "s":
+            assert found.limiting.name in ("tabulated mix (eq. 11)", "device memory")
+            best = max(best, rate / found.limit)
+    assert best > 0.85  # the best SGEMM is within 15 % of it

@@ -1,0 +1,5 @@
+"""Runs a CUDA kernel text on the CPU, so that it is checked where there is no GPU."""
+
+from tests.stencil.emulator.device import EmulatedDevice, compiler
+
+__all__ = ["EmulatedDevice", "compiler"]

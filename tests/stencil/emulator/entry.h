@@ -1,0 +1,11 @@
+/* The door for ctypes: one launch, with the kernel's own arguments. */
+extern "C" const char *emulate(const emulated::launch *l, isize m, isize n, isize k, REAL alpha_re,
+                               REAL alpha_im, const elem *a, isize offset_a, isize lda,
+                               const elem *b, isize offset_b, isize ldb, REAL beta_re,
+                               REAL beta_im, elem *c, isize offset_c, isize ldc)
+{
+    return emulated::run(*l, [&] {
+        gemm(m, n, k, alpha_re, alpha_im, a, offset_a, lda, b, offset_b, ldb, beta_re, beta_im, c,
+             offset_c, ldc);
+    });
+}

@@ -1,0 +1,57 @@
+/* The functions of simt_async/ptx.cuh, for a CPU. */
+
+#define CLUSTER
+
+inline shared_at shared_memory() { return 0; }
+inline void keep(isize *) {}
+inline const char *step(const char *from, isize bytes) { return from + bytes; }
+
+inline void copy_chunk(shared_at to, const void *from) { emulated::start({to, from, 16, 16}); }
+
+inline void copy_element(shared_at to, const void *from)
+{
+    emulated::start({to, from, ELEM_BYTES, ELEM_BYTES});
+}
+
+inline void copy_element_if(shared_at to, const void *from, int inside)
+{
+    emulated::start({to, from, inside ? ELEM_BYTES : 0, ELEM_BYTES});
+}
+
+inline chunk load_chunk(const void *from)
+{
+    chunk v;
+    emulated::check_readable(from, 16, 16);
+    if (emulated::now.fault.empty())
+        std::memcpy(&v, from, 16);
+    return v;
+}
+
+inline void write_element(shared_at at, elem v)
+{
+    std::memcpy(emulated::shared_bytes(emulated::now.current->rank, at, ELEM_BYTES,
+                                       "a thread writes"),
+                &v, ELEM_BYTES);
+}
+
+inline void end_group() { emulated::now.current->groups.emplace_back(); }
+
+template <int LATEST> void wait_for_groups() { emulated::wait_for_all_but(LATEST); }
+
+inline unsigned cluster_rank() { return emulated::now.current->rank; }
+
+inline void cluster_barrier() { emulated::leave(emulated::AT_CLUSTER_BARRIER); }
+
+inline chunk read_chunk_of(unsigned rank, shared_at at)
+{
+    chunk v;
+    std::memcpy(&v, emulated::shared_bytes(rank, at, 16, "a thread reads"), 16);
+    return v;
+}
+
+inline chunk read_chunk(shared_at at) { return read_chunk_of(cluster_rank(), at); }
+
+inline void write_chunk(shared_at at, chunk v)
+{
+    std::memcpy(emulated::shared_bytes(cluster_rank(), at, 16, "a thread writes"), &v, 16);
+}

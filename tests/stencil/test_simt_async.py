@@ -1,0 +1,199 @@
+"""The stencil of asynchronous copies, its text run on the CPU: every way through it is right.
+
+The emulator runs the threads of a block in a random order between barriers, and each launch
+twice, with copies as early and as late as the text allows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.portable_harness import variant
+from tilewright.backend import LaunchError
+from tilewright.precision import PRECISIONS
+from tilewright.problem import transposes_of
+from tilewright.space import Config
+from tilewright.stencil import Source, Variant
+from tilewright.stencil.simt_async import SimtAsync
+from tilewright.stencil.simt_async.constraints import k_fast
+from tilewright.tuning.verify import Bench, Check, WrongResultError, certify, screen
+
+FAMILY = SimtAsync()
+VARIANTS = [str(p.letter) + a + b for p in PRECISIONS.values() for a, b in transposes_of(p)]
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
+    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
+
+
+def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
+    """Return a config of few threads: two warps and more, chunks in every direction."""
+    chunk = 16 // of.precision.element_bytes
+    tile = max(4, chunk)
+    if chunk == 1:  # double complex: as many registers for a quarter of the elements
+        changes = {"block_m": 32, "tile_n": 4, **changes}
+    values = {
+        "block_m": 64, "block_n": 32, "tile_m": tile, "tile_n": 2 * tile, "lanes_m": 8,
+        "block_k": 16, "unroll_k": 8, "stages": 3, "split_k": 1, "resident": 1,
+        "copy_groups": 2, "walk": 0, "b_first": 0, "k_vectors": 0, "raster_rows": 4,
+    }  # fmt: skip
+    return FAMILY.space(of, live.spec).config(
+        {**values, **changes}, kinds=("divisibility", "hardware")
+    )
+
+
+def bench(live: EmulatedDevice, config: Config, of: Variant, family: SimtAsync = FAMILY) -> Bench:
+    kernel = live.compile(family.source(config, of, "cuda"))
+    return Bench(live, kernel, family, config, of)
+
+
+@pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT"])
+def test_the_contract_is_kept_by_every_transpose(emulated: EmulatedDevice, name: str) -> None:
+    """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf."""
+    of = variant(name)
+    config = small(of, emulated)
+    certify(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+
+
+@pytest.mark.parametrize("name", ["sNN", "sTN", "sTT"])
+@pytest.mark.parametrize("stages", [2, 3])
+def test_what_passes_through_registers_is_right(
+    emulated: EmulatedDevice, name: str, stages: int
+) -> None:
+    """Also where k, and so the tiles behind its remainder, is no multiple of 16 bytes."""
+    of = variant(name)
+    config = small(of, emulated, k_vectors=1, stages=stages)
+    run = bench(emulated, config, of)
+    screen(emulated, run.kernel, FAMILY, config, of)
+    for k in (64, 68, 70, 71):
+        run.exact(Check(64, 64, k, beta=1), np.random.default_rng(k))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in VARIANTS if name[0] != "s"])
+def test_every_other_variant_computes_the_product(emulated: EmulatedDevice, name: str) -> None:
+    of = variant(name)
+    for vectors in (0, 1) if any(k_fast(of)) else (0,):
+        config = small(of, emulated, block_k=8, split_k=2, k_vectors=vectors)
+        screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT", "dTN", "cCN", "zNR"])
+def test_what_ships_is_right(emulated: EmulatedDevice, name: str) -> None:
+    of = variant(name)
+    for config in FAMILY.starts(of, emulated.spec):
+        screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stages": 2, "block_k": 16, "unroll_k": 16},
+        {"stages": 5, "block_k": 8, "copy_groups": 4, "walk": 1},
+        {"block_k": 32, "unroll_k": 4, "copy_groups": 1, "walk": 2, "raster_rows": 0},
+        {"split_k": 8, "stages": 2, "walk": 3, "b_first": 1},
+        {"lanes_m": 4, "split_k": 4, "block_m": 32, "block_n": 64},
+        {"block_m": 128, "block_n": 32, "tile_m": 8, "tile_n": 4, "block_k": 16},
+        {"block_m": 32, "block_n": 256, "tile_m": 4, "tile_n": 16, "unroll_k": 16},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["sNT", "sTN"])
+def test_every_choice_computes_the_product(
+    emulated: EmulatedDevice, name: str, changes: dict[str, int]
+) -> None:
+    of = variant(name)
+    config = small(of, emulated, **changes)
+    screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    name=st.sampled_from(["sNN", "sNT", "sTN", "sTT"]),
+    split=st.sampled_from([1, 2]),
+    vectors=st.booleans(),
+    sizes=st.tuples(st.integers(1, 150), st.integers(1, 90), st.integers(0, 200)),
+    aligned=st.booleans(),
+    scalars=st.tuples(st.sampled_from([0, 1, -2]), st.sampled_from([0, 1, 3])),
+    padding=st.integers(0, 9),
+    offset=st.integers(0, 9),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_any_problem_is_computed_exactly(
+    emulated: EmulatedDevice,
+    name: str,
+    split: int,
+    vectors: bool,
+    sizes: tuple[int, int, int],
+    aligned: bool,
+    scalars: tuple[int, int],
+    padding: int,
+    offset: int,
+    seed: int,
+) -> None:
+    """Aligned sizes take the way without checks for inner blocks, others do not."""
+    of = variant(name)
+    if aligned:
+        sizes = tuple(-(-size // 4) * 4 for size in sizes)
+        padding, offset = padding // 4 * 4, offset // 4 * 4
+    alpha, beta = scalars
+    check = Check(*sizes, alpha, beta, padding, offset, nan_in_c=beta == 0)
+    changes = {"split_k": split, "k_vectors": int(vectors and name != "sNT")}
+    run = bench(emulated, small(of, emulated, **changes), of)
+    run.exact(check, np.random.default_rng(seed))
+
+
+FAULTS = {
+    "a barrier is left out": ("BARRIER();\n                    trip", "trip"),
+    "copies are not waited for": ("wait_for_groups<STAGES - 2>();\n                    B", "B"),
+    "the first copies are not waited for": ("wait_for_groups<STAGES - 2>();\n    B", "B"),
+    "a copy is for the wrong stage": ("into = stage;", ""),
+    "zeros beyond k are left out": ("&& l < depth", ""),
+    "a block leaves while others read": ("cluster_barrier(); /* nobody", "; /* nobody"),
+    "sums are read before they are there": (
+        "cluster_barrier();\n    const int columns",
+        "const int columns",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
+    """Each fault of ordering, put into the text, fails the check that candidates pass."""
+    old, new = FAULTS[fault]
+
+    class Faulty(SimtAsync):
+        def source(self, config, variant, dialect):  # type: ignore[no-untyped-def]
+            made = super().source(config, variant, dialect)
+            assert old in made.text
+            text = made.text.replace(old, new)
+            return Source(text, made.defines, made.entry, made.dynamic_shared_bytes)
+
+    of = variant("sTN")
+    config = small(of, emulated, split_k=2)
+    faulty = bench(emulated, config, of, Faulty())
+    with pytest.raises((WrongResultError, LaunchError)):
+        screen(emulated, faulty.kernel, faulty.stencil, config, of)
+
+
+def test_the_emulator_says_what_is_read_outside(emulated: EmulatedDevice, tmp_path: Path) -> None:
+    class Stray(SimtAsync):
+        def source(self, config, variant, dialect):  # type: ignore[no-untyped-def]
+            made = super().source(config, variant, dialect)
+            text = made.text.replace("inside ? from : x.first, inside", "from, 1")
+            return Source(text, made.defines, made.entry, made.dynamic_shared_bytes)
+
+    of = variant("sTN")
+    stray = bench(emulated, small(of, emulated), of, Stray())
+    with pytest.raises(LaunchError, match="outside every array"):
+        stray.exact(Check(3, 3, 3), np.random.default_rng(0))

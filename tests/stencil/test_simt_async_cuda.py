@@ -1,0 +1,102 @@
+"""What compilers make of the stencil of asynchronous copies, where no GPU is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stencil.portable_harness import variant
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
+from tilewright.backend.cuda.inspection import inspect_config
+from tilewright.problem import Trans
+from tilewright.sass import occupancy, read_cubin
+from tilewright.sass.resources import resources
+from tilewright.stencil import Variant, stencils_for
+from tilewright.stencil.simt_async import SimtAsync
+from tilewright.stencil.simt_async.constraints import k_fast
+
+FAMILY = SimtAsync()
+
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+
+
+@needs_nvrtc
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arch", "name"),
+    [("sm_90a", "sNT"), ("sm_90a", "sTN"), ("sm_90a", "cCN"), ("sm_90a", "zTR"), ("sm_80", "sTT")],
+)
+def test_what_ships_fits_its_registers(arch: str, name: str) -> None:
+    """No start spills, and as many blocks fit as it was made for."""
+    of, device = variant(name), architecture_spec(arch)
+    space = FAMILY.space(of, device)
+    shipped = [config for config in FAMILY.starts(of, device) if config in space]
+    assert shipped
+    for config in shipped:
+        source = FAMILY.source(config, of, "cuda")
+        cubin = compile_cubin(source, arch)
+        taken = resources(read_cubin(cubin.code).kernel(cubin.lowered[source.entry]))
+        assert taken.local_loads == taken.local_stores == 0, config
+        shared = taken.shared_bytes + source.dynamic_shared_bytes
+        threads = FAMILY.resources(config, of).threads
+        fits = occupancy(device.compute_capability, threads, taken.registers, shared)
+        assert fits.blocks >= config.integer("resident"), config
+
+
+@needs_nvrtc
+def test_the_loop_holds_little_but_multiply_adds() -> None:
+    """Of 256 multiply-adds and 12 reads in two steps, and copies, nothing is recomputed."""
+    made = inspect_config(stencil="simt_async", trans="NT")
+    loop = made.kernel.loop
+    assert loop is not None
+    assert made.kernel.resources.local_loads == 0
+    assert loop.useful_share > 0.9
+    # Lane addresses are known, and both operands are read without a bank conflict: 16 bytes
+    # of 32 lanes take two passes.
+    reads = [i for i in loop.instructions if i.name.startswith("LDS.128")]
+    assert reads
+    assert all(made.kernel.wavefronts.get(i.address) == 2 for i in reads)
+
+
+def test_it_is_for_cuda_devices_that_copy_asynchronously() -> None:
+    for arch, suits in {"sm_75": False, "sm_80": True, "sm_90a": True}.items():
+        device = architecture_spec(arch)
+        assert FAMILY.suits(device) is suits
+        assert (stencils_for(device)[0].name == FAMILY.name) is suits
+
+
+def test_clusters_are_for_devices_that_have_them() -> None:
+    of = variant("sNT")
+    split = FAMILY.default(of, architecture_spec("sm_90a")).replace(split_k=2)
+    assert split in FAMILY.space(of, architecture_spec("sm_90a"))
+    against = FAMILY.space(of, architecture_spec("sm_80")).violated(split)
+    assert [constraint.name for constraint in against] == ["clusters"]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("letter", "sdcz")
+def test_a_default_is_in_the_space(arch: str, letter: str) -> None:
+    device = architecture_spec(arch)
+    for a, b in (("N", "N"), ("N", "T"), ("T", "N"), ("T", "T")):
+        of = Variant(variant(f"{letter}NN").precision, Trans(a), Trans(b))
+        assert FAMILY.default(of, device) in FAMILY.space(of, device)
+
+
+def test_shared_memory_is_what_the_text_has() -> None:
+    """A ring of stages, rows 4 elements longer where copies transpose; or a part of C."""
+    of = variant("sTT")
+    config = FAMILY.default(of, architecture_spec("sm_90a"))
+    take = config.integer
+    assert k_fast(of) == (True, False)
+    ring = take("stages") * take("block_k") * (take("block_m") + 4 + take("block_n"))
+    assert FAMILY.resources(config, of).shared_bytes == 4 * ring
+    split = config.replace(split_k=2)
+    part = take("block_m") * take("block_n")
+    assert FAMILY.resources(split, of).shared_bytes == 4 * max(ring, part)
+
+
+def test_only_cuda_has_it() -> None:
+    of = variant("sNN")
+    config = FAMILY.default(of, architecture_spec("sm_90a"))
+    with pytest.raises(ValueError, match="use portable"):
+        FAMILY.source(config, of, "opencl")
