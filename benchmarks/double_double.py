@@ -28,6 +28,7 @@ import numpy as np
 import tilewright as tw
 from tilewright.backend import GemmCall, Operand
 from tilewright.bench.record import device_record, environment_record
+from tilewright.bench.sweep import Method
 from tilewright.double_double import error_of_product, random
 from tilewright.library.choose import choose
 from tilewright.precision import precision
@@ -283,7 +284,7 @@ def main() -> None:
         for t in options.trans.split(",")
     ]
     document: dict[str, Any] = {
-        "environment": environment_record(5) | {"load": os.getloadavg()[0]},
+        "environment": environment_record(Method(5)) | {"load": os.getloadavg()[0]},
         "device": device_record(live, []),
         "rows": [],
         "accuracy": [],

@@ -310,8 +310,9 @@ def watch(command: list[str], log: Path, until: float) -> bool:
 def write(path: Path, log: Log) -> None:
     """Write what is known so far."""
     from tilewright.bench.record import environment_record
+    from tilewright.bench.sweep import Method
 
-    made = {"environment": environment_record(21), "log": log.rows}
+    made = {"environment": environment_record(Method(21)), "log": log.rows}
     write_atomically(path, json.dumps(made, indent=1).encode())
 
 

@@ -393,8 +393,7 @@ def main() -> int:
         print(f"native: {problem}", file=sys.stderr)
         return 2
     report = Report(options.json, options.seconds)
-    environment = environment_record(BATCHES)
-    del environment["method"], environment["rounds"]
+    environment = environment_record()
     report.document |= {
         "device": live.spec.name,
         "environment": environment | live.environment(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tilewright.hardware import DeviceSpec
+from tilewright.precision import Precision
 from tilewright.space import Config, Space
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.simt_async.constraints import constraints, k_fast
@@ -34,6 +35,10 @@ class SimtAsync(Stencil):
         """Whether the device runs CUDA and copies asynchronously."""
         capability = device.compute_capability
         return capability is not None and capability >= _ASYNCHRONOUS_COPIES_SINCE
+
+    def computes(self, precision: Precision) -> bool:
+        """Whether an element is one number of the arithmetic units, or a pair of them."""
+        return precision.parts == 1
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device."""
