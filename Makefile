@@ -6,15 +6,27 @@ BIN    := $(VENV)/bin
 
 GPU    := $(shell if [ -e /proc/driver/nvidia ] || command -v nvidia-smi >/dev/null 2>&1; then echo yes; fi)
 comma  := ,
-WITH   := $(if $(GPU),cuda$(comma))
+WITH   := $(if $(GPU),cuda$(comma))report
 
-.PHONY: run test gpu-test gpu-sanitize lint clean
+.PHONY: run test docs browser gpu-test gpu-sanitize lint clean
 
 run: $(VENV)/.installed
 	$(BIN)/tilewright quickstart
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest
+
+# A browser for the tests that open the report; without one they are skipped and say so.
+# Playwright's own, or the distribution's where its servers cannot be reached.
+CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
+browser: $(VENV)/.installed-test
+	@for name in $(CHROMIUM); do command -v $$name && exit 0; done; \
+	timeout 300 $(BIN)/playwright install chromium >/dev/null 2>&1 && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  (timeout 300 apt-get update && \
+	   timeout 300 apt-get install --yes --no-install-recommends chromium) >/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "no browser could be installed: the tests that need one will be skipped"
 
 # Only what needs a GPU; without one it fails instead of skipping everything.
 gpu-test: $(VENV)/.installed-test
@@ -27,6 +39,11 @@ gpu-sanitize: $(VENV)/.installed-test
 	    tests/stencil/test_portable_gpu.py -k 'cuda and (snn or dtn or cct or znt)' || exit 1; \
 	done
 
+# The site in site/; a warning is an error.  NVRTC is for what the reference imports.
+docs: $(VENV)/.installed-docs
+	$(BIN)/sphinx-build -q -E -W --keep-going -d $(VENV)/doctrees -b html docs site
+	@echo site/index.html
+
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -35,16 +52,20 @@ lint: $(VENV)/.installed-lint
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(if $(GPU),[cuda])'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH)]'
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH)test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH),test]'
 	touch $@
 
 $(VENV)/.installed-lint: $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH)test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH),test,lint]'
+	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(WITH),docs]'
 	touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) site docs/reference

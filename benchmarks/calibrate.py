@@ -14,16 +14,14 @@ each loop's steady state as machine code, so that the check needs no compiler.
 from __future__ import annotations
 
 import argparse
-import base64
 import csv
 import json
-import lzma
-import struct
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from tilewright.bench.loops import pack_trace, unpack_trace
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.sass import (
@@ -35,7 +33,6 @@ from tilewright.sass import (
     shared_wavefronts,
     steady_trace,
 )
-from tilewright.sass.decode import decode_one
 from tilewright.sass.loops import is_useful
 from tilewright.sass.pipes import pipe_of
 from tilewright.sass.simulate import simulate
@@ -176,22 +173,16 @@ def loop_code(kernel, threads: int) -> dict:
     trace = steady_trace(instructions, loop)
     known = shared_wavefronts(instructions, loop, threads)
     shared = {i.address for i in trace if i.mnemonic in ("LDS", "STS")}
-    raw = b"".join(struct.pack("<I", i.address) + i.raw.to_bytes(16, "little") for i in trace)
     return {
         "wavefronts": {str(at): known[at] for at in sorted(shared & known.keys())},
         "unknown": len(shared - known.keys()),
-        "trace": base64.b85encode(lzma.compress(raw)).decode(),
+        "trace": pack_trace(trace),
     }
 
 
 def predict(record: dict) -> float:
     """Return the share of cycles in which the model sees the multiply-adds' pipe busy."""
-    raw = lzma.decompress(base64.b85decode(record["trace"]))
-    pieces = [raw[at : at + 20] for at in range(0, len(raw), 20)]
-    trace = [
-        decode_one(int.from_bytes(piece[4:], "little"), struct.unpack("<I", piece[:4])[0], ARCH)
-        for piece in pieces
-    ]
+    trace = unpack_trace(record["trace"], ARCH)
     known = {int(at): count for at, count in record["wavefronts"].items()}
     warps = -(-record["threads"] // 32)
     useful = sum(pipe_of(i, ARCH)[1] for i in trace if is_useful(i))

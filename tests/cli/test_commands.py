@@ -125,10 +125,14 @@ def test_tune_then_tune_again(capsys):
 
 
 @pytest.mark.slow
-def test_quickstart_from_nothing_and_again(capsys):
+def test_quickstart_from_nothing_and_again(capsys, tmp_path):
+    page = tmp_path / "report.html"
     command = ["quickstart", "--size", "128", "--budget", "8s", "--system", "200"]
+    command += ["--report", str(page)]
     assert run(command) == 0
     text = out(capsys)
+    assert text.rstrip().endswith(str(page))
+    assert "Tuning progress" in page.read_text()
     for part in ("every combination", "winner for SGEMM", "NumPy", "accepted"):
         assert part in text
     assert run(command) == 0

@@ -18,6 +18,7 @@ from tilewright.cli import (
     microbench,
     multiply,
     quickstart,
+    report,
     solve,
     space,
     tune,
@@ -44,6 +45,7 @@ app.command("ladder")(ladder.command)
 app.command("microbench")(microbench.command)
 app.command("multiply")(multiply.command)
 app.command("solve")(solve.command)
+app.command("report")(report.command)
 app.command("quickstart")(quickstart.command)
 app.command("export")(export.command)
 app.add_typer(db.app, name="db")

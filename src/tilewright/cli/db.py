@@ -14,12 +14,12 @@ from tilewright.cli.db_view import (
     emit_rows,
     failure_table,
     measurement_facts,
-    plain,
     summary_facts,
     summary_table,
     told_table,
 )
 from tilewright.cli.output import JsonOption, emit_json, emit_table, parse_trans, say
+from tilewright.text import plain
 
 if TYPE_CHECKING:
     from tilewright.stencil import Launch, Source

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli.output import emit_table, gigaflops, say
+from tilewright.text import plain
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +19,6 @@ __all__ = [
     "emit_rows",
     "failure_table",
     "measurement_facts",
-    "plain",
     "summary_facts",
     "summary_table",
     "told_table",
@@ -142,8 +142,3 @@ def _text(text: str) -> Text:
     from rich.text import Text
 
     return Text(plain(text))
-
-
-def plain(text: str) -> str:
-    """Return text with control characters spelled out: results may come from anybody."""
-    return "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)

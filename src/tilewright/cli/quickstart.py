@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,8 +40,11 @@ def command(
     budget: BudgetOption = "75s",
     system: Annotated[int, typer.Option("--system", min=1, help="n of the system solved.")] = 3000,
     device: DeviceOption = None,
+    report: Annotated[Path, typer.Option("--report", help="HTML file to write last.")] = Path(
+        "report.html"
+    ),
 ) -> None:
-    """Find the best device, tune GEMM on it, compare with NumPy, solve a linear system."""
+    """Find the best device, tune GEMM on it, compare with NumPy, solve a system, report."""
     from tilewright.backend import device as find_device
     from tilewright.backend import devices
     from tilewright.microbench.peak import measured_peak
@@ -65,6 +69,20 @@ def command(
     _compare(problem, live, result)
     say("\n5. A linear system, LINPACK-style, whose products are tw.gemm")
     _solve(problem, system, live)
+    say("\n6. Everything that was measured, as one page")
+    _report(report)
+
+
+def _report(path: Path) -> None:
+    """Write the report; what it needs beyond the package is an extra."""
+    from tilewright.cli.report import write_report
+
+    try:
+        write_report(path)
+    except RuntimeError as problem:
+        say(f"   no report: {problem}")
+        return
+    say(f"   {path.resolve()}")
 
 
 def _show_space(problem: Problem, live: LiveDevice) -> None:

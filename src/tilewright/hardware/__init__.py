@@ -6,6 +6,7 @@ from tilewright.hardware.catalogue import (
     catalogue_device,
     described,
     read_device,
+    recognised,
 )
 from tilewright.hardware.quantity import QUANTITIES, Mix, Quantity
 from tilewright.hardware.spec import DeviceSpec
@@ -20,4 +21,5 @@ __all__ = [
     "catalogue_device",
     "described",
     "read_device",
+    "recognised",
 ]

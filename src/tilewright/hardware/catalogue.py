@@ -18,7 +18,14 @@ from typing import Any, Literal
 from tilewright.hardware.quantity import QUANTITIES, Mix, Quantity
 from tilewright.hardware.spec import DeviceSpec
 
-__all__ = ["CatalogueDevice", "catalogue", "catalogue_device", "described", "read_device"]
+__all__ = [
+    "CatalogueDevice",
+    "catalogue",
+    "catalogue_device",
+    "described",
+    "read_device",
+    "recognised",
+]
 
 _FOLDER = Path(__file__).with_name("catalogue")
 _SPEC_NUMBERS = tuple(f.name for f in fields(DeviceSpec) if f.name in QUANTITIES)
@@ -279,7 +286,9 @@ def described(spec: DeviceSpec, id: str) -> CatalogueDevice:
         for name in _SPEC_NUMBERS
         if (value := getattr(spec, name)) is not None
     }
-    found = _recognised(spec)
+    found = recognised(spec.name)
+    if found is None and spec.kind == "cpu":
+        found = catalogue_device("cpu")
     if found is None:
         return CatalogueDevice(id, spec, numbers)
     if found.id == "cpu" and spec.vector_bytes > found.spec.vector_bytes:
@@ -296,17 +305,18 @@ def described(spec: DeviceSpec, id: str) -> CatalogueDevice:
     return replace(found, id=id, spec=spec, quantities={**found.quantities, **numbers})
 
 
-def _recognised(spec: DeviceSpec) -> CatalogueDevice | None:
-    """Return the catalogue's entry for a name that a driver reports."""
+def recognised(name: str) -> CatalogueDevice | None:
+    """Return the catalogue's entry for a name that a driver reports, or None.
+
+    The longest of the catalogue's ``matches`` in the name decides.
+    """
     best: tuple[int, CatalogueDevice] | None = None
     for device in map(catalogue_device, catalogue()):
         for part in device.matches:
             # As whole words: "RTX 4070" is not "RTX 4070 Ti".
             hit = re.search(
-                rf"\b{re.escape(part)}(?! *(Ti|SUPER|D|Laptop)\b)\b", spec.name, re.IGNORECASE
+                rf"\b{re.escape(part)}(?! *(Ti|SUPER|D|Laptop)\b)\b", name, re.IGNORECASE
             )
             if hit and (best is None or len(part) > best[0]):
                 best = len(part), device
-    if best is not None:
-        return best[1]
-    return catalogue_device("cpu") if spec.kind == "cpu" else None
+    return None if best is None else best[1]

@@ -34,10 +34,12 @@ class DeviceSpec:
     vector_bytes : int
         Width of the widest native vector: 64 with AVX-512, 16 on a GPU whose
         widest load is 128 bits.
-    max_threads_per_multiprocessor, registers_per_multiprocessor,
-    max_registers_per_thread, shared_bytes_per_multiprocessor,
-    max_blocks_per_multiprocessor : int or None
+    max_threads_per_multiprocessor, max_blocks_per_multiprocessor : int or None
         Limits of occupancy.
+    registers_per_multiprocessor, max_registers_per_thread : int or None
+        Limits of occupancy and of a thread.
+    shared_bytes_per_multiprocessor : int or None
+        A limit of occupancy.
     clock_hz : float or None
         Highest clock the driver reports.
     memory_bytes, l2_bytes : int or None

@@ -1,0 +1,76 @@
+"""How exact the verified kernels are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tilewright.report.gather import Device, Gathered
+from tilewright.report.model import Curve, Curves, Figure, Section, Table
+from tilewright.report.results import Run
+from tilewright.report.words import tiling
+
+__all__ = ["section"]
+
+
+def section(data: Gathered) -> Section:
+    """Return the errors that verification found, against the depth of the product."""
+    figures = []
+    for device in data.devices:
+        found: dict[str, list[Run]] = defaultdict(list)
+        for run in _with_error(data, device):
+            found[run.problem.precision.letter].append(run)
+        figures += [_figure(device, runs) for runs in found.values()]
+    return Section(
+        "accuracy",
+        "Accuracy",
+        "Largest componentwise error of each winner, eta = max |C' − AB| / (|A||B| + |beta C|), "
+        "against an oracle in higher precision. Below k times the unit roundoff u lies what any "
+        "order of summation guarantees; a good kernel stays near u.",
+        figures=tuple(figures),
+        command="tilewright tune --precision s --size 1024 --budget 60s",
+    )
+
+
+def _with_error(data: Gathered, device: Device) -> list[Run]:
+    """Return one run a problem and config whose error was measured and is neither 0 nor absurd."""
+    seen: dict[tuple[str, str], Run] = {}
+    for run in data.runs:
+        if run.device == device.fingerprint and run.eta and run.eta <= 1:
+            config = "" if run.config is None else run.config.id
+            seen.setdefault((str(run.problem), config), run)
+    return sorted(seen.values(), key=lambda r: (r.problem.k, str(r.problem), r.source))
+
+
+def _figure(device: Device, runs: list[Run]) -> Figure:
+    kind = runs[0].problem.precision
+    unit = kind.unit_roundoff
+    depths = sorted({run.problem.k for run in runs})
+    ends = (depths[0] / 2, depths[-1] * 2.0)
+    curves = (
+        Curve(
+            "largest error",
+            "tilewright",
+            tuple((float(r.problem.k), r.eta or 0.0) for r in runs),
+            "dots",
+        ),
+        Curve("u", "second", tuple((k, unit) for k in ends), "dashed"),
+        Curve("k u", "bound", tuple((k, k * unit) for k in ends), "dashed"),
+    )
+    rows = tuple(
+        (
+            str(run.problem),
+            f"{run.eta:.2e}",
+            f"{(run.eta or 0.0) / unit:,.2f}",
+            "" if run.config is None else f"{run.config.stencil}: {tiling(run.config)}",
+            run.source,
+        )
+        for run in runs
+    )
+    worst = max(runs, key=lambda run: run.eta or 0.0)
+    return Figure(
+        f"{kind.name} on {device.label}",
+        f"The largest error of {len(runs)} verified kernels is {worst.eta:.1e}, "
+        f"{(worst.eta or 0.0) / unit:,.1f} u.",
+        Curves("k", "eta", curves, x_log=True, y_log=True, ticks=tuple(map(float, depths))),
+        Table("Errors", ("problem", "eta", "eta / u", "config", "from"), rows),
+    )
