@@ -24,10 +24,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import NamedTuple
 
 from tilewright.backend.cuda.compiler import Cubin
+from tilewright.microbench.texts import kernel_text
 from tilewright.sass import Instruction, Loop, decode, edit, find_loops, patch, read_cubin
 from tilewright.sass.decode import INSTRUCTION_BYTES, RZ, decode_one
 from tilewright.stencil import Source
@@ -37,7 +37,6 @@ __all__ = [
     "Slot",
     "Template",
     "check_names",
-    "kernel_text",
     "loop_source",
     "template",
 ]
@@ -80,11 +79,6 @@ class Slot(NamedTuple):
     c: int = RZ
     reuse: int = 0
     yields: bool = False
-
-
-def kernel_text(name: str) -> str:
-    """Return a kernel's text from this package."""
-    return files("tilewright.microbench").joinpath("kernels", name).read_text(encoding="utf-8")
 
 
 def loop_source(threads: int, accumulators: int, factors: int, slots: int) -> Source:

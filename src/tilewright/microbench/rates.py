@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from tilewright.backend import BackendError, DeviceLostError
 from tilewright.backend.cuda.device import CUDADevice, LoadedKernel
 from tilewright.microbench.experiment import Device, Experiment, Row, register
-from tilewright.microbench.loops import LoopRejectedError, check_names, kernel_text
+from tilewright.microbench.loops import LoopRejectedError, check_names
+from tilewright.microbench.texts import kernel_text
 from tilewright.microbench.timing import Budget, LoopTimer, emitting
 from tilewright.stencil import Source
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
-from importlib.resources import files
 
 from tilewright.stencil import Dialect, Source
 from tilewright.stencil.text import read_text
@@ -16,11 +14,9 @@ __all__ = ["FACTOR", "OFFSET", "kernel_source", "kernel_text", "words_sum"]
 FACTOR, OFFSET = 2654435769, 12345
 
 
-@lru_cache(maxsize=16)
 def kernel_text(name: str) -> str:
-    """Return a file of ``kernels/``."""
-    found = files("tilewright.microbench").joinpath("kernels", name)
-    return found.read_text(encoding="utf-8")
+    """Return a file of ``kernels/`` with its includes in place."""
+    return read_text(f"kernels/{name}", "tilewright.microbench")
 
 
 def kernel_source(

@@ -16,6 +16,8 @@
 // loop and the multiprocessor that it ran on:  when[3 * warp] = t0, t1, multiprocessor.
 #define SHARED_FLOATS 2048
 
+#include "kernels/clock.cuh"
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     loop(const float *data, int trips, int stride, long long *when)
 {
@@ -38,8 +40,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     address += threadIdx.x % 32 * stride;
     asm volatile("" : "+r"(address)); // one register from here on
     __syncthreads();
-    long long t0, t1;
-    asm volatile("mov.u64 %0, %%clock64;" : "=l"(t0) :: "memory");
+    const long long t0 = clock_now();
 #pragma unroll 1
     for (int t = 0; t < trips; ++t) {
         asm volatile("ld.volatile.shared.f32 %0, [%1];" : "=f"(x) : "r"(address));
@@ -54,15 +55,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                          : "+f"(c[i % ACCUMULATORS])
                          : "f"(a[i % FACTORS]), "f"(b[i / FACTORS % FACTORS]));
     }
-    asm volatile("mov.u64 %0, %%clock64;" : "=l"(t1) :: "memory");
-    if (threadIdx.x % 32 == 0) {
-        unsigned multiprocessor;
-        asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor));
-        const int warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
-        when[3 * warp] = t0;
-        when[3 * warp + 1] = t1;
-        when[3 * warp + 2] = multiprocessor;
-    }
+    const long long t1 = clock_now();
+    write_clock(when, t0, t1);
     if (stride < 0) {
         float sum = 0.0f;
 #pragma unroll

@@ -111,6 +111,8 @@ template <> __device__ unsigned number<unsigned>(const float *data, int i)
     return __float_as_uint(data[i]) & 0x3fff3fff; // halves below 2 whatever the bits: no NaN
 }
 
+#include "kernels/clock.cuh"
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     loop(const float *data, int trips, int stride, long long *when)
 {
@@ -127,22 +129,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (int i = 0; i < WORDS_C; ++i)
             c[chain][i] = number<SUM_WORD>(mine, 200 + chain * WORDS_C + i);
     __syncthreads();
-    long long t0, t1;
-    asm volatile("mov.u64 %0, %%clock64;" : "=l"(t0) :: "memory");
+    const long long t0 = clock_now();
 #pragma unroll 1
     for (int t = 0; t < trips; ++t) {
 #pragma unroll
         for (int i = 0; i < CHAINS * ROUNDS; ++i) MULTIPLY(c[i % CHAINS]);
     }
-    asm volatile("mov.u64 %0, %%clock64;" : "=l"(t1) :: "memory");
-    if (threadIdx.x % 32 == 0) {
-        unsigned multiprocessor;
-        asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor));
-        const int warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
-        when[3 * warp] = t0;
-        when[3 * warp + 1] = t1;
-        when[3 * warp + 2] = multiprocessor;
-    }
+    const long long t1 = clock_now();
+    write_clock(when, t0, t1);
     if (stride < 0) { // never: but ptxas keeps what is stored
         float sum = 0.0f;
 #pragma unroll

@@ -50,6 +50,8 @@ static __device__ unsigned long long descriptor(unsigned address)
     return (address & 0x3ffff) >> 4 | 128ull >> 4 << 16 | 256ull >> 4 << 32;
 }
 
+#include "kernels/clock.cuh"
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     loop(const float *data, int trips, int stride, long long *when)
 {
@@ -65,8 +67,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     for (int i = 0; i < SUMS; ++i) c[i] = 0;
     asm volatile("fence.proxy.async;" ::: "memory"); // what was stored is read by another path
     __syncthreads();
-    long long t0, t1;
-    asm volatile("mov.u64 %0, %%clock64;" : "=l"(t0) :: "memory");
+    const long long t0 = clock_now();
 #pragma unroll 1
     for (int t = 0; t < trips; ++t) {
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -79,15 +80,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                          : SIXTY_FOUR(0), SIXTY_FOUR(64) : "l"(a), "l"(b));
         asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" ::: "memory");
     }
-    asm volatile("mov.u64 %0, %%clock64;" : "=l"(t1) :: "memory");
-    if (threadIdx.x % 32 == 0) {
-        unsigned multiprocessor;
-        asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor));
-        const int warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
-        when[3 * warp] = t0;
-        when[3 * warp + 1] = t1;
-        when[3 * warp + 2] = multiprocessor;
-    }
+    const long long t1 = clock_now();
+    write_clock(when, t0, t1);
     if (stride < 0) { // never: but ptxas keeps what is stored
         float sum = 0.0f;
 #pragma unroll
