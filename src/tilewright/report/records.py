@@ -126,6 +126,6 @@ def feedings(document: Mapping[str, Any], device: str, source: str) -> Iterator[
                    int(row["warps_per_multiprocessor"]))  # fmt: skip
             curves[key][int(row["ratio"])] = float(row["share_of_peak"])
     most = max((warps for *_, warps in curves), default=0)
-    for (instruction, bits, warps), points in sorted(curves.items()):
+    for (instruction, bits, warps), points in curves.items():  # in the order measured
         if warps == most:
             yield Feeding(device, instruction, bits, warps, tuple(sorted(points.items())), source)

@@ -45,7 +45,7 @@ class Results:
 def read_results(folder: Path | None) -> Results:
     """Read every JSON file below a folder, in the order of their names.
 
-    A race names no device: it is of the one that the files beside it name, if they name one.
+    A race that names no device is of the one that the files beside it name, if they name one.
     """
     found = Results()
     paths = [] if folder is None else sorted(folder.rglob("*.json"))
@@ -65,10 +65,11 @@ def read_results(folder: Path | None) -> Results:
             found.left_out[name] = _reason(problem)
     for parent, name, document in races:
         try:
-            found.runs += race_runs(document, _only(beside[parent]), name)
+            found.runs += race_runs(document, _raced_on(document, found, beside[parent]), name)
             found.files.append(name)
         except _DAMAGED as problem:
             found.left_out[name] = _reason(problem)
+    found.files.sort()
     return found
 
 
@@ -80,11 +81,15 @@ def _reason(problem: Exception) -> str:
     return plain(text)[:200]
 
 
-def _only(devices: set[str]) -> str:
-    """Return the device of a folder."""
-    if len(devices) != 1:
-        raise ValueError(f"it names no device, and the files beside it name {len(devices)}")
-    return next(iter(devices))
+def _raced_on(document: Mapping[str, Any], found: Results, beside: set[str]) -> str:
+    """Return the device of a race: its own, or else the only one of its folder."""
+    if isinstance(document.get("device"), dict):
+        measured = device_of(document["device"])
+        found.devices.setdefault(measured.fingerprint, measured)
+        return measured.fingerprint
+    if len(beside) != 1:
+        raise ValueError(f"it names no device, and the files beside it name {len(beside)}")
+    return next(iter(beside))
 
 
 def _document(path: Path) -> dict[str, Any]:
