@@ -11,6 +11,7 @@ matplotlib: pip install -e '.[figures]'.
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -50,9 +51,15 @@ def row(one):
         cell(one["percent_of_bound"], ".1f"),
         cell(code.get("registers"), "d", 1),
         cell(code.get("occupancy"), ".0f", 100) + (" %" if code else ""),
-        one["limits"],
+        limits(one),
     )
     return "| " + " | ".join(cells) + " |"
+
+
+def limits(one):
+    """Return what limits a rung, with the share of the FMA pipe that its loop's model gives."""
+    share = (one["machine_code"] or {}).get("pipe_share")
+    return one["limits"] + ("" if share is None else f", model {share:.0%}".replace("%", " %"))
 
 
 def milliseconds(seconds):
@@ -65,12 +72,31 @@ def table(result):
     rate = bound.get("flops_per_second")
     said = f"bound {rate / 1e12:.1f} TFLOP/s by {bound['limiting']}" if rate else bound["missing"]
     head = [f"**{result['problem']}**; {said}:", "", HEAD, "|---" * 2 + "|---:" * 8 + "|---|"]
-    return [*head, *(row(one) for one in result["rungs"]), ""]
+    return [*head, *(row(one) for one in result["rungs"]), "", reading(result), ""]
+
+
+def reading(result):
+    """Return whether every rung is as fast as the one below, and what the last ones reach."""
+    rungs = [one for one in result["rungs"] if one["idea"] and one["flops_per_second"]]
+    said = [
+        f"{above['name']} is slower than {below['name']}"
+        f" ({above['flops_per_second'] / below['flops_per_second']:.2f} of its rate)"
+        for below, above in pairwise(rungs)
+        if above["flops_per_second"] < below["flops_per_second"]
+    ]
+    said = said or ["every rung is at least as fast as the one below it"]
+    said += [
+        f"{one['name']} reaches {one['percent_of_library']:.1f} % of {result['library']}"
+        for one in rungs[-3:]
+        if one["percent_of_library"]
+    ]
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def tables():
     """Return all results as Markdown."""
-    lines = []
+    lines = ["![Rates of all rungs](figures/ladder.svg)", ""] if documents() else []
     for document in documents():
         about, device = document["environment"], document["devices"][0]
         peers = ", ".join(f"{name} {version}" for name, version in device["peers"].items())

@@ -139,7 +139,7 @@ class Log:
             file.write(json.dumps(row) + "\n")
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        """Return the rows of a kind: started, tried or final."""
+        """Return the rows of a kind: device, started, tried or final."""
         return [row for row in self.rows if row["kind"] == kind]
 
 
@@ -149,9 +149,11 @@ class Bench:
     def __init__(self, log: Log, most: int) -> None:
         from tilewright.backend import device
         from tilewright.bench.peers.cublas import CuBLAS
+        from tilewright.bench.record import device_record
 
         self.log, self.live = log, device("cuda:0")
         self.cublas = CuBLAS(self.live)
+        log.add(kind="device", device=device_record(self.live, [self.cublas]))
         drawn = np.random.default_rng(0).standard_normal(min(most, 4096) ** 2, dtype=np.float32)
         self.memory = {name: self.live.allocate(4 * most**2) for name in "abc"}
         for name, at in itertools.product("ab", range(0, 4 * most**2, drawn.nbytes)):
@@ -313,6 +315,8 @@ def write(path: Path, log: Log) -> None:
     from tilewright.bench.sweep import Method
 
     made = {"environment": environment_record(Method(21)), "log": log.rows}
+    for row in log.of("device"):
+        made["device"] = row["device"]
     write_atomically(path, json.dumps(made, indent=1).encode())
 
 

@@ -55,3 +55,23 @@ def test_every_rung_is_explained_and_every_link_leads_somewhere():
         assert f"[{one.name}](../src/tilewright/bench/ladder/{one.file})" in text
     for link in re.findall(r"\]\((\.\./[^)]+)\)", text):
         assert (PAGE.parent / link).exists(), link
+
+
+def test_what_the_page_says_of_the_h100_is_so():
+    """The statements under "What it says", against the rates they speak of."""
+    results = json.loads((ROOT / "benchmarks/results/h100/ladder.json").read_text())["devices"][0]
+    small, *large = ({one["name"]: one for one in result["rungs"]} for result in results["results"])
+    names = [one.name for one in RUNGS] + ["v8_tuned"]
+    for climb in large:
+        rates = [climb[name]["flops_per_second"] for name in names]
+        assert rates == sorted(rates)
+        assert climb["v6_warp_tile"]["percent_of_library"] >= 80
+    assert [climb["v8_tuned"]["percent_of_library"] > 100 for climb in large] == [True, False]
+    last = ("v6_warp_tile", "v7_async")
+    assert (
+        max(small[name]["flops_per_second"] for name in last)
+        < (small["v5_vectors"]["flops_per_second"])
+    )
+    blocks = {(small[name]["config"]["block_m"], small[name]["config"]["block_n"]) for name in last}
+    assert blocks == {(128, 128)}
+    assert "64 of them" in PAGE.read_text()

@@ -207,6 +207,67 @@ def test_precisions_without_a_stencil_are_shown_all_the_same(tmp_path):
     assert "double-double GEMM 2048" in best.figures[1].title
 
 
+def h100(name):
+    return json.loads((examples.RESULTS / "h100" / name).read_text())
+
+
+def test_a_race_is_of_the_one_device_that_files_beside_it_name(tmp_path):
+    """Unless it names its own; where several could be meant it is left out, not guessed."""
+    race, sweep = h100("hopper_s.json"), h100("sgemm_4096.json")
+    race["log"] = [row for row in race["log"] if row["kind"] == "final"]
+    for folder, marks in {"one": ["a"], "two": ["a", "b"], "none": []}.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "race.json").write_text(json.dumps(race))
+        for mark in marks:
+            device = sweep["devices"][0] | {"fingerprint": mark}
+            path = tmp_path / folder / f"{mark}.json"
+            path.write_text(json.dumps(sweep | {"devices": [device]}))
+    own = race | {"device": sweep["devices"][0] | {"fingerprint": "c"}}
+    (tmp_path / "two" / "own.json").write_text(json.dumps(own))
+    data = gather(None, tmp_path)
+    assert set(data.results.left_out) == {"two/race.json", "none/race.json"}
+    assert {run.device for run in data.runs if run.source == "two/own.json"} == {"c"}
+    runs = [run for run in data.runs if run.source == "one/race.json"]
+    assert len(runs) == len(race["log"])
+    assert {run.device for run in runs} == {"a"}
+    first = race["log"][0]
+    assert runs[0].rates["cublas"] == pytest.approx(1e12 * first["tflops"]["cublas"])
+    assert runs[0].config.stencil == "simt_async"
+
+
+def test_double_double_has_rates_and_errors(tmp_path):
+    document = h100("double_double.json")
+    failed = {"precision": "e", "trans": "NN", "n": 99, "reason": "the time was up"}
+    document["rows"].append(failed)
+    (tmp_path / "pairs.json").write_text(json.dumps(document))
+    data = gather(None, tmp_path)
+    (device,) = data.devices
+    assert len(data.runs_of(device)) == len(document["rows"]) - 1
+    sections = {section.id: section for section in make_sections(data)}
+    row = document["rows"][0]
+    share = f"{100 * row['flops_per_second'] / row['bound']:.1f} %"
+    assert share in [cell for line in sections["share"].figures[0].table.rows for cell in line]
+    worst = max(one["eta_phi_2"] for one in document["accuracy"] if one["variant"][0] == "e")
+    assert f"{worst:.1e}" in sections["accuracy"].figures[0].description
+
+
+def test_mixed_loops_are_drawn_for_each_instruction(tmp_path):
+    document = h100("microbench.json")
+    (tmp_path / "micro.json").write_text(json.dumps(document))
+    data = gather(None, tmp_path)
+    figures = next(one for one in make_sections(data) if one.id == "mix").figures
+    assert [figure.title.split()[0] for figure in figures] == ["FFMA", "DFMA"]
+    known = {
+        (row["load_bits"], row["ratio"]): row["share_of_peak"]
+        for row in document["experiments"]["mixes"]["rows"]
+        if row["multiply_add"] == "FFMA"
+        and row["warps_per_multiprocessor"] == 32
+        and (row["lane_pattern"], row["bank_pattern"]) == ("conflict_free", "kept")
+    }
+    ratio, *shares = figures[0].table.rows[3]
+    assert shares == [f"{100 * known[bits, int(ratio)]:.1f} %" for bits in (32, 64, 128)]
+
+
 def test_a_device_is_chosen_by_a_part_of_its_name(store):
     assert [d.fingerprint for d in gather(store, None, device="h100").devices] == ["0123456789ab"]
     with pytest.raises(ValueError, match="device='abacus' has no measurements"):

@@ -107,8 +107,8 @@ class Gathered:
         """
         best: dict[Problem, Run] = {}
         for run in self.runs:
-            if run.device != device.fingerprint:
-                continue
+            if run.device != device.fingerprint or not run.rates:
+                continue  # an error alone is for the section on accuracy
             known = best.get(run.problem)
             if known is None or _worth(run) > _worth(known):
                 best[run.problem] = run

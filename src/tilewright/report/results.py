@@ -6,90 +6,22 @@ A file that is none of ours, or damaged, is left out with a reason; it never end
 from __future__ import annotations
 
 import json
-import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilewright.problem import Problem, Trans
 from tilewright.report.climbs import Climb, climb_of
 from tilewright.report.mixes import Mix, counted_loops, figure1_loops, inspected_loops
-from tilewright.space import Config
+from tilewright.report.records import Feeding, accuracies, feedings, pair_runs, race_runs
+from tilewright.report.runs import MeasuredOn, Run, date_of, device_of, is_timed, run_of
 from tilewright.text import plain
 
 __all__ = ["MeasuredOn", "Results", "Run", "read_results"]
 
 # The largest results file kept so far has 1.2 MB.
 _LIMIT_BYTES = 64 << 20
-
-
-@dataclass(frozen=True)
-class MeasuredOn:
-    """A device as a result names it.
-
-    Parameters
-    ----------
-    fingerprint : str
-        Equal only where times may be compared.
-    name, backend, platform, driver : str
-        In words; empty where unknown.
-    peers : Mapping
-        Versions of the libraries measured beside ours.
-    """
-
-    fingerprint: str
-    name: str
-    backend: str = ""
-    platform: str = ""
-    driver: str = ""
-    peers: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-
-@dataclass(frozen=True)
-class Run:
-    """One problem timed on one device, everybody in one process.
-
-    Parameters
-    ----------
-    device : str
-        Fingerprint.
-    problem : Problem
-        What was computed.
-    rates : Mapping
-        FLOP/s at the median time: ``"tilewright"`` and the peers.
-    config : Config or None
-        Ours.
-    tuned_on : str
-        The problem our config won; empty for a default.
-    eta : float or None
-        Largest error relative to |A||B| that verification found.
-    source, date : str
-        File and ISO date.
-    cold : bool
-        Whether caches were filled with something else before each product.
-    """
-
-    device: str
-    problem: Problem
-    rates: Mapping[str, float] = field(hash=False)
-    config: Config | None = None
-    tuned_on: str = ""
-    eta: float | None = None
-    source: str = ""
-    date: str = ""
-    cold: bool = False
-
-    @property
-    def ours(self) -> float:
-        """Our rate in FLOP/s, 0 without one."""
-        return self.rates.get("tilewright", 0.0)
-
-    @property
-    def best_peer(self) -> tuple[str, float] | None:
-        """The fastest other library and its rate."""
-        others = [(rate, name) for name, rate in self.rates.items() if name != "tilewright"]
-        return (max(others)[1], max(others)[0]) if others else None
 
 
 @dataclass
@@ -104,48 +36,76 @@ class Results:
     runs: list[Run] = field(default_factory=list)
     climbs: list[Climb] = field(default_factory=list)
     mixes: list[Mix] = field(default_factory=list)
+    feedings: list[Feeding] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     other: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
 
 def read_results(folder: Path | None) -> Results:
-    """Read every JSON file below a folder, in the order of their names."""
+    """Read every JSON file below a folder, in the order of their names.
+
+    A race that names no device is of the one that the files beside it name, if they name one.
+    """
     found = Results()
     paths = [] if folder is None else sorted(folder.rglob("*.json"))
+    beside: dict[Path, set[str]] = defaultdict(set)
+    races: list[tuple[Path, str, dict[str, Any]]] = []
     for path in paths:
         assert folder is not None
         name = plain(path.relative_to(folder).as_posix())
         try:
-            used = _read(path, name, found)
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as problem:
-            reason = f"{type(problem).__name__}: {problem}" if str(problem) else "unreadable"
-            found.left_out[name] = plain(reason)[:200]
-            continue
-        (found.files if used else found.other).append(name)
+            document = _document(path)
+            if isinstance(document.get("log"), list):
+                races.append((path.parent, name, document))
+                continue
+            beside[path.parent] |= (devices := _read(document, name, found)) or set()
+            (found.other if devices is None else found.files).append(name)
+        except _DAMAGED as problem:
+            found.left_out[name] = _reason(problem)
+    for parent, name, document in races:
+        try:
+            found.runs += race_runs(document, _raced_on(document, found, beside[parent]), name)
+            found.files.append(name)
+        except _DAMAGED as problem:
+            found.left_out[name] = _reason(problem)
+    found.files.sort()
     return found
 
 
-def _read(path: Path, name: str, found: Results) -> bool:
-    """Add what one file holds; return whether that is anything the report shows."""
+_DAMAGED = (OSError, ValueError, TypeError, KeyError, RecursionError)
+
+
+def _reason(problem: Exception) -> str:
+    text = f"{type(problem).__name__}: {problem}" if str(problem) else "unreadable"
+    return plain(text)[:200]
+
+
+def _raced_on(document: Mapping[str, Any], found: Results, beside: set[str]) -> str:
+    """Return the device of a race: its own, or else the only one of its folder."""
+    if isinstance(document.get("device"), dict):
+        measured = device_of(document["device"])
+        found.devices.setdefault(measured.fingerprint, measured)
+        return measured.fingerprint
+    if len(beside) != 1:
+        raise ValueError(f"it names no device, and the files beside it name {len(beside)}")
+    return next(iter(beside))
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """Return a file's document; one that is no object holds nothing."""
     if path.stat().st_size > _LIMIT_BYTES:
         raise ValueError(f"larger than {_LIMIT_BYTES >> 20} MiB")
     document = json.loads(path.read_bytes())
-    if not isinstance(document, dict):
-        return False
+    return document if isinstance(document, dict) else {}
+
+
+def _read(document: Mapping[str, Any], name: str, found: Results) -> set[str] | None:
+    """Add what one file holds; return the devices it names, None if the report shows nothing."""
     if isinstance(document.get("devices"), list):
-        devices, runs, climbs = [], [], []
-        for device in document["devices"]:
-            measured = _device(device)
-            devices.append(measured)
-            # A sweep's rows have rates, those of a ladder have rungs.
-            about = (measured.fingerprint, name, _date(document))
-            climbs += [climb_of(row, *about) for row in device["results"] if "rungs" in row]
-            runs += [_run(row, *about) for row in device["results"] if _timed(row)]
-        found.devices |= {one.fingerprint: one for one in devices}
-        found.runs += runs
-        found.climbs += climbs
-        return True
+        return _read_sweep(document, name, found)
+    if isinstance(document.get("device"), dict):
+        return _read_one_device(document, name, found)
     for key, read in (
         ("loops", counted_loops),
         ("kernels", inspected_loops),
@@ -154,77 +114,40 @@ def _read(path: Path, name: str, found: Results) -> bool:
         if isinstance(document.get(key), list):
             mixes = list(read(document, name))
             found.mixes += mixes
-            return bool(mixes)
-    return False
+            return set() if mixes else None
+    return None
 
 
-def _text(value: Any) -> str:
-    """Return a value that should be text, made printable."""
-    return plain(value)[:300] if isinstance(value, str) else ""
+def _read_sweep(document: Mapping[str, Any], name: str, found: Results) -> set[str]:
+    """Add the runs of a sweep, or the climbs of a ladder."""
+    devices, runs, climbs = [], [], []
+    for device in document["devices"]:
+        measured = device_of(device)
+        devices.append(measured)
+        # A sweep's rows have rates, those of a ladder have rungs.
+        about = (measured.fingerprint, name, date_of(document))
+        climbs += [climb_of(row, *about) for row in device["results"] if "rungs" in row]
+        runs += [run_of(row, *about) for row in device["results"] if is_timed(row)]
+    found.devices |= {one.fingerprint: one for one in devices}
+    found.runs += runs
+    found.climbs += climbs
+    return {one.fingerprint for one in devices}
 
 
-def _date(document: Mapping[str, Any]) -> str:
-    environment = document.get("environment")
-    return _text(environment.get("date")) if isinstance(environment, dict) else ""
-
-
-def _device(record: Mapping[str, Any]) -> MeasuredOn:
-    """Return the device of a sweep's record."""
-    peers = record.get("peers")
-    return MeasuredOn(
-        fingerprint=_text(record["fingerprint"]),
-        name=_text(record["name"]),
-        backend=_text(record.get("backend")),
-        platform=_text(record.get("platform")),
-        driver=_text(record.get("driver")),
-        peers={_text(name): _text(version) for name, version in peers.items()}
-        if isinstance(peers, dict)
-        else {},
-    )
-
-
-def _timed(row: Mapping[str, Any]) -> bool:
-    """Whether a row is a sweep's with times: one that failed has a reason in their place."""
-    return "rungs" not in row and ("flops_per_second" in row or "error" not in row)
-
-
-def _run(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
-    """Return one row of a sweep."""
-    rates = {
-        _text(name): float(rate)
-        for name, rate in row["flops_per_second"].items()
-        if isinstance(rate, int | float) and math.isfinite(rate) and rate > 0
-    }
-    m, n, k = (int(side) for side in row["size"])
-    if min(m, n, k) < 1:
-        raise ValueError(f"size={row['size']!r} is not three sizes of 1 or more")
-    trans_a, trans_b = (Trans(letter) for letter in row["trans"])
-    tuning, options = row.get("tuning"), row.get("options")
-    eta = tuning.get("eta") if isinstance(tuning, dict) else row.get("eta")
-    return Run(
-        device,
-        Problem(m, n, k, row["precision"], trans_a, trans_b),
-        rates,
-        _config(row.get("config")),
-        _text(row.get("tuned_on")),
-        float(eta) if isinstance(eta, int | float) and math.isfinite(eta) else None,
-        source,
-        date,
-        isinstance(options, dict) and options.get("cache") == "cold",
-    )
-
-
-def _config(values: Any) -> Config | None:
-    """Return a sweep's config: its stencil lies among the values."""
-    if not isinstance(values, dict) or not isinstance(values.get("stencil"), str):
+def _read_one_device(document: Mapping[str, Any], name: str, found: Results) -> set[str] | None:
+    """Add what double-double's benchmark or the microbenchmarks measured on a device."""
+    if not isinstance(document["device"].get("fingerprint"), str):
         return None
-    kept: dict[str, int | str] = {}
-    for name, value in values.items():
-        if name == "stencil":
-            continue
-        if isinstance(value, str):
-            value = plain(value)
-        elif isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"config {plain(name)} is neither an integer nor text")
-        kept[plain(name)] = value
-    return Config(plain(values["stencil"]), kept)
+    measured = device_of(document["device"])
+    about = (measured.fingerprint, name, date_of(document))
+    runs: list[Run] = []
+    if isinstance(document.get("accuracy"), list):
+        runs = [*pair_runs(document, *about), *accuracies(document, *about)]
+    fed = list(feedings(document, measured.fingerprint, name))
+    if not runs and not fed:
+        return None
+    found.runs += runs
+    found.feedings += fed
+    # A sweep's record of the device says more: the versions of its peers.
+    found.devices.setdefault(measured.fingerprint, measured)
+    return {measured.fingerprint}

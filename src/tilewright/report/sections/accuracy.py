@@ -69,7 +69,8 @@ def _figure(device: Device, runs: list[Run]) -> Figure:
     worst = max(runs, key=lambda run: run.eta or 0.0)
     return Figure(
         f"{kind.name} on {device.label}",
-        f"The largest error of {len(runs)} verified kernels is {worst.eta:.1e}, "
+        f"The largest error of {len(runs)} verified kernel{'s' * (len(runs) > 1)} is "
+        f"{worst.eta:.1e}, "
         f"{(worst.eta or 0.0) / unit:,.1f} u.",
         Curves("k", "eta", curves, x_log=True, y_log=True, ticks=tuple(map(float, depths))),
         Table("Errors", ("problem", "eta", "eta / u", "config", "from"), rows),

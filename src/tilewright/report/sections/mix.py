@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 
 from tilewright.report.gather import Gathered
 from tilewright.report.mixes import Mix
-from tilewright.report.model import Bars, Figure, Rows, Section, Table
+from tilewright.report.model import Bars, Curve, Curves, Figure, Rows, Section, Table
+from tilewright.report.records import Feeding
 from tilewright.report.words import percent
 
 __all__ = ["section"]
@@ -27,7 +28,10 @@ def section(data: Gathered) -> Section:
         "Instruction mix",
         "What the compiled main loops consist of. Only multiply-adds compute the product; the "
         "rest of the issue slots is the price of feeding them.",
-        figures=tuple(_figure(name, mixes) for name, mixes in groups.items()),
+        figures=(
+            *(_figure(name, mixes) for name, mixes in groups.items()),
+            *_feedings(data),
+        ),
         command="tilewright inspect default --arch sm_90a --json"
         " > benchmarks/results/inspected.json",
     )
@@ -60,6 +64,45 @@ def _figure(name: str, mixes: list[Mix]) -> Figure:
         Rows("% of the loop's instructions", tuple(one.label for one in mixes), tuple(groups)),
         Table("Instructions", ("loop", "config", *ordered, "FMA pipe busy", "from"), tuple(rows)),
     )
+
+
+def _feedings(data: Gathered) -> list[Figure]:
+    """Return how fast multiply-adds run beside loads, one figure an instruction and device."""
+    groups: dict[tuple[str, str], list[Feeding]] = defaultdict(list)
+    labels = {device.fingerprint: device.label for device in data.devices}
+    for one in data.results.feedings:
+        if one.device in labels:
+            groups[one.instruction, one.device].append(one)
+    return [_feeding(kind, labels[mark], found) for (kind, mark), found in groups.items()]
+
+
+def _feeding(kind: str, device: str, found: list[Feeding]) -> Figure:
+    ratios = sorted({ratio for one in found for ratio, _ in one.points})
+    curves = tuple(
+        Curve(
+            f"{one.load_bits}-bit loads",
+            role,
+            tuple((float(ratio), 100 * share) for ratio, share in one.points),
+        )
+        for one, role in zip(found, _ROLES, strict=False)
+    )
+    shares = [dict(one.points) for one in found]
+    rows = tuple(
+        (f"{ratio}", *(percent(one[ratio]) if ratio in one else "" for one in shares))
+        for ratio in ratios
+    )
+    widest = max(found, key=lambda one: one.load_bits)
+    ratio, share = widest.points[0]
+    per_load = "multiply-adds a load"
+    return Figure(
+        f"{kind} beside loads of shared memory, {found[0].warps} warps, {device}",
+        f"At {ratio} {kind} for a {widest.load_bits}-bit load the multiply-adds run at "
+        f"{percent(share)} of their peak, at {widest.points[-1][0]} at "
+        f"{percent(widest.points[-1][1])} (Lai & Seznec's Figure 2).",
+        Curves(per_load, "% of the multiply-adds' peak", curves, x_log=True,
+               ticks=tuple(map(float, ratios))),
+        Table("Shares of the peak", (per_load, *(f"{one.load_bits} bits" for one in found)), rows),
+    )  # fmt: skip
 
 
 def _share(one: Mix, kinds: list[str]) -> float:

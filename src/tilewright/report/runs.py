@@ -1,0 +1,155 @@
+"""Runs: one problem timed on one device, as the results files of benchmarks hold them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.problem import Problem, Trans
+from tilewright.space import Config
+from tilewright.text import plain
+
+__all__ = ["MeasuredOn", "Run", "config_of", "date_of", "device_of", "is_timed", "run_of"]
+
+
+@dataclass(frozen=True)
+class MeasuredOn:
+    """A device as a result names it.
+
+    Parameters
+    ----------
+    fingerprint : str
+        Equal only where times may be compared.
+    name, backend, platform, driver : str
+        In words; empty where unknown.
+    peers : Mapping
+        Versions of the libraries measured beside ours.
+    """
+
+    fingerprint: str
+    name: str
+    backend: str = ""
+    platform: str = ""
+    driver: str = ""
+    peers: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One problem timed on one device, everybody in one process.
+
+    Parameters
+    ----------
+    device : str
+        Fingerprint.
+    problem : Problem
+        What was computed.
+    rates : Mapping
+        FLOP/s at the median time: ``"tilewright"`` and the peers.
+    config : Config or None
+        Ours.
+    tuned_on : str
+        The problem our config won; empty for a default.
+    eta : float or None
+        Largest error relative to |A||B| that verification found.
+    source, date : str
+        File and ISO date.
+    cold : bool
+        Whether caches were filled with something else before each product.
+    """
+
+    device: str
+    problem: Problem
+    rates: Mapping[str, float] = field(hash=False)
+    config: Config | None = None
+    tuned_on: str = ""
+    eta: float | None = None
+    source: str = ""
+    date: str = ""
+    cold: bool = False
+
+    @property
+    def ours(self) -> float:
+        """Our rate in FLOP/s, 0 without one."""
+        return self.rates.get("tilewright", 0.0)
+
+    @property
+    def best_peer(self) -> tuple[str, float] | None:
+        """The fastest other library and its rate."""
+        others = [(rate, name) for name, rate in self.rates.items() if name != "tilewright"]
+        return (max(others)[1], max(others)[0]) if others else None
+
+
+def text_of(value: Any) -> str:
+    """Return a value that should be text, made printable."""
+    return plain(value)[:300] if isinstance(value, str) else ""
+
+
+def date_of(document: Mapping[str, Any]) -> str:
+    """Return when a document was made, empty where it does not say."""
+    environment = document.get("environment")
+    return text_of(environment.get("date")) if isinstance(environment, dict) else ""
+
+
+def device_of(record: Mapping[str, Any]) -> MeasuredOn:
+    """Return the device of a sweep's record."""
+    peers = record.get("peers")
+    return MeasuredOn(
+        fingerprint=text_of(record["fingerprint"]),
+        name=text_of(record["name"]),
+        backend=text_of(record.get("backend")),
+        platform=text_of(record.get("platform")),
+        driver=text_of(record.get("driver")),
+        peers={text_of(name): text_of(version) for name, version in peers.items()}
+        if isinstance(peers, dict)
+        else {},
+    )
+
+
+def is_timed(row: Mapping[str, Any]) -> bool:
+    """Whether a row is a sweep's with times: one that failed has a reason in their place."""
+    return "rungs" not in row and ("flops_per_second" in row or "error" not in row)
+
+
+def run_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
+    """Return one row of a sweep."""
+    rates = {
+        text_of(name): float(rate)
+        for name, rate in row["flops_per_second"].items()
+        if isinstance(rate, int | float) and math.isfinite(rate) and rate > 0
+    }
+    m, n, k = (int(side) for side in row["size"])
+    if min(m, n, k) < 1:
+        raise ValueError(f"size={row['size']!r} is not three sizes of 1 or more")
+    trans_a, trans_b = (Trans(letter) for letter in row["trans"])
+    tuning, options = row.get("tuning"), row.get("options")
+    eta = tuning.get("eta") if isinstance(tuning, dict) else row.get("eta")
+    return Run(
+        device,
+        Problem(m, n, k, row["precision"], trans_a, trans_b),
+        rates,
+        config_of(row.get("config")),
+        text_of(row.get("tuned_on")),
+        float(eta) if isinstance(eta, int | float) and math.isfinite(eta) else None,
+        source,
+        date,
+        isinstance(options, dict) and options.get("cache") == "cold",
+    )
+
+
+def config_of(values: Any) -> Config | None:
+    """Return a sweep's config: its stencil lies among the values."""
+    if not isinstance(values, dict) or not isinstance(values.get("stencil"), str):
+        return None
+    kept: dict[str, int | str] = {}
+    for name, value in values.items():
+        if name == "stencil":
+            continue
+        if isinstance(value, str):
+            value = plain(value)
+        elif isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"config {plain(name)} is neither an integer nor text")
+        kept[plain(name)] = value
+    return Config(plain(values["stencil"]), kept)
