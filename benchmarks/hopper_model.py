@@ -31,8 +31,7 @@ ARCH, SIZE, MULTIPROCESSORS = "sm_90a", 4096, 132
 
 
 def sample(trans, number):
-    """Return measured candidates of a case, evenly over its ranking, in an order that is
-    as even wherever it is cut off."""  # noqa: D205, D209
+    """Return measured candidates evenly over a case's ranking, shuffled: even if cut off."""
     rows = json.loads(MEASURED.read_text())["log"]
     timed = [x for x in rows if x["kind"] == "tried" and x["trans"] == trans]
     timed = sorted((x for x in timed if str(SIZE) in x["ns"]), key=lambda x: x["ns"][str(SIZE)])
@@ -57,8 +56,7 @@ def main():
     parse.add_argument("--json", type=Path, default=WRITTEN)
     given = parse.parse_args()
     until = time.monotonic() + given.seconds
-    version = ".".join(map(str, nvrtc_version()))
-    made = {"size": SIZE, "arch": ARCH, "compiler": f"NVRTC {version}", "rows": []}
+    made = {"size": SIZE, "arch": ARCH, "compiler": f"NVRTC {nvrtc_version()}", "rows": []}
     turns = zip_longest(*([(trans, row) for row in sample(trans, given.each)] for trans in CASES))
     for trans, row in (job for turn in turns for job in turn if job):
         if time.monotonic() > until:
