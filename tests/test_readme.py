@@ -31,6 +31,12 @@ def test_table_is_what_the_results_say():
     assert draw.readme_with(README, draw.table()) == README
 
 
+def test_the_range_in_the_first_sentences_is_that_of_the_races():
+    ratios = [row["ratio"] for row in load_draw("draw_hopper").races().values()]
+    least, most = (round(100 * (ratio - 1)) for ratio in (min(ratios), max(ratios)))
+    assert f"{least} % to {most} % faster than cuBLAS" in README.partition("## ")[0]
+
+
 def test_the_page_on_hopper_is_what_the_results_say():
     draw, page = load_draw("draw_hopper"), (ROOT / "docs" / "hopper.md").read_text()
     assert draw.page_with(page, draw.text()) == page
