@@ -1,4 +1,4 @@
-"""Draw the README's figure and table from committed results.
+"""Draw the README's table, and rates on a CPU, from committed results.
 
     python benchmarks/draw.py
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+
+import draw_hopper
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -39,50 +41,35 @@ def table():
     gemm, space = load("cpu/gemm_1024.json"), load("cpu/space_build.json")
     about = gemm["environment"]
     lines = [
-        f"{about['cpu']}, {about['cores']} cores, NumPy {about['numpy']}, {about['date'][:10]}."
-        f" Method: {about['method']}.",
+        f"Ours / theirs (ratio). Method: {about['method']}. {draw_hopper.device_line()}."
+        f" {about['cpu']}, {about['cores']} cores, NumPy {about['numpy']},"
+        f" {about['date'][:10]}.",
         "",
-        "| problem | device | Tilewright | NumPy (OpenBLAS) | CLBlast | tuned at |",
-        "|---|---|---|---|---|---|",
-    ]
-    for platform, row in rows(gemm):
-        rate = row["flops_per_second"]
-        ours = rate["tilewright"]
-        cells = [row["problem"], platform, f"**{ours / 1e9:.0f} GFLOP/s**"]
-        for peer in ("numpy", "clblast"):
-            known = peer in rate
-            cells.append(f"{rate[peer] / 1e9:.0f} ({ours / rate[peer]:.2f}x)" if known else "")
-        cells.append(f"{row['tuning']['candidates_per_second']:.1f} candidates/s")
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", *gpu_lines(load("h100/sgemm_4096.json")), ""]
-    lines += [*space_lines(space), ""]
-    lines += [
-        "Reproduce: `tilewright bench --precision s,d --sizes 1024 --against numpy,clblast"
-        " --device opencl:0,opencl:1 --tune 60s -o benchmarks/results/cpu/gemm_1024.json`,"
-        " `python benchmarks/space_build.py --json benchmarks/results/cpu/space_build.json`,"
-        " `tilewright bench --precision s --trans all --sizes 4096 --against cublas --tune 45s"
-        " -o benchmarks/results/h100/sgemm_4096.json`, then `python benchmarks/draw.py`.",
+        "| | size | NN | NT | TN | TT |",
+        "|---|---:|---:|---:|---:|---:|",
+        *(f"| SGEMM, H100, cuBLAS; TFLOP/s {row}" for row in draw_hopper.rate_table()[2:]),
+        *cpu_lines(gemm),
+        "",
+        *space_lines(space),
+        "",
+        "Reproduce: `python benchmarks/hopper_s.py --seconds 165 --json"
+        " benchmarks/results/h100/hopper_s.json`, `tilewright bench --precision s,d --sizes 1024"
+        " --against numpy,clblast --device opencl:0,opencl:1 --tune 60s -o"
+        " benchmarks/results/cpu/gemm_1024.json`, `python benchmarks/space_build.py --json"
+        " benchmarks/results/cpu/space_build.json`, then `python benchmarks/draw.py`.",
     ]
     return "\n".join(lines)
 
 
-def gpu_lines(document):
-    """Return the table of a sweep against cuBLAS on a GPU."""
-    device = document["devices"][0]
-    lines = [
-        f"{device['name']}, {device['platform']}, driver {device['driver']}, the portable stencil"
-        f" tuned 45 s for each case, cuBLAS {device['peers']['cublas']} in the same run,"
-        f" {document['environment']['date'][:10]}:",
-        "",
-        "| problem | Tilewright | cuBLAS | ratio |",
-        "|---|---|---|---|",
-    ]
-    for row in device["results"]:
-        ours, theirs = (row["flops_per_second"][peer] for peer in ("tilewright", "cublas"))
-        lines.append(
-            f"| {row['problem']} | **{ours / 1e12:.1f} TFLOP/s** | {theirs / 1e12:.1f}"
-            f" | {ours / theirs:.3f} |"
-        )
+def cpu_lines(document):
+    """Return the table's lines of a sweep against NumPy on a CPU."""
+    lines = []
+    for platform, row in rows(document):
+        name, trans, size = row["problem"].split()
+        ours, theirs = (row["flops_per_second"][peer] for peer in ("tilewright", "numpy"))
+        cells = {trans: f"**{ours / 1e9:.0f}** / {theirs / 1e9:.0f} ({ours / theirs:.2f}x)"}
+        told = " | ".join(cells.get(case, "") for case in draw_hopper.CASES)
+        lines.append(f"| {name}, {platform}, NumPy (OpenBLAS); GFLOP/s | {size} | {told} |")
     return lines
 
 

@@ -11,9 +11,11 @@ from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
 from tilewright.export.grid import Grid, grid_of
 from tilewright.export.target import Target
-from tilewright.library.choose import candidates, default_choice
+from tilewright.library.choose import candidates, choose
+from tilewright.library.shipped import shipped
+from tilewright.problem import Problem
 from tilewright.space import Config
-from tilewright.stencil import Source, Stencil, Variant, stencil
+from tilewright.stencil import Source, Stencil, Variant
 
 __all__ = ["ExportedKernel", "KernelSet", "Tuned", "collect"]
 
@@ -144,16 +146,21 @@ def collect(
 
 
 def _rows(target: Target, variant: Variant) -> list[tuple[tuple[int, int, int], _Wanted]]:
-    """Return tuned sizes and kernels; a single row where nothing was tuned."""
-    found: dict[tuple[int, int, int], _Wanted] = {}
-    for winner in candidates(target, variant):
-        sizes = (winner.problem.m, winner.problem.n, winner.problem.k)
-        # Of other transposes there may be several of one size: the first is chosen.
-        found.setdefault(sizes, _Wanted(stencil(winner.config.stencil), winner.config, variant))
-    if found:
-        return list(found.items())
-    chosen = default_choice(variant, target.spec)
-    return [((0, 0, 0), _Wanted(chosen.stencil, chosen.config, variant))]
+    """Return tuned sizes and kernels; a single row where nothing was tuned.
+
+    Sizes are those of the device's own winners and those raced for the shipped table, with
+    what `gemm` chooses for each.
+    """
+    table = shipped(target.spec, variant)
+    own = [(one.problem.m, one.problem.n, one.problem.k) for one in candidates(target, variant)]
+    raced = [sizes for row in table.rows for sizes in row.won] if table is not None else []
+    sizes = dict.fromkeys((*own, *raced)) or {(0, 0, 0): None}
+    letter, operations = variant.precision, (variant.trans_a, variant.trans_b)
+    found = []
+    for m, n, k in sizes:
+        chosen = choose(target, Problem(m, n, k, letter, *operations))
+        found.append(((m, n, k), _Wanted(chosen.stencil, chosen.config, variant)))
+    return found
 
 
 def _compiled(one: _Wanted, arch: str, cache: KernelCache) -> ExportedKernel:

@@ -1,8 +1,7 @@
-"""Which config serves a problem: the nearest verified winner, else the default."""
+"""Which config serves a problem: a verified winner, a shipped one, else the default."""
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tilewright.hardware import DeviceSpec
+from tilewright.library.shipped import Table, shipped
+from tilewright.library.waves import Timed, distance, expected_ns
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils, stencils_for
@@ -50,16 +51,6 @@ class Choice:
     stencil: Stencil
     config: Config
     tuned_on: str = ""
-
-
-def distance(problem: Problem, other: Problem) -> float:
-    """Return how far apart two problems' sizes are: doublings, summed over m, n and k."""
-    m, n, k = (
-        abs(math.log2(max(1, x) / max(1, y)))
-        for x, y in ((problem.m, other.m), (problem.n, other.n), (problem.k, other.k))
-    )
-    # Not sum(): it rounds otherwise from Python 3.12 on, and exported C code chooses alike.
-    return m + n + k
 
 
 # Winners by store, its state, device and precision.  A tuning run in this or another
@@ -164,15 +155,50 @@ def _is_sound(spec: DeviceSpec, config: Config, variant: Variant) -> bool:
 def choose(device: Served, problem: Problem) -> Choice:
     """Return the config to serve a problem with.
 
-    The one of `candidates` nearest in size, the first of equally near ones; where there
-    are none, the stencil's default.
+    Where no table is shipped for such a device: the one of `candidates` nearest in size, the
+    first of equally near ones, else the stencil's default.  Where one is: the config of which
+    the shortest time is expected (`tilewright.library.waves`) among the table's and, where
+    times may be compared because the device is the table's very model, `candidates`; these
+    come first where times are equal.  Elsewhere `candidates` alone count if there are any.
     """
     variant = Variant.of(problem)
-    found = candidates(device, variant)
-    if found:
-        nearest = min(found, key=lambda m: distance(problem, m.problem))
+    own = candidates(device, variant)
+    table = shipped(device.spec, variant)
+    if table is not None and (not own or table.names(device.spec)):
+        return _soonest(device.spec, problem, own, table)
+    if own:
+        nearest = min(own, key=lambda m: distance(problem, m.problem))
         return Choice(stencil(nearest.config.stencil), nearest.config, str(nearest.problem))
     return default_choice(variant, device.spec)
+
+
+def _soonest(
+    spec: DeviceSpec, problem: Problem, own: tuple[Measurement, ...], table: Table
+) -> Choice:
+    """Return what is expected to take the shortest time, the device's own winners first."""
+    chosen, shortest = _of_table(spec, problem, table)
+    best: Timed | None = None
+    for one in (Timed(m.config, {m.problem: m.median_ns}) for m in own if m.times_ns):
+        ns = expected_ns(one, problem, spec, table.multiprocessors)
+        if ns < shortest or (ns == shortest and best is None):
+            best, shortest = one, ns
+    if best is None:
+        return chosen
+    return Choice(stencil(best.config.stencil), best.config, str(next(iter(best.ns))))
+
+
+# A choice takes a millisecond; some hundred sizes are alive in any program we know of.
+@lru_cache(maxsize=4096)
+def _of_table(spec: DeviceSpec, problem: Problem, table: Table) -> tuple[Choice, float]:
+    """Return a table's choice with its time: what won a race of this very size, if any did."""
+    sizes, many = (problem.m, problem.n, problem.k), table.multiprocessors
+    for row in table.rows:
+        if sizes in row.won and spec.multiprocessors == many:
+            return Choice(stencil(row.config.stencil), row.config, str(problem)), row.won[sizes]
+    times = [expected_ns(row, problem, spec, many) for row in table.rows]
+    best = table.rows[times.index(min(times))]
+    nearest = min(best.ns, key=lambda other: distance(problem, other))
+    return Choice(stencil(best.config.stencil), best.config, str(nearest)), min(times)
 
 
 @lru_cache(maxsize=256)

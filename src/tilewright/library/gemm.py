@@ -44,8 +44,9 @@ def gemm(
     """Return alpha op(a) op(b) + beta c, computed by the best kernel known here.
 
     The kernel is the stored winner of `tilewright.tune` for the device, precision and
-    transposes whose size is nearest, or else a shipped default.  This function never
-    tunes.
+    transposes whose size is nearest; on devices for which times ship with the package, what
+    they and the winners promise to be fastest; or else a shipped default.  This function
+    never tunes.
 
     Parameters
     ----------

@@ -8,40 +8,61 @@ __all__ = ["starts"]
 
 _NAMES = (
     "block_m", "block_n", "tile_m", "tile_n", "lanes_m", "block_k", "unroll_k", "stages",
-    "resident", "split_k", "walk", "b_first",
+    "resident", "split_k", "walk", "b_first", "copy_groups", "raster_rows",
 )  # fmt: skip
 
-# Thread tiles of 128 elements: the most that leave room for fragments, so the fewest reads of
-# shared memory a multiply-add; walked along the shorter side.  Texts of 8 steps fit the nearest
-# instruction cache.  Blocks of a cluster give small results to all multiprocessors.
-_SINGLE = (
-    (128, 128, 8, 16, 8, 8, 8, 3, 2, 1, 0, 0),
-    (128, 128, 16, 8, 4, 8, 8, 3, 2, 1, 1, 1),
-    (128, 128, 8, 16, 8, 16, 16, 2, 2, 1, 0, 0),
-    (128, 256, 8, 16, 8, 8, 8, 3, 1, 1, 0, 0),
-    (256, 128, 16, 8, 4, 8, 8, 3, 1, 1, 1, 1),
-    (128, 256, 8, 16, 8, 16, 16, 2, 1, 1, 0, 0),
-    (128, 64, 8, 8, 8, 16, 8, 3, 2, 4, 0, 0),
-    (64, 64, 8, 8, 8, 16, 8, 3, 4, 4, 0, 0),
-    (128, 128, 8, 8, 8, 8, 8, 3, 2, 1, 0, 0),
+_Shape = tuple[int, ...]
+
+# Thread tiles of 128 elements, the most that leave room for fragments, so the fewest reads of
+# shared memory a multiply-add; walked along the shorter side.  These three were the fastest of
+# 778 candidates from 2048 on (benchmarks/results/h100/hopper_s.json); the first is within 3 % of
+# the best in all cases.
+_TALL: _Shape = (256, 128, 16, 8, 4, 16, 16, 2, 1, 1, 1, 0, 4, 8)
+_SQUARE: _Shape = (128, 128, 16, 8, 4, 16, 16, 2, 2, 1, 1, 0, 4, 8)
+_WIDE: _Shape = (128, 256, 8, 16, 8, 16, 16, 2, 1, 1, 0, 1, 2, 8)
+# By whether A and B are transposed: the first serves where nothing was tuned.
+_LARGE = {
+    (False, False): (_TALL, _SQUARE, _WIDE),
+    (False, True): (_SQUARE, _TALL, _WIDE),
+    (True, False): (_TALL, _WIDE, _SQUARE),
+    (True, True): (_WIDE, _SQUARE, _TALL),
+}
+# Winners at 1024 and 512: blocks of a cluster give small results to all multiprocessors.  Then
+# the likeliest where clusters are not known, and texts of 8 steps, which fit the nearest
+# instruction cache.
+_SINGLE: tuple[_Shape, ...] = (
+    (64, 64, 8, 8, 8, 8, 8, 5, 4, 2, 0, 0, 2, 8),
+    (128, 128, 8, 8, 8, 8, 8, 5, 2, 2, 0, 0, 2, 8),
+    (64, 64, 8, 4, 4, 16, 8, 3, 3, 2, 1, 0, 2, 8),
+    (64, 64, 8, 4, 4, 8, 8, 5, 3, 2, 1, 0, 2, 8),
+    (128, 128, 8, 16, 8, 8, 8, 3, 2, 1, 0, 0, 2, 8),
+    (128, 128, 16, 8, 4, 8, 8, 3, 2, 1, 1, 0, 4, 8),
+    (128, 128, 8, 8, 8, 8, 8, 3, 2, 1, 0, 0, 2, 8),
 )
-_DOUBLE = (
-    (64, 64, 8, 8, 8, 16, 8, 2, 2, 1, 0, 0),
-    (128, 64, 8, 8, 8, 16, 8, 2, 1, 1, 0, 0),
-    (64, 64, 8, 8, 8, 16, 8, 2, 2, 4, 0, 0),
-    (64, 64, 4, 8, 8, 16, 8, 2, 2, 1, 0, 0),
+_DOUBLE: tuple[_Shape, ...] = (
+    (64, 64, 8, 8, 8, 16, 8, 2, 2, 1, 0, 0, 2, 8),
+    (128, 64, 8, 8, 8, 16, 8, 2, 1, 1, 0, 0, 2, 8),
+    (64, 64, 8, 8, 8, 16, 8, 2, 2, 4, 0, 0, 2, 8),
+    (64, 64, 4, 8, 8, 16, 8, 2, 2, 1, 0, 0, 2, 8),
 )
-_DOUBLE_COMPLEX = (
-    (64, 64, 4, 8, 8, 8, 8, 2, 1, 1, 0, 0),
-    (32, 64, 4, 8, 8, 8, 8, 2, 4, 1, 0, 0),
-    (32, 32, 4, 4, 4, 8, 8, 2, 2, 4, 0, 0),
+# What 12 s of tuning found at 4096 for NT (level with cuBLAS there) and for TN (0.9 of it):
+# benchmarks/results/h100/cgemm_async.json.
+_COMPLEX: tuple[_Shape, ...] = (
+    (64, 64, 8, 4, 4, 16, 16, 2, 1, 2, 1, 1, 1, 4),
+    (32, 128, 8, 4, 4, 8, 8, 5, 4, 1, 3, 1, 2, 16),
+    *_DOUBLE,
 )
-_SHAPES = {"s": _SINGLE, "d": _DOUBLE, "c": _DOUBLE, "z": _DOUBLE_COMPLEX}
+_DOUBLE_COMPLEX: tuple[_Shape, ...] = (
+    (64, 64, 4, 8, 8, 8, 8, 2, 1, 1, 0, 0, 2, 8),
+    (32, 64, 4, 8, 8, 8, 8, 2, 4, 1, 0, 0, 2, 8),
+    (32, 32, 4, 4, 4, 8, 8, 2, 2, 4, 0, 0, 2, 8),
+)
+_SHAPES = {"d": _DOUBLE, "c": _COMPLEX, "z": _DOUBLE_COMPLEX}
 
 
 def starts(variant: Variant) -> tuple[dict[str, int], ...]:
-    """Return values of all parameters, the likeliest first."""
-    rest = {"copy_groups": 2, "raster_rows": 8, "k_vectors": 0}
-    return tuple(
-        dict(zip(_NAMES, shape, strict=True)) | rest for shape in _SHAPES[variant.precision.letter]
-    )
+    """Return values of all parameters, the likeliest for large results first."""
+    shapes = _SHAPES.get(variant.precision.letter)
+    if shapes is None:
+        shapes = _LARGE[variant.trans_a.transposed, variant.trans_b.transposed] + _SINGLE
+    return tuple(dict(zip(_NAMES, shape, strict=True)) | {"k_vectors": 0} for shape in shapes)

@@ -1,0 +1,134 @@
+r"""Make the tables that come with the package from committed results.
+
+    python benchmarks/ship.py
+
+Reads benchmarks/results/h100/hopper_s.json (every candidate's times, and the races) and
+cgemm_async.json; writes src/tilewright/library/shipped_tables/h100.json.  Kept are the winners
+of races, and of each shape the best candidate: which shape is best depends on the size in
+question, which of its other parameters are hardly does.  A test compares the file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from pathlib import Path
+
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.hardware.catalogue import recognised
+from tilewright.paths import write_atomically
+from tilewright.stencil import stencil
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "h100"
+TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
+ARCH = "sm_90a"  # what hopper_s.py made its candidates for
+CASES = ("NN", "NT", "TN", "TT")
+SHAPE = ("block_m", "block_n", "tile_m", "tile_n", "resident", "split_k")
+
+
+def load(name):
+    return json.loads((RESULTS / name).read_text())
+
+
+def searched(log, trans):
+    """Return the candidates of a case that passed their check: id to config and times."""
+    found = {}
+    for row in log:
+        if row["kind"] == "tried" and row["trans"] == trans and not row["reason"]:
+            ns = {int(size): time for size, time in row["ns"].items()}
+            found[row["id"]] = (row["config"], ns)
+    return found
+
+
+def raced(log, trans):
+    """Return what won the races of a case: id to sizes and median times.
+
+    A race is of more runs than the search, and of other clocks: its times are not compared
+    with the search's.
+    """
+    found = {}
+    for row in log:
+        if row["kind"] == "final" and row["trans"] == trans and "config" in row:
+            won = found.setdefault(row["id"], {})
+            won[row["size"]] = statistics.median(row["ns"]["tilewright"])
+    return found
+
+
+def best_of_shapes(found):
+    """Return, of each shape, the candidate that is the fastest over the sizes all were timed on."""
+    sizes = set.intersection(*(set(ns) for _, ns in found.values()))
+    best = {}
+    for key, (config, ns) in found.items():
+        shape = tuple(config[name] for name in SHAPE)
+        one = (math.prod(ns[size] for size in sizes), key)
+        best[shape] = min(best.get(shape, one), one)
+    kept = {key for _, key in best.values()}
+    return {key: found[key] for key in found if key in kept}
+
+
+def single_rows(log):
+    for trans in CASES:
+        found, won = searched(log, trans), raced(log, trans)
+        kept = best_of_shapes(found)
+        for key, (config, ns) in found.items():
+            if key in kept or key in won:
+                yield row("s", trans, "simt_async", config, square(ns), square(won.get(key, {})))
+
+
+def square(ns):
+    return [[n, n, n, round(ns[n])] for n in sorted(ns)]
+
+
+def sweep_rows(document):
+    """Yield the winners of a sweep with the sizes that each was timed on."""
+    found = {}
+    for one in document["devices"][0]["results"]:
+        config = dict(one["config"])
+        name = config.pop("stencil")
+        key = (one["precision"], one["trans"], name, json.dumps(config, sort_keys=True))
+        time = statistics.median(one["seconds"]["tilewright"]) * 1e9
+        found.setdefault(key, (config, []))[1].append([*one["size"], round(time)])
+    for (letter, trans, name, _), (config, times) in found.items():
+        yield row(letter, trans, name, config, sorted(times))
+
+
+def row(letter, trans, name, config, times, won=()):
+    return {
+        "precision": letter,
+        "trans": trans,
+        "stencil": name,
+        "config": config,
+        "times": times,
+        "won": won,
+    }
+
+
+def table():
+    """Return the table of the H100 as text, a row a line."""
+    search, sweep = load("hopper_s.json"), load("cgemm_async.json")
+    device = sweep["devices"][0]["name"]  # of the same session
+    known = recognised(device)
+    head = {
+        "device": device,
+        "compute_capability": architecture_spec(ARCH).compute_capability,
+        "multiprocessors": round(known.needs("multiprocessors")),
+        "stencils": {"simt_async": stencil("simt_async").version},
+        "measured": search["environment"]["date"],
+        "commit": search["environment"]["commit"],
+    }
+    rows = [*single_rows(search["log"]), *sweep_rows(sweep)]
+    lines = ",\n".join(json.dumps(one, separators=(",", ":")) for one in rows)
+    return json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n]}}\n'
+
+
+def main():
+    TABLE.parent.mkdir(exist_ok=True)
+    text = table()
+    write_atomically(TABLE, text.encode())
+    print(f"{TABLE.relative_to(ROOT)}: {len(json.loads(text)['rows'])} configs, {len(text)} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""How long a config takes on a problem, from its times on others: neighbours and waves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from tilewright.hardware import DeviceSpec
+from tilewright.problem import Problem
+from tilewright.sass import occupancy
+from tilewright.space import Config
+from tilewright.stencil import Variant, stencil
+
+__all__ = ["Timed", "distance", "effort", "expected_ns"]
+
+# Before its first multiply-add and after its last a thread block waits for memory, as long as
+# for so many steps along k; and each wave of blocks adds the latency that so few warps cannot
+# hide: with w warps a block, 2 / w of a block's time.  Of 0, 32, 64, 128 and of 0, 1, 2, 4, 8
+# the pair that serves sizes left out best (benchmarks/choice.py has the data and the outcome).
+_ENDS = 32
+_HIDING_WARPS = 2.0
+
+_NEIGHBOURS = 2
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A config and the nanoseconds it took on some problems of one variant.
+
+    Parameters
+    ----------
+    config : Config
+        The point of its stencil's space.
+    ns : Mapping
+        Times of a search, to compare with others' of that search.
+    won : Mapping
+        Times of the races that it won, by m, n and k.
+    """
+
+    config: Config
+    ns: Mapping[Problem, float]
+    won: Mapping[tuple[int, int, int], float] = field(default_factory=dict)
+
+
+def distance(problem: Problem, other: Problem) -> float:
+    """Return how far apart two problems' sizes are: doublings, summed over m, n and k."""
+    m, n, k = (
+        abs(math.log2(max(1, x) / max(1, y)))
+        for x, y in ((problem.m, other.m), (problem.n, other.n), (problem.k, other.k))
+    )
+    # Not sum(): it rounds otherwise from Python 3.12 on, and exported C code chooses alike.
+    return m + n + k
+
+
+def effort(config: Config, problem: Problem, device: DeviceSpec, multiprocessors: int) -> float:
+    """Return what the busiest multiprocessor has to do, in multiply-adds of full speed.
+
+    Parameters
+    ----------
+    config : Config
+        A point of its stencil's space.
+    problem : Problem
+        Whose m, n and k count.
+    device : DeviceSpec
+        For its occupancy.
+    multiprocessors : int
+        That blocks are spread over.
+
+    Notes
+    -----
+    Blocks come in whole numbers: a multiprocessor with one more than the others sets the time
+    (tail effect; Lai & Seznec 2013 leave it out).  Blocks at an edge count as whole ones.
+    """
+    launch = stencil(config.stencil).launch(config, problem.m, problem.n)
+    blocks, warps = prod(launch.grid), max(1.0, prod(launch.block) / device.warp_size)
+    split = int(config.get("split_k", 1))
+    each = -(-blocks // multiprocessors)
+    waves = -(-each // _resident(config, Variant.of(problem), device))
+    area = problem.m * problem.n * split / blocks
+    if "block_m" in config and "block_n" in config:
+        area = config.integer("block_m") * config.integer("block_n")
+    return (each + waves * _HIDING_WARPS / warps) * area * (problem.k / split + _ENDS)
+
+
+def _resident(config: Config, variant: Variant, device: DeviceSpec) -> int:
+    """Return how many blocks a multiprocessor runs at a time, at least one."""
+    if "resident" in config:
+        return config.integer("resident")
+    if device.compute_capability is None:
+        return 1
+    uses = stencil(config.stencil).resources(config, variant)
+    registers = min(uses.registers, device.max_registers_per_thread or uses.registers)
+    fits = occupancy(device.compute_capability, uses.threads, registers, uses.shared_bytes)
+    return max(1, fits.blocks)
+
+
+def expected_ns(timed: Timed, problem: Problem, device: DeviceSpec, multiprocessors: int) -> float:
+    """Return the time to expect of a config; the measured one where there is one.
+
+    Of the two nearest problems it was timed on, the time for a unit of `effort`, averaged
+    geometrically with weights 1 / `distance`, times the effort of this problem.
+
+    Parameters
+    ----------
+    timed : Timed
+        Times of the config on at least one problem.
+    problem : Problem
+        What it may serve.
+    device : DeviceSpec
+        Where it is to run.
+    multiprocessors : int
+        Of the device that the times are from.
+    """
+    near = sorted(timed.ns, key=lambda other: distance(problem, other))[:_NEIGHBOURS]
+    apart = [distance(problem, other) for other in near]
+    if apart[0] == 0 and multiprocessors == device.multiprocessors:
+        return timed.ns[near[0]]
+    total = logarithm = 0.0
+    for other, far in zip(near, apart, strict=True):
+        weight = 1 / max(far, 1e-9)
+        rate = timed.ns[other] / effort(timed.config, other, device, multiprocessors)
+        total += weight
+        logarithm += weight * math.log(rate)
+    here = effort(timed.config, problem, device, device.multiprocessors)
+    return here * math.exp(logarithm / total)

@@ -1,0 +1,175 @@
+"""What the package knows of devices that nobody tuned yet, and what it chooses by that."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.tuning.measurement_examples import example
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.library.choose import choose, default_choice
+from tilewright.library.shipped import shipped, tables
+from tilewright.library.waves import Timed, effort, expected_ns
+from tilewright.precision import precision
+from tilewright.problem import Problem, Trans
+from tilewright.space import Config
+from tilewright.stencil import Variant
+from tilewright.stencil.simt_async import SimtAsync
+from tilewright.tuning.measurement import Stage
+from tilewright.tuning.store import Store
+
+ROOT = Path(__file__).parents[2]
+FAMILY = SimtAsync()
+H100 = replace(
+    architecture_spec("sm_90a"), name="NVIDIA H100 80GB HBM3", multiprocessors=132
+)  # as its driver reports it
+MARK = "a1b2c3d4e5f6"
+
+
+def square(n: int, trans: str = "NN", letter: str = "s") -> Problem:
+    return Problem(n, n, n, letter, *trans)
+
+
+def variant(trans: str, letter: str = "s") -> Variant:
+    return Variant(precision(letter), Trans(trans[0]), Trans(trans[1]))
+
+
+def device(spec=H100, fingerprint: str = ""):
+    return SimpleNamespace(fingerprint=fingerprint, spec=spec)
+
+
+def script(name: str):
+    """A benchmark, which finds its neighbours as it does when it is run."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def races():
+    log = json.loads((ROOT / "benchmarks/results/h100/hopper_s.json").read_text())["log"]
+    return [row for row in log if row["kind"] == "final"]
+
+
+def test_the_table_is_made_from_committed_results():
+    ship = script("ship")
+    assert ship.TABLE.read_text() == ship.table()
+
+
+def test_every_row_is_a_point_of_the_space_it_is_for():
+    for table in tables():
+        for row in table.rows:
+            of = Variant.of(next(iter(row.ns)))
+            assert row.config in FAMILY.space(of, H100), row
+
+
+def test_what_won_a_race_serves_its_size():
+    for row in races():
+        chosen = choose(device(), square(row["size"], row["trans"]))
+        assert chosen.config.id == row["id"]
+        assert chosen.tuned_on == f"SGEMM {row['trans']} {row['size']}"
+
+
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+def test_sizes_never_seen_get_a_sound_config_and_always_the_same(trans):
+    for sizes in ((1, 1, 1), (300, 300, 300), (3000, 3000, 3000), (64, 8192, 17), (70000, 2, 9)):
+        problem = Problem(*sizes, "s", *trans)
+        chosen = choose(device(), problem)
+        assert chosen == choose(device(), problem)
+        assert chosen.config in FAMILY.space(Variant.of(problem), H100)
+
+
+def test_choices_for_sizes_left_out_are_candidates_of_the_search():
+    """The benchmark that says how good the choice is runs, and repeats itself."""
+    made = script("choice").rows()
+    assert made == script("choice").rows()
+    assert len(made) == 20
+    assert all(one["share"] is not None and 0 < one["share"] <= 1 for one in made)
+
+
+def test_a_device_of_the_same_architecture_is_served_too_but_no_other():
+    assert shipped(replace(H100, name="NVIDIA H200"), variant("NT")) is not None
+    assert shipped(replace(H100, name="a slice", multiprocessors=16), variant("NT")) is None
+    assert shipped(replace(architecture_spec("sm_80"), multiprocessors=108), variant("NT")) is None
+    opencl = replace(H100, compute_capability=None)
+    assert shipped(opencl, variant("NT")) is None
+    assert choose(device(opencl), square(512)).tuned_on == ""
+
+
+def test_precisions_nobody_timed_have_their_default():
+    chosen = choose(device(), square(512, "NT", "z"))
+    assert chosen == default_choice(variant("NT", "z"), H100)
+
+
+def test_times_of_an_older_stencil_do_not_count(monkeypatch):
+    monkeypatch.setattr(SimtAsync, "version", SimtAsync.version + 1)
+    shipped.cache_clear()
+    try:
+        assert shipped(H100, variant("NT")) is None
+    finally:
+        shipped.cache_clear()
+
+
+def own_winner(problem: Problem, ns: int, config: Config) -> None:
+    made = example(
+        config=config,
+        problem=problem,
+        device=MARK,
+        stencil_version=FAMILY.version,
+        stage=Stage.WINNER,
+        times_ns=(ns,),
+    )
+    with Store() as store:
+        store.add(made)
+
+
+def test_a_winner_of_ones_own_serves_where_it_is_faster():
+    config = FAMILY.default(variant("NT"), H100).replace(raster_rows=16)
+    problem, here = square(4096, "NT"), device(fingerprint=MARK)
+    shipped_choice = choose(here, problem).config
+    own_winner(problem, 10**9, config)
+    assert choose(here, problem).config == shipped_choice
+    own_winner(problem, 10**6, config)
+    assert choose(here, problem).config == config
+    assert choose(here, problem).tuned_on == "SGEMM NT 4096"
+
+
+def test_on_another_model_ones_own_winners_come_first():
+    """Times of two models are not compared."""
+    config = FAMILY.default(variant("NT"), H100).replace(raster_rows=16)
+    other = device(replace(H100, name="NVIDIA H200"), MARK)
+    own_winner(square(4096, "NT"), 10**9, config)
+    assert choose(other, square(4096, "NT")).config == config
+
+
+def test_a_multiprocessor_with_one_block_more_sets_the_time():
+    config = FAMILY.default(variant("NT"), H100)
+    side = config.integer("block_m")
+    assert side == config.integer("block_n")
+
+    def busiest(blocks: int) -> float:
+        return effort(config, Problem(side, side * blocks, 4096, "s", "N", "T"), H100, 132)
+
+    assert busiest(1) == busiest(132)
+    assert busiest(133) > busiest(132)
+    assert busiest(2 * 132) == busiest(133)
+    assert busiest(20 * 132) == pytest.approx(10 * busiest(2 * 132))
+
+
+def test_a_time_that_was_measured_is_the_one_expected():
+    config = FAMILY.default(variant("NT"), H100)
+    timed = Timed(config, {square(1024, "NT"): 100.0, square(2048, "NT"): 500.0})
+    assert expected_ns(timed, square(2048, "NT"), H100, 132) == 500
+    assert 100 < expected_ns(timed, square(1500, "NT"), H100, 132) < 500
+    slower = replace(H100, multiprocessors=66)
+    assert expected_ns(timed, square(2048, "NT"), slower, 132) > 900
