@@ -55,6 +55,7 @@ def draw(rows: list[dict[str, Any]], name: str, path: Path) -> None:
             axes.plot(*curve(rows, bits, lanes), "o-", ms=3, label=load)
         axes.axhline(ISSUE_LANES, color="grey", lw=0.8, ls="--")
         axes.set_xscale("symlog", base=2, linthresh=1)
+        axes.set_xlim(-0.3, 80)  # a symmetric scale would show negative ratios
         axes.set_xticks([0, 1, 2, 4, 8, 16, 32, 64], ["0", "1", "2", "4", "8", "16", "32", "64"])
         axes.set_title(lanes.replace("_", " "), fontsize=10)
         axes.set_xlabel("FFMA to one load")

@@ -55,7 +55,7 @@ def test_required_bandwidth_at_every_level():
         for level in bound(Problem(4096, 4096, 4096, letter), "a100").levels:
             assert level.required < level.available
             assert level.name in bound(Problem(4096, 4096, 4096, letter), "a100").explain()
-    assert bound(Problem(4096, 4096, 4096, "s"), "h100").levels[1].available is None  # L2
+    assert bound(Problem(4096, 4096, 4096, "s"), "h200").levels[1].available is None  # L2
 
 
 def test_the_kernel_of_b_8_stays_below_what_the_cache_feeds():

@@ -46,8 +46,9 @@ def test_the_rule_predicts_a_sample_of_the_measured_patterns() -> None:
     sample = draw.sample(alone, 60) + [r for r in alone if r["pattern"].startswith("a const")]
     sample += [r for r in alone if r["pattern"] == NOTHING]
     errors = [error for kind in compare(sample).values() for error, _ in kind]
-    assert statistics.median(map(abs, errors)) < 0.005
-    assert sum(abs(error) < 0.025 for error in errors) >= len(errors) - 1
+    # The loop's own time, told by the pattern that reads nothing, is some cycles less in others.
+    assert statistics.median(map(abs, errors)) < 0.01
+    assert sum(abs(error) < 0.02 for error in errors) >= len(errors) - 1
 
 
 def test_reuse_saves_a_read_until_the_register_is_written() -> None:

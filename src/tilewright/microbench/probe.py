@@ -136,7 +136,7 @@ def _sustained(rows: Sequence[Row]) -> list[Measured]:
         clock = max((c for c in clocks if c is not None), key=lambda c: c[0], default=None)
         if clock is None:
             continue
-        detail = f"{load}, {clock[1].get('seconds')} s"
+        detail = f"{load}, {float(clock[1].get('seconds') or 0):.3g} s"
         found.append(Measured(f"sustained_clock_hz.{letter}", clock[0], detail))
         if letter == "s":
             for name in ("power_w", "power_limit_w"):

@@ -1,0 +1,67 @@
+"""Every GEMM time that is committed for the H100, whatever wrote its file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tilewright.problem import Problem
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h100"
+# What has no times of whole products: counters and machine code of loops, measurements of the
+# device, times of calls.
+WITHOUT_TIMES = {"host_cost.json", "loops.json", "microbench.json", "native.json"}
+
+
+class Run(NamedTuple):
+    """A product that somebody computed at a rate."""
+
+    file: str
+    who: str
+    problem: Problem
+    rate: float  # FLOP/s
+
+
+def _problem(size: Any, precision: str, trans: str) -> Problem:
+    sides = size if isinstance(size, list) else [int(size)] * 3
+    return Problem(*sides, precision, *trans)
+
+
+def _of(row: dict[str, Any]) -> Iterator[tuple[str, Problem, float]]:
+    """Yield (who, problem, FLOP/s) of a row, by what it has."""
+    rates = row.get("flops_per_second")
+    if "rungs" in row:  # tilewright ladder: row-major SGEMM NN, columns and rows exchanged
+        m, n, k = row["size"]
+        for rung in row["rungs"]:
+            if rung["flops_per_second"]:
+                yield rung["name"], _problem([n, m, k], "s", "NN"), rung["flops_per_second"]
+    elif {"precision", "trans", "size"} <= row.keys() and isinstance(rates, dict):  # bench
+        problem = _problem(row["size"], row["precision"], row["trans"])
+        yield from ((who, problem, rate) for who, rate in rates.items())
+    elif {"precision", "trans", "n"} <= row.keys():  # double_double.py
+        yield "tilewright", _problem(row["n"], row["precision"], row["trans"]), rates
+    elif row.get("kind") == "final":  # hopper_s.py, the race
+        problem = _problem(row["size"], "s", row["trans"])
+        yield from ((who, problem, rate * 1e12) for who, rate in row["tflops"].items())
+    elif row.get("kind") == "tried":  # hopper_s.py, the search
+        for size, ns in (row["ns"] or {}).items():
+            problem = _problem(size, "s", row["trans"])
+            yield row["id"], problem, problem.flops / (ns * 1e-9)
+
+
+def _runs(file: str, value: Any) -> Iterator[Run]:
+    if isinstance(value, dict):
+        found = [Run(file, *one) for one in _of(value)]
+        yield from found
+        value = () if found else value.values()
+    if not isinstance(value, str | int | float | None):
+        for one in value:
+            yield from _runs(file, one)
+
+
+def committed() -> list[Run]:
+    """Return the runs of every file that has any."""
+    paths = (path for path in sorted(RESULTS.glob("*.json")) if path.name not in WITHOUT_TIMES)
+    return [run for path in paths for run in _runs(path.name, json.loads(path.read_text()))]
