@@ -12,6 +12,7 @@ import pytest
 from tilewright.backend import device
 from tilewright.backend.cuda.compiler import nvrtc
 from tilewright.backend.cuda.inspection import inspect_config
+from tilewright.bench.bounded import bound_of
 from tilewright.bench.ladder.climb import (
     TUNED,
     Contender,
@@ -21,7 +22,7 @@ from tilewright.bench.ladder.climb import (
 )
 from tilewright.bench.ladder.machine_code import summary
 from tilewright.bench.ladder.oracle import Oracle
-from tilewright.bench.ladder.record import bound_of, climb_record
+from tilewright.bench.ladder.record import climb_record
 from tilewright.bench.ladder.rungs import RUNGS, Naive, register_rungs
 from tilewright.bench.peers import peer
 from tilewright.cli.app import run

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tilewright.backend import BackendError, DeviceLostError, LiveDevice
+from tilewright.bench.bounded import bound_of, bound_record
 from tilewright.bench.document import Document, find_row, is_complete, options_record
 from tilewright.bench.peers import Peer, UnavailableError, peer
 from tilewright.bench.profile import ProfileError, Profiler
@@ -126,7 +127,8 @@ class Session:
             extra = extra | self._tuned(problem, self._budget)
         (row,) = sweep(self.live, [problem], self.peers, self._method)
         row.missing.update(self._missing)
-        record = row_record(problem, row, extra)
+        limit = bound_of(self.live, problem, warm_cache=self._method.cache == "warm")
+        record = row_record(problem, row, extra | {"bound": bound_record(limit)})
         if self._options["profile"]:
             # The times are worth keeping whatever becomes of the counters.
             self._store(problem, record | {"profile": {"error": "interrupted"}})

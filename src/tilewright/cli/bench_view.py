@@ -25,17 +25,30 @@ def show_times(live: LiveDevice, peers: Sequence[Peer], rows: list[dict[str, Any
     for one in peers:
         table.add_column(f"{one.name} {one.version}")
         table.add_column("ours / it", justify="right")
+    limited = any("flops_per_second" in row.get("bound", {}) for row in rows)
+    if limited:
+        table.add_column("of bound", justify="right")
     table.add_column("tuned on")
     for row in rows:
         if "error" in row:
             table.add_row(row["problem"], f"failed: {row['error']}")
             continue
         tuned = row["tuned_on"] or "(default)"
-        table.add_row(row["problem"], *_rates(row["flops_per_second"], peers), tuned)
+        share = [_of_bound(row)] if limited else []
+        table.add_row(row["problem"], *_rates(row["flops_per_second"], peers), *share, tuned)
         if "with_transfers" in row:
             rates = _rates(row["with_transfers"]["flops_per_second"], peers)
-            table.add_row("  with transfers", *rates, "")
+            table.add_row("  with transfers", *rates)
     emit_table(table)
+
+
+def _of_bound(row: dict[str, Any]) -> str:
+    """Return our share of what the device can do, and the term that says so."""
+    limit = row.get("bound", {})
+    if "flops_per_second" not in limit:
+        return "-"
+    share = row["flops_per_second"]["tilewright"] / limit["flops_per_second"]
+    return f"{share:.0%} ({limit['limiting']})"
 
 
 def _rates(rates: dict[str, float], peers: Sequence[Peer]) -> list[str]:

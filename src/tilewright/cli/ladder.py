@@ -127,8 +127,9 @@ def _climb(
     from rich.console import Console
     from rich.progress import Progress
 
+    from tilewright.bench.bounded import bound_of
     from tilewright.bench.ladder.climb import climb, tuned_contender
-    from tilewright.bench.ladder.record import bound_of, climb_record
+    from tilewright.bench.ladder.record import climb_record
 
     limit = bound_of(live, problem)
     with Progress(console=Console(stderr=True, quiet=quiet), transient=True) as progress:

@@ -7,24 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.backend import LiveDevice
+from tilewright.bench.bounded import bound_record
 from tilewright.bench.ladder.climb import Result
 from tilewright.bounds import Bound
-from tilewright.library.bound import bound
 from tilewright.problem import Problem
 
-__all__ = ["bound_of", "climb_record"]
-
-
-def bound_of(live: LiveDevice, problem: Problem) -> Bound | str:
-    """Return how fast the problem can be on the device, or why nobody knows."""
-    try:
-        # C is written only, and earlier rounds leave operands in the cache.
-        found = bound(problem, live, reads_c=False, warm_cache=True)
-        assert found.limiting is not None
-    except ValueError as reason:
-        return str(reason)
-    return found
+__all__ = ["climb_record"]
 
 
 def climb_record(
@@ -37,7 +25,7 @@ def climb_record(
     problem : Problem
         As measured, column-major; its ``size`` here is the row-major one.
     limit : Bound or str
-        From `bound_of`.
+        From `tilewright.bench.bounded.bound_of`.
     results : sequence of Result
         From `tilewright.bench.ladder.climb.climb`.
     peers : sequence of str
@@ -51,13 +39,7 @@ def climb_record(
         "problem": f"{problem.precision.name} NN {size[0]}x{size[1]}x{size[2]}, row-major",
         "size": size,
         "library": library,
-        "bound": {"missing": limit}
-        if isinstance(limit, str)
-        else {
-            "flops_per_second": limit.limit,
-            "limiting": limit.limiting.name,
-            "resource": limit.limiting.resource,
-        },
+        "bound": bound_record(limit),
     }
     rungs = []
     for one in results:

@@ -1,0 +1,38 @@
+"""How fast a measured product could have been, beside how fast it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.backend import LiveDevice
+from tilewright.bounds import Bound
+from tilewright.library.bound import bound
+from tilewright.problem import Problem
+
+__all__ = ["bound_of", "bound_record"]
+
+
+def bound_of(live: LiveDevice, problem: Problem, *, warm_cache: bool = True) -> Bound | str:
+    """Return how fast the problem can be on the device, or why nobody knows.
+
+    As everybody is timed here: C is written only, and where caches are warm earlier rounds
+    leave operands there.
+    """
+    try:
+        found = bound(problem, live, reads_c=False, warm_cache=warm_cache)
+        assert found.limiting is not None
+    except ValueError as reason:
+        return str(reason)
+    return found
+
+
+def bound_record(limit: Bound | str) -> dict[str, Any]:
+    """Return `bound_of`'s answer as plain data: ``flops_per_second``, or ``missing``."""
+    if isinstance(limit, str):
+        return {"missing": limit}
+    assert limit.limiting is not None
+    return {
+        "flops_per_second": limit.limit,
+        "limiting": limit.limiting.name,
+        "resource": limit.limiting.resource,
+    }
