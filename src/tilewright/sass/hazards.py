@@ -26,7 +26,7 @@ from tilewright.sass.flow import successors
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.latency import needed
 
-__all__ = ["Hazard", "hazards"]
+__all__ = ["Hazard", "hazards", "released_at"]
 
 _NOTHING: frozenset[frozenset[int]] = frozenset((frozenset(),))
 _OLDEST = 64  # cycles after which no result of fixed latency is under way
@@ -101,6 +101,41 @@ def hazards(
         "guard", "address" or "write", and the cycles between their issues, for
         every dependency of fixed latency: what `NEEDED` was found with.
     """
+    uses, starts, states = _states(instructions)
+    found: dict[Hazard, None] = {}
+    for start, state in states.items():
+        _run(instructions, uses, start, starts, state, found, observe)
+    return sorted(found, key=lambda hazard: hazard.address)
+
+
+def released_at(instructions: Sequence[Instruction], start: int, stop: int) -> list[int]:
+    """Return, for each instruction of a run, the first index at which its registers are released.
+
+    That is where the last wait lies for an access that wrote what it reads, or
+    still read or wrote what it writes; `start` where there is none.  Indices
+    count from the kernel's start.
+    """
+    uses, starts, states = _states(instructions)
+    first = max(index for index in states if index <= start)
+    state = states[first].copy()
+    free: dict[tuple[int, str], int] = {}
+    found = []
+    for index in range(first, stop):
+        pending = {key[:2] for key in state.pending}
+        _wait(state, instructions[index])
+        for key in pending - {key[:2] for key in state.pending}:
+            free[key] = index
+        use = uses[index]
+        needs = [(r, "write") for r in use.reads | use.writes] + [(r, "read") for r in use.writes]
+        found.append(max((free[key] for key in needs if key in free), default=start))
+        _issue(state, instructions[index], use)
+    return [max(start, at) for at in found[start - first :]]
+
+
+def _states(
+    instructions: Sequence[Instruction],
+) -> tuple[list[Access], frozenset[int], dict[int, _State]]:
+    """Return what is under way where each straight run starts, whatever way leads there."""
     uses = [access(i) for i in instructions]
     starts, after = _blocks(instructions)
     states: dict[int, _State] = {0: _State()}
@@ -115,10 +150,7 @@ def hazards(
             elif not states[following].join(state):
                 continue
             waiting.append(following)
-    found: dict[Hazard, None] = {}
-    for start, state in states.items():
-        _run(instructions, uses, start, starts, state, found, observe)
-    return sorted(found, key=lambda hazard: hazard.address)
+    return uses, starts, states
 
 
 def _blocks(
@@ -182,7 +214,7 @@ def _early(
         how = _how(one, use, resource)
         for kind, age in state.ages.get(resource, {}).items():
             if observe is not None:
-                observe(kind, use.kind, how, age, one)
+                observe(kind, use.kind, how, age)
             if age < needed(kind, use.kind, how):
                 yield (f"{one.mnemonic} reads {name_of(resource)} {age} cycles after it was set,"
                        f" not {needed(kind, use.kind, how)}")  # fmt: skip
@@ -193,7 +225,7 @@ def _early(
                        f" {what} it")  # fmt: skip
         for kind, age in state.ages.get(resource, {}).items():
             if observe is not None:
-                observe(kind, use.kind, "write", age, one)
+                observe(kind, use.kind, "write", age)
             if age < needed(kind, use.kind, "write"):
                 yield f"{one.mnemonic} overwrites {name_of(resource)} {age} cycles after it was set"
     yield from _stale(state, one)
