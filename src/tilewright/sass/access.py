@@ -22,7 +22,7 @@ PT = 7
 # barrier that the instruction names is released, in order among themselves.
 _FIXED = {
     "fma": "FFMA FMUL FADD HADD2 HFMA2 HMUL2 IMAD",
-    "alu": "FSEL FMNMX FSETP MOV SEL ISETP IADD3 LEA LOP3 PRMT SHF IABS VIADD VIADDMNMX"
+    "alu": "FSEL FMNMX FSETP MOV SEL ISETP IADD3 LEA LOP3 PRMT SHF PLOP3 IABS VIADD VIADDMNMX"
     " VIMNMX I2FP",
     "uniform": "UMOV USEL UISETP UIADD3 ULEA ULOP3 USHF UIMAD ULDC",
     "wide": "",  # IMAD.WIDE and IMAD.HI: twice through the multiplier
@@ -50,6 +50,7 @@ _READS = {
     **dict.fromkeys("SEL FSEL FMNMX FSETP ISETP DSETP LEA LOP3 VIMNMX".split(), (87,)),
     **dict.fromkeys("VIADDMNMX IMAD BRA USEL UISETP ULEA ULOP3 UIMAD VOTE".split(), (87,)),
     **dict.fromkeys("IADD3 UIADD3".split(), (87, 77)),
+    "PLOP3": (87, 77),
     "LDGSTS": (87,),
 }
 # IADD3, IMAD and LEA read their carry only as .X, LDGSTS its condition always.
@@ -113,6 +114,8 @@ def access(instruction: Instruction) -> Access:
     reads |= {base + p for p in _condition_fields(instruction) if p != PT}
     if instruction.guard.index != PT:
         reads.add((UNIFORM_PREDICATE if uniform else PREDICATE) + instruction.guard.index)
+    if name == "PLOP3" and (third := instruction.raw >> 68 & PT) != PT:
+        reads.add((UNIFORM_PREDICATE if instruction.raw >> 67 & 1 else PREDICATE) + third)
     if instruction.opcode == _UNIFORM_CONDITION:
         reads.add(UNIFORM_PREDICATE + (instruction.raw >> 24 & PT))
     writes |= {PREDICATE + p for p in instruction.dst_predicates}

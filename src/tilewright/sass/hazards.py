@@ -87,9 +87,7 @@ class _State:
         return changed
 
 
-def hazards(
-    instructions: Sequence[Instruction], observe: Observer | None = None
-) -> list[Hazard]:
+def hazards(instructions: Sequence[Instruction], observe: Observer | None = None) -> list[Hazard]:
     """Return everything that a kernel of sm_90 reads or overwrites too early.
 
     Parameters
@@ -138,18 +136,23 @@ def _states(
     """Return what is under way where each straight run starts, whatever way leads there."""
     uses = [access(i) for i in instructions]
     starts, after = _blocks(instructions)
-    states: dict[int, _State] = {0: _State()}
-    waiting = [0]
-    while waiting:
-        start = waiting.pop()
-        state = states[start].copy()
-        end = _run(instructions, uses, start, starts, state, None, None)
-        for following in after[end]:
-            if following not in states:
-                states[following] = state.copy()
-            elif not states[following].join(state):
-                continue
-            waiting.append(following)
+    states: dict[int, _State] = {}
+    for entry in sorted(starts):
+        if entry in states:
+            continue
+        # The kernel's first instruction, or one that only a call leads to: nothing is under way.
+        states[entry] = _State()
+        waiting = [entry]
+        while waiting:
+            start = waiting.pop()
+            state = states[start].copy()
+            end = _run(instructions, uses, start, starts, state, None, None)
+            for following in after[end]:
+                if following not in states:
+                    states[following] = state.copy()
+                elif not states[following].join(state):
+                    continue
+                waiting.append(following)
     return uses, starts, states
 
 
@@ -161,7 +164,7 @@ def _blocks(
     starts = {0}
     for index, following in enumerate(after):
         if following != (index + 1,):
-            starts.update(following)
+            starts.update((*following, *((index + 1,) if index + 1 < len(after) else ())))
     return frozenset(starts), after
 
 
@@ -203,9 +206,7 @@ def _wait(state: _State, one: Instruction) -> None:
         state.pending = {key: clears for key, clears in left.items() if clears}
 
 
-def _early(
-    state: _State, one: Instruction, use: Access, observe: Observer | None
-) -> Iterator[str]:
+def _early(state: _State, one: Instruction, use: Access, observe: Observer | None) -> Iterator[str]:
     """Yield what an instruction reads or writes before it may."""
     pending: dict[tuple[int, str], str] = {(r, mode): k for r, mode, k in state.pending}
     for resource in sorted(use.reads):

@@ -17,8 +17,8 @@ _READ: dict[str, dict[str, int]] = {
     # A multiply-add pipe's result reaches the next one there after four cycles, and others' too,
     # but memory instructions a cycle later.  IMAD.WIDE reads what it adds to later than the rest.
     "fma": {"fma": 4, "alu": 4, "other": 4, "wide": 2, "": 5},
-    "alu": {"alu": 4, "other": 4, "wide": 3, "": 5},
-    "wide": {"alu": 3, "fma": 4, "wide": 6, "": 5},
+    "alu": {"alu": 4, "fma": 4, "other": 4, "wide": 3, "": 5},
+    "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
     "fp64": {"global": 7, "other": 6, "": 8},
     # The hardware holds a reader of uniform registers back by itself.
     "uniform": {"": 2},
@@ -28,7 +28,7 @@ _READ: dict[str, dict[str, int]] = {
 _WRITE: dict[str, dict[str, int]] = {
     "fma": {"fma": 2, "alu": 1, "wide": 2, "": 5},
     "alu": {"alu": 2, "fma": 3, "wide": 3, "": 5},
-    "wide": {"alu": 3, "fma": 4, "": 5},
+    "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
     "fp64": {"": 8},
     "uniform": {"": 2},
     "special": {"": 6},
