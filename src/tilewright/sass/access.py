@@ -47,9 +47,13 @@ FIXED, VARIABLE = frozenset(_FIXED), frozenset(_VARIABLE)
 
 # First bit of each predicate that an instruction reads besides its guard: [90:87], and a second.
 _READS = {
-    **dict.fromkeys("SEL FSEL FMNMX FSETP ISETP DSETP LEA LOP3 VIMNMX".split(), (87,)),
-    **dict.fromkeys("VIADDMNMX IMAD BRA USEL UISETP ULEA ULOP3 UIMAD VOTE".split(), (87,)),
-    **dict.fromkeys("IADD3 UIADD3".split(), (87, 77)),
+    **dict.fromkeys(
+        ("SEL", "FSEL", "FMNMX", "FSETP", "ISETP", "DSETP", "LEA", "LOP3", "VIMNMX"), (87,)
+    ),
+    **dict.fromkeys(
+        ("VIADDMNMX", "IMAD", "BRA", "USEL", "UISETP", "ULEA", "ULOP3", "UIMAD", "VOTE"), (87,)
+    ),
+    **dict.fromkeys(("IADD3", "UIADD3"), (87, 77)),
     "PLOP3": (87, 77),
     "LDGSTS": (87,),
 }

@@ -15,6 +15,7 @@ A wait stays at its place in the block: an instruction that needed it stays behi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,7 +72,7 @@ def blocks(instructions: Sequence[Instruction]) -> list[Block]:
         if one.mnemonic in ("BSYNC", "CALL", "RET", "WARPSYNC", "BREAK"):
             starts.add(index + 1)
     ordered = sorted(s for s in starts if 0 <= s <= count)
-    return [Block(a, b) for a, b in zip(ordered, ordered[1:], strict=False)]
+    return [Block(a, b) for a, b in itertools.pairwise(ordered)]
 
 
 def dependencies(body: Sequence[Instruction], arch: int) -> list[list[Dependency]]:

@@ -144,7 +144,7 @@ def _value(resource: int, values: dict[int, int], symbols: _Symbols) -> int:
 def _key(
     one: Instruction, use: Access, arch: int, values: dict[int, int], symbols: _Symbols
 ) -> int:
-    """Number an instruction by what it does and its operands' values."""
+    """Return an instruction's number, by what it does and its operands' values."""
     raw = one.raw & ~_CONTROL
     for low in register_places(one, arch):
         raw &= ~(_REGISTER << low)

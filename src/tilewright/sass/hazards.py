@@ -18,7 +18,7 @@ instructions of a class in any kernel here: the hardware needs no more, and perh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.sass.access import PREDICATE, UNIFORM, Access, access, name_of
@@ -113,7 +113,7 @@ def released_at(instructions: Sequence[Instruction], start: int, stop: int) -> l
     still read or wrote what it writes; `start` where there is none.  Indices
     count from the kernel's start.
     """
-    uses, starts, states = _states(instructions)
+    uses, _, states = _states(instructions)
     first = max(index for index in states if index <= start)
     state = states[first].copy()
     free: dict[tuple[int, str], int] = {}

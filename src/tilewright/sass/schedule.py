@@ -116,7 +116,7 @@ def schedule(
         except RefusedError as error:
             refused[body[0].address] = str(error)
             continue
-        search.improve(wanted, random.Random(seed), rounds)
+        search.improve(wanted, random.Random(seed), rounds)  # noqa: S311
         made[block.start : block.stop] = search.code()
         moved += sum(now != was for was, now in enumerate(search.order))
         swapped += sum(search.sides)
@@ -138,8 +138,8 @@ class _Search:
         self.before = dependencies(self.body, arch)
         self.behind: list[list[tuple[int, int]]] = [[] for _ in self.body]
         for index, found in enumerate(self.before):
-            for one in found:
-                self.behind[one.on].append((index, one.cycles))
+            for needs in found:
+                self.behind[needs.on].append((index, needs.cycles))
         self.free = [at - block.start for at in released_at(kernel, block.start, block.stop)]
         self.times = [0]
         for one in self.body:
