@@ -2,6 +2,7 @@
 
     python benchmarks/schedule.py --predict --json FILE      compiles, reschedules; needs no GPU
     python benchmarks/schedule.py --seconds 90 --json FILE   the same, then runs them
+    python benchmarks/schedule.py --table --json FILE        only prints what FILE holds
 
 For each transpose the config that won at 4096 in hopper_s.json is compiled as it is and
 rescheduled by each set of steps.  On a device every version must give the same bits as the
@@ -227,12 +228,16 @@ def main() -> None:
     """Prepare, run if asked to, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--predict", action="store_true", help="do not run anything on a device")
+    parser.add_argument("--table", action="store_true", help="only print what the file holds")
     parser.add_argument("--seconds", type=float, default=90.0)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--trans", nargs="+", default=list(CASES), choices=CASES)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args()
+    if chosen.table:
+        print(table(json.loads(chosen.json.read_text())["rows"]))
+        return
     until = time.time() + chosen.seconds
     # Half of the time is for what needs the device.
     stop = until if chosen.predict else until - 0.5 * chosen.seconds

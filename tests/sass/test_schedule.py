@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sass import nvdisasm
 from tests.sass.compiled import cubin, kept
 from tilewright.sass import Instruction, decode, edit, main_loop, patch, port_use, read_cubin
 from tilewright.sass.access import access
@@ -252,3 +256,14 @@ def test_another_architecture_and_another_step_are_refused() -> None:
         schedule(kernel(), loop, 80)
     with pytest.raises(ValueError, match="steps='tidy' is no step"):
         schedule(kernel(), loop, 90, steps=("tidy",))
+
+
+def test_nvdisasm_reads_the_rescheduled_loop_as_the_decoder_does(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.cubin"
+    path.write_bytes(patch(kept("sm_90a"), rescheduled()))
+    done = subprocess.run([nvdisasm.find(), "-c", str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = dict(re.findall(r"/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", done.stdout))
+    for was, now in zip(kernel(), rescheduled(), strict=True):
+        if was.raw != now.raw:
+            assert lines[f"{now.address:04x}"] == str(now)
