@@ -252,7 +252,7 @@ def _issue(state: _State, one: Instruction, use: Access) -> None:
     certain = one.guard.always
     if one.guard.never:
         use = Access(frozenset(), frozenset(), use.kind)
-    _keep(state, one, certain)
+    _keep(state, one, certain and use.pure)
     _overwrite(state.kept, use.writes)
     for resource in use.writes:
         if certain:
@@ -288,7 +288,7 @@ def _start(state: _State, one: Instruction, use: Access) -> None:
 
 
 def _keep(state: _State, one: Instruction, certain: bool) -> None:
-    """Enter copies that reuse flags keep; a read without one may forget the copy."""
+    """Enter copies that reuse flags keep; a read without one forgets the copy if it is certain."""
     for operand in one.srcs:
         for register in operand.registers:
             latch = (operand.slot, register % 2)

@@ -3,6 +3,9 @@
 A slot keeps one copy a bank (`tilewright.sass.ports`), until the next read through that latch.  So
 a flag is worth setting exactly where that next read is of the same register, and it is right only
 if nothing writes the register in between: the latch would still hold the old value.
+
+What ptxas sets is the same, in all kernels looked at, if memory instructions do not read through
+these latches; `with_reuse` follows that.  A flag that finds its copy lost costs nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.sass.access import access
 from tilewright.sass.instruction import Instruction
 
 __all__ = ["with_reuse"]
@@ -40,7 +44,7 @@ def with_reuse(body: Sequence[Instruction], settable: Sequence[bool]) -> list[In
                 for o in one.srcs
             )
             made[index] = replace(one, srcs=srcs)
-        for operand in one.srcs:
+        for operand in one.srcs if access(one).pure else ():
             for register in operand.registers:
                 # What may not be executed may not read: no flag counts on it.
                 reads = register if one.guard.always else None
