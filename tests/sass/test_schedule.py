@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import random
 import re
 import subprocess
 from pathlib import Path
@@ -16,11 +17,11 @@ from tests.sass import nvdisasm
 from tests.sass.compiled import cubin, kept
 from tilewright.sass import Instruction, decode, edit, main_loop, patch, port_use, read_cubin
 from tilewright.sass.access import access
-from tilewright.sass.dependencies import RefusedError, blocks, dependencies
+from tilewright.sass.dependencies import Block, RefusedError, blocks, dependencies
 from tilewright.sass.equivalence import differences, same_values
 from tilewright.sass.hazards import hazards
 from tilewright.sass.latency import needed
-from tilewright.sass.schedule import schedule
+from tilewright.sass.schedule import _Search, schedule
 
 Kernel = tuple[Instruction, ...]
 FFMA = 0x223
@@ -267,3 +268,34 @@ def test_nvdisasm_reads_the_rescheduled_loop_as_the_decoder_does(tmp_path: Path)
     for was, now in zip(kernel(), rescheduled(), strict=True):
         if was.raw != now.raw:
             assert lines[f"{now.address:04x}"] == str(now)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_whatever_the_search_allows_the_checker_proves(seed: int) -> None:
+    """Exchanges at random, gainful or not: what the dependencies let pass computes the same."""
+    start, stop = span()
+    search, draw = _Search(kernel(), Block(start, stop), 90), random.Random(seed)
+    search.keep_flags = False
+    places = [s for s in range(stop - start) if search.movable[s]]
+    taken = 0
+    for _ in range(2000):
+        one, other = draw.choice(places), draw.choice(places)
+        if search.allowed(one, other):
+            search.change(one, other)
+            taken += 1
+    assert taken > 20
+    made = (*kernel()[:start], *search.code(), *kernel()[stop:])
+    assert differences(kernel(), made, 90) == []
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_shuffles_without_regard_to_dependencies_are_refused(seed: int) -> None:
+    start, stop = span()
+    search, draw = _Search(kernel(), Block(start, stop), 90), random.Random(seed)
+    places = [s for s in range(stop - start) if search.movable[s]]
+    for _ in range(200):
+        search.change(*draw.sample(places, 2))
+    made = (*kernel()[:start], *search.code(), *kernel()[stop:])
+    assert differences(kernel(), made, 90)
