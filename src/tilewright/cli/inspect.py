@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli.config_argument import Wanted, is_cubin, wanted_config
+from tilewright.cli.inspect_schedule import diff, rescheduled, show
 from tilewright.cli.output import JsonOption, emit_json, emit_table, say
 from tilewright.paths import write_atomically
 
@@ -63,20 +64,35 @@ def command(
     listing: Annotated[
         bool, typer.Option("--listing/--no-listing", help="Print the main loop line by line.")
     ] = True,
+    before: Annotated[
+        Path | None,
+        typer.Option("--diff", metavar="BEFORE.cubin", help="Compare a cubin with this one."),
+    ] = None,
+    schedule: Annotated[
+        bool | None,
+        typer.Option("--schedule", help="Reschedule a config's main loop, and compare."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the scheduler's search.")] = 0,
     json: JsonOption = False,
 ) -> None:
     """Show a kernel's resources, occupancy, main loop, registers and bounding resource."""
     for_configs = {
         "stencil": stencil, "precision": precision, "trans": trans, "arch": arch,
-        "output": output, "store": store,
+        "output": output, "store": store, "schedule": schedule,
     }  # fmt: skip
-    for_cubins = {"kernel": kernel, "threads": threads, "shared": shared or None}
+    for_cubins = {"kernel": kernel, "threads": threads, "shared": shared or None, "diff": before}
     if is_cubin(what):
         _refuse(for_configs, "a config", f"{what} is compiled already")
+        if before is not None:
+            diff(before, Path(what), kernel, threads, shared, listing, json)
+            return
         _inspect_cubin(Path(what), kernel, threads, shared, listing, json)
         return
     _refuse(for_cubins, "a cubin", f"{what!r} is a config")
     made = _inspect_config(wanted_config(what, store), stencil, precision, trans, arch)
+    if schedule:
+        _reschedule(made, seed, output, listing, json)
+        return
     if output is not None:
         write_atomically(output, made.cubin.code)
     if json:
@@ -91,6 +107,20 @@ def command(
     for rule in made.unlikely:
         say(f"unlikely to be fast: {rule}")
     _report(made.kernel, listing, made.estimated.registers)
+
+
+def _reschedule(
+    made: ConfigInspection, seed: int, output: Path | None, listing: bool, json: bool
+) -> None:
+    """Reschedule a config's kernel, keep its cubin if asked to, print what changed."""
+    code, found = rescheduled(made, seed)
+    if output is not None:
+        write_atomically(output, code)
+    if json:
+        file = None if output is None else str(output)
+        emit_json({"file": file, **made.as_dict(), "seed": seed, **found.as_dict()})
+        return
+    show(found, listing)
 
 
 def _refuse(options: Mapping[str, object], whose: str, why: str) -> None:

@@ -19,7 +19,7 @@ from tilewright.sass.elf import read_cubin
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.opcodes import find_op
 
-__all__ = ["edit", "patch"]
+__all__ = ["edit", "patch", "register_places"]
 
 # First bit and bits of each field of the scheduling part.
 _STALL, _KEEP, _WRITE, _READ, _WAIT, _REUSE = (
@@ -149,6 +149,22 @@ def _register_field(old: Instruction, arch: int, name: str) -> tuple[int, int]:
             if operand.slot.lower() == name and operand.kind == "reg":
                 return _place(op.layout, old.opcode >> 9, name), operand.width
     raise ValueError(f"{name}: {old} has no such register; edit another field")
+
+
+def register_places(instruction: Instruction, arch: int) -> tuple[int, ...]:
+    """Return the first bits of the fields that name registers: of its sources and its result.
+
+    RZ is a constant, no register: its field is not among them.
+    """
+    op = find_op(instruction.opcode, arch)
+    if op is None:
+        return ()
+    places = [
+        _place(op.layout, instruction.opcode >> 9, operand.slot.lower())
+        for operand in instruction.srcs
+        if operand.kind == "reg" and operand.width
+    ]
+    return (*places, *((_DESTINATION,) if instruction.dst else ()))
 
 
 def _place(layout: str, form: int, name: str) -> int:

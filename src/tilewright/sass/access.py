@@ -1,0 +1,150 @@
+"""Everything that an instruction of sm_90 reads and writes, and how its result arrives.
+
+`Instruction` names the registers and the predicates written; reordering needs the predicates read,
+carries and uniform predicates too, and has to know what else an instruction does.  The fields are
+those that nvdisasm prints, and ``tests/sass/test_access.py`` compares them on every kernel there.
+
+Resources are numbered through: registers from 0, uniform registers, predicates, uniform predicates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.sass.instruction import Instruction
+
+__all__ = ["CLASSES", "PREDICATE", "UNIFORM", "UNIFORM_PREDICATE", "Access", "access", "name_of"]
+
+UNIFORM, PREDICATE, UNIFORM_PREDICATE = 256, 512, 520
+PT = 7
+
+# How a result arrives.  Fixed classes: a number of cycles after issue.  The others: when the
+# barrier that the instruction names is released, in order among themselves.
+_FIXED = {
+    "fma": "FFMA FMUL FADD HADD2 HFMA2 HMUL2 IMAD",
+    "alu": "FSEL FMNMX FSETP MOV SEL ISETP IADD3 LEA LOP3 PRMT SHF PLOP3 IABS VIADD VIADDMNMX"
+    " VIMNMX I2FP",
+    "uniform": "UMOV USEL UISETP UIADD3 ULEA ULOP3 USHF UIMAD ULDC",
+    "wide": "",  # IMAD.WIDE and IMAD.HI: twice through the multiplier
+    "fp64": "DADD DMUL DFMA DSETP",
+    "special": "CS2R",
+}
+_VARIABLE = {
+    "shared": "LDS LDSM STS SHFL",
+    "global": "LDG LDGSTS STG LDL STL ATOMG",
+    "constant": "LDC",
+    "other": "S2R S2UR MUFU F2I F2F I2F POPC FLO FCHK",
+    "copies": "LDGDEPBAR",
+}
+_ORDER = {"order": "BAR DEPBAR NOP BRA EXIT BSSY BSYNC MEMBAR ERRBAR CCTL WARPSYNC"}
+CLASSES = {
+    mnemonic: name
+    for table in (_FIXED, _VARIABLE, _ORDER)
+    for name, mnemonics in table.items()
+    for mnemonic in mnemonics.split()
+}
+FIXED, VARIABLE = frozenset(_FIXED), frozenset(_VARIABLE)
+
+# First bit of each predicate that an instruction reads besides its guard: [90:87], and a second.
+_READS = {
+    **dict.fromkeys(
+        ("SEL", "FSEL", "FMNMX", "FSETP", "ISETP", "DSETP", "LEA", "LOP3", "VIMNMX"), (87,)
+    ),
+    **dict.fromkeys(
+        ("VIADDMNMX", "IMAD", "BRA", "USEL", "UISETP", "ULEA", "ULOP3", "UIMAD", "VOTE"), (87,)
+    ),
+    **dict.fromkeys(("IADD3", "UIADD3"), (87, 77)),
+    "PLOP3": (87, 77),
+    "LDGSTS": (87,),
+}
+# IADD3, IMAD and LEA read their carry only as .X, LDGSTS its condition always.
+_CARRIES = frozenset(("IADD3", "UIADD3", "IMAD", "LEA", "ULEA", "UIMAD"))
+_EXTENDED = 74
+_HIGH_PART = 72  # ISETP.EX compares high parts: the low ones' predicate is at [70:68]
+_UNIFORM_WRITES = {
+    "UISETP": (81, 84), "UIADD3": (81, 84), "ULEA": (81,), "ULOP3": (81,), "UIMAD": (81,),
+}  # fmt: skip
+_UNIFORM_CONDITION = 0x547  # BRA.U: a uniform predicate at [26:24]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What one instruction depends on and what depends on it.
+
+    Parameters
+    ----------
+    reads, writes : frozenset of int
+        Resources.
+    kind : str
+        Class of `CLASSES`; "unknown" where the instruction is not modelled.
+    """
+
+    reads: frozenset[int]
+    writes: frozenset[int]
+    kind: str
+
+    @property
+    def pure(self) -> bool:
+        """Whether it computes registers from registers and does nothing else."""
+        return self.kind in FIXED and self.kind != "special"
+
+    @property
+    def fixed(self) -> bool:
+        """Whether its result arrives a fixed number of cycles after its issue."""
+        return self.kind in FIXED
+
+    @property
+    def variable(self) -> bool:
+        """Whether its result, and its sources' release, are announced by barriers."""
+        return self.kind in VARIABLE
+
+
+def access(instruction: Instruction) -> Access:
+    """Return what an instruction of sm_90 reads and writes.
+
+    An instruction that is not in `CLASSES` has the kind "unknown" and claims
+    nothing: whoever reorders leaves its block alone.
+    """
+    name = instruction.mnemonic
+    kind = CLASSES.get(name) if instruction.known else None
+    if kind is None:
+        return Access(frozenset(), frozenset(), "unknown")
+    if name == "IMAD" and instruction.modifiers[:1] in (("WIDE",), ("HI",)):
+        kind = "wide"
+    reads = set(instruction.reads) | {UNIFORM + r for r in instruction.ureads}
+    writes = set(instruction.dst) | {UNIFORM + r for r in instruction.udst}
+    uniform = kind == "uniform"
+    base = UNIFORM_PREDICATE if uniform else PREDICATE
+    reads |= {base + p for p in _condition_fields(instruction) if p != PT}
+    if instruction.guard.index != PT:
+        reads.add((UNIFORM_PREDICATE if uniform else PREDICATE) + instruction.guard.index)
+    if name == "PLOP3" and (third := instruction.raw >> 68 & PT) != PT:
+        reads.add((UNIFORM_PREDICATE if instruction.raw >> 67 & 1 else PREDICATE) + third)
+    if instruction.opcode == _UNIFORM_CONDITION:
+        reads.add(UNIFORM_PREDICATE + (instruction.raw >> 24 & PT))
+    writes |= {PREDICATE + p for p in instruction.dst_predicates}
+    for low in _UNIFORM_WRITES.get(name, ()):
+        if (number := instruction.raw >> low & PT) != PT:
+            writes.add(UNIFORM_PREDICATE + number)
+    return Access(frozenset(reads), frozenset(writes), kind)
+
+
+def _condition_fields(instruction: Instruction) -> list[int]:
+    """Return the numbers of predicates that an instruction's operand fields name."""
+    name, raw = instruction.mnemonic, instruction.raw
+    if name in _CARRIES and not raw >> _EXTENDED & 1:
+        return []
+    if name == "BRA" and instruction.opcode == _UNIFORM_CONDITION:
+        return []
+    fields = [raw >> low & PT for low in _READS.get(name, ())]
+    if name == "ISETP" and raw >> _HIGH_PART & 1:
+        fields.append(raw >> 68 & PT)
+    return fields
+
+
+def name_of(resource: int) -> str:
+    """Return a resource's name in a listing."""
+    for first, letters in ((UNIFORM_PREDICATE, "UP"), (PREDICATE, "P"), (UNIFORM, "UR"), (0, "R")):
+        if resource >= first:
+            return f"{letters}{resource - first}"
+    raise ValueError(f"resource={resource} is negative; give one that access() returned")

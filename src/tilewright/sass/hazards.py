@@ -1,0 +1,305 @@
+"""Whether every value of a kernel has arrived before it is read: latencies and barriers.
+
+A multiprocessor of sm_90 does not check dependencies of machine code: an instruction that issues
+too early reads the old register.  The compiler keeps them apart by stall counts where a result
+takes a fixed number of cycles, and by barriers where it does not.  `hazards` follows both along
+every path of a kernel, loops included, until nothing changes, and lists what is read or
+overwritten too early:
+
+    age        cycles since a register was written by an instruction of fixed latency
+    pending    registers that a load still writes, or a store still reads, with the barriers whose
+               release says that it is done
+    kept       copies in the operands' reuse latches, and whether the register has changed since
+
+Instructions of one class finish in order, so the barrier of a later one covers earlier ones: the
+compiler leaves out theirs.  The distances of `NEEDED` are the least that ptxas leaves between
+instructions of a class in any kernel here: the hardware needs no more, and perhaps less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tilewright.sass.access import PREDICATE, UNIFORM, Access, access, name_of
+from tilewright.sass.flow import successors
+from tilewright.sass.instruction import Instruction
+from tilewright.sass.latency import needed
+
+__all__ = ["Hazard", "hazards", "released_at"]
+
+_NOTHING: frozenset[frozenset[int]] = frozenset((frozenset(),))
+_OLDEST = 64  # cycles after which no result of fixed latency is under way
+Latch = tuple[str, int]
+Observer = Callable[[str, str, str, int], None]
+Pending = tuple[int, str, str]  # resource, "write" or "read", class
+# One set for each way the instruction can be reached: any barrier of it says that all is done.
+Clears = frozenset[frozenset[int]]
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """A value that is used too early.
+
+    Parameters
+    ----------
+    address : int
+        Of the instruction that comes too early.
+    reason : str
+        What it does too early, and what it lacks.
+    """
+
+    address: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.address:#x}: {self.reason}"
+
+
+@dataclass
+class _State:
+    """What is under way before an instruction."""
+
+    ages: dict[int, dict[str, int]] = field(default_factory=dict)
+    pending: dict[Pending, Clears] = field(default_factory=dict)
+    kept: dict[Latch, frozenset[tuple[int, bool]]] = field(default_factory=dict)
+
+    def copy(self) -> _State:
+        return _State({r: dict(a) for r, a in self.ages.items()}, dict(self.pending),
+                      dict(self.kept))  # fmt: skip
+
+    def join(self, other: _State) -> bool:
+        """Take in what another path brings; return whether that changed anything."""
+        changed = False
+        for resource, ages in other.ages.items():
+            mine = self.ages.setdefault(resource, {})
+            for kind, age in ages.items():
+                if age < mine.get(kind, _OLDEST):
+                    mine[kind], changed = age, True
+        for key, clears in other.pending.items():
+            every = clears | self.pending.get(key, frozenset())
+            if self.pending.get(key) != every:
+                self.pending[key], changed = every, True
+        for latch, copies in other.kept.items():
+            all_copies = copies | self.kept.get(latch, frozenset())
+            if all_copies != self.kept.get(latch):
+                self.kept[latch], changed = all_copies, True
+        return changed
+
+
+def hazards(instructions: Sequence[Instruction], observe: Observer | None = None) -> list[Hazard]:
+    """Return everything that a kernel of sm_90 reads or overwrites too early.
+
+    Parameters
+    ----------
+    instructions : sequence of Instruction
+        The whole kernel, by address.
+    observe : callable, optional
+        Called with the producer's class, the consumer's class, "read",
+        "guard", "address" or "write", and the cycles between their issues, for
+        every dependency of fixed latency: what `NEEDED` was found with.
+    """
+    uses, starts, states = _states(instructions)
+    found: dict[Hazard, None] = {}
+    for start, state in states.items():
+        _run(instructions, uses, start, starts, state, found, observe)
+    return sorted(found, key=lambda hazard: hazard.address)
+
+
+def released_at(instructions: Sequence[Instruction], start: int, stop: int) -> list[int]:
+    """Return, for each instruction of a run, the first index at which its registers are released.
+
+    That is where the last wait lies for an access that wrote what it reads, or
+    still read or wrote what it writes; `start` where there is none.  Indices
+    count from the kernel's start.
+    """
+    uses, _, states = _states(instructions)
+    first = max(index for index in states if index <= start)
+    state = states[first].copy()
+    free: dict[tuple[int, str], int] = {}
+    found = []
+    for index in range(first, stop):
+        pending = {key[:2] for key in state.pending}
+        _wait(state, instructions[index])
+        for key in pending - {key[:2] for key in state.pending}:
+            free[key] = index
+        use = uses[index]
+        needs = [(r, "write") for r in use.reads | use.writes] + [(r, "read") for r in use.writes]
+        found.append(max((free[key] for key in needs if key in free), default=start))
+        _issue(state, instructions[index], use)
+    return [max(start, at) for at in found[start - first :]]
+
+
+def _states(
+    instructions: Sequence[Instruction],
+) -> tuple[list[Access], frozenset[int], dict[int, _State]]:
+    """Return what is under way where each straight run starts, whatever way leads there."""
+    uses = [access(i) for i in instructions]
+    starts, after = _blocks(instructions)
+    states: dict[int, _State] = {}
+    for entry in sorted(starts):
+        if entry in states:
+            continue
+        # The kernel's first instruction, or one that only a call leads to: nothing is under way.
+        states[entry] = _State()
+        waiting = [entry]
+        while waiting:
+            start = waiting.pop()
+            state = states[start].copy()
+            end = _run(instructions, uses, start, starts, state, None, None)
+            for following in after[end]:
+                if following not in states:
+                    states[following] = state.copy()
+                elif not states[following].join(state):
+                    continue
+                waiting.append(following)
+    return uses, starts, states
+
+
+def _blocks(
+    instructions: Sequence[Instruction],
+) -> tuple[frozenset[int], list[tuple[int, ...]]]:
+    """Return where straight runs of instructions start, and the successors of each one."""
+    after = successors(instructions)
+    starts = {0}
+    for index, following in enumerate(after):
+        if following != (index + 1,):
+            starts.update((*following, *((index + 1,) if index + 1 < len(after) else ())))
+    return frozenset(starts), after
+
+
+def _run(
+    instructions: Sequence[Instruction],
+    uses: Sequence[Access],
+    start: int,
+    starts: frozenset[int],
+    state: _State,
+    found: dict[Hazard, None] | None,
+    observe: Observer | None,
+) -> int:
+    """Follow a straight run; return the index of its last instruction."""
+    index = start
+    while True:
+        one, use = instructions[index], uses[index]
+        _wait(state, one)
+        if found is not None:
+            for reason in _early(state, one, use, observe):
+                found[Hazard(one.address, reason)] = None
+        _issue(state, one, use)
+        if index + 1 == len(instructions) or index + 1 in starts or _leaves(one):
+            return index
+        index += 1
+
+
+def _leaves(instruction: Instruction) -> bool:
+    return instruction.mnemonic in ("BRA", "EXIT", "RET")
+
+
+def _wait(state: _State, one: Instruction) -> None:
+    """Drop what the barriers that an instruction waits for say is done."""
+    mask = frozenset(one.control.waits)
+    if mask:
+        left = {
+            key: frozenset(barriers for barriers in clears if not barriers & mask)
+            for key, clears in state.pending.items()
+        }
+        state.pending = {key: clears for key, clears in left.items() if clears}
+
+
+def _early(state: _State, one: Instruction, use: Access, observe: Observer | None) -> Iterator[str]:
+    """Yield what an instruction reads or writes before it may."""
+    pending: dict[tuple[int, str], str] = {(r, mode): k for r, mode, k in state.pending}
+    for resource in sorted(use.reads):
+        if (kind := pending.get((resource, "write"))) is not None:
+            yield f"{one.mnemonic} reads {name_of(resource)} before a {kind} access wrote it"
+        how = _how(one, use, resource)
+        for kind, age in state.ages.get(resource, {}).items():
+            if observe is not None:
+                observe(kind, use.kind, how, age)
+            if age < needed(kind, use.kind, how):
+                yield (f"{one.mnemonic} reads {name_of(resource)} {age} cycles after it was set,"
+                       f" not {needed(kind, use.kind, how)}")  # fmt: skip
+    for resource in sorted(use.writes):
+        for mode, what in (("write", "wrote"), ("read", "read")):
+            if (kind := pending.get((resource, mode))) not in (None, use.kind):
+                yield (f"{one.mnemonic} overwrites {name_of(resource)} before a {kind} access"
+                       f" {what} it")  # fmt: skip
+        for kind, age in state.ages.get(resource, {}).items():
+            if observe is not None:
+                observe(kind, use.kind, "write", age)
+            if age < needed(kind, use.kind, "write"):
+                yield f"{one.mnemonic} overwrites {name_of(resource)} {age} cycles after it was set"
+    yield from _stale(state, one)
+
+
+def _how(one: Instruction, use: Access, resource: int) -> str:
+    """Return in which way an instruction reads a resource."""
+    if resource >= PREDICATE and one.guard.index == resource % 8 and not one.guard.always:
+        return "guard"
+    return "read"
+
+
+def _stale(state: _State, one: Instruction) -> Iterator[str]:
+    for operand in one.srcs:
+        for register in operand.registers:
+            copies = state.kept.get((operand.slot, register % 2), frozenset())
+            if (register, True) in copies:
+                yield f"slot {operand.slot} may still keep R{register}'s old value"
+
+
+def _issue(state: _State, one: Instruction, use: Access) -> None:
+    """Enter what an instruction starts, and let its stall pass."""
+    certain = one.guard.always
+    if one.guard.never:
+        use = Access(frozenset(), frozenset(), use.kind)
+    _keep(state, one, certain and use.pure)
+    _overwrite(state.kept, use.writes)
+    for resource in use.writes:
+        if certain:
+            state.ages.pop(resource, None)
+        if use.fixed:
+            state.ages.setdefault(resource, {})[use.kind] = 0
+    if use.variable:
+        _start(state, one, use)
+    cycles = max(1, one.control.stall)
+    for resource, ages in list(state.ages.items()):
+        state.ages[resource] = {k: a + cycles for k, a in ages.items() if a + cycles < _OLDEST}
+        if not state.ages[resource]:
+            del state.ages[resource]
+
+
+def _start(state: _State, one: Instruction, use: Access) -> None:
+    """Enter an access of variable latency; its barriers cover earlier ones of its class."""
+    control = one.control
+    written = frozenset(b for b in (control.write_barrier,) if b is not None)
+    released = frozenset(b for b in (control.read_barrier, *written) if b is not None)
+    for resource in use.writes:
+        state.pending[resource, "write", use.kind] = _NOTHING
+    for resource in use.reads - use.writes:
+        if resource >= UNIFORM:
+            continue  # conditions and uniform registers are read at issue
+        state.pending[resource, "read", use.kind] = _NOTHING
+    if not released:
+        return
+    for (resource, mode, kind), clears in state.pending.items():
+        if kind == use.kind:
+            more = written if mode == "write" else released
+            state.pending[resource, mode, kind] = frozenset(barriers | more for barriers in clears)
+
+
+def _keep(state: _State, one: Instruction, certain: bool) -> None:
+    """Enter copies that reuse flags keep; a read without one forgets the copy if it is certain."""
+    for operand in one.srcs:
+        for register in operand.registers:
+            latch = (operand.slot, register % 2)
+            before = frozenset() if certain else state.kept.get(latch, frozenset())
+            copies = before | ({(register, False)} if operand.reuse else frozenset())
+            state.kept[latch] = copies
+            if not copies:
+                del state.kept[latch]
+
+
+def _overwrite(kept: dict[Latch, frozenset[tuple[int, bool]]], writes: frozenset[int]) -> None:
+    for latch, copies in kept.items():
+        if any(register in writes for register, _ in copies):
+            kept[latch] = frozenset((r, stale or r in writes) for r, stale in copies)

@@ -1,0 +1,51 @@
+"""Cycles that an instruction of sm_90 needs between its issue and its result's use.
+
+Each is the least distance that ptxas left between such a pair, followed along every path of the
+project's kernels compiled for sm_90a (`tilewright.sass.hazards` with an observer; the test there
+repeats it): what the compiler relies on, the hardware keeps.  A pair that was never seen takes the
+largest that its producer needs anywhere.  None is a documented number.
+"""
+
+from __future__ import annotations
+
+__all__ = ["GUARD", "needed"]
+
+GUARD = 13  # from what sets a predicate to an instruction that it guards, or a branch on it
+
+# Producer's class to consumer's class to cycles; "" is any other.
+_READ: dict[str, dict[str, int]] = {
+    # A multiply-add pipe's result reaches the next one there after four cycles, and others' too,
+    # but memory instructions a cycle later.  IMAD.WIDE reads what it adds to later than the rest.
+    "fma": {"fma": 4, "alu": 4, "other": 4, "wide": 2, "": 5},
+    "alu": {"alu": 4, "fma": 4, "other": 4, "wide": 3, "": 5},
+    "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
+    "fp64": {"global": 7, "other": 6, "": 8},
+    # The hardware holds a reader of uniform registers back by itself.
+    "uniform": {"": 2},
+    "special": {"": 13},
+}
+# Results must arrive in order.  The low ones are pairs under a predicate and its opposite.
+_WRITE: dict[str, dict[str, int]] = {
+    "fma": {"fma": 2, "alu": 1, "wide": 2, "": 5},
+    "alu": {"alu": 2, "fma": 3, "wide": 3, "": 5},
+    "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
+    "fp64": {"": 8},
+    "uniform": {"": 2},
+    "special": {"": 6},
+}
+
+
+def needed(producer: str, consumer: str, how: str) -> int:
+    """Return the least cycles from a producer's issue to a consumer's.
+
+    Parameters
+    ----------
+    producer, consumer : str
+        Classes of `tilewright.sass.access.CLASSES`.
+    how : {"read", "guard", "write"}
+        What the consumer does with the result.
+    """
+    if how == "guard" or (consumer == "order" and producer == "alu"):
+        return GUARD
+    table = (_WRITE if how == "write" else _READ).get(producer, {})
+    return table.get(consumer, table.get("", 0))

@@ -1,0 +1,45 @@
+"""Predicates that instructions read and write, compared with what nvdisasm prints."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.sass import nvdisasm
+from tests.sass.compiled import cubin, kept
+from tilewright.sass import decode, read_cubin
+from tilewright.sass.access import UNIFORM, access, name_of
+
+_PREDICATES = re.compile(r"(?<![A-Z0-9_.])(U?P[0-6])(?![0-9])")
+
+
+@pytest.mark.parametrize("name", ["", "dgemm", "mixed", "tensor"])
+def test_predicates_are_those_that_nvdisasm_prints(name: str, tmp_path: Path) -> None:
+    data = cubin(name, "sm_90a") if name else kept("sm_90a")
+    path = tmp_path / "kernel.cubin"
+    path.write_bytes(data)
+    done = subprocess.run([nvdisasm.find(), "-c", str(path)], capture_output=True, text=True)
+    parts = re.split(r"//-+ \.text\.(\S+)", done.stdout)
+    texts = dict(zip(parts[1::2], parts[2::2], strict=True))
+    compared = 0
+    for kernel in read_cubin(data).kernels:
+        _, text = texts[kernel.name].split("\n", 1)
+        lines = dict(re.findall(r"/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", text))
+        for one in decode(kernel.code, kernel.arch):
+            use = access(one)
+            if use.kind == "unknown":
+                continue
+            line = lines[f"{one.address:04x}"]
+            found = {name_of(r) for r in use.reads | use.writes if r >= UNIFORM}
+            assert {n for n in found if "P" in n} == set(_PREDICATES.findall(line)), line
+            compared += 1
+    assert compared > 100
+
+
+def test_a_resource_has_the_name_of_its_file() -> None:
+    assert [name_of(r) for r in (3, 256, 513, 526)] == ["R3", "UR0", "P1", "UP6"]
+    with pytest.raises(ValueError, match="resource=-1"):
+        name_of(-1)
