@@ -13,8 +13,9 @@ WITH   := $(if $(GPU),cuda$(comma))report
 run: $(VENV)/.installed
 	$(BIN)/tilewright quickstart
 
+# Two at a time, a file's tests by the same one: kernels on a CPU device take the other cores.
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # A browser for the tests that open the report; without one they are skipped and say so.
 # Playwright's own, or the distribution's where its servers cannot be reached.

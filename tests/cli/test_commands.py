@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -77,6 +79,12 @@ def test_errors_are_one_line_and_leave_nothing_behind(files, capsys, arguments, 
 def test_an_npy_file_with_objects_is_not_unpickled(files, capsys):
     np.save("evil.npy", np.array([{}], dtype=object), allow_pickle=True)
     assert run(["multiply", "evil.npy", "b.npy", "-o", "c.npy"]) == 2
+
+
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "tilewright", "devices", "--json"]
+    listed = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert "opencl:0" in {one["id"] for one in listed}
 
 
 def test_devices(capsys):
