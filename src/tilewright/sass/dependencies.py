@@ -4,11 +4,11 @@
 that have to lie between their issues.  Where something in the block is not modelled it says so, and
 whoever reorders leaves the block alone.
 
-    after a write      the result's latency, or, behind an access of variable latency, the wait for
-                       its barrier: 1 here, since `waited` keeps the reader behind that wait
-    after a read       1: operands of fixed latency are read at issue; an access's sources are free
-                       after a wait, likewise
-    among accesses     memory, barriers, copies and branches keep their order
+- *After a write*: the result's latency, or, behind an access of variable latency, the wait for
+  its barrier: 1 here, since `waited` keeps the reader behind that wait.
+- *After a read*: 1: operands of fixed latency are read at issue; an access's sources are free
+  after a wait, likewise.
+- *Among accesses*: memory, barriers, copies and branches keep their order.
 
 A wait stays at its place in the block: an instruction that needed it stays behind it.
 """

@@ -6,10 +6,10 @@ takes a fixed number of cycles, and by barriers where it does not.  `hazards` fo
 every path of a kernel, loops included, until nothing changes, and lists what is read or
 overwritten too early:
 
-    age        cycles since a register was written by an instruction of fixed latency
-    pending    registers that a load still writes, or a store still reads, with the barriers whose
-               release says that it is done
-    kept       copies in the operands' reuse latches, and whether the register has changed since
+- *age*: cycles since a register was written by an instruction of fixed latency;
+- *pending*: registers that a load still writes, or a store still reads, with the barriers whose
+  release says that it is done;
+- *kept*: copies in the operands' reuse latches, and whether the register has changed since.
 
 Instructions of one class finish in order, so the barrier of a later one covers earlier ones: the
 compiler leaves out theirs.  The distances of `NEEDED` are the least that ptxas leaves between
