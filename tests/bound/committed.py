@@ -11,8 +11,14 @@ from tilewright.problem import Problem
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h100"
 # What has no times of whole products: counters and machine code of loops, measurements of the
-# device, times of calls.
-WITHOUT_TIMES = {"host_cost.json", "loops.json", "microbench.json", "native.json"}
+# device, times of calls, a timeline.
+WITHOUT_TIMES = {
+    "host_cost.json",
+    "loops.json",
+    "microbench.json",
+    "native.json",
+    "s4096_trace.json",
+}
 
 
 class Run(NamedTuple):

@@ -41,7 +41,10 @@ def pair_of(value: Any) -> tuple[float, float]:
     except OverflowError:
         return math.copysign(math.inf, exact), 0.0
     low = float(exact - Fraction(high))
-    return (high, low) if high + low == high else (high + low, 0.0)
+    # Where `low` rounds up to half a unit of `high`, a tie, the sum is another double
+    # (Fast2Sum: Dekker, Numer. Math. 18, 1971).
+    total = high + low
+    return (total, low - (total - high)) if math.isfinite(total) else (total, 0.0)
 
 
 def _exact(value: Any) -> Fraction | float:
