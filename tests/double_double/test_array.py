@@ -94,11 +94,21 @@ def test_repr_shows_32_digits():
     assert "..." in repr(tw.DoubleDouble(np.zeros(10_000)))
 
 
-@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999", "-1e999999999", "1e-999999999"])
+@pytest.mark.parametrize(
+    "value", ["inf", "-inf", "nan", "2e308", "-2e308", "1e999", "-1e999999999", "1e-999999999"]
+)
 def test_what_is_not_finite_stays_so(value):
     x = tw.DoubleDouble([value])
     np.testing.assert_equal(float(x.hi[0]), float(value))
     assert float(x.lo[0]) == 0
+
+
+def test_numbers_just_beyond_the_largest_double_are_infinite():
+    assert tw.DoubleDouble([2**1024, -(2**1024), Fraction(2**1025, 3)]).hi.tolist() == [
+        np.inf,
+        -np.inf,
+        float(Fraction(2**1025, 3)),
+    ]
 
 
 def test_entry_normalises():
@@ -190,6 +200,9 @@ def test_norms_are_exact_where_doubles_are_not():
     assert x.norm(np.inf) == 2**40 + 1
     assert x.norm("max") == 2**40
     assert tw.DoubleDouble(["3e200", "4e200"]).norm() / "5e200" - 1 < 1e-31
+    for size in (2.0**1023 * 1.75, 2.0**-1060):  # neither overflows nor warns
+        assert tw.DoubleDouble([size]).norm() == size
+    assert np.isinf(float(tw.DoubleDouble([1.7e308, 1.7e308]).norm()))
     assert np.isnan(float(tw.DoubleDouble([np.nan, 1]).norm("max")))
     assert tw.DoubleDouble(np.zeros(0)).norm() == 0
     with pytest.raises(ValueError, match="order='nuclear' is no norm"):

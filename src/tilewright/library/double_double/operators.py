@@ -169,9 +169,11 @@ class Operators(Storage):
         if order == "fro":
             top = float(size.hi.max()) if size.size else 0.0
             scale = float(_power_of_two(np.float64(top)))
-            squares = size / scale if np.isfinite(top) else size
-            hi, lo = root((squares * squares).sum()._views()[0])
-            return self._made([(hi * scale, lo * scale)])
+            with np.errstate(all="ignore"):  # an element beyond every double is infinite
+                if np.isfinite(top):
+                    size = self._made([(w[0] / scale, w[1] / scale) for w in size._views()])
+                hi, lo = root((size * size).sum()._views()[0])
+                return self._made([(hi * scale, lo * scale)])
         if order == "max":
             return size.reshape(size.size)._largest()
         if order in (1, np.inf) and size.ndim == 2:

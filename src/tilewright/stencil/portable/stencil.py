@@ -43,7 +43,7 @@ class Portable(Stencil):
     """
 
     name: ClassVar[str] = "portable"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __init__(self, thresholds: Thresholds | None = None) -> None:
         self.thresholds = thresholds or Thresholds()
