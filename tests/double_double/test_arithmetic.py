@@ -130,4 +130,6 @@ def test_factors_may_be_as_large_as_doubles_get():
     pairs = [tuple(map(np.array, ([pair[0]] * 2, [pair[1]] * 2))) for pair in (x, y)]
     high, low = multiply(*pairs)
     right = rational(*x) * rational(*y)
-    assert all(abs(rational(*w) - right) <= Fraction(7 * U**2) * right for w in zip(high, low))
+    assert all(
+        abs(rational(*w) - right) <= Fraction(7 * U**2) * right for w in zip(high, low, strict=True)
+    )

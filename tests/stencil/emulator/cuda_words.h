@@ -8,6 +8,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -22,7 +23,7 @@
 #define __launch_bounds__(...)
 
 struct float2 { float x, y; };
-struct double2 { double x, y; };
+struct alignas(16) double2 { double x, y; };
 struct index3 { int x, y, z; };
 
 namespace emulated {

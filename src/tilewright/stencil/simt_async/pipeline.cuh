@@ -4,6 +4,13 @@
  * that outgrows the nearest instruction cache is slower than a few more trips. */
 #define TRIPS (BLOCK_K / UNROLL_K)
 
+#ifdef SUM_NEEDS_CARE
+HELPER void settle(elem *sum)
+{
+    UNROLL for (int x = 0; x < TILE_M * TILE_N; ++x) sum[x] = elem_settled(sum[x]);
+}
+#endif
+
 /* Multiply this block's tiles.  WIDE: both operands lie inside, aligned: nothing is
  * checked but the remainder of k. */
 template <bool WIDE>
@@ -78,5 +85,13 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
             }
             multiply(sum, &f[l % 2]);
         }
+#ifdef SETTLE_STEPS
+        /* BLOCK_K divides SETTLE_STEPS; a trip that ends a tile has set `trip` to 0. */
+        if (trip == 0 && left % (SETTLE_STEPS / BLOCK_K) == 0)
+            settle(sum);
+#endif
     } while (left > 0);
+#ifdef SUM_NEEDS_CARE
+    settle(sum);
+#endif
 }
