@@ -104,7 +104,7 @@ def test_checks_find(emulated: EmulatedDevice, fault: str) -> None:
             )
 
     of = variant("eNT")
-    config = small(of, emulated)
+    config = small(of, emulated, split_k=2)
     faulty = bench(emulated, config, of, Faulty())
     with pytest.raises(WrongResultError):
         screen(emulated, faulty.kernel, faulty.stencil, config, of)

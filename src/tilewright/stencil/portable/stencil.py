@@ -158,7 +158,7 @@ _FAST_SINGLE = (
 
 
 # For real double-double on NVIDIA's GPUs: block_m, block_n, block_k, threads_m, threads_n,
-# unroll_k, shared_buffers, prefetch.  A multiply-add is 12 or 29 instructions, so what counts
+# unroll_k, shared_buffers, prefetch.  A multiply-add is 12 or 21 instructions, so what counts
 # is that the double-precision pipe never waits: 4 x 4 elements give a warp 16 chains, and
 # leave room for two or more blocks.  These are the best for sm_90 by the cycle model; the last
 # have half the tile and twice the warps.  The first, which untuned calls run, was the fastest of

@@ -16,6 +16,13 @@ struct result {
 #ifdef SUM_NEEDS_CARE
 #include "prelude/plain_sum.h"
 
+/* Not inlined: a copy for each of a thread's sums would outgrow the kernel. */
+static __device__ __noinline__ elem computed_anew(const elem *a, isize lda, const elem *b,
+                                                  isize ldb, isize k)
+{
+    return plain_sum(a, lda, b, ldb, k);
+}
+
 /* Say where the block's rows and columns are, for sums that have to be computed anew. */
 HELPER void remember(result *c, const elem *a, isize lda, const elem *b, isize ldb, isize k)
 {
@@ -32,8 +39,8 @@ HELPER elem finished(const result *c, elem sum, int row, int column)
 {
 #ifdef SUM_NEEDS_CARE
     if (!elem_is_sound(sum))
-        return plain_sum(c->a + row * (K_FAST_A ? c->lda : 1), c->lda,
-                         c->b + column * (K_FAST_B ? c->ldb : 1), c->ldb, c->k);
+        return computed_anew(c->a + row * (K_FAST_A ? c->lda : 1), c->lda,
+                             c->b + column * (K_FAST_B ? c->ldb : 1), c->ldb, c->k);
 #endif
     return sum;
 }
@@ -65,7 +72,7 @@ HELPER void store_chunk(result c, const elem *sum, int j, int i)
     if (column >= c.n_left)
         return;
     elem *const to = c.at + column * c.ld + row;
-    if (c.wide) {
+    if (REAL_BYTES < 16 && c.wide) { /* a pair is as wide as a chunk: one way is enough */
         elem v[CHUNK], old[CHUNK];
         chunk there;
         if (!elem_is_zero(c.beta)) {
