@@ -58,6 +58,10 @@ class Loaded:
     shared_bytes: int
 
 
+class _Pair(ctypes.Structure):
+    _fields_ = (("hi", ctypes.c_double), ("lo", ctypes.c_double))
+
+
 class Ended(Event):
     """Emulated launches end before they return."""
 
@@ -173,10 +177,6 @@ class EmulatedDevice(LiveDevice):
 
     def finish(self) -> None:
         """Nothing runs on."""
-
-
-class _Pair(ctypes.Structure):
-    _fields_ = (("hi", ctypes.c_double), ("lo", ctypes.c_double))
 
 
 def _foreign(argument: Any) -> Any:

@@ -4,13 +4,6 @@
  * that outgrows the nearest instruction cache is slower than a few more trips. */
 #define TRIPS (BLOCK_K / UNROLL_K)
 
-#ifdef SUM_NEEDS_CARE
-HELPER void settle(elem *sum)
-{
-    UNROLL for (int x = 0; x < TILE_M * TILE_N; ++x) sum[x] = elem_settled(sum[x]);
-}
-#endif
-
 /* Multiply this block's tiles.  WIDE: both operands lie inside, aligned: nothing is
  * checked but the remainder of k. */
 template <bool WIDE>

@@ -23,6 +23,11 @@ static __device__ __noinline__ elem computed_anew(const elem *a, isize lda, cons
     return plain_sum(a, lda, b, ldb, k);
 }
 
+HELPER void settle(elem *sum)
+{
+    UNROLL for (int x = 0; x < TILE_M * TILE_N; ++x) sum[x] = elem_settled(sum[x]);
+}
+
 /* Say where the block's rows and columns are, for sums that have to be computed anew. */
 HELPER void remember(result *c, const elem *a, isize lda, const elem *b, isize ldb, isize k)
 {
