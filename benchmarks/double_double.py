@@ -2,14 +2,16 @@
 
     python benchmarks/double_double.py [--device cuda:0] [--seconds 60] [--json FILE]
         [--precision e,f] [--trans NN,NT,TN,TT] [--sizes 1024,2048,4096,8192]
-        [--samples N] [--against flint,object]
+        [--scan 40] [--families portable,simt_async] [--samples N] [--against flint,object]
 
 For each precision and transpose the stencil's likely configs (and --samples drawn ones, and
 what was tuned before) are compiled on all cores, checked bit for bit on small problems, and
 timed on the smallest sizes; the best go on to the larger ones.  Then the winner of each is
-certified, and its eta measured at k = 4096 for phi 0 and 2.  When --seconds are up it stops;
-the file is written after each part.  Rates count 2 m n k; the bound is the one for the
-kernels' own sequence of instructions.
+certified, and its eta measured at k = 4096 for phi 0 and 2.  --scan times the candidates of the
+first transpose on so many sizes from the smallest to the largest, most of them ragged, and says
+how flat they are (double_double_scan.py).  When --seconds are up it stops; the file is written
+after each part.  Rates count 2 m n k; the bound is the one for the kernels' own sequence of
+instructions.
 """
 
 from __future__ import annotations
@@ -26,14 +28,16 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
+from double_double_scan import scan, scan_table
 from tilewright.backend import GemmCall, Operand
 from tilewright.bench.record import device_record, environment_record
 from tilewright.bench.sweep import Method
+from tilewright.bounds.double_double import SEQUENCE_OF
 from tilewright.double_double import error_of_product, random
 from tilewright.library.choose import choose
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
-from tilewright.stencil import Variant, stencils_for
+from tilewright.stencil import Stencil, Variant, stencil, stencils
 from tilewright.tuning.matrices import Matrix, apply, normal
 from tilewright.tuning.verify import Bench, Check, certify, screen
 
@@ -42,6 +46,15 @@ POOL = 2**21
 
 # Configs that go on to sizes above 2048, and to those above 4096, where a run takes a second.
 KEPT, LAST = 2, 1
+
+# Times the best's time on one size, up to which a candidate may be the best on another.
+NEAR = 1.12
+
+# What the scan leaves for each variant's accuracy.
+SECONDS_TO_CERTIFY = 3.0
+
+# Configs of a stencil that are tried for transposes that are not scanned.
+FEW = 5
 
 # Seconds of repetitions, beyond which one run is enough.
 ENOUGH = 0.4
@@ -89,19 +102,32 @@ class Memory:
             self.live.free(part)
 
 
-def compiled(live: Any, variants: list[Variant], samples: int, clock: Clock) -> dict[Any, list]:
+def likely(live: Any, family: Stencil, variant: Variant, most: int, samples: int) -> list[Any]:
+    """Return a family's likely configs on the device, drawn ones, and what was tuned before."""
+    space = family.space(variant, live.spec)
+    found = [c for c in family.starts(variant, live.spec) if c in space][:most]
+    # Blocks that stay and share what does not fill the device, where the stencil knows them.
+    if "stream_k" in {parameter.name for parameter in space.parameters}:
+        stay = [c.replace(persistent=1, stream_k=1) for c in found if c.get("split_k", 1) == 1]
+        found += [c for c in stay if c in space]
+    square = Problem(2048, 2048, 2048, variant.precision, variant.trans_a, variant.trans_b)
+    tuned = choose(live, square)
+    if tuned.stencil is family:
+        found.append(tuned.config)
+    return found + (space.sample(samples, seed=1) if samples else [])
+
+
+def compiled(
+    live: Any, variants: list[Variant], families: list[Stencil], samples: int, clock: Clock
+) -> dict[Any, list]:
     """Compile all candidates of all variants on all cores; a refusal is left out, and said."""
     jobs = []
     for variant in variants:
-        family = stencils_for(live.spec, variant.precision)[0]
-        space = family.space(variant, live.spec)
-        likely = [c for c in family.starts(variant, live.spec) if c in space]
-        square = Problem(2048, 2048, 2048, variant.precision, variant.trans_a, variant.trans_b)
-        tuned = choose(live, square)
-        if tuned.stencil is family:
-            likely.append(tuned.config)
-        likely += space.sample(samples, seed=1) if samples else []
-        jobs += [(variant, family, config) for config in dict.fromkeys(likely)]
+        most = 100 if str(variant)[1:] == str(variants[0])[1:] else FEW
+        for family in families:
+            if family.suits(live.spec) and family.computes(variant.precision):
+                made = likely(live, family, variant, most, samples)
+                jobs += [(variant, family, config) for config in dict.fromkeys(made)]
 
     def build(job: tuple[Any, ...]) -> Any:
         variant, family, config = job
@@ -119,7 +145,7 @@ def compiled(live: Any, variants: list[Variant], samples: int, clock: Clock) -> 
     else:
         kernels = [build(job) for job in jobs]
     for (variant, family, config), kernel in zip(jobs, kernels, strict=True):
-        if kernel is None:
+        if kernel is None or clock.left < 2:
             continue
         try:
             screen(live, kernel, family, config, variant)
@@ -175,6 +201,8 @@ def sizes_of(
         candidates = [r[2] for r in results]
         median, runs, best = results[0]
         row |= {
+            "sequence": SEQUENCE_OF[variant.precision.letter],
+            "ns": {r[2][2].id: round(r[0] * 1e9) for r in results},
             "seconds": runs,
             "flops_per_second": problem.flops / median,
             "config": dict(best[2]),
@@ -186,6 +214,16 @@ def sizes_of(
             row["no_bound"] = str(error)
         clock.say(variant, n, f"{problem.flops / median / 1e9:.1f} GFLOP/s")
     return rows, candidates
+
+
+def promising(candidates: list, variant: Variant, rows: list[dict[str, Any]]) -> list:
+    """Return the candidates that came near the best of a size of `rows`."""
+    near: set[str] = set()
+    for row in rows:
+        ns = row.get("ns", {})
+        if variant == Variant(precision(row["precision"]), *map(Trans, row["trans"])):
+            near |= {name for name, time in ns.items() if time <= NEAR * min(ns.values())}
+    return [one for one in candidates if one[2].id in near] or candidates
 
 
 def accuracy_of(live: Any, variant: Variant, candidate: Any, clock: Clock) -> dict[str, Any]:
@@ -257,6 +295,7 @@ def table(document: dict[str, Any]) -> None:
             continue
         share = f"{row['flops_per_second'] / row['bound']:9.3f}" if row.get("bound") else ""
         print(f"{name:10} {row['n']:6} {row['flops_per_second'] / 1e9:9.1f} {share}")
+    scan_table(document["scan"])
     for one in document["accuracy"]:
         etas = "  ".join(f"{k} 2^{np.log2(v):.1f}" for k, v in one.items() if "eta" in k)
         print(one["variant"], one.get("wrong", etas))
@@ -273,6 +312,8 @@ def main() -> None:
     parser.add_argument("--trans", default="NN,NT,TN,TT")
     parser.add_argument("--sizes", default="1024,2048,4096,8192")
     parser.add_argument("--samples", type=int, default=0)
+    parser.add_argument("--scan", type=int, default=0, help="sizes of the scan")
+    parser.add_argument("--families", default=",".join(s.name for s in stencils()))
     parser.add_argument("--against", default="")
     options = parser.parse_args()
     clock = Clock(options.seconds)
@@ -286,7 +327,10 @@ def main() -> None:
     document: dict[str, Any] = {
         "environment": environment_record(Method(5)) | {"load": os.getloadavg()[0]},
         "device": device_record(live, []),
+        "stencils": {s.name: s.version for s in stencils()},
+        "configs": {},
         "rows": [],
+        "scan": [],
         "accuracy": [],
         "peers": {},
     }
@@ -297,7 +341,13 @@ def main() -> None:
             options.json.write_text(json.dumps(document, indent=1) + "\n")
 
     clock.say(live)
-    candidates = compiled(live, variants, options.samples, clock)
+    families = [stencil(name) for name in options.families.split(",")]
+    candidates = compiled(live, variants, families, options.samples, clock)
+    document["configs"] = {
+        config.id: {"stencil": family.name, **config}
+        for found in candidates.values()
+        for _, family, config in found
+    }
     memory = Memory(live, variants[0].precision, max(sizes))
     clock.say("matrices are on the device")
     best: dict[Variant, list] = {}
@@ -308,6 +358,13 @@ def main() -> None:
                 tried = best.get(variant, candidates[variant])
                 rows, best[variant] = sizes_of(live, variant, tried, memory, part, clock)
                 document["rows"] += rows
+                keep()
+        if options.scan:
+            first = [v for v in variants if str(v)[1:] == str(variants[0])[1:]]
+            spared = SECONDS_TO_CERTIFY * len(variants)
+            chosen = {v: promising(candidates[v], v, document["rows"]) for v in first}
+            for row in scan(live, chosen, memory, sizes, options.scan, timed, clock, spared):
+                document["scan"].append(row)
                 keep()
     finally:
         memory.close()

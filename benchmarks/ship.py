@@ -2,8 +2,9 @@ r"""Make the tables that come with the package from committed results.
 
     python benchmarks/ship.py
 
-Reads benchmarks/results/h100/hopper_s.json (every candidate's times, and the races) and
-cgemm_async.json; writes src/tilewright/library/shipped_tables/h100.json.  Kept are the winners
+Reads benchmarks/results/h100/hopper_s.json (every candidate's times, and the races),
+cgemm_async.json and double_double.json (what was timed of stencils that are still the same);
+writes src/tilewright/library/shipped_tables/h100.json.  Kept are the winners
 of races, and of each shape the best candidate: which shape is best depends on the size in
 question, which of its other parameters are hardly does.  A test compares the file.
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware.catalogue import recognised
 from tilewright.paths import write_atomically
-from tilewright.stencil import stencil
+from tilewright.stencil import stencil, stencils
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "h100"
@@ -94,6 +95,20 @@ def sweep_rows(document):
         yield row(letter, trans, name, config, sorted(times))
 
 
+def pairs_rows(document):
+    """Yield the candidates in double-double with the sizes that each was timed on."""
+    current = {s.name for s in stencils() if document.get("stencils", {}).get(s.name) == s.version}
+    times = {}
+    for one in document["rows"] + document.get("scan", []):
+        for key, ns in one.get("ns", {}).items():
+            times.setdefault((one["precision"], one["trans"], key), {})[one["n"]] = ns
+    for (letter, trans, key), ns in times.items():
+        config = dict(document["configs"][key])
+        name = config.pop("stencil")
+        if name in current:
+            yield row(letter, trans, name, config, square(ns))
+
+
 def row(letter, trans, name, config, times, won=()):
     return {
         "precision": letter,
@@ -110,15 +125,21 @@ def table():
     search, sweep = load("hopper_s.json"), load("cgemm_async.json")
     device = sweep["devices"][0]["name"]  # of the same session
     known = recognised(device)
+    rows = [
+        *single_rows(search["log"]),
+        *sweep_rows(sweep),
+        *pairs_rows(load("double_double.json")),
+    ]
     head = {
         "device": device,
         "compute_capability": architecture_spec(ARCH).compute_capability,
         "multiprocessors": round(known.needs("multiprocessors")),
-        "stencils": {"simt_async": stencil("simt_async").version},
+        "stencils": {
+            name: stencil(name).version for name in sorted({one["stencil"] for one in rows})
+        },
         "measured": search["environment"]["date"],
         "commit": search["environment"]["commit"],
     }
-    rows = [*single_rows(search["log"]), *sweep_rows(sweep)]
     lines = ",\n".join(json.dumps(one, separators=(",", ":")) for one in rows)
     return json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n]}}\n'
 

@@ -75,16 +75,26 @@ def test_measured_mixes_are_what_binds_sgemm():
     assert not found.missing
 
 
+def pairs_limit(row):
+    """Return the bound of the instructions that a row's kernel was made of."""
+    problem = Problem(*[row["n"]] * 3, row["precision"], *row["trans"])
+    # Rows that do not name them are older than "chained".
+    sequence = row.get("sequence", {"e": "accurate", "f": "dot2"}[row["precision"]])
+    return bound(problem, H100, sequence=sequence).limit
+
+
 def test_double_double_is_within_15_percent_of_its_bound():
+    rows = json.loads((RESULTS / "double_double.json").read_text())["rows"]
     for letter in "ef":
-        run = best(letter)
-        assert 0.85 < run.rate / limit(run.problem) < 1, run
+        shares = [
+            row["flops_per_second"] / pairs_limit(row) for row in rows if row["precision"] == letter
+        ]
+        assert 0.85 < max(shares) < 1
 
 
 def test_the_bounds_that_double_double_was_measured_beside_still_hold():
     for row in json.loads((RESULTS / "double_double.json").read_text())["rows"]:
-        problem = Problem(*[row["n"]] * 3, row["precision"], *row["trans"])
-        assert bound(problem, H100).limit == pytest.approx(row["bound"], rel=1e-9)
+        assert pairs_limit(row) == pytest.approx(row["bound"], rel=1e-9)
 
 
 def test_matrix_units_bind_libraries_doubles():

@@ -17,7 +17,7 @@ H100 = replace(catalogue_device("h100"), mixes=())  # the units' rates, without 
 
 @pytest.mark.parametrize(
     ("letter", "peak"),
-    [("s", 66.9), ("d", 66.9), ("c", 66.9), ("z", 66.9), ("e", 1.154), ("f", 2.77)],
+    [("s", 66.9), ("d", 66.9), ("c", 66.9), ("z", 66.9), ("e", 1.593), ("f", 2.77)],
 )
 def test_h100_bounds(letter, peak):
     found = bound(Problem(4096, 4096, 4096, letter), "h100")

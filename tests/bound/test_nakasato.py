@@ -93,7 +93,7 @@ def test_double_double_peaks():
 def test_double_double_sequences_on_an_h100():
     problem = Problem(4096, 4096, 4096, "e")
     instructions = 132 * 64 * 1.98e9
-    for name in ("accurate", "sloppy", "dot2"):
+    for name in ("accurate", "sloppy", "chained", "dot2"):
         peak = bound(problem, "h100", sequence=name).term("arithmetic peak").value
         assert peak == pytest.approx(2 * instructions / double_double.SEQUENCES[name].instructions)
     for letter, name in double_double.SEQUENCE_OF.items():

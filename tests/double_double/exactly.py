@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import flint
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright import DoubleDouble
 
@@ -56,12 +54,3 @@ def eta_by_balls(c: DoubleDouble, a: DoubleDouble, b: DoubleDouble) -> float:
 
 def _ball(value: Fraction) -> flint.arb:
     return flint.arb(flint.fmpq(value.numerator, value.denominator))
-
-
-def plain(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    """Return the product as a loop over k adds it up in double precision."""
-    total = np.zeros((a.shape[0], b.shape[1]))
-    with np.errstate(all="ignore"):
-        for column, row in zip(a.T[:, :, None], b[:, None, :], strict=True):
-            total += column * row
-    return total

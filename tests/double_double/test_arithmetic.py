@@ -117,3 +117,19 @@ def test_the_oracle_is_exact(letter):
         off_im = rational(hi[i, j].imag, lo[i, j].imag) - im
         right = float(off) if letter == "e" else np.hypot(float(off), float(off_im))
         assert error[i, j] == right
+
+
+def test_factors_may_be_as_large_as_doubles_get():
+    """Cutting them in half must not overflow; beyond 2^1024 (1 - 2^-27) it does."""
+    x, y = (1.5 * 2.0**1000, 2.0**940), (0.375, 2.0**-60)
+    pairs = [tuple(map(np.float64, pair)) for pair in (x, y)]
+    for operation, (exactly, bound) in BOUNDS.items():
+        found, right = rational(*operation(*pairs)), exactly(rational(*x), rational(*y))
+        assert abs(found - right) <= Fraction(bound) * abs(right)
+    x = (1.5 * 2.0**1023, 2.0**960)
+    pairs = [tuple(map(np.array, ([pair[0]] * 2, [pair[1]] * 2))) for pair in (x, y)]
+    high, low = multiply(*pairs)
+    right = rational(*x) * rational(*y)
+    assert all(
+        abs(rational(*w) - right) <= Fraction(7 * U**2) * right for w in zip(high, low, strict=True)
+    )

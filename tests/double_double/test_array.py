@@ -94,11 +94,21 @@ def test_repr_shows_32_digits():
     assert "..." in repr(tw.DoubleDouble(np.zeros(10_000)))
 
 
-@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999", "-1e999999999", "1e-999999999"])
+@pytest.mark.parametrize(
+    "value", ["inf", "-inf", "nan", "2e308", "-2e308", "1e999", "-1e999999999", "1e-999999999"]
+)
 def test_what_is_not_finite_stays_so(value):
     x = tw.DoubleDouble([value])
     np.testing.assert_equal(float(x.hi[0]), float(value))
     assert float(x.lo[0]) == 0
+
+
+def test_numbers_just_beyond_the_largest_double_are_infinite():
+    assert tw.DoubleDouble([2**1024, -(2**1024), Fraction(2**1025, 3)]).hi.tolist() == [
+        np.inf,
+        -np.inf,
+        float(Fraction(2**1025, 3)),
+    ]
 
 
 def test_entry_normalises():
@@ -182,6 +192,29 @@ def test_complex_arithmetic():
     assert complex(x[0]) == 1 + 2j
 
 
+def test_complex_numbers_may_be_as_large_or_small_as_doubles_get():
+    for size in (2.0**1022, 1.0, 2.0**-900):
+        x = tw.DoubleDouble([complex(3 * size, -size), complex(size, size)])
+        assert (x / x - 1).norm() < 1e-30
+        assert (x / tw.DoubleDouble([2 * size]) == [1.5 - 0.5j, 0.5 + 0.5j]).all()
+        assert (tw.DoubleDouble([complex(0.75 * size, size)]).__abs__() == 1.25 * size).all()
+
+
+def test_infinite_sizes_warn_of_nothing():
+    """Warnings are errors in these tests."""
+    assert np.isinf(float(tw.DoubleDouble([np.inf, 1]).norm()))
+    assert np.isnan(float(tw.DoubleDouble([np.nan, 1]).norm()))
+    assert np.isinf(abs(tw.DoubleDouble([complex(np.inf, np.nan)])).hi).all()
+    assert np.isinf(abs(tw.DoubleDouble([complex(1.7e308, 1e308)])).hi).all()
+    largest = np.finfo(np.longdouble).max
+    assert np.isinf(tw.DoubleDouble([largest, -largest]).hi).all() or largest < 2.0**1023 * 2
+
+
+def test_nothing_has_a_text_too():
+    assert repr(tw.DoubleDouble([])) == "DoubleDouble([])"
+    assert repr(tw.DoubleDouble(np.zeros((0, 2)) * 1j)).startswith("complex DoubleDouble(")
+
+
 def test_norms_are_exact_where_doubles_are_not():
     x = tw.DoubleDouble([[1, 2**40], [2**-40, -1]])
     exact = 2 + Fraction(2) ** 80 + Fraction(2) ** -80
@@ -190,6 +223,9 @@ def test_norms_are_exact_where_doubles_are_not():
     assert x.norm(np.inf) == 2**40 + 1
     assert x.norm("max") == 2**40
     assert tw.DoubleDouble(["3e200", "4e200"]).norm() / "5e200" - 1 < 1e-31
+    for size in (2.0**1023 * 1.75, 2.0**-1060):  # neither overflows nor warns
+        assert tw.DoubleDouble([size]).norm() == size
+    assert np.isinf(float(tw.DoubleDouble([1.7e308, 1.7e308]).norm()))
     assert np.isnan(float(tw.DoubleDouble([np.nan, 1]).norm("max")))
     assert tw.DoubleDouble(np.zeros(0)).norm() == 0
     with pytest.raises(ValueError, match="order='nuclear' is no norm"):

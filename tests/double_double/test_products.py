@@ -11,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tests.double_double.exactly import eta_by_balls, integer_matrix, nearest, plain
+from tests.double_double.exactly import eta_by_balls, integer_matrix, nearest
+from tests.double_double.oracle import eta_of, plain, wide
+from tests.double_double.variants import MIXED, PLAIN, variant
 from tilewright.backend import Kernel, LiveDevice, devices
-from tilewright.double_double import error_of_product, random
-from tilewright.precision import DOUBLE_DOUBLE
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.double_double import random
+from tilewright.precision import DOUBLE_DOUBLE, precision
 from tilewright.problem import Trans, transposes_of
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
@@ -23,29 +26,10 @@ from tilewright.tuning.verify import Bench, Check, certify, error_bound, screen
 E, W = DOUBLE_DOUBLE["e"], DOUBLE_DOUBLE["w"]
 PHIS = (0, 0.5, 1, 2, 4)
 
-# As different as can be: all through shared memory in the plainest way; A in vectors, twice
-# buffered, while B comes through the cache.
-PLAIN = Config(
-    "portable",
-    {
-        "block_m": 16, "block_n": 16, "block_k": 8, "threads_m": 8, "threads_n": 8,
-        "fragment_vector": 1, "strided": 0, "read_a_m": 8, "read_b_n": 8, "read_vector": 1,
-        "pad": 0, "shared_buffers": 1, "prefetch": 0, "unroll_k": 1, "raster_rows": 1,
-    },
-)  # fmt: skip
-MIXED = PLAIN.replace(
-    fragment_vector=2, strided=1, read_a_m=8, read_b_n=0, read_vector=2,
-    pad=1, shared_buffers=2, prefetch=1, raster_rows=8,
-)  # fmt: skip
-
 
 @cache
 def live() -> LiveDevice:
     return next(d for d in devices() if d.backend == "opencl")
-
-
-def variant(name: str) -> Variant:
-    return Variant(DOUBLE_DOUBLE[name[0]], Trans(name[1]), Trans(name[2]))
 
 
 @cache
@@ -66,6 +50,19 @@ def test_packed_kernels_keep_the_whole_contract(name):
 @pytest.mark.parametrize(("config", "name"), [(PLAIN, "eTN"), (MIXED, "fNT"), (PLAIN, "wCN")])
 def test_portable_kernels_keep_the_whole_contract(config, name):
     certify(*compiled(config, name))
+
+
+def test_blocks_of_pairs_have_sides_of_their_own():
+    """Sides that are no multiples of 16: every bit is right, and only pairs have them."""
+    config = PLAIN.replace(block_m=24, block_n=40)
+    screen(*compiled(config, "fTT"))
+    device = architecture_spec("sm_90a")
+    with_sides = [c for c in stencil("portable").starts(variant("eNN"), device)
+                  if c.integer("block_m") % 16 or c.integer("block_n") % 16]  # fmt: skip
+    assert with_sides
+    for letter, known in (("e", True), ("d", False)):
+        space = stencil("portable").space(Variant(precision(letter), Trans.N, Trans.N), device)
+        assert all((c in space) is known for c in with_sides)
 
 
 @pytest.mark.slow
@@ -100,13 +97,6 @@ def test_drawn_configs_are_right(family, letter):
 sizes = st.integers(1, 40)
 
 
-def wide(rng: np.random.Generator, shape: tuple[int, int], bits: int) -> tw.DoubleDouble:
-    """Return integers of so many bits."""
-    draw = np.frompyfunc(lambda _: int(rng.integers(0, 2**31)) << (bits - 31), 1, 1)
-    low = rng.integers(-(2**20), 2**20, shape).astype(object)
-    return tw.DoubleDouble(draw(np.zeros(shape)) + low)
-
-
 @pytest.mark.parametrize("accuracy", ["accurate", "fast"])
 @settings(max_examples=60, deadline=None)
 @given(m=sizes, n=sizes, k=sizes, a=st.sampled_from("NT"), b=st.sampled_from("NT"),
@@ -114,7 +104,10 @@ def wide(rng: np.random.Generator, shape: tuple[int, int], bits: int) -> tw.Doub
 def test_integers_are_bit_exact(accuracy, m, n, k, a, b, seed):
     """A of 80 bits, B of 20: sums fit 106 bits, so the product is FLINT's to the last bit."""
     rng = np.random.default_rng(seed)
-    x, y = wide(rng, (m, k), 80), tw.DoubleDouble(rng.integers(-(2**14), 2**14, (k, n)))
+    x, y = (
+        tw.DoubleDouble(wide(rng, (m, k), 80)),
+        tw.DoubleDouble(rng.integers(-(2**14), 2**14, (k, n))),
+    )
     right = nearest(integer_matrix(x) * integer_matrix(y))
     left, other = (x if a == "N" else x.T.copy()), (y if b == "N" else y.T.copy())
     found = tw.gemm(left, other, trans_a=a, trans_b=b, accuracy=accuracy, device="opencl")
@@ -132,14 +125,6 @@ def test_eta_is_small_whatever_the_spread(accuracy, phi):
     assert eta <= steps * 202 * 2.0**-106  # proven
     assert eta <= 2.0**-100  # asked for
     assert eta == pytest.approx(eta_of(c, a, b), rel=1e-3)  # two oracles agree
-
-
-def eta_of(c: tw.DoubleDouble, a: tw.DoubleDouble, b: tw.DoubleDouble) -> float:
-    def flat(x: tw.DoubleDouble) -> np.ndarray:
-        return x.words.reshape(*x.shape, -1).view(x.dtype)[..., 0]
-
-    error, size = error_of_product(flat(c), flat(a), flat(b))
-    return float(np.max(np.abs(error) / size))
 
 
 @pytest.mark.slow

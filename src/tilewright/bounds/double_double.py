@@ -64,6 +64,13 @@ SEQUENCES: dict[str, Sequence] = {
         Sequence("nakasato-fma", 21 + 8, 0, "Nakasato 2010, appendix A: 21 and 8, with FMA"),
         Sequence("accurate", 20 + 4, 5, f"{_JOLDES}: AccurateDWPlusDW 20, DWTimesDW3 9"),
         Sequence("sloppy", 11 + 4, 4, f"{_JOLDES}: SloppyDWPlusDW 11, DWTimesDW2 8"),
+        # TwoProd 2 and two cross products; two TwoSums, an addition, FastTwoSum, an addition.
+        Sequence(
+            "chained",
+            6 + 6 + 1 + 3 + 1,
+            2 + 2,
+            f"{_JOLDES}: the same, normalised by the next step alone (docs/double_double.md)",
+        ),
         # TwoProd 2, TwoSum 6, two cross products, two additions into the low word.
         Sequence(
             "dot2",
@@ -75,7 +82,7 @@ SEQUENCES: dict[str, Sequence] = {
 }
 
 # What the kernels of each double-double precision compute with.
-SEQUENCE_OF = {"e": "accurate", "f": "dot2", "w": "accurate", "v": "dot2"}
+SEQUENCE_OF = {"e": "chained", "f": "dot2", "w": "chained", "v": "dot2"}
 
 
 def nakasato_peak(peak: float, addition: float, multiplication: float) -> float:

@@ -36,6 +36,10 @@ Pair = tuple[Any, Any]
 # Veltkamp's constant, 2^ceil(53 / 2) + 1, cuts 53 bits into 26 and 26.
 _SPLITTER = 2.0**27 + 1
 
+# Above this the product with Veltkamp's constant overflows; such a number is cut at 2^-28 of
+# its size.
+_LARGE, _SMALLER = 2.0**995, 2.0**-28
+
 
 def namespace_of(x: Any) -> Any:
     """Return the module with the functions for an array: NumPy for its own.
@@ -71,6 +75,15 @@ def fast_two_sum(x: Any, y: Any) -> Pair:
 
 
 def _split(x: Any) -> Pair:
+    large = abs(x) > _LARGE
+    if large.any() if hasattr(large, "any") else large:
+        scale = 1.0 - large * (1.0 - _SMALLER)
+        high, low = _halves(x * scale)
+        return high / scale, low / scale
+    return _halves(x)
+
+
+def _halves(x: Any) -> Pair:
     c = _SPLITTER * x
     high = c - (c - x)
     return high, x - high
@@ -79,7 +92,7 @@ def _split(x: Any) -> Pair:
 def two_product(x: Any, y: Any) -> Pair:
     """Return x y as rounded product and its error.
 
-    Exact unless the error underflows, or a factor exceeds 2^996, which splitting overflows.
+    Exact unless the error underflows, or a factor rounds to 2^1024 as its high half is cut off.
     """
     p = x * y
     (xh, xl), (yh, yl) = _split(x), _split(y)

@@ -39,7 +39,7 @@ def pair_of(value: Any) -> tuple[float, float]:
     try:
         high = float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact), 0.0
+        return (math.inf if exact > 0 else -math.inf), 0.0
     low = float(exact - Fraction(high))
     # Where `low` rounds up to half a unit of `high`, a tie, the sum is another double
     # (Fast2Sum: Dekker, Numer. Math. 18, 1971).

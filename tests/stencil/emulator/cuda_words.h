@@ -8,6 +8,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -18,11 +19,12 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 
 struct float2 { float x, y; };
-struct double2 { double x, y; };
+struct alignas(16) double2 { double x, y; };
 struct index3 { int x, y, z; };
 
 namespace emulated {

@@ -58,6 +58,10 @@ class Loaded:
     shared_bytes: int
 
 
+class _Pair(ctypes.Structure):
+    _fields_ = (("hi", ctypes.c_double), ("lo", ctypes.c_double))
+
+
 class Ended(Event):
     """Emulated launches end before they return."""
 
@@ -102,7 +106,14 @@ class EmulatedDevice(LiveDevice):
             found = compiler()
             assert found is not None
             # No contraction: it would hide a product that is rounded where it should not be.
-            options = ["-std=c++17", "-O1", "-fPIC", "-shared", "-Wno-unknown-pragmas"]
+            options = [
+                "-std=c++17",
+                "-O1",
+                "-fPIC",
+                "-shared",
+                "-Wno-unknown-pragmas",
+                "-ffp-contract=off",
+            ]
             done = subprocess.run(
                 [found, *options, *(f"-D{key}={value}" for key, value in macros.items()),
                  "-o", str(library), str(file)],
@@ -172,6 +183,8 @@ def _foreign(argument: Any) -> Any:
     """Return an argument as C takes it."""
     if isinstance(argument, Memory):
         return ctypes.c_void_p(argument.bytes.ctypes.data)
+    if argument.dtype.names:
+        return _Pair(*argument.item())
     kinds = {
         np.dtype(np.int64): ctypes.c_longlong,
         np.dtype(np.float32): ctypes.c_float,

@@ -275,11 +275,14 @@ gemm(const long m, const long n, const long k, const scalar alpha_re, const scal
                     ap += MICRO_M * WORDS;
                     bp += MICRO_N * WORDS;
 #ifdef SETTLE_STEPS
-                    if ((l + 1) % SETTLE_STEPS == 0 || l == kc - 1) {
+                    if ((l + 1) % SETTLE_STEPS == 0) {
                         EACH_COLUMN(SETTLE_COLUMN)
                     }
 #endif
                 }
+#ifdef PAIRS
+                EACH_COLUMN(SETTLE_COLUMN)
+#endif
                 EACH_COLUMN(KEEP_COLUMN)
 #ifdef PAIRS
                 REPAIR_TILE(tile, ap - kc * 2 * MICRO_M, bp - kc * 2 * MICRO_N, kc)

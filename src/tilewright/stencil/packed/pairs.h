@@ -31,42 +31,38 @@ typedef pair scalar;
     const vector s##_of_x = s - s##_of_y;                                                     \
     const vector e = ((x) - s##_of_x) + ((y) - s##_of_y);
 
+/* pair_madd's product: p + low. */
+#define VECTOR_PRODUCT(v)                                                                     \
+    const vector p = ar##v * br;                                                              \
+    const vector p_low = VECTOR_FUSED(ar##v, br, -p);                                         \
+    const vector cross = VECTOR_FUSED(ai##v, br, p_low);                                      \
+    const vector low = VECTOR_FUSED(ar##v, bi, cross);
+
 #if FAST
 #define MULTIPLY(v, j)                                                                        \
     {                                                                                         \
-        const vector p = ar##v * br;                                                          \
-        const vector p_low = VECTOR_FUSED(ar##v, br, -p);                                     \
-        const vector cross = VECTOR_FUSED(ai##v, br, p_low);                                  \
-        const vector low = VECTOR_FUSED(ar##v, bi, cross);                                    \
+        VECTOR_PRODUCT(v)                                                                     \
         VECTOR_TWO_SUM(s, s_low, re##v##_##j, p)                                              \
         re##v##_##j = s;                                                                      \
         im##v##_##j = im##v##_##j + (s_low + low);                                            \
     }
+#else
+#define MULTIPLY(v, j)                                                                        \
+    {                                                                                         \
+        VECTOR_PRODUCT(v)                                                                     \
+        VECTOR_TWO_SUM(s, s_low, re##v##_##j, p)                                              \
+        VECTOR_TWO_SUM(t, t_low, im##v##_##j, low)                                            \
+        const vector s_t = s_low + t;                                                         \
+        re##v##_##j = s + s_t;                                                                \
+        im##v##_##j = t_low + (s_t - (re##v##_##j - s));                                      \
+    }
+#endif
 #define SETTLE(v, j)                                                                          \
     {                                                                                         \
         const vector s = re##v##_##j + im##v##_##j;                                           \
         im##v##_##j = im##v##_##j - (s - re##v##_##j);                                        \
         re##v##_##j = s;                                                                      \
     }
-#else
-#define MULTIPLY(v, j)                                                                        \
-    {                                                                                         \
-        const vector c = ar##v * br;                                                          \
-        const vector c_low = VECTOR_FUSED(ar##v, br, -c);                                     \
-        const vector l = ai##v * bi;                                                          \
-        const vector cross = VECTOR_FUSED(ar##v, bi, l);                                      \
-        const vector c_rest = c_low + VECTOR_FUSED(ai##v, br, cross);                         \
-        const vector p = c + c_rest;                                                          \
-        const vector p_low = c_rest - (p - c);                                                \
-        VECTOR_TWO_SUM(s, s_low, re##v##_##j, p)                                              \
-        VECTOR_TWO_SUM(t, t_low, im##v##_##j, p_low)                                          \
-        const vector s_t = s_low + t;                                                         \
-        const vector u = s + s_t;                                                             \
-        const vector u_low = t_low + (s_t - (u - s));                                         \
-        re##v##_##j = u + u_low;                                                              \
-        im##v##_##j = u_low - (re##v##_##j - u);                                              \
-    }
-#endif
 
 /* Compute anew, as a plain loop would, what of a finished micro-tile is not finite. */
 #define REPAIR_TILE(tile, ap, bp, kc)                                                         \
@@ -83,14 +79,20 @@ typedef pair scalar;
         high[MICRO_M] = 0.0;                                                                  \
     }
 
+/* scalar x; most scalars are 1, and later blocks in k always add to C times 1. */
+static inline pair scaled(const scalar s, const pair x)
+{
+    return s.x == 1.0 && s.y == 0.0 ? x : pair_multiply(s, x);
+}
+
 /* c <- alpha x + beta c for one element; the imaginary parts of scalars mean nothing. */
 static inline void update(global double *c, const double high, const double low,
                           const scalar alpha, const scalar unused_alpha, const scalar beta,
                           const scalar unused_beta)
 {
-    pair x = pair_multiply(alpha, pair_of(high, low));
+    pair x = scaled(alpha, pair_of(high, low));
     if (beta.x != 0.0)
-        x = pair_add(x, pair_multiply(beta, pair_of(c[0], c[1])));
+        x = pair_add(x, scaled(beta, pair_of(c[0], c[1])));
     c[0] = x.x;
     c[1] = x.y;
 }

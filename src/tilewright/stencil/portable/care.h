@@ -9,15 +9,7 @@ HELPER void settle(PRIVATE elem *sum)
     UNROLL for (int x = 0; x < TILE_M * TILE_N; ++x) sum[x] = elem_settled(sum[x]);
 }
 
-/* The plain sum of one element of C, straight from memory: slow, and rare. */
-HELPER elem plain_sum(const GLOBAL elem *a, isize lda, const GLOBAL elem *b, isize ldb, isize k)
-{
-    elem sum = elem_zero();
-    ROLLED for (isize l = 0; l < k; ++l)
-        sum = elem_plain_madd(sum, read_element(a + l * (K_FAST_A ? 1 : lda), CONJ_A),
-                              read_element(b + l * (K_FAST_B ? 1 : ldb), CONJ_B));
-    return sum;
-}
+#include "prelude/plain_sum.h"
 
 /* Compute the thread's unsound sums anew.  `a` and `b` are the block's first row and column;
  * what lies outside C is left alone.  One copy of the plain loop serves all sums: they are

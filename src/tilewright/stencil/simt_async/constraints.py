@@ -200,6 +200,8 @@ def _hardware(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 
 
 def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
+    # A multiply-add of pairs is at least 12 instructions.
+    each = 12 if variant.precision.parts == 2 else 1
     found = [
         Constraint(
             "a warp for each scheduler",
@@ -220,7 +222,7 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "long texts",
-            lambda unroll_k, tile_m, tile_n: unroll_k * tile_m * tile_n <= 2048,
+            lambda unroll_k, tile_m, tile_n: unroll_k * tile_m * tile_n * each <= 2048,
             "beyond 2048 multiply-adds, 32 KiB, the loop leaves the nearest instruction cache",
             "heuristic",
         ),

@@ -107,6 +107,9 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
     result c = result_at(c_first + offset_c + i0 + j0 * ldc, ldc, m - i0, n - j0);
     c.alpha = alpha;
     c.beta = elem_scalar(beta_re, beta_im);
+#ifdef SUM_NEEDS_CARE
+    remember(&c, a.first, lda, b.first, ldb, k);
+#endif
     if (SPLIT_K > 1)
         store_sums_of_cluster(c, sum, tiles);
     else

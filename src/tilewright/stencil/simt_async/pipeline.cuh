@@ -78,5 +78,13 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
             }
             multiply(sum, &f[l % 2]);
         }
+#ifdef SETTLE_STEPS
+        /* BLOCK_K divides SETTLE_STEPS; a trip that ends a tile has set `trip` to 0. */
+        if (trip == 0 && left % (SETTLE_STEPS / BLOCK_K) == 0)
+            settle(sum);
+#endif
     } while (left > 0);
+#ifdef SUM_NEEDS_CARE
+    settle(sum);
+#endif
 }

@@ -6,10 +6,13 @@
 /* An address in shared memory, in bytes: 32 bits where a pointer has 64. */
 typedef unsigned int shared_at;
 
-/* 16 bytes as the reals in them. */
-#define CHUNK_REALS (16 / REAL_BYTES)
+/* 16 bytes as the reals in them, or as the two words of one. */
 struct ALIGNED(16) chunk {
-    REAL r[CHUNK_REALS];
+#if REAL_BYTES == 16
+    double r[2];
+#else
+    REAL r[16 / REAL_BYTES];
+#endif
 };
 
 #ifdef EMULATED
@@ -77,7 +80,7 @@ HELPER void write_element(shared_at at, elem v)
 {
 #if ELEM_BYTES == 4
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
-#elif ELEM_BYTES == REAL_BYTES
+#elif ELEM_BYTES == 8 && REAL_BYTES == 8
     asm volatile("st.shared.f64 [%0], %1;" ::"r"(at), "d"(v) : "memory");
 #elif ELEM_BYTES == 8
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(v.x), "f"(v.y) : "memory");
@@ -166,7 +169,9 @@ HELPER chunk read_chunk_of(unsigned int rank, shared_at at) { return read_chunk(
 /* Element i of a chunk. */
 HELPER elem element_of(chunk v, int i)
 {
-#if ELEM_BYTES == REAL_BYTES
+#if REAL_BYTES == 16
+    return pair_of(v.r[0], v.r[1]);
+#elif ELEM_BYTES == REAL_BYTES
     return elem_scalar(v.r[i], (REAL)0);
 #else
     return elem_scalar(v.r[2 * i], v.r[2 * i + 1]);
@@ -177,7 +182,10 @@ HELPER chunk chunk_of(const elem *e)
 {
     chunk v;
     UNROLL for (int i = 0; i < CHUNK; ++i) {
-#if ELEM_BYTES == REAL_BYTES
+#if REAL_BYTES == 16
+        v.r[0] = e[i].x;
+        v.r[1] = e[i].y;
+#elif ELEM_BYTES == REAL_BYTES
         v.r[i] = e[i];
 #else
         v.r[2 * i] = e[i].x;

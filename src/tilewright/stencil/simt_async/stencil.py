@@ -10,7 +10,7 @@ from tilewright.space import Config, Space
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.simt_async.constraints import constraints, k_fast
 from tilewright.stencil.simt_async.parameters import parameters
-from tilewright.stencil.simt_async.resources import registers, shared_bytes, threads
+from tilewright.stencil.simt_async.resources import CHUNK_BYTES, registers, shared_bytes, threads
 from tilewright.stencil.simt_async.starts import starts
 from tilewright.stencil.text import read_text
 
@@ -37,7 +37,11 @@ class SimtAsync(Stencil):
         return capability is not None and capability >= _ASYNCHRONOUS_COPIES_SINCE
 
     def computes(self, precision: Precision) -> bool:
-        """Whether an element is one number of the arithmetic units, or a pair of them."""
+        """Whether an element has at most 16 bytes, the most that is copied at once."""
+        return precision.element_bytes <= CHUNK_BYTES
+
+    def proven(self, precision: Precision) -> bool:
+        """Whether it is not double-double, which only ran where blocks are emulated yet."""
         return precision.parts == 1
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:

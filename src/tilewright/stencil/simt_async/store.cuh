@@ -7,7 +7,48 @@ struct result {
     int m_left, n_left;
     bool wide; /* whether all rows of the block are there, aligned to 16 bytes */
     elem alpha, beta;
+#ifdef SUM_NEEDS_CARE
+    const elem *a, *b; /* the thread's own first row of op(A) and column of op(B) */
+    isize lda, ldb, k;
+#endif
 };
+
+#ifdef SUM_NEEDS_CARE
+#include "prelude/plain_sum.h"
+
+/* Not inlined: a copy for each of a thread's sums would outgrow the kernel. */
+static __device__ __noinline__ elem computed_anew(const elem *a, isize lda, const elem *b,
+                                                  isize ldb, isize k)
+{
+    return plain_sum(a, lda, b, ldb, k);
+}
+
+HELPER void settle(elem *sum)
+{
+    UNROLL for (int x = 0; x < TILE_M * TILE_N; ++x) sum[x] = elem_settled(sum[x]);
+}
+
+/* Say where the block's rows and columns are, for sums that have to be computed anew. */
+HELPER void remember(result *c, const elem *a, isize lda, const elem *b, isize ldb, isize k)
+{
+    c->a = a + thread_m() * CHUNK * (K_FAST_A ? lda : 1);
+    c->b = b + thread_n() * CHUNK * (K_FAST_B ? ldb : 1);
+    c->lda = lda;
+    c->ldb = ldb;
+    c->k = k;
+}
+#endif
+
+/* A sum, anew if it has to be; row and column count from the thread's own first element. */
+HELPER elem finished(const result *c, elem sum, int row, int column)
+{
+#ifdef SUM_NEEDS_CARE
+    if (!elem_is_sound(sum))
+        return computed_anew(c->a + row * (K_FAST_A ? c->lda : 1), c->lda,
+                             c->b + column * (K_FAST_B ? c->ldb : 1), c->ldb, c->k);
+#endif
+    return sum;
+}
 
 /* `first` is the block's first element of C. */
 HELPER result result_at(elem *first, isize ld, isize m_left, isize n_left)
@@ -36,19 +77,20 @@ HELPER void store_chunk(result c, const elem *sum, int j, int i)
     if (column >= c.n_left)
         return;
     elem *const to = c.at + column * c.ld + row;
-    if (c.wide) {
+    if (REAL_BYTES < 16 && c.wide) { /* a pair is as wide as a chunk: one way is enough */
         elem v[CHUNK], old[CHUNK];
         chunk there;
         if (!elem_is_zero(c.beta)) {
             there = *(const chunk *)to;
             UNROLL for (int e = 0; e < CHUNK; ++e) old[e] = element_of(there, e);
         }
-        UNROLL for (int e = 0; e < CHUNK; ++e) v[e] = scaled(c, sum[e], &old[e]);
+        UNROLL for (int e = 0; e < CHUNK; ++e)
+            v[e] = scaled(c, finished(&c, sum[e], row + e, column), &old[e]);
         *(chunk *)to = chunk_of(v);
     } else {
         UNROLL for (int e = 0; e < CHUNK; ++e)
             if (row + e < c.m_left)
-                to[e] = scaled(c, sum[e], to + e);
+                to[e] = scaled(c, finished(&c, sum[e], row + e, column), to + e);
     }
 }
 
