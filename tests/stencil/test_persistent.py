@@ -170,8 +170,10 @@ def test_a_grid_is_cut_to_what_stays() -> None:
 
 def test_a_workspace_has_words_and_parts() -> None:
     space = Workspace(264, 65536)
-    assert space.cleared_bytes == 1280  # 128 + 4 x 264, to a multiple of 256
-    assert space.size == 1280 + 264 * 65536
+    assert space.size == space.cleared_bytes + 264 * 65536
+    assert Workspace(1, 16).cleared_bytes == space.cleared_bytes
+    with pytest.raises(ValueError, match="4064"):
+        Workspace(5000, 16)
 
 
 def test_who_shares_with_whom_is_said() -> None:

@@ -90,6 +90,7 @@ class EmulatedDevice(LiveDevice):
         self.spec = replace(architecture_spec(arch), multiprocessors=multiprocessors)
         self.directory = directory
         self.launches = 0
+        self.workspace = Memory(0)  # its words stay as kernels leave them
 
     @property
     def backend(self) -> str:
@@ -140,7 +141,9 @@ class EmulatedDevice(LiveDevice):
         memory = [x for x in arguments if isinstance(x, Memory)]
         result = memory[-1]
         space = Workspace(launch.grid[0], loaded.part_bytes)
-        workspace = Memory(space.size if loaded.part_bytes else 0)
+        if self.workspace.bytes.nbytes < space.size:
+            self.workspace = Memory(space.size)
+        workspace = self.workspace
         ranges = _ranges([*memory, workspace])
         before = result.bytes.copy()
         results = []
