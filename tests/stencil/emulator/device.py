@@ -86,7 +86,7 @@ class EmulatedDevice(LiveDevice):
 
     id, platform, driver, fingerprint, dialect = "emulated:0", "emulator", "0", "0" * 12, "cuda"
 
-    def __init__(self, directory: Path, arch: str = "sm_90a", multiprocessors: int = 5) -> None:
+    def __init__(self, directory: Path, arch: str = "sm_90a", multiprocessors: int = 8) -> None:
         self.spec = replace(architecture_spec(arch), multiprocessors=multiprocessors)
         self.directory = directory
         self.launches = 0
