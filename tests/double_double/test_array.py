@@ -192,6 +192,29 @@ def test_complex_arithmetic():
     assert complex(x[0]) == 1 + 2j
 
 
+def test_complex_numbers_may_be_as_large_or_small_as_doubles_get():
+    for size in (2.0**1022, 1.0, 2.0**-900):
+        x = tw.DoubleDouble([complex(3 * size, -size), complex(size, size)])
+        assert (x / x - 1).norm() < 1e-30
+        assert (x / tw.DoubleDouble([2 * size]) == [1.5 - 0.5j, 0.5 + 0.5j]).all()
+        assert (tw.DoubleDouble([complex(0.75 * size, size)]).__abs__() == 1.25 * size).all()
+
+
+def test_infinite_sizes_warn_of_nothing():
+    """Warnings are errors in these tests."""
+    assert np.isinf(float(tw.DoubleDouble([np.inf, 1]).norm()))
+    assert np.isnan(float(tw.DoubleDouble([np.nan, 1]).norm()))
+    assert np.isinf(abs(tw.DoubleDouble([complex(np.inf, np.nan)])).hi).all()
+    assert np.isinf(abs(tw.DoubleDouble([complex(1.7e308, 1e308)])).hi).all()
+    largest = np.finfo(np.longdouble).max
+    assert np.isinf(tw.DoubleDouble([largest, -largest]).hi).all() or largest < 2.0**1023 * 2
+
+
+def test_nothing_has_a_text_too():
+    assert repr(tw.DoubleDouble([])) == "DoubleDouble([])"
+    assert repr(tw.DoubleDouble(np.zeros((0, 2)) * 1j)).startswith("complex DoubleDouble(")
+
+
 def test_norms_are_exact_where_doubles_are_not():
     x = tw.DoubleDouble([[1, 2**40], [2**-40, -1]])
     exact = 2 + Fraction(2) ** 80 + Fraction(2) ** -80

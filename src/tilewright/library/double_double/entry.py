@@ -68,8 +68,8 @@ def words_of(value: Any) -> Words:
     wide = array.dtype.kind in "iu" or array.dtype in (np.longdouble, np.clongdouble)
     parts = []
     for one in _parts(array if wide else floats("value", array)):
-        high = one.astype(np.float64)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+            high = one.astype(np.float64)
             rest = one.astype(np.longdouble) - high if wide else 0 * high
         low = np.where(np.isfinite(high), rest, 0).astype(np.float64)
         parts.append(normalised(high, low))

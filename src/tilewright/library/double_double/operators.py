@@ -115,22 +115,16 @@ class Operators(Storage):
         parts = self._views()
         if len(parts) == 1:
             return self._made([_absolute(parts[0])])
-        re, im = (_absolute(part) for part in parts)
+        namespace = namespace_of(parts[0][0])
         # Scaled by a power of two so that squares neither overflow nor underflow.
-        namespace = namespace_of(re[0])
-        scale = _power_of_two(namespace.maximum(re[0], im[0]))
-        squares = [multiply(x, x) for x in ((w[0] / scale, w[1] / scale) for w in (re, im))]
-        size = root(add(*squares))
-        plain = namespace.hypot(re[0], im[0])
-        finite = plain - plain == 0
-        return self._made(
-            [
-                (
-                    namespace.where(finite, size[0] * scale, plain),
-                    namespace.where(finite, size[1] * scale, 0.0),
-                )
-            ]
-        )
+        scale, near = _near_one(parts)
+        size = root(add(*(multiply(x, x) for x in near)))
+        with np.errstate(all="ignore"):
+            plain = namespace.hypot(parts[0][0], parts[1][0])
+            finite = plain < np.inf
+            words = (namespace.where(finite, size[0] * scale, plain),
+                     namespace.where(finite, size[1] * scale, 0.0))  # fmt: skip
+        return self._made([words])
 
     def sum(self, axis: int | None = None) -> Self:
         """Return the sum along an axis, or of all elements, added in pairs."""
@@ -207,7 +201,7 @@ class Operators(Storage):
     def __repr__(self) -> str:
         x = self.on_host()
         kind = "complex " if x.is_complex else ""
-        flat = x.words.reshape(x.size, -1)
+        flat = x.words.reshape(x.size, 4 if x.is_complex else 2)
 
         def one(index: int) -> str:
             words = [float(w) for w in flat[index]]
@@ -235,7 +229,7 @@ def _absolute(x: Pair) -> Pair:
 def _power_of_two(x: Any) -> Any:
     """Return a power of two near x; 1 where x is zero or not finite."""
     namespace = namespace_of(x)
-    usable = (x > 0) & (x - x == 0)
+    usable = (x > 0) & (x < np.inf)
     _, exponent = namespace.frexp(namespace.where(usable, x, 1.0))
     # ldexp(1, 1024) would overflow.
     return namespace.ldexp(1.0, namespace.minimum(exponent, 1023))
@@ -252,11 +246,16 @@ def _product(x: list[Pair], y: list[Pair]) -> list[Pair]:
 def _quotient(x: list[Pair], y: list[Pair]) -> list[Pair]:
     if len(x) == 1:
         return [divide(x[0], y[0])]
-    namespace = namespace_of(y[0][0])
-    scale = _power_of_two(namespace.maximum(abs(y[0][0]), abs(y[1][0])))
+    (one, x), (other, y) = _near_one(x), _near_one(y)
+    size = _product(y, [y[0], _negative(y[1])])[0]
+    top = _product(x, [y[0], _negative(y[1])])
     with np.errstate(all="ignore"):
-        small = [(w[0] / scale, w[1] / scale) for w in y]
-    size = _product([*small], [small[0], _negative(small[1])])[0]
-    top = _product(x, [small[0], _negative(small[1])])
-    found = [divide(part, size) for part in top]
-    return [(w[0] / scale, w[1] / scale) for w in found]
+        scale = one / other
+        return [(w[0] * scale, w[1] * scale) for w in (divide(part, size) for part in top)]
+
+
+def _near_one(x: list[Pair]) -> tuple[Any, list[Pair]]:
+    """Return a power of two and complex numbers that times it are x, the larger part near 1."""
+    scale = _power_of_two(namespace_of(x[0][0]).maximum(abs(x[0][0]), abs(x[1][0])))
+    with np.errstate(all="ignore"):
+        return scale, [(w[0] / scale, w[1] / scale) for w in x]
