@@ -50,6 +50,12 @@ KEPT, LAST = 2, 1
 # Times the best's time on one size, up to which a candidate may be the best on another.
 NEAR = 1.12
 
+# What the scan leaves for each variant's accuracy.
+SECONDS_TO_CERTIFY = 3.0
+
+# Configs of a stencil that are tried for transposes that are not scanned.
+FEW = 5
+
 # Seconds of repetitions, beyond which one run is enough.
 ENOUGH = 0.4
 
@@ -96,10 +102,10 @@ class Memory:
             self.live.free(part)
 
 
-def likely(live: Any, family: Stencil, variant: Variant, samples: int) -> list[Any]:
+def likely(live: Any, family: Stencil, variant: Variant, most: int, samples: int) -> list[Any]:
     """Return a family's likely configs on the device, drawn ones, and what was tuned before."""
     space = family.space(variant, live.spec)
-    found = [c for c in family.starts(variant, live.spec) if c in space]
+    found = [c for c in family.starts(variant, live.spec) if c in space][:most]
     # Blocks that stay and share what does not fill the device, where the stencil knows them.
     if "stream_k" in {parameter.name for parameter in space.parameters}:
         stay = [c.replace(persistent=1, stream_k=1) for c in found if c.get("split_k", 1) == 1]
@@ -117,9 +123,10 @@ def compiled(
     """Compile all candidates of all variants on all cores; a refusal is left out, and said."""
     jobs = []
     for variant in variants:
+        most = 100 if str(variant)[1:] == str(variants[0])[1:] else FEW
         for family in families:
             if family.suits(live.spec) and family.computes(variant.precision):
-                made = likely(live, family, variant, samples)
+                made = likely(live, family, variant, most, samples)
                 jobs += [(variant, family, config) for config in dict.fromkeys(made)]
 
     def build(job: tuple[Any, ...]) -> Any:
@@ -354,8 +361,9 @@ def main() -> None:
                 keep()
         if options.scan:
             first = [v for v in variants if str(v)[1:] == str(variants[0])[1:]]
+            spared = SECONDS_TO_CERTIFY * len(variants)
             chosen = {v: promising(candidates[v], v, document["rows"]) for v in first}
-            for row in scan(live, chosen, memory, sizes, options.scan, timed, clock):
+            for row in scan(live, chosen, memory, sizes, options.scan, timed, clock, spared):
                 document["scan"].append(row)
                 keep()
     finally:

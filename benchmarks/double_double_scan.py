@@ -24,7 +24,7 @@ __all__ = ["flatness", "ragged", "scan", "scan_table"]
 ENOUGH = 0.15
 
 # Candidates at a size: those with the least work for the busiest multiprocessor.
-MOST = 6
+MOST = 8
 
 
 def ragged(least: int, most: int, number: int) -> list[int]:
@@ -58,11 +58,12 @@ def scan(
     number: int,
     timed: Callable[..., list[float]],
     clock: Any,
+    spared: float,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each size and variant, until the clock's time is up."""
+    """Yield a row for each size and variant, until so many seconds are left."""
     for n in ragged(min(sizes), max(sizes), number):
         for variant, found in candidates.items():
-            if clock.left < 5:
+            if clock.left < spared + 2:
                 return
             yield _row(live, variant, found, memory, n, timed, clock)
 
@@ -74,7 +75,7 @@ def _row(
     row: dict[str, Any] = {"precision": variant.precision.letter, "trans": problem.trans, "n": n}
     served = choose(live, problem).config.id
     many = live.spec.multiprocessors or 1
-    ranked = sorted(found, key=lambda c: effort(c[2], problem, live.spec, many))
+    ranked = sorted(found, key=lambda c: _work(c[2], problem, live, many))
     going = ranked[:MOST] + [c for c in ranked[MOST:] if c[2].id == served]
     ns: dict[str, int] = {}
     for candidate in going:
@@ -90,6 +91,11 @@ def _row(
         row["served_flops_per_second"] = problem.flops / ns[served] * 1e9
     clock.say("scan", variant, n, f"{row['flops_per_second'] / 1e9:.1f} GFLOP/s")
     return row
+
+
+def _work(config: Any, problem: Problem, live: Any, many: int) -> float:
+    """Return what the busiest multiprocessor has to do; blocks that share evenly come first."""
+    return 0.0 if config.get("persistent") else effort(config, problem, live.spec, many)
 
 
 def flatness(rates: list[float]) -> float:

@@ -122,7 +122,29 @@ def double_double():
     head = ["TFLOP/s", *map(str, sizes), "best, of the bound", f"spread from {sizes[0]}",
             f"spread from {sizes[1]}", "eta, phi 0", "eta, phi 2"]  # fmt: skip
     device = document["device"]
-    return f"{about(document, device)}:\n\n{table(head, rows)}\n\n{against(document)}"
+    parts = [f"{about(document, device)}:", table(head, rows), *flat(document), against(document)]
+    return "\n\n".join(parts)
+
+
+def flat(document):
+    """Return how flat the scan of sizes is, if there is one: the best and what is served."""
+    said = []
+    for letter in "ef":
+        for name, key in (("best", "flops_per_second"), ("served", "served_flops_per_second")):
+            rates = {
+                one["n"]: one[key]
+                for one in document.get("scan", [])
+                if one["precision"] == letter and key in one
+            }
+            if len(rates) > 1:
+                low, high = min(rates, key=rates.get), max(rates, key=rates.get)
+                spread = 100 * (1 - rates[low] / rates[high])
+                said.append(
+                    [f"`{letter}`, {name}", str(len(rates)), f"{rates[low] / 1e12:.3f} at {low}",
+                     f"{rates[high] / 1e12:.3f} at {high}", f"{spread:.1f} %"]
+                )  # fmt: skip
+    head = ["sizes of all kinds", "sizes", "slowest, TFLOP/s", "fastest", "spread"]
+    return [table(head, said)] if said else []
 
 
 def etas(document, variant):

@@ -15,11 +15,12 @@ from tests.double_double.exactly import eta_by_balls, integer_matrix, nearest
 from tests.double_double.oracle import eta_of, plain, wide
 from tests.double_double.variants import MIXED, PLAIN, variant
 from tilewright.backend import Kernel, LiveDevice, devices
+from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.double_double import random
-from tilewright.precision import DOUBLE_DOUBLE
-from tilewright.problem import transposes_of
+from tilewright.precision import DOUBLE_DOUBLE, precision
+from tilewright.problem import Trans, transposes_of
 from tilewright.space import Config
-from tilewright.stencil import Stencil, stencil
+from tilewright.stencil import Stencil, Variant, stencil
 from tilewright.tuning.verify import Bench, Check, certify, error_bound, screen
 
 E, W = DOUBLE_DOUBLE["e"], DOUBLE_DOUBLE["w"]
@@ -49,6 +50,19 @@ def test_packed_kernels_keep_the_whole_contract(name):
 @pytest.mark.parametrize(("config", "name"), [(PLAIN, "eTN"), (MIXED, "fNT"), (PLAIN, "wCN")])
 def test_portable_kernels_keep_the_whole_contract(config, name):
     certify(*compiled(config, name))
+
+
+def test_blocks_of_pairs_have_sides_of_their_own():
+    """Sides that are no multiples of 16: every bit is right, and only pairs have them."""
+    config = PLAIN.replace(block_m=24, block_n=40)
+    screen(*compiled(config, "fTT"))
+    device = architecture_spec("sm_90a")
+    with_sides = [c for c in stencil("portable").starts(variant("eNN"), device)
+                  if c.integer("block_m") % 16 or c.integer("block_n") % 16]  # fmt: skip
+    assert with_sides
+    for letter, known in (("e", True), ("d", False)):
+        space = stencil("portable").space(Variant(precision(letter), Trans.N, Trans.N), device)
+        assert all((c in space) is known for c in with_sides)
 
 
 @pytest.mark.slow

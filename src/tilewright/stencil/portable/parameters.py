@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from tilewright.precision import Precision
 from tilewright.space import Parameter
 
 __all__ = ["parameters"]
 
 
-def parameters() -> tuple[Parameter, ...]:
-    """Return what may be varied, the same for every variant and device.
+def parameters(precision: Precision | None = None) -> tuple[Parameter, ...]:
+    """Return what may be varied, the same for every device and operation.
 
     The three tile sizes and the three thread shapes are ASTRA's (Kurzak et al.,
     section 4 and figure 3): its best kernels on a GTX 680, 224 x 128 x 32 and
     192 x 160 x 32 with reads shaped 32 x 32 and 64 x 16, are points of this
     space.  Whether an operand passes through shared memory is Nakasato's choice
-    (section 4.1.3).
+    (section 4.1.3).  Blocks of double-double have further sides.
     """
-    return _blocks() + _reads() + _pipeline() + _order()
+    return _blocks(precision) + _reads() + _pipeline() + _order()
 
 
-def _blocks() -> tuple[Parameter, ...]:
+def _blocks(precision: Precision | None) -> tuple[Parameter, ...]:
     # Three quarters of a power of two, and ASTRA's 160 and 224, fill multiprocessors
     # whose number is no power of two; 16 serves small results and CPUs.
-    sides = (16, 32, 64, 96, 128, 160, 192, 224, 256)
+    sides: tuple[int, ...] = (16, 32, 64, 96, 128, 160, 192, 224, 256)
+    if precision is not None and precision.parts == 2:
+        # Reads of shared memory are few beside 12 instructions a multiply-add, so that small
+        # blocks are as fast as large ones, and whole blocks fit more sizes evenly.
+        sides = tuple(sorted((*sides, 24, 40, 48, 80)))
     return (
         Parameter(
             "block_m",
