@@ -121,9 +121,9 @@ PRECISIONS: dict[str, Precision] = {
     )
 }
 
-# What is proven of one step of a sum of products, u being 2^-53: "accurate" (e, w) 4 u^2, the
-# larger of a product's 4 u^2 and a sum's 3 u^2 (Joldes, Muller & Popescu 2017); "fast" (f, v)
-# 32 u^2, which grows with the 32 steps between two renormalisations (docs/double_double.md).
+# What is proven of one step of a sum of products, u being 2^-53, relative to the sum of the
+# products' sizes (docs/double_double.md): "accurate" (e, w) 4 u^2, "fast" (f, v) 32 u^2, which
+# grows with the 32 steps between two renormalisations.
 _TWO, _FOUR = "float64,float64", "float64,float64,float64,float64"
 DOUBLE_DOUBLE: dict[str, Precision] = {
     p.letter: p
