@@ -18,7 +18,7 @@ __all__ = ["emulated"]  # the fixture
 
 @needs_compiler
 @pytest.mark.parametrize(("name", "stream_k"), [("eTN", 1), ("fNT", 2)])
-def test_shared_sums_of_pairs(emulated: EmulatedDevice, name: str, stream_k: int) -> None:  # noqa: F811
+def test_shared_sums_of_pairs(emulated: EmulatedDevice, name: str, stream_k: int) -> None:
     run = bench(emulated, name, 3, **{**SHARING, "stream_k": stream_k})
     run.exact(Check(90, 70, 250), np.random.default_rng(1))
     run.exact(Check(33, 65, 97, 2, 3), np.random.default_rng(2))
