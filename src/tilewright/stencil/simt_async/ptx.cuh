@@ -37,6 +37,14 @@ HELPER shared_at shared_memory(void)
 /* Keep a number in registers: the compiler forgets how to compute it anew. */
 HELPER void keep(isize *x) { asm volatile("" : "+l"(*x)); }
 
+/* This thread's number in its block, read just here. */
+HELPER int thread_id(void)
+{
+    int id;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(id));
+    return id;
+}
+
 /* from + bytes, added just here. */
 HELPER const char *step(const char *from, isize bytes)
 {
@@ -164,6 +172,77 @@ HELPER void cluster_barrier(void) {}
 HELPER chunk read_chunk_of(unsigned int rank, shared_at at) { return read_chunk(at); }
 #endif
 
+/* A word of shared memory. */
+HELPER void write_word(shared_at at, unsigned int v)
+{
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(v) : "memory");
+}
+
+HELPER unsigned int read_word(shared_at at)
+{
+    unsigned int v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
+    return v;
+}
+
+/* Return the word and count it up; from `last` on it begins anew, so that a launch in which
+ * everybody draws once leaves it as it was. */
+HELPER unsigned int draw_number(unsigned int *at, unsigned int last)
+{
+    unsigned int drawn;
+    asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(drawn)
+                 : "l"(at), "r"(last)
+                 : "memory");
+    return drawn;
+}
+
+/* Say that the block's writes before its last barrier are there. */
+HELPER void raise_flag(unsigned int *at)
+{
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(1u) : "memory");
+}
+
+HELPER void lower_flag(unsigned int *at)
+{
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(0u) : "memory");
+}
+
+/* Wait until another block has raised a flag: then its writes are seen from here, and behind
+ * the next barrier by the whole block. */
+HELPER void await_flag(const unsigned int *at)
+{
+    unsigned int raised;
+    do {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(raised) : "l"(at) : "memory");
+    } while (!raised);
+}
+
+/* A number from one block to another through device memory: past the first-level cache. */
+HELPER void write_part(void *at, REAL v)
+{
+#if REAL_BYTES == 4
+    asm volatile("st.global.cg.f32 [%0], %1;" ::"l"(at), "f"(v) : "memory");
+#elif REAL_BYTES == 16
+    asm volatile("st.global.cg.v2.f64 [%0], {%1, %2};" ::"l"(at), "d"(v.x), "d"(v.y) : "memory");
+#else
+    asm volatile("st.global.cg.f64 [%0], %1;" ::"l"(at), "d"(v) : "memory");
+#endif
+}
+
+HELPER REAL read_part(const void *at)
+{
+    REAL v;
+#if REAL_BYTES == 4
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(at) : "memory");
+#elif REAL_BYTES == 16
+    asm volatile("ld.global.cg.v2.f64 {%0, %1}, [%2];" : "=d"(v.x), "=d"(v.y) : "l"(at) : "memory");
+#else
+    asm volatile("ld.global.cg.f64 %0, [%1];" : "=d"(v) : "l"(at) : "memory");
+#endif
+    return v;
+}
+
 #endif /* EMULATED */
 
 /* Element i of a chunk. */
@@ -175,6 +254,16 @@ HELPER elem element_of(chunk v, int i)
     return elem_scalar(v.r[i], (REAL)0);
 #else
     return elem_scalar(v.r[2 * i], v.r[2 * i + 1]);
+#endif
+}
+
+/* Part r of an element: 0: real, 1: imaginary. */
+HELPER REAL real_of(elem v, int r)
+{
+#if ELEM_BYTES == REAL_BYTES
+    return v;
+#else
+    return r ? v.y : v.x;
 #endif
 }
 
