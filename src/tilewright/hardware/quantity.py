@@ -34,6 +34,8 @@ QUANTITIES: dict[str, tuple[str, str]] = {
     "issue_lanes": ("threads/cycle", "thread instructions issued, #Issue_TP"),
     "shared_load_lanes": ("words/cycle", "32-bit words loaded from shared memory, #LDS_TP"),
     "pipeline_latency": ("cycles", "latency of a multiply-add, #Pipeline_latency"),
+    "warpgroup_rows": ("", "rows of C of a matrix instruction that reads shared memory itself"),
+    "warp_matrix_share": ("", "share of the tensor rates that instructions of one warp reach"),
     "cluster_blocks": (
         "",
         "blocks that one load from the shared cache can serve: multicast, or a nearer cache",
@@ -56,6 +58,7 @@ QUANTITIES: dict[str, tuple[str, str]] = {
     "peak.bf16": ("FLOP/s", "published dense peak, BF16"),
     "peak.int8": ("FLOP/s", "published dense peak, INT8 operations"),
     "memory_bytes_per_s": ("B/s", "device memory bandwidth, #GlobalMem_bandwidth"),
+    "copy_bytes_per_s": ("B/s", "bytes read and written by a copy in device memory"),
     "l2_bytes_per_s": ("B/s", "read bandwidth of the last shared cache"),
     "l2_bytes_per_cycle": ("B/cycle", "the same in cycles of `clock_hz`, of the whole device"),
     "cache_bytes_per_s": ("B/s", "read or texture cache of one multiprocessor"),

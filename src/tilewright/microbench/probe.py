@@ -56,6 +56,15 @@ class Measured:
     detail: str
 
 
+# Kinds of the experiment `rates`: one type each, by one warp and by a warpgroup.
+_MATRIX_KINDS = (
+    ("f16_16x8x16", "wgmma_f16"),
+    ("bf16_16x8x16", "wgmma_bf16"),
+    ("tf32_16x8x8", "wgmma_tf32"),
+    ("s8_16x8x32", "wgmma_s8"),
+)
+
+
 def measured_numbers(results: Results, device: CatalogueDevice) -> list[Measured]:
     """Return the quantities that results of experiments tell.
 
@@ -73,6 +82,7 @@ def measured_numbers(results: Results, device: CatalogueDevice) -> list[Measured
         ("link", _link),
         ("power", _sustained),
         ("peak", lambda rows: _lanes(rows, device)),
+        ("rates", _matrix_share),
     ):
         result = results.get(name, {})
         clock = result.get("clock_hz")
@@ -103,6 +113,9 @@ def _bandwidths(rows: Sequence[Row], device: CatalogueDevice) -> list[Measured]:
     memory = _best((r for r in rows if r.get("level") == "memory"), "best_bytes_per_second")
     if memory is not None:
         found.append(Measured("memory_bytes_per_s", memory[0], _point(memory[1])))
+    copied = _best((r for r in rows if r.get("access") == "copy"), "best_bytes_per_second")
+    if copied is not None:
+        found.append(Measured("copy_bytes_per_s", copied[0], _point(copied[1])))
     # A CPU's smaller working sets lie in the cores' own caches.
     least = (device.value("l2_bytes") or 0) / 2 if device.spec.kind == "cpu" else 0
     cached = [r for r in rows if r.get("level") == "l2" and float(r.get("bytes") or 0) >= least]
@@ -157,6 +170,20 @@ def _lanes(rows: Sequence[Row], device: CatalogueDevice) -> list[Measured]:
             detail = f"{value:.2f} a cycle of the clock that the driver reports"
             found.append(Measured(name, lanes, detail))
     return found
+
+
+def _matrix_share(rows: Sequence[Row]) -> list[Measured]:
+    """Return what instructions of one warp reach of a warpgroup's rate, where both were measured.
+
+    The type that loses least: a bound must not be below what is there.
+    """
+    key = "multiply_adds_per_cycle"
+    shares = []
+    for warp, group in _MATRIX_KINDS:
+        one, whole = (_best((r for r in rows if r.get("kind") == k), key) for k in (warp, group))
+        if one is not None and whole is not None:
+            shares.append((min(1.0, one[0] / whole[0]), f"{warp} of {group}"))
+    return [Measured("warp_matrix_share", *max(shares))] if shares else []
 
 
 def _whole(value: float) -> float:
