@@ -21,7 +21,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
@@ -35,6 +37,7 @@ __all__ = [
     "Resources",
     "Source",
     "Stencil",
+    "TensorMap",
     "Variant",
 ]
 
@@ -111,6 +114,47 @@ class Source:
     defines: Mapping[str, int | str]
     entry: str = "gemm"
     dynamic_shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A kernel's argument that tells a copy engine about an array in device memory.
+
+    CUDA's tensor map (`cuTensorMapEncodeTiled`), of compute capability 9.0 and later: 128
+    bytes that are made when the launch is prepared.  What a copy finds outside the array is
+    zero.
+
+    Parameters
+    ----------
+    memory : object
+        The backend's handle of the device memory.
+    offset : int
+        Bytes before the first element; with the memory's address a multiple of 16.
+    element : str
+        NumPy's name of the element type, or ``"bfloat16"``.
+    sizes : tuple of int
+        Elements in each dimension, the contiguous one first; one to five, each at least 1.
+    strides : tuple of int
+        Bytes between neighbours in the second dimension, the third, ...; multiples of 16.
+    box : tuple of int
+        Elements that one copy takes in each dimension, at most 256.
+    swizzle : int
+        Span in bytes (128, 64 or 32) within which 16-byte pieces are exchanged in shared
+        memory, the box's contiguous side at most; 0: none are.
+    """
+
+    memory: Any
+    offset: int
+    element: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int = 0
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return 2 if self.element == "bfloat16" else np.dtype(self.element).itemsize
 
 
 class Stencil(ABC):
