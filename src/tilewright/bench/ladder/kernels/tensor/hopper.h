@@ -60,7 +60,8 @@ HELPER void arrive(shared_at barrier)
 HELPER void arrive_at(shared_at barrier, unsigned int rank)
 {
     asm volatile("{\n\t.reg .b32 there;\n\tmapa.shared::cluster.u32 there, %0, %1;\n\t"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n\t}" ::"r"(barrier),
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n\t}" ::"r"(
+                     barrier),
                  "r"(rank)
                  : "memory");
 }

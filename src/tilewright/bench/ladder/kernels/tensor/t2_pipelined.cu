@@ -9,8 +9,8 @@
  * half as many bytes of it come for each product.
  *
  * While the tensor cores multiply tile t, the copy engine brings the next ones.  A stage may be
- * refilled when all eight warps are done with it: multiplies of tile t have just started, so we wait
- * for those of t - 1 and meet at a barrier.
+ * refilled when all eight warps are done with it: multiplies of tile t have just started, so we
+ * wait for those of t - 1 and meet at a barrier.
  *
  *     copy engine    | 0 | 1 | 2 | 3 |     | 4 |      | 5 |      | 6 |
  *     tensor cores        | multiply 0 | multiply 1 | multiply 2 | multiply 3 |

@@ -11,8 +11,8 @@
  *
  * Both sides count the same steps, so the ring's place is all that they have to agree upon.
  *
- * What it costs: the last round.  Where the blocks of C are no multiple of the multiprocessors, some
- * have nothing to do at the end, and nobody hands them work.
+ * What it costs: the last round.  Where the blocks of C are no multiple of the multiprocessors,
+ * some have nothing to do at the end, and nobody hands them work.
  */
 #include "kernels/tensor/ring.h"
 #include "kernels/tensor/alone.h"
@@ -21,7 +21,8 @@
 /* How many blocks C has. */
 HELPER unsigned int blocks_of(isize m, isize n)
 {
-    return (unsigned int)((m + BLOCK_M - 1) / BLOCK_M) * (unsigned int)((n + BLOCK_N - 1) / BLOCK_N);
+    const unsigned int rows = (unsigned int)((m + BLOCK_M - 1) / BLOCK_M);
+    return rows * (unsigned int)((n + BLOCK_N - 1) / BLOCK_N);
 }
 
 KERNEL __launch_bounds__(THREADS, 1) void gemm(TENSOR_ARGUMENTS)

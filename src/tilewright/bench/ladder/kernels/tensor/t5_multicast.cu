@@ -15,21 +15,20 @@
  * The L2 cache is asked for 128 + 128 rows a block instead of 128 + 256: a third less.
  *
  * A block's stage is full when its own A, its own half of B and the other's half are there: its
- * barrier counts them all, whoever brought them.  And a stage may be refilled only when the warps of
- * both blocks have done with it, for a copy writes to both.
+ * barrier counts them all, whoever brought them.  And a stage may be refilled only when the warps
+ * of both blocks have done with it, for a copy writes to both.
  *
  * What it costs: the two blocks wait for each other.
  */
 #include "kernels/tensor/ring.h"
 
-#define CLUSTER 2
-/* Rows of B that a block brings; the box of map_b. */
-#define HALF (BLOCK_N / CLUSTER)
+/* CLUSTER_M, the blocks of a cluster, is 2.  Rows of B that a block brings; the box of map_b. */
+#define HALF (BLOCK_N / CLUSTER_M)
 
 /* How many pairs of blocks C has: block rows are counted in twos. */
 HELPER unsigned int pairs_of(isize m, isize n)
 {
-    const unsigned int rows = (unsigned int)((m + CLUSTER * BLOCK_M - 1) / (CLUSTER * BLOCK_M));
+    const unsigned int rows = (unsigned int)((m + CLUSTER_M * BLOCK_M - 1) / (CLUSTER_M * BLOCK_M));
     return rows * (unsigned int)((n + BLOCK_N - 1) / BLOCK_N);
 }
 
@@ -37,8 +36,8 @@ HELPER unsigned int pairs_of(isize m, isize n)
 HELPER void place_of_pair(unsigned int number, isize m, isize n, unsigned int rank, isize *row,
                           isize *column)
 {
-    place_of(number, (m + CLUSTER - 1) / CLUSTER, n, row, column);
-    *row = *row * CLUSTER + rank * BLOCK_M;
+    place_of(number, (m + CLUSTER_M - 1) / CLUSTER_M, n, row, column);
+    *row = *row * CLUSTER_M + rank * BLOCK_M;
 }
 
 /* Start copying our A, and our half of B to both blocks. */
@@ -53,32 +52,33 @@ HELPER void bring(ring at, const tensor_map *a, const tensor_map *b, int t, isiz
 /* A warp has done with a stage: both blocks are told, by lanes 0 and 1. */
 HELPER void give_back(ring at)
 {
-    if (THREAD_ID % 32 < CLUSTER)
+    if (THREAD_ID % 32 < CLUSTER_M)
         arrive_at(empty_of(at), THREAD_ID % 32);
 }
 
 #include "kernels/tensor/walk.h"
 
-KERNEL CLUSTER_OF(CLUSTER) __launch_bounds__(THREADS, 1) void gemm(TENSOR_ARGUMENTS)
+KERNEL CLUSTER_OF(CLUSTER_M) __launch_bounds__(THREADS, 1) void gemm(TENSOR_ARGUMENTS)
 {
     ring at = {shared_memory(), 0};
     const int group = THREAD_ID / GROUP, steps = steps_in(k);
     const unsigned int rank = cluster_rank(), count = pairs_of(m, n);
+    const unsigned int first = BLOCK_ID / CLUSTER_M, stride = gridDim.x / CLUSTER_M;
     if (THREAD_ID == 0)
-        begin_ring(at.arena, CLUSTER * WARPS_OF_CONSUMERS);
+        begin_ring(at.arena, CLUSTER_M * WARPS_OF_CONSUMERS);
     cluster_barrier(); /* the other block's barriers have begun too */
 
     isize row, column;
     if (group == CONSUMERS) {
         shrink_to<PRODUCER_REGISTERS>();
         if (THREAD_ID % GROUP == 0)
-            for (unsigned int pair = BLOCK_ID / CLUSTER; pair < count; pair += gridDim.x / CLUSTER) {
+            for (unsigned int pair = first; pair < count; pair += stride) {
                 place_of_pair(pair, m, n, rank, &row, &column);
                 at = produce(at, &map_a, &map_b, steps, row, column);
             }
     } else {
         grow_to<CONSUMER_REGISTERS>();
-        for (unsigned int pair = BLOCK_ID / CLUSTER; pair < count; pair += gridDim.x / CLUSTER) {
+        for (unsigned int pair = first; pair < count; pair += stride) {
             place_of_pair(pair, m, n, rank, &row, &column);
             float sum[SUMS];
             clear(sum);
