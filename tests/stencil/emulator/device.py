@@ -34,11 +34,16 @@ def compiler() -> str | None:
 
 
 class Memory:
-    """Host memory that poses as a device's."""
+    """Host memory that poses as a device's; adding bytes gives what lies behind them."""
 
     def __init__(self, size: int) -> None:
         whole = np.zeros(size + ALIGNMENT, np.uint8)
         self.bytes = whole[-whole.ctypes.data % ALIGNMENT :][:size]
+
+    def __add__(self, offset: int) -> Memory:
+        rest = Memory(0)
+        rest.bytes = self.bytes[offset:]
+        return rest
 
 
 class _Range(ctypes.Structure):
@@ -163,17 +168,17 @@ class EmulatedDevice(LiveDevice):
     ) -> Event:
         """Run both ways: copies at once, and copies as late as allowed."""
         loaded: Loaded = kernel.handle
-        memory = [_memory_of(x) for x in arguments]
-        memory = [x for x in memory if x is not None]
-        result = next(x for x in reversed(arguments) if isinstance(x, Memory))
+        found = [_memory_of(x) for x in arguments]
+        memory = [x for x in found if x is not None]
         ranges = (_Range * len(memory))()
         for at, piece in zip(ranges, memory, strict=True):
             at.begin = piece.bytes.ctypes.data
             at.end = piece.bytes.ctypes.data + piece.bytes.nbytes
-        before = result.bytes.copy()
+        before = [x.bytes.copy() for x in memory]
         results = []
         for late in (0, 1):
-            result.bytes[:] = before
+            for piece, old in zip(memory, before, strict=True):
+                piece.bytes[:] = old
             self.launches += 1
             how = _Launch(
                 launch.grid[0], launch.block[0], loaded.cluster, loaded.shared_bytes, late,
@@ -184,8 +189,8 @@ class EmulatedDevice(LiveDevice):
             fault = loaded.function(ctypes.byref(how), each)
             if fault:
                 raise LaunchError(fault.decode())
-            results.append(result.bytes.copy())
-        if not np.array_equal(*results):
+            results.append([x.bytes.copy() for x in memory])
+        if not all(map(np.array_equal, *results)):
             raise LaunchError("the result depends on when copies happen")
         return Ended()
 
