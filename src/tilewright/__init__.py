@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tilewright.library.double_double import DoubleDouble
     from tilewright.library.find import device
     from tilewright.library.gemm import gemm
-    from tilewright.library.split import Decision
     from tilewright.library.linear import lu_factor, lu_solve, scaled_residual
+    from tilewright.library.split import Decision
     from tilewright.precision import Precision
     from tilewright.problem import Problem, Trans
     from tilewright.tuning.tuner import tune

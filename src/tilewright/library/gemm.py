@@ -13,15 +13,15 @@ import numpy as np
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.backend import device as find_device
+from tilewright.library.accuracy import arithmetic_of, refuse_contract, with_accuracy
 from tilewright.library.choose import choose
 from tilewright.library.double_double import DoubleDouble
 from tilewright.library.layout import Strided, layout_of, operation
 from tilewright.library.narrow_types import is_narrow
-from tilewright.precision import Precision, double_double_row, precision_of
+from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Launch, Stencil, Variant
-from tilewright.stencil.split import SCHEMES
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
@@ -32,10 +32,6 @@ __all__ = ["gemm", "launch_gemm", "prepare_gemm", "shortcuts"]
 # What an adapter offers for arrays of exactly one type: the whole of `gemm` for a call
 # like one it has seen, or None for any other.  It is asked before anything is checked.
 shortcuts: dict[type, Callable[..., Any]] = {}
-
-# Accuracies that name no other arithmetic than the precision's own; and those that do.
-_PLAIN = ("ieee", "accurate", "fast")
-_CONTRACTS = {"s": ("ieee", "fp32", *SCHEMES), "c": ("ieee", "fp32")}
 
 
 def gemm(
@@ -135,16 +131,15 @@ def gemm(
         from tilewright.library.narrow import narrow_gemm
 
         refuse_contract(accuracy, report)
-        scalars = {"alpha": alpha, "beta": beta, "trans_a": trans_a, "trans_b": trans_b}
-        return narrow_gemm(a, b, c, out_dtype=out_dtype, device=device, **scalars)
+        return narrow_gemm(a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
     if out_dtype is not None:
         raise ValueError(f"out_dtype={out_dtype!r} is for float16, bfloat16 and int8; leave it out")
     adapter = _adapter(a, b, c)
     a, b = adapter.view("a", a), adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
     op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
-    precision = _with_accuracy(_one_precision(a, b, c), accuracy)
-    arithmetic = "" if accuracy in _PLAIN else accuracy
+    precision = with_accuracy(_one_precision(a, b, c), accuracy)
+    arithmetic = arithmetic_of(accuracy)
     if report is not None:
         report.begin(precision, accuracy)
     if precision.parts == 2:
@@ -233,26 +228,6 @@ def _one_precision(a: Any, b: Any, c: Any) -> Precision:
         return precision_of(a.dtype)
     except ValueError as error:
         raise ValueError(f"a.{error}") from None
-
-
-def _with_accuracy(precision: Precision, accuracy: str) -> Precision:
-    """Return the precision to compute in."""
-    known = _PLAIN if precision.parts == 2 else _CONTRACTS.get(precision.letter, ("ieee",))
-    if accuracy not in known:
-        raise ValueError(
-            f"accuracy={accuracy!r} is unknown for {precision.name}; use one of {', '.join(known)}"
-        )
-    if accuracy != "fast":
-        return precision
-    return double_double_row(precision.is_complex, accuracy)
-
-
-def refuse_contract(accuracy: str, report: Decision | None) -> None:
-    """Refuse what numbers of 8 and 16 bits have no choice in."""
-    if accuracy != "ieee":
-        raise ValueError(f"accuracy={accuracy!r} is for float32 arrays; leave it out")
-    if report is not None:
-        raise ValueError("report is for float32 arrays; leave it out")
 
 
 def _pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:

@@ -117,7 +117,6 @@ def narrow_gemm(
     a: Any,
     b: Any,
     c: Any,
-    *,
     alpha: complex,
     beta: complex,
     trans_a: str | Trans,

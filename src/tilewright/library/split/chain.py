@@ -155,7 +155,7 @@ class _Chain:
     # -- steps -----------------------------------------------------------------------------
 
     def _before(self, scheme: Scheme, *, guarded: bool) -> Iterator[Step]:
-        """What comes before any split; a scheme of FP32's range alone needs no scaling."""
+        """Return what comes before any split; a scheme of FP32's range alone needs no scaling."""
         texts, sides = Texts(self.live.dialect), self._sides()
         yield Step(texts.clear(), texts.clear_launch(self._words()), (_i(self._words()), sides))
         if not (guarded or _is_scaled(scheme)):
