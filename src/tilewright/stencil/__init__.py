@@ -7,6 +7,7 @@ from tilewright.stencil.base import (
     Resources,
     Source,
     Stencil,
+    TensorMap,
     Variant,
 )
 from tilewright.stencil.registry import register, stencil, stencils, stencils_for
@@ -18,6 +19,7 @@ __all__ = [
     "Resources",
     "Source",
     "Stencil",
+    "TensorMap",
     "Variant",
     "register",
     "stencil",

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -33,18 +35,32 @@ struct copy {
     int bytes, total; /* read, and written: zeros behind what is read */
 };
 
-enum state { READY, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER, DONE };
+enum state { READY, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER, WAITING, DONE };
 
 struct thread {
     ucontext_t context;
-    std::vector<char> stack;
+    std::unique_ptr<char[]> stack;
     index3 id;
     int rank; /* of the block in its cluster */
     state where;
+    std::function<bool()> until;           /* what it waits for, if WAITING */
     std::vector<std::vector<copy>> groups; /* not yet waited for; the last is open */
+    /* Multiplies likewise; how often it waited for some; whether a fence came since. */
+    std::vector<std::vector<std::function<void()>>> multiplies;
+    int waits;
+    bool fenced;
+    std::vector<std::vector<unsigned>> said; /* to other lanes of its warp, one each time */
 };
 
 struct range { const char *begin, *end; };
+
+/* A barrier in shared memory. */
+struct barrier {
+    int count, pending;
+    long long bytes; /* still to come in this phase; negative if they come before they are
+                        expected */
+    unsigned phase;
+};
 
 /* Everything about one launch; one launch runs at a time. */
 struct machine {
@@ -54,8 +70,13 @@ struct machine {
     std::vector<range> readable;
     ucontext_t scheduler;
     thread *current;
-    index3 block;
-    bool late; /* copies happen when they are waited for */
+    index3 block, grid;
+    /* Copies happen when they are waited for, and multiplies at once; else the reverse: what
+     * a multiply reads too late is then overwritten as early as can be. */
+    bool late;
+    /* What the copy engine has not yet done; happens when nobody can go on without it. */
+    std::vector<std::function<void()>> landing;
+    std::map<std::pair<int, unsigned>, struct barrier> barriers; /* by block and address */
     std::function<void()> body;
     std::string fault; /* the first */
 };
@@ -75,6 +96,15 @@ inline void leave(state where)
     thread *self = now.current;
     self->where = where;
     swapcontext(&self->context, &now.scheduler);
+}
+
+/* Let others run until a condition holds. */
+inline void wait_until(std::function<bool()> condition)
+{
+    if (condition())
+        return;
+    now.current->until = std::move(condition);
+    leave(WAITING);
 }
 
 inline char *shared_bytes(int rank, unsigned at, int bytes, const char *doing)
@@ -157,17 +187,40 @@ inline bool release()
                 t.where = READY;
         released = true;
     }
+    for (thread &t : now.threads)
+        if (t.where == WAITING && t.until()) {
+            t.where = READY;
+            released = true;
+        }
     return released;
+}
+
+/* Let one of the copies that are under way land; false if there is none. */
+inline bool land(std::mt19937 &random)
+{
+    if (now.landing.empty())
+        return false;
+    std::swap(now.landing[random() % now.landing.size()], now.landing.back());
+    const std::function<void()> last = std::move(now.landing.back());
+    now.landing.pop_back();
+    last();
+    return true;
 }
 
 inline void run_cluster(std::mt19937 &random)
 {
+    now.barriers.clear();
+    now.landing.clear();
     now.running.assign(now.shared.size(), now.threads.size() / now.shared.size());
     for (thread &t : now.threads) {
         t.where = READY;
         t.groups.assign(1, {});
+        t.multiplies.assign(1, {});
+        t.said.clear();
+        t.waits = 0;
+        t.fenced = false;
         getcontext(&t.context);
-        t.context.uc_stack = {t.stack.data(), 0, t.stack.size()};
+        t.context.uc_stack = {t.stack.get(), 0, STACK};
         t.context.uc_link = nullptr;
         makecontext(&t.context, run_one, 0);
     }
@@ -189,7 +242,9 @@ inline void run_cluster(std::mt19937 &random)
                 swapcontext(&now.scheduler, &t->context);
                 now.running[t->rank] -= t->where == DONE;
             }
-    } while (now.fault.empty() && release());
+    } while (now.fault.empty() && (release() || land(random)));
+    if (!now.landing.empty())
+        fault("a block ends before the copies to it");
     for (thread &t : now.threads)
         if (t.where != DONE)
             fault("a barrier is not met by all");
@@ -205,10 +260,11 @@ inline const char *run(const launch &l, std::function<void()> body)
     now = machine{};
     now.body = std::move(body);
     now.late = l.late;
+    now.grid = {l.blocks, 1, 1};
     now.readable.assign(l.readable, l.readable + l.arrays);
     now.threads.resize(l.threads * l.cluster);
     for (int i = 0; i < l.threads * l.cluster; ++i) {
-        now.threads[i].stack.resize(STACK);
+        now.threads[i].stack.reset(new char[STACK]); /* only what is used is ever touched */
         now.threads[i].id = {i % l.threads, 0, 0};
         now.threads[i].rank = i / l.threads;
     }
@@ -226,4 +282,5 @@ inline const char *run(const launch &l, std::function<void()> body)
 
 #define threadIdx (emulated::now.current->id)
 #define blockIdx (emulated::now.block)
+#define gridDim (emulated::now.grid)
 #define __syncthreads() emulated::leave(emulated::AT_BLOCK_BARRIER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -16,12 +17,15 @@ import numpy as np
 from tilewright.backend import Kernel
 from tilewright.backend.base import CompileError, Event, LaunchError, LiveDevice
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.stencil import Launch, Source
+from tilewright.stencil import Launch, Source, TensorMap
 
 HERE = Path(__file__).parent
 
 # CUDA's own allocations are aligned so, and kernels look at it.
 ALIGNMENT = 256
+
+# Macros of our texts whose product is the number of blocks in a cluster.
+_CLUSTER = ("SPLIT_K", "CLUSTER_M", "CLUSTER_N")
 
 
 def compiler() -> str | None:
@@ -30,15 +34,50 @@ def compiler() -> str | None:
 
 
 class Memory:
-    """Host memory that poses as a device's."""
+    """Host memory that poses as a device's; adding bytes gives what lies behind them."""
 
     def __init__(self, size: int) -> None:
         whole = np.zeros(size + ALIGNMENT, np.uint8)
         self.bytes = whole[-whole.ctypes.data % ALIGNMENT :][:size]
 
+    def __add__(self, offset: int) -> Memory:
+        rest = Memory(0)
+        rest.bytes = self.bytes[offset:]
+        return rest
+
 
 class _Range(ctypes.Structure):
     _fields_ = (("begin", ctypes.c_void_p), ("end", ctypes.c_void_p))
+
+
+class _Tensor(ctypes.Structure):
+    """What hopper_words.h takes for a tensor map."""
+
+    _fields_ = (
+        ("first", ctypes.c_void_p),
+        ("element_bytes", ctypes.c_int),
+        ("rank", ctypes.c_int),
+        ("span", ctypes.c_int),
+        ("sizes", ctypes.c_longlong * 3),
+        ("strides", ctypes.c_longlong * 3),
+        ("box", ctypes.c_int * 3),
+        ("rest", ctypes.c_byte * 128),
+    )
+
+    @classmethod
+    def of(cls, tensor: TensorMap) -> _Tensor:
+        """Return a map as the emulated copy engine reads it."""
+        whole = 3
+        fill = (1,) * (whole - len(tensor.sizes))
+        return cls(
+            tensor.memory.bytes.ctypes.data + tensor.offset,
+            tensor.element_bytes,
+            len(tensor.sizes),
+            tensor.swizzle,
+            (ctypes.c_longlong * whole)(*tensor.sizes, *fill),
+            (ctypes.c_longlong * whole)(tensor.element_bytes, *tensor.strides, *(0 for _ in fill)),
+            (ctypes.c_int * whole)(*tensor.box, *fill),
+        )
 
 
 class _Launch(ctypes.Structure):
@@ -78,12 +117,15 @@ class EmulatedDevice(LiveDevice):
         Where kernels are compiled.
     arch : str
         Whose limits it has.
+    words : str
+        The file here that stands for the text's PTX.
     """
 
     id, platform, driver, fingerprint, dialect = "emulated:0", "emulator", "0", "0" * 12, "cuda"
 
-    def __init__(self, directory: Path, arch: str = "sm_90a") -> None:
+    def __init__(self, directory: Path, arch: str = "sm_90a", words: str = "ptx_words.h") -> None:
         self.spec = architecture_spec(arch)
+        self.words = HERE / words
         self.directory = directory
         self.launches = 0
 
@@ -94,7 +136,7 @@ class EmulatedDevice(LiveDevice):
     def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
         parts = ((HERE / "cuda_words.h").read_text(), source.text, (HERE / "entry.h").read_text())
         text = "\n".join(parts)
-        macros = {"EMULATED": f'"{HERE / "ptx_words.h"}"', **source.defines}
+        macros = {"EMULATED": f'"{self.words}"', **source.defines}
         name = hashlib.sha256(repr((text, macros)).encode()).hexdigest()[:16]
         file, library = self.directory / f"{name}.cc", self.directory / f"{name}.so"
         if not library.exists():
@@ -112,7 +154,8 @@ class EmulatedDevice(LiveDevice):
                 raise CompileError("the host's compiler refused the kernel", done.stderr)
         function = ctypes.CDLL(str(library)).emulate
         function.restype = ctypes.c_char_p
-        cluster = int(source.defines.get("SPLIT_K", 1))
+        function.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+        cluster = math.prod(int(source.defines.get(name, 1)) for name in _CLUSTER)
         return Kernel(Loaded(function, cluster, source.dynamic_shared_bytes), source.entry, 0.0)
 
     def launch(
@@ -125,25 +168,29 @@ class EmulatedDevice(LiveDevice):
     ) -> Event:
         """Run both ways: copies at once, and copies as late as allowed."""
         loaded: Loaded = kernel.handle
-        memory = [x for x in arguments if isinstance(x, Memory)]
+        found = [_memory_of(x) for x in arguments]
+        memory = [x for x in found if x is not None]
         ranges = (_Range * len(memory))()
         for at, piece in zip(ranges, memory, strict=True):
             at.begin = piece.bytes.ctypes.data
             at.end = piece.bytes.ctypes.data + piece.bytes.nbytes
-        before = memory[-1].bytes.copy()
+        before = [x.bytes.copy() for x in memory]
         results = []
         for late in (0, 1):
-            memory[-1].bytes[:] = before
+            for piece, old in zip(memory, before, strict=True):
+                piece.bytes[:] = old
             self.launches += 1
             how = _Launch(
                 launch.grid[0], launch.block[0], loaded.cluster, loaded.shared_bytes, late,
                 self.launches, len(memory), ranges,
             )  # fmt: skip
-            fault = loaded.function(ctypes.byref(how), *map(_foreign, arguments))
+            foreign = [_foreign(x) for x in arguments]
+            each = (ctypes.c_void_p * len(foreign))(*map(ctypes.addressof, foreign))
+            fault = loaded.function(ctypes.byref(how), each)
             if fault:
                 raise LaunchError(fault.decode())
-            results.append(memory[-1].bytes.copy())
-        if not np.array_equal(*results):
+            results.append([x.bytes.copy() for x in memory])
+        if not all(map(np.array_equal, *results)):
             raise LaunchError("the result depends on when copies happen")
         return Ended()
 
@@ -168,13 +215,20 @@ class EmulatedDevice(LiveDevice):
         """Nothing runs on."""
 
 
+def _memory_of(argument: Any) -> Memory | None:
+    """Return the memory that an argument names, if it names any."""
+    if isinstance(argument, TensorMap):
+        argument = argument.memory
+    return argument if isinstance(argument, Memory) else None
+
+
 def _foreign(argument: Any) -> Any:
     """Return an argument as C takes it."""
     if isinstance(argument, Memory):
         return ctypes.c_void_p(argument.bytes.ctypes.data)
-    kinds = {
-        np.dtype(np.int64): ctypes.c_longlong,
-        np.dtype(np.float32): ctypes.c_float,
-        np.dtype(np.float64): ctypes.c_double,
-    }
-    return kinds[argument.dtype](argument.item())
+    if isinstance(argument, TensorMap):
+        return _Tensor.of(argument)
+    if argument is None:
+        return ctypes.c_void_p(None)
+    raw = argument.tobytes()
+    return (ctypes.c_char * len(raw)).from_buffer_copy(raw)

@@ -11,14 +11,21 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 
 from tilewright.backend import LiveDevice, Operand
+from tilewright.hardware import DeviceSpec
+from tilewright.precision import precision
 from tilewright.problem import Trans
-from tilewright.stencil import Launch, Source
+from tilewright.space import Config
+from tilewright.stencil import Launch, Source, Stencil, stencil
 from tilewright.stencil.split import Scheme, Texts
+from tilewright.stencil.wgmma import Arithmetic, TensorCall, TensorVariant
+from tilewright.stencil.wgmma import Parts as WgmmaParts
+from tilewright.stencil.wgmma.arithmetic import Element
 
 __all__ = [
     "Parts",
@@ -154,8 +161,65 @@ class ModelProduct:
         )  # fmt: skip
 
 
+class HopperProduct:
+    """The tensor-core stencil of Hopper."""
+
+    k_fast = True
+
+    def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Hopper through CUDA runs it."""
+        return live.dialect == "cuda" and stencil("wgmma").suits(live.spec)
+
+    def is_proved(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Not yet: it has run on no device."""
+        return False
+
+    def step(self, live: LiveDevice, work: Work) -> Step:
+        """Return the launch of the stencil's first config that promotes often enough."""
+        family = stencil("wgmma")
+        variant = TensorVariant(
+            precision("s"), work.a.trans, work.b.trans, arithmetic=_arithmetic(work.scheme)
+        )
+        config = _config(family, variant, live.spec, work.scheme)
+
+        def operand(parts: Parts, k_fast: bool) -> WgmmaParts:
+            begin = work.k0 * (1 if k_fast else parts.ld)
+            return WgmmaParts(parts.memory, begin, parts.ld, parts.stride)
+
+        exponents = [work.sides + 4 * x.first_exponent for x in (work.a, work.b)]
+        call = TensorCall(
+            work.m, work.n, work.k1 - work.k0, work.alpha,
+            operand(work.a, work.a.trans.transposed), operand(work.b, not work.b.trans.transposed),
+            work.beta, work.c, *exponents, work.run_if, work.wanted,
+        )  # fmt: skip
+        return Step(
+            family.source(config, variant, live.dialect),
+            family.launch(config, work.m, work.n),
+            family.arguments(config, variant, call),
+        )
+
+
+@lru_cache(maxsize=16)
+def _arithmetic(scheme: Scheme) -> Arithmetic:
+    """Return a scheme as the stencil knows it: scaled, though by nothing, and routed."""
+    element: Element = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32"}[scheme.part]  # type: ignore[assignment]
+    return Arithmetic(element, products=scheme.products, scaled=True, routed=True)
+
+
+@lru_cache(maxsize=64)
+def _config(family: Stencil, variant: TensorVariant, device: DeviceSpec, scheme: Scheme) -> Config:
+    """Return the first start whose sums leave the unit as often as the scheme's."""
+    space = family.space(variant, device)
+    most = scheme.promote_k
+    for config in family.starts(variant, device):
+        interval = config.integer("promote_k")
+        if config in space and (not most or 0 < interval <= most):
+            return config
+    raise ValueError(f"device={device.name!r} runs no config of wgmma for {scheme}; use 'ieee'")
+
+
 # A stencil for matrix units goes before the model.
-_PRODUCTS: tuple[Product, ...] = (ModelProduct(),)
+_PRODUCTS: tuple[Product, ...] = (HopperProduct(), ModelProduct())
 
 _unproved: ContextVar[bool] = ContextVar("tilewright_serve_unproved", default=False)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.stencil.wgmma import ARITHMETICS
+
 __all__ = ["PART_NUMBERS", "SCHEMES", "Scheme", "part_bytes", "scheme"]
 
 # The names of numbers.h.
@@ -57,22 +59,16 @@ class Scheme:
         return self.name
 
 
-def _small_first(parts: int, most: int) -> tuple[tuple[int, int], ...]:
-    """Return all products of parts p and q with p + q up to `most`, the smallest first."""
-    every = [(p, q) for p in range(parts) for q in range(parts) if p + q <= most]
-    return tuple(sorted(every, key=lambda pair: (-sum(pair), pair)))
-
-
+# Plain TF32: one part, and sums that never leave the unit.
 SCHEMES: dict[str, Scheme] = {
-    one.name: one
-    for one in (
-        Scheme("fp16x3", "fp16", 2, _small_first(2, 1)),
-        Scheme("tf32x3", "tf32", 2, _small_first(2, 1)),
-        Scheme("bf16x6", "bf16", 3, _small_first(3, 2)),
-        Scheme("bf16x9", "bf16", 3, _small_first(3, 4)),
-        Scheme("tf32", "tf32", 1, ((0, 0),), 0),
+    name: Scheme(name, part, ARITHMETICS[name].parts, ARITHMETICS[name].products)
+    for name, part in (
+        ("fp16x3", "fp16"),
+        ("tf32x3", "tf32"),
+        ("bf16x6", "bf16"),
+        ("bf16x9", "bf16"),
     )
-}
+} | {"tf32": Scheme("tf32", "tf32", 1, ((0, 0),), 0)}
 
 
 def scheme(name: str) -> Scheme:
