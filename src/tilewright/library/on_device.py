@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.backend import LiveDevice, Operand
 from tilewright.backend.cuda.device import device_at
-from tilewright.library.gemm import Placed, prepare_gemm, strided
+from tilewright.library.gemm import Placed, launch_gemm, prepare_gemm, strided
 from tilewright.library.overlap import overlap
 from tilewright.library.plan import Plan, plans
 from tilewright.problem import Trans
@@ -96,6 +96,9 @@ def run(
         trans_b=_as_stored(request.trans_b, request.b),
     )
     live = device_at(ordinal)
+    if request.arithmetic:
+        launch_gemm(live, request, operands, stream_of(ordinal))
+        return
     made = prepare_gemm(live, request, operands)
     launch = live.prepare(made.kernel, made.launch, made.call.arguments())
     with launch.lock, span("launch"):

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -116,6 +116,14 @@ class Source:
     defines: Mapping[str, int | str]
     entry: str = "gemm"
     dynamic_shared_bytes: int = 0
+
+    def run_if(self, value: int) -> Source:
+        """Return this kernel with one more argument: it runs where that int has this value.
+
+        A pointer to an int in device memory; elsewhere the kernel returns at once and writes
+        nothing.  Every stencil's text can be held back so (prelude/run_if.h).
+        """
+        return replace(self, defines={**self.defines, "RUN_IF": value})
 
 
 @dataclass(frozen=True)

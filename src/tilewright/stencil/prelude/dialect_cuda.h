@@ -26,6 +26,9 @@
 #define BLOCK_ID (blockIdx.x)
 #define BARRIER() __syncthreads()
 
+#define ATOMIC_ADD(at, number) atomicAdd(at, number)
+#define ATOMIC_MAX(at, number) atomicMax(at, number)
+
 #define UNROLL _Pragma("unroll")
 #define ROLLED _Pragma("unroll 1")
 

@@ -1,0 +1,253 @@
+"""Who multiplies parts: the seam for stencils on matrix units.
+
+A product takes operands in parts, as `tilewright.stencil.split` leaves them in device memory,
+and adds up the scheme's products.  The first of `products()` that serves a scheme on a device
+is used: a stencil for matrix units comes before the model, which runs everywhere, slowly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from tilewright.backend import LiveDevice, Operand
+from tilewright.hardware import DeviceSpec
+from tilewright.precision import precision
+from tilewright.problem import Trans
+from tilewright.space import Config
+from tilewright.stencil import Launch, Source, Stencil, stencil
+from tilewright.stencil.split import Scheme, Texts
+from tilewright.stencil.wgmma import Arithmetic, TensorCall, TensorVariant
+from tilewright.stencil.wgmma import Parts as WgmmaParts
+from tilewright.stencil.wgmma.arithmetic import Element
+
+__all__ = [
+    "Parts",
+    "Product",
+    "Step",
+    "Work",
+    "is_proved",
+    "product_for",
+    "serve_unproved",
+    "unproved_are_served",
+]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch: a source, its grid and its arguments."""
+
+    source: Source
+    launch: Launch
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An operand in parts.
+
+    Parameters
+    ----------
+    memory : object
+        The backend's handle; part 0 begins there, aligned to 16 bytes.
+    stride, ld : int
+        Elements from a part to the next, and between columns; multiples of 16 bytes.
+    trans : Trans
+        What is done to the parts as they are stored.
+    first_exponent : int
+        Where the operand's exponents begin among the sides' numbers.
+    """
+
+    memory: Any
+    stride: int
+    ld: int
+    trans: Trans
+    first_exponent: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """C <- alpha 2^(exponents) sum of products of parts + beta C, for k from k0 to k1.
+
+    Parameters
+    ----------
+    scheme : Scheme
+        Which products.
+    m, n, k0, k1 : int
+        Sizes, and the piece of k.
+    alpha, beta : float
+        Scalars.
+    a, b : Parts
+        Operands.
+    c : Operand
+        In float32.
+    sides : object
+        Memory with the sides' numbers, exponents among them (guard.h).
+    run_if, wanted
+        Memory whose first int has to be `wanted`, or nothing happens.
+    """
+
+    scheme: Scheme
+    m: int
+    n: int
+    k0: int
+    k1: int
+    alpha: float
+    a: Parts
+    b: Parts
+    beta: float
+    c: Operand
+    sides: Any
+    run_if: Any
+    wanted: int
+
+
+class Product(Protocol):
+    """What multiplies parts."""
+
+    @property
+    def k_fast(self) -> bool:
+        """Whether it wants parts of more or less than 16 bits contiguous along k."""
+
+    def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Whether it computes this scheme on this device."""
+
+    def is_proved(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Whether it was shown on such a device to be right, and fast."""
+
+    def step(self, live: LiveDevice, work: Work) -> Step:
+        """Return the launch that does the work."""
+
+
+class ModelProduct:
+    """The model of a matrix unit: right everywhere, fast nowhere."""
+
+    k_fast = False
+
+    def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Every device runs it."""
+        return True
+
+    def is_proved(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Never: it is no faster than IEEE arithmetic anywhere."""
+        return False
+
+    def step(self, live: LiveDevice, work: Work) -> Step:
+        """Return the launch of model.cl."""
+        texts = Texts(live.dialect)
+        whole, real = np.int64, np.float32
+
+        def operand(parts: Parts, k_fast: bool) -> tuple[Any, ...]:
+            begin = work.k0 * (1 if k_fast else parts.ld)
+            return parts.memory, whole(begin), whole(parts.stride), whole(parts.ld)
+
+        return Step(
+            texts.model(work.scheme, work.a.trans, work.b.trans),
+            texts.model_launch(work.m, work.n),
+            (
+                *map(whole, (work.m, work.n, work.k1 - work.k0)), real(work.alpha),
+                *operand(work.a, work.a.trans.transposed),
+                *operand(work.b, not work.b.trans.transposed),
+                work.sides, whole(work.a.first_exponent), whole(work.b.first_exponent),
+                real(work.beta), work.c.memory, whole(work.c.offset), whole(work.c.ld),
+                work.run_if, np.int32(work.wanted),
+            ),
+        )  # fmt: skip
+
+
+class HopperProduct:
+    """The tensor-core stencil of Hopper."""
+
+    k_fast = True
+
+    def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Hopper through CUDA runs it."""
+        return live.dialect == "cuda" and stencil("wgmma").suits(live.spec)
+
+    def is_proved(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Not yet: it has run on no device."""
+        return False
+
+    def step(self, live: LiveDevice, work: Work) -> Step:
+        """Return the launch of the stencil's first config that promotes often enough."""
+        family = stencil("wgmma")
+        variant = TensorVariant(
+            precision("s"), work.a.trans, work.b.trans, arithmetic=_arithmetic(work.scheme)
+        )
+        config = _config(family, variant, live.spec, work.scheme)
+
+        def operand(parts: Parts, k_fast: bool) -> WgmmaParts:
+            begin = work.k0 * (1 if k_fast else parts.ld)
+            return WgmmaParts(parts.memory, begin, parts.ld, parts.stride)
+
+        exponents = [work.sides + 4 * x.first_exponent for x in (work.a, work.b)]
+        call = TensorCall(
+            work.m, work.n, work.k1 - work.k0, work.alpha,
+            operand(work.a, work.a.trans.transposed), operand(work.b, not work.b.trans.transposed),
+            work.beta, work.c, *exponents, work.run_if, work.wanted,
+        )  # fmt: skip
+        return Step(
+            family.source(config, variant, live.dialect),
+            family.launch(config, work.m, work.n),
+            family.arguments(config, variant, call),
+        )
+
+
+@lru_cache(maxsize=16)
+def _arithmetic(scheme: Scheme) -> Arithmetic:
+    """Return a scheme as the stencil knows it: scaled, though by nothing, and routed."""
+    element: Element = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32"}[scheme.part]  # type: ignore[assignment]
+    return Arithmetic(element, products=scheme.products, scaled=True, routed=True)
+
+
+@lru_cache(maxsize=64)
+def _config(family: Stencil, variant: TensorVariant, device: DeviceSpec, scheme: Scheme) -> Config:
+    """Return the first start whose sums leave the unit as often as the scheme's."""
+    space = family.space(variant, device)
+    most = scheme.promote_k
+    for config in family.starts(variant, device):
+        interval = config.integer("promote_k")
+        if config in space and (not most or 0 < interval <= most):
+            return config
+    raise ValueError(f"device={device.name!r} runs no config of wgmma for {scheme}; use 'ieee'")
+
+
+# A stencil for matrix units goes before the model.
+_PRODUCTS: tuple[Product, ...] = (HopperProduct(), ModelProduct())
+
+_unproved: ContextVar[bool] = ContextVar("tilewright_serve_unproved", default=False)
+
+
+@contextlib.contextmanager
+def serve_unproved() -> Iterator[None]:
+    """Let "fp32" and "tf32" use products that no device has proved, to measure them.
+
+    Within this block the guard decides as it would where matrix units are proved; elsewhere
+    such calls are served in IEEE arithmetic.
+    """
+    token = _unproved.set(True)
+    try:
+        yield
+    finally:
+        _unproved.reset(token)
+
+
+def unproved_are_served() -> bool:
+    """Whether the caller is within `serve_unproved`."""
+    return _unproved.get()
+
+
+def product_for(live: LiveDevice, scheme: Scheme) -> Product:
+    """Return what computes a scheme on a device."""
+    return next(one for one in _PRODUCTS if one.serves(live, scheme))
+
+
+def is_proved(live: LiveDevice, scheme: Scheme) -> bool:
+    """Whether what computes a scheme on a device was proved there."""
+    return product_for(live, scheme).is_proved(live, scheme)
