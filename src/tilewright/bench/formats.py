@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FORMATS", "Format", "format_of", "random_values"]
+__all__ = ["FORMATS", "Format", "by_element", "format_of", "random_values"]
 
 
 def _bf16(values: NDArray[Any]) -> NDArray[Any]:
@@ -95,6 +95,26 @@ def format_of(name: str) -> Format:
     if name not in FORMATS:
         raise ValueError(f"format={name!r} is unknown; use one of {', '.join(FORMATS)}")
     return FORMATS[name]
+
+
+# How results lie in memory, by the names of their types.
+_RESULTS = {f.element: f for f in FORMATS.values()} | {
+    name: Format(name, name, name, name, "ieee", _as(name), _as(name))
+    for name in ("float32", "int32")
+}
+
+
+def by_element(name: str) -> Format:
+    """Return how elements of a type lie in memory, results among them.
+
+    Raises
+    ------
+    ValueError
+        If no result has it.
+    """
+    if name not in _RESULTS:
+        raise ValueError(f"result={name!r} is unknown; use one of {', '.join(_RESULTS)}")
+    return _RESULTS[name]
 
 
 def random_values(rng: np.random.Generator, shape: tuple[int, int], form: Format) -> NDArray[Any]:

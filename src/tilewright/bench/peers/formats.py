@@ -12,20 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice
-from tilewright.bench.formats import Format
+from tilewright.bench.formats import Format, by_element
 from tilewright.bench.peers.cublas import OPERATIONS, CuBLAS
 from tilewright.problem import Problem, Trans
 
 __all__ = ["CuBLASFormats", "FormatPeer", "NumPyFormats", "Product", "format_peer"]
 
-# library_types.h (cudaDataType) of A and B, of C, and cublas_api.h's cublasComputeType_t: FP32
-# sums, TF32 where floats are given, 32-bit integers.
-_TYPES = {
-    "f16": (2, 0, 68),
-    "bf16": (14, 0, 68),
-    "tf32": (0, 0, 77),
-    "s8": (3, 10, 72),
-}
+# cudaDataType of library_types.h, and cublasComputeType_t of cublas_api.h: FP32 sums, TF32 where
+# floats are given, 32-bit integers.
+_DATA = {"float16": 2, "bfloat16": 14, "float32": 0, "int8": 3, "int32": 10}
+_COMPUTE = {"f16": 68, "bf16": 68, "float32": 68, "tf32": 77, "s8": 72}
 _DEFAULT_MATH, _DEFAULT_ALGORITHM = 0, -1
 
 
@@ -40,7 +36,9 @@ class Product:
     format : Format
         Of A and B.
     a, b, c : object
-        Device memory; C in the format's `result`.
+        Device memory.
+    result : str
+        Type of C; the format's own `result` without it.
     """
 
     problem: Problem
@@ -48,6 +46,12 @@ class Product:
     a: Any
     b: Any
     c: Any
+    result: str = ""
+
+    @property
+    def result_type(self) -> str:
+        """Type of C."""
+        return self.result or self.format.result
 
 
 class CuBLASFormats(CuBLAS):
@@ -69,9 +73,10 @@ class CuBLASFormats(CuBLAS):
         UnavailableError
             From the function: cuBLAS refuses the product.
         """
-        p = product.problem
-        type_ab, type_c, compute = _TYPES[product.format.name]
-        scalars = np.array([1, 0], "i4" if compute == _TYPES["s8"][2] else "f4")
+        p, form = product.problem, product.format
+        type_ab, type_c = _DATA[form.element], _DATA[product.result_type]
+        compute = _COMPUTE[form.name]
+        scalars = np.array([1, 0], "i4" if form.result == "int32" else "f4")
         first = scalars.ctypes.data
         whole = ctypes.c_int
         a, b, c = (ctypes.c_void_p(memory) for memory in (product.a, product.b, product.c))
@@ -115,11 +120,12 @@ class NumPyFormats:
 
         a = operand(product.a, p.m, p.k, p.lda, p.trans_a)
         b = operand(product.b, p.k, p.n, p.ldb, p.trans_b)
-        c = np.zeros((p.n, p.ldc), form.result)
+        result = by_element(product.result_type)
+        c = np.zeros((p.n, p.ldc), result.storage)
 
         def run() -> int:
             started = time.perf_counter_ns()
-            c[:, : p.m] = (a @ b).T
+            c[:, : p.m] = result.store((a @ b).T)
             taken = time.perf_counter_ns() - started
             live.write(product.c, c)
             return taken

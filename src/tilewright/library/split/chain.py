@@ -27,6 +27,7 @@ from tilewright.library.gemm import Placed, column_major_call, launch_gemm
 from tilewright.library.split.decision import DECISION_WORDS, ROUTES, TERMS_BF16, Decision
 from tilewright.library.split.product import (
     Parts,
+    Product,
     Step,
     Work,
     is_proved,
@@ -43,7 +44,7 @@ from tilewright.stencil.split.texts import Stored
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
 
-__all__ = ["MOST_K", "launch_split"]
+__all__ = ["MOST_K", "Chain", "launch_split"]
 
 # Sums longer than this are cut, and the pieces added in C: sums of 8192 promoted parts would
 # be as inexact as a sum of 8192 numbers, where split or blocked SGEMMs are not.
@@ -75,7 +76,7 @@ def launch_split(
     if not why:
         scratch = scratch_of(live, queue)
         with scratch.lock:
-            chain = _Chain(live, scratch, problem, call, request.arithmetic)
+            chain = Chain(live, scratch, problem, call, request.arithmetic)
             try:
                 return chain.launch(request.report, exchanged, queue, after)
             except OutOfMemoryError:
@@ -104,7 +105,7 @@ def _why_ieee(live: LiveDevice, request: Request, problem: Problem) -> str:
 
 
 @dataclass(frozen=True)
-class _Chain:
+class Chain:
     """The launches of one call; built while the scratch memory's lock is held."""
 
     live: LiveDevice
@@ -194,7 +195,24 @@ class _Chain:
                 arguments += (decision,)
             yield Step(source, stored.launch, arguments)
 
-    def _products(self, scheme: Scheme, run_if: Any, wanted: int) -> Iterator[Step]:
+    def before_products(self, scheme: Scheme) -> list[Step]:
+        """Return the passes that split both operands into a named scheme's parts."""
+        return [*self._before(scheme, guarded=False), *self._splits(scheme, counted=False)]
+
+    def products(
+        self, scheme: Scheme, run_if: Any, wanted: int, product: Product | None = None
+    ) -> Iterator[Step]:
+        """Yield the launches that multiply parts, piece by piece of k.
+
+        Parameters
+        ----------
+        scheme : Scheme
+            Whose parts.
+        run_if, wanted
+            As of `Work`.
+        product : Product, optional
+            Who multiplies; what serves the scheme on the device without one.
+        """
         p = self.problem
         for k0 in range(0, p.k, MOST_K):
             work = Work(
@@ -203,7 +221,7 @@ class _Chain:
                 1.0 if k0 else float(complex(self.call.beta).real), self.call.c,
                 self._sides(), run_if, wanted,
             )  # fmt: skip
-            yield product_for(self.live, scheme).step(self.live, work)
+            yield (product or product_for(self.live, scheme)).step(self.live, work)
 
     def _ieee(self, decision: Any) -> Step:
         chosen = choose(self.live, self.problem)
@@ -212,14 +230,13 @@ class _Chain:
         launch = chosen.stencil.launch(chosen.config, self.problem.m, self.problem.n)
         return Step(source, launch, (*self.call.arguments(), decision))
 
-    def _steps(self, report: Any) -> list[Step]:
+    def steps(self, report: Any = None) -> list[Step]:
         """Return all launches; `report` is where the decision is written once more, or None."""
         scheme = SCHEMES.get(self.arithmetic)
         if scheme is not None:
             return [
-                *self._before(scheme, guarded=False),
-                *self._splits(scheme, counted=False),
-                *self._products(scheme, self.scratch.zero, 0),
+                *self.before_products(scheme),
+                *self.products(scheme, self.scratch.zero, 0),
             ]
         few, many = SCHEMES[ROUTES[1]], SCHEMES[ROUTES[2]]
         for which in (0, 1):  # the larger first: one piece of memory serves both
@@ -232,8 +249,8 @@ class _Chain:
             *self._splits(few, counted=True),
             Step(Texts(self.live.dialect).decide(), Launch((1, 1), (256, 1)), decide),
             *self._splits(many, counted=False, decision=decision, route=2),
-            *self._products(few, decision, 1),
-            *self._products(many, decision, 2),
+            *self.products(few, decision, 1),
+            *self.products(many, decision, 2),
             self._ieee(decision),
         ]
 
@@ -260,7 +277,7 @@ class _Chain:
     def _on_queue(self, told: Any, queue: Any, after: tuple[Any, ...]) -> Event:
         """One launch after the other, each told to wait for the one before."""
         previous = self.scratch.last
-        steps = self._steps(told)
+        steps = self.steps(told)
         waits = tuple(after) + (() if previous is None else (previous.raw,))  # type: ignore[attr-defined]
         with _enqueuing:
             for step in steps:
@@ -278,7 +295,7 @@ class _Chain:
         prepared = self.scratch.prepared.get(key) if told is None else None
         if prepared is None:
             prepared = []
-            for step in self._steps(told):
+            for step in self.steps(told):
                 kernel = _kernel(live, step.source)
                 prepared.append((live.prepare(kernel, step.launch, step.arguments), kernel))
             if told is None:

@@ -28,6 +28,7 @@ from tilewright.stencil.wgmma import Parts as WgmmaParts
 from tilewright.stencil.wgmma.arithmetic import Element
 
 __all__ = [
+    "HopperProduct",
     "Parts",
     "Product",
     "Step",
@@ -162,9 +163,12 @@ class ModelProduct:
 
 
 class HopperProduct:
-    """The tensor-core stencil of Hopper."""
+    """The tensor-core stencil of Hopper, with a config of its own or a given one."""
 
     k_fast = True
+
+    def __init__(self, config: Config | None = None) -> None:
+        self._given = config
 
     def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
         """Hopper through CUDA runs it."""
@@ -180,7 +184,7 @@ class HopperProduct:
         variant = TensorVariant(
             precision("s"), work.a.trans, work.b.trans, arithmetic=_arithmetic(work.scheme)
         )
-        config = _config(family, variant, live.spec, work.scheme)
+        config = self._given or _config(family, variant, live.spec, work.scheme)
 
         def operand(parts: Parts, k_fast: bool) -> WgmmaParts:
             begin = work.k0 * (1 if k_fast else parts.ld)
