@@ -275,12 +275,18 @@ class Prepared:
         What is launched.
     exchanged : bool
         Whether the kernel's A is the caller's b: a row-major result is C^T.
+    arguments : tuple
+        The kernel's, as its stencil made them of the call.
+    common : bool
+        Whether they are the list that most stencils share.
     """
 
     kernel: Kernel
     launch: Launch
     call: GemmCall
     exchanged: bool
+    arguments: tuple[Any, ...]
+    common: bool
 
 
 Placed = tuple[Operand, bool]
@@ -312,9 +318,11 @@ def prepare_gemm(
         chosen = choose(live, problem)
     call = GemmCall(request.precision, m, n, k, request.alpha, a, b, request.beta, c)
     launch = chosen.stencil.launch(chosen.config, m, n)
+    variant, family = Variant.of(problem), chosen.stencil
     with _lock:
-        kernel = _kernel(live, chosen.stencil, chosen.config, Variant.of(problem))
-    return Prepared(kernel, launch, call, row_c)
+        kernel = _kernel(live, family, chosen.config, variant)
+    arguments = family.arguments(chosen.config, variant, call)
+    return Prepared(kernel, launch, call, row_c, arguments, family.common_arguments)
 
 
 def launch_gemm(
@@ -333,7 +341,7 @@ def launch_gemm(
     """
     made = prepare_gemm(live, request, operands)
     with _lock:
-        return live.launch(made.kernel, made.launch, made.call.arguments(), queue, after)
+        return live.launch(made.kernel, made.launch, made.arguments, queue, after)
 
 
 def live_device(device: str | LiveDevice | None) -> LiveDevice:
