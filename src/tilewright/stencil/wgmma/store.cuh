@@ -35,27 +35,27 @@ HELPER output combined(result to, accumulator sum, int exponent, const output *o
 }
 
 /* Write a chunk of column j of C, from row i on. */
-HELPER void store_chunk(result to, const accumulator *sum, isize i, isize j, int exponent_b,
-                        bool aligned)
+HELPER void store_chunk(result to, accumulator *sum, isize i, isize j, int exponent_b, bool aligned)
 {
     if (j >= to.n || i >= to.m)
         return;
     output *const at = to.c + i + j * to.ld;
-    const bool whole = aligned && i + CHUNK <= to.m;
-    chunk old, v;
-    if (whole && to.beta != 0)
-        old = *(const chunk *)at;
-    UNROLL for (int e = 0; e < CHUNK; ++e) {
-        if (!whole && i + e >= to.m)
-            break;
-        const int exponent = SCALED ? to.exponents_a[i + e] + exponent_b : 0;
-        if (whole)
-            v.e[e] = combined(to, sum[e], exponent, &old.e[e]);
-        else
-            at[e] = combined(to, sum[e], exponent, at + e);
-    }
-    if (whole)
+    const int *const exponents = to.exponents_a + i;
+    if (aligned && i + CHUNK <= to.m) {
+        chunk old, v;
+        if (to.beta != 0)
+            old = *(const chunk *)at;
+        UNROLL for (int e = 0; e < CHUNK; ++e)
+            v.e[e] = combined(to, sum[e], SCALED ? exponents[e] + exponent_b : 0, &old.e[e]);
         *(chunk *)at = v;
+        return;
+    }
+    /* Seldom: little code, and so the next number is always the first. */
+    const int left = to.m - i < CHUNK ? (int)(to.m - i) : CHUNK;
+    ROLLED for (int e = 0; e < left; ++e) {
+        at[e] = combined(to, sum[0], SCALED ? exponents[e] + exponent_b : 0, at + e);
+        UNROLL for (int next = 1; next < CHUNK; ++next) sum[next - 1] = sum[next];
+    }
 }
 
 /* Write what this thread's group of warps has summed.  In an instruction's result, lane l of
