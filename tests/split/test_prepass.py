@@ -105,8 +105,8 @@ def awkward(rng, shape, spread=30):
     bits = x.view(np.uint32)
     ties = rng.random(shape)
     bits[ties < 0.3] &= np.uint32(0xFFFFE000)
-    bits[(0.1 < ties) & (ties < 0.2)] |= np.uint32(0x1000)
-    bits[(0.2 < ties) & (ties < 0.3)] |= np.uint32(0x8000)
+    bits[(ties > 0.1) & (ties < 0.2)] |= np.uint32(0x1000)
+    bits[(ties > 0.2) & (ties < 0.3)] |= np.uint32(0x8000)
     x[rng.random(shape) < 0.05] = 0
     return x
 

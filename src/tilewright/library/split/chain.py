@@ -262,7 +262,7 @@ class _Chain:
         else:
             event = self._on_queue(told, queue, after)
         if report is not None and told is not None:
-            report.pending(self.live, told, self.problem.k, exchanged)
+            report.pending(self.live, told, event, self.problem.k, exchanged)
         return event
 
     def _on_queue(self, told: Any, queue: Any, after: tuple[Any, ...]) -> Event:
