@@ -50,6 +50,10 @@ __all__ = ["MOST_K", "Chain", "launch_split"]
 # be as inexact as a sum of 8192 numbers, where split or blocked SGEMMs are not.
 MOST_K = 8192
 
+# Smaller results leave most of a matrix unit's tile empty.  Nor could anything be promised:
+# the largest error among a few elements is luck, single precision's as well.
+_FEWEST_RESULTS = 1024
+
 # guard.h: ints a side, and the marks behind them.
 _WORDS_OF_SIDE, _MARKS = 5, 2
 
@@ -99,8 +103,12 @@ def _why_ieee(live: LiveDevice, request: Request, problem: Problem) -> str:
         missing = [name for name in routes if not is_proved(live, SCHEMES[name])]
         if missing:
             return f"no matrix units of {live.id} are proved for {' and '.join(missing)}"
-    if request.arithmetic == "fp32" and problem.k < TERMS_BF16:
+    if request.arithmetic != "fp32":
+        return ""
+    if problem.k < TERMS_BF16:
         return f"k={problem.k} is less than {TERMS_BF16}, where single precision errs least"
+    if problem.m * problem.n < _FEWEST_RESULTS:
+        return f"{problem.m} x {problem.n} results are no work for matrix units"
     return ""
 
 
@@ -271,7 +279,7 @@ class Chain:
         else:
             event = self._on_queue(told, queue, after)
         if report is not None and told is not None:
-            report.pending(self.live, told, self.problem.k, exchanged)
+            report.pending(self.live, told, event, self.problem.k, exchanged)
         return event
 
     def _on_queue(self, told: Any, queue: Any, after: tuple[Any, ...]) -> Event:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tilewright.precision import Precision
 
 if TYPE_CHECKING:
-    from tilewright.backend import LiveDevice
+    from tilewright.backend import Event, LiveDevice
 
 __all__ = ["DECISION_WORDS", "ROUTES", "TERMS_BF16", "TERMS_FP16", "Decision"]
 
@@ -35,6 +35,7 @@ class Decision:
     def __init__(self) -> None:
         self._live: LiveDevice | None = None
         self._memory: Any = None
+        self._event: Event | None = None
         self._words: NDArray[np.int32] | None = None
         self._exchanged = False
         self._k = 0
@@ -56,9 +57,13 @@ class Decision:
         """Tell a decision that the host made."""
         self._variant, self._reason = variant, reason
 
-    def pending(self, live: LiveDevice, memory: Any, k: int, exchanged: bool) -> None:
-        """Tell where on a device the decision will be found; the memory is this object's."""
-        self._live, self._memory, self._k, self._exchanged = live, memory, k, exchanged
+    def pending(self, live: LiveDevice, memory: Any, event: Event, k: int, exchanged: bool) -> None:
+        """Tell where on a device the decision will be once an event has come.
+
+        The memory is this object's from now on.
+        """
+        self._live, self._memory, self._event = live, memory, event
+        self._k, self._exchanged = k, exchanged
         # Nobody need ever look; the process's end frees everything by itself.
         self._unread = weakref.finalize(self, live.free, memory)
         self._unread.atexit = False
@@ -68,12 +73,13 @@ class Decision:
     def _read(self) -> NDArray[np.int32] | None:
         if self._words is None and self._live is not None:
             words = np.empty(DECISION_WORDS, np.int32)
-            self._live.finish()
+            assert self._event is not None
+            self._event.wait()
             self._live.download(self._memory, words)
             self._unread()
             if self._exchanged:  # the kernels' A was the caller's b
                 words[[4, 5, 6, 7]] = words[[5, 4, 7, 6]]
-            self._words, self._live, self._memory = words, None, None
+            self._words, self._live, self._memory, self._event = words, None, None, None
         return self._words
 
     @property

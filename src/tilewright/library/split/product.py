@@ -23,7 +23,7 @@ from tilewright.problem import Trans
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source, Stencil, stencil
 from tilewright.stencil.split import Scheme, Texts
-from tilewright.stencil.wgmma import Arithmetic, TensorCall, TensorVariant
+from tilewright.stencil.wgmma import Arithmetic, TensorCall, TensorVariant, Wgmma
 from tilewright.stencil.wgmma import Parts as WgmmaParts
 from tilewright.stencil.wgmma.arithmetic import Element
 
@@ -172,7 +172,7 @@ class HopperProduct:
 
     def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
         """Hopper through CUDA runs it."""
-        return live.dialect == "cuda" and stencil("wgmma").suits(live.spec)
+        return live.dialect == "cuda" and _wgmma().suits(live.spec)
 
     def is_proved(self, live: LiveDevice, scheme: Scheme) -> bool:
         """Not yet: it has run on no device."""
@@ -180,7 +180,7 @@ class HopperProduct:
 
     def step(self, live: LiveDevice, work: Work) -> Step:
         """Return the launch of the stencil's first config that promotes often enough."""
-        family = stencil("wgmma")
+        family = _wgmma()
         variant = TensorVariant(
             precision("s"), work.a.trans, work.b.trans, arithmetic=_arithmetic(work.scheme)
         )
@@ -190,17 +190,24 @@ class HopperProduct:
             begin = work.k0 * (1 if k_fast else parts.ld)
             return WgmmaParts(parts.memory, begin, parts.ld, parts.stride)
 
-        exponents = [work.sides + 4 * x.first_exponent for x in (work.a, work.b)]
+        exponents_a, exponents_b = (work.sides + 4 * x.first_exponent for x in (work.a, work.b))
         call = TensorCall(
             work.m, work.n, work.k1 - work.k0, work.alpha,
             operand(work.a, work.a.trans.transposed), operand(work.b, not work.b.trans.transposed),
-            work.beta, work.c, *exponents, work.run_if, work.wanted,
+            work.beta, work.c, exponents_a, exponents_b, work.run_if, work.wanted,
         )  # fmt: skip
         return Step(
             family.source(config, variant, live.dialect),
             family.launch(config, work.m, work.n),
             family.arguments(config, variant, call),
         )
+
+
+def _wgmma() -> Wgmma:
+    """Return the stencil, which knows its own argument list."""
+    found = stencil("wgmma")
+    assert isinstance(found, Wgmma)
+    return found
 
 
 @lru_cache(maxsize=16)
