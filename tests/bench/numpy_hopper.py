@@ -21,6 +21,12 @@ _ELEMENTS = {
 _OUTPUTS = {"OUTPUT_F32": "float32", "OUTPUT_F16": "float16", "OUTPUT_BF16": "bfloat16"}
 
 
+class Done(Ended):
+    """What other launches are told to wait for."""
+
+    raw = None
+
+
 class NumPyHopper(EmulatedDevice):
     """What kernels of the split and of the tensor-core stencil compute, without running them.
 
@@ -47,7 +53,7 @@ class NumPyHopper(EmulatedDevice):
                 raise LaunchError("too many resources requested")
             if defines["BLOCK_M"] != self.broken:
                 _multiply(defines, arguments)
-        return Ended()
+        return Done()
 
 
 def _split(defines: Any, arguments: Any) -> None:
