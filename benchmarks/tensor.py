@@ -7,7 +7,7 @@ Plain formats (f16, bf16, tf32) race cuBLAS in the same format; single precision
 (fp16x3, tf32x3, bf16x6, bf16x9) races cuBLAS SGEMM, with the split of A and B counted and, in
 another column, not.  Candidates are compiled by a pool of processes; a process of its own
 measures, so that a kernel that crashes or hangs costs only itself.  Every result is appended to
-FILE.log at once, FILE is written after each process, and the tables come last.
+FILE.log at once, FILE is written after each part, and the tables come last.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ def measure(given: argparse.Namespace, log: Log) -> None:
             for size, data in itertools.product(given.accuracy_sizes, DATA):
                 if (data, size) not in done and time.time() < until:
                     bench.accuracy(size, data, given.arithmetics)
+        write(given.json, log)
     print(f"{time.time() - started:5.0f} s: done", flush=True)
 
 

@@ -23,8 +23,10 @@ from tilewright.space import Config
 from tilewright.stencil.wgmma import Wgmma
 
 FAMILY = Wgmma()
-# Of C, on which every kernel is checked at every size.
-COLUMNS = 8
+# Rows and columns of C on which every kernel is checked at every size.
+SAMPLE = (256, 64)
+# Sides of the matrices that are drawn; larger ones repeat them.
+DRAWN = 4096
 # Candidates so much slower than the best are timed at one size only.
 HOPELESS = 1.15
 FINALISTS = 3
@@ -124,24 +126,15 @@ class Measuring:
             if self._matrices is not None:
                 self._matrices.close()
             rng = np.random.default_rng(0)
-            small = min(size, 4096)
-            a, b = (self._grown(draw(rng, (small, small), data), size) for _ in "ab")
+            a, b = (draw(rng, (min(size, DRAWN),) * 2, data) for _ in "ab")
             self._matrices = Matrices(self.live, Problem(size, size, size, "s"), a, b)
             self._size, self._data = size, data
             self._exact, self._single = {}, {}
         self._matrices.turn(trans)
         return self._matrices
 
-    @staticmethod
-    def _grown(x: Any, size: int) -> Any:
-        """Return a larger matrix from a drawn one: drawing takes longer than measuring."""
-        if len(x) == size:
-            return x
-        rows = [np.roll(np.tile(x, size // len(x)), 7 * i, 1) for i in range(size // len(x))]
-        return np.concatenate(rows)
-
     def _right(self, matrices: Matrices, case: Case, call: Any) -> dict[str, float]:
-        """Return a call's errors in some columns.
+        """Return a call's errors in some rows and columns.
 
         Raises
         ------
@@ -153,11 +146,9 @@ class Measuring:
         name = case.arithmetic if case.arithmetic in FORMATS else "s"
         key = name, case.trans
         if key not in self._exact:
-            form = FORMATS.get(name)
-            stored = [matrices.values[x] for x in "ab"]
-            a, b = stored if form is None else (form.values(form.store(x)) for x in stored)
-            columns = np.random.default_rng(1).integers(0, p.n, COLUMNS)
-            self._exact[key] = Exact(p, a, b, columns)
+            rng = np.random.default_rng(1)
+            sample = rng.integers(0, p.m, SAMPLE[0]), rng.integers(0, p.n, SAMPLE[1])
+            self._exact[key] = Exact(p, *(matrices.values(x, name) for x in "ab"), sample)
         found = errors(matrices.result(call, case.result), self._exact[key])
         most = {"eta": allowed(case, p.k)}
         if name == "s":
@@ -292,17 +283,15 @@ class Measuring:
         """Add a row of everybody's errors on the same inputs, the library's among them."""
         trans = "TN"
         matrices = self.matrices(size, trans, data)
-        values = [matrices.values[x] for x in "ab"]
-        exact = {"s": Exact(matrices.problem, *values)}
+        exact: dict[str, Exact] = {}
         row: dict[str, Any] = {"size": size, "data": data, "trans": trans}
         found: dict[str, Any] = {}
         failed: dict[str, str] = {}
         for name in arithmetics:
             case = Case(name, trans)
-            form = FORMATS.get(case.peer)
             if case.peer not in exact:
-                stored = (form.values(form.store(x)) for x in values)
-                exact[case.peer] = Exact(matrices.problem, *stored)
+                held = (matrices.values(x, case.peer) for x in "ab")
+                exact[case.peer] = Exact(matrices.problem, *held)
             theirs = "sgemm" if case.peer == "s" else f"cublas {name}"
             for who in (name, theirs):
                 if who in found:
@@ -317,7 +306,8 @@ class Measuring:
                     failed[who] = f"{type(error).__name__}: {error}".splitlines()[0]
         try:
             told, result = self._guarded(matrices)
-            found["guarded"] = errors(result, exact["s"])
+            held = (matrices.values(x) for x in "ab")
+            found["guarded"] = errors(result, exact.get("s") or Exact(matrices.problem, *held))
             row["guard"] = told
         except Exception as error:
             failed["guarded"] = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -331,7 +321,7 @@ class Measuring:
         from tilewright.library.split.product import serve_unproved
 
         told = tw.Decision()
-        a, b = (matrices.values[x] for x in "ab")  # op(A) is a, op(B) is b transposed
+        a, b = (matrices.values(x) for x in "ab")  # op(A) is a, op(B) is b transposed
         with serve_unproved():
             c = tw.gemm(a, b.T, accuracy="fp32", report=told, device=self.live)
         return told.as_dict(), c.T

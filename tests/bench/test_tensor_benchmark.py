@@ -99,14 +99,27 @@ def test_errors_by_hand():
     assert np.isnan(errors(np.array([[np.nan, 1]]), exact)["eta"])
 
 
-def test_some_columns_are_judged_as_all_are():
+def test_a_sample_is_judged_as_all_is():
     rng = np.random.default_rng(0)
     problem = Problem(40, 30, 50, "s", "T", "N")
     a, b = draw(rng, (40, 50), "phi 1"), draw(rng, (30, 50), "phi 1")
-    columns = np.array([3, 29])
-    few, whole = Exact(problem, a, b, columns), Exact(problem, a, b)
-    assert np.allclose(few.product, whole.product[columns], rtol=1e-12)
-    assert np.allclose(few.size, whole.size[columns], rtol=1e-12)
+    rows, columns = np.array([0, 7, 39]), np.array([3, 29])
+    few, whole = Exact(problem, a, b, (rows, columns)), Exact(problem, a, b)
+    assert np.allclose(few.product, whole.product[np.ix_(columns, rows)], rtol=1e-12)
+    assert np.allclose(few.size, whole.part_of(whole.size)[np.ix_(columns, rows)], rtol=1e-12)
+    wrong = whole.product.copy()
+    wrong[29, 7] += 1
+    assert errors(wrong, few)["eta"] == pytest.approx(1 / few.size[1, 1])
+
+
+def test_large_problems_repeat_what_was_drawn(tmp_path: Path):
+    """What every format holds is what the device was given."""
+    drawn = draw(np.random.default_rng(0), (16, 16), "normal")
+    matrices = Matrices(NumPyHopper(tmp_path), Problem(48, 48, 48, "s"), drawn, drawn)
+    for name, storage in (("s", "f4"), ("f16", "f2")):
+        held = matrices.operand("a", name).bytes.view(storage).reshape(48, 48)
+        assert np.array_equal(held, matrices.values("a", name))
+        assert len(np.unique(held.view("u2"), axis=0)) == 48
 
 
 def test_data_of_the_field():

@@ -13,7 +13,6 @@ __all__ = ["DATA", "Exact", "draw", "errors"]
 
 # Random normal data, and the matrices of the field, (U - 1/2) exp(phi N): wider with phi.
 DATA = ("normal", "phi 0", "phi 0.5", "phi 1", "phi 2", "phi 4")
-_ROWS = 2048  # of op(A) in double precision at once, where only some columns are wanted
 
 
 def draw(rng: np.random.Generator, shape: tuple[int, int], data: str) -> NDArray[Any]:
@@ -66,8 +65,8 @@ class Exact:
         Sizes and transposes.
     a, b : ndarray
         Stored matrices, their columns as rows.
-    columns : ndarray of int, optional
-        Of C; all without it.  A few are enough to find a wrong kernel at a large size.
+    sample : tuple of ndarray of int, optional
+        Rows and columns of C; all without it.  Some are enough to find a wrong kernel.
     """
 
     def __init__(
@@ -75,23 +74,25 @@ class Exact:
         problem: Problem,
         a: NDArray[Any],
         b: NDArray[Any],
-        columns: NDArray[Any] | None = None,
+        sample: tuple[NDArray[Any], NDArray[Any]] | None = None,
     ) -> None:
-        self.columns = columns
+        self.sample = sample
         op_a = a if problem.trans_a.transposed else a.T
         op_b_t = b.T if problem.trans_b.transposed else b
-        if columns is not None:
-            wanted = np.asarray(op_b_t[columns], np.float64).T
-            parts = [op_a[i : i + _ROWS].astype(np.float64) for i in range(0, problem.m, _ROWS)]
-            self.product = np.concatenate([x @ wanted for x in parts]).T
-            self.size = np.concatenate([np.abs(x) @ np.abs(wanted) for x in parts]).T
-            return
-        library = _gpu() or np
+        library: Any = np
+        if sample is None:
+            library = _gpu() or np
+        else:
+            op_a, op_b_t = op_a[sample[0]], op_b_t[sample[1]]
         x, y = (library.asarray(v, library.float64) for v in (op_a, op_b_t))
         product, size = y @ x.T, abs(y) @ abs(x).T
         if library is not np:
             product, size = product.get(), size.get()
         self.product, self.size = product, size
+
+    def part_of(self, result: NDArray[Any]) -> NDArray[Any]:
+        """Return what is compared of C^T."""
+        return result if self.sample is None else result[np.ix_(self.sample[1], self.sample[0])]
 
 
 def errors(result: NDArray[Any], exact: Exact) -> dict[str, float]:
@@ -110,8 +111,7 @@ def errors(result: NDArray[Any], exact: Exact) -> dict[str, float]:
         ``eta`` = max |C' - AB| / (|A||B|), ``median_relative`` of |C' - AB| / |AB|, and
         ``frobenius`` = ||C' - AB|| / ||AB||.
     """
-    found = result if exact.columns is None else result[exact.columns]
-    off = np.abs(found - exact.product)
+    off = np.abs(exact.part_of(result) - exact.product)
     tiny = np.finfo(np.float64).tiny
     return {
         "eta": float(np.max(off / np.maximum(exact.size, tiny))),

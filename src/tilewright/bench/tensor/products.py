@@ -24,6 +24,7 @@ __all__ = ["Call", "Matrices", "timed"]
 Call = Callable[[], int]
 _FAMILY = Wgmma()
 _LETTER = {"s": "float32"}
+_TURN = 7  # no divisor of anything: repeated bands never meet the same column
 
 
 def timed(live: LiveDevice, steps: Sequence[Step], name: str) -> Call:
@@ -65,15 +66,18 @@ class Matrices:
         Sizes and transposes; single precision, leading dimensions of whole 16 bytes in every
         format that is asked for.
     a, b : ndarray of float32
-        Values, as they lie in memory: columns of the stored matrices are rows here.
+        Values, as they lie in memory: columns of the stored matrices are rows here.  Larger
+        problems than these repeat them, each band of columns turned a little further: rounding
+        a few hundred million numbers takes longer than multiplying them.
     """
 
     def __init__(
         self, live: LiveDevice, problem: Problem, a: NDArray[Any], b: NDArray[Any]
     ) -> None:
         self.live, self.problem = live, problem
-        self.values = {"a": a, "b": b}
+        self._drawn = {"a": a, "b": b}
         self._memory: dict[tuple[str, str], Any] = {}
+        self._values: dict[tuple[str, str], NDArray[Any]] = {}
         self._scratch = Scratch(live)
         self._c = live.allocate(4 * problem.n * problem.ldc)
 
@@ -88,10 +92,27 @@ class Matrices:
         """Return an operand's memory, in a format or (``"s"``) in single precision."""
         key = which, name
         if key not in self._memory:
-            values = self.values[which]
-            stored = values if name == "s" else FORMATS[name].store(values)
-            self._memory[key] = self.live.upload(np.ascontiguousarray(stored))
+            drawn = self._drawn[which]
+            stored = drawn if name == "s" else FORMATS[name].store(drawn)
+            self._memory[key] = self.live.upload(np.ascontiguousarray(self._grown(stored)))
         return self._memory[key]
+
+    def values(self, which: str, name: str = "s") -> NDArray[Any]:
+        """Return an operand's numbers as a format holds them, whole, as they lie in memory."""
+        key = which, name
+        if key not in self._values:
+            drawn, form = self._drawn[which], FORMATS.get(name)
+            held = drawn if form is None else form.values(form.store(drawn))
+            self._values[key] = self._grown(held)
+        return self._values[key]
+
+    def _grown(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return a matrix as large as a square problem's, from the drawn one or its like."""
+        times = self.problem.n // len(x)
+        if times <= 1:
+            return x
+        wide = np.tile(x, times)
+        return np.concatenate([np.roll(wide, _TURN * i, 1) for i in range(times)])
 
     def ours(self, case: Case, config: Config, *, split: bool = True) -> Call:
         """Return our product with a config; of a scheme with or without the split before it.
@@ -125,8 +146,8 @@ class Matrices:
     def result(self, call: Call, kind: str) -> NDArray[Any]:
         """Return C^T (rows are columns of C) as a call leaves it; unwritten elements are NaN."""
         p, form = self.problem, by_element(kind)
-        empty = np.full((p.n, p.ldc), np.nan) if kind != "int32" else np.zeros((p.n, p.ldc))
-        stored = form.store(empty.astype(np.float32))
+        nothing = form.store(np.full(1, 0 if kind == "int32" else np.nan, np.float32))
+        stored = np.full((p.n, p.ldc), nothing[0])
         self.live.write(self._c, stored)
         call()
         self.live.download(self._c, stored)
@@ -138,6 +159,7 @@ class Matrices:
         for memory in (*self._memory.values(), self._c):
             self.live.free(memory)
         self._memory.clear()
+        self._values.clear()
 
     # -- steps -----------------------------------------------------------------------------
 
