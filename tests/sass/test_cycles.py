@@ -204,3 +204,17 @@ def test_a_compiled_double_precision_loop_is_bound_by_its_pipe_where_lanes_are_f
     loop = main_loop(instructions)
     assert loop is not None
     assert loop_cycles(instructions, loop, 86, 1, 16).bound_by == "pipe"
+
+
+def test_a_warpgroup_multiply_keeps_its_tensor_core_busy_for_half_a_cycle_a_column() -> None:
+    """128 cycles for 64 x 256, as measured; other shapes in proportion."""
+    found = {}
+    for name in ("tensor", "tensor_shapes"):
+        image = read_cubin(cubin(name, "sm_90a"))
+        for kernel in image.kernels:
+            code = decode(kernel.code, kernel.arch)
+            found |= {i.name: pipe_of(i, 90) for i in code if i.mnemonic in ("HGMMA", "IGMMA")}
+    assert len(found) > 2
+    for shape, (pipe, cycles) in found.items():
+        assert pipe == "tensor"
+        assert cycles == int(shape.split("x")[1]) / 2
