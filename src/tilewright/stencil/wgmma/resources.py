@@ -66,8 +66,9 @@ def sums(
 def producer_registers(*, consumers: Values, resident: Values) -> Values:
     """Return what the producer keeps; 0 where nobody gives or takes any."""
     alone = (np.asarray(consumers) == 1) & (np.asarray(resident) == 1)
-    # With 24 it spills where it brings squares for a cluster; three consumers need 160 each.
-    return np.where(alone, 0, np.where(np.asarray(consumers) == 3, 32, 40))
+    # With 24 it spills where it brings squares for a cluster; with 40 it leaves 232 to two
+    # consumers, with 32 the most that there are, and 160 to three.
+    return np.where(alone, 0, 32)
 
 
 def consumer_registers(*, consumers: Values, resident: Values) -> Values:
