@@ -81,8 +81,8 @@ def lay_down(live: LiveDevice, parts: NDArray[Any], kind: str, case: Case) -> Pa
     step = 16 // data.itemsize
     count, outer, inner = data.shape
     ld = -(-inner // step) * step + case.padding * step
-    offset, stride = case.padding * step, outer * ld + case.padding * step
-    flat = np.full(offset + count * stride + step, -1, f"i{data.itemsize}").view(data.dtype)
+    offset, stride = case.padding * step, (outer + case.padding) * ld
+    flat = np.full(offset + count * stride, -1, f"i{data.itemsize}").view(data.dtype)
     for p in range(count):
         rows = flat[offset + p * stride :][: outer * ld].reshape(outer, ld)
         rows[:, :inner] = data[p]

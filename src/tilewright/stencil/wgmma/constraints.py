@@ -16,6 +16,7 @@ from tilewright.stencil.wgmma.resources import (
     Values,
     consumer_registers,
     shared_bytes,
+    starting_registers,
     sums,
 )
 
@@ -203,7 +204,9 @@ def _fits_registers(
         block_m=block_m, block_n=block_n, block_k=block_k, instruction_m=instruction_m,
         consumers=consumers, promote_k=promote_k, partials=partials,
     )  # fmt: skip
-    return held + OTHER_REGISTERS <= consumer_registers(consumers=consumers, resident=resident)
+    split = {"consumers": consumers, "resident": resident}
+    taken = consumer_registers(**split)
+    return held + OTHER_REGISTERS <= np.where(taken == 0, starting_registers(**split), taken)
 
 
 def _heuristics() -> tuple[Constraint, ...]:

@@ -18,6 +18,7 @@ __all__ = [
     "consumer_registers",
     "producer_registers",
     "shared_bytes",
+    "starting_registers",
     "sums",
     "threads",
 ]
@@ -63,18 +64,29 @@ def sums(
     return own + np.where(np.asarray(promote_k) == 0, 0, short)
 
 
+def starting_registers(*, consumers: Values, resident: Values) -> Values:
+    """Return what every thread starts with: the file's share, in steps of 8, at most 255."""
+    return np.minimum(_FILE // (resident * threads(consumers=consumers)) // 8 * 8, 255)
+
+
 def producer_registers(*, consumers: Values, resident: Values) -> Values:
-    """Return what the producer keeps; 0 where nobody gives or takes any."""
-    alone = (np.asarray(consumers) == 1) & (np.asarray(resident) == 1)
-    # With 24 it spills where it brings squares for a cluster; with 40 it leaves 232 to two
-    # consumers, with 32 the most that there are, and 160 to three.
-    return np.where(alone, 0, 32)
+    """Return what the producer keeps; 0 where nobody gives or takes any.
+
+    Two consumers can then have 240 each, three 160; one, of two resident blocks, 216.
+    """
+    kept = np.choose(np.asarray(consumers) - 1, (40, 24, 32))
+    return np.where(np.asarray(consumers) * resident == 1, 0, kept)
 
 
 def consumer_registers(*, consumers: Values, resident: Values) -> Values:
-    """Return a consumer's registers after the producer has given up its own."""
+    """Return a consumer's registers after the producer has given up its own.
+
+    What all take together is what the block started with: a warpgroup that asks for more
+    waits for ever.  0 where nobody gives or takes any.
+    """
     kept = producer_registers(consumers=consumers, resident=resident)
-    found = (_FILE // np.asarray(resident) // GROUP - kept) // consumers // 8 * 8
+    all_started_with = starting_registers(consumers=consumers, resident=resident) * (consumers + 1)
+    found = (all_started_with - kept) // consumers // 8 * 8
     return np.where(kept == 0, 0, np.minimum(found, _MOST))
 
 
