@@ -7,7 +7,7 @@ import pytest
 
 from tests.stencil.test_wgmma import CHOICES, EVERY, PLAIN
 from tests.stencil.wgmma_harness import FAMILY, Case, Run, drawn, small, variant
-from tilewright.backend import LiveDevice, devices
+from tilewright.backend import LiveDevice
 from tilewright.stencil.wgmma import Arithmetic
 
 pytestmark = pytest.mark.gpu
@@ -19,12 +19,11 @@ ORDERS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def hopper() -> LiveDevice:
-    found = [live for live in devices() if live.dialect == "cuda" and FAMILY.suits(live.spec)]
-    if not found:
-        pytest.skip("needs a Hopper GPU")
-    return found[0]
+@pytest.fixture
+def hopper(cuda: LiveDevice) -> LiveDevice:
+    if not FAMILY.suits(cuda.spec):
+        pytest.skip(f"{cuda} is no Hopper GPU")
+    return cuda
 
 
 @pytest.mark.parametrize(("name", "trans"), ORDERS)
