@@ -18,6 +18,7 @@ __all__ = [
     "consumer_registers",
     "producer_registers",
     "shared_bytes",
+    "sharers",
     "starting_registers",
     "sums",
     "threads",
@@ -38,14 +39,21 @@ OTHER_REGISTERS = 40
 _FILE = 65536
 _MOST = 240
 
-# Barriers of a stage, and what it takes to begin at a multiple of 1024 bytes.
+# Barriers of a stage and of three consumers, and what it takes to begin at a multiple of 1024
+# bytes.
 _STAGE_BARRIERS = 16
+_TURN_BARRIERS = 24
 _ROUNDING = 1024
 
 
 def threads(*, consumers: Values) -> Values:
     """Return the threads of a block: the consumers and one warpgroup that copies."""
     return GROUP * (consumers + 1)
+
+
+def sharers(*, consumers: Values, turns: Values) -> Values:
+    """Return the consumers that share a tile of C: one where they take turns."""
+    return np.where(np.asarray(turns) == 1, 1, consumers)
 
 
 def sums(
@@ -55,11 +63,12 @@ def sums(
     block_k: Values,
     instruction_m: Values,
     consumers: Values,
+    turns: Values,
     promote_k: Values,
     partials: Values,
 ) -> Values:
     """Return the sums that a consumer's thread holds, those on their way included."""
-    own = block_m * block_n // (GROUP * consumers)
+    own = block_m * block_n // (GROUP * sharers(consumers=consumers, turns=turns))
     short = np.where(np.asarray(promote_k) <= block_k, partials * instruction_m // 2, own)
     return own + np.where(np.asarray(promote_k) == 0, 0, short)
 
@@ -100,4 +109,4 @@ def shared_bytes(
 ) -> Values:
     """Return the shared memory of a block, with what aligns its stages."""
     stage = arithmetic.parts * (block_m + block_n) * block_k * arithmetic.element_bytes
-    return stages * (stage + _STAGE_BARRIERS) + _ROUNDING
+    return stages * (stage + _STAGE_BARRIERS) + _TURN_BARRIERS + _ROUNDING
