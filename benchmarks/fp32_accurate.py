@@ -5,10 +5,11 @@
 
 Accuracy: matrices of every kind, `--side` rows and columns, by each scheme, by the guard's choice
 and by IEEE arithmetic on the device, beside a plain sum of fused multiply-adds and NumPy's BLAS.
-On a device without matrix units schemes run on their model.  Times (CUDA with CuPy only): the
-guarded call, each scheme, the IEEE kernel and cuBLAS in turns, and the passes before the product
-by themselves.  A case that fails is a row with its reason; the file is written after each part;
-when --seconds are up the script stops.
+On a device without matrix units schemes run on their model; on tensor cores their results are
+compared with the model's, bit by bit.  Times (CUDA with CuPy only): the guarded call, each scheme,
+the IEEE kernel and cuBLAS in turns, and the passes before the product by themselves.  A case that
+fails is a row with its reason; the file is written after each part; when --seconds are up the
+script stops.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 import tilewright as tw
 from tilewright.bench.record import device_record, environment_record
 from tilewright.library.split import serve_unproved
+from tilewright.library.split.product import HopperProduct, ModelProduct, multiplied_by
 from tilewright.stencil.split import SCHEMES, Texts
 from tilewright.stencil.split.texts import Stored
 
@@ -120,6 +122,23 @@ def accuracy_row(live: Any, name: str, k: int, draw: Any) -> dict[str, Any]:
         except Exception as error:
             row["failed"][arithmetic] = f"{type(error).__name__}: {error}"
     return row
+
+
+def likeness(live: Any) -> list[dict[str, Any]]:
+    """Return how many results of the tensor cores are the model's, bit by bit, by extra bits."""
+    rng = np.random.default_rng(12)
+    rows = []
+    for name in ("fp16x3", "bf16x6", "tf32x3"):
+        a, b = (rng.standard_normal(s).astype(np.float32) for s in ((256, 512), (512, 256)))
+        real = tw.gemm(a, b, accuracy=name, device=live)
+        for extra in range(5):
+            with multiplied_by(ModelProduct(extra)):
+                model = tw.gemm(a, b, accuracy=name, device=live)
+            rows.append(
+                {"scheme": name, "extra_bits": extra, "equal": int((real == model).sum()),
+                 "of": real.size}
+            )  # fmt: skip
+    return rows
 
 
 # -- times ---------------------------------------------------------------------------------------
@@ -228,6 +247,8 @@ def shown(document: dict[str, Any]) -> None:
             name: f"{math.log2(e['eta'] or 2.0**-99):.1f}" for name, e in row["errors"].items()
         }
         print(f"{row['data']:34s} k={row['k']:<6d}", row.get("guard", {}).get("variant"), found)
+    for row in document["model"]:
+        print(row)
     for row in document["passes"]:
         print(f"n={row['n']:<6d} k_fast={row['k_fast']!s:5s} {row['pass']:14s}"
               f" {row['bytes_per_second'] / 1e9:8.0f} GB/s")  # fmt: skip
@@ -244,13 +265,20 @@ def main() -> None:
     sizes = [int(n) for n in options.sizes.split(",")]
     document: dict[str, Any] = {
         "environment": environment_record(), "device": device_record(live, ()),
-        "side": options.side, "accuracy": [], "passes": [], "calls": [],
+        "side": options.side, "accuracy": [], "model": [], "passes": [], "calls": [],
     }  # fmt: skip
     for name, k, draw in data(options.side):
         if clock.left < 3:
             break
         document["accuracy"].append(accuracy_row(live, name, k, draw))
         clock.say("accuracy", name, k)
+        written(options.json, document)
+    if HopperProduct().serves(live, SCHEMES["fp16x3"]):
+        try:
+            document["model"] = likeness(live)
+        except Exception as error:
+            document["model"] = [{"failed": f"{type(error).__name__}: {error}"}]
+        clock.say("likeness of the model")
         written(options.json, document)
     for n in sizes if live.spec.kind == "gpu" else []:
         if clock.left > 3:

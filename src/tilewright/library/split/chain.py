@@ -282,7 +282,9 @@ class _Chain:
         """All launches between two events of a CUDA stream, laid out once for equal calls."""
         live: Any = self.live
         stream = live.stream if queue is None else int(queue)
-        key = (self.problem, self.call, self.arithmetic)
+        schemes = [SCHEMES[name] for name in (self.arithmetic, *ROUTES[1:]) if name in SCHEMES]
+        by = tuple(product_for(live, scheme) for scheme in schemes)
+        key = (self.problem, self.call, self.arithmetic, by)
         prepared = self.scratch.prepared.get(key) if told is None else None
         if prepared is None:
             prepared = []
