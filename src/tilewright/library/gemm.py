@@ -298,12 +298,18 @@ class Prepared:
         What is launched.
     exchanged : bool
         Whether the kernel's A is the caller's b: a row-major result is C^T.
+    arguments : tuple
+        The kernel's, as its stencil made them of the call.
+    common : bool
+        Whether they are the list that most stencils share.
     """
 
     kernel: Kernel
     launch: Launch
     call: GemmCall
     exchanged: bool
+    arguments: tuple[Any, ...]
+    common: bool
 
 
 Placed = tuple[Operand, bool]
@@ -327,9 +333,11 @@ def prepare_gemm(
     with span("choose"):
         chosen = choose(live, problem)
     launch = chosen.stencil.launch(chosen.config, problem.m, problem.n)
+    variant, family = Variant.of(problem), chosen.stencil
     with _lock:
-        kernel = _kernel(live, chosen.stencil, chosen.config, Variant.of(problem))
-    return Prepared(kernel, launch, call, exchanged)
+        kernel = _kernel(live, family, chosen.config, variant)
+    arguments = family.arguments(chosen.config, variant, call)
+    return Prepared(kernel, launch, call, exchanged, arguments, family.common_arguments)
 
 
 def column_major_call(
@@ -367,7 +375,7 @@ def launch_gemm(
         return launch_split(live, request, operands, queue, after)
     made = prepare_gemm(live, request, operands)
     with _lock:
-        return live.launch(made.kernel, made.launch, made.call.arguments(), queue, after)
+        return live.launch(made.kernel, made.launch, made.arguments, queue, after)
 
 
 def live_device(device: str | LiveDevice | None) -> LiveDevice:

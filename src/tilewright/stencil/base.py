@@ -186,14 +186,37 @@ class Matrix(Protocol):
 class Call(Protocol):
     """One product to launch; `tilewright.backend.GemmCall` is one."""
 
-    m: int
-    n: int
-    k: int
-    alpha: Any
-    a: Matrix
-    b: Matrix
-    beta: Any
-    c: Matrix
+    @property
+    def m(self) -> int:
+        """Return the rows of C."""
+
+    @property
+    def n(self) -> int:
+        """Return the columns of C."""
+
+    @property
+    def k(self) -> int:
+        """Return how many products an element sums up."""
+
+    @property
+    def alpha(self) -> Any:
+        """Return the product's factor."""
+
+    @property
+    def beta(self) -> Any:
+        """Return the factor of C's old values."""
+
+    @property
+    def a(self) -> Matrix:
+        """Return A."""
+
+    @property
+    def b(self) -> Matrix:
+        """Return B."""
+
+    @property
+    def c(self) -> Matrix:
+        """Return C."""
 
     def arguments(self) -> tuple[Any, ...]:
         """Return the argument list that most stencils share."""
@@ -211,11 +234,14 @@ class Stencil(ABC):
         measurements of an older text are not taken for this one's.
     operand_alignment : int
         Bytes that addresses and leading dimensions of A and B are multiples of.
+    common_arguments : bool
+        Whether the argument list is the common one, where addresses may be put in place.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
     operand_alignment: ClassVar[int] = 1
+    common_arguments: ClassVar[bool] = True
 
     @abstractmethod
     def suits(self, device: DeviceSpec) -> bool:

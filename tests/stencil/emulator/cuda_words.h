@@ -5,6 +5,7 @@
  * not order may happen in any order.  Asynchronous copies happen either at once or as late
  * as the text allows; a text that is right computes the same both ways.
  */
+#pragma once
 #include <ucontext.h>
 
 #include <algorithm>

@@ -28,6 +28,15 @@ ALIGNMENT = 256
 _CLUSTER = ("SPLIT_K", "CLUSTER_M", "CLUSTER_N")
 
 
+# A product that is rounded where it should not be is not hidden: x86-64 has no contraction.
+_OPTIONS = ("-std=c++17", "-O1", "-fPIC", "-Wno-unknown-pragmas", "-ffp-contract=off")
+
+
+def _words() -> tuple[str, ...]:
+    """Return what all texts are compiled with."""
+    return tuple(file.read_text() for file in sorted(HERE.glob("*_words.h")))
+
+
 def compiler() -> str | None:
     """Return the host's C++ compiler, if there is one."""
     return shutil.which("g++") or shutil.which("clang++")
@@ -133,20 +142,30 @@ class EmulatedDevice(LiveDevice):
     def backend(self) -> str:
         return "emulated"
 
+    def _prefix(self, found: str) -> Path:
+        """Return the file that stands before every text, compiled once where g++ can."""
+        prefix = self.directory / "prefix.h"
+        if not prefix.exists():
+            names = (HERE / name for name in ("cuda_words.h", "hopper_words.h"))
+            prefix.write_text("".join(f'#include "{name}"\n' for name in names))
+            subprocess.run(
+                [found, *_OPTIONS, "-x", "c++-header", "-o", f"{prefix}.gch", str(prefix)],
+                capture_output=True,
+            )
+        return prefix
+
     def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
-        parts = ((HERE / "cuda_words.h").read_text(), source.text, (HERE / "entry.h").read_text())
-        text = "\n".join(parts)
+        text = "\n".join((source.text, (HERE / "entry.h").read_text()))
         macros = {"EMULATED": f'"{self.words}"', **source.defines}
-        name = hashlib.sha256(repr((text, macros)).encode()).hexdigest()[:16]
+        name = hashlib.sha256(repr((text, macros, _words())).encode()).hexdigest()[:16]
         file, library = self.directory / f"{name}.cc", self.directory / f"{name}.so"
         if not library.exists():
             file.write_text(text)
             found = compiler()
             assert found is not None
-            # No contraction: it would hide a product that is rounded where it should not be.
-            options = ["-std=c++17", "-O1", "-fPIC", "-shared", "-Wno-unknown-pragmas"]
             done = subprocess.run(
-                [found, *options, *(f"-D{key}={value}" for key, value in macros.items()),
+                [found, *_OPTIONS, "-shared", "-include", str(self._prefix(found)),
+                 *(f"-D{key}={value}" for key, value in macros.items()),
                  "-o", str(library), str(file)],
                 capture_output=True, text=True,
             )  # fmt: skip

@@ -4,6 +4,7 @@
  * allowed, opposite ways (machine::late): a multiply that is not waited for finds its
  * operands overwritten, a copy that is not waited for is not there.
  */
+#pragma once
 #include <array>
 #include <cmath>
 

@@ -218,7 +218,8 @@ class _Chain:
         variant = Variant.of(self.problem)
         source = chosen.stencil.source(chosen.config, variant, self.live.dialect).run_if(0)
         launch = chosen.stencil.launch(chosen.config, self.problem.m, self.problem.n)
-        return Step(source, launch, (*self.call.arguments(), decision))
+        arguments = chosen.stencil.arguments(chosen.config, variant, self.call)
+        return Step(source, launch, (*arguments, decision))
 
     def _steps(self, report: Any) -> list[Step]:
         """Return all launches; `report` is where the decision is written once more, or None."""

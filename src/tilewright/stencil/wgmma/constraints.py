@@ -157,6 +157,14 @@ def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, .
             "hardware",
         ),
     ]
+    found.append(
+        Constraint(
+            "resident consumers",
+            lambda consumers, resident: consumers * resident <= 3,
+            "a thread starts with too few registers for an instruction's sums otherwise",
+            "hardware",
+        )
+    )
     if memory is not None:
         found.append(
             Constraint(

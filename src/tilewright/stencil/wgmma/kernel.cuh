@@ -98,7 +98,8 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
                 bring_tile(&a, &b, arena, &at, tile_at(all, number, rank), rank, steps);
     } else {
         take_registers();
-        const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b};
+        const bool aligned = (ADDRESS(c) | (unsigned long long)ldc * OUTPUT_BYTES) % 16 == 0;
+        const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, aligned};
         for (unsigned int number = all.first; number < all.count; number += all.stride) {
             accumulator sum[SUMS_OF_THREAD];
             multiply_tile(sum, arena, &at, rank, steps);

@@ -56,7 +56,7 @@ def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
 
 
 def _pipeline(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
-    # Integers are summed exactly; what is summed to 16 bits need not be better than FP32's.
+    # Integers are summed exactly.
     promotions = (0,) if arithmetic.element == "int8" else (0, 32, 64, 128, 256)
     return (
         Parameter(

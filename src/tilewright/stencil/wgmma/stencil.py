@@ -64,6 +64,7 @@ class Wgmma(Stencil):
     name: ClassVar[str] = "wgmma"
     version: ClassVar[int] = 1
     operand_alignment: ClassVar[int] = ALIGNMENT
+    common_arguments: ClassVar[bool] = False
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device has these tensor cores and runs CUDA."""

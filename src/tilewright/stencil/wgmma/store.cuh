@@ -11,6 +11,7 @@ struct result {
     isize ld, m, n;
     scalar alpha, beta;
     const int *exponents_a, *exponents_b;
+    bool aligned; /* to 16 bytes, every column */
 };
 
 /* sum * 2^exponent, correctly rounded: in two steps, of which the first is exact unless
@@ -34,28 +35,33 @@ HELPER output combined(result to, accumulator sum, int exponent, const output *o
     return rounded(to.beta == 0 ? v : v + to.beta * widened(*old));
 }
 
-/* Write a chunk of column j of C, from row i on. */
-HELPER void store_chunk(result to, const accumulator *sum, isize i, isize j, int exponent_b,
-                        bool aligned)
+/* Write a chunk of column j of C, from row i on, all of it inside and aligned. */
+HELPER void store_whole_chunk(result to, const accumulator *sum, isize i, isize j, int exponent_b)
+{
+    output *const at = to.c + i + j * to.ld;
+    chunk old, v;
+    if (to.beta != 0)
+        old = *(const chunk *)at;
+    UNROLL for (int e = 0; e < CHUNK; ++e) {
+        const int exponent = SCALED ? to.exponents_a[i + e] + exponent_b : 0;
+        v.e[e] = combined(to, sum[e], exponent, &old.e[e]);
+    }
+    *(chunk *)at = v;
+}
+
+/* Write what of a chunk lies inside C. */
+HELPER void store_chunk(result to, accumulator *sum, isize i, isize j, int exponent_b)
 {
     if (j >= to.n || i >= to.m)
         return;
-    output *const at = to.c + i + j * to.ld;
-    const bool whole = aligned && i + CHUNK <= to.m;
-    chunk old, v;
-    if (whole && to.beta != 0)
-        old = *(const chunk *)at;
-    UNROLL for (int e = 0; e < CHUNK; ++e) {
-        if (!whole && i + e >= to.m)
-            break;
+    const int left = to.m - i < CHUNK ? (int)(to.m - i) : CHUNK;
+    /* Little code: the next number is always the first. */
+    ROLLED for (int e = 0; e < left; ++e) {
+        output *const at = to.c + i + e + j * to.ld;
         const int exponent = SCALED ? to.exponents_a[i + e] + exponent_b : 0;
-        if (whole)
-            v.e[e] = combined(to, sum[e], exponent, &old.e[e]);
-        else
-            at[e] = combined(to, sum[e], exponent, at + e);
+        *at = combined(to, sum[0], exponent, at);
+        UNROLL for (int next = 1; next < CHUNK; ++next) sum[next - 1] = sum[next];
     }
-    if (whole)
-        *(chunk *)at = v;
 }
 
 /* Write what this thread's group of warps has summed.  In an instruction's result, lane l of
@@ -67,23 +73,34 @@ HELPER void store_chunk(result to, const accumulator *sum, isize i, isize j, int
  *
  * Four lanes exchange pairs until each has a chunk.
  */
-HELPER void store_tile(result to, tile at, accumulator *sum)
+template <bool WHOLE> HELPER void store_sums(result to, tile at, const accumulator *sum)
 {
     const int lane = THREAD_ID % 32, warp = THREAD_ID / 32;
     const isize j0 = at.j0 + warp / 4 * (ROWS * 64) + warp % 4 * 16 + lane / 4;
     const isize i0 = at.i0 + lane % 4 * CHUNK;
-    const bool aligned = (ADDRESS(to.c) | (unsigned long long)to.ld * OUTPUT_BYTES) % 16 == 0;
     UNROLL for (int line = 0; line < 2 * ROWS; ++line) { /* rows of 64, two lines of each */
         const isize j = j0 + line / 2 * 64 + line % 2 * 8;
-        const int exponent_b = SCALED && j < to.n ? to.exponents_b[j] : 0;
+        const int exponent_b = SCALED && (WHOLE || j < to.n) ? to.exponents_b[j] : 0;
         UNROLL for (int column = 0; column < BLOCK_M; column += QUAD) {
-            const accumulator *const from = sum +
-                                            (line / 2 * COLUMNS + column / INSTRUCTION_M) * SUMS +
-                                            column % INSTRUCTION_M / 2 + line % 2 * 2;
+            const int piece = line / 2 * COLUMNS + column / INSTRUCTION_M;
+            const accumulator *const from =
+                sum + piece * SUMS + column % INSTRUCTION_M / 2 + line % 2 * 2;
             accumulator v[CHUNK];
             UNROLL for (int e = 0; e < CHUNK; ++e) v[e] = from[e / 2 * 4 + e % 2];
             exchange_quad(v);
-            store_chunk(to, v, i0 + column, j, exponent_b, aligned);
+            if (WHOLE || (to.aligned && j < to.n && i0 + column + CHUNK <= to.m))
+                store_whole_chunk(to, v, i0 + column, j, exponent_b);
+            else
+                store_chunk(to, v, i0 + column, j, exponent_b);
         }
     }
+}
+
+/* Inner tiles have a way of their own, without checks. */
+HELPER void store_tile(result to, tile at, const accumulator *sum)
+{
+    if (to.aligned && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n)
+        store_sums<true>(to, at, sum);
+    else
+        store_sums<false>(to, at, sum);
 }
