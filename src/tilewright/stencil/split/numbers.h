@@ -6,17 +6,14 @@
  *     FP16   s eeeee mmmmmmmmmm                   11 significant bits, subnormal below 2^-14
  *
  * All conversions round to nearest, ties to even; they are integer arithmetic, so that every
- * device rounds alike.  PART is one of the four numbers below.
+ * device rounds alike.  PART is one of the three numbers below.
  */
 #define PART_FP16 1
 #define PART_BF16 2
 #define PART_TF32 3
-#define PART_S8 4
 
 #if PART == PART_TF32
 typedef unsigned int part_bits;
-#elif PART == PART_S8
-typedef signed char part_bits;
 #else
 typedef unsigned short part_bits;
 #endif
@@ -90,8 +87,6 @@ HELPER part_bits part_of(float x)
     return (part_bits)shortened(x, 16);
 #elif PART == PART_TF32
     return shortened(x, 13) << 13;
-#else
-    return (part_bits)x;
 #endif
 }
 
@@ -103,7 +98,5 @@ HELPER float number_of(part_bits x)
     return of_bits((unsigned int)x << 16);
 #elif PART == PART_TF32
     return of_bits(x);
-#else
-    return (float)x;
 #endif
 }

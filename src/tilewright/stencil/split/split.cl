@@ -16,7 +16,10 @@
 #include "split/guard.h"
 #include "prelude/run_if.h"
 
-typedef struct ALIGNED(VECTOR * sizeof(part_bits)) { part_bits e[VECTOR]; } parts_of_four;
+/* Four neighbours of a part in words of 64 bits: CUDA's compiler does not join short stores. */
+#define PART_BITS (8 * (int)sizeof(part_bits))
+#define WORDS (VECTOR * PART_BITS / 64)
+typedef struct ALIGNED(VECTOR * sizeof(part_bits)) { usize word[WORDS]; } parts_of_four;
 
 /* What a side's elements are divided by the power of two of. */
 HELPER int exponent_of_side(int top)
@@ -73,10 +76,12 @@ KERNEL THREADS_PER_BLOCK(THREADS) void split(
 #else
         UNROLL for (int p = 0; p < PARTS; ++p) {
             parts_of_four made;
+            UNROLL for (int w = 0; w < WORDS; ++w) made.word[w] = 0;
             UNROLL for (int e = 0; e < VECTOR; ++e) {
-                made.e[e] = part_of(v.e[e]);
-                v.e[e] -= number_of(made.e[e]);
-                longer |= p > 0 && number_of(made.e[e]) != 0;
+                const part_bits part = part_of(v.e[e]);
+                made.word[e * WORDS / VECTOR] |= (usize)part << e * PART_BITS % 64;
+                v.e[e] -= number_of(part);
+                longer |= p > 0 && number_of(part) != 0;
             }
             if (o < t.outer_left && i < t.inner_left)
                 *(GLOBAL parts_of_four *)(parts + p * stride + t.inner0 + i +
