@@ -18,10 +18,14 @@ from tilewright.stencil.split.texts import Stored
 WORDS = {"fp16": np.uint16, "bf16": np.uint16, "tf32": np.uint32}
 
 
-@pytest.fixture(scope="module")
-def live() -> LiveDevice:
-    """One device is enough for texts that are whole numbers and exact steps."""
-    return next(d for d in devices() if d.spec.kind == "cpu")
+# One CPU is enough for texts that are whole numbers and exact steps.
+_CPU = next(d.id for d in devices() if d.spec.kind == "cpu")
+_GPUS = [pytest.param(d.id, marks=pytest.mark.gpu) for d in devices() if d.backend == "cuda"]
+
+
+@pytest.fixture(scope="module", params=[_CPU, *_GPUS])
+def live(request: pytest.FixtureRequest) -> LiveDevice:
+    return next(d for d in devices() if d.id == request.param)
 
 
 def laid(x, ld, offset=0):

@@ -236,7 +236,8 @@ class Chain:
         variant = Variant.of(self.problem)
         source = chosen.stencil.source(chosen.config, variant, self.live.dialect).run_if(0)
         launch = chosen.stencil.launch(chosen.config, self.problem.m, self.problem.n)
-        return Step(source, launch, (*self.call.arguments(), decision))
+        arguments = chosen.stencil.arguments(chosen.config, variant, self.call)
+        return Step(source, launch, (*arguments, decision))
 
     def steps(self, report: Any = None) -> list[Step]:
         """Return all launches; `report` is where the decision is written once more, or None."""
@@ -299,7 +300,9 @@ class Chain:
         """All launches between two events of a CUDA stream, laid out once for equal calls."""
         live: Any = self.live
         stream = live.stream if queue is None else int(queue)
-        key = (self.problem, self.call, self.arithmetic)
+        schemes = [SCHEMES[name] for name in (self.arithmetic, *ROUTES[1:]) if name in SCHEMES]
+        by = tuple(product_for(live, scheme) for scheme in schemes)
+        key = (self.problem, self.call, self.arithmetic, by)
         prepared = self.scratch.prepared.get(key) if told is None else None
         if prepared is None:
             prepared = []

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -23,17 +23,20 @@ from tilewright.problem import Trans
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source, Stencil, stencil
 from tilewright.stencil.split import Scheme, Texts
+from tilewright.stencil.split.texts import EXTRA_BITS
 from tilewright.stencil.wgmma import Arithmetic, TensorCall, TensorVariant, Wgmma
 from tilewright.stencil.wgmma import Parts as WgmmaParts
 from tilewright.stencil.wgmma.arithmetic import Element
 
 __all__ = [
     "HopperProduct",
+    "ModelProduct",
     "Parts",
     "Product",
     "Step",
     "Work",
     "is_proved",
+    "multiplied_by",
     "product_for",
     "serve_unproved",
     "unproved_are_served",
@@ -126,10 +129,18 @@ class Product(Protocol):
         """Return the launch that does the work."""
 
 
+@dataclass(frozen=True)
 class ModelProduct:
-    """The model of a matrix unit: right everywhere, fast nowhere."""
+    """The model of a matrix unit: right everywhere, fast nowhere.
 
-    k_fast = False
+    Parameters
+    ----------
+    extra_bits : int
+        Bits below single precision's last that the unit keeps while it adds.
+    """
+
+    extra_bits: int = EXTRA_BITS
+    k_fast: ClassVar[bool] = False
 
     def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
         """Every device runs it."""
@@ -149,7 +160,7 @@ class ModelProduct:
             return parts.memory, whole(begin), whole(parts.stride), whole(parts.ld)
 
         return Step(
-            texts.model(work.scheme, work.a.trans, work.b.trans),
+            texts.model(work.scheme, work.a.trans, work.b.trans, extra_bits=self.extra_bits),
             texts.model_launch(work.m, work.n),
             (
                 *map(whole, (work.m, work.n, work.k1 - work.k0)), real(work.alpha),
@@ -162,10 +173,11 @@ class ModelProduct:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
 class HopperProduct:
     """The tensor-core stencil of Hopper, with a config of its own or a given one."""
 
-    k_fast = True
+    k_fast: ClassVar[bool] = True
 
     def __init__(self, config: Config | None = None) -> None:
         self._given = config
@@ -230,7 +242,20 @@ def _config(family: Stencil, variant: TensorVariant, device: DeviceSpec, scheme:
 
 
 # A stencil for matrix units goes before the model.
-_PRODUCTS: tuple[Product, ...] = (HopperProduct(), ModelProduct())
+_products: ContextVar[tuple[Product, ...]] = ContextVar(
+    "tilewright_products", default=(HopperProduct(), ModelProduct())
+)
+
+
+@contextlib.contextmanager
+def multiplied_by(*products: Product) -> Iterator[None]:
+    """Let these multiply parts, the first that serves: a model beside what it is a model of."""
+    token = _products.set(products)
+    try:
+        yield
+    finally:
+        _products.reset(token)
+
 
 _unproved: ContextVar[bool] = ContextVar("tilewright_serve_unproved", default=False)
 
@@ -256,7 +281,7 @@ def unproved_are_served() -> bool:
 
 def product_for(live: LiveDevice, scheme: Scheme) -> Product:
     """Return what computes a scheme on a device."""
-    return next(one for one in _PRODUCTS if one.serves(live, scheme))
+    return next(one for one in _products.get() if one.serves(live, scheme))
 
 
 def is_proved(live: LiveDevice, scheme: Scheme) -> bool:

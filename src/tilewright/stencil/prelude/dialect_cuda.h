@@ -34,5 +34,6 @@
 
 /* `long` has 32 bits on some hosts, and nvcc follows the host. */
 typedef long long isize;
+typedef unsigned long long usize;
 
 #define ADDRESS(pointer) ((unsigned long long)(pointer))

@@ -35,6 +35,7 @@
 
 /* A 64-bit signed size, offset or leading dimension: `long` in OpenCL C. */
 typedef long isize;
+typedef unsigned long usize;
 
 /* A pointer as an integer, to ask how it is aligned. */
 #define ADDRESS(pointer) ((uintptr_t)(pointer))

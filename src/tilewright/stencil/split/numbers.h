@@ -5,18 +5,15 @@
  *     BF16   s eeeeeeee mmmmmmm                    8 significant bits
  *     FP16   s eeeee mmmmmmmmmm                   11 significant bits, subnormal below 2^-14
  *
- * All conversions round to nearest, ties to even; they are integer arithmetic, so that every
- * device rounds alike.  PART is one of the four numbers below.
+ * All conversions round to nearest, ties to even.  They are integer arithmetic, so that every
+ * device rounds alike, but for CUDA's own of FP16, which rounds so too in one instruction.  PART is one of the three numbers below.
  */
 #define PART_FP16 1
 #define PART_BF16 2
 #define PART_TF32 3
-#define PART_S8 4
 
 #if PART == PART_TF32
 typedef unsigned int part_bits;
-#elif PART == PART_S8
-typedef signed char part_bits;
 #else
 typedef unsigned short part_bits;
 #endif
@@ -54,6 +51,21 @@ HELPER int exponent_of(float x)
     return (int)(bits_of(x * 8388608.0f) << 1 >> 24) - 127 - 23;
 }
 
+#ifdef __CUDACC__
+HELPER unsigned int fp16_of(float x)
+{
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+
+HELPER float of_fp16(unsigned int x)
+{
+    float number;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"((unsigned short)x));
+    return number;
+}
+#else
 HELPER unsigned int fp16_of(float x)
 {
     const unsigned int sign = bits_of(x) >> 16 & 0x8000u, size = bits_of(x) & 0x7fffffffu;
@@ -73,6 +85,7 @@ HELPER float of_fp16(unsigned int x)
     /* The exponents' biases differ by 112; the product is exact, of subnormal numbers too. */
     return of_bits(sign | bits_of(of_bits(size << 13) * 5.192296858534828e33f));
 }
+#endif
 
 HELPER unsigned int shortened(float x, int dropped)
 {
@@ -90,8 +103,6 @@ HELPER part_bits part_of(float x)
     return (part_bits)shortened(x, 16);
 #elif PART == PART_TF32
     return shortened(x, 13) << 13;
-#else
-    return (part_bits)x;
 #endif
 }
 
@@ -103,7 +114,5 @@ HELPER float number_of(part_bits x)
     return of_bits((unsigned int)x << 16);
 #elif PART == PART_TF32
     return of_bits(x);
-#else
-    return (float)x;
 #endif
 }

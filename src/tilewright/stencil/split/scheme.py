@@ -9,7 +9,7 @@ from tilewright.stencil.wgmma import ARITHMETICS
 __all__ = ["PART_NUMBERS", "SCHEMES", "Scheme", "part_bytes", "scheme"]
 
 # The names of numbers.h.
-PART_NUMBERS = {"fp16": 1, "bf16": 2, "tf32": 3, "s8": 4}
+PART_NUMBERS = {"fp16": 1, "bf16": 2, "tf32": 3}
 
 # An instruction of Hopper's takes 32 bytes of k.
 _INSTRUCTION_BYTES = 32
@@ -17,7 +17,7 @@ _INSTRUCTION_BYTES = 32
 
 def part_bytes(part: str) -> int:
     """Return how many bytes of memory a part of this kind takes."""
-    return {"fp16": 2, "bf16": 2, "tf32": 4, "s8": 1}[part]
+    return {"fp16": 2, "bf16": 2, "tf32": 4}[part]
 
 
 @dataclass(frozen=True)
