@@ -29,6 +29,7 @@ from tilewright.bench.ladder.tensor.rungs import (
     FORMAT,
     TENSOR_RUNGS,
     TensorRung,
+    stencil_rung,
     tensor_rung,
 )
 from tilewright.bench.peers.formats import NumPyFormats, Product, format_peer
@@ -77,6 +78,16 @@ def test_persistent_blocks_go_from_one_block_of_c_to_the_next(
 ):
     few = Small(**{**one.__dict__, "blocks": 2})
     exact(emulated, few, emulated.compile(one.source()), 270, 520, 330, 0)
+
+
+@emulates
+@pytest.mark.slow
+def test_the_stencil_is_the_last_rung(tmp_path: Path):
+    live = EmulatedDevice(tmp_path, words="wgmma_words.h")
+    one = stencil_rung(live.spec)
+    kernel = live.compile(one.source())
+    exact(live, one, kernel, 70, 300, 100, 0)
+    assert one.constants["block_m"] * one.constants["block_n"] == 128 * 256
 
 
 FAULTS = [
@@ -200,7 +211,9 @@ def test_a_climb_has_errors_and_times_or_a_reason(emulated: EmulatedDevice):
 
 
 def test_a_device_without_wgmma_is_told_so():
-    for one in tensor_contenders(device()):
+    all_ = list(tensor_contenders(device()))
+    assert [one.rung.name for one in all_] == [*(r.name for r in TENSOR_RUNGS), "t6_stencil"]
+    for one in all_:
         assert "no wgmma" in one.reason
         assert one.kernel is None
 

@@ -78,7 +78,7 @@ class Ladder(ABC):
         shape = f"{problem.n}x{problem.m}x{problem.k}"
         console = Console(stderr=True, quiet=self.quiet)
         with Progress(console=console, transient=True) as progress:
-            task = progress.add_task(shape, total=self.count + 1 + len(self.peers))
+            task = progress.add_task(shape, total=self.count + len(self.peers))
 
             def observer(name: str) -> None:
                 progress.update(task, advance=1, description=f"{shape} {name}")
@@ -95,7 +95,7 @@ class Simt(Ladder):
     # The RTX 4070 report's sizes, and some that PoCL does in seconds.
     gpu_sizes = "1024,8192x8192x1024,12288x12288x1024"
     cpu_sizes = "128,256"
-    count = 7
+    count = 7  # and the tuned one, which is another for each problem
 
     def peer(self, name: str) -> Any:
         """Return a library of `tilewright.bench.peers`."""
@@ -130,7 +130,7 @@ class Tensor(Ladder):
 
     gpu_sizes = "2048,4096,8192"
     cpu_sizes = "128,256"
-    count = 5
+    count = 6
 
     def peer(self, name: str) -> Any:
         """Return a library that knows the format."""

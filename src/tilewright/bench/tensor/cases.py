@@ -18,7 +18,8 @@ __all__ = ["Case", "candidates", "tuned_as"]
 _FAMILY = Wgmma()
 # What is varied around a config, what pays most first; the rest follows from the block.
 _VARIED = ("stages", "promote_k", "raster_rows", "cluster_m", "cluster_n", "partials", "resident",
-           "block_k", "multiprocessors", "instruction_m")  # fmt: skip
+           "turns", "block_k", "multiprocessors", "instruction_m", "block_m", "block_n",
+           "consumers")  # fmt: skip
 
 
 @dataclass(frozen=True)

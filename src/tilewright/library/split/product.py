@@ -177,10 +177,9 @@ class ModelProduct:
 class HopperProduct:
     """The tensor-core stencil of Hopper, with a config of its own or a given one."""
 
-    k_fast: ClassVar[bool] = True
+    config: Config | None = None
 
-    def __init__(self, config: Config | None = None) -> None:
-        self._given = config
+    k_fast: ClassVar[bool] = True
 
     def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
         """Hopper through CUDA runs it."""
@@ -196,7 +195,7 @@ class HopperProduct:
         variant = TensorVariant(
             precision("s"), work.a.trans, work.b.trans, arithmetic=_arithmetic(work.scheme)
         )
-        config = self._given or _config(family, variant, live.spec, work.scheme)
+        config = self.config or _config(family, variant, live.spec, work.scheme)
 
         def operand(parts: Parts, k_fast: bool) -> WgmmaParts:
             begin = work.k0 * (1 if k_fast else parts.ld)

@@ -10,11 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import BackendError, Kernel, LiveDevice
+from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.bench.formats import random_values
 from tilewright.bench.ladder.climb import Result, first_line
 from tilewright.bench.ladder.machine_code import MachineCode, machine_code
 from tilewright.bench.ladder.oracle import Oracle
-from tilewright.bench.ladder.tensor.rungs import FORMAT, TENSOR_RUNGS, TensorRung
+from tilewright.bench.ladder.tensor.rungs import (
+    FORMAT,
+    TENSOR_RUNGS,
+    TensorRung,
+    stencil_rung,
+)
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.peers.formats import FormatPeer, Product
 from tilewright.bench.sweep import Call, in_turns
@@ -50,8 +56,8 @@ class TensorContender:
 
 
 def tensor_contenders(live: LiveDevice) -> Iterator[TensorContender]:
-    """Yield every rung, compiled and checked on small products of integers."""
-    for rung in TENSOR_RUNGS:
+    """Yield every rung, compiled and checked on small products of integers; the stencil last."""
+    for rung in (*TENSOR_RUNGS, stencil_rung(architecture_spec("sm_90a"))):
         one = TensorContender(rung)
         try:
             if live.dialect != "cuda":

@@ -7,17 +7,23 @@ C <- A B^T with A m x k and B n x k in BF16 and C m x n in FP32, all row-major: 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from tilewright.backend import Operand
 from tilewright.bench.formats import FORMATS
+from tilewright.hardware import DeviceSpec
+from tilewright.precision import precision
+from tilewright.problem import Trans
+from tilewright.space import Config
 from tilewright.stencil import Launch, Source, TensorMap
 from tilewright.stencil.text import read_text
+from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant, Wgmma
 
-__all__ = ["FORMAT", "TENSOR_RUNGS", "TensorRung", "tensor_rung"]
+__all__ = ["FORMAT", "TENSOR_RUNGS", "StencilRung", "TensorRung", "stencil_rung", "tensor_rung"]
 
 PACKAGE = "tilewright.bench.ladder"
 FORMAT = FORMATS["bf16"]
@@ -170,6 +176,67 @@ TENSOR_RUNGS: tuple[TensorRung, ...] = (
         persistent=True,
     ),
 )
+
+
+_FAMILY = Wgmma()
+# Row-major C = A B^T is column-major C^T = B A^T: the stencil's A is our B, and transposed.
+_VARIANT = TensorVariant(
+    precision("s"), Trans.T, Trans.N, arithmetic=Arithmetic("bfloat16", "float32")
+)
+
+
+@dataclass(frozen=True)
+class StencilRung(TensorRung):
+    """The last rung: the tensor-core stencil that the tuner searches, with one config.
+
+    Parameters
+    ----------
+    config : Config
+        Its `constants`, as the stencil takes them.
+    """
+
+    config: Config = field(kw_only=True)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        return _FAMILY.resources(self.config, _VARIANT).shared_bytes
+
+    def source(self) -> Source:
+        """Return the stencil's text, with the config's macros."""
+        return _FAMILY.source(self.config, _VARIANT, "cuda")
+
+    def launch(self, m: int, n: int) -> Launch:
+        """Return the stencil's grid, operands exchanged."""
+        return _FAMILY.launch(self.config, n, m)
+
+    def arguments(
+        self, sizes: tuple[int, int, int], a: Any, lda: int, b: Any, ldb: int, c: Any, ldc: int
+    ) -> tuple[Any, ...]:
+        """Return the stencil's arguments, operands exchanged."""
+        m, n, k = sizes
+        call = TensorCall(n, m, k, 1, Parts(b, 0, ldb), Parts(a, 0, lda), 0, Operand(c, 0, ldc))
+        return _FAMILY.arguments(self.config, _VARIANT, call)
+
+
+def stencil_rung(device: DeviceSpec) -> StencilRung:
+    """Return the last rung: the stencil with the config that serves where nothing was tuned.
+
+    Raises
+    ------
+    ValueError
+        If the device runs none of its defaults.
+    """
+    config = _FAMILY.default(_VARIANT, device)
+    return StencilRung(
+        "t6_stencil",
+        "wgmma stencil, default",
+        "Block, ring, cluster and order of blocks are parameters, for a tuner to search.",
+        _FAMILY.resources(config, _VARIANT).threads,
+        dict(config),  # type: ignore[arg-type]
+        bool(config["multiprocessors"]),
+        config=config,
+    )
 
 
 def tensor_rung(name: str) -> TensorRung:
