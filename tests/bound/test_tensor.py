@@ -197,13 +197,15 @@ def test_an_accuracy_is_met_by_the_fastest_arithmetic():
 
 def test_unknown_power_has_no_number():
     found = bound(square(8192), H100, arithmetic="fp16x3", sustained=True)
-    assert "sustained_clock_hz.matrix" in found.missing["clock under the power limit"]
-    known = replace(H100.quantities["clock_hz"], name="sustained_clock_hz.matrix", value=1.4e9)
-    device = replace(H100, quantities={**H100.quantities, "sustained_clock_hz.matrix": known})
+    assert "sustained_clock_hz.fp16" in found.missing["clock under the power limit"]
+    known = replace(H100.quantities["clock_hz"], name="sustained_clock_hz.fp16", value=1.4e9)
+    device = replace(H100, quantities={**H100.quantities, "sustained_clock_hz.fp16": known})
     slower = bound(square(8192), device, arithmetic="fp16", sustained=True)
     assert slower.term("clock under the power limit").value == pytest.approx(
         slower.term("arithmetic peak").value * 1.4 / 1.98
     )
+    other = bound(square(8192), device, arithmetic="tf32", sustained=True)
+    assert "sustained_clock_hz.tf32" in other.missing["clock under the power limit"]
     assert slower.limit < slower.term("clock under the power limit").value
 
 

@@ -159,7 +159,9 @@ def _bound_with(
 def _clock(asked: Asked) -> Term:
     """Return the peak at the clock that the power limit leaves in an endless run."""
     lane = asked.units.lane
-    key = "matrix" if lane.startswith("tensor") else lane.removeprefix("fma_lanes.")
+    # Types differ in what a multiply takes: each of the short ones has a clock of its own.
+    short = lane.removeprefix("tensor.") if asked.units.warpgroups else "matrix"
+    key = short if lane.startswith("tensor") else lane.removeprefix("fma_lanes.")
     peak = asked.peak.value or 0.0
     return term(
         "clock under the power limit",
