@@ -54,11 +54,12 @@ def measure(given: argparse.Namespace, log: Log) -> None:
         if part == "tune":
             tune(bench, list(dict.fromkeys(map(tuned_as, cases))), given, known, until)
         elif part == "race":
-            done = {(row["case"], row["size"]) for row in log.of("race")}
+            # What a process began and did not end crashed it: not again.
+            done = {(row["case"], row["size"]) for row in log.of("racing")}
             for size in given.sizes:
                 bench.race(size, [c for c in cases if (str(c), size) not in done], until)
         else:
-            done = {(row["data"], row["size"]) for row in log.of("accuracy")}
+            done = {(row["data"], row["size"]) for row in log.of("judging")}
             for size, data in itertools.product(given.accuracy_sizes, DATA):
                 if (data, size) not in done and time.time() < until:
                     bench.accuracy(size, data, given.arithmetics)
@@ -103,6 +104,13 @@ def table(log: Log, sizes: list[int]) -> None:
     tried = log.of("tried")
     failed = [row for row in tried if row["reason"]]
     print(f"{len(tried)} candidates tried, {len(failed)} failed")
+    ended = {(row["case"], row["size"]) for row in log.of("race")}
+    for row in log.of("racing"):
+        if (row["case"], row["size"]) not in ended:
+            print(f"  {row['case']} {row['size']}: its race crashed or hung")
+    for row in log.of("race"):
+        if "reason" in row:
+            print(f"  {row['case']} {row['size']}: {row['reason'][:150]}")
     for reason in sorted({row["reason"][:150] for row in failed})[:8]:
         print(f"  {reason}")
     for row in log.of("accuracy"):

@@ -218,6 +218,7 @@ class Measuring:
             if time.time() > until:
                 return
             row: dict[str, Any] = {"case": str(case), "size": size}
+            self.log.add(kind="racing", **row)
             try:
                 row |= self._raced(size, case)
             except Exception as error:
@@ -282,9 +283,10 @@ class Measuring:
     def accuracy(self, size: int, data: str, arithmetics: list[str]) -> None:
         """Add a row of everybody's errors on the same inputs, the library's among them."""
         trans = "TN"
+        row: dict[str, Any] = {"size": size, "data": data, "trans": trans}
+        self.log.add(kind="judging", **row)
         matrices = self.matrices(size, trans, data)
         exact: dict[str, Exact] = {}
-        row: dict[str, Any] = {"size": size, "data": data, "trans": trans}
         found: dict[str, Any] = {}
         failed: dict[str, str] = {}
         for name in arithmetics:
