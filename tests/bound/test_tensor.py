@@ -13,6 +13,7 @@ from tilewright.bounds.schemes import SCHEMES, arithmetic_of
 from tilewright.bounds.units import units_of
 from tilewright.cli.app import run
 from tilewright.hardware import catalogue_device
+from tilewright.precision import Precision
 from tilewright.problem import Problem
 
 H100 = catalogue_device("h100")
@@ -193,6 +194,20 @@ def test_an_accuracy_is_met_by_the_fastest_arithmetic():
     # No matrix units: single precision is met by its own.
     old = tw.bound(square(4096), "gtx580", accuracy="fp32")
     assert old.limit == tw.bound(square(4096), "gtx580").limit
+
+
+def test_elements_of_16_bits_are_multiplied_by_the_units_that_have_them():
+    half = Precision("h", "HGEMM", "float16", "float16", 1, 2, 2.0**-11)
+    found = bound(Problem(8192, 8192, 8192, half), H100)
+    same = bound(square(8192), H100, arithmetic="fp16")
+    assert found.arithmetic == same.arithmetic == "fp16 matrix units"
+    assert found.limit == same.limit
+    # Memory too: three matrices of two bytes an element, C read and written.
+    thin = bound(Problem(8192, 1, 8192, half), H100)
+    assert thin.limiting.name == "device memory"
+    assert thin.limit == pytest.approx(H100.needs("memory_bytes_per_s"), rel=1e-3)
+    with pytest.raises(ValueError, match="goes with precision s"):
+        bound(Problem(8, 8, 8, half), H100, arithmetic="fp16x3")
 
 
 def test_unknown_power_has_no_number():

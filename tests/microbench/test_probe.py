@@ -55,6 +55,16 @@ def numbers(device=H100, results=RESULTS):
     return {one.name: one for one in measured_numbers(results, device)}
 
 
+def test_each_short_type_has_the_clock_that_its_own_load_kept():
+    rows = [
+        {"load": "warpgroup multiplies, fp16", "seconds": 1.5, "clock_hz": 1.4e9},
+        {"load": "warpgroup multiplies, tf32", "seconds": 1.5, "counted_clock_hz": 1.5e9},
+        {"load": "warpgroup multiplies, tf32", "at_seconds": 0.2, "clock_hz": 1.98e9},
+    ]
+    found = {one.name: one.value for one in measured_numbers({"power": {"rows": rows}}, H100)}
+    assert found == {"sustained_clock_hz.fp16": 1.4e9, "sustained_clock_hz.tf32": 1.5e9}
+
+
 def test_a_warps_share_of_the_matrix_units_is_of_the_type_that_loses_least():
     def row(kind, rate, warps):
         return {"kind": kind, "multiply_adds_per_cycle": rate, "warps_per_multiprocessor": warps}

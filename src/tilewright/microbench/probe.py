@@ -18,6 +18,7 @@ from tilewright.backend import LiveDevice
 from tilewright.hardware import QUANTITIES, CatalogueDevice, Quantity, described
 from tilewright.microbench.experiment import Row
 from tilewright.microbench.mixes import mixes_of
+from tilewright.microbench.tensor_power import TENSOR_LOADS
 
 __all__ = [
     "Measured",
@@ -140,8 +141,9 @@ def _link(rows: Sequence[Row]) -> list[Measured]:
 
 def _sustained(rows: Sequence[Row]) -> list[Measured]:
     found = []
-    for letter, word in (("s", "single"), ("d", "double")):
-        load = f"outer products, {word} precision"
+    loads = {"s": "outer products, single precision", "d": "outer products, double precision"}
+    loads |= {name.rpartition(" ")[2]: name for name in TENSOR_LOADS}
+    for letter, load in loads.items():
         whole = [r for r in rows if r.get("load") == load and "at_seconds" not in r]
         # A kernel's count leaves out its launch, a sensor's clock has steps of some MHz: the
         # higher one, as a bound must not be below what is there.
