@@ -22,7 +22,7 @@ import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from tests.stencil.wgmma_harness import FAMILY, Case, Run, lay_down, stored, variant
@@ -138,6 +138,13 @@ def run_jobs(todo: list[Job], size: int) -> None:
             return
 
 
+def _pass_on(out: IO[str], lines: queue.Queue[str | None]) -> None:
+    """Put each line into a queue as it comes, and None behind the last."""
+    for line in out:
+        lines.put(line)
+    lines.put(None)
+
+
 def child(todo: list[Job], size: int, until: float) -> list[dict[str, Any]]:
     """Run jobs in a process of its own; what hangs is a row, and the process's last."""
     command = [sys.executable, "-m", "benchmarks.wgmma_first_light", "--child", str(size)]
@@ -147,8 +154,7 @@ def child(todo: list[Job], size: int, until: float) -> list[dict[str, Any]]:
     process.stdin.write(json.dumps(todo))
     process.stdin.close()
     lines: queue.Queue[str | None] = queue.Queue()
-    out = process.stdout
-    threading.Thread(target=lambda: [lines.put(line) for line in (*out, None)], daemon=True).start()
+    threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True).start()
     rows: list[dict[str, Any]] = []
     running: dict[str, Any] | None = None
     while time.time() < until:
