@@ -66,6 +66,7 @@ CHOICES = [
     {"block_m": 192, "instruction_m": 96, "consumers": 3, "block_n": 192},
     {"cluster_m": 2, "cluster_n": 1, "multiprocessors": 78},
     {"cluster_m": 1, "cluster_n": 2, "raster_rows": 0},
+    {"turns": 1, "multiprocessors": 78},
     {"cluster_m": 2, "cluster_n": 2, "stages": 3},
 ]
 
@@ -109,18 +110,35 @@ def test_scalars_and_addresses(emulated: EmulatedDevice) -> None:
     assert not run.result(Case(8, 8, 8, alpha=0), values).any()
 
 
+class Few(Wgmma):
+    """Launches of four blocks."""
+
+    def launch(self, config, m, n):  # type: ignore[no-untyped-def]
+        made = super().launch(config, m, n)
+        return type(made)(grid=(4, 1), block=made.block)
+
+
+TURNS = {"turns": 1, "stages": 3, "block_n": 64, "multiprocessors": 132}
+
+
 @pytest.mark.slow
-def test_persistent_blocks_go_through_all_tiles(emulated: EmulatedDevice) -> None:
-    """More tiles than blocks: the ring goes on from one tile to the next."""
-
-    class Few(Wgmma):
-        def launch(self, config, m, n):  # type: ignore[no-untyped-def]
-            made = super().launch(config, m, n)
-            return type(made)(grid=(4, 1), block=made.block)
-
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cluster_m": 2, "stages": 3, "block_k": 32},
+        TURNS,
+        {"turns": 1, "stages": 4, "consumers": 3, "cluster_n": 1, "cluster_m": 2,
+         "multiprocessors": 132, "block_k": 32},
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("k", [100, 290])
+def test_persistent_blocks_go_through_all_tiles(
+    emulated: EmulatedDevice, changes: dict[str, int], k: int
+) -> None:
+    """More tiles than blocks: the ring goes on from one tile to the next, for each its own."""
     of = variant("NN", PLAIN["f16"])
-    config = small(of, emulated, cluster_m=2, stages=3, block_k=32)
-    Run(emulated, config, of, Few()).check(Case(330, 270, 100, beta=1))
+    Run(emulated, small(of, emulated, **changes), of, Few()).check(Case(330, 270, k, beta=1))
 
 
 @pytest.mark.slow
@@ -213,7 +231,7 @@ FAULTS = {
                                    "expect_bytes(full, STAGE_BYTES / 2)"),
     "another pattern of exchanged pieces": ("8 * ROW_BYTES, ROW_BYTES)", "8 * ROW_BYTES, 32)"),
     "another stride of groups": ("8 * ROW_BYTES, ROW_BYTES)", "4 * ROW_BYTES, ROW_BYTES)"),
-    "only one warp of a consumer reports": ("CONSUMERS * (GROUP / 32) * PEERS", "PEERS"),
+    "only one warp of a consumer reports": ("SHARERS * (GROUP / 32) * PEERS", "PEERS"),
     "shares overlap": ("to + share * own * ROW_BYTES", "to"),
     "a share goes to the wrong blocks": ("1u << (rank_m + r * CLUSTER_M)", "1u << (rank_m + r)"),
     "a block leaves its cluster early": ("if (CLUSTER_BLOCKS > 1)\n        cluster_barrier(); /*",
@@ -243,6 +261,21 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     config = small(of, emulated, cluster_m=2, cluster_n=2, stages=2, block_k=32)
     with pytest.raises((WrongResultError, LaunchError)):
         Run(emulated, config, of, Faulty()).check(Case(130, 140, 400))
+
+
+def test_consumers_that_do_not_wait_for_their_turn_are_found(emulated: EmulatedDevice) -> None:
+    """A barrier's parity tells two rounds apart, not three."""
+
+    class Hasty(Few):
+        def source(self, config, variant, dialect):  # type: ignore[no-untyped-def]
+            made = super().source(config, variant, dialect)
+            text = made.text.replace("wait_for(turn_of(arena, turn), round);", ";")
+            assert text != made.text
+            return Source(text, made.defines, made.entry, made.dynamic_shared_bytes)
+
+    of = variant("NN", PLAIN["f16"])
+    with pytest.raises((WrongResultError, LaunchError)):
+        Run(emulated, small(of, emulated, **TURNS), of, Hasty()).check(Case(330, 270, 290))
 
 
 def test_operands_must_be_aligned(emulated: EmulatedDevice) -> None:

@@ -26,7 +26,7 @@ def runs_of(config: Config, arithmetic: Arithmetic) -> int:
     """Return how many multiplies a config starts between two waits."""
     take = config.integer
     pieces = take("block_m") * take("block_n")
-    pieces //= 64 * take("consumers") * take("instruction_m")
+    pieces //= 64 * take("instruction_m") * (1 if take("turns") else take("consumers"))
     within = 0 < take("promote_k") <= take("block_k")
     depth = (take("promote_k") if within else take("block_k")) * arithmetic.element_bytes // 32
     return len(arithmetic.products) * depth * (1 if within else pieces)

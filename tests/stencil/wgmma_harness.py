@@ -33,7 +33,7 @@ def small(of: TensorVariant, live: LiveDevice, **changes: int) -> Config:
     """Return a config of few threads and little shared memory."""
     values = {
         "block_m": 64, "block_n": 128, "block_k": 128 // of.arithmetic.element_bytes,
-        "instruction_m": 64, "consumers": 2, "stages": 2, "promote_k": 0, "partials": 1,
+        "instruction_m": 64, "consumers": 2, "turns": 0, "stages": 2, "promote_k": 0, "partials": 1,
         "resident": 1, "cluster_m": 1, "cluster_n": 1, "raster_rows": 4, "multiprocessors": 0,
     }  # fmt: skip
     return FAMILY.space(of, live.spec).config(
@@ -81,8 +81,8 @@ def lay_down(live: LiveDevice, parts: NDArray[Any], kind: str, case: Case) -> Pa
     step = 16 // data.itemsize
     count, outer, inner = data.shape
     ld = -(-inner // step) * step + case.padding * step
-    offset, stride = case.padding * step, outer * ld + case.padding * step
-    flat = np.full(offset + count * stride + step, -1, f"i{data.itemsize}").view(data.dtype)
+    offset, stride = case.padding * step, (outer + case.padding) * ld
+    flat = np.full(offset + count * stride, -1, f"i{data.itemsize}").view(data.dtype)
     for p in range(count):
         rows = flat[offset + p * stride :][: outer * ld].reshape(outer, ld)
         rows[:, :inner] = data[p]

@@ -11,7 +11,14 @@ inline void cluster_barrier()
     emulated::leave(CLUSTER_BLOCKS > 1 ? emulated::AT_CLUSTER_BARRIER : emulated::AT_BLOCK_BARRIER);
 }
 inline void give_registers() {}
-inline void take_registers() {}
+
+/* Whoever asks for more than the block started with waits for ever. */
+inline void take_registers()
+{
+    const int started = std::min(65536 / (RESIDENT * THREADS) / 8 * 8, 255) * (CONSUMERS + 1);
+    if (CONSUMERS * CONSUMER_REGISTERS + PRODUCER_REGISTERS > started)
+        emulated::fault("consumers ask for more registers than there are");
+}
 
 inline void begin_barrier(shared_at at, int arrivals) { emulated::begin_barrier(at, arrivals); }
 inline void publish_barriers() {}

@@ -26,6 +26,9 @@ __all__ = ["Parts", "TensorCall", "arguments", "whole_call"]
 # Bytes that the copy engine's addresses and strides are multiples of.
 ALIGNMENT = 16
 
+# Coordinates of a copy are signed 32-bit integers.
+_MOST_SIZE = 2**31
+
 # Elements of m or n side by side in shared memory where operands lie along them: 128 bytes.
 SQUARE = 64
 
@@ -40,7 +43,7 @@ class Parts:
         The backend's handle.
     offset, ld, stride : int
         Elements before the first one, between columns, and between parts; all multiples of
-        16 bytes.
+        16 bytes, and `stride` of `ld`.
     """
 
     memory: Any
@@ -156,6 +159,14 @@ def _map(
             raise ValueError(
                 f"{what}={number} of {name} is no multiple of {ALIGNMENT} bytes; copy it first"
             )
+    ld = parts.ld or ALIGNMENT // size  # an operand without elements may have none
+    if parts.stride % ld:
+        raise ValueError(
+            f"stride={parts.stride} of {name} is no multiple of ld={ld}; let parts follow"
+            " each other after whole columns"
+        )
+    if max(side, k) >= _MOST_SIZE:
+        raise ValueError(f"{name} is {side} x {k}; sizes are below {_MOST_SIZE}, split it")
     inner, outer = (k, side) if k_fast else (side, k)
     element = "float32" if arithmetic.element == "tf32" else arithmetic.element
     return TensorMap(
@@ -163,8 +174,8 @@ def _map(
         parts.offset * size,
         element,
         (max(inner, 1), max(outer, 1), arithmetic.parts),
-        # One part has no distance to the next, but it has to be a distance.
-        (parts.ld * size, parts.stride * size or ALIGNMENT),
+        # One part has no distance to the next, but the driver wants one that could be.
+        (ld * size, (parts.stride or ld * max(outer, 1)) * size),
         (block_k, share, 1) if k_fast else (SQUARE, block_k, 1),
         block_k * size if k_fast else 2 * SQUARE,
     )

@@ -16,6 +16,8 @@ from tilewright.stencil.wgmma.resources import (
     Values,
     consumer_registers,
     shared_bytes,
+    sharers,
+    starting_registers,
     sums,
 )
 
@@ -57,9 +59,19 @@ def _shapes() -> tuple[Constraint, ...]:
         ),
         Constraint(
             "whole instructions along n",
-            lambda block_n, consumers: block_n % (_INSTRUCTION_ROWS * consumers) == 0,
+            lambda block_n, consumers, turns: (
+                block_n % (_INSTRUCTION_ROWS * sharers(consumers=consumers, turns=turns)) == 0
+            ),
             "each consumer has whole instructions of 64 columns of C",
             "divisibility",
+        ),
+        Constraint(
+            "consumers that take turns",
+            lambda consumers, turns, multiprocessors: (
+                (turns == 0) | ((consumers > 1) & (multiprocessors > 0))
+            ),
+            "turns need several consumers, and blocks with several tiles each",
+            "heuristic",
         ),
     )
 
@@ -115,11 +127,12 @@ def _promotion(arithmetic: Arithmetic) -> tuple[Constraint, ...]:
 
     def in_turn(
         partials: Values, promote_k: Values, block_k: Values, block_m: Values, block_n: Values,
-        instruction_m: Values, consumers: Values,
+        instruction_m: Values, consumers: Values, turns: Values,
     ) -> Values:  # fmt: skip
-        pieces = block_m // instruction_m * (block_n // (_INSTRUCTION_ROWS * consumers))
-        turns = block_k // np.maximum(promote_k, 1) * pieces
-        return (partials == 1) | ((promote_k > 0) & (promote_k <= block_k) & (turns > 1))
+        own = block_n // sharers(consumers=consumers, turns=turns)
+        pieces = block_m // instruction_m * (own // _INSTRUCTION_ROWS)
+        often = block_k // np.maximum(promote_k, 1) * pieces
+        return (partials == 1) | ((promote_k > 0) & (promote_k <= block_k) & (often > 1))
 
     return (
         Constraint(
@@ -197,13 +210,15 @@ def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, .
 
 def _fits_registers(
     block_m: Values, block_n: Values, block_k: Values, instruction_m: Values, consumers: Values,
-    promote_k: Values, partials: Values, resident: Values,
+    turns: Values, promote_k: Values, partials: Values, resident: Values,
 ) -> Values:  # fmt: skip
     held = sums(
         block_m=block_m, block_n=block_n, block_k=block_k, instruction_m=instruction_m,
-        consumers=consumers, promote_k=promote_k, partials=partials,
+        consumers=consumers, turns=turns, promote_k=promote_k, partials=partials,
     )  # fmt: skip
-    return held + OTHER_REGISTERS <= consumer_registers(consumers=consumers, resident=resident)
+    split = {"consumers": consumers, "resident": resident}
+    taken = consumer_registers(**split)
+    return held + OTHER_REGISTERS <= np.where(taken == 0, starting_registers(**split), taken)
 
 
 def _heuristics() -> tuple[Constraint, ...]:

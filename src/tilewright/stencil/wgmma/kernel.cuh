@@ -42,7 +42,14 @@
  * same tile of B, along n the same of A: each brings its share, to all who need it.
  *
  * Blocks are persistent: as many as the launch has go through all tiles of C, and while
- * consumers write one, the producer already brings the next one's operands.
+ * consumers write one, the producer already brings the next one's operands.  With TURNS each
+ * consumer has tiles of its own, so that one multiplies while another writes:
+ *
+ *     consumer 0   | multiply tile 0 | write 0 |        | multiply tile 2 | write 2 |
+ *     consumer 1                     | multiply tile 1 | write 1 |        | multiply tile 3 ...
+ *
+ * Each tells the next when it has met all its operands: before, the barriers of the stages
+ * could not tell whether they are full of this tile's or of one's before.
  *
  * The tensor core's sums are truncated, not rounded.  With PROMOTE_K they are moved every
  * PROMOTE_K steps of k into sums that ordinary additions round.
@@ -62,6 +69,8 @@
 #define OUTPUT_S32 4
 
 #define CLUSTER_BLOCKS (CLUSTER_M * CLUSTER_N)
+/* Consumers that share a tile of C: all, or one where they take turns. */
+#define SHARERS (TURNS ? 1 : CONSUMERS)
 /* Threads of a warpgroup, the unit that the tensor cores are used by. */
 #define GROUP 128
 #define THREADS (GROUP * (CONSUMERS + 1))
@@ -100,9 +109,19 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
         take_registers();
         const bool aligned = (ADDRESS(c) | (unsigned long long)ldc * OUTPUT_BYTES) % 16 == 0;
         const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, aligned};
-        for (unsigned int number = all.first; number < all.count; number += all.stride) {
+        const unsigned int turn = TURNS ? THREAD_ID / GROUP : 0, turns = TURNS ? CONSUMERS : 1;
+        unsigned int round = turn == 0; /* nobody comes before the first */
+        skip(&at, turn * steps);
+        for (unsigned int number = all.first + turn * all.stride; number < all.count;
+             number += turns * all.stride) {
             accumulator sum[SUMS_OF_THREAD];
+            if (TURNS)
+                wait_for(turn_of(arena, turn), round);
             multiply_tile(sum, arena, &at, rank, steps);
+            if (TURNS && THREAD_ID % 32 == 0)
+                arrive(turn_of(arena, (turn + 1) % turns), rank);
+            round ^= 1;
+            skip(&at, (turns - 1) * steps);
             store_tile(to, tile_at(all, number, rank), sum);
         }
     }

@@ -5,7 +5,7 @@
 
 /* A consumer's part of the block: ROWS x COLUMNS results of one instruction, each held by
  * its threads as SUMS numbers. */
-#define ROWS (BLOCK_N / (64 * CONSUMERS))
+#define ROWS (BLOCK_N / (64 * SHARERS))
 #define COLUMNS (BLOCK_M / INSTRUCTION_M)
 #define PIECES (ROWS * COLUMNS)
 #define SUMS_OF_THREAD (PIECES * SUMS)
@@ -37,7 +37,7 @@ struct view {
 
 HELPER view view_of(shared_at stage)
 {
-    const int row = THREAD_ID / GROUP * ROWS * 64;
+    const int row = TURNS ? 0 : THREAD_ID / GROUP * ROWS * 64;
     view v;
     v.a = start_of<K_FAST_A>(stage);
     v.b = start_of<K_FAST_B>(stage + PARTS * PART_BYTES_A) + (distance<K_FAST_B>(row, 0) >> 4);

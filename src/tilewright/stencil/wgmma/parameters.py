@@ -52,6 +52,12 @@ def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
             "warpgroups that multiply, each a part of the block's columns",
             "registers of each",
         ),
+        Parameter(
+            "turns",
+            (0, 1),
+            "1: consumers have tiles of their own in turn: one writes while another multiplies",
+            "smaller tiles: a consumer holds all of one, so operands are read more often",
+        ),
     )
 
 

@@ -25,7 +25,8 @@ HELPER void bring(const tensor_map *from, shared_at to, shared_at full, int side
         copy_box<(SHARES > 1)>(from, to + share * own * ROW_BYTES, full, k_at,
                                side_at + share * own, part, mask);
     } else {
-        UNROLL for (int s = 0; s < own; s += SQUARE) {
+        /* In a loop: it has few registers. */
+        ROLLED for (int s = 0; s < own; s += SQUARE) {
             const int at = share * own + s;
             copy_box<(SHARES > 1)>(from, to + at * BLOCK_K * ELEMENT_BYTES, full, side_at + at,
                                    k_at, part, mask);
@@ -47,7 +48,7 @@ HELPER void bring_tile(const tensor_map *a, const tensor_map *b, shared_at arena
         /* Nobody has to empty a stage that was never full. */
         wait_for(empty_of(arena, at->stage), at->round ^ 1);
         expect_bytes(full, STAGE_BYTES);
-        UNROLL for (int p = 0; p < PARTS; ++p) {
+        ROLLED for (int p = 0; p < PARTS; ++p) {
             bring<BLOCK_M, CLUSTER_N, K_FAST_A>(a, stage + p * PART_BYTES_A, full, (int)c.i0,
                                                 (int)(t * BLOCK_K), p, rank_n, same_m);
             bring<BLOCK_N, CLUSTER_M, K_FAST_B>(

@@ -89,12 +89,12 @@ HELPER unsigned int cluster_rank(void)
     return rank;
 }
 
-/* Every thread of the cluster is here, and sees what the others wrote. */
+/* Every thread of the cluster is here, and sees what the others wrote.  Threads of a warp
+ * need not come together: the producer's comes alone. */
 HELPER void cluster_barrier(void)
 {
     if (CLUSTER_BLOCKS > 1)
-        asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::
-                         : "memory");
+        asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory");
     else
         BARRIER();
 }

@@ -18,6 +18,8 @@ __all__ = [
     "consumer_registers",
     "producer_registers",
     "shared_bytes",
+    "sharers",
+    "starting_registers",
     "sums",
     "threads",
 ]
@@ -37,14 +39,21 @@ OTHER_REGISTERS = 40
 _FILE = 65536
 _MOST = 240
 
-# Barriers of a stage, and what it takes to begin at a multiple of 1024 bytes.
+# Barriers of a stage and of three consumers, and what it takes to begin at a multiple of 1024
+# bytes.
 _STAGE_BARRIERS = 16
+_TURN_BARRIERS = 24
 _ROUNDING = 1024
 
 
 def threads(*, consumers: Values) -> Values:
     """Return the threads of a block: the consumers and one warpgroup that copies."""
     return GROUP * (consumers + 1)
+
+
+def sharers(*, consumers: Values, turns: Values) -> Values:
+    """Return the consumers that share a tile of C: one where they take turns."""
+    return np.where(np.asarray(turns) == 1, 1, consumers)
 
 
 def sums(
@@ -54,27 +63,39 @@ def sums(
     block_k: Values,
     instruction_m: Values,
     consumers: Values,
+    turns: Values,
     promote_k: Values,
     partials: Values,
 ) -> Values:
     """Return the sums that a consumer's thread holds, those on their way included."""
-    own = block_m * block_n // (GROUP * consumers)
+    own = block_m * block_n // (GROUP * sharers(consumers=consumers, turns=turns))
     short = np.where(np.asarray(promote_k) <= block_k, partials * instruction_m // 2, own)
     return own + np.where(np.asarray(promote_k) == 0, 0, short)
 
 
+def starting_registers(*, consumers: Values, resident: Values) -> Values:
+    """Return what every thread starts with: the file's share, in steps of 8, at most 255."""
+    return np.minimum(_FILE // (resident * threads(consumers=consumers)) // 8 * 8, 255)
+
+
 def producer_registers(*, consumers: Values, resident: Values) -> Values:
-    """Return what the producer keeps; 0 where nobody gives or takes any."""
-    alone = (np.asarray(consumers) == 1) & (np.asarray(resident) == 1)
-    # With 24 it spills where it brings squares for a cluster; with 40 it leaves 232 to two
-    # consumers, with 32 the most that there are, and 160 to three.
-    return np.where(alone, 0, 32)
+    """Return what the producer keeps; 0 where nobody gives or takes any.
+
+    Two consumers can then have 240 each, three 160; one, of two resident blocks, 216.
+    """
+    kept = np.choose(np.asarray(consumers) - 1, (40, 24, 32))
+    return np.where(np.asarray(consumers) * resident == 1, 0, kept)
 
 
 def consumer_registers(*, consumers: Values, resident: Values) -> Values:
-    """Return a consumer's registers after the producer has given up its own."""
+    """Return a consumer's registers after the producer has given up its own.
+
+    What all take together is what the block started with: a warpgroup that asks for more
+    waits for ever.  0 where nobody gives or takes any.
+    """
     kept = producer_registers(consumers=consumers, resident=resident)
-    found = (_FILE // np.asarray(resident) // GROUP - kept) // consumers // 8 * 8
+    all_started_with = starting_registers(consumers=consumers, resident=resident) * (consumers + 1)
+    found = (all_started_with - kept) // consumers // 8 * 8
     return np.where(kept == 0, 0, np.minimum(found, _MOST))
 
 
@@ -88,4 +109,4 @@ def shared_bytes(
 ) -> Values:
     """Return the shared memory of a block, with what aligns its stages."""
     stage = arithmetic.parts * (block_m + block_n) * block_k * arithmetic.element_bytes
-    return stages * (stage + _STAGE_BARRIERS) + _ROUNDING
+    return stages * (stage + _STAGE_BARRIERS) + _TURN_BARRIERS + _ROUNDING

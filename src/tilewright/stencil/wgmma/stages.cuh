@@ -12,7 +12,7 @@
 #define PART_BYTES_B (BLOCK_N * BLOCK_K * ELEMENT_BYTES)
 #define STAGE_BYTES (PARTS * (PART_BYTES_A + PART_BYTES_B))
 
-/* | stages | full of each | empty of each |, 8 bytes a barrier */
+/* | stages | full of each | empty of each | turn of each consumer |, 8 bytes a barrier */
 #define BARRIERS_AT (STAGES * STAGE_BYTES)
 
 /* Who copies into a block's stages: blocks of its row and of its column of the cluster. */
@@ -31,6 +31,14 @@ HELPER void advance(ring *at)
     }
 }
 
+/* Leave so many stages to other consumers. */
+HELPER void skip(ring *at, unsigned int stages)
+{
+    const unsigned int to = at->stage + stages;
+    at->stage = to % STAGES;
+    at->round ^= to / STAGES & 1;
+}
+
 HELPER shared_at stage_at(shared_at arena, unsigned int stage)
 {
     return arena + stage * STAGE_BYTES;
@@ -46,15 +54,22 @@ HELPER shared_at empty_of(shared_at arena, unsigned int stage)
     return arena + BARRIERS_AT + (STAGES + stage) * 8;
 }
 
+HELPER shared_at turn_of(shared_at arena, unsigned int consumer)
+{
+    return arena + BARRIERS_AT + (2 * STAGES + consumer) * 8;
+}
+
 /* A stage is full when its block's producer has said how many bytes come, and they are
  * there; empty when every warp of every consumer that reads what this block's producer
- * brings has said so. */
+ * brings has said so.  It is a consumer's turn when every warp of the one before says so. */
 HELPER void begin_barriers(shared_at arena)
 {
     UNROLL for (int s = 0; s < STAGES; ++s) {
         begin_barrier(full_of(arena, s), 1);
-        begin_barrier(empty_of(arena, s), CONSUMERS * (GROUP / 32) * PEERS);
+        begin_barrier(empty_of(arena, s), SHARERS * (GROUP / 32) * PEERS);
     }
+    UNROLL for (int c = 0; TURNS && c < CONSUMERS; ++c)
+        begin_barrier(turn_of(arena, c), GROUP / 32);
     publish_barriers();
 }
 

@@ -49,7 +49,8 @@ _RESULTS = {
     "int32": "OUTPUT_S32",
 }
 _SUMS = (
-    "block_m", "block_n", "block_k", "instruction_m", "consumers", "promote_k", "partials",
+    "block_m", "block_n", "block_k", "instruction_m", "consumers", "turns", "promote_k",
+    "partials",
 )  # fmt: skip
 
 

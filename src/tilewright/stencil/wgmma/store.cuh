@@ -76,7 +76,8 @@ HELPER void store_chunk(result to, accumulator *sum, isize i, isize j, int expon
 template <bool WHOLE> HELPER void store_sums(result to, tile at, const accumulator *sum)
 {
     const int lane = THREAD_ID % 32, warp = THREAD_ID / 32;
-    const isize j0 = at.j0 + warp / 4 * (ROWS * 64) + warp % 4 * 16 + lane / 4;
+    const int own = TURNS ? 0 : warp / 4 * (ROWS * 64);
+    const isize j0 = at.j0 + own + warp % 4 * 16 + lane / 4;
     const isize i0 = at.i0 + lane % 4 * CHUNK;
     UNROLL for (int line = 0; line < 2 * ROWS; ++line) { /* rows of 64, two lines of each */
         const isize j = j0 + line / 2 * 64 + line % 2 * 8;
