@@ -73,18 +73,62 @@ def test_small_products_are_not_split(shape, why):
     assert told.variant == "ieee"
 
 
-def test_complex_products_are_ieee():
-    a, b = (x.astype(np.complex64) for x in operands())
+@pytest.mark.parametrize("trans", ["NN", "TC", "CT", "CC", "NC"])
+@pytest.mark.parametrize("row_major", [False, True])
+def test_complex_products_are_real_ones_of_twice_the_size(trans, row_major):
+    rng = np.random.default_rng(6)
+    m, n, k = 37, 41, 90
+
+    def drawn(*shape):
+        x = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+        return np.array(x, np.complex64, order="C" if row_major else "F")
+
+    a = drawn(m, k) if trans[0] == "N" else drawn(k, m)
+    b = drawn(k, n) if trans[1] == "N" else drawn(n, k)
+    c, told = drawn(m, n), tw.Decision()
+    x, y = (
+        {"N": v, "T": v.T, "C": v.conj().T}[t].astype(complex)
+        for v, t in zip((a, b), trans, strict=True)
+    )
+    right, size = -(x @ y) + 2 * c, abs(x) @ abs(y) + abs(c)
+    with serve_unproved():
+        tw.gemm(
+            a, b, c, alpha=-1, beta=2, trans_a=trans[0], trans_b=trans[1], accuracy="fp32",
+            report=told, device=DEVICE,
+        )  # fmt: skip
+    assert told.variant == "fp16x3"
+    assert told.as_dict()["k"] == 2 * k
+    assert np.max(np.abs(c - right) / size) < 2**-21
+
+
+def test_complex_numbers_no_worse_than_ieee():
+    rng = np.random.default_rng(7)
+    a, b = (
+        (rng.standard_normal(s) + 1j * rng.standard_normal(s)).astype(np.complex64)
+        for s in ((40, 700), (700, 40))
+    )
+    right = a.astype(complex) @ b.astype(complex)
+    got = tw.gemm(a, b, accuracy="fp16x3", device=DEVICE)
+    plain = np.zeros((40, 40), np.complex64)
+    for step in range(700):
+        plain += a[:, step, None] * b[None, step]
+    assert np.median(abs(got - right)) < np.median(abs(plain - right))
     told = tw.Decision()
     with serve_unproved():
-        c = tw.gemm(a, b, accuracy="fp32", report=told, device=DEVICE)
-    np.testing.assert_array_equal(c, tw.gemm(a, b, device=DEVICE))
-    assert "complex" in told.reason
+        same = tw.gemm(a, b, alpha=1j, accuracy="fp32", report=told, device=DEVICE)
+    np.testing.assert_array_equal(same, tw.gemm(a, b, alpha=1j, device=DEVICE))
+    assert told.reason == "alpha or beta is complex"
+    a[3, 4] = complex(np.inf, 1)
+    with serve_unproved():
+        lost = tw.gemm(a, b, accuracy="fp32", report=told, device=DEVICE)
+    assert told.variant == "ieee"
+    assert not np.isfinite(lost[3]).any()
+    assert np.isfinite(lost[4]).all()
 
 
 @pytest.mark.parametrize(
     ("dtype", "accuracy"),
-    [("f4", "fp64"), ("f8", "fp32"), ("c8", "tf32"), ("c8", "fp16x3"), ("f4", "fast")],
+    [("f4", "fp64"), ("f8", "fp32"), ("c16", "tf32"), ("c8", "fast"), ("f4", "fast")],
 )
 def test_unknown_accuracies_are_refused(dtype, accuracy):
     x = np.ones((3, 3), dtype)

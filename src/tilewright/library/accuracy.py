@@ -14,7 +14,7 @@ __all__ = ["arithmetic_of", "refuse_contract", "with_accuracy"]
 
 # Those that a precision's own kernels compute; and what else there is, by precision.
 _PLAIN = ("ieee", "accurate", "fast")
-_CONTRACTS = {"s": ("ieee", "fp32", *SCHEMES), "c": ("ieee", "fp32")}
+_CONTRACTS = {"s": ("ieee", "fp32", *SCHEMES), "c": ("ieee", "fp32", *SCHEMES)}
 
 
 def with_accuracy(precision: Precision, accuracy: str) -> Precision:

@@ -77,10 +77,10 @@ def gemm(
         "ieee": arithmetic of the inputs' precision, never less.  Of `DoubleDouble` arrays it
         means "accurate", bounded by 4 (k + 2) u^2 |A| |B|, u = 2^-53; "fast" is bounded by
         32 (k + 2) u^2 |A| |B| and needs less than half of the operations.
-        Of float32 arrays, "fp32": as accurate as single precision or more so, on matrix units
-        where they are known to be; a guard on the device looks at the operands and turns to
-        IEEE arithmetic where they would not be.  "tf32": operands may be cut to 11 significant
-        bits.  "fp16x3", "bf16x6", "bf16x9", "tf32x3": this very scheme of
+        Of float32 and complex64 arrays, "fp32": as accurate as single precision or more so,
+        on matrix units where they are known to be; a guard on the device looks at the operands
+        and turns to IEEE arithmetic where they would not be.  "tf32": operands may be cut to
+        11 significant bits.  "fp16x3", "bf16x6", "bf16x9", "tf32x3": this very scheme of
         `tilewright.stencil.split`, without a guard, to measure it.  Where a device has no
         matrix units that are proved, "fp32" and "tf32" are "ieee", and the schemes run as a
         model of such units, slowly.  docs/fp32_accurate.md has the bounds.
@@ -141,7 +141,7 @@ def gemm(
     precision = with_accuracy(_one_precision(a, b, c), accuracy)
     arithmetic = arithmetic_of(accuracy)
     if report is not None:
-        report.begin(precision, accuracy)
+        report.begin(accuracy)
     if precision.parts == 2:
         alpha, beta = _pairs(alpha, beta)
     m, n, k = _sizes(a, b, c, op_a, op_b)

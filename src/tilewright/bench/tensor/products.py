@@ -181,4 +181,4 @@ class Matrices:
         p = self.problem
         a, b = (Operand(self.operand(x, "s"), 0, ld) for x, ld in (("a", p.lda), ("b", p.ldb)))
         call = GemmCall(p.precision, p.m, p.n, p.k, 1, a, b, 0, Operand(self._c, 0, p.ldc))
-        return Chain(self.live, self._scratch, p, call, arithmetic)
+        return Chain(self.live, self._scratch, p, call, arithmetic, call)

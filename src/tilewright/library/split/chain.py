@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tilewright.backend import Event, GemmCall, Kernel, LiveDevice, OutOfMemoryError
+from tilewright.backend import Event, GemmCall, Kernel, LiveDevice, Operand, OutOfMemoryError
 from tilewright.library.choose import choose
 from tilewright.library.gemm import Placed, column_major_call, launch_gemm
 from tilewright.library.split.decision import DECISION_WORDS, ROUTES, TERMS_BF16, Decision
@@ -80,8 +80,8 @@ def launch_split(
     if not why:
         scratch = scratch_of(live, queue)
         with scratch.lock:
-            chain = Chain(live, scratch, problem, call, request.arithmetic)
             try:
+                chain = _chain(live, scratch, problem, call, request.arithmetic)
                 return chain.launch(request.report, exchanged, queue, after)
             except OutOfMemoryError:
                 if request.arithmetic != "fp32":
@@ -94,8 +94,8 @@ def launch_split(
 
 def _why_ieee(live: LiveDevice, request: Request, problem: Problem) -> str:
     """Return why parts are out of the question; nothing if they are not."""
-    if problem.precision.letter != "s":
-        return "complex numbers are multiplied in IEEE arithmetic"
+    if complex(request.alpha).imag or complex(request.beta).imag:
+        return "alpha or beta is complex"
     if problem.k == 0 or request.alpha == 0:
         return "there is nothing to multiply"
     routes = {"fp32": ROUTES[1:], "tf32": ("tf32",)}.get(request.arithmetic, ())
@@ -118,9 +118,11 @@ class Chain:
 
     live: LiveDevice
     scratch: Scratch
-    problem: Problem
+    problem: Problem  # in real numbers
     call: GemmCall
     arithmetic: str
+    given: GemmCall  # the caller's
+    first: tuple[Step, ...] = ()  # what makes complex operands real
 
     # -- memory ----------------------------------------------------------------------------
 
@@ -205,7 +207,11 @@ class Chain:
 
     def before_products(self, scheme: Scheme) -> list[Step]:
         """Return the passes that split both operands into a named scheme's parts."""
-        return [*self._before(scheme, guarded=False), *self._splits(scheme, counted=False)]
+        return [
+            *self.first,
+            *self._before(scheme, guarded=False),
+            *self._splits(scheme, counted=False),
+        ]
 
     def products(
         self, scheme: Scheme, run_if: Any, wanted: int, product: Product | None = None
@@ -254,6 +260,7 @@ class Chain:
         sizes = (_i(self.problem.m), _i(self.problem.n), _i(self.problem.k))
         decide = (*sizes, self._sides(), decision, decision if report is None else report)
         return [
+            *self.first,
             *self._before(few, guarded=True),
             *self._splits(few, counted=True),
             Step(Texts(self.live.dialect).decide(), Launch((1, 1), (256, 1)), decide),
@@ -302,7 +309,7 @@ class Chain:
         stream = live.stream if queue is None else int(queue)
         schemes = [SCHEMES[name] for name in (self.arithmetic, *ROUTES[1:]) if name in SCHEMES]
         by = tuple(product_for(live, scheme) for scheme in schemes)
-        key = (self.problem, self.call, self.arithmetic, by)
+        key = (self.problem, self.call, self.arithmetic, self.given, by)
         prepared = self.scratch.prepared.get(key) if told is None else None
         if prepared is None:
             prepared = []
@@ -318,6 +325,38 @@ class Chain:
                     launch.enqueue(stream)
 
         return live.between_events(enqueue, stream, (), prepared, self.arithmetic)  # type: ignore[no-any-return]
+
+
+def _chain(
+    live: LiveDevice, scratch: Scratch, problem: Problem, call: GemmCall, arithmetic: str
+) -> Chain:
+    """Return the chain of a call; a complex one as the real one of expand.cl."""
+    if not problem.precision.is_complex:
+        return Chain(live, scratch, problem, call, arithmetic, call)
+    texts = Texts(live.dialect)
+    m, n, k = problem.m, problem.n, problem.k
+
+    def copied(name: str, source: Source, rows: int, columns: int, of: Operand, across: int) -> Any:
+        ld = -(-2 * rows // 4) * 4  # whole vectors
+        made = Operand(scratch.need(name, 4 * ld * across), 0, ld)
+        arguments = (
+            _i(rows), _i(columns), of.memory, _i(of.offset), _i(of.ld), made.memory, _i(ld),
+        )  # fmt: skip
+        return made, Step(source, texts.clear_launch(rows * columns), arguments)
+
+    op_a, op_b = problem.trans_a, problem.trans_b
+    wide = texts.expand(op_a, wide=True, other=op_b)
+    a, step = copied("complex a", wide, m, k, call.a, 2 * k)
+    steps = [step]
+    b = Operand(call.b.memory, 2 * call.b.offset, 2 * call.b.ld)
+    if op_b.transposed:  # conjugated or not: A has the signs
+        b, step = copied("complex b", texts.expand(Trans.T, wide=False), k, n, call.b, n)
+        steps.append(step)
+    c = Operand(call.c.memory, 2 * call.c.offset, 2 * call.c.ld)
+    real = Problem(2 * m, n, 2 * k, "s", Trans.N, Trans.N, a.ld, b.ld, c.ld)  # type: ignore[arg-type]
+    scalars = complex(call.alpha).real, complex(call.beta).real
+    inner = GemmCall(real.precision, 2 * m, n, 2 * k, scalars[0], a, b, scalars[1], c)
+    return Chain(live, scratch, real, inner, arithmetic, call, tuple(steps))
 
 
 def _is_scaled(scheme: Scheme) -> bool:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.precision import Precision
-
 if TYPE_CHECKING:
     from tilewright.backend import Event, LiveDevice
 
@@ -44,14 +42,12 @@ class Decision:
 
     # -- told by gemm() --------------------------------------------------------------------
 
-    def begin(self, precision: Precision, accuracy: str) -> None:
+    def begin(self, accuracy: str) -> None:
         """Forget an earlier call; say what serves if nothing else is told."""
         self._read()
         self.__init__()  # type: ignore[misc]  # the same as a new one
         if accuracy == "ieee":
             self._reason = "accuracy is 'ieee'"
-        elif precision.is_complex:
-            self._reason = "complex numbers are multiplied in IEEE arithmetic"
 
     def fixed(self, variant: str, reason: str) -> None:
         """Tell a decision that the host made."""

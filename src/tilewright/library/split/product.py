@@ -21,7 +21,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.space import Config
-from tilewright.stencil import Launch, Source, Stencil, stencil
+from tilewright.stencil import Launch, Source, stencil
 from tilewright.stencil.split import Scheme, Texts
 from tilewright.stencil.split.texts import EXTRA_BITS
 from tilewright.stencil.wgmma import Arithmetic, TensorCall, TensorVariant, Wgmma
@@ -190,12 +190,12 @@ class HopperProduct:
         return False
 
     def step(self, live: LiveDevice, work: Work) -> Step:
-        """Return the launch of the stencil's first config that promotes often enough."""
+        """Return the launch of a config that promotes often enough, by size."""
         family = _wgmma()
         variant = TensorVariant(
             precision("s"), work.a.trans, work.b.trans, arithmetic=_arithmetic(work.scheme)
         )
-        config = self.config or _config(family, variant, live.spec, work.scheme)
+        config = self.config or _config(variant, live.spec, work.scheme, work.m, work.n)
 
         def operand(parts: Parts, k_fast: bool) -> WgmmaParts:
             begin = work.k0 * (1 if k_fast else parts.ld)
@@ -229,15 +229,42 @@ def _arithmetic(scheme: Scheme) -> Arithmetic:
 
 
 @lru_cache(maxsize=64)
-def _config(family: Stencil, variant: TensorVariant, device: DeviceSpec, scheme: Scheme) -> Config:
-    """Return the first start whose sums leave the unit as often as the scheme's."""
-    space = family.space(variant, device)
-    most = scheme.promote_k
-    for config in family.starts(variant, device):
-        interval = config.integer("promote_k")
-        if config in space and (not most or 0 < interval <= most):
-            return config
-    raise ValueError(f"device={device.name!r} runs no config of wgmma for {scheme}; use 'ieee'")
+def _configs(variant: TensorVariant, device: DeviceSpec, scheme: Scheme) -> tuple[Config, ...]:
+    """Return the stencil's starts whose sums leave the unit as often as the scheme's."""
+    family = _wgmma()
+    space, most = family.space(variant, device), scheme.promote_k
+    return tuple(
+        config
+        for config in family.starts(variant, device)
+        if config in space and (not most or 0 < config.integer("promote_k") <= most)
+    )
+
+
+def _config(variant: TensorVariant, device: DeviceSpec, scheme: Scheme, m: int, n: int) -> Config:
+    """Return the first config that keeps the device busy, else the one that does so best.
+
+    Raises
+    ------
+    ValueError
+        If the device runs none.
+    """
+    able = _configs(variant, device, scheme)
+    if not able:
+        raise ValueError(f"device={device.name!r} runs no config of wgmma for {scheme}; use 'ieee'")
+    busy = [_busy(config, device, m, n) for config in able]
+    return able[next((i for i, share in enumerate(busy) if share >= _BUSY), busy.index(max(busy)))]
+
+
+# Not measured: large tiles need less of shared memory, which is worth some idle multiprocessors.
+_BUSY = 0.7
+
+
+def _busy(config: Config, device: DeviceSpec, m: int, n: int) -> float:
+    """Return which share of all waves of tiles is work (the tail effect)."""
+    sides = config.integer("block_m"), config.integer("block_n")
+    tiles = -(-m // sides[0]) * -(-n // sides[1])
+    waves = -(-tiles // device.multiprocessors)
+    return m * n / (waves * device.multiprocessors * sides[0] * sides[1])
 
 
 # A stencil for matrix units goes before the model.

@@ -122,6 +122,29 @@ class Texts:
             defines["RUN_IF"] = run_if
         return self._source("split", defines)
 
+    def expand(self, operation: Trans, *, wide: bool, other: Trans = Trans.N) -> Source:
+        """Return the copy of a complex operand as a real one.
+
+        ``(rows, columns, x, offset, ld, made, ld_made)``: op(x) is rows x columns, in complex
+        elements; so are offset and ld.
+
+        Parameters
+        ----------
+        operation : Trans
+            What is done to the operand.
+        wide : bool
+            Whether it is A, whose elements become 2 x 2 matrices.
+        other : Trans
+            For A, what is done to B: where B is conjugated, A takes its signs.
+        """
+        defines: dict[str, int | str] = {
+            "TRANSPOSED": int(operation.transposed),
+            "NEGATED_IM": int(operation.conjugated),
+            "WIDE": int(wide),
+            "NEGATED_SECOND": int(other.conjugated),
+        }
+        return self._source("expand", defines)
+
     def decide(self) -> Source:
         """Return the guard: ``(m, n, k, sides, decision, report)``, one block."""
         return self._source("decide", {"PART": 1})
