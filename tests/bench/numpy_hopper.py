@@ -30,8 +30,8 @@ class Done(Ended):
 class NumPyHopper(EmulatedDevice):
     """What kernels of the split and of the tensor-core stencil compute, without running them.
 
-    Nothing is scaled, and the guard always takes FP16x3.  Configs of `broken` block sizes leave
-    C as it is, those of `refused` ones are not launched.
+    Nothing is scaled, and the guard always takes FP16x3.  Configs with a block of `broken` rows
+    leave C as it is, those of `refused` stages are not launched.
     """
 
     def __init__(self, directory: Any, broken: int = 0, refused: int = 0) -> None:
@@ -49,7 +49,7 @@ class NumPyHopper(EmulatedDevice):
             for memory in arguments[4:6]:
                 memory.bytes[:].view(np.int32)[:8] = (1, 1, 128, 128, 0, 0, 0, 0)
         elif any(isinstance(x, TensorMap) for x in arguments):
-            if defines["BLOCK_M"] == self.refused:
+            if defines["STAGES"] == self.refused:
                 raise LaunchError("too many resources requested")
             if defines["BLOCK_M"] != self.broken:
                 _multiply(defines, arguments)

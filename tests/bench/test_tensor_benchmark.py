@@ -136,7 +136,7 @@ def test_the_benchmark_goes_through_all_its_parts(tmp_path: Path, capsys):
     options = ["--sizes", "48", "--accuracy-sizes", "64", "--trans", "NN,TN", "--each", "8"]
     options += ["--arithmetics", "fp16x3,bf16,tf32,tf32x3", "--json", str(tmp_path / "t.json")]
     given = parsed(options)
-    given.live = NumPyHopper(tmp_path, broken=128, refused=64)
+    given.live = NumPyHopper(tmp_path, broken=128, refused=3)
     given.until = time.time() + 60
     log = Log(tmp_path / "t.log")
     measure(given, log)
@@ -150,7 +150,8 @@ def test_the_benchmark_goes_through_all_its_parts(tmp_path: Path, capsys):
     assert [row["case"] for row in races] == [str(case) for case in given.cases]
     for row in races:
         assert row["ratio"] > 0
-        assert row["config"]["block_m"] == 256
+        assert row["config"]["block_m"] != 128
+        assert row["config"]["stages"] != 3
         split = Case(*row["case"].split()).scheme is not None
         assert ("split" in row["ns"]) == split
         assert ("guarded" in row["ns"]) == row["case"].startswith("fp16x3")
