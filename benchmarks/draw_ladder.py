@@ -1,11 +1,12 @@
-"""Draw the kernel ladder from committed results.
+"""Draw the kernel ladders from committed results.
 
     python benchmarks/draw_ladder.py
 
-Reads benchmarks/results/DEVICE/ladder.json, as ``tilewright ladder -o`` writes it; writes
-docs/figures/ladder.svg, from the first GPU's file, and the part of docs/ladder.md between its
-``results`` marks.  Nothing there is typed by hand; a test compares the tables.  The figure needs
-matplotlib: pip install -e '.[figures]'.
+Reads benchmarks/results/DEVICE/ladder.json, as ``tilewright ladder -o`` writes it, and
+ladder_tensor.json, of ``tilewright ladder --kind tensor -o``; writes a figure of each under
+docs/figures, from the first GPU's file, and the part of docs/ladder.md and docs/tensor_ladder.md
+between the ``results`` marks.  Nothing there is typed by hand; a test compares the tables.  The
+figures need matplotlib: pip install -e '.[figures]'.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "ladder.md"
-FIGURE = ROOT / "docs" / "figures" / "ladder.svg"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 HEAD = (
     "| rung | | max error | kernel | with transfers | TFLOP/s | % of library | % of bound |"
@@ -25,9 +25,26 @@ HEAD = (
 )
 
 
-def documents():
+class Kind(NamedTuple):
+    """One ladder: the name of its files, its page, and what its figure is called."""
+
+    name: str
+    page: Path
+    title: str
+
+    @property
+    def figure(self):
+        """Where its figure goes."""
+        return ROOT / "docs" / "figures" / f"{self.name}.svg"
+
+
+SIMT = Kind("ladder", ROOT / "docs" / "ladder.md", "The kernel ladder, SGEMM NN row-major")
+TENSOR = Kind("ladder_tensor", ROOT / "docs" / "tensor_ladder.md", "The tensor ladder, BF16")
+
+
+def documents(kind=SIMT):
     """Return the results there are, GPUs first."""
-    found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*/ladder.json"))]
+    found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"*/{kind.name}.json"))]
     return sorted(found, key=lambda one: not one["devices"][0]["nvidia_smi"])
 
 
@@ -94,10 +111,11 @@ def reading(result):
     return f"{text[0].upper()}{text[1:]}."
 
 
-def tables():
+def tables(kind=SIMT):
     """Return all results as Markdown."""
-    lines = ["![Rates of all rungs](figures/ladder.svg)", ""] if documents() else []
-    for document in documents():
+    drawn = f"![Rates of all rungs](figures/{kind.figure.name})"
+    lines = [drawn, ""] if documents(kind) else []
+    for document in documents(kind):
         about, device = document["environment"], document["devices"][0]
         peers = ", ".join(f"{name} {version}" for name, version in device["peers"].items())
         lines += [
@@ -117,7 +135,7 @@ def page_with(text, results):
     return f"{head}{BEGIN}\n{results}\n{END}{rest.split(END)[1]}"
 
 
-def figure(path, document):
+def figure(path, document, title=SIMT.title):
     """Draw every rung's rate, a group of bars a rung, beside the library and the bound."""
     import matplotlib
 
@@ -141,18 +159,19 @@ def figure(path, document):
         axes.axhline(max(filter(None, bounds)) / 1e12, color="grey", linewidth=0.8, dashes=(4, 3))
         axes.text(-0.4, max(filter(None, bounds)) / 1e12, "bound", fontsize=8, va="bottom")
     axes.set_ylabel("TFLOP/s")
-    axes.set_title(f"The kernel ladder, SGEMM NN row-major, {device['name']}", fontsize=10)
+    axes.set_title(f"{title}, {device['name']}", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, 0.9))
     pyplot.savefig(path, metadata={"Date": None})
 
 
 def main():
-    PAGE.write_text(page_with(PAGE.read_text(), tables()))
-    found = documents()
-    if found:
-        figure(FIGURE, found[0])
-    print(f"{PAGE.relative_to(ROOT)}: {len(found)} devices")
+    for kind in (SIMT, TENSOR):
+        kind.page.write_text(page_with(kind.page.read_text(), tables(kind)))
+        found = documents(kind)
+        if found:
+            figure(kind.figure, found[0], kind.title)
+        print(f"{kind.page.relative_to(ROOT)}: {len(found)} devices")
 
 
 if __name__ == "__main__":

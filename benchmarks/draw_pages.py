@@ -1,4 +1,4 @@
-"""Draw the tables of docs/benchmarking.md, double_double.md and export.md from results.
+"""Draw the tables of docs/benchmarking.md, double_double.md, export.md and fp32_accurate.md.
 
     python benchmarks/draw_pages.py
 
@@ -190,8 +190,27 @@ def native():
     return f"{device}, {environment['date'][:10]}:\n\n{table(['', 'measured'], rows)}"
 
 
+def power(value):
+    """Return an error as a power of two."""
+    return "0" if value == 0 else f"2^{math.log2(value):.1f}"
+
+
+def fp32_accurate():
+    """Return errors of single precision from parts, on the model of the matrix unit."""
+    document = json.loads((ROOT / "benchmarks/results/cpu/fp32_accurate.json").read_text())
+    names = ("plain sum", "ieee", "fp16x3", "tf32x3", "bf16x6", "bf16x9")
+    rows = []
+    for one in document["accuracy"]:
+        found = one["errors"]
+        etas = [f"{power(found[x]['eta'])}, {power(found[x]['median'])}" for x in names]
+        rows.append([one["data"], str(one["k"]), *etas, f"`{one['guard']['variant']}`"])
+    head = ["eta, median relative error", "k", names[0], "SGEMM of this CPU", *names[2:], "guard"]
+    return f"{about(document, document['device'])}:\n\n{table(head, rows)}"
+
+
 # What is drawn, by page and mark.
 PARTS = {
+    "fp32_accurate.md": {"errors": fp32_accurate},
     "benchmarking.md": {"profile": profile, "timeline": timeline},
     "double_double.md": {"results": double_double},
     "export.md": {"results": native},

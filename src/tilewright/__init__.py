@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tilewright.library.find import device
     from tilewright.library.gemm import gemm
     from tilewright.library.linear import lu_factor, lu_solve, scaled_residual
+    from tilewright.library.split import Decision
     from tilewright.precision import Precision
     from tilewright.problem import Problem, Trans
     from tilewright.tuning.tuner import tune
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _HOMES = {
+    "Decision": "tilewright.library.split",
     "DoubleDouble": "tilewright.library.double_double",
     "Precision": "tilewright.precision",
     "Problem": "tilewright.problem",
@@ -41,6 +43,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Decision",
     "DoubleDouble",
     "Precision",
     "Problem",

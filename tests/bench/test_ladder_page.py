@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.bench.ladder.rungs import RUNGS
+from tilewright.bench.ladder.tensor.rungs import TENSOR_RUNGS
 from tilewright.cli.app import run
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +28,34 @@ def draw():
 
 
 def test_tables_are_what_the_results_say(draw):
-    text = PAGE.read_text()
-    assert draw.page_with(text, draw.tables()) == text
+    for kind in (draw.SIMT, draw.TENSOR):
+        text = kind.page.read_text()
+        assert draw.page_with(text, draw.tables(kind)) == text
+
+
+def test_the_tensor_ladder_becomes_tables_and_a_figure(draw, tmp_path, monkeypatch):
+    out = tmp_path / "device" / "ladder_tensor.json"
+    out.parent.mkdir()
+    command = ["ladder", "--kind", "tensor", "--size", "16", "--rounds", "1", "-o", str(out)]
+    assert run(command) == 0
+    monkeypatch.setattr(draw, "RESULTS", tmp_path)
+    text = draw.tables(draw.TENSOR)
+    assert "BF16 GEMM, C = A B^T in FP32 16x16x16, row-major" in text
+    assert text.count("has no wgmma") == len(TENSOR_RUNGS) + 1
+    assert len({line.count("|") for line in text.splitlines() if line.startswith("| ")}) == 1
+    pytest.importorskip("matplotlib")
+    draw.figure(tmp_path / "t.svg", draw.documents(draw.TENSOR)[0], draw.TENSOR.title)
+    assert "tensor ladder" in (tmp_path / "t.svg").read_text()
+
+
+def test_every_rung_of_the_tensor_ladder_is_explained():
+    page = ROOT / "docs" / "tensor_ladder.md"
+    text = page.read_text()
+    for one in TENSOR_RUNGS:
+        place = f"../src/tilewright/bench/ladder/kernels/tensor/{one.name}.cu"
+        assert f"| [{one.name}]({place}) |" in text
+    for link in re.findall(r"\]\((\.\./[^)]+)\)", text):
+        assert (page.parent / link).exists(), link
 
 
 def test_a_climb_becomes_tables_and_a_figure(draw, tmp_path, monkeypatch, capsys):

@@ -28,6 +28,7 @@ class Run(NamedTuple):
     who: str
     problem: Problem
     rate: float  # FLOP/s
+    how: tuple[tuple[str, Any], ...] = ()  # the bound's arguments, where it is not the plain one
 
 
 def _problem(size: Any, precision: str, trans: str) -> Problem:
@@ -35,10 +36,39 @@ def _problem(size: Any, precision: str, trans: str) -> Problem:
     return Problem(*sides, precision, *trans)
 
 
-def _of(row: dict[str, Any]) -> Iterator[tuple[str, Problem, float]]:
-    """Yield (who, problem, FLOP/s) of a row, by what it has."""
+# Formats of benchmarks.tensor by the names that bounds have for them.
+_FORMATS = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "s8": "int8"}
+
+
+def _tensor(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield (who, problem, FLOP/s, how) of a row of benchmarks.tensor."""
+    name, trans = row["case"].split()
+    plain = _FORMATS.get(name)
+    arithmetic = (("arithmetic", plain or name),)
+    alone = arithmetic if plain else (*arithmetic, ("presplit", True))
+    if row["kind"] == "tried":
+        for size, ns in row["ns"].items():
+            problem = _problem(size, "s", trans)
+            yield row["id"], problem, problem.flops / (ns * 1e-9), alone
+        return
+    how = {"tilewright": arithmetic, "product": alone, "cublas": arithmetic if plain else ()}
+    how["guarded"] = (("accuracy", "fp32"),)
+    for who, rate in row.get("tflops", {}).items():
+        yield who, _problem(row["size"], "s", trans), rate * 1e12, how[who]
+
+
+def _of(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield (who, problem, FLOP/s) of a row, and how if not plainly, by what it has."""
     rates = row.get("flops_per_second")
-    if "rungs" in row:  # tilewright ladder: row-major SGEMM NN, columns and rows exchanged
+    if "case" in row and row.get("kind") in ("tried", "race"):
+        yield from _tensor(row)
+    elif "rungs" in row and row["problem"].startswith("BF16"):  # the tensor ladder
+        m, n, k = row["size"]
+        for rung in row["rungs"]:
+            if rung["flops_per_second"]:
+                problem, how = _problem([n, m, k], "s", "TN"), (("arithmetic", "bf16"),)
+                yield rung["name"], problem, rung["flops_per_second"], how
+    elif "rungs" in row:  # tilewright ladder: row-major SGEMM NN, columns and rows exchanged
         m, n, k = row["size"]
         for rung in row["rungs"]:
             if rung["flops_per_second"]:

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from tests.bound.committed import RESULTS, WITHOUT_TIMES, committed
+from tests.bound.committed import RESULTS, WITHOUT_TIMES, Run, _of, committed
 from tilewright.bounds import bound
 from tilewright.hardware import catalogue_device
 from tilewright.problem import Problem
@@ -18,21 +18,23 @@ RUNS = committed()
 
 
 @cache
-def _limit(shape, precision, sustained, mixes):
+def _limit(shape, precision, sustained, mixes, how):
     device = H100 if mixes else replace(H100, mixes=())
     problem = Problem(*shape, precision)
-    return bound(problem, device, warm_cache=True, sustained=sustained).limit
+    told = dict(how)
+    # beta was 0 in all of them.
+    return bound(problem, device, warm_cache=True, sustained=sustained, reads_c=False, **told).limit
 
 
-def limit(problem, *, sustained=False, mixes=True):
+def limit(problem, *, sustained=False, mixes=True, how=()):
     """Return the bound in FLOP/s, operands perhaps in the cache; transposes do not matter."""
     shape = (problem.m, problem.n, problem.k)
-    return _limit(shape, problem.precision.letter, sustained, mixes)
+    return _limit(shape, problem.precision.letter, sustained, mixes, how)
 
 
 def best(precision):
     """Return the run of a precision that comes nearest to its bound."""
-    mine = (run for run in RUNS if run.problem.precision.letter == precision)
+    mine = (run for run in RUNS if run.problem.precision.letter == precision and not run.how)
     return max(mine, key=lambda run: run.rate / limit(run.problem))
 
 
@@ -45,11 +47,27 @@ def test_every_committed_file_is_read():
     assert len(RUNS) > 3000
 
 
+def test_products_on_matrix_units_have_bounds_of_their_own():
+    """Rows as benchmarks.tensor and the tensor ladder write them."""
+    race = {"kind": "race", "case": "fp16x3 NT", "size": 4096}
+    race["tflops"] = {"tilewright": 150.0, "product": 160.0, "cublas": 50.0, "guarded": 140.0}
+    tried = {"kind": "tried", "case": "bf16 NN", "id": "x", "ns": {"4096": 2.0e5}}
+    rung = {"name": "t1_wgmma", "flops_per_second": 3e14}
+    ladder = {"problem": "BF16 GEMM, C = A B^T", "size": [2048, 4096, 512], "rungs": [rung]}
+    found = [Run("", *one) for row in (race, tried, ladder) for one in _of(row)]
+    assert [run.who for run in found] == [*race["tflops"], "x", "t1_wgmma"]
+    limits = {run.who: limit(run.problem, how=run.how) for run in found}
+    assert limits["cublas"] < 7e13 < limits["guarded"] <= limits["tilewright"] < limits["product"]
+    assert limits["x"] > 1e15 > found[4].rate == pytest.approx(2 * 4096**3 / 2e-4)
+    assert found[5].problem.trans == "TN"
+    assert limits["t1_wgmma"] > 5e14
+
+
 def test_no_committed_measurement_exceeds_the_bound():
     """Not even of kernels that a search only tried, nor of a library."""
     for run in RUNS:
-        assert run.rate < limit(run.problem), run
-        assert run.rate < limit(run.problem, sustained=True), run
+        assert run.rate < limit(run.problem, how=run.how), run
+        assert run.rate < limit(run.problem, sustained=True, how=run.how), run
 
 
 def test_the_measurements_do_bind():

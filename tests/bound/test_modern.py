@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from tilewright.bounds import Compiled, bound, lai_seznec, modern
+from tilewright.bounds.schemes import SCHEMES
 from tilewright.bounds.units import ARITHMETIC
 from tilewright.hardware import Mix, Quantity, catalogue_device
 from tilewright.problem import Problem
@@ -82,7 +83,7 @@ def test_the_shared_cache_reads_thin_blocks_once():
     assert modern.cache_rate(thin, 1e12, 256, 4) == pytest.approx(1e12 * thin.flops / once)
 
 
-@pytest.mark.parametrize("arithmetic", [a for a in ARITHMETIC if a != "ieee"])
+@pytest.mark.parametrize("arithmetic", sorted(ARITHMETIC.keys() - SCHEMES.keys() - {"ieee"}))
 @pytest.mark.parametrize("device", ["a100", "h100", "h200", "b200", "mi300x", "rtx4070"])
 def test_tensor_rates_are_data(device, arithmetic):
     problem = Problem(8192, 8192, 8192, "s")

@@ -40,7 +40,12 @@ def made(letter="s", exchanged=False):
         PRECISIONS[letter], 8, 8, 8, 1, Operand(A, 0, 8), Operand(B, 0, 8), 0, Operand(C, 0, 8)
     )
     launch = FakeLaunch(call.arguments())
-    return Plan(launch, Prepared(None, None, call, exchanged), (8, 8), (256, 256, 256)), launch
+    return Plan(
+        launch,
+        Prepared(None, None, call, exchanged, call.arguments(), True),
+        (8, 8),
+        (256, 256, 256),
+    ), launch
 
 
 def test_addresses_scalars_and_stream_reach_the_launch():

@@ -8,6 +8,8 @@ import pytest
 
 from tests.sass.compiled import cubin, kept
 from tests.sass.words import LDS, ffma, word
+from tilewright.backend.cuda.compiler import compile_cubin
+from tilewright.microbench.rates import KINDS
 from tilewright.sass import (
     Instruction,
     Loop,
@@ -204,3 +206,17 @@ def test_a_compiled_double_precision_loop_is_bound_by_its_pipe_where_lanes_are_f
     loop = main_loop(instructions)
     assert loop is not None
     assert loop_cycles(instructions, loop, 86, 1, 16).bound_by == "pipe"
+
+
+def test_a_warpgroup_multiply_keeps_its_tensor_core_busy_for_half_a_cycle_a_column() -> None:
+    """128 cycles for 64 x 256, as measured; other shapes in proportion."""
+    codes = [cubin("bulk", "sm_90a", (("WG", 1),))]
+    codes += [compile_cubin(k.source(), "sm_90a").code for k in KINDS if k.name == "wgmma_s8"]
+    found = {}
+    for (kernel,) in (read_cubin(code).kernels for code in codes):
+        code = decode(kernel.code, kernel.arch)
+        found |= {i.name: pipe_of(i, 90) for i in code if i.mnemonic in ("HGMMA", "IGMMA")}
+    assert {name.split(".")[1] for name in found} == {"64x64x16", "64x256x32"}
+    for shape, (pipe, cycles) in found.items():
+        assert pipe == "tensor"
+        assert cycles == int(shape.split("x")[1]) / 2

@@ -6,6 +6,8 @@ another as late as the memory model allows.
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,7 +34,7 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or cla
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
+    return EmulatedDevice(tmp_path_factory.mktemp("kernels"), multiprocessors=8)
 
 
 def bench(live: EmulatedDevice, name: str, blocks: int | None, **changes: int) -> Bench:
@@ -53,7 +55,7 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, changes: dict[str, int])
 @needs_compiler
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-        stream_k=st.sampled_from([0, 1, 2]),
+    stream_k=st.sampled_from([0, 1, 2]),
     blocks=st.integers(1, 7),
     tiles=st.tuples(st.integers(1, 5), st.integers(1, 3)),
     ragged=st.tuples(st.integers(0, 31), st.integers(0, 31)),
@@ -147,11 +149,14 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     of = variant("sTN")
     config = small(of, emulated, **TINY, **SHARING)
     kernel = emulated.compile(Faulty().source(config, of, "cuda"))
+
+    def run_often() -> None:
+        for blocks, seed in product((3, 5, 7), range(3)):
+            run = Bench(emulated, kernel, FAMILY, config, of, blocks)
+            run.exact(Check(96, 64, 500, beta=1), np.random.default_rng(seed))
+
     with pytest.raises((WrongResultError, LaunchError)):
-        for blocks in (3, 5, 7):
-            for seed in range(3):
-                run = Bench(emulated, kernel, FAMILY, config, of, blocks)
-                run.exact(Check(96, 64, 500, beta=1), np.random.default_rng(seed))
+        run_often()
 
 
 def sizes(made: Source) -> tuple[int, int]:

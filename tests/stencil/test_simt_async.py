@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
+    return EmulatedDevice(tmp_path_factory.mktemp("kernels"), multiprocessors=8)
 
 
 def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:

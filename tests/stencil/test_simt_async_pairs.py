@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
+    return EmulatedDevice(tmp_path_factory.mktemp("kernels"), multiprocessors=8)
 
 
 def test_the_contract_is_kept_bit_for_bit(emulated: EmulatedDevice) -> None:

@@ -12,14 +12,16 @@ from tilewright.problem import Problem
 __all__ = ["bound_of", "bound_record"]
 
 
-def bound_of(live: LiveDevice, problem: Problem, *, warm_cache: bool = True) -> Bound | str:
+def bound_of(
+    live: LiveDevice, problem: Problem, *, warm_cache: bool = True, arithmetic: str = "ieee"
+) -> Bound | str:
     """Return how fast the problem can be on the device, or why nobody knows.
 
     As everybody is timed here: C is written only, and where caches are warm earlier rounds
     leave operands there.
     """
     try:
-        found = bound(problem, live, reads_c=False, warm_cache=warm_cache)
+        found = bound(problem, live, arithmetic=arithmetic, reads_c=False, warm_cache=warm_cache)
         assert found.limiting is not None
     except ValueError as reason:
         return str(reason)

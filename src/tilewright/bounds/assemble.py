@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
-from tilewright.bounds import lai_seznec, modern, nakasato
+from tilewright.bounds import modern, nakasato, tensor_terms
+from tilewright.bounds.asked import Asked
 from tilewright.bounds.bound import Bound
 from tilewright.bounds.levels import levels
+from tilewright.bounds.main_loop import multiprocessor
 from tilewright.bounds.modern import Compiled
+from tilewright.bounds.schemes import PROMOTE_K, arithmetic_of
 from tilewright.bounds.terms import Term, given, term
-from tilewright.bounds.units import Units, units_of
-from tilewright.hardware import CatalogueDevice, Mix, Quantity, catalogue_device
+from tilewright.bounds.units import PEAK, Units, units_of
+from tilewright.hardware import CatalogueDevice, Quantity, catalogue_device
 from tilewright.problem import Problem
 
 __all__ = ["bound"]
-
-_MIX, _MIX_FORMULA = "instruction mix and tail wave", "arithmetic peak x mix x tail"
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A problem on a device: what every term is computed from.
-
-    `peak` is that of the arithmetic, at the clock that is asked for.
-    """
-
-    problem: Problem
-    device: CatalogueDevice
-    units: Units
-    peak: Term
-
-    @property
-    def peak_source(self) -> str:
-        """Where the terms that begin with the peak have it from."""
-        return f"term {self.peak.name!r}"
 
 
 def bound(
@@ -43,6 +25,9 @@ def bound(
     device: CatalogueDevice | str,
     *,
     arithmetic: str = "ieee",
+    accuracy: str | None = None,
+    promote_k: int | None = None,
+    presplit: bool = False,
     sequence: str | None = None,
     transfer: bool = False,
     overlap: bool = False,
@@ -63,7 +48,15 @@ def bound(
     arithmetic : str
         ``"ieee"``: the problem's own precision on the fastest units that have it.
         ``"tf32"``, ``"fp16"``, ``"bf16"``, ``"int8"``: matrix units, A and B stored so; the
-        problem's precision is then ``"s"``.
+        problem's precision is then ``"s"``.  ``"fp16x3"``, ``"tf32x3"``, ``"bf16x6"``,
+        ``"bf16x9"``: single precision from products of parts on matrix units.
+    accuracy : str, optional
+        ``"ieee"``, ``"tf32"`` or ``"fp32"`` in place of `arithmetic`: the fastest that meets it.
+    promote_k : int, optional
+        Steps of k after which sums leave the matrix units for single-precision registers; 32
+        for products of parts, else never.
+    presplit : bool
+        Whether A and B are given in parts already; else a pass before the product splits them.
     sequence : str, optional
         Double-double's instruction sequence; without it the one its kernels compute with.
     transfer : bool
@@ -101,30 +94,74 @@ def bound(
     """
     if isinstance(device, str):
         device = catalogue_device(device)
+    if accuracy is not None and arithmetic != "ieee":
+        raise ValueError(f"accuracy={accuracy!r} goes without arithmetic={arithmetic!r}; give one")
     if not problem.flops:
         raise ValueError(f"size={problem.shape} is empty; a bound needs sizes of 1 or more")
     if kernel_rate is not None and not kernel_rate > 0:
         raise ValueError(f"kernel_rate={kernel_rate} is no rate; give FLOP/s above 0")
-    units = units_of(problem, device, arithmetic, sequence)
-    asked = _Asked(problem, device, units, units.peak(device))
+    if promote_k is not None and not promote_k > 0:
+        raise ValueError(f"promote_k={promote_k} is no interval; give 1 step of k or more")
+    how = _How(promote_k, presplit, transfer, overlap, reads_c, warm_cache, sustained, kernel_rate)
+    names = (arithmetic,) if accuracy is None else arithmetic_of(accuracy)
+    found = [
+        _bound_with(problem, device, units_of(problem, device, name, sequence), how, compiled)
+        for name in names
+    ]
+    # What no unit of the device multiplies may still have other limits, which mean nothing.
+    able = [one for one in found if one.term(PEAK).value is not None]
+    return max(able, key=lambda one: one.limit) if able else found[0]
+
+
+@dataclass(frozen=True)
+class _How:
+    """The arguments of `bound` by the same names."""
+
+    promote_k: int | None
+    presplit: bool
+    transfer: bool
+    overlap: bool
+    reads_c: bool
+    warm_cache: bool
+    sustained: bool
+    kernel_rate: float | None
+
+
+def _bound_with(
+    problem: Problem, device: CatalogueDevice, units: Units, how: _How, compiled: Compiled | None
+) -> Bound:
+    """Return the bound with these units."""
+    promote_k = how.promote_k or (None if units.scheme is None else PROMOTE_K)
+    asked = Asked(problem, device, units, units.peak(device), promote_k)
+    emulates = units.scheme is not None and asked.peak.value is not None
+    splits = emulates and not how.presplit
     terms = [asked.peak]
-    if sustained:
+    if how.sustained:
         terms.append(_clock(asked))
         asked = asked if terms[-1].value is None else replace(asked, peak=terms[-1])
-    terms.append(_memory(asked, reads_c, warm_cache))
-    terms += _multiprocessor(asked) + _shared_cache(asked) + _compiled(asked, compiled)
+    # What a split has just written may be in the cache.
+    terms.append(_memory(asked, how.reads_c, how.warm_cache or splits))
+    terms += multiprocessor(asked) + _shared_cache(asked) + _compiled(asked, compiled)
+    if units.warpgroups and asked.peak.value is not None:
+        terms += tensor_terms.beside_products(asked, how.reads_c)
     known = [t.value for t in terms if t.value is not None]
-    reads = levels(problem, device, min(known), tuple(terms)) if known else ()
-    if transfer:
-        terms.append(_transfer(asked, terms, kernel_rate, reads_c, overlap))
+    reads = levels(problem, device, min(known), tuple(terms), units.element_bytes) if known else ()
     notes = _notes(asked)
+    if emulates:
+        notes += tensor_terms.notes(asked, terms, splits, how.warm_cache)
+    if splits:
+        terms.append(tensor_terms.with_split(asked, terms, how.warm_cache))
+    if how.transfer:
+        terms.append(_transfer(asked, terms, how.kernel_rate, how.reads_c, how.overlap))
     return Bound(problem, device.id, device.name, units.label, tuple(terms), reads, notes)
 
 
-def _clock(asked: _Asked) -> Term:
+def _clock(asked: Asked) -> Term:
     """Return the peak at the clock that the power limit leaves in an endless run."""
     lane = asked.units.lane
-    key = "matrix" if lane.startswith("tensor") else lane.removeprefix("fma_lanes.")
+    # Types differ in what a multiply takes: each of the short ones has a clock of its own.
+    short = lane.removeprefix("tensor.") if asked.units.warpgroups else "matrix"
+    key = short if lane.startswith("tensor") else lane.removeprefix("fma_lanes.")
     peak = asked.peak.value or 0.0
     return term(
         "clock under the power limit",
@@ -137,7 +174,7 @@ def _clock(asked: _Asked) -> Term:
     )
 
 
-def _memory(asked: _Asked, reads_c: bool, warm_cache: bool) -> Term:
+def _memory(asked: Asked, reads_c: bool, warm_cache: bool) -> Term:
     """Return the term of compulsory traffic: every element once, C written and perhaps read."""
     p, units = asked.problem, asked.units
     operands = (p.m * p.k + p.k * p.n) * units.element_bytes
@@ -160,132 +197,7 @@ def _memory(asked: _Asked, reads_c: bool, warm_cache: bool) -> Term:
     )
 
 
-def _multiprocessor(asked: _Asked) -> list[Term]:
-    """Return the terms of the main loop, by the model that fits the device."""
-    device = asked.device
-    if device.get("wave_registers") is not None:
-        return [_read_cache(asked)]
-    if device.value("async_copy") == 0 and asked.problem.precision.parts == 1:
-        return _software_controlled(asked)
-    if device.value("async_copy") == 1:
-        return _mix_and_tail(asked)
-    if device.spec.kind == "gpu":
-        reason = f"unknown for {device.id}: async_copy (how blocks reach shared memory)"
-        return [Term(_MIX, None, "see the bounds' documentation",
-                     reason=reason)]  # fmt: skip
-    return []
-
-
-def _software_controlled(asked: _Asked) -> list[Term]:
-    """Return Lai & Seznec's equations 10 and 11 at the best blocking."""
-    device, precision = asked.device, asked.problem.precision
-    lane = asked.units.lane
-    needs = ["issue_lanes", "shared_load_lanes", "memory_bytes_per_s", lane]
-    needs += ["max_registers_per_thread", "registers_per_multiprocessor"]
-    needs += ["shared_bytes_per_multiprocessor", "max_threads_per_block", "warp_size"]
-    peak = asked.peak.value
-    names = ("memory (eq. 10)", "multiprocessor (eq. 11)")
-    formulas = (
-        "memory_bytes_per_s / S x B_Sh x flops of a multiply-add / 2",
-        f"min(1, share of multiply-adds x throughput / {lane}) x arithmetic peak",
-    )
-    if peak is None or any(device.get(key) is None for key in needs):
-        return [
-            term(name, formula, device, needs, lambda *_: 0.0)
-            if peak is not None
-            else Term(name, None, formula, reason=asked.peak.reason)
-            for name, formula in zip(names, formulas, strict=True)
-        ]
-    best = lai_seznec.best_blocking(device, precision, peak)
-    chosen = lai_seznec.inputs_of(best)
-    mixes = {m.source for m in device.mixes if m.width_bits == best.width_bits}
-    source = "equation 9, " + ("; ".join(sorted(mixes)) if mixes else "from the units' rates")
-    bandwidth = device.quantities["memory_bytes_per_s"]
-    size = given("S", precision.element_bytes, "B", "of an element")
-    share = given("share of multiply-adds", best.share, "", "B_R^2 of B_R^2 + 2 B_R loads")
-    rate = given("throughput", best.throughput, "threads/cycle", source)
-    lanes = device.quantities[lane]
-    whole = given("arithmetic peak", peak, "FLOP/s", asked.peak_source)
-    return [
-        Term(names[0], best.p_mem, formulas[0], (bandwidth, size, *chosen), "device memory"),
-        Term(names[1], best.p_sm, formulas[1], (share, rate, lanes, whole, *chosen), best.resource),
-    ]
-
-
-def _mix_and_tail(asked: _Asked) -> list[Term]:
-    """Return the terms of issue slots, shared memory and whole blocks, at the best tile.
-
-    The second one has no mix better than the device's table (equation 9): it bounds kernels
-    whose operand registers are chosen no better than those of the loops in that table.
-    """
-    device, peak, lane = asked.device, asked.peak.value, asked.units.lane
-    needs: tuple[str, ...] = modern.MIX_NEEDS
-    if lane.startswith("tensor"):
-        needs = ("multiprocessors", "registers_per_multiprocessor")
-    elif device.get(lane) is not None:
-        needs = (*needs, lane)
-    absent = term(_MIX, _MIX_FORMULA, device, needs, lambda *_: 0.0)
-    if absent.value is None or peak is None:
-        reason = absent.reason or asked.peak.reason
-        return [Term(_MIX, None, _MIX_FORMULA, absent.inputs, "", reason)]
-    found = [_at_best_tile(asked, peak, needs, ())]
-    mixes = modern.table_of(device)
-    if mixes and lane == "fma_lanes.s":
-        found.append(_at_best_tile(asked, peak, needs, mixes))
-    return found
-
-
-def _at_best_tile(asked: _Asked, peak: float, needs: Sequence[str], mixes: Sequence[Mix]) -> Term:
-    """Return one of the two terms of `_mix_and_tail`; with `mixes`, the derated one."""
-    device, lane = asked.device, asked.units.lane
-    best = modern.best_tile(
-        asked.problem, device, lane, asked.units.instructions, tabulated=bool(mixes)
-    )
-    searched = "best of all that registers hold"
-    limited = f"limited by {best.resource}"
-    if mixes:
-        points = "; ".join(sorted({f"{m.kind}, {m.source}" for m in mixes}))
-        limited += f", at most as the table of mixes has it ({points})"
-    return Term(
-        "tabulated mix (eq. 11)" if mixes else _MIX,
-        peak * best.efficiency,
-        _MIX_FORMULA,
-        (
-            given("arithmetic peak", peak, "FLOP/s", asked.peak_source),
-            given("mix", best.mix, "", limited),
-            given("tail", best.tail, "", "whole blocks on whole multiprocessors"),
-            given("share of multiply-adds", best.share, "", "of the main loop's instructions"),
-            given("thread tile rows", best.rows, "", searched),
-            given("thread tile columns", best.columns, "", searched),
-            given("block m", best.block_m, "", searched),
-            given("block n", best.block_n, "", searched),
-            given("split k", best.split_k, "", searched),
-            *(q for key in needs if (q := device.get(key)) is not None),
-        ),
-        best.resource if best.mix < 1 else "tail wave" if best.tail < 1 else asked.units.label,
-    )
-
-
-def _read_cache(asked: _Asked) -> Term:
-    """Return Nakasato's equation 1 at the read cache, with the largest b of equation 2."""
-    device, precision = asked.device, asked.problem.precision
-    b = nakasato.largest_cache_block(device, precision)
-    return term(
-        "read cache (Nakasato eq. 1)",
-        "cache_bytes_per_s x multiprocessors x b x flops of a multiply-add / (2 S)",
-        device,
-        ["cache_bytes_per_s", "multiprocessors"],
-        lambda rate, count: nakasato.attainable(
-            rate * count, b, precision.element_bytes, precision.flops
-        ),
-        given("b", b, "", "largest that leaves two wavefronts (equation 2)"),
-        given("S", precision.element_bytes, "B", "of an element"),
-        given("registers", nakasato.tile_registers(b, precision), "", "section 4.2.2"),
-        resource="read cache",
-    )
-
-
-def _shared_cache(asked: _Asked) -> list[Term]:
+def _shared_cache(asked: Asked) -> list[Term]:
     """Return equation 1 at the last shared cache, where blocks as large as registers read it."""
     device, p = asked.device, asked.problem
     if device.spec.kind == "cpu" or device.value("async_copy") != 1:
@@ -293,7 +205,8 @@ def _shared_cache(asked: _Asked) -> list[Term]:
     size = asked.units.element_bytes
     held = device.value("registers_per_multiprocessor") or 0.0
     shared_by = max(1.0, device.value("cluster_blocks") or 1.0)
-    b = sqrt(held * shared_by / max(1, p.precision.element_bytes // 4))
+    words = max(1, p.precision.element_bytes // 4) * (1 if asked.promote_k is None else 2)
+    b = sqrt(held * shared_by / words)
     direct = device.get("l2_bytes_per_s") is not None or device.get("clock_hz") is None
     needs = ["l2_bytes_per_s"] if direct else ["l2_bytes_per_cycle", "clock_hz"]
     source = "b_m b_n = b^2 fills a multiprocessor's registers"
@@ -313,7 +226,7 @@ def _shared_cache(asked: _Asked) -> list[Term]:
     ]
 
 
-def _compiled(asked: _Asked, compiled: Compiled | None) -> list[Term]:
+def _compiled(asked: Asked, compiled: Compiled | None) -> list[Term]:
     """Return the terms of one kernel's machine code."""
     if compiled is None or asked.peak.value is None:
         return []
@@ -333,7 +246,7 @@ def _compiled(asked: _Asked, compiled: Compiled | None) -> list[Term]:
 
 
 def _transfer(
-    asked: _Asked, terms: list[Term], kernel_rate: float | None, reads_c: bool, overlap: bool
+    asked: Asked, terms: list[Term], kernel_rate: float | None, reads_c: bool, overlap: bool
 ) -> Term:
     """Return Nakasato's equations 3 to 5; without a kernel's rate, with the smallest term."""
     p = asked.problem
@@ -362,7 +275,7 @@ def _transfer(
     )
 
 
-def _notes(asked: _Asked) -> tuple[str, ...]:
+def _notes(asked: Asked) -> tuple[str, ...]:
     """Return the assumptions behind the numbers."""
     notes = []
     if asked.problem.precision.is_complex:

@@ -44,6 +44,11 @@ class Bound:
     notes: tuple[str, ...] = ()
 
     @property
+    def known(self) -> bool:
+        """Whether any term has a value, so that there is a limit."""
+        return any(t.value is not None for t in self.terms)
+
+    @property
     def limiting(self) -> Term:
         """The smallest term.
 
@@ -116,7 +121,7 @@ class Bound:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain data; ``limit`` is None where nothing is known."""
-        known = any(t.value is not None for t in self.terms)
+        known = self.known
         return {
             "problem": str(self.problem),
             "precision": self.problem.precision.letter,

@@ -41,7 +41,11 @@ class Level:
 
 
 def levels(
-    problem: Problem, device: CatalogueDevice, rate: float, terms: tuple[Term, ...]
+    problem: Problem,
+    device: CatalogueDevice,
+    rate: float,
+    terms: tuple[Term, ...],
+    element_bytes: int,
 ) -> tuple[Level, ...]:
     """Return the levels at the blocking that the terms chose.
 
@@ -55,6 +59,8 @@ def levels(
         F in FLOP/s.
     terms : tuple of Term
         The blocking factors are among their inputs.
+    element_bytes : int
+        Of A and B as they are read.
     """
     chosen = {q.name: q.value for t in terms for q in t.inputs}
     found = []
@@ -78,9 +84,8 @@ def levels(
     elements = p_.m * p_.k + p_.k * p_.n + 2 * p_.m * p_.n
     once = 2 * p_.m * p_.n * p_.k / elements
     found.append(("the problem from device memory", once, device.value("memory_bytes_per_s")))
-    size = p_.precision.element_bytes
     return tuple(
-        Level(name, b, nakasato.required_bandwidth(rate, b, size, flops), available)
+        Level(name, b, nakasato.required_bandwidth(rate, b, element_bytes, flops), available)
         for name, b, available in found
         if rate < inf
     )

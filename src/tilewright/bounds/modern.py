@@ -19,6 +19,7 @@ from tilewright.problem import Problem
 
 __all__ = [
     "MIX_NEEDS",
+    "SPLITS",
     "Compiled",
     "Tile",
     "best_tile",
@@ -39,7 +40,7 @@ MIX_NEEDS = (
     "registers_per_multiprocessor",
 )
 _LOAD_WORDS = 4  # a load of 128 bits brings a thread four 32-bit registers
-_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # finer ones change the last wave by under 1 %
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # finer ones change the last wave by under 1 %
 # Matrix units take tiles of 16 x 8 (mma.sync of every type, PTX ISA); larger ones are multiples.
 _MATRIX_ROWS, _MATRIX_COLUMNS = 16, 8
 
@@ -221,7 +222,7 @@ def best_tile(
             bm, bn = rows * p, columns * q
             if bm * bn > held:
                 continue
-            for split in _SPLITS:
+            for split in SPLITS:
                 if split > max(1, problem.k):
                     break
                 tail = tail_efficiency(problem, count, bm, bn, split)

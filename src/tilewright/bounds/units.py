@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.bounds.double_double import SEQUENCE_OF, SEQUENCES, Sequence
+from tilewright.bounds.schemes import SCHEMES, Scheme
 from tilewright.bounds.terms import Term, given, term
 from tilewright.hardware import CatalogueDevice, Quantity
 from tilewright.problem import Problem
 
-__all__ = ["ARITHMETIC", "Units", "units_of"]
+__all__ = ["ARITHMETIC", "PEAK", "Units", "units_of"]
+
+PEAK = "arithmetic peak"  # the term that every bound has
 
 # Arithmetic by name: bytes of an element of A or B, least bytes of one of C.
 ARITHMETIC: dict[str, tuple[int, int] | None] = {
@@ -18,7 +21,12 @@ ARITHMETIC: dict[str, tuple[int, int] | None] = {
     "fp16": (2, 2),
     "bf16": (2, 2),
     "int8": (1, 1),
+    **{one.name: (one.element_bytes, 4) for one in SCHEMES.values()},
 }
+
+
+# Types that matrix units multiply and sum in single precision, by their names.
+_SHORT = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,8 @@ class Units:
         Of A and B, and of C.
     sequence : Sequence or None
         Of double-double arithmetic.
+    scheme : Scheme or None
+        Of single precision emulated by products of parts.
     """
 
     label: str
@@ -48,31 +58,51 @@ class Units:
     element_bytes: int
     result_bytes: int
     sequence: Sequence | None = None
+    scheme: Scheme | None = None
+
+    @property
+    def products(self) -> int:
+        """Products of parts for one of elements."""
+        return 1 if self.scheme is None else self.scheme.products
+
+    @property
+    def parts(self) -> int:
+        """Stored parts of an element of A or B."""
+        return 1 if self.scheme is None else self.scheme.parts
+
+    @property
+    def warpgroups(self) -> bool:
+        """Whether the matrix units have instructions of this type that read shared memory."""
+        return self.lane.startswith("tensor.") and self.lane not in ("tensor.s", "tensor.d")
 
     def peak(self, device: CatalogueDevice) -> Term:
         """Return the arithmetic peak in FLOP/s as BLAS counts them."""
         if self.sequence is not None:
             return self._emulated(device)
         needs = (self.lane, "multiprocessors", "clock_hz")
+        each = self.products
+        counted = () if each == 1 else (given("products", each, "", str(self.scheme)),)
+        shared = "" if each == 1 else " / products"
         if any(device.get(key) is None for key in needs) and device.get(self.published):
             return term(
-                "arithmetic peak",
-                self.published,
+                PEAK,
+                f"{self.published}{shared}",
                 device,
                 [self.published],
-                lambda peak: peak,
+                lambda peak: peak / each,
+                *counted,
                 resource=self.label,
             )
         extra = device.get("extra_flops.s") if self.lane == "fma_lanes.s" else None
-        others: tuple[Quantity, ...] = () if extra is None else (extra,)
+        others: tuple[Quantity, ...] = counted if extra is None else (extra,)
         plus = 0.0 if extra is None else extra.value
         lanes = f"2 x {self.lane}" if extra is None else f"(2 x {self.lane} + extra_flops.s)"
         return term(
-            "arithmetic peak",
-            f"{lanes} x multiprocessors x clock_hz",
+            PEAK,
+            f"{lanes} x multiprocessors x clock_hz{shared}",
             device,
             needs,
-            lambda lane, count, clock: (2 * lane + plus) * count * clock,
+            lambda lane, count, clock: (2 * lane + plus) * count * clock / each,
             *others,
             resource=self.label,
         )
@@ -89,7 +119,7 @@ class Units:
         published = device.get("peak.d")
         if device.get("clock_hz") is None and published is not None:
             return term(
-                "arithmetic peak",
+                PEAK,
                 f"{formula}, both peak.d / 2",
                 device,
                 ["peak.d"],
@@ -105,7 +135,7 @@ class Units:
             return sequence.rate(lane * count * clock, add)
 
         return term(
-            "arithmetic peak",
+            PEAK,
             f"{formula}, rates = lanes x multiprocessors x clock_hz",
             device,
             (self.lane, "multiprocessors", "clock_hz"),
@@ -142,14 +172,21 @@ def units_of(
             f"arithmetic={arithmetic!r} is unknown; use one of {', '.join(ARITHMETIC)}"
         )
     precision = problem.precision
+    if arithmetic == "ieee" and precision.real_name in _SHORT:
+        type_, size = _SHORT[precision.real_name], precision.real_bytes
+        label, lane = f"{type_} matrix units", f"tensor.{type_}"
+        return Units(label, lane, f"peak.{type_}", precision.flops // 2, size, size)
     stored = ARITHMETIC[arithmetic]
     if stored is not None:
         if precision.letter != "s":
             raise ValueError(
                 f"arithmetic={arithmetic!r} goes with precision s, not {precision}; use ieee"
             )
-        lane, peak = f"tensor.{arithmetic}", f"peak.{arithmetic}"
-        return Units(f"{arithmetic} matrix units", lane, peak, 1, *stored)
+        scheme = SCHEMES.get(arithmetic)
+        type_ = arithmetic if scheme is None else scheme.stored
+        label = f"{type_} matrix units" + ("" if scheme is None else f", {scheme}")
+        lane, peak = f"tensor.{type_}", f"peak.{type_}"
+        return Units(label, lane, peak, 1, *stored, scheme=scheme)
     size = precision.element_bytes
     per_element = precision.flops // 2
     if precision.parts == 2:

@@ -37,8 +37,25 @@ def command(
         ),
     ] = None,
     arithmetic: Annotated[
-        str, typer.Option("--arithmetic", help="ieee, tf32, fp16, bf16 or int8.")
+        str,
+        typer.Option(
+            "--arithmetic",
+            help="ieee; tf32, fp16, bf16, int8; products of parts: fp16x3, tf32x3, bf16x6, bf16x9.",
+        ),
     ] = "ieee",
+    accuracy: Annotated[
+        str | None,
+        typer.Option(
+            "--accuracy", help="ieee, tf32 or fp32: the fastest arithmetic that meets it."
+        ),
+    ] = None,
+    promote_k: Annotated[
+        int | None,
+        typer.Option("--promote-k", help="Steps of k between sums leaving the matrix units."),
+    ] = None,
+    presplit: Annotated[
+        bool, typer.Option("--presplit", help="Operands are in parts already; nothing splits them.")
+    ] = False,
     sequence: Annotated[
         str | None, typer.Option("--sequence", help="Double-double's instruction sequence.")
     ] = None,
@@ -81,6 +98,9 @@ def command(
         problem,
         numbers,
         arithmetic=arithmetic,
+        accuracy=accuracy,
+        promote_k=promote_k,
+        presplit=presplit,
         sequence=sequence,
         transfer=transfer,
         overlap=overlap,

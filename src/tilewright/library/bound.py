@@ -22,6 +22,9 @@ def bound(
     device: str | LiveDevice | CatalogueDevice | None = None,
     *,
     arithmetic: str = "ieee",
+    accuracy: str | None = None,
+    promote_k: int | None = None,
+    presplit: bool = False,
     sequence: str | None = None,
     transfer: bool = False,
     overlap: bool = False,
@@ -41,7 +44,10 @@ def bound(
         As in `tilewright.device`: ``"gtx580"``, ``"cuda:0"``, or a file such as
         ``"mine.toml"`` of ``tilewright devices --probe``.  A live device is looked up
         in the catalogue by its driver's name; what its driver reports comes first.
-    arithmetic, sequence, transfer, overlap, reads_c, warm_cache, sustained, kernel_rate, compiled
+    arithmetic, accuracy, promote_k, presplit
+        What multiplies, as in `tilewright.bounds.bound`: ``accuracy="fp32"`` is single
+        precision the fastest way there is, also from products on matrix units.
+    sequence, transfer, overlap, reads_c, warm_cache, sustained, kernel_rate, compiled
         As in `tilewright.bounds.bound`.
 
     Returns
@@ -58,6 +64,9 @@ def bound(
         problem,
         numbers_of(find_device(device)),
         arithmetic=arithmetic,
+        accuracy=accuracy,
+        promote_k=promote_k,
+        presplit=presplit,
         sequence=sequence,
         transfer=transfer,
         overlap=overlap,

@@ -6,21 +6,26 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.backend import device as find_device
+from tilewright.library.accuracy import arithmetic_of, refuse_contract, with_accuracy
 from tilewright.library.choose import choose
 from tilewright.library.double_double import DoubleDouble
 from tilewright.library.layout import Strided, layout_of, operation
-from tilewright.precision import Precision, double_double_row, precision_of
+from tilewright.library.narrow_types import is_narrow
+from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Launch, Stencil, Variant
 from tilewright.timeline import span
+
+if TYPE_CHECKING:
+    from tilewright.library.split import Decision
 
 __all__ = ["gemm", "launch_gemm", "prepare_gemm", "shortcuts"]
 
@@ -39,6 +44,8 @@ def gemm(
     trans_a: str | Trans = "N",
     trans_b: str | Trans = "N",
     accuracy: str = "ieee",
+    out_dtype: Any = None,
+    report: Decision | None = None,
     device: str | LiveDevice | None = None,
 ) -> Any:
     """Return alpha op(a) op(b) + beta c, computed by the best kernel known here.
@@ -51,7 +58,9 @@ def gemm(
     Parameters
     ----------
     a, b : array
-        Two-dimensional arrays of one dtype: float32, float64, complex64 or complex128.
+        Two-dimensional arrays of one dtype: float32, float64, complex64 or complex128;
+        also float16 and bfloat16 (products summed in float32 and rounded once) and int8
+        (exact in int32, modulo 2^32), of NumPy's, CuPy's or PyTorch's.
         NumPy arrays; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or
         anything's with DLPack.  Or `DoubleDouble` arrays whose words are NumPy's, CuPy's or
         pyopencl's.  op(a) is m x k, op(b) is k x n.
@@ -64,10 +73,22 @@ def gemm(
         `a` nor `b` is read.  For `DoubleDouble` arrays also whatever that type takes.
     trans_a, trans_b : {"N", "T", "C"}
         BLAS's transposes; "C" on real data is "T".
-    accuracy : {"ieee", "accurate", "fast"}
-        IEEE arithmetic of the inputs' precision, never less.  Of `DoubleDouble` arrays it
+    accuracy : str
+        "ieee": arithmetic of the inputs' precision, never less.  Of `DoubleDouble` arrays it
         means "accurate", bounded by 4 (k + 2) u^2 |A| |B|, u = 2^-53; "fast" is bounded by
         32 (k + 2) u^2 |A| |B| and needs less than half of the operations.
+        Of float32 and complex64 arrays, "fp32": as accurate as single precision or more so,
+        on matrix units where they are known to be; a guard on the device looks at the operands
+        and turns to IEEE arithmetic where they would not be.  "tf32": operands may be cut to
+        11 significant bits.  "fp16x3", "bf16x6", "bf16x9", "tf32x3": this very scheme of
+        `tilewright.stencil.split`, without a guard, to measure it.  Where a device has no
+        matrix units that are proved, "fp32" and "tf32" are "ieee", and the schemes run as a
+        model of such units, slowly.  docs/fp32_accurate.md has the bounds.
+    out_dtype : dtype, optional
+        Of the new array, where `a` is float16 or bfloat16: that type (the default) or float32.
+        int8 gives int32.
+    report : Decision, optional
+        Told which arithmetic served the call, and why.
     device : str or LiveDevice, optional
         Where NumPy arrays are multiplied; see `tilewright.device`.  Arrays that are on a
         device are multiplied there.
@@ -102,22 +123,32 @@ def gemm(
     ``__cuda_array_interface__``, or else on the legacy default stream.
     """
     shortcut = shortcuts.get(type(a))
-    if shortcut is not None:
+    if shortcut is not None and report is None and out_dtype is None:
         made = shortcut(a, b, c, alpha, beta, trans_a, trans_b, accuracy, device)
         if made is not None:
             return made
+    if is_narrow(a):
+        from tilewright.library.narrow import narrow_gemm
+
+        refuse_contract(accuracy, report)
+        return narrow_gemm(a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
+    if out_dtype is not None:
+        raise ValueError(f"out_dtype={out_dtype!r} is for float16, bfloat16 and int8; leave it out")
     adapter = _adapter(a, b, c)
     a, b = adapter.view("a", a), adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
     op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
-    precision = _with_accuracy(_one_precision(a, b, c), accuracy)
+    precision = with_accuracy(_one_precision(a, b, c), accuracy)
+    arithmetic = arithmetic_of(accuracy)
+    if report is not None:
+        report.begin(accuracy)
     if precision.parts == 2:
         alpha, beta = _pairs(alpha, beta)
     m, n, k = _sizes(a, b, c, op_a, op_b)
     _check_scalars(alpha, beta, precision, c)
     if c is None:
         c = adapter.empty_like(a, (m, n))
-    request = Request(precision, m, n, k, alpha, beta, op_a, op_b, a, b, c)
+    request = Request(precision, m, n, k, alpha, beta, op_a, op_b, a, b, c, arithmetic, report)
     if 0 not in (m, n) and not ((k == 0 or alpha == 0) and beta == 1):
         adapter.run(request, device)
     return adapter.result(c)
@@ -138,6 +169,8 @@ class Request:
     a: Any
     b: Any
     c: Any
+    arithmetic: str = ""  # how products are computed, if not by the units for this precision
+    report: Decision | None = None
 
 
 def _adapter(a: Any, b: Any, c: Any) -> Any:
@@ -195,16 +228,6 @@ def _one_precision(a: Any, b: Any, c: Any) -> Precision:
         return precision_of(a.dtype)
     except ValueError as error:
         raise ValueError(f"a.{error}") from None
-
-
-def _with_accuracy(precision: Precision, accuracy: str) -> Precision:
-    """Return the precision to compute in."""
-    known = ("ieee", "accurate", "fast") if precision.parts == 2 else ("ieee",)
-    if accuracy not in known:
-        raise ValueError(f"accuracy={accuracy!r} is unknown; use one of {', '.join(known)}")
-    if accuracy != "fast":
-        return precision
-    return double_double_row(precision.is_complex, accuracy)
 
 
 def _pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
@@ -275,12 +298,18 @@ class Prepared:
         What is launched.
     exchanged : bool
         Whether the kernel's A is the caller's b: a row-major result is C^T.
+    arguments : tuple
+        The kernel's, as its stencil made them of the call.
+    common : bool
+        Whether they are the list that most stencils share.
     """
 
     kernel: Kernel
     launch: Launch
     call: GemmCall
     exchanged: bool
+    arguments: tuple[Any, ...]
+    common: bool
 
 
 Placed = tuple[Operand, bool]
@@ -300,21 +329,30 @@ def prepare_gemm(
     operands : tuple
         A, B and C, each with whether it is row-major.
     """
+    problem, call, exchanged = column_major_call(request, operands)
+    with span("choose"):
+        chosen = choose(live, problem)
+    launch = chosen.stencil.launch(chosen.config, problem.m, problem.n)
+    variant, family = Variant.of(problem), chosen.stencil
+    with _lock:
+        kernel = _kernel(live, family, chosen.config, variant)
+    arguments = family.arguments(chosen.config, variant, call)
+    return Prepared(kernel, launch, call, exchanged, arguments, family.common_arguments)
+
+
+def column_major_call(
+    request: Request, operands: tuple[Placed, Placed, Placed]
+) -> tuple[Problem, GemmCall, bool]:
+    """Return a request as kernels see it, and whether their A is the caller's b."""
     (a, row_a), (b, row_b), (c, row_c) = operands
-    m, n = request.m, request.n
+    m, n, k = request.m, request.n, request.k
     op_a = operation(request.trans_a, row_a, row_c).on(request.precision)
     op_b = operation(request.trans_b, row_b, row_c).on(request.precision)
     if row_c:  # C^T = op(B)^T op(A)^T
         m, n, a, b, op_a, op_b = n, m, b, a, op_b, op_a
-    k = request.k
     problem = Problem(m, n, k, request.precision, op_a, op_b, a.ld, b.ld, c.ld)
-    with span("choose"):
-        chosen = choose(live, problem)
     call = GemmCall(request.precision, m, n, k, request.alpha, a, b, request.beta, c)
-    launch = chosen.stencil.launch(chosen.config, m, n)
-    with _lock:
-        kernel = _kernel(live, chosen.stencil, chosen.config, Variant.of(problem))
-    return Prepared(kernel, launch, call, row_c)
+    return problem, call, row_c
 
 
 def launch_gemm(
@@ -331,9 +369,13 @@ def launch_gemm(
     Event
         Of the launch.
     """
+    if request.arithmetic:
+        from tilewright.library.split.chain import launch_split
+
+        return launch_split(live, request, operands, queue, after)
     made = prepare_gemm(live, request, operands)
     with _lock:
-        return live.launch(made.kernel, made.launch, made.call.arguments(), queue, after)
+        return live.launch(made.kernel, made.launch, made.arguments, queue, after)
 
 
 def live_device(device: str | LiveDevice | None) -> LiveDevice:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.backend import LiveDevice, Operand
 from tilewright.backend.cuda.device import device_at
-from tilewright.library.gemm import Placed, prepare_gemm, strided
+from tilewright.library.gemm import Placed, launch_gemm, prepare_gemm, strided
 from tilewright.library.overlap import overlap
 from tilewright.library.plan import Plan, plans
 from tilewright.problem import Trans
@@ -96,12 +96,15 @@ def run(
         trans_b=_as_stored(request.trans_b, request.b),
     )
     live = device_at(ordinal)
+    if request.arithmetic:
+        launch_gemm(live, request, operands, stream_of(ordinal))
+        return
     made = prepare_gemm(live, request, operands)
-    launch = live.prepare(made.kernel, made.launch, made.call.arguments())
+    launch = live.prepare(made.kernel, made.launch, made.arguments)
     with launch.lock, span("launch"):
         launch.enqueue(stream_of(ordinal))
     # With alpha = 0 the kernel was told k = 0: that launch is no model for another alpha.
-    if key is not None and request.alpha != 0 and request.k != 0:
+    if key is not None and made.common and request.alpha != 0 and request.k != 0:
         extents = (request.a.extent, request.b.extent, request.c.extent)
         plan = plans.remember(key, lambda: Plan(launch, made, (request.m, request.n), extents))
         plan.accept(request.a.address, request.b.address, request.c.address)

@@ -1,7 +1,8 @@
 """What a device sustains: clock, power and rate while it computes or copies for some seconds.
 
 Loads: outer products from shared memory in single and in double precision (a GEMM's main loop
-with random data, because power depends on the bits that toggle), and copying device memory.
+with random data, because power depends on the bits that toggle), copying device memory, and on
+Hopper warpgroup multiplies (``tensor_power.py``).
 A row tells the second half of a load, when power and clock have settled.  Rows with ``at`` are
 single readings, for a figure.
 """
@@ -35,7 +36,6 @@ _INTERVAL = 0.02  # NVML's clock is renewed about every 20 ms
 _TOLD = 0.25  # seconds between readings that become rows
 # Launches: one runs, others wait behind it; on a GPU for longer than Python may be held up.
 _IN_FLIGHT = {"gpu": 8, "cpu": 2}
-_LOADS = 3
 # Longer brings nothing: on an H100 power settles within about a second.
 _LONGEST = 6.0
 
@@ -131,7 +131,7 @@ def sample_power(device: LiveDevice, seconds: float = _INTERVAL) -> Iterator[Pow
 
 
 @dataclass(frozen=True)
-class _Load:
+class Load:
     """Something to keep a device busy with.
 
     Parameters
@@ -166,7 +166,7 @@ def outer_defines(device: LiveDevice, letter: str) -> dict[str, int | str]:
     return {"SIDE": side, "VECTOR": vector, "DEPTH": 8, "THREADS": threads, "TRIPS": trips}
 
 
-def _outer_load(device: LiveDevice, letter: str) -> _Load:
+def _outer_load(device: LiveDevice, letter: str) -> Load:
     """Return outer products on all multiprocessors; a launch takes some milliseconds."""
     defines = outer_defines(device, letter)
     side, depth, threads, trips = (int(defines[k]) for k in ("SIDE", "DEPTH", "THREADS", "TRIPS"))
@@ -199,7 +199,7 @@ def _outer_load(device: LiveDevice, letter: str) -> _Load:
         device.free(ticks)
 
     enqueue = partial(device.launch, kernel, launch, (out, ticks, np.int32(0)))
-    return _Load(enqueue, 2.0 * side * side * depth * trips * count, check, cycles, free)
+    return Load(enqueue, 2.0 * side * side * depth * trips * count, check, cycles, free)
 
 
 def _noise(count: int, shift: int) -> Any:
@@ -236,7 +236,7 @@ def _check_outer(found: Any, side: int, vector: int, depth: int, trips: int) -> 
         raise ValueError("outer products from shared memory are wrong")
 
 
-def _copy_load(device: LiveDevice) -> _Load:
+def _copy_load(device: LiveDevice) -> Load:
     """Return copying an array much larger than the caches."""
     walker = Walker(device)
     size = walker.rounded(min(memory_sizes(device)))
@@ -251,12 +251,12 @@ def _copy_load(device: LiveDevice) -> _Load:
     filling = walker.walk(Stream("memory", "fill", "WRITE", size, 1), (first, first, sums), size)
     device.launch(*filling).wait()
     enqueue = partial(device.launch, *walker.walk(stream, (first, last, sums), size))
-    return _Load(
+    return Load(
         enqueue, 2.0 * size, partial(walker.check_filled, last, sums, size), lambda: None, free
     )
 
 
-def _busy(load: _Load, seconds: float, in_flight: int) -> tuple[list[float], float]:
+def _busy(load: Load, seconds: float, in_flight: int) -> tuple[list[float], float]:
     """Keep a device busy; return the pieces' seconds in the second half, and when that began."""
     began = time.perf_counter()
     running: deque[Event] = deque()
@@ -273,7 +273,7 @@ def _busy(load: _Load, seconds: float, in_flight: int) -> tuple[list[float], flo
 
 
 def _measure(
-    device: LiveDevice, emit: Callable[[Row], None], named: Row, make: Callable[[], _Load],
+    device: LiveDevice, emit: Callable[[Row], None], named: Row, make: Callable[[], Load],
     seconds: float,
 ) -> Row:  # fmt: skip
     """Run one load and return its row's rest; single readings are emitted on the way."""
@@ -319,13 +319,17 @@ def _reading_row(reading: Reading) -> Row:
 
 
 def _run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> None:
-    each = min(_LONGEST, 0.8 * seconds / _LOADS)  # a fifth is for compiling and filling
-    loads: list[tuple[str, Callable[[], _Load]]] = [
+    from tilewright.microbench.tensor_power import TENSOR_LOADS, suits, tensor_load
+
+    loads: list[tuple[str, Callable[[], Load]]] = [
         ("outer products, single precision", partial(_outer_load, device, "s")),
         ("copy", partial(_copy_load, device)),
     ]
     if device.spec.has_fp64:
         loads.append(("outer products, double precision", partial(_outer_load, device, "d")))
+    if suits(device):
+        loads += [(name, partial(tensor_load, device, name)) for name in TENSOR_LOADS]
+    each = min(_LONGEST, 0.8 * seconds / len(loads))  # a fifth is for compiling and filling
     named: list[Row] = [{"load": name} for name, _ in loads]
     measure_points(
         (

@@ -18,6 +18,7 @@ from tilewright.backend import LiveDevice
 from tilewright.hardware import QUANTITIES, CatalogueDevice, Quantity, described
 from tilewright.microbench.experiment import Row
 from tilewright.microbench.mixes import mixes_of
+from tilewright.microbench.tensor_power import TENSOR_LOADS
 
 __all__ = [
     "Measured",
@@ -56,6 +57,15 @@ class Measured:
     detail: str
 
 
+# Kinds of the experiment `rates`: one type each, by one warp and by a warpgroup.
+_MATRIX_KINDS = (
+    ("f16_16x8x16", "wgmma_f16"),
+    ("bf16_16x8x16", "wgmma_bf16"),
+    ("tf32_16x8x8", "wgmma_tf32"),
+    ("s8_16x8x32", "wgmma_s8"),
+)
+
+
 def measured_numbers(results: Results, device: CatalogueDevice) -> list[Measured]:
     """Return the quantities that results of experiments tell.
 
@@ -73,6 +83,7 @@ def measured_numbers(results: Results, device: CatalogueDevice) -> list[Measured
         ("link", _link),
         ("power", _sustained),
         ("peak", lambda rows: _lanes(rows, device)),
+        ("rates", _matrix_share),
     ):
         result = results.get(name, {})
         clock = result.get("clock_hz")
@@ -103,6 +114,9 @@ def _bandwidths(rows: Sequence[Row], device: CatalogueDevice) -> list[Measured]:
     memory = _best((r for r in rows if r.get("level") == "memory"), "best_bytes_per_second")
     if memory is not None:
         found.append(Measured("memory_bytes_per_s", memory[0], _point(memory[1])))
+    copied = _best((r for r in rows if r.get("access") == "copy"), "best_bytes_per_second")
+    if copied is not None:
+        found.append(Measured("copy_bytes_per_s", copied[0], _point(copied[1])))
     # A CPU's smaller working sets lie in the cores' own caches.
     least = (device.value("l2_bytes") or 0) / 2 if device.spec.kind == "cpu" else 0
     cached = [r for r in rows if r.get("level") == "l2" and float(r.get("bytes") or 0) >= least]
@@ -127,8 +141,9 @@ def _link(rows: Sequence[Row]) -> list[Measured]:
 
 def _sustained(rows: Sequence[Row]) -> list[Measured]:
     found = []
-    for letter, word in (("s", "single"), ("d", "double")):
-        load = f"outer products, {word} precision"
+    loads = {"s": "outer products, single precision", "d": "outer products, double precision"}
+    loads |= {name.rpartition(" ")[2]: name for name in TENSOR_LOADS}
+    for letter, load in loads.items():
         whole = [r for r in rows if r.get("load") == load and "at_seconds" not in r]
         # A kernel's count leaves out its launch, a sensor's clock has steps of some MHz: the
         # higher one, as a bound must not be below what is there.
@@ -157,6 +172,20 @@ def _lanes(rows: Sequence[Row], device: CatalogueDevice) -> list[Measured]:
             detail = f"{value:.2f} a cycle of the clock that the driver reports"
             found.append(Measured(name, lanes, detail))
     return found
+
+
+def _matrix_share(rows: Sequence[Row]) -> list[Measured]:
+    """Return what instructions of one warp reach of a warpgroup's rate, where both were measured.
+
+    The type that loses least: a bound must not be below what is there.
+    """
+    key = "multiply_adds_per_cycle"
+    shares = []
+    for warp, group in _MATRIX_KINDS:
+        one, whole = (_best((r for r in rows if r.get("kind") == k), key) for k in (warp, group))
+        if one is not None and whole is not None:
+            shares.append((min(1.0, one[0] / whole[0]), f"{warp} of {group}"))
+    return [Measured("warp_matrix_share", *max(shares))] if shares else []
 
 
 def _whole(value: float) -> float:

@@ -21,6 +21,17 @@ _MEMORY = frozenset(
 _UNIFORM = frozenset(("UIADD3", "UIMAD", "ULEA", "ULOP3", "USHF", "UISETP", "UMOV", "ULDC"))
 _CONTROL = frozenset(("BRA", "BAR", "NOP", "BSSY", "BSYNC", "EXIT", "DEPBAR", "LDGDEPBAR"))
 
+# Multiplies of a warpgroup: each of its warps sits on a scheduler of its own, whose tensor core
+# takes half a cycle a column for 64 rows and 32 bytes of k, in every type: 128 cycles for 256
+# columns as measured (docs/microbenchmarks.md, "Rates of every unit").
+_WARPGROUP = frozenset(("HGMMA", "IGMMA"))
+
+
+def _columns(instruction: Instruction) -> int:
+    """Return N of a warpgroup multiply's shape; 0 where it is not told."""
+    shape = next((word for word in instruction.modifiers if word.startswith("64x")), "64x0x0")
+    return int(shape.split("x")[1])
+
 
 def pipe_of(instruction: Instruction, arch: int) -> tuple[str, float]:
     """Return the pipe an instruction takes, and the cycles until the next one may follow there."""
@@ -31,6 +42,8 @@ def pipe_of(instruction: Instruction, arch: int) -> tuple[str, float]:
         return "imad", WARP * SCHEDULERS / _INTEGER_LANES
     if name in ("DFMA", "DADD", "DMUL"):
         return "fp64", WARP * SCHEDULERS / _FP64_LANES.get(arch, 2)
+    if name in _WARPGROUP:
+        return "tensor", _columns(instruction) / 2
     if name in _MEMORY:
         return "memory", 0.0
     if name in _UNIFORM:

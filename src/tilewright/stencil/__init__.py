@@ -7,6 +7,7 @@ from tilewright.stencil.base import (
     Resources,
     Source,
     Stencil,
+    TensorMap,
     Variant,
     Workspace,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "Resources",
     "Source",
     "Stencil",
+    "TensorMap",
     "Variant",
     "Workspace",
     "register",

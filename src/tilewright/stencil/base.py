@@ -1,8 +1,9 @@
 """The stencil protocol: a parametrised kernel family, its space and its costs.
 
 A stencil is a folder: one kernel text, its parameters and constraints, and what
-a config uses of the device.  The argument list of every kernel is the same, so
-whoever launches one needs to know nothing about its stencil::
+a config uses of the device.  Whoever launches a kernel asks `Stencil.arguments` for its
+argument list and needs to know nothing else about its stencil.  That list is the same for
+every stencil but those that say otherwise::
 
     gemm(long m, long n, long k,
          real alpha_re, real alpha_im, A, long offset_a, long lda,
@@ -24,7 +25,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
@@ -33,11 +36,13 @@ from tilewright.space import Config, Space
 
 __all__ = [
     "STATIC_SHARED_BYTES",
+    "Call",
     "Dialect",
     "Launch",
     "Resources",
     "Source",
     "Stencil",
+    "TensorMap",
     "Variant",
     "Workspace",
 ]
@@ -182,6 +187,110 @@ class Source:
     dynamic_shared_bytes: int = 0
     part_bytes: int = 0
 
+    def run_if(self, value: int) -> Source:
+        """Return this kernel with one more argument: it runs where that int has this value.
+
+        A pointer to an int in device memory; elsewhere the kernel returns at once and writes
+        nothing.  Every stencil's text can be held back so (prelude/run_if.h).
+        """
+        return replace(self, defines={**self.defines, "RUN_IF": value})
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A kernel's argument that tells a copy engine about an array in device memory.
+
+    CUDA's tensor map (`cuTensorMapEncodeTiled`), of compute capability 9.0 and later: 128
+    bytes that are made when the launch is prepared.  What a copy finds outside the array is
+    zero.
+
+    Parameters
+    ----------
+    memory : object
+        The backend's handle of the device memory.
+    offset : int
+        Bytes before the first element; with the memory's address a multiple of 16.
+    element : str
+        NumPy's name of the element type, or ``"bfloat16"``.
+    sizes : tuple of int
+        Elements in each dimension, the contiguous one first; one to five, each at least 1.
+    strides : tuple of int
+        Bytes between neighbours in the second dimension, the third, ...; multiples of 16.
+    box : tuple of int
+        Elements that one copy takes in each dimension, at most 256.
+    swizzle : int
+        Span in bytes (128, 64 or 32) within which 16-byte pieces are exchanged in shared
+        memory, the box's contiguous side at most; 0: none are.
+    """
+
+    memory: Any
+    offset: int
+    element: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int = 0
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return 2 if self.element == "bfloat16" else np.dtype(self.element).itemsize
+
+
+class Matrix(Protocol):
+    """An operand of a call: a handle of memory, elements before the first one, and ld."""
+
+    @property
+    def memory(self) -> Any:
+        """Return the backend's handle."""
+
+    @property
+    def offset(self) -> int:
+        """Return the elements before the first one."""
+
+    @property
+    def ld(self) -> int:
+        """Return the leading dimension in elements."""
+
+
+class Call(Protocol):
+    """One product to launch; `tilewright.backend.GemmCall` is one."""
+
+    @property
+    def m(self) -> int:
+        """Return the rows of C."""
+
+    @property
+    def n(self) -> int:
+        """Return the columns of C."""
+
+    @property
+    def k(self) -> int:
+        """Return how many products an element sums up."""
+
+    @property
+    def alpha(self) -> Any:
+        """Return the product's factor."""
+
+    @property
+    def beta(self) -> Any:
+        """Return the factor of C's old values."""
+
+    @property
+    def a(self) -> Matrix:
+        """Return A."""
+
+    @property
+    def b(self) -> Matrix:
+        """Return B."""
+
+    @property
+    def c(self) -> Matrix:
+        """Return C."""
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return the argument list that most stencils share."""
+
 
 class Stencil(ABC):
     """A parametrised kernel family.
@@ -193,10 +302,16 @@ class Stencil(ABC):
     version : int
         Raised whenever the text or the meaning of a parameter changes, so that
         measurements of an older text are not taken for this one's.
+    operand_alignment : int
+        Bytes that addresses and leading dimensions of A and B are multiples of.
+    common_arguments : bool
+        Whether the argument list is the common one, where addresses may be put in place.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
+    operand_alignment: ClassVar[int] = 1
+    common_arguments: ClassVar[bool] = True
 
     @abstractmethod
     def suits(self, device: DeviceSpec) -> bool:
@@ -235,6 +350,16 @@ class Stencil(ABC):
     @abstractmethod
     def launch(self, config: Config, m: int, n: int) -> Launch:
         """Return the launch that covers an m x n result."""
+
+    def arguments(self, config: Config, variant: Variant, call: Call) -> tuple[Any, ...]:
+        """Return the arguments of one launch: NumPy scalars, memory handles, tensor maps.
+
+        Raises
+        ------
+        ValueError
+            If the kernel cannot take an operand as it lies.
+        """
+        return call.arguments()
 
     @abstractmethod
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:

@@ -16,9 +16,10 @@ def _all() -> dict[str, Stencil]:
     from tilewright.stencil.packed import Packed
     from tilewright.stencil.portable import Portable
     from tilewright.stencil.simt_async import SimtAsync
+    from tilewright.stencil.wgmma import Wgmma
 
     # Where several suit a device, the first is the most fitting.
-    return {made.name: made for made in (SimtAsync(), Packed(), Portable())}
+    return {made.name: made for made in (SimtAsync(), Packed(), Portable(), Wgmma())}
 
 
 def register(made: Stencil) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.problem import Problem
 from tilewright.space import Config
-from tilewright.stencil import Stencil
+from tilewright.stencil import Stencil, Variant
 from tilewright.timeline import span
 from tilewright.tuning.matrices import normal
 
@@ -79,14 +79,13 @@ class Workload:
                     self.memory[name] = device.upload(random_matrix(rng, count, problem))
         a, b, c = (Operand(self.memory[name], 0, leading[name]) for name in "abc")
         # beta = 0: C's old values would grow with every repetition.
-        self._arguments = GemmCall(
-            problem.precision, problem.m, problem.n, problem.k, 1, a, b, 0, c
-        ).arguments()
+        self._call = GemmCall(problem.precision, problem.m, problem.n, problem.k, 1, a, b, 0, c)
 
     def run(self, kernel: Kernel, stencil: Stencil, config: Config) -> int:
         """Run a kernel once and return its time in nanoseconds."""
         launch = stencil.launch(config, self.problem.m, self.problem.n)
-        return self.device.launch(kernel, launch, self._arguments).nanoseconds()
+        arguments = stencil.arguments(config, Variant.of(self.problem), self._call)
+        return self.device.launch(kernel, launch, arguments).nanoseconds()
 
     def close(self) -> None:
         """Give the matrices' memory back, if it was drawn here."""

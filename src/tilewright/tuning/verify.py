@@ -124,7 +124,8 @@ class Bench:
             launch = self.stencil.launch(self.config, check.m, check.n)
             if self.blocks and launch.resident:
                 launch = replace(launch, grid=(self.blocks, 1))
-            self.device.launch(self.kernel, launch, call.arguments()).wait()
+            arguments = self.stencil.arguments(self.config, self.variant, call)
+            self.device.launch(self.kernel, launch, arguments).wait()
             after = np.empty_like(c.flat)
             self.device.download(memory[2], after)
             return after
@@ -140,11 +141,17 @@ class Bench:
         odd = np.arange(check.k) % 2 == 1
         a = (check.k, check.m, odd[:, None]), (check.m, check.k, odd[None, :])
         b = (check.n, check.k, ~odd[None, :]), (check.k, check.n, ~odd[:, None])
-        place = {"padding": check.padding, "offset": check.offset}
         return (
-            Matrix.place(make(*a[not self.variant.trans_a.transposed]), **place),
-            Matrix.place(make(*b[not self.variant.trans_b.transposed]), **place),
+            self._placed(check, make(*a[not self.variant.trans_a.transposed])),
+            self._placed(check, make(*b[not self.variant.trans_b.transposed])),
         )
+
+    def _placed(self, check: Check, values: NDArray[Any]) -> Matrix:
+        """Return an operand laid down as the check says, or as near as the stencil takes it."""
+        step = -(-self.stencil.operand_alignment // values.dtype.itemsize)
+        rows = max(1, len(values))
+        ld = -(-(rows + check.padding) // step) * step
+        return Matrix.place(values, padding=ld - rows, offset=-(-check.offset // step) * step)
 
     def exact(self, check: Check, rng: np.random.Generator) -> None:
         """Compare with the oracle bit for bit on integer data."""

@@ -11,10 +11,10 @@
  * allows (PTX ISA, "Memory Consistency Model"): after a barrier of the writer's block, a
  * release, an acquire of the same word, and a barrier of the reader's block.
  */
+#pragma once
 #include <ucontext.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -43,7 +43,7 @@ struct copy {
     int bytes, total; /* read, and written: zeros behind what is read */
 };
 
-enum state { WAITING_TO_START, READY, AT_FLAG, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER, DONE };
+enum state { WAITING_TO_START, READY, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER, WAITING, DONE };
 
 /* Bytes for another block. */
 struct write {
@@ -58,11 +58,26 @@ struct thread {
     index3 id;
     int rank; /* of the block in its cluster */
     state where;
+    std::function<bool()> until;           /* what it waits for, if WAITING */
+    bool at_flag;                          /* and that is a word of another block's */
     std::vector<std::vector<copy>> groups; /* not yet waited for; the last is open */
-    writes own;                            /* since the last barrier */
+    writes own;                            /* for other blocks, since the last barrier */
+    /* Multiplies likewise; how often it waited for some; whether a fence came since. */
+    std::vector<std::vector<std::function<void()>>> multiplies;
+    int waits;
+    bool fenced;
+    std::vector<std::vector<unsigned>> said; /* to other lanes of its warp, one each time */
 };
 
 struct range { const char *begin, *end; };
+
+/* A barrier in shared memory. */
+struct barrier {
+    int count, pending;
+    long long bytes; /* still to come in this phase; negative if they come before they are
+                        expected */
+    unsigned phase;
+};
 
 /* Everything about one launch; one launch runs at a time. */
 struct machine {
@@ -73,9 +88,15 @@ struct machine {
     ucontext_t scheduler;
     thread *current;
     index3 block, grid;
-    bool late; /* copies happen when they are waited for, and writes when they must be seen */
+    /* Copies happen when they are waited for, writes for others when they must be seen, and
+     * multiplies at once; else the reverse: what a multiply reads too late is then overwritten
+     * as early as can be. */
+    bool late;
     std::vector<writes> left, taken;   /* of each block: behind a barrier; before one */
     std::map<unsigned *, writes> sent; /* with a word that was raised */
+    /* What the copy engine has not yet done; happens when nobody can go on without it. */
+    std::vector<std::function<void()>> landing;
+    std::map<std::pair<int, unsigned>, struct barrier> barriers; /* by block and address */
     std::function<void()> body;
     std::string fault; /* the first */
 };
@@ -95,6 +116,15 @@ inline void leave(state where)
     thread *self = now.current;
     self->where = where;
     swapcontext(&self->context, &now.scheduler);
+}
+
+/* Let others run until a condition holds. */
+inline void wait_until(std::function<bool()> condition)
+{
+    if (condition())
+        return;
+    now.current->until = std::move(condition);
+    leave(WAITING);
 }
 
 inline char *shared_bytes(int rank, unsigned at, int bytes, const char *doing)
@@ -189,7 +219,9 @@ inline void release_word(unsigned *at)
 /* Wait for a word; what came with it is there behind the block's next barrier. */
 inline void acquire_word(const unsigned *at)
 {
-    while (!*(const volatile unsigned *)at) leave(AT_FLAG);
+    now.current->at_flag = true;
+    while (!*at) wait_until([at] { return *at != 0; });
+    now.current->at_flag = false;
     move_all(now.taken[now.current->rank], now.sent[(unsigned *)at]);
 }
 
@@ -222,7 +254,24 @@ inline bool release()
             apply(now.taken[rank]);
         released = true;
     }
+    for (thread &t : now.threads)
+        if (t.where == WAITING && t.until()) {
+            t.where = READY;
+            released = true;
+        }
     return released;
+}
+
+/* Let one of the copies that are under way land; false if there is none. */
+inline bool land(std::mt19937 &random)
+{
+    if (now.landing.empty())
+        return false;
+    std::swap(now.landing[random() % now.landing.size()], now.landing.back());
+    const std::function<void()> last = std::move(now.landing.back());
+    now.landing.pop_back();
+    last();
+    return true;
 }
 
 /* Start blocks while fewer than `most` run. */
@@ -243,60 +292,66 @@ inline bool start_blocks(std::vector<int> &order, int most)
     return started;
 }
 
-/* Run every thread that can go on; whether one did more than look at a word in vain. */
-inline bool run_ready(std::mt19937 &random, int first_block)
+/* Run every thread that can go on, in a new order. */
+inline void run_ready(std::mt19937 &random, int first_block)
 {
     std::vector<thread *> order;
     for (thread &t : now.threads) order.push_back(&t);
     std::shuffle(order.begin(), order.end(), random);
-    const int first = random(), ranks = now.shared.size();
+    const int first = random() % now.shared.size(), ranks = now.shared.size();
     if (random() % 2) /* one block runs ahead of the others */
         std::stable_sort(order.begin(), order.end(), [&](thread *x, thread *y) {
-            return (x->rank + (unsigned)first) % ranks < (y->rank + (unsigned)first) % ranks;
+            return (x->rank + first) % ranks < (y->rank + first) % ranks;
         });
-    bool moved = false;
     for (thread *t : order)
-        if (t->where == READY || t->where == AT_FLAG) {
-            const bool looks = t->where == AT_FLAG;
+        if (t->where == READY) {
             now.current = t;
             now.block.x = first_block + t->rank;
             swapcontext(&now.scheduler, &t->context);
             now.running[t->rank] -= t->where == DONE;
-            moved |= !(looks && t->where == AT_FLAG);
         }
-    return moved;
 }
 
-/* Run the blocks of a cluster, or all that stay, `most` of them at a time. */
-inline void run_blocks(std::mt19937 &random, int most)
+/* All threads at their first instruction, and nothing under way. */
+inline void set_out()
 {
-    const int ranks = now.shared.size();
-    now.running.assign(ranks, 0);
-    now.left.assign(ranks, {});
-    now.taken.assign(ranks, {});
+    now.barriers.clear();
+    now.landing.clear();
+    now.running.assign(now.shared.size(), 0);
+    now.left.assign(now.shared.size(), {});
+    now.taken.assign(now.shared.size(), {});
     for (thread &t : now.threads) {
         t.where = WAITING_TO_START;
         t.groups.assign(1, {});
+        t.multiplies.assign(1, {});
+        t.said.clear();
+        t.waits = 0;
+        t.fenced = t.at_flag = false;
         getcontext(&t.context);
         t.context.uc_stack = {t.stack.get(), 0, STACK};
         t.context.uc_link = nullptr;
         makecontext(&t.context, run_one, 0);
     }
+}
+
+/* Run the blocks of a cluster, or all that stay, `most` of them at a time. */
+inline void run_blocks(std::mt19937 &random, int most)
+{
+    set_out();
     std::vector<int> order;
-    for (int rank = 0; rank < ranks; ++rank) order.push_back(rank);
+    for (int rank = 0; rank < (int)now.shared.size(); ++rank) order.push_back(rank);
     std::shuffle(order.begin(), order.end(), random);
     const int first_block = now.block.x;
-    bool goes_on = true;
     start_blocks(order, most);
-    while (goes_on && now.fault.empty()) {
-        const bool moved = run_ready(random, first_block);
+    for (bool goes_on = true; goes_on && now.fault.empty();) {
+        run_ready(random, first_block);
         const bool released = release(), started = start_blocks(order, most);
-        const bool looking = std::any_of(now.threads.begin(), now.threads.end(),
-                                         [](thread &t) { return t.where == AT_FLAG; });
-        goes_on = released || started || (looking && moved);
+        goes_on = released || started || land(random);
     }
+    if (!now.landing.empty())
+        fault("a block ends before the copies to it");
     for (thread &t : now.threads) {
-        if (t.where == AT_FLAG)
+        if (t.where == WAITING && t.at_flag)
             fault("blocks wait for one another");
         if (t.where != DONE)
             fault("a barrier is not met by all");
@@ -316,12 +371,12 @@ inline const char *run(const launch &l, std::function<void()> body)
     now = machine{};
     now.body = std::move(body);
     now.late = l.late;
-    now.readable.assign(l.readable, l.readable + l.arrays);
     now.grid = {l.blocks, 1, 1};
+    now.readable.assign(l.readable, l.readable + l.arrays);
     const int together = l.at_once ? l.blocks : l.cluster;
     now.threads.resize(l.threads * together);
     for (int i = 0; i < l.threads * together; ++i) {
-        now.threads[i].stack.reset(new char[STACK]);
+        now.threads[i].stack.reset(new char[STACK]); /* only what is used is ever touched */
         now.threads[i].id = {i % l.threads, 0, 0};
         now.threads[i].rank = i / l.threads;
     }

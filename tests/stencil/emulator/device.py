@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -16,12 +17,24 @@ import numpy as np
 from tilewright.backend import Kernel
 from tilewright.backend.base import CompileError, Event, LaunchError, LiveDevice
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.stencil import Launch, Source, Workspace
+from tilewright.stencil import Launch, Source, TensorMap, Workspace
 
 HERE = Path(__file__).parent
 
 # CUDA's own allocations are aligned so, and kernels look at it.
 ALIGNMENT = 256
+
+# Macros of our texts whose product is the number of blocks in a cluster.
+_CLUSTER = ("SPLIT_K", "CLUSTER_M", "CLUSTER_N")
+
+
+# A product that is rounded where it should not be is not hidden: x86-64 has no contraction.
+_OPTIONS = ("-std=c++17", "-O1", "-fPIC", "-Wno-unknown-pragmas", "-ffp-contract=off")
+
+
+def _words() -> tuple[str, ...]:
+    """Return what all texts are compiled with."""
+    return tuple(file.read_text() for file in sorted(HERE.glob("*_words.h")))
 
 
 def compiler() -> str | None:
@@ -30,15 +43,50 @@ def compiler() -> str | None:
 
 
 class Memory:
-    """Host memory that poses as a device's."""
+    """Host memory that poses as a device's; adding bytes gives what lies behind them."""
 
     def __init__(self, size: int) -> None:
         whole = np.zeros(size + ALIGNMENT, np.uint8)
         self.bytes = whole[-whole.ctypes.data % ALIGNMENT :][:size]
 
+    def __add__(self, offset: int) -> Memory:
+        rest = Memory(0)
+        rest.bytes = self.bytes[offset:]
+        return rest
+
 
 class _Range(ctypes.Structure):
     _fields_ = (("begin", ctypes.c_void_p), ("end", ctypes.c_void_p))
+
+
+class _Tensor(ctypes.Structure):
+    """What hopper_words.h takes for a tensor map."""
+
+    _fields_ = (
+        ("first", ctypes.c_void_p),
+        ("element_bytes", ctypes.c_int),
+        ("rank", ctypes.c_int),
+        ("span", ctypes.c_int),
+        ("sizes", ctypes.c_longlong * 3),
+        ("strides", ctypes.c_longlong * 3),
+        ("box", ctypes.c_int * 3),
+        ("rest", ctypes.c_byte * 128),
+    )
+
+    @classmethod
+    def of(cls, tensor: TensorMap) -> _Tensor:
+        """Return a map as the emulated copy engine reads it."""
+        whole = 3
+        fill = (1,) * (whole - len(tensor.sizes))
+        return cls(
+            tensor.memory.bytes.ctypes.data + tensor.offset,
+            tensor.element_bytes,
+            len(tensor.sizes),
+            tensor.swizzle,
+            (ctypes.c_longlong * whole)(*tensor.sizes, *fill),
+            (ctypes.c_longlong * whole)(tensor.element_bytes, *tensor.strides, *(0 for _ in fill)),
+            (ctypes.c_int * whole)(*tensor.box, *fill),
+        )
 
 
 class _Launch(ctypes.Structure):
@@ -58,10 +106,6 @@ class Loaded:
     cluster: int
     shared_bytes: int
     part_bytes: int
-
-
-class _Pair(ctypes.Structure):
-    _fields_ = (("hi", ctypes.c_double), ("lo", ctypes.c_double))
 
 
 class Ended(Event):
@@ -85,13 +129,24 @@ class EmulatedDevice(LiveDevice):
     arch : str
         Whose limits it has.
     multiprocessors : int
-        For blocks that stay: how many times their number a multiprocessor there are.
+        For blocks that stay: how many times their number a multiprocessor there are; the
+        architecture's own by default.
+    words : str
+        The file here that stands for the text's PTX.
     """
 
     id, platform, driver, fingerprint, dialect = "emulated:0", "emulator", "0", "0" * 12, "cuda"
 
-    def __init__(self, directory: Path, arch: str = "sm_90a", multiprocessors: int = 8) -> None:
-        self.spec = replace(architecture_spec(arch), multiprocessors=multiprocessors)
+    def __init__(
+        self,
+        directory: Path,
+        arch: str = "sm_90a",
+        multiprocessors: int | None = None,
+        words: str = "ptx_words.h",
+    ) -> None:
+        spec = architecture_spec(arch)
+        self.spec = replace(spec, multiprocessors=multiprocessors or spec.multiprocessors)
+        self.words = HERE / words
         self.directory = directory
         self.launches = 0
         self.workspace = Memory(0)  # its words stay as kernels leave them
@@ -100,27 +155,30 @@ class EmulatedDevice(LiveDevice):
     def backend(self) -> str:
         return "emulated"
 
+    def _prefix(self, found: str) -> Path:
+        """Return the file that stands before every text, compiled once where g++ can."""
+        prefix = self.directory / "prefix.h"
+        if not prefix.exists():
+            names = (HERE / name for name in ("cuda_words.h", "hopper_words.h"))
+            prefix.write_text("".join(f'#include "{name}"\n' for name in names))
+            subprocess.run(
+                [found, *_OPTIONS, "-x", "c++-header", "-o", f"{prefix}.gch", str(prefix)],
+                capture_output=True,
+            )
+        return prefix
+
     def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
-        parts = ((HERE / "cuda_words.h").read_text(), source.text, (HERE / "entry.h").read_text())
-        text = "\n".join(parts)
-        macros = {"EMULATED": f'"{HERE / "ptx_words.h"}"', **source.defines}
-        name = hashlib.sha256(repr((text, macros)).encode()).hexdigest()[:16]
+        text = "\n".join((source.text, (HERE / "entry.h").read_text()))
+        macros = {"EMULATED": f'"{self.words}"', **source.defines}
+        name = hashlib.sha256(repr((text, macros, _words())).encode()).hexdigest()[:16]
         file, library = self.directory / f"{name}.cc", self.directory / f"{name}.so"
         if not library.exists():
             file.write_text(text)
             found = compiler()
             assert found is not None
-            # No contraction: it would hide a product that is rounded where it should not be.
-            options = [
-                "-std=c++17",
-                "-O1",
-                "-fPIC",
-                "-shared",
-                "-Wno-unknown-pragmas",
-                "-ffp-contract=off",
-            ]
             done = subprocess.run(
-                [found, *options, *(f"-D{key}={value}" for key, value in macros.items()),
+                [found, *_OPTIONS, "-shared", "-include", str(self._prefix(found)),
+                 *(f"-D{key}={value}" for key, value in macros.items()),
                  "-o", str(library), str(file)],
                 capture_output=True, text=True,
             )  # fmt: skip
@@ -128,7 +186,8 @@ class EmulatedDevice(LiveDevice):
                 raise CompileError("the host's compiler refused the kernel", done.stderr)
         function = ctypes.CDLL(str(library)).emulate
         function.restype = ctypes.c_char_p
-        cluster = int(source.defines.get("SPLIT_K", 1))
+        function.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+        cluster = math.prod(int(source.defines.get(name, 1)) for name in _CLUSTER)
         return Kernel(
             Loaded(function, cluster, source.dynamic_shared_bytes, source.part_bytes),
             source.entry,
@@ -149,33 +208,46 @@ class EmulatedDevice(LiveDevice):
         """
         loaded: Loaded = kernel.handle
         launch = launch.on(self.spec.multiprocessors)
-        memory = [x for x in arguments if isinstance(x, Memory)]
-        result = memory[-1]
+        memory = [x for x in map(_memory_of, arguments) if x is not None]
         space = Workspace(launch.grid[0], loaded.part_bytes)
         if self.workspace.bytes.nbytes < space.size:
             self.workspace = Memory(space.size)
-        workspace = self.workspace
-        ranges = _ranges([*memory, workspace])
-        before = result.bytes.copy()
+        before = [x.bytes.copy() for x in memory]
         results = []
         for late in (0, 1):
-            result.bytes[:] = before
-            workspace.bytes[space.cleared_bytes :] = 0xFF  # NaN
-            self.launches += 1
-            most = launch.grid[0] if late else 1 + self.launches % 3
-            how = _Launch(
-                launch.grid[0], launch.block[0], loaded.cluster, loaded.shared_bytes, late,
-                self.launches, len(ranges), most if launch.resident else 0, ranges,
-            )  # fmt: skip
-            fault = loaded.function(ctypes.byref(how), *map(_foreign, (*arguments, workspace)))
-            if fault:
-                raise LaunchError(fault.decode())
-            if workspace.bytes[: space.cleared_bytes].any():
-                raise LaunchError("the workspace's words are not left as they were")
-            results.append(result.bytes.copy())
-        if not np.array_equal(*results):
+            for piece, old in zip(memory, before, strict=True):
+                piece.bytes[:] = old
+            self._launch(loaded, launch, arguments, memory, space, late)
+            results.append([x.bytes.copy() for x in memory])
+        if not all(map(np.array_equal, *results)):
             raise LaunchError("the result depends on what happens when")
         return Ended()
+
+    def _launch(
+        self,
+        loaded: Loaded,
+        launch: Launch,
+        arguments: Sequence[Any],
+        memory: Sequence[Memory],
+        space: Workspace,
+        late: int,
+    ) -> None:
+        workspace = self.workspace
+        workspace.bytes[space.cleared_bytes :] = 0xFF  # NaN
+        ranges = _ranges([*memory, workspace])
+        self.launches += 1
+        most = launch.grid[0] if late else 1 + self.launches % 3
+        how = _Launch(
+            launch.grid[0], launch.block[0], loaded.cluster, loaded.shared_bytes, late,
+            self.launches, len(ranges), most if launch.resident else 0, ranges,
+        )  # fmt: skip
+        foreign = [_foreign(x) for x in (*arguments, workspace)]
+        each = (ctypes.c_void_p * len(foreign))(*(address for _, address in foreign))
+        fault = loaded.function(ctypes.byref(how), each)
+        if fault:
+            raise LaunchError(fault.decode())
+        if workspace.bytes[: space.cleared_bytes].any():
+            raise LaunchError("the workspace's words are not left as they were")
 
     def allocate(self, size: int) -> Memory:
         return Memory(size)
@@ -207,15 +279,22 @@ def _ranges(memory: Sequence[Memory]) -> Any:
     return ranges
 
 
-def _foreign(argument: Any) -> Any:
-    """Return an argument as C takes it."""
-    if isinstance(argument, Memory):
-        return ctypes.c_void_p(argument.bytes.ctypes.data)
-    if argument.dtype.names:
-        return _Pair(*argument.item())
-    kinds = {
-        np.dtype(np.int64): ctypes.c_longlong,
-        np.dtype(np.float32): ctypes.c_float,
-        np.dtype(np.float64): ctypes.c_double,
-    }
-    return kinds[argument.dtype](argument.item())
+def _memory_of(argument: Any) -> Memory | None:
+    """Return the memory that an argument names, if it names any."""
+    if isinstance(argument, TensorMap):
+        argument = argument.memory
+    return argument if isinstance(argument, Memory) else None
+
+
+def _foreign(argument: Any) -> tuple[Any, int]:
+    """Return an argument as C takes it, which must live as long as the call, and its address."""
+    if isinstance(argument, TensorMap):
+        made: Any = _Tensor.of(argument)
+    elif argument is None or isinstance(argument, Memory):
+        made = ctypes.c_void_p(argument and argument.bytes.ctypes.data)
+    else:
+        raw = argument.tobytes()
+        number = Memory(len(raw))  # pairs of doubles are aligned to 16 bytes
+        number.bytes[:] = np.frombuffer(raw, np.uint8)
+        return number, number.bytes.ctypes.data
+    return made, ctypes.addressof(made)

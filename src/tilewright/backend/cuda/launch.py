@@ -18,7 +18,8 @@ import numpy as np
 
 from tilewright.backend.base import LaunchError
 from tilewright.backend.cuda.driver import error_of, library
-from tilewright.stencil import Launch, Workspace
+from tilewright.backend.cuda.tensor_map import encoded
+from tilewright.stencil import Launch, TensorMap, Workspace
 
 __all__ = ["ArgumentBlock", "PreparedLaunch"]
 
@@ -46,13 +47,20 @@ class _Config(ctypes.Structure):
 class ArgumentBlock:
     """A kernel's arguments in memory, and the array of pointers to them.
 
-    Every argument has room for the widest, a pair of doubles: numbers begin at its first
-    byte, as the driver reads only as many bytes as the kernel declares.
+    Every number has room for the widest, a pair of doubles: numbers begin at its first
+    byte, as the driver reads only as many bytes as the kernel declares.  Tensor maps lie
+    apart from them.
 
     Parameters
     ----------
     arguments : sequence
-        NumPy scalars of at most 16 bytes; integers (and None) are device pointers.
+        NumPy scalars of at most 16 bytes; integers (and None) are device pointers; tensor
+        maps, whose memory is a device pointer.
+
+    Raises
+    ------
+    LaunchError
+        If the driver refuses a tensor map.
     """
 
     def __init__(self, arguments: Sequence[Any]) -> None:
@@ -60,6 +68,7 @@ class ArgumentBlock:
         self._memory = (ctypes.c_uint64 * (2 * count))()
         self._first = ctypes.addressof(self._memory)
         self.pointers = (ctypes.c_void_p * count)(*(self._first + 16 * i for i in range(count)))
+        self._maps: dict[int, Any] = {}
         for position, value in enumerate(arguments):
             self.put(position, value)
 
@@ -69,6 +78,9 @@ class ArgumentBlock:
             raw = value.tobytes()
             assert len(raw) <= 16, value
             ctypes.memmove(self._first + 16 * position, raw, len(raw))
+        elif isinstance(value, TensorMap):
+            self._maps[position] = made = encoded(value)
+            self.pointers[position] = ctypes.addressof(made)
         else:
             self._memory[2 * position] = int(value or 0)
 

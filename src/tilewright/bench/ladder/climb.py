@@ -21,7 +21,15 @@ from tilewright.stencil import Stencil, Variant
 from tilewright.tuning.measure import Workload
 from tilewright.tuning.verify import WrongResultError, error_bound, screen
 
-__all__ = ["TUNED", "Contender", "Result", "climb", "rung_contenders", "tuned_contender"]
+__all__ = [
+    "TUNED",
+    "Contender",
+    "Result",
+    "climb",
+    "first_line",
+    "rung_contenders",
+    "tuned_contender",
+]
 
 TUNED = "v8_tuned"
 
@@ -121,14 +129,14 @@ def _ready(live: LiveDevice, variant: Variant, one: Contender) -> Contender:
         kernel = live.compile(source)
         screen(live, kernel, one.stencil, one.config, variant)
     except (ValueError, BackendError, WrongResultError) as problem:
-        return replace(one, reason=_line(problem))
+        return replace(one, reason=first_line(problem))
     threads = one.stencil.resources(one.config, variant).threads
     return replace(
         one, kernel=kernel, code=machine_code(live, kernel, threads, source.dynamic_shared_bytes)
     )
 
 
-def _line(problem: BaseException) -> str:
+def first_line(problem: BaseException) -> str:
     """Return the first line of what went wrong."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
 
@@ -174,7 +182,7 @@ class _Bench:
                 raise WrongResultError(f"eta is {eta:.2e}, at most {most:.2e} is right")
             totals = self.totals(call)
         except (BackendError, UnavailableError, WrongResultError) as problem:
-            return replace(result, reason=_line(problem))
+            return replace(result, reason=first_line(problem))
         return replace(result, max_error=largest, eta=eta, total_seconds=totals)
 
 
@@ -236,7 +244,7 @@ def _climbed(
         try:
             calls[other.name] = other.prepare(bench.workload)
         except UnavailableError as reason:
-            result = replace(result, reason=_line(reason))
+            result = replace(result, reason=first_line(reason))
         else:
             if not other.on_host:
                 result = bench.judged(result, calls[other.name])

@@ -17,11 +17,11 @@ from tilewright.bench.peers.base import Peer, UnavailableError
 from tilewright.problem import Trans
 from tilewright.tuning.measure import Workload
 
-__all__ = ["CuBLAS"]
+__all__ = ["OPERATIONS", "CuBLAS"]
 
 # cublas_api.h: cublasOperation_t, and CUBLAS_PEDANTIC_MATH, which forbids TF32 and every
 # emulation: the comparison is with true arithmetic of the precision.
-_OPERATIONS = {Trans.N: 0, Trans.T: 1, Trans.C: 2}
+OPERATIONS = {Trans.N: 0, Trans.T: 1, Trans.C: 2}
 _PEDANTIC = 2
 
 
@@ -79,7 +79,7 @@ class CuBLAS(Peer):
         whole = ctypes.c_int64
         a, b, c = (ctypes.c_void_p(workload.memory[name]) for name in "abc")
         arguments = (
-            *(self._handle, _OPERATIONS[p.trans_a], _OPERATIONS[p.trans_b]),
+            *(self._handle, OPERATIONS[p.trans_a], OPERATIONS[p.trans_b]),
             *(whole(p.m), whole(p.n), whole(p.k), alpha),
             *(a, whole(p.lda), b, whole(p.ldb), beta, c, whole(p.ldc)),
         )

@@ -42,6 +42,7 @@ typedef real scalar;
 #endif
 
 #include "packed/columns.h"
+#include "prelude/run_if.h"
 
 typedef VECTOR_OF(VECTOR) vector;
 
@@ -216,8 +217,10 @@ WIDE __attribute__((reqd_work_group_size(1, 1, 1))) kernel void
 gemm(const long m, const long n, const long k, const scalar alpha_re, const scalar alpha_im,
      global const real *restrict A, const long offset_a, const long lda,
      global const real *restrict B, const long offset_b, const long ldb, const scalar beta_re,
-     const scalar beta_im, global real *restrict C, const long offset_c, const long ldc)
+     const scalar beta_im, global real *restrict C, const long offset_c, const long ldc
+     RUN_IF_ARGUMENT)
 {
+    RETURN_UNLESS_WANTED
     /* 64: the widest vector, and a cache line. */
     local real block_a[BLOCK_M * BLOCK_K * WORDS] __attribute__((aligned(64)));
     local real block_b[BLOCK_N * BLOCK_K * WORDS] __attribute__((aligned(64)));

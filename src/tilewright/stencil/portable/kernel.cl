@@ -221,6 +221,7 @@ HELPER void multiply(PRIVATE elem *sum, const SHARED elem *from_a, operand a,
 /* ---- The kernel --------------------------------------------------------- */
 
 #include "prelude/raster.h"
+#include "prelude/run_if.h"
 
 HELPER operand operand_at(const GLOBAL elem *first, isize ld, isize side_at, isize side,
                           int block_side, int k_fast, int threads_side)
@@ -283,8 +284,10 @@ KERNEL THREADS_PER_BLOCK(THREADS) void gemm(
     isize m, isize n, isize k,
     REAL alpha_re, REAL alpha_im, const GLOBAL elem *RESTRICT a_first, isize offset_a, isize lda,
     const GLOBAL elem *RESTRICT b_first, isize offset_b, isize ldb,
-    REAL beta_re, REAL beta_im, GLOBAL elem *RESTRICT c_first, isize offset_c, isize ldc)
+    REAL beta_re, REAL beta_im, GLOBAL elem *RESTRICT c_first, isize offset_c, isize ldc
+    RUN_IF_ARGUMENT)
 {
+    RETURN_UNLESS_WANTED
 #if SIZE_TILES == 0
     SHARED elem *const tiles = 0;
 #elif defined(STATIC_SHARED_BYTES) && SIZE_TILES * ELEM_BYTES > STATIC_SHARED_BYTES

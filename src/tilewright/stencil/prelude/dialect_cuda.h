@@ -26,10 +26,14 @@
 #define BLOCK_ID (blockIdx.x)
 #define BARRIER() __syncthreads()
 
+#define ATOMIC_ADD(at, number) atomicAdd(at, number)
+#define ATOMIC_MAX(at, number) atomicMax(at, number)
+
 #define UNROLL _Pragma("unroll")
 #define ROLLED _Pragma("unroll 1")
 
 /* `long` has 32 bits on some hosts, and nvcc follows the host. */
 typedef long long isize;
+typedef unsigned long long usize;
 
 #define ADDRESS(pointer) ((unsigned long long)(pointer))

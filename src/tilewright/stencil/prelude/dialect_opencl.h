@@ -25,12 +25,17 @@
 #define BLOCK_ID ((unsigned int)get_group_id(0))
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 
+/* On an int in device memory; what was there before is not asked for. */
+#define ATOMIC_ADD(at, number) atomic_add(at, number)
+#define ATOMIC_MAX(at, number) atomic_max(at, number)
+
 /* Before a loop: unroll it whole, or leave it a loop. */
 #define UNROLL _Pragma("unroll")
 #define ROLLED _Pragma("unroll 1")
 
 /* A 64-bit signed size, offset or leading dimension: `long` in OpenCL C. */
 typedef long isize;
+typedef unsigned long usize;
 
 /* A pointer as an integer, to ask how it is aligned. */
 #define ADDRESS(pointer) ((uintptr_t)(pointer))

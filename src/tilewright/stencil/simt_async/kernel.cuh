@@ -82,6 +82,7 @@
 #include "simt_async/store.cuh"
 #include "simt_async/pipeline.cuh"
 #include "prelude/raster.h"
+#include "prelude/run_if.h"
 #include "simt_async/persistent.cuh"
 
 /* One block for each tile of C, or SPLIT_K of them. */
@@ -115,8 +116,9 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
     REAL alpha_re, REAL alpha_im, const elem *RESTRICT a_first, isize offset_a, isize lda,
     const elem *RESTRICT b_first, isize offset_b, isize ldb,
     REAL beta_re, REAL beta_im, elem *RESTRICT c_first, isize offset_c, isize ldc
-    WORKSPACE_ARGUMENT)
+    RUN_IF_ARGUMENT WORKSPACE_ARGUMENT)
 {
+    RETURN_UNLESS_WANTED
     /* An empty sum stays empty whatever alpha is, and alpha = 0 reads no operand. */
     elem alpha = elem_scalar(alpha_re, alpha_im);
     if (k == 0)

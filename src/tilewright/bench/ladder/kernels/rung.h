@@ -46,24 +46,11 @@
 #define RESIDENT_BLOCKS(count) THREADS_PER_BLOCK(THREADS)
 #endif
 
-/* First row and column of C of this thread block.  The grid is a line of blocks; it goes through
- * C in bands of BAND block rows, column by column within a band.  With BAND 1 that is row by row.
- *
- *     BAND 1    0 1 2 3        BAND 2    0 2 4 6
- *               4 5 6 7                  1 3 5 7        (4 x 2 blocks of C)
- *
- * Blocks that run at the same time then need few rows of A and few columns of B, and find them in
- * the L2 cache. */
+#include "kernels/place.h"
+
 HELPER void place_of_block(isize m, isize n, PRIVATE isize *row, PRIVATE isize *column)
 {
-    /* 32 bits: a grid has fewer than 2^31 blocks. */
-    const unsigned int rows = (unsigned int)((m + BLOCK_M - 1) / BLOCK_M);
-    const unsigned int columns = (unsigned int)((n + BLOCK_N - 1) / BLOCK_N);
-    const unsigned int first = BLOCK_ID / (BAND * columns) * BAND;
-    const unsigned int band = rows - first < BAND ? rows - first : BAND;
-    const unsigned int within = BLOCK_ID - first * columns;
-    *row = (isize)(first + within % band) * BLOCK_M;
-    *column = (isize)(within / band) * BLOCK_N;
+    place_of(BLOCK_ID, m, n, row, column);
 }
 
 /* How much of `most` is left: sizes of blocks at the matrix's edge. */

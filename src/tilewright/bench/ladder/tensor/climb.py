@@ -1,0 +1,211 @@
+"""From rung to rung of the tensor ladder: compile, check, measure and explain each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.backend import BackendError, Kernel, LiveDevice
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.bench.formats import random_values
+from tilewright.bench.ladder.climb import Result, first_line
+from tilewright.bench.ladder.machine_code import MachineCode, machine_code
+from tilewright.bench.ladder.oracle import Oracle
+from tilewright.bench.ladder.tensor.rungs import (
+    FORMAT,
+    TENSOR_RUNGS,
+    TensorRung,
+    stencil_rung,
+)
+from tilewright.bench.peers import UnavailableError
+from tilewright.bench.peers.formats import FormatPeer, Product
+from tilewright.bench.sweep import Call, in_turns
+from tilewright.problem import Problem, Trans
+from tilewright.tuning.verify import WrongResultError, error_bound
+
+__all__ = ["NAME", "TensorContender", "climb_tensor", "tensor_contenders", "tensor_problem"]
+
+NAME = "BF16 GEMM, C = A B^T in FP32"
+
+# Matrix units drop what lies below the largest term's last bits (docs/microbenchmarks.md), which
+# costs up to two bits of a correctly rounded sum.
+_ROUNDOFF = 4 * 2.0**-24
+# Sizes that meet every edge, with a padding of leading dimensions; k also below one step.
+_CHECKS = ((64, 256, 64, 0), (70, 300, 100, 0), (260, 270, 200, 8), (1, 1, 1, 8))
+_LARGEST = 4  # of the integers in checks: all sums are exact
+
+
+def tensor_problem(m: int, n: int, k: int) -> Problem:
+    """Return the column-major problem of a row-major C = A B^T, m x n x k."""
+    ld = -(-k // FORMAT.aligned) * FORMAT.aligned
+    return Problem(n, m, k, "s", Trans.T, Trans.N, ld, ld)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class TensorContender:
+    """A rung, compiled and checked for a device; without a kernel, and why, if that failed."""
+
+    rung: TensorRung
+    kernel: Kernel | None = None
+    reason: str = ""
+    code: MachineCode | None = None
+
+
+def tensor_contenders(live: LiveDevice) -> Iterator[TensorContender]:
+    """Yield every rung, compiled and checked on small products of integers; the stencil last."""
+    for rung in (*TENSOR_RUNGS, stencil_rung(architecture_spec("sm_90a"))):
+        one = TensorContender(rung)
+        try:
+            if live.dialect != "cuda":
+                raise BackendError(f"{live.id} has no wgmma; rungs are CUDA, for sm_90a")
+            kernel = live.compile(rung.source())
+            for check in _CHECKS:
+                _exact(live, rung, kernel, *check)
+            code = machine_code(live, kernel, rung.threads, rung.shared_bytes)
+            yield replace(one, kernel=kernel, code=code)
+        except (ValueError, BackendError, WrongResultError) as problem:
+            yield replace(one, reason=first_line(problem))
+
+
+class _Matrices:
+    """One problem's matrices on the device; rows padded by NaN."""
+
+    def __init__(self, live: LiveDevice, p: Problem, a: NDArray[Any], b: NDArray[Any]) -> None:
+        self.live, self.problem = live, p
+        self.c = np.full((p.n, p.ldc), np.nan, FORMAT.result)
+        self.memory = [live.upload(self._padded(x)) for x in (a, b)]
+        self.memory.append(live.upload(self.c))
+
+    def _padded(self, stored: NDArray[Any]) -> NDArray[Any]:
+        rows, k = stored.shape
+        whole = np.zeros((rows, self.problem.lda), np.float32)
+        whole[:, k:] = np.nan
+        kept = FORMAT.store(whole)
+        kept[:, :k] = stored
+        return kept
+
+    def call(self, rung: TensorRung, kernel: Kernel) -> Call:
+        """Return a function that computes the product once and returns nanoseconds."""
+        p, (a, b, c) = self.problem, self.memory
+        sizes = (p.n, p.m, p.k)
+        arguments = rung.arguments(sizes, a, p.lda, b, p.ldb, c, p.ldc)
+        launch = rung.launch(p.n, p.m)
+        return lambda: self.live.launch(kernel, launch, arguments).nanoseconds()
+
+    def product(self) -> Product:
+        """Return the same product as libraries take it: operands exchanged."""
+        a, b, c = self.memory
+        return Product(self.problem, FORMAT, b, a, c)
+
+    def result(self, call: Call) -> NDArray[Any]:
+        """Return C as a call leaves it; what it does not write is NaN."""
+        self.live.write(self.memory[2], np.full_like(self.c, np.nan))
+        call()
+        self.live.download(self.memory[2], self.c)
+        return self.c
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for memory in self.memory:
+            self.live.free(memory)
+
+
+def _exact(
+    live: LiveDevice, rung: TensorRung, kernel: Kernel, m: int, n: int, k: int, padding: int
+) -> None:
+    """Compare a product of small integers bit for bit.
+
+    Raises
+    ------
+    WrongResultError
+        Naming the first wrong element and the problem.
+    """
+    rng = np.random.default_rng(m + n + k)
+    a, b = (rng.integers(-_LARGEST, _LARGEST + 1, (rows, k)).astype(np.float32) for rows in (m, n))
+    p = tensor_problem(m, n, k)
+    p = replace(p, lda=p.lda + padding, ldb=p.ldb + padding, ldc=p.ldc + padding)
+    matrices = _Matrices(live, p, FORMAT.store(a), FORMAT.store(b))
+    try:
+        found = matrices.result(matrices.call(rung, kernel))
+    finally:
+        matrices.close()
+    expected = np.full_like(found, np.nan)
+    expected[:, :n] = a @ b.T
+    wrong = np.argwhere((found != expected) & ~(np.isnan(found) & np.isnan(expected)))
+    if len(wrong):
+        i, j = wrong[0]
+        raise WrongResultError(
+            f"{rung.name} {m}x{n}x{k}: C[{i},{j}] is {found[i, j]:g}, not {expected[i, j]:g}"
+        )
+
+
+def climb_tensor(
+    live: LiveDevice,
+    problem: Problem,
+    ours: list[TensorContender],
+    peers: list[FormatPeer],
+    rounds: int,
+    observer: Callable[[str], None] = lambda name: None,
+) -> list[Result]:
+    """Measure contenders and peers on one problem: errors, and kernel times in turns.
+
+    Parameters
+    ----------
+    live : LiveDevice
+        Where.
+    problem : Problem
+        From `tensor_problem`.
+    ours : list of TensorContender
+        From `tensor_contenders`.
+    peers : list of FormatPeer
+        Libraries; they compute with the same memory.
+    rounds : int
+        Turns of all.
+    observer : callable
+        Called with each contender's and peer's name before it is judged.
+    """
+    rng = np.random.default_rng(0)
+    p = problem
+    a, b = (random_values(rng, (rows, p.k), FORMAT) for rows in (p.n, p.m))
+    oracle = Oracle(FORMAT.values(a), np.ascontiguousarray(FORMAT.values(b).T))
+    matrices = _Matrices(live, p, a, b)
+    calls: dict[str, Call] = {}
+    results: dict[str, Result] = {}
+
+    def judge(result: Result, prepare: Callable[[], Call]) -> None:
+        observer(result.name)
+        if not result.reason:
+            try:
+                calls[result.name] = prepare()
+                largest, eta = oracle.errors(matrices.result(calls[result.name])[:, : p.m])
+                most = error_bound(p.k, _ROUNDOFF, False)
+                if not eta <= most:
+                    raise WrongResultError(f"eta is {eta:.2e}, at most {most:.2e} is right")
+                result = replace(result, max_error=largest, eta=eta)
+            except (BackendError, UnavailableError, WrongResultError) as problem:
+                calls.pop(result.name, None)
+                result = replace(result, reason=first_line(problem))
+        results[result.name] = result
+
+    try:
+        for one in ours:
+            r, kernel = one.rung, one.kernel
+            told = Result(r.name, r.title, r.idea, reason=one.reason, code=one.code,
+                          config=dict(r.constants))  # fmt: skip
+            judge(told, lambda r=r, kernel=kernel: matrices.call(r, kernel))  # type: ignore[misc]
+        for peer in peers:
+            judge(
+                Result(peer.name, peer.version, ""),
+                lambda peer=peer: peer.prepare_product(matrices.product()),  # type: ignore[misc]
+            )
+        for call in calls.values():
+            call()
+            call()
+        times, _ = in_turns((calls, {}), rounds, lambda: None, False)
+    finally:
+        matrices.close()
+    return [replace(one, seconds=times.get(name, [])) for name, one in results.items()]

@@ -1,0 +1,1 @@
+"""Products on matrix units, measured: cases and candidates, one problem's calls, errors."""

@@ -1,0 +1,137 @@
+"""Which products are measured, and with which kernels they are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilewright.bench.formats import FORMATS
+from tilewright.hardware import DeviceSpec
+from tilewright.precision import precision
+from tilewright.problem import Trans
+from tilewright.space import Config
+from tilewright.stencil.split import SCHEMES, Scheme
+from tilewright.stencil.wgmma import Arithmetic, TensorVariant, Wgmma
+
+__all__ = ["Case", "candidates", "tuned_as"]
+
+_FAMILY = Wgmma()
+# What is varied around a config, what pays most first; the rest follows from the block.
+_VARIED = ("stages", "promote_k", "raster_rows", "cluster_m", "cluster_n", "partials", "resident",
+           "turns", "block_k", "multiprocessors", "instruction_m", "block_m", "block_n",
+           "consumers")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One arithmetic with one pair of transposes.
+
+    Parameters
+    ----------
+    arithmetic : str
+        ``"f16"``, ``"bf16"``, ``"tf32"`` or ``"s8"``, multiplied as they are, with a result as
+        narrow as the operands where both can be; or a scheme: single precision in parts.
+    trans : str
+        As BLAS has it, such as ``"NT"``.
+
+    Raises
+    ------
+    ValueError
+        If either is unknown.
+    """
+
+    arithmetic: str
+    trans: str
+
+    def __post_init__(self) -> None:
+        if self.arithmetic not in FORMATS and self.arithmetic not in SCHEMES:
+            known = ", ".join(dict.fromkeys((*FORMATS, *SCHEMES)))
+            raise ValueError(f"arithmetic={self.arithmetic!r} is unknown; use one of {known}")
+        if len(self.trans) != 2 or not set(self.trans) <= set("NT"):
+            raise ValueError(f"trans={self.trans!r} is unknown; use NN, NT, TN or TT")
+
+    @property
+    def scheme(self) -> Scheme | None:
+        """How elements are split; None where they are multiplied as they lie.
+
+        TF32 operands that do not run along k are brought into order by the same pass, in one
+        part: matrix units read them so only.
+        """
+        if self.arithmetic == "tf32" and self.trans == "TN":
+            return None
+        return SCHEMES.get(self.arithmetic)
+
+    @property
+    def peer(self) -> str:
+        """What a library is asked for: the same format, or single precision."""
+        return self.arithmetic if self.arithmetic in FORMATS else "s"
+
+    @property
+    def bound(self) -> str:
+        """Name of its arithmetic in bounds."""
+        known = FORMATS.get(self.arithmetic)
+        return self.arithmetic if known is None else known.arithmetic
+
+    @property
+    def result(self) -> str:
+        """Type of C."""
+        form = FORMATS.get(self.arithmetic)
+        if form is None:
+            return "float32"
+        return form.element if form.element in ("float16", "bfloat16") else form.result
+
+    @property
+    def variant(self) -> TensorVariant:
+        """What the stencil is compiled for, operands turned where they have to be."""
+        scheme = self.scheme
+        turned = scheme is not None and scheme.part == "tf32"
+        trans = [Trans(letter) for letter in ("TN" if turned else self.trans)]
+        return TensorVariant(precision("s"), *trans, arithmetic=self._arithmetic())
+
+    def _arithmetic(self) -> Arithmetic:
+        scheme = self.scheme
+        if scheme is None:
+            element = FORMATS[self.arithmetic].element
+            tensor = "tf32" if element == "float32" else element
+            return Arithmetic(tensor, self.result)  # type: ignore[arg-type]
+        element = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32"}[scheme.part]
+        return Arithmetic(element, products=scheme.products, scaled=True, routed=True)  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return f"{self.arithmetic} {self.trans}"
+
+
+def tuned_as(case: Case) -> Case:
+    """Return the case whose tuned configs serve this one.
+
+    FP16 and BF16 kernels differ in a bit of an instruction, BF16x9 from BF16x6 in products; and
+    operands of TF32 run along k, whatever the transposes are.
+    """
+    name = {"f16": "bf16", "bf16x9": "bf16x6"}.get(case.arithmetic, case.arithmetic)
+    return Case(name, "TN" if name in ("tf32", "tf32x3") else case.trans)
+
+
+def candidates(case: Case, device: DeviceSpec, around: Config | None = None) -> list[Config]:
+    """Return configs to try: the stencil's starts, or the neighbours of one.
+
+    Parameters
+    ----------
+    case : Case
+        What is computed.
+    device : DeviceSpec
+        Whose limits hold.
+    around : Config, optional
+        Every config that differs from it in one value.
+    """
+    space = _FAMILY.space(case.variant, device)
+    if around is None:
+        found: Iterator[Config] = iter(_FAMILY.starts(case.variant, device))
+    else:
+        values = {p.name: p.values for p in space.parameters}
+        found = (
+            Config(_FAMILY.name, {**around, name: value})
+            for name in _VARIED
+            for value in values[name]
+            if value != around[name]
+        )
+    return [config for config in dict.fromkeys(found) if config in space]

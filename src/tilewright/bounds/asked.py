@@ -1,0 +1,32 @@
+"""What is asked of a bound, as every term takes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.bounds.terms import Term
+from tilewright.bounds.units import Units
+from tilewright.hardware import CatalogueDevice
+from tilewright.problem import Problem
+
+__all__ = ["Asked"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A problem on a device: what every term is computed from.
+
+    `peak` is that of the arithmetic, at the clock that is asked for; `promote_k` the steps of k
+    between two promotions out of matrix units, None for never.
+    """
+
+    problem: Problem
+    device: CatalogueDevice
+    units: Units
+    peak: Term
+    promote_k: int | None = None
+
+    @property
+    def peak_source(self) -> str:
+        """Where the terms that begin with the peak have it from."""
+        return f"term {self.peak.name!r}"

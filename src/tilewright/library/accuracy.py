@@ -1,0 +1,48 @@
+"""What a caller may ask of a product's accuracy, and the arithmetic that it names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.precision import Precision, double_double_row
+from tilewright.stencil.split import SCHEMES
+
+if TYPE_CHECKING:
+    from tilewright.library.split import Decision
+
+__all__ = ["arithmetic_of", "refuse_contract", "with_accuracy"]
+
+# Those that a precision's own kernels compute; and what else there is, by precision.
+_PLAIN = ("ieee", "accurate", "fast")
+_CONTRACTS = {"s": ("ieee", "fp32", *SCHEMES), "c": ("ieee", "fp32", *SCHEMES)}
+
+
+def with_accuracy(precision: Precision, accuracy: str) -> Precision:
+    """Return the precision to compute in.
+
+    Raises
+    ------
+    ValueError
+        If there is no such accuracy for it.
+    """
+    known = _PLAIN if precision.parts == 2 else _CONTRACTS.get(precision.letter, ("ieee",))
+    if accuracy not in known:
+        raise ValueError(
+            f"accuracy={accuracy!r} is unknown for {precision.name}; use one of {', '.join(known)}"
+        )
+    if accuracy != "fast":
+        return precision
+    return double_double_row(precision.is_complex, accuracy)
+
+
+def arithmetic_of(accuracy: str) -> str:
+    """Return the arithmetic that an accuracy names; nothing for the precision's own."""
+    return "" if accuracy in _PLAIN else accuracy
+
+
+def refuse_contract(accuracy: str, report: Decision | None) -> None:
+    """Refuse what numbers of 8 and 16 bits have no choice in."""
+    if accuracy != "ieee":
+        raise ValueError(f"accuracy={accuracy!r} is for float32 arrays; leave it out")
+    if report is not None:
+        raise ValueError("report is for float32 arrays; leave it out")

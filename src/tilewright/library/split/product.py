@@ -1,0 +1,315 @@
+"""Who multiplies parts: the seam for stencils on matrix units.
+
+A product takes operands in parts, as `tilewright.stencil.split` leaves them in device memory,
+and adds up the scheme's products.  The first of `products()` that serves a scheme on a device
+is used: a stencil for matrix units comes before the model, which runs everywhere, slowly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from tilewright.backend import LiveDevice, Operand
+from tilewright.hardware import DeviceSpec
+from tilewright.precision import precision
+from tilewright.problem import Trans
+from tilewright.space import Config
+from tilewright.stencil import Launch, Source, stencil
+from tilewright.stencil.split import Scheme, Texts
+from tilewright.stencil.split.texts import EXTRA_BITS
+from tilewright.stencil.wgmma import Arithmetic, TensorCall, TensorVariant, Wgmma
+from tilewright.stencil.wgmma import Parts as WgmmaParts
+from tilewright.stencil.wgmma.arithmetic import Element
+
+__all__ = [
+    "HopperProduct",
+    "ModelProduct",
+    "Parts",
+    "Product",
+    "Step",
+    "Work",
+    "is_proved",
+    "multiplied_by",
+    "product_for",
+    "serve_unproved",
+    "unproved_are_served",
+]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch: a source, its grid and its arguments."""
+
+    source: Source
+    launch: Launch
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An operand in parts.
+
+    Parameters
+    ----------
+    memory : object
+        The backend's handle; part 0 begins there, aligned to 16 bytes.
+    stride, ld : int
+        Elements from a part to the next, and between columns; multiples of 16 bytes.
+    trans : Trans
+        What is done to the parts as they are stored.
+    first_exponent : int
+        Where the operand's exponents begin among the sides' numbers.
+    """
+
+    memory: Any
+    stride: int
+    ld: int
+    trans: Trans
+    first_exponent: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """C <- alpha 2^(exponents) sum of products of parts + beta C, for k from k0 to k1.
+
+    Parameters
+    ----------
+    scheme : Scheme
+        Which products.
+    m, n, k0, k1 : int
+        Sizes, and the piece of k.
+    alpha, beta : float
+        Scalars.
+    a, b : Parts
+        Operands.
+    c : Operand
+        In float32.
+    sides : object
+        Memory with the sides' numbers, exponents among them (guard.h).
+    run_if, wanted
+        Memory whose first int has to be `wanted`, or nothing happens.
+    """
+
+    scheme: Scheme
+    m: int
+    n: int
+    k0: int
+    k1: int
+    alpha: float
+    a: Parts
+    b: Parts
+    beta: float
+    c: Operand
+    sides: Any
+    run_if: Any
+    wanted: int
+
+
+class Product(Protocol):
+    """What multiplies parts."""
+
+    @property
+    def k_fast(self) -> bool:
+        """Whether it wants parts of more or less than 16 bits contiguous along k."""
+
+    def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Whether it computes this scheme on this device."""
+
+    def is_proved(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Whether it was shown on such a device to be right, and fast."""
+
+    def step(self, live: LiveDevice, work: Work) -> Step:
+        """Return the launch that does the work."""
+
+
+@dataclass(frozen=True)
+class ModelProduct:
+    """The model of a matrix unit: right everywhere, fast nowhere.
+
+    Parameters
+    ----------
+    extra_bits : int
+        Bits below single precision's last that the unit keeps while it adds.
+    """
+
+    extra_bits: int = EXTRA_BITS
+    k_fast: ClassVar[bool] = False
+
+    def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Every device runs it."""
+        return True
+
+    def is_proved(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Never: it is no faster than IEEE arithmetic anywhere."""
+        return False
+
+    def step(self, live: LiveDevice, work: Work) -> Step:
+        """Return the launch of model.cl."""
+        texts = Texts(live.dialect)
+        whole, real = np.int64, np.float32
+
+        def operand(parts: Parts, k_fast: bool) -> tuple[Any, ...]:
+            begin = work.k0 * (1 if k_fast else parts.ld)
+            return parts.memory, whole(begin), whole(parts.stride), whole(parts.ld)
+
+        return Step(
+            texts.model(work.scheme, work.a.trans, work.b.trans, extra_bits=self.extra_bits),
+            texts.model_launch(work.m, work.n),
+            (
+                *map(whole, (work.m, work.n, work.k1 - work.k0)), real(work.alpha),
+                *operand(work.a, work.a.trans.transposed),
+                *operand(work.b, not work.b.trans.transposed),
+                work.sides, whole(work.a.first_exponent), whole(work.b.first_exponent),
+                real(work.beta), work.c.memory, whole(work.c.offset), whole(work.c.ld),
+                work.run_if, np.int32(work.wanted),
+            ),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HopperProduct:
+    """The tensor-core stencil of Hopper, with a config of its own or a given one."""
+
+    config: Config | None = None
+
+    k_fast: ClassVar[bool] = True
+
+    def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Hopper through CUDA runs it."""
+        return live.dialect == "cuda" and _wgmma().suits(live.spec)
+
+    def is_proved(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Not yet: it has run on no device."""
+        return False
+
+    def step(self, live: LiveDevice, work: Work) -> Step:
+        """Return the launch of a config that promotes often enough, by size."""
+        family = _wgmma()
+        variant = TensorVariant(
+            precision("s"), work.a.trans, work.b.trans, arithmetic=_arithmetic(work.scheme)
+        )
+        config = self.config or _config(variant, live.spec, work.scheme, work.m, work.n)
+
+        def operand(parts: Parts, k_fast: bool) -> WgmmaParts:
+            begin = work.k0 * (1 if k_fast else parts.ld)
+            return WgmmaParts(parts.memory, begin, parts.ld, parts.stride)
+
+        exponents_a, exponents_b = (work.sides + 4 * x.first_exponent for x in (work.a, work.b))
+        call = TensorCall(
+            work.m, work.n, work.k1 - work.k0, work.alpha,
+            operand(work.a, work.a.trans.transposed), operand(work.b, not work.b.trans.transposed),
+            work.beta, work.c, exponents_a, exponents_b, work.run_if, work.wanted,
+        )  # fmt: skip
+        return Step(
+            family.source(config, variant, live.dialect),
+            family.launch(config, work.m, work.n),
+            family.arguments(config, variant, call),
+        )
+
+
+def _wgmma() -> Wgmma:
+    """Return the stencil, which knows its own argument list."""
+    found = stencil("wgmma")
+    assert isinstance(found, Wgmma)
+    return found
+
+
+@lru_cache(maxsize=16)
+def _arithmetic(scheme: Scheme) -> Arithmetic:
+    """Return a scheme as the stencil knows it: scaled, though by nothing, and routed."""
+    element: Element = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32"}[scheme.part]  # type: ignore[assignment]
+    return Arithmetic(element, products=scheme.products, scaled=True, routed=True)
+
+
+@lru_cache(maxsize=64)
+def _configs(variant: TensorVariant, device: DeviceSpec, scheme: Scheme) -> tuple[Config, ...]:
+    """Return the stencil's starts whose sums leave the unit as often as the scheme's."""
+    family = _wgmma()
+    space, most = family.space(variant, device), scheme.promote_k
+    return tuple(
+        config
+        for config in family.starts(variant, device)
+        if config in space and (not most or 0 < config.integer("promote_k") <= most)
+    )
+
+
+def _config(variant: TensorVariant, device: DeviceSpec, scheme: Scheme, m: int, n: int) -> Config:
+    """Return the first config that keeps the device busy, else the one that does so best.
+
+    Raises
+    ------
+    ValueError
+        If the device runs none.
+    """
+    able = _configs(variant, device, scheme)
+    if not able:
+        raise ValueError(f"device={device.name!r} runs no config of wgmma for {scheme}; use 'ieee'")
+    busy = [_busy(config, device, m, n) for config in able]
+    return able[next((i for i, share in enumerate(busy) if share >= _BUSY), busy.index(max(busy)))]
+
+
+# Not measured: large tiles need less of shared memory, which is worth some idle multiprocessors.
+_BUSY = 0.7
+
+
+def _busy(config: Config, device: DeviceSpec, m: int, n: int) -> float:
+    """Return which share of all waves of tiles is work (the tail effect)."""
+    sides = config.integer("block_m"), config.integer("block_n")
+    tiles = -(-m // sides[0]) * -(-n // sides[1])
+    waves = -(-tiles // device.multiprocessors)
+    return m * n / (waves * device.multiprocessors * sides[0] * sides[1])
+
+
+# A stencil for matrix units goes before the model.
+_products: ContextVar[tuple[Product, ...]] = ContextVar(
+    "tilewright_products", default=(HopperProduct(), ModelProduct())
+)
+
+
+@contextlib.contextmanager
+def multiplied_by(*products: Product) -> Iterator[None]:
+    """Let these multiply parts, the first that serves: a model beside what it is a model of."""
+    token = _products.set(products)
+    try:
+        yield
+    finally:
+        _products.reset(token)
+
+
+_unproved: ContextVar[bool] = ContextVar("tilewright_serve_unproved", default=False)
+
+
+@contextlib.contextmanager
+def serve_unproved() -> Iterator[None]:
+    """Let "fp32" and "tf32" use products that no device has proved, to measure them.
+
+    Within this block the guard decides as it would where matrix units are proved; elsewhere
+    such calls are served in IEEE arithmetic.
+    """
+    token = _unproved.set(True)
+    try:
+        yield
+    finally:
+        _unproved.reset(token)
+
+
+def unproved_are_served() -> bool:
+    """Whether the caller is within `serve_unproved`."""
+    return _unproved.get()
+
+
+def product_for(live: LiveDevice, scheme: Scheme) -> Product:
+    """Return what computes a scheme on a device."""
+    return next(one for one in _products.get() if one.serves(live, scheme))
+
+
+def is_proved(live: LiveDevice, scheme: Scheme) -> bool:
+    """Whether what computes a scheme on a device was proved there."""
+    return product_for(live, scheme).is_proved(live, scheme)

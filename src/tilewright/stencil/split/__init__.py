@@ -1,0 +1,6 @@
+"""Numbers in parts: what a matrix unit multiplies in place of single precision."""
+
+from tilewright.stencil.split.scheme import SCHEMES, Scheme, scheme
+from tilewright.stencil.split.texts import Texts
+
+__all__ = ["SCHEMES", "Scheme", "Texts", "scheme"]

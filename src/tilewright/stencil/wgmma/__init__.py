@@ -1,0 +1,7 @@
+"""GEMM on Hopper's tensor cores: warp-specialised, fed by the copy engine."""
+
+from tilewright.stencil.wgmma.arithmetic import ARITHMETICS, Arithmetic, TensorVariant
+from tilewright.stencil.wgmma.call import Parts, TensorCall
+from tilewright.stencil.wgmma.stencil import Wgmma
+
+__all__ = ["ARITHMETICS", "Arithmetic", "Parts", "TensorCall", "TensorVariant", "Wgmma"]

@@ -1,0 +1,127 @@
+"""What a kernel of this stencil multiplies and adds: element types, parts and products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from tilewright.precision import Precision
+from tilewright.stencil.base import Variant
+
+__all__ = ["ARITHMETICS", "Arithmetic", "Element", "Result", "TensorVariant", "plain"]
+
+Element = Literal["float16", "bfloat16", "tf32", "int8"]
+Result = Literal["float32", "float16", "bfloat16", "int32"]
+
+# A product's parts are two bits each in the macro PRODUCTS, sixteen products in all.
+_MOST_PARTS = 4
+_MOST_PRODUCTS = 16
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Elements, and the products of parts that make up a product.
+
+    Parameters
+    ----------
+    element : {"float16", "bfloat16", "tf32", "int8"}
+        What the tensor core multiplies; ``"tf32"`` is stored as float32, the low 13 bits of
+        which are not looked at.
+    result : {"float32", "float16", "bfloat16", "int32"}
+        What C is; ``"int32"`` if and only if elements are integers.
+    products : tuple of (int, int)
+        Parts of A and of B, in the order in which they are added: smallest first.
+    scaled : bool
+        Whether rows of op(A) and columns of op(B) come with exponents of two.
+    routed : bool
+        Whether a number in device memory decides if the launch computes anything.
+
+    Raises
+    ------
+    ValueError
+        If a product names a part that cannot be, or element and result do not go together.
+    """
+
+    element: Element
+    result: Result = "float32"
+    products: tuple[tuple[int, int], ...] = ((0, 0),)
+    scaled: bool = False
+    routed: bool = False
+
+    def __post_init__(self) -> None:
+        for name, known in (("element", Element), ("result", Result)):
+            if getattr(self, name) not in get_args(known):
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is unknown; use {', '.join(get_args(known))}"
+                )
+        if (self.element == "int8") != (self.result == "int32"):
+            raise ValueError(
+                f"result={self.result!r} is no result of {self.element}; integers give int32,"
+                " other elements anything else"
+            )
+        if self.scaled and self.element == "int8":
+            raise ValueError("scaled=True needs floating-point sums; scale integers afterwards")
+        parts = [part for product in self.products for part in product]
+        if not 0 < len(self.products) <= _MOST_PRODUCTS or not set(parts) <= set(
+            range(_MOST_PARTS)
+        ):
+            raise ValueError(
+                f"products={self.products!r}: give 1 to {_MOST_PRODUCTS} pairs of parts"
+                f" 0 to {_MOST_PARTS - 1}"
+            )
+
+    @property
+    def parts(self) -> int:
+        """Parts that each operand has."""
+        return 1 + max(part for product in self.products for part in product)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element of a part."""
+        return {"int8": 1, "tf32": 4}.get(self.element, 2)
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of one element of C."""
+        return 2 if self.result in ("float16", "bfloat16") else 4
+
+    @property
+    def either_order(self) -> bool:
+        """Whether operands may be contiguous along m or n too: tensor cores transpose 16 bits."""
+        return self.element_bytes == 2
+
+
+def _products(parts: int, most: int) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of parts whose numbers add up to `most` at most, smallest first."""
+    pairs = [(p, q) for p in range(parts) for q in range(parts) if p + q <= most]
+    return tuple(sorted(pairs, key=lambda pair: (-sum(pair), -pair[0])))
+
+
+# Single precision from short formats: scaled by sides, so that nothing leaves FP16's range.
+ARITHMETICS: dict[str, Arithmetic] = {
+    "fp16x3": Arithmetic("float16", products=_products(2, 1), scaled=True),
+    "tf32x3": Arithmetic("tf32", products=_products(2, 1), scaled=True),
+    "bf16x6": Arithmetic("bfloat16", products=_products(3, 2), scaled=True),
+    "bf16x9": Arithmetic("bfloat16", products=_products(3, 4), scaled=True),
+}
+
+
+def plain(precision: Precision) -> Arithmetic | None:
+    """Return the arithmetic of a precision whose elements tensor cores take as they are."""
+    if precision.words != 1 or precision.parts != 1:
+        return None
+    found: dict[str, Arithmetic] = {
+        "float16": Arithmetic("float16", "float16"),
+        "bfloat16": Arithmetic("bfloat16", "bfloat16"),
+    }
+    return found.get(precision.dtype_name)
+
+
+@dataclass(frozen=True)
+class TensorVariant(Variant):
+    """A variant that says which arithmetic; `precision` is the problem's."""
+
+    arithmetic: Arithmetic = field(kw_only=True)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}-{self.arithmetic.element}x{len(self.arithmetic.products)}"

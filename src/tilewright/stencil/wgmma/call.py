@@ -1,0 +1,181 @@
+"""The arguments of a launch of this stencil.
+
+::
+
+    gemm(long m, long n, long k, scalar alpha, tensor_map a, tensor_map b,
+         scalar beta, C, long ldc, int *exponents_a, int *exponents_b,
+         int *run_if, int run_value)
+
+A ``scalar`` is a float, for integer elements an int.  Memory handles are CUDA's addresses: what
+adds bytes to one gives another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.stencil.base import Call, TensorMap
+from tilewright.stencil.wgmma.arithmetic import Arithmetic
+
+__all__ = ["Parts", "TensorCall", "arguments", "whole_call"]
+
+# Bytes that the copy engine's addresses and strides are multiples of.
+ALIGNMENT = 16
+
+# Coordinates of a copy are signed 32-bit integers.
+_MOST_SIZE = 2**31
+
+# Elements of m or n side by side in shared memory where operands lie along them: 128 bytes.
+SQUARE = 64
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An operand in one or more parts, matrices of one shape and order.
+
+    Parameters
+    ----------
+    memory : object
+        The backend's handle.
+    offset, ld, stride : int
+        Elements before the first one, between columns, and between parts; all multiples of
+        16 bytes, and `stride` of `ld`.
+    """
+
+    memory: Any
+    offset: int
+    ld: int
+    stride: int = 0
+
+
+@dataclass(frozen=True)
+class TensorCall:
+    """One product of operands in parts.
+
+    Parameters
+    ----------
+    m, n, k : int
+        Sizes.
+    alpha, beta : float or int
+        Scalars.
+    a, b : Parts
+        Operands.
+    c : object
+        Anything with `memory`, `offset` and `ld` in elements.
+    exponents_a, exponents_b : object, optional
+        Memory of m and of n 32-bit integers, where the arithmetic is scaled.
+    run_if : object, optional
+        Memory of one 32-bit integer, where the arithmetic is routed.
+    run_value : int
+        The launch computes something if that integer equals it.
+    """
+
+    m: int
+    n: int
+    k: int
+    alpha: Any
+    a: Parts
+    b: Parts
+    beta: Any
+    c: Any
+    exponents_a: Any = None
+    exponents_b: Any = None
+    run_if: Any = None
+    run_value: int = 0
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Refuse: only the stencil knows the boxes that its copies take."""
+        raise TypeError("a TensorCall has no arguments of its own; ask Wgmma.arguments")
+
+
+def whole_call(call: Call | TensorCall) -> TensorCall:
+    """Return a call of whole operands as one of operands in one part."""
+    if isinstance(call, TensorCall):
+        return call
+    a, b = (Parts(x.memory, x.offset, x.ld) for x in (call.a, call.b))
+    alpha, beta = (complex(x).real for x in (call.alpha, call.beta))
+    return TensorCall(call.m, call.n, call.k, alpha, a, b, beta, call.c)
+
+
+def arguments(
+    call: TensorCall,
+    arithmetic: Arithmetic,
+    config: Mapping[str, Any],
+    k_fast: tuple[bool, bool],
+) -> tuple[Any, ...]:
+    """Return the argument list, with tensor maps for A and B.
+
+    Raises
+    ------
+    ValueError
+        If an operand is not aligned, or what the arithmetic needs is not given.
+    """
+    for name, needed in (
+        ("exponents_a", arithmetic.scaled),
+        ("exponents_b", arithmetic.scaled),
+        ("run_if", arithmetic.routed),
+    ):
+        if needed != (getattr(call, name) is not None):
+            wanted = "give it" if needed else "leave it out"
+            raise ValueError(f"{name} and the kernel's arithmetic do not go together; {wanted}")
+    scalar = np.int32 if arithmetic.element == "int8" else np.float32
+    long = np.int64
+    # With nothing to sum the maps are never used, but have to be maps.
+    k = 0 if call.alpha == 0 else call.k
+    shares = config["cluster_n"], config["cluster_m"]
+    sides = (call.m, config["block_m"]), (call.n, config["block_n"])
+    a, b = (
+        _map(name, parts, arithmetic, along, side, k, block // share, config["block_k"])
+        for name, parts, along, (side, block), share in zip(
+            "ab", (call.a, call.b), k_fast, sides, shares, strict=True
+        )
+    )
+    c = call.c.memory + call.c.offset * arithmetic.result_bytes
+    return (
+        long(call.m), long(call.n), long(k), scalar(call.alpha), a, b, scalar(call.beta),
+        c, long(call.c.ld), call.exponents_a, call.exponents_b, call.run_if,
+        np.int32(call.run_value),
+    )  # fmt: skip
+
+
+def _map(
+    name: str,
+    parts: Parts,
+    arithmetic: Arithmetic,
+    k_fast: bool,
+    side: int,
+    k: int,
+    share: int,
+    block_k: int,
+) -> TensorMap:
+    """Return the map of an operand, whose copies take `share` x `block_k` elements."""
+    size = arithmetic.element_bytes
+    for what, number in (("offset", parts.offset), ("ld", parts.ld), ("stride", parts.stride)):
+        if number * size % ALIGNMENT:
+            raise ValueError(
+                f"{what}={number} of {name} is no multiple of {ALIGNMENT} bytes; copy it first"
+            )
+    ld = parts.ld or ALIGNMENT // size  # an operand without elements may have none
+    if parts.stride % ld:
+        raise ValueError(
+            f"stride={parts.stride} of {name} is no multiple of ld={ld}; let parts follow"
+            " each other after whole columns"
+        )
+    if max(side, k) >= _MOST_SIZE:
+        raise ValueError(f"{name} is {side} x {k}; sizes are below {_MOST_SIZE}, split it")
+    inner, outer = (k, side) if k_fast else (side, k)
+    element = "float32" if arithmetic.element == "tf32" else arithmetic.element
+    return TensorMap(
+        parts.memory,
+        parts.offset * size,
+        element,
+        (max(inner, 1), max(outer, 1), arithmetic.parts),
+        # One part has no distance to the next, but the driver wants one that could be.
+        (ld * size, (parts.stride or ld * max(outer, 1)) * size),
+        (block_k, share, 1) if k_fast else (SQUARE, block_k, 1),
+        block_k * size if k_fast else 2 * SQUARE,
+    )

@@ -1,0 +1,238 @@
+"""Constraints of the tensor-core stencil, each with its reason."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from tilewright.hardware import DeviceSpec
+from tilewright.space import Constraint
+from tilewright.stencil.base import Variant
+from tilewright.stencil.wgmma.arithmetic import Arithmetic
+from tilewright.stencil.wgmma.call import SQUARE
+from tilewright.stencil.wgmma.resources import (
+    OTHER_REGISTERS,
+    Values,
+    consumer_registers,
+    shared_bytes,
+    sharers,
+    starting_registers,
+    sums,
+)
+
+__all__ = ["constraints", "k_fast"]
+
+# Rows of an instruction's result, and of a group whose 16-byte pieces are exchanged.
+_INSTRUCTION_ROWS = 64
+_GROUP_ROWS = 8
+
+# CUDA C++ Programming Guide, "Thread Block Clusters": so many on every device.
+_MOST_CLUSTER = 8
+
+
+def k_fast(variant: Variant) -> tuple[bool, bool]:
+    """Return whether A's and B's memory runs along k."""
+    return variant.trans_a.transposed, not variant.trans_b.transposed
+
+
+def constraints(
+    variant: Variant, arithmetic: Arithmetic, device: DeviceSpec
+) -> tuple[Constraint, ...]:
+    """Return the named constraints; a limit that the device does not know applies none."""
+    return (
+        *_shapes(),
+        *_shares(k_fast(variant)),
+        *_promotion(arithmetic),
+        *_hardware(arithmetic, device),
+        *_heuristics(),
+    )
+
+
+def _shapes() -> tuple[Constraint, ...]:
+    return (
+        Constraint(
+            "whole instructions along m",
+            lambda block_m, instruction_m: block_m % instruction_m == 0,
+            "a consumer's part is a whole number of instructions wide",
+            "divisibility",
+        ),
+        Constraint(
+            "whole instructions along n",
+            lambda block_n, consumers, turns: (
+                block_n % (_INSTRUCTION_ROWS * sharers(consumers=consumers, turns=turns)) == 0
+            ),
+            "each consumer has whole instructions of 64 columns of C",
+            "divisibility",
+        ),
+        Constraint(
+            "consumers that take turns",
+            lambda consumers, turns, multiprocessors: (
+                (turns == 0) | ((consumers > 1) & (multiprocessors > 0))
+            ),
+            "turns need several consumers, and blocks with several tiles each",
+            "heuristic",
+        ),
+    )
+
+
+def _shares(along_k: tuple[bool, bool]) -> tuple[Constraint, ...]:
+    """Return what lets the blocks of a cluster bring as much of a tile each."""
+    least_a, least_b = (_GROUP_ROWS if along else SQUARE for along in along_k)
+    reason = "blocks of a cluster bring equal shares of a tile, in whole groups or squares"
+    found = [
+        Constraint(
+            "shares of A",
+            lambda block_m, cluster_n: block_m % (least_a * cluster_n) == 0,
+            reason,
+            "divisibility",
+        ),
+        Constraint(
+            "shares of B",
+            lambda block_n, cluster_m: block_n % (least_b * cluster_m) == 0,
+            reason,
+            "divisibility",
+        ),
+        Constraint(
+            "blocks of a cluster",
+            lambda cluster_m, cluster_n: cluster_m * cluster_n <= _MOST_CLUSTER,
+            f"a cluster has at most {_MOST_CLUSTER} blocks",
+            "hardware",
+        ),
+        Constraint(
+            "whole clusters",
+            lambda multiprocessors, cluster_m, cluster_n: (
+                multiprocessors % (cluster_m * cluster_n) == 0
+            ),
+            "persistent blocks fill whole clusters",
+            "divisibility",
+        ),
+    ]
+    if not along_k[0]:
+        found.append(
+            Constraint(
+                "instructions of whole squares",
+                lambda instruction_m: instruction_m % SQUARE == 0,
+                f"where A lies along m, shared memory has squares of {SQUARE} elements",
+                "divisibility",
+            )
+        )
+    return tuple(found)
+
+
+def _promotion(arithmetic: Arithmetic) -> tuple[Constraint, ...]:
+    def whole(promote_k: Values, block_k: Values) -> Values:
+        at_least = np.maximum(promote_k, 1)
+        return (promote_k == 0) | (block_k % at_least == 0) | (promote_k % block_k == 0)
+
+    def in_turn(
+        partials: Values, promote_k: Values, block_k: Values, block_m: Values, block_n: Values,
+        instruction_m: Values, consumers: Values, turns: Values,
+    ) -> Values:  # fmt: skip
+        own = block_n // sharers(consumers=consumers, turns=turns)
+        pieces = block_m // instruction_m * (own // _INSTRUCTION_ROWS)
+        often = block_k // np.maximum(promote_k, 1) * pieces
+        return (partials == 1) | ((promote_k > 0) & (promote_k <= block_k) & (often > 1))
+
+    return (
+        Constraint(
+            "whole stages between promotions",
+            whole,
+            "a stage has whole intervals of promotion, or an interval whole stages",
+            "divisibility",
+        ),
+        Constraint(
+            "sets of sums in turn",
+            in_turn,
+            "two sets make a difference where a stage is promoted more than once",
+            "divisibility",
+        ),
+    )
+
+
+def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, ...]:
+    room = device.shared_bytes_per_block
+    memory = device.shared_bytes_per_multiprocessor
+    shared = functools.partial(shared_bytes, arithmetic=arithmetic)
+    found = [
+        Constraint(
+            "shared memory of a block",
+            lambda block_m, block_n, block_k, stages: (
+                shared(block_m=block_m, block_n=block_n, block_k=block_k, stages=stages) <= room
+            ),
+            f"a block has at most {room} bytes of shared memory",
+            "hardware",
+        ),
+        Constraint(
+            "registers of a consumer",
+            _fits_registers,
+            "sums and their addresses fit the registers that the producer leaves",
+            "hardware",
+        ),
+    ]
+    found.append(
+        Constraint(
+            "resident consumers",
+            lambda consumers, resident: consumers * resident <= 3,
+            "a thread starts with too few registers for an instruction's sums otherwise",
+            "hardware",
+        )
+    )
+    if memory is not None:
+        found.append(
+            Constraint(
+                "resident blocks",
+                # 1 KiB of each block's shared memory is the system's.
+                lambda block_m, block_n, block_k, stages, resident: (
+                    resident
+                    * (
+                        shared(block_m=block_m, block_n=block_n, block_k=block_k, stages=stages)
+                        + 1024
+                    )
+                    <= memory
+                ),
+                "shared memory of a multiprocessor holds the blocks asked for",
+                "hardware",
+            )
+        )
+    if device.multiprocessors > 1:  # an architecture without a device says 1
+        most = device.multiprocessors
+        found.append(
+            Constraint(
+                "multiprocessors to fill",
+                lambda multiprocessors: multiprocessors <= most,
+                f"the device has {most} multiprocessors",
+                "hardware",
+            )
+        )
+    return tuple(found)
+
+
+def _fits_registers(
+    block_m: Values, block_n: Values, block_k: Values, instruction_m: Values, consumers: Values,
+    turns: Values, promote_k: Values, partials: Values, resident: Values,
+) -> Values:  # fmt: skip
+    held = sums(
+        block_m=block_m, block_n=block_n, block_k=block_k, instruction_m=instruction_m,
+        consumers=consumers, turns=turns, promote_k=promote_k, partials=partials,
+    )  # fmt: skip
+    split = {"consumers": consumers, "resident": resident}
+    taken = consumer_registers(**split)
+    return held + OTHER_REGISTERS <= np.where(taken == 0, starting_registers(**split), taken)
+
+
+def _heuristics() -> tuple[Constraint, ...]:
+    return (
+        Constraint(
+            "instructions wide enough",
+            lambda block_m, instruction_m: instruction_m * 4 >= block_m,
+            "a row of more than four short instructions reads its operand of B too often",
+            "heuristic",
+        ),
+        Constraint(
+            "enough sums",
+            lambda block_m, block_n, resident: block_m * block_n * resident >= 128 * 64,
+            "a multiprocessor that holds fewer sums reads shared memory more than it multiplies",
+            "heuristic",
+        ),
+    )

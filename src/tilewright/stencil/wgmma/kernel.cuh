@@ -1,0 +1,130 @@
+/* GEMM on the tensor cores of Hopper (sm_90a), from operands in one or more parts.
+ *
+ *     C <- alpha 2^(ea[i] + eb[j]) sum of op(A_p) op(B_q) over PRODUCTS  +  beta C
+ *
+ * op(A_p) m x k, op(B_q) k x n, C m x n, all column-major.  An operand's parts are matrices
+ * of one shape and order, one behind the other: the high and low halves of split numbers,
+ * or the operand itself where PARTS is 1.  Elements are FP16, BF16, TF32 (in floats) or
+ * signed 8-bit integers; sums are FP32, of the integers 32-bit integers.
+ *
+ * A thread block holds BLOCK_M x BLOCK_N elements of C and walks along k by tiles of
+ * BLOCK_K.  One warpgroup brings them (one thread of it: the copy engine does the work),
+ * CONSUMERS others multiply.
+ *
+ *     producer      | t = 0 | t = 1 | t = 2 | ...   waits for `empty`, fills a stage
+ *     shared memory | stage 0 | stage 1 | ... | stage STAGES - 1 |       a ring
+ *     consumers         | t = 0 | t = 1 | ...       wait for `full`, multiply, then `empty`
+ *
+ *     stage:  | A part 0 | A part 1 ... | B part 0 | B part 1 ... |
+ *
+ * The tensor core gives a thread pairs of neighbours in a row of its result.  C's columns
+ * are what is contiguous here, so it computes C transposed: its rows, 64 for an instruction,
+ * run along n; its columns, INSTRUCTION_M for an instruction, along m.
+ *
+ *            m: BLOCK_M -->
+ *          +---------------+---------------+
+ *       n  | INSTRUCTION_M |               |  64 of n   consumer 0, its row 0
+ *       :  +---------------+---------------+
+ *       v  |               |               |  64 of n   consumer 0, its row 1
+ *          +---------------+---------------+
+ *          |               |               |            consumer 1 ...
+ *
+ * A tile of an operand lies in shared memory as the copy engine leaves it and the tensor
+ * core wants it, its 16-byte pieces exchanged within rows so that eight rows meet all banks:
+ *
+ *     memory along k: rows of m (or n), BLOCK_K elements = ROW_BYTES each
+ *     memory along m (or n), 16-bit types only: squares of 64 elements by BLOCK_K rows of k
+ *
+ * Whatever lies outside a matrix arrives as zeros: neither m, n nor k need be multiples of
+ * anything.  Only base and leading dimension of A and B are multiples of 16 bytes.
+ *
+ * CLUSTER_M x CLUSTER_N blocks form a cluster.  Blocks beside each other along m need the
+ * same tile of B, along n the same of A: each brings its share, to all who need it.
+ *
+ * Blocks are persistent: as many as the launch has go through all tiles of C, and while
+ * consumers write one, the producer already brings the next one's operands.  With TURNS each
+ * consumer has tiles of its own, so that one multiplies while another writes:
+ *
+ *     consumer 0   | multiply tile 0 | write 0 |        | multiply tile 2 | write 2 |
+ *     consumer 1                     | multiply tile 1 | write 1 |        | multiply tile 3 ...
+ *
+ * Each tells the next when it has met all its operands: before, the barriers of the stages
+ * could not tell whether they are full of this tile's or of one's before.
+ *
+ * The tensor core's sums are truncated, not rounded.  With PROMOTE_K they are moved every
+ * PROMOTE_K steps of k into sums that ordinary additions round.
+ *
+ * Macros given with the text: the parameters of parameters.py in capitals; ELEMENT, OUTPUT,
+ * TRANS_A, TRANS_B, PARTS, PRODUCTS, PRODUCT_COUNT, SCALED and ROUTED of variant.py;
+ * CONSUMER_REGISTERS and PRODUCER_REGISTERS of resources.py.  The dialect comes first.
+ */
+
+#define ELEMENT_F16 1
+#define ELEMENT_BF16 2
+#define ELEMENT_TF32 3
+#define ELEMENT_S8 4
+#define OUTPUT_F32 1
+#define OUTPUT_F16 2
+#define OUTPUT_BF16 3
+#define OUTPUT_S32 4
+
+#define CLUSTER_BLOCKS (CLUSTER_M * CLUSTER_N)
+/* Consumers that share a tile of C: all, or one where they take turns. */
+#define SHARERS (TURNS ? 1 : CONSUMERS)
+/* Threads of a warpgroup, the unit that the tensor cores are used by. */
+#define GROUP 128
+#define THREADS (GROUP * (CONSUMERS + 1))
+
+#include "wgmma/ptx.cuh"
+#include "wgmma/stages.cuh"
+#include "wgmma/tiles.cuh"
+#include "wgmma/produce.cuh"
+#include "wgmma/multiply.cuh"
+#include "wgmma/store.cuh"
+
+KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
+    isize m, isize n, isize k, scalar alpha, const GRID_CONSTANT tensor_map a,
+    const GRID_CONSTANT tensor_map b, scalar beta, output *c, isize ldc,
+    const int *exponents_a, const int *exponents_b, const int *run_if, int run_value)
+{
+    /* Another launch is the one for these numbers: all blocks see the same word. */
+    if (ROUTED && *run_if != run_value)
+        return;
+    const unsigned int rank = cluster_rank();
+    const shared_at arena = shared_memory();
+    if (THREAD_ID == 0)
+        begin_barriers(arena);
+    cluster_barrier();
+
+    /* alpha = 0 reads no operand; sums stay zero. */
+    const unsigned int steps = alpha == 0 ? 0 : (unsigned int)((k + BLOCK_K - 1) / BLOCK_K);
+    const tiles all = tiles_of(m, n);
+    ring at = {0, 0};
+    if (THREAD_ID / GROUP == CONSUMERS) {
+        give_registers();
+        if (THREAD_ID % GROUP == 0)
+            for (unsigned int number = all.first; number < all.count; number += all.stride)
+                bring_tile(&a, &b, arena, &at, tile_at(all, number, rank), rank, steps);
+    } else {
+        take_registers();
+        const bool aligned = (ADDRESS(c) | (unsigned long long)ldc * OUTPUT_BYTES) % 16 == 0;
+        const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, aligned};
+        const unsigned int turn = TURNS ? THREAD_ID / GROUP : 0, turns = TURNS ? CONSUMERS : 1;
+        unsigned int round = turn == 0; /* nobody comes before the first */
+        skip(&at, turn * steps);
+        for (unsigned int number = all.first + turn * all.stride; number < all.count;
+             number += turns * all.stride) {
+            accumulator sum[SUMS_OF_THREAD];
+            if (TURNS)
+                wait_for(turn_of(arena, turn), round);
+            multiply_tile(sum, arena, &at, rank, steps);
+            if (TURNS && THREAD_ID % 32 == 0)
+                arrive(turn_of(arena, (turn + 1) % turns), rank);
+            round ^= 1;
+            skip(&at, (turns - 1) * steps);
+            store_tile(to, tile_at(all, number, rank), sum);
+        }
+    }
+    if (CLUSTER_BLOCKS > 1)
+        cluster_barrier(); /* nobody leaves while others copy to it or report to it */
+}

@@ -1,0 +1,121 @@
+"""Parameters of the tensor-core stencil.  In capitals they are macros."""
+
+from __future__ import annotations
+
+from tilewright.space import Parameter
+from tilewright.stencil.wgmma.arithmetic import Arithmetic
+
+__all__ = ["parameters"]
+
+# Rows of a tile that lies along k are so many bytes: as many as pieces are exchanged within.
+_ROWS = (64, 128)
+
+# Multiprocessors of Hopper's models: H20, H100 PCIe, H100 SXM and H200.
+_MULTIPROCESSORS = (78, 114, 132)
+
+
+def parameters(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
+    """Return what may be varied for an arithmetic."""
+    return (*_tiles(arithmetic), *_pipeline(arithmetic), *_grid())
+
+
+def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
+    sides = (64, 128, 192, 256)
+    return (
+        Parameter(
+            "block_m",
+            sides,
+            "rows of C a thread block computes",
+            "shared memory; registers; fewer blocks to spread over the device",
+        ),
+        Parameter(
+            "block_n",
+            sides,
+            "columns of C a thread block computes",
+            "shared memory; registers; fewer blocks to spread over the device",
+        ),
+        Parameter(
+            "block_k",
+            tuple(row // arithmetic.element_bytes for row in _ROWS),
+            "steps in k of a stage: rows of 64 or 128 bytes",
+            "shared memory; fewer steps are more waits and more copies to start",
+        ),
+        Parameter(
+            "instruction_m",
+            (64, 96, 128, 192, 256),
+            "columns of an instruction's result, along m; its 64 rows are along n",
+            "short ones read more of shared memory for each multiply-add",
+        ),
+        Parameter(
+            "consumers",
+            (1, 2, 3),
+            "warpgroups that multiply, each a part of the block's columns",
+            "registers of each",
+        ),
+        Parameter(
+            "turns",
+            (0, 1),
+            "1: consumers have tiles of their own in turn: one writes while another multiplies",
+            "smaller tiles: a consumer holds all of one, so operands are read more often",
+        ),
+    )
+
+
+def _pipeline(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
+    # Integers are summed exactly.
+    promotions = (0,) if arithmetic.element == "int8" else (0, 32, 64, 128, 256)
+    return (
+        Parameter(
+            "stages",
+            (2, 3, 4, 5, 6, 7, 8),
+            "tiles of each operand in shared memory: one is multiplied, the others arrive",
+            "shared memory",
+        ),
+        Parameter(
+            "promote_k",
+            promotions,
+            "steps in k after which sums leave the tensor core, which truncates; 0: at the end",
+            "additions beside multiplies; a second set of registers",
+        ),
+        Parameter(
+            "partials",
+            (1, 2),
+            "sets of sums that promotion takes in turn: one is added while the next is computed",
+            "registers",
+        ),
+        Parameter(
+            "resident",
+            (1, 2),
+            "thread blocks that a multiprocessor shall hold",
+            "registers and shared memory of each",
+        ),
+    )
+
+
+def _grid() -> tuple[Parameter, ...]:
+    return (
+        Parameter(
+            "cluster_m",
+            (1, 2, 4),
+            "blocks of a cluster along m, which bring a tile of B together",
+            "they wait for each other; clusters must fit the device's groups of multiprocessors",
+        ),
+        Parameter(
+            "cluster_n",
+            (1, 2, 4),
+            "blocks of a cluster along n, which bring a tile of A together",
+            "as for cluster_m",
+        ),
+        Parameter(
+            "raster_rows",
+            (0, 4, 8, 16),
+            "rows of clusters in a band of the grid, walked column by column; 0: all",
+            "tall bands read B's tiles anew, flat ones A's",
+        ),
+        Parameter(
+            "multiprocessors",
+            (0, *_MULTIPROCESSORS),
+            "multiprocessors that persistent blocks fill; 0: a block for each tile of C",
+            "persistent: a block that is late has no other to take its work",
+        ),
+    )

@@ -1,0 +1,280 @@
+/* What C++ has no words for, one idea of PTX a function.  A part of kernel.cuh.
+ *
+ * Whoever runs this text elsewhere defines EMULATED as a file that has these functions.
+ */
+
+/* An address in shared memory, in bytes. */
+typedef unsigned int shared_at;
+
+/* A tile in shared memory as the tensor core is told about it (PTX ISA, "Matrix descriptor
+ * format"): addresses and strides in units of 16 bytes, so that adding bytes / 16 moves it. */
+typedef unsigned long long operand_at;
+
+/* cuTensorMapEncodeTiled's: a matrix in device memory and the box that one copy takes. */
+struct ALIGNED(64) tensor_map {
+    unsigned long long opaque[16];
+};
+
+#if ELEMENT == ELEMENT_S8
+typedef int accumulator;
+typedef int scalar;
+#else
+typedef float accumulator;
+typedef float scalar;
+#endif
+
+#if OUTPUT == OUTPUT_F32
+typedef float output;
+#define OUTPUT_BYTES 4
+#elif OUTPUT == OUTPUT_S32
+typedef int output;
+#define OUTPUT_BYTES 4
+#else
+typedef unsigned short output; /* the bits */
+#define OUTPUT_BYTES 2
+#endif
+
+struct ALIGNED(16) chunk {
+    output e[16 / OUTPUT_BYTES];
+};
+
+/* Numbers that a thread holds of an instruction's 64 x INSTRUCTION_M results. */
+#define SUMS (INSTRUCTION_M / 2)
+
+/* A pattern in which 16-byte pieces are exchanged, by the bytes within which they are. */
+#define SWIZZLE_OF(span) ((span) == 128 ? 1ull : (span) == 64 ? 2ull : (span) == 32 ? 3ull : 0ull)
+
+/* `leading` and `stride` in bytes are what the two orders make of them: of rows of `span`
+ * bytes along k, `stride` is between groups of 8 rows; of squares, `leading` is between
+ * squares and `stride` between groups of 8 steps of k. */
+HELPER operand_at operand_place(shared_at tile, int leading, int stride, int span)
+{
+    return (operand_at)(tile & 0x3ffff) >> 4 | (operand_at)leading >> 4 << 16 |
+           (operand_at)stride >> 4 << 32 | SWIZZLE_OF(span) << 62;
+}
+
+/* 2^exponent, -126 <= exponent <= 127. */
+HELPER float power_of_two(int exponent);
+
+#ifdef EMULATED
+#include EMULATED
+#else
+
+#define GRID_CONSTANT __grid_constant__
+
+#if CLUSTER_BLOCKS > 1
+#define CLUSTER __attribute__((cluster_dims(CLUSTER_BLOCKS, 1, 1)))
+#else
+#define CLUSTER
+#endif
+
+/* Where the shared memory that the launch asks for begins, at a multiple of 1024 bytes: the
+ * patterns of exchanged pieces repeat with that. */
+HELPER shared_at shared_memory(void)
+{
+    DYNAMIC_SHARED_ARRAY ALIGNED(1024) unsigned char arena[];
+    unsigned long long at;
+    asm("cvta.to.shared.u64 %0, %1;" : "=l"(at) : "l"(arena));
+    return ((shared_at)at + 1023) & ~1023u;
+}
+
+/* ---- blocks and warpgroups ---- */
+
+/* This block's number in its cluster. */
+HELPER unsigned int cluster_rank(void)
+{
+    unsigned int rank = 0;
+    if (CLUSTER_BLOCKS > 1)
+        asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/* Every thread of the cluster is here, and sees what the others wrote.  Threads of a warp
+ * need not come together: the producer's comes alone. */
+HELPER void cluster_barrier(void)
+{
+    if (CLUSTER_BLOCKS > 1)
+        asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory");
+    else
+        BARRIER();
+}
+
+/* Registers that the producer does without are the consumers'. */
+HELPER void give_registers(void)
+{
+#if CONSUMER_REGISTERS
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(PRODUCER_REGISTERS));
+#endif
+}
+
+HELPER void take_registers(void)
+{
+#if CONSUMER_REGISTERS
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(CONSUMER_REGISTERS));
+#endif
+}
+
+/* ---- barriers in shared memory ---- */
+
+HELPER void begin_barrier(shared_at barrier, int arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
+}
+
+/* Barriers that were begun are there for the copy engine and other blocks too. */
+HELPER void publish_barriers(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Arrive, and say how many bytes of copies this phase waits for besides. */
+HELPER void expect_bytes(shared_at barrier, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+/* Arrive at the barrier at the same place of a block of the cluster. */
+HELPER void arrive(shared_at barrier, unsigned int rank)
+{
+    if (CLUSTER_BLOCKS > 1)
+        asm volatile("{\n\t.reg .b32 there;\n\t"
+                     "mapa.shared::cluster.u32 there, %0, %1;\n\t"
+                     "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n\t}" ::"r"(
+                         barrier),
+                     "r"(rank)
+                     : "memory");
+    else
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/* Wait until the phase of that parity has ended. */
+HELPER void wait_for(shared_at barrier, unsigned int parity)
+{
+#if CLUSTER_BLOCKS > 1
+#define ACQUIRE ".acquire.cluster"
+#else
+#define ACQUIRE ""
+#endif
+    asm volatile("{\n\t.reg .pred done;\n"
+                 "again:\n\t"
+                 "mbarrier.try_wait.parity" ACQUIRE ".shared::cta.b64 done, [%0], %1;\n\t"
+                 "@!done bra again;\n\t}" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
+}
+
+/* ---- the copy engine ---- */
+
+/* Copy the box at coordinates x (contiguous), y and z, and count its bytes at `full`; with
+ * SHARED to the same place of every block of the mask. */
+template <bool SHARED_BY_BLOCKS>
+HELPER void copy_box(const tensor_map *map, shared_at to, shared_at full, int x, int y, int z,
+                     unsigned short mask)
+{
+    if (SHARED_BY_BLOCKS)
+        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                     ".multicast::cluster [%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(to),
+                     "l"(map), "r"(full), "h"(mask), "r"(x), "r"(y), "r"(z)
+                     : "memory");
+    else
+        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                     " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+                     "l"(map), "r"(full), "r"(x), "r"(y), "r"(z)
+                     : "memory");
+}
+
+/* ---- the tensor cores ---- */
+
+/* What registers hold is there for the multiplies that follow. */
+HELPER void begin_multiplies(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+/* The multiplies since the last call are one group. */
+HELPER void end_multiplies(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+/* Wait for all groups but the latest LATEST. */
+template <int LATEST> HELPER void wait_for_multiplies(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATEST) : "memory");
+}
+
+/* Sums that a wait was for: no reading of them moves before it. */
+HELPER void settle(accumulator *sum, int count)
+{
+    UNROLL for (int i = 0; i < count; ++i)
+#if ELEMENT == ELEMENT_S8
+        asm volatile("" : "+r"(sum[i])::"memory");
+#else
+        asm volatile("" : "+f"(sum[i])::"memory");
+#endif
+}
+
+#include "wgmma/instruction.cuh"
+
+/* ---- numbers ---- */
+
+HELPER float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
+
+#if OUTPUT == OUTPUT_F16 || OUTPUT == OUTPUT_BF16
+#if OUTPUT == OUTPUT_F16
+#define NARROW "f16"
+#else
+#define NARROW "bf16"
+#endif
+HELPER output rounded(float v)
+{
+    output bits;
+    asm("cvt.rn." NARROW ".f32 %0, %1;" : "=h"(bits) : "f"(v));
+    return bits;
+}
+
+HELPER float widened(output bits)
+{
+    float v;
+    asm("cvt.f32." NARROW " %0, %1;" : "=f"(v) : "h"(bits));
+    return v;
+}
+#else
+HELPER output rounded(accumulator v) { return v; }
+HELPER accumulator widened(output v) { return v; }
+#endif
+
+/* One number of the lane that differs in `bit`. */
+HELPER accumulator of_lane_across(accumulator v, int bit)
+{
+    accumulator other;
+#if ELEMENT == ELEMENT_S8
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(v), "r"(bit));
+#else
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(v), "r"(bit));
+#endif
+    return other;
+}
+
+/* Exchange slots x and y of pairs with the lane that differs in `bit`: who has it set keeps
+ * y and gets the other's y in place of x; who has not, keeps x and gets the other's x for y. */
+#define SWAP_PAIRS(v, x, y, bit)                                              \
+    UNROLL for (int e = 0; e < 2; ++e) {                                      \
+        const bool set = THREAD_ID & bit;                                     \
+        const accumulator sent = set ? v[2 * (x) + e] : v[2 * (y) + e];       \
+        const accumulator got = of_lane_across(sent, bit);                    \
+        (set ? v[2 * (x) + e] : v[2 * (y) + e]) = got;                        \
+    }
+
+/* Four lanes have pairs number 0 to 3 of each of some 8 numbers; afterwards each has
+ * consecutive ones of all, the first lane the first.  16 or 32 numbers in all. */
+HELPER void exchange_quad(accumulator *v)
+{
+#if OUTPUT_BYTES == 4
+    SWAP_PAIRS(v, 0, 1, 2)
+    SWAP_PAIRS(v, 0, 1, 1)
+#else
+    SWAP_PAIRS(v, 0, 1, 1)
+    SWAP_PAIRS(v, 2, 3, 1)
+    SWAP_PAIRS(v, 0, 2, 2)
+    SWAP_PAIRS(v, 1, 3, 2)
+#endif
+}
+
+#endif /* EMULATED */

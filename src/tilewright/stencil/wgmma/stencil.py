@@ -1,0 +1,191 @@
+"""The stencil of Hopper's tensor cores: CUDA C++ for sm_90a."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tilewright.hardware import DeviceSpec
+from tilewright.precision import Precision
+from tilewright.space import Config, Space
+from tilewright.stencil.base import (
+    Call,
+    Dialect,
+    Launch,
+    Resources,
+    Source,
+    Stencil,
+    Variant,
+)
+from tilewright.stencil.text import read_text
+from tilewright.stencil.wgmma.arithmetic import Arithmetic, TensorVariant, plain
+from tilewright.stencil.wgmma.call import ALIGNMENT, TensorCall, arguments, whole_call
+from tilewright.stencil.wgmma.constraints import constraints, k_fast
+from tilewright.stencil.wgmma.parameters import parameters
+from tilewright.stencil.wgmma.resources import (
+    OTHER_REGISTERS,
+    consumer_registers,
+    producer_registers,
+    shared_bytes,
+    sums,
+    threads,
+)
+from tilewright.stencil.wgmma.starts import starts
+
+__all__ = ["Wgmma"]
+
+# wgmma and setmaxnreg are of this architecture (sm_90a) and of no later one.
+_CAPABILITY = 90
+
+_ELEMENTS = {
+    "float16": "ELEMENT_F16",
+    "bfloat16": "ELEMENT_BF16",
+    "tf32": "ELEMENT_TF32",
+    "int8": "ELEMENT_S8",
+}
+_RESULTS = {
+    "float32": "OUTPUT_F32",
+    "float16": "OUTPUT_F16",
+    "bfloat16": "OUTPUT_BF16",
+    "int32": "OUTPUT_S32",
+}
+_SUMS = (
+    "block_m", "block_n", "block_k", "instruction_m", "consumers", "turns", "promote_k",
+    "partials",
+)  # fmt: skip
+
+
+class Wgmma(Stencil):
+    """GEMM by warpgroup multiplies, fed through a ring by the copy engine.
+
+    Variants are `TensorVariant`; a plain `Variant` of a precision with 16-bit elements stands
+    for their own arithmetic.  Single precision from short formats needs operands that were
+    split before.
+    """
+
+    name: ClassVar[str] = "wgmma"
+    version: ClassVar[int] = 1
+    operand_alignment: ClassVar[int] = ALIGNMENT
+    common_arguments: ClassVar[bool] = False
+
+    def suits(self, device: DeviceSpec) -> bool:
+        """Whether the device has these tensor cores and runs CUDA."""
+        return device.compute_capability == _CAPABILITY
+
+    def computes(self, precision: Precision) -> bool:
+        """Whether tensor cores take its elements as they are."""
+        return plain(precision) is not None
+
+    @staticmethod
+    def arithmetic(variant: Variant) -> Arithmetic:
+        """Return a variant's arithmetic.
+
+        Raises
+        ------
+        ValueError
+            If there is none, or its elements cannot be read in the order they have.
+        """
+        own = variant.arithmetic if isinstance(variant, TensorVariant) else None
+        found = own or plain(variant.precision)
+        if found is None:
+            raise ValueError(
+                f"precision={variant.precision.letter!r} is none of tensor cores;"
+                " give a TensorVariant, or use another stencil"
+            )
+        if not found.either_order and not all(k_fast(variant)):
+            raise ValueError(
+                f"trans_a={variant.trans_a} trans_b={variant.trans_b}: tensor cores read"
+                f" {found.element} contiguous along k only; transpose first, and use T and N"
+            )
+        return found
+
+    def space(self, variant: Variant, device: DeviceSpec) -> Space:
+        """Return the parameters and constraints for a variant on a device."""
+        made = self.arithmetic(variant)
+        return Space(self.name, parameters(made), constraints(variant, made, device))
+
+    def default(self, variant: Variant, device: DeviceSpec) -> Config:
+        """Return the first of `starts` in the space.
+
+        Raises
+        ------
+        ValueError
+            If the device runs none of them.
+        """
+        space = self.space(variant, device)
+        for config in self.starts(variant, device):
+            if config in space:
+                return config
+        raise ValueError(
+            f"device={device.name!r} runs no default of {self.name}; use another stencil"
+        )
+
+    def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
+        """Return what is likely fast, the likeliest first."""
+        return tuple(Config(self.name, values) for values in starts(self.arithmetic(variant)))
+
+    def resources(self, config: Config, variant: Variant) -> Resources:
+        """Return threads and shared memory, exact, and an estimate of a consumer's registers."""
+        take = config.integer
+        ring = {name: take(name) for name in ("block_m", "block_n", "block_k", "stages")}
+        held = sums(**{name: take(name) for name in _SUMS})
+        return Resources(
+            threads=threads(consumers=take("consumers")),
+            shared_bytes=int(shared_bytes(**ring, arithmetic=self.arithmetic(variant))),
+            registers=int(held) + OTHER_REGISTERS,
+        )
+
+    def launch(self, config: Config, m: int, n: int) -> Launch:
+        """Return a grid in one dimension, blocks of a cluster side by side."""
+        take = config.integer
+        cluster = take("cluster_m") * take("cluster_n")
+        rows = -(-m // (take("block_m") * take("cluster_m")))
+        columns = -(-n // (take("block_n") * take("cluster_n")))
+        blocks = rows * columns * cluster
+        if take("multiprocessors"):
+            blocks = min(blocks, take("multiprocessors") * take("resident"))
+        return Launch(grid=(blocks, 1), block=(threads(consumers=take("consumers")), 1))
+
+    def arguments(
+        self, config: Config, variant: Variant, call: Call | TensorCall
+    ) -> tuple[Any, ...]:
+        """Return the argument list of `tilewright.stencil.wgmma.call`.
+
+        Raises
+        ------
+        ValueError
+            If an operand is not aligned to 16 bytes.
+        """
+        made = self.arithmetic(variant)
+        return arguments(whole_call(call), made, dict(config), k_fast(variant))
+
+    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+        """Return dialect and kernel as one text, with its macros.
+
+        Raises
+        ------
+        ValueError
+            For any dialect but CUDA.
+        """
+        if dialect != "cuda":
+            raise ValueError(f"dialect={dialect!r} has no tensor cores; use portable")
+        made = self.arithmetic(variant)
+        numbers = [4 * p + q for p, q in made.products]
+        split = {name: config.integer(name) for name in ("consumers", "resident")}
+        defines: dict[str, int | str] = {
+            "ELEMENT": _ELEMENTS[made.element],
+            "OUTPUT": _RESULTS[made.result],
+            "TRANS_A": int(variant.trans_a.transposed),
+            "TRANS_B": int(variant.trans_b.transposed),
+            "PARTS": made.parts,
+            "PRODUCTS": hex(sum(number << 4 * i for i, number in enumerate(numbers))) + "ull",
+            "PRODUCT_COUNT": len(numbers),
+            "SCALED": int(made.scaled),
+            "ROUTED": int(made.routed),
+            "PRODUCER_REGISTERS": int(producer_registers(**split)),
+            "CONSUMER_REGISTERS": int(consumer_registers(**split)),
+        }
+        defines |= {name.upper(): config[name] for name in config if name != "multiprocessors"}
+        parts = ("prelude/dialect_cuda.h", "wgmma/kernel.cuh")
+        text = "\n".join(read_text(part) for part in parts)
+        shared = self.resources(config, variant).shared_bytes
+        return Source(text, defines, dynamic_shared_bytes=shared)

@@ -1,0 +1,188 @@
+"""Products on matrix units: cases, errors, and the benchmark's way through all its parts."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.hopper_s import Log
+from benchmarks.tensor import main, measure, parsed, table, write
+
+from tests.bench.numpy_hopper import NumPyHopper
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.bench.tensor.accuracy import DATA, Exact, draw, errors
+from tilewright.bench.tensor.cases import Case, candidates, tuned_as
+from tilewright.bench.tensor.products import Matrices
+from tilewright.bounds.schemes import SCHEMES as BOUNDS
+from tilewright.bounds.units import ARITHMETIC
+from tilewright.problem import Problem
+from tilewright.stencil.split import SCHEMES
+from tilewright.stencil.wgmma import ARITHMETICS
+
+ALL = ("f16", "bf16", "tf32", "fp16x3", "tf32x3", "bf16x6", "bf16x9")
+
+
+def test_bounds_count_the_products_that_kernels_compute():
+    for name, one in BOUNDS.items():
+        made = ARITHMETICS[name]
+        assert (one.parts, one.products) == (made.parts, len(made.products))
+        assert one.part_bytes == made.element_bytes
+        assert SCHEMES[name].part == one.stored
+
+
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("name", ALL)
+def test_cases_know_their_kernel_library_and_bound(name: str, trans: str):
+    case = Case(name, trans)
+    assert case.bound in ARITHMETIC
+    assert (case.peer == "s") == (name in BOUNDS)
+    assert (case.scheme is None) == (name in ("f16", "bf16") or (name, trans) == ("tf32", "TN"))
+    # What serves must be in the space that it is taken from.
+    spec, tuned = architecture_spec("sm_90a"), tuned_as(case)
+    first = candidates(tuned, spec)
+    assert first
+    assert set(first) & set(candidates(case, spec))
+    around = candidates(tuned, spec, first[0])
+    assert first[0] not in around
+    assert all(sum(first[0][k] != one[k] for k in one) == 1 for one in around)
+    if name in BOUNDS:  # plain types have no room for a second set of sums beside the largest
+        every = {two["promote_k"] for one in first for two in candidates(tuned, spec, one)}
+        assert every >= {0, 32, 64, 128}
+
+
+@pytest.mark.parametrize("pair", [("fp8", "NN"), ("bf16", "NC"), ("bf16", "N")])
+def test_unknown_cases_are_refused(pair):
+    with pytest.raises(ValueError, match="unknown"):
+        Case(*pair)
+
+
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("name", ALL)
+def test_every_way_computes_the_same_product(tmp_path: Path, name: str, trans: str):
+    """Ours from split to result, and the library's, on one set of matrices."""
+    live, case, n = NumPyHopper(tmp_path), Case(name, trans), 48
+    rng = np.random.default_rng(0)
+    a, b = (draw(rng, (n, n), "normal") for _ in "ab")
+    matrices = Matrices(live, Problem(n, n, n, "s"), a, b)
+    matrices.turn(trans)
+    exact = Exact(matrices.problem, a, b)
+    config = candidates(tuned_as(case), live.spec)[0]
+    ours = errors(matrices.result(matrices.ours(case, config), case.result), exact)
+    from tilewright.bench.peers.formats import format_peer
+
+    theirs = errors(matrices.result(matrices.theirs(case, format_peer(live)), case.result), exact)
+    most = {"f16": 2e-3, "bf16": 2e-2, "tf32": 2e-3}.get(name, 1e-6)
+    assert ours["eta"] < most
+    assert theirs["eta"] < most
+    assert ours["median_relative"] < 20 * most
+    if case.scheme is not None:
+        alone = matrices.ours(case, config, split=False)
+        again = errors(matrices.result(alone, case.result), exact)
+        assert again == ours
+        assert matrices.split(case)() > 0
+    matrices.close()
+
+
+def test_errors_by_hand():
+    problem = Problem(2, 1, 2, "s")
+    a, b = np.array([[1.0, 2], [3, 4]], "f4"), np.array([[1.0, -1]], "f4")
+    exact = Exact(problem, a, b)  # op(A) has the columns (1, 2) and (3, 4)
+    assert exact.product.tolist() == [[-2, -2]]
+    assert exact.size.tolist() == [[4, 6]]
+    found = errors(np.array([[-2.0, -1.0]]), exact)
+    assert found["eta"] == pytest.approx(1 / 6)
+    assert found["median_relative"] == pytest.approx(0.25)  # of 0 and 1/2
+    assert found["frobenius"] == pytest.approx(1 / np.sqrt(8))
+    assert np.isnan(errors(np.array([[np.nan, 1]]), exact)["eta"])
+
+
+def test_a_sample_is_judged_as_all_is():
+    rng = np.random.default_rng(0)
+    problem = Problem(40, 30, 50, "s", "T", "N")
+    a, b = draw(rng, (40, 50), "phi 1"), draw(rng, (30, 50), "phi 1")
+    rows, columns = np.array([0, 7, 39]), np.array([3, 29])
+    few, whole = Exact(problem, a, b, (rows, columns)), Exact(problem, a, b)
+    assert np.allclose(few.product, whole.product[np.ix_(columns, rows)], rtol=1e-12)
+    assert np.allclose(few.size, whole.part_of(whole.size)[np.ix_(columns, rows)], rtol=1e-12)
+    wrong = whole.product.copy()
+    wrong[29, 7] += 1
+    assert errors(wrong, few)["eta"] == pytest.approx(1 / few.size[1, 1])
+
+
+def test_large_problems_repeat_what_was_drawn(tmp_path: Path):
+    """What every format holds is what the device was given."""
+    drawn = draw(np.random.default_rng(0), (16, 16), "normal")
+    matrices = Matrices(NumPyHopper(tmp_path), Problem(48, 48, 48, "s"), drawn, drawn)
+    for name, storage in (("s", "f4"), ("f16", "f2")):
+        held = matrices.operand("a", name).bytes.view(storage).reshape(48, 48)
+        assert np.array_equal(held, matrices.values("a", name))
+        assert len(np.unique(held.view("u2"), axis=0)) == 48
+
+
+def test_data_of_the_field():
+    rng = np.random.default_rng(0)
+    spans = [np.ptp(np.log2(np.abs(draw(rng, (200, 200), data)))) for data in DATA[1:]]
+    assert spans == sorted(spans)
+    for data in ("uniform", "phi", "phi -1", "phi x"):
+        with pytest.raises(ValueError, match="is unknown"):
+            draw(rng, (2, 2), data)
+
+
+def test_the_benchmark_goes_through_all_its_parts(tmp_path: Path, capsys):
+    """Some candidates are wrong, some are refused; each is a row with its reason."""
+    options = ["--sizes", "48", "--accuracy-sizes", "64", "--trans", "NN,TN", "--each", "8"]
+    options += ["--arithmetics", "fp16x3,bf16,tf32,tf32x3", "--json", str(tmp_path / "t.json")]
+    given = parsed(options)
+    given.live = NumPyHopper(tmp_path, broken=128, refused=3)
+    given.until = time.time() + 60
+    log = Log(tmp_path / "t.log")
+    measure(given, log)
+    tried = log.of("tried")
+    assert {row["case"] for row in tried} == {str(tuned_as(case)) for case in given.cases}
+    reasons = {row["reason"][:30] for row in tried}
+    assert "" in reasons
+    assert any("too many resources" in row["reason"] for row in tried)
+    assert any("eta is nan" in row["reason"] for row in tried)
+    races = log.of("race")
+    assert [row["case"] for row in races] == [str(case) for case in given.cases]
+    for row in races:
+        assert row["ratio"] > 0
+        assert row["config"]["block_m"] != 128
+        assert row["config"]["stages"] != 3
+        split = Case(*row["case"].split()).scheme is not None
+        assert ("split" in row["ns"]) == split
+        assert ("guarded" in row["ns"]) == row["case"].startswith("fp16x3")
+        assert row["bound"]
+    assert [row["data"] for row in log.of("accuracy")] == list(DATA)
+    first = log.of("accuracy")[0]
+    assert not first["failed"], first["failed"]
+    assert {"fp16x3", "sgemm", "bf16", "cublas bf16", "guarded"} <= first["errors"].keys()
+    assert first["guard"]["variant"] == "fp16x3"
+    assert first["errors"]["fp16x3"]["eta"] < first["errors"]["sgemm"]["eta"]
+    write(given.json, log)
+    document = json.loads(given.json.read_text())
+    assert document["log"] == json.loads(json.dumps(log.rows))
+    table(log, given.sizes)
+    assert "fp16x3 NN" in capsys.readouterr().out
+    # A later process takes up what is left: nothing, here.
+    count = len(log.rows)
+    given.parts, given.until = ["race", "accuracy"], time.time() + 60
+    measure(given, Log(tmp_path / "t.log"))
+    assert len(Log(tmp_path / "t.log").rows) == count
+
+
+def test_time_that_is_up_stops_every_part(tmp_path: Path):
+    given = parsed(["--sizes", "64", "--trans", "NN", "--arithmetics", "bf16"])
+    given.live, given.until = NumPyHopper(tmp_path), time.time() - 1
+    log = Log(tmp_path / "t.log")
+    measure(given, log)
+    assert not log.of("race")
+    assert not log.of("accuracy")
+
+
+def test_the_list_needs_no_gpu(capsys):
+    assert main(["--list", "--arithmetics", "bf16", "--trans", "NN"]) == 0
+    assert "bf16 NN: " in capsys.readouterr().out

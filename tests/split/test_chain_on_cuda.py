@@ -1,0 +1,115 @@
+"""The whole chain as CUDA runs it, on emulated hardware: texts, arguments, order and routes."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.split.plainly import errors
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.emulator import device as emulator
+from tilewright.library.split import serve_unproved
+
+pytestmark = [
+    pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++"),
+    pytest.mark.slow,
+]
+
+WORDS = (Path(__file__).parent / "plain_words.h").read_text()
+
+
+@dataclass
+class Prepared:
+    """A launch that is laid out; the emulator copies nothing beforehand."""
+
+    live: Any
+    kernel: Any
+    launch: Any
+    arguments: tuple[Any, ...]
+    lock: Any = field(default_factory=threading.Lock)
+
+    def enqueue(self, stream: int) -> None:
+        assert self.lock.locked()
+        assert stream == self.live.stream
+        self.live.launched.append(self.kernel.entry)
+        self.live.launch(self.kernel, self.launch, self.arguments)
+
+
+class EmulatedStream(EmulatedDevice):
+    """An emulated device with what the library asks of a CUDA device beyond the protocol."""
+
+    stream = 7
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.launched: list[str] = []
+
+    def compile(self, source, *, use_cache=True):
+        """Choose the words that stand for a text's PTX, and the door to its kernel."""
+        words = "wgmma_words.h" if "tensor_map" in source.text else "ptx_words.h"
+        self.words = emulator.HERE / words
+        text = source.text
+        if source.entry != "gemm":
+            text = f"{WORDS}{text}\n#define gemm {source.entry}\n"
+        return super().compile(replace(source, text=text))
+
+    def prepare(self, kernel, launch, arguments):
+        return Prepared(self, kernel, launch, arguments)
+
+    def between_events(self, enqueue, stream, after, keep, name):
+        enqueue()
+        return emulator.Ended()
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory):
+    return EmulatedStream(tmp_path_factory.mktemp("kernels"))
+
+
+def operands(k=160):
+    rng = np.random.default_rng(2)
+    return tuple(rng.standard_normal(s).astype(np.float32) for s in ((70, k), (k, 40)))
+
+
+CHAIN = ["clear", "largest", "largest", "split", "split", "decide", "split", "split"]
+
+
+def test_guarded_products_go_to_the_tensor_cores(emulated):
+    a, b = operands()
+    for expected, matrix in (("fp16x3", a), ("ieee", a.copy())):
+        if expected == "ieee":
+            matrix[5, 6] *= 2.0**40
+        told = tw.Decision()
+        emulated.launched.clear()
+        with serve_unproved():
+            c = tw.gemm(matrix, b, accuracy="fp32", report=told, device=emulated)
+        assert told.variant == expected, told.explain()
+        assert emulated.launched == [*CHAIN, "gemm", "gemm", "gemm"]
+        assert errors(c, matrix, b)[0] < 2**-21
+    np.testing.assert_array_equal(c, tw.gemm(matrix, b, device=emulated))
+
+
+def test_bf16_parts_and_equal_calls(emulated):
+    """12-bit numbers are for BF16; a call that comes again is laid out already."""
+    a, b = (np.round(x * 1000) for x in operands())
+    with serve_unproved():
+        first = tw.gemm(a, b, accuracy="fp32", device=emulated)
+        again = tw.gemm(a, b, accuracy="fp32", device=emulated)
+    assert errors(first, a, b)[0] < 2**-22
+    np.testing.assert_array_equal(first, again)
+
+
+def test_tf32_parts_lie_along_k(emulated):
+    """Tensor cores read TF32 along k only: the pass turns what lies otherwise."""
+    a, b = operands()
+    c = tw.gemm(np.asfortranarray(a), b, accuracy="tf32x3", device=emulated)
+    assert errors(c, a, b)[0] < 2**-21
+    with serve_unproved():
+        c = tw.gemm(a, np.asfortranarray(b), accuracy="tf32", device=emulated)
+    assert 2**-16 < errors(c, a, b)[0] < 2**-9

@@ -1,0 +1,95 @@
+/* The functions of stencil/wgmma/ptx.cuh, for a CPU. */
+#include "hopper_words.h"
+
+#define CLUSTER
+#define GRID_CONSTANT
+
+inline shared_at shared_memory() { return 0; }
+inline unsigned int cluster_rank() { return emulated::rank_now(); }
+inline void cluster_barrier()
+{
+    emulated::leave(CLUSTER_BLOCKS > 1 ? emulated::AT_CLUSTER_BARRIER : emulated::AT_BLOCK_BARRIER);
+}
+inline void give_registers() {}
+
+/* Whoever asks for more than the block started with waits for ever. */
+inline void take_registers()
+{
+    const int started = std::min(65536 / (RESIDENT * THREADS) / 8 * 8, 255) * (CONSUMERS + 1);
+    if (CONSUMERS * CONSUMER_REGISTERS + PRODUCER_REGISTERS > started)
+        emulated::fault("consumers ask for more registers than there are");
+}
+
+inline void begin_barrier(shared_at at, int arrivals) { emulated::begin_barrier(at, arrivals); }
+inline void publish_barriers() {}
+inline void expect_bytes(shared_at at, int bytes) { emulated::arrive(emulated::rank_now(), at, bytes); }
+inline void arrive(shared_at at, unsigned int rank)
+{
+    emulated::arrive(CLUSTER_BLOCKS > 1 ? rank : emulated::rank_now(), at);
+}
+inline void wait_for(shared_at at, unsigned int parity) { emulated::wait_for_parity(at, parity); }
+
+template <bool SHARED_BY_BLOCKS>
+inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int x, int y, int z,
+                     unsigned short mask)
+{
+    emulated::box_copy c = {{}, to, full, SHARED_BY_BLOCKS ? mask : 1u << emulated::rank_now(), {x, y, z}};
+    std::memcpy(&c.from, map, sizeof(c.from));
+    emulated::start_box(c);
+}
+
+inline void begin_multiplies() { emulated::now.current->fenced = true; }
+inline void end_multiplies() { emulated::end_multiplies(); }
+template <int LATEST> inline void wait_for_multiplies() { emulated::wait_for_multiplies(LATEST); }
+inline void settle(accumulator *, int) {}
+
+inline void start_multiply(accumulator *sum, operand_at rows, operand_at columns, int go_on)
+{
+    /* ELEMENT counts from 1. */
+    emulated::start_multiply({(emulated::kind)(ELEMENT - 1), INSTRUCTION_M, rows, columns, !TRANS_B,
+                              TRANS_A, go_on != 0, sum});
+}
+
+inline float power_of_two(int exponent) { return std::ldexp(1.0f, exponent); }
+
+#if OUTPUT == OUTPUT_F16
+inline float widened(output bits) { return emulated::half_of_bits(bits); }
+inline output rounded(float v)
+{
+    const unsigned sign = std::signbit(v) ? 0x8000 : 0;
+    const double size = std::fabs((double)v);
+    if (std::isnan(v))
+        return 0x7fff;
+    if (size < std::ldexp(1.0, -14)) /* a multiple of the least number, ties to even */
+        return sign | (unsigned)std::nearbyint(std::ldexp(size, 24));
+    int exponent;
+    const unsigned digits = std::nearbyint(std::ldexp(std::frexp(size, &exponent), 11));
+    const unsigned bits = std::isinf(v) ? 0x7c00 : (exponent + 13) * 1024 + digits;
+    return sign | std::min(bits, 0x7c00u);
+}
+#elif OUTPUT == OUTPUT_BF16
+inline float widened(output bits) { return emulated::float_of_bits((unsigned)bits << 16); }
+inline output rounded(float v)
+{
+    unsigned bits;
+    std::memcpy(&bits, &v, 4);
+    return std::isnan(v) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+#else
+inline output rounded(accumulator v) { return v; }
+inline accumulator widened(output v) { return v; }
+#endif
+
+/* Pairs 0 to 3 of each of some 8 numbers are with four lanes; afterwards each has
+ * consecutive ones. */
+inline void exchange_quad(accumulator *v)
+{
+    const int count = 16 / OUTPUT_BYTES, lane = emulated::now.current->id.x % 4;
+    std::vector<unsigned> words(count);
+    std::memcpy(words.data(), v, 4 * count);
+    const auto all = emulated::among(4, words);
+    for (int e = 0; e < count; ++e) {
+        const int at = lane * count + e; /* of the 4 * count numbers */
+        std::memcpy(v + e, &all[at % 8 / 2][at / 8 * 2 + at % 2], 4);
+    }
+}

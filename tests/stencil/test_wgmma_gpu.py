@@ -1,0 +1,66 @@
+"""The tensor-core stencil on a Hopper GPU: what the emulator proved, on the device itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.stencil.test_wgmma import CHOICES, EVERY, PLAIN
+from tests.stencil.wgmma_harness import FAMILY, Case, Run, drawn, small, variant
+from tilewright.backend import LiveDevice
+from tilewright.stencil.wgmma import Arithmetic
+
+pytestmark = pytest.mark.gpu
+
+ORDERS = [
+    (name, trans)
+    for name, made in EVERY.items()
+    for trans in (("NN", "NT", "TN", "TT") if made.either_order else ("TN",))
+]
+
+
+@pytest.fixture
+def hopper(cuda: LiveDevice) -> LiveDevice:
+    if not FAMILY.suits(cuda.spec):
+        pytest.skip(f"{cuda} is no Hopper GPU")
+    return cuda
+
+
+@pytest.mark.parametrize(("name", "trans"), ORDERS)
+def test_every_start_computes_the_product(hopper: LiveDevice, name: str, trans: str) -> None:
+    """Inner tiles and edges, a remainder of k, and several tiles for each persistent block."""
+    of = variant(trans, EVERY[name])
+    space = FAMILY.space(of, hopper.spec)
+    for config in FAMILY.starts(of, hopper.spec):
+        if config not in space:
+            continue
+        run = Run(hopper, config, of)
+        run.check(Case(515, 389, 331, 2, -1, padding=1, padding_c=3))
+        run.check(Case(3072, 2560, 200, beta=1))
+
+
+@pytest.mark.parametrize("changes", CHOICES, ids=str)
+def test_every_choice_of_tiles_and_clusters(hopper: LiveDevice, changes: dict[str, int]) -> None:
+    of = variant("TN", PLAIN["f16-f32"])
+    Run(hopper, small(of, hopper, **changes), of).check(Case(150, 270, 200, beta=1))
+
+
+def test_a_word_in_device_memory_decides(hopper: LiveDevice) -> None:
+    of = variant("TN", Arithmetic("float16", routed=True))
+    run = Run(hopper, small(of, hopper), of)
+    case = Case(64, 64, 64, beta=1)
+    run.check(case)
+    values = drawn(np.random.default_rng(1), case, of)
+    assert np.array_equal(run.result(case, values, route=2), values[2])
+
+
+def test_the_same_bits_in_every_run(hopper: LiveDevice) -> None:
+    of = variant("NT", EVERY["fp16x3"])
+    run = Run(hopper, FAMILY.default(of, hopper.spec), of)
+    case = Case(1000, 1000, 3000)
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((2, case.m, case.k)), rng.standard_normal((2, case.k, case.n))
+    c, zero = np.zeros((case.m, case.n)), np.zeros(case.m, int)
+    first = run.result(case, (a, b, c, zero, zero))
+    for _ in range(5):
+        assert np.array_equal(run.result(case, (a, b, c, zero, zero)), first)
