@@ -12,7 +12,7 @@ from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 from tilewright.sass import decode, read_cubin
 from tilewright.sass.resources import resources
-from tilewright.sass.warpgroups import multiply_runs
+from tilewright.sass.warpgroups import MULTIPLIES, multiply_runs
 from tilewright.space import Config
 from tilewright.stencil import Source, Variant, stencils_for
 from tilewright.stencil.wgmma import Arithmetic, TensorVariant
@@ -33,15 +33,23 @@ def runs_of(config: Config, arithmetic: Arithmetic) -> int:
 
 
 def check(config: Config, of: TensorVariant, source: Source | None = None) -> None:
-    """Nothing spills, and multiplies run one after the other without a wait."""
+    """No consumer spills, and multiplies run one after the other without a wait.
+
+    The producer, whose code comes last, may keep a number of its 24 registers in memory.
+    """
     source = source or FAMILY.source(config, of, "cuda")
     cubin = compile_cubin(source, "sm_90a")
     kernel = read_cubin(cubin.code).kernel(cubin.lowered[source.entry])
     taken = resources(kernel)
-    assert taken.local_loads == taken.local_stores == 0, config
+    assert taken.local_loads + taken.local_stores <= 4, config
     threads = FAMILY.resources(config, of).threads
     assert taken.registers * threads * config.integer("resident") <= 65536, config
-    runs = multiply_runs(decode(kernel.code, kernel.arch))
+    code = decode(kernel.code, kernel.arch)
+    names = [instruction.mnemonic for instruction in code]
+    multiplies = [i for i, name in enumerate(names) if name in MULTIPLIES]
+    loop = names[multiplies[0] : multiplies[-1]]
+    assert not {"LDL", "STL"} & set(loop), config
+    runs = multiply_runs(code)
     assert set(runs) == {runs_of(config, of.arithmetic)}, (config, runs)
 
 

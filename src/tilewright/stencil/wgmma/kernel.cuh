@@ -104,7 +104,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
         give_registers();
         if (THREAD_ID % GROUP == 0)
             for (unsigned int number = all.first; number < all.count; number += all.stride)
-                bring_tile(&a, &b, arena, &at, tile_at(all, number, rank), rank, steps);
+                bring_tile(&a, &b, arena, &at, tile_at(m, n, number, rank), steps);
     } else {
         take_registers();
         const bool aligned = (ADDRESS(c) | (unsigned long long)ldc * OUTPUT_BYTES) % 16 == 0;
@@ -122,7 +122,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
                 arrive(turn_of(arena, (turn + 1) % turns), rank);
             round ^= 1;
             skip(&at, (turns - 1) * steps);
-            store_tile(to, tile_at(all, number, rank), sum);
+            store_tile(to, tile_at(m, n, number, rank), sum);
         }
     }
     if (CLUSTER_BLOCKS > 1)

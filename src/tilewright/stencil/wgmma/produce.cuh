@@ -25,8 +25,7 @@ HELPER void bring(const tensor_map *from, shared_at to, shared_at full, int side
         copy_box<(SHARES > 1)>(from, to + share * own * ROW_BYTES, full, k_at,
                                side_at + share * own, part, mask);
     } else {
-        /* In a loop: it has few registers. */
-        ROLLED for (int s = 0; s < own; s += SQUARE) {
+        UNROLL for (int s = 0; s < own; s += SQUARE) {
             const int at = share * own + s;
             copy_box<(SHARES > 1)>(from, to + at * BLOCK_K * ELEMENT_BYTES, full, side_at + at,
                                    k_at, part, mask);
@@ -36,19 +35,21 @@ HELPER void bring(const tensor_map *from, shared_at to, shared_at full, int side
 
 /* Bring all tiles of operands that a block's tile of C needs, as stages become free. */
 HELPER void bring_tile(const tensor_map *a, const tensor_map *b, shared_at arena, ring *at,
-                       tile c, unsigned int rank, unsigned int steps)
+                       tile c, unsigned int steps)
 {
-    const int rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
-    /* Blocks with our rows of C, every CLUSTER_M-th; blocks with our columns, side by side. */
-    unsigned int same_m = 0;
-    UNROLL for (int r = 0; r < CLUSTER_N; ++r) same_m |= 1u << (rank_m + r * CLUSTER_M);
-    const unsigned int same_n = ((1u << CLUSTER_M) - 1) << (rank_n * CLUSTER_M);
     ROLLED for (unsigned int t = 0; t < steps; ++t) {
         const shared_at stage = stage_at(arena, at->stage), full = full_of(arena, at->stage);
+        /* Asked for anew: a producer has few registers. */
+        const unsigned int rank = cluster_rank();
+        const int rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
+        /* Blocks with our rows of C, every CLUSTER_M-th; blocks with our columns, side by side. */
+        unsigned int same_m = 0;
+        UNROLL for (int r = 0; r < CLUSTER_N; ++r) same_m |= 1u << (rank_m + r * CLUSTER_M);
+        const unsigned int same_n = ((1u << CLUSTER_M) - 1) << (rank_n * CLUSTER_M);
         /* Nobody has to empty a stage that was never full. */
         wait_for(empty_of(arena, at->stage), at->round ^ 1);
         expect_bytes(full, STAGE_BYTES);
-        ROLLED for (int p = 0; p < PARTS; ++p) {
+        UNROLL for (int p = 0; p < PARTS; ++p) {
             bring<BLOCK_M, CLUSTER_N, K_FAST_A>(a, stage + p * PART_BYTES_A, full, (int)c.i0,
                                                 (int)(t * BLOCK_K), p, rank_n, same_m);
             bring<BLOCK_N, CLUSTER_M, K_FAST_B>(

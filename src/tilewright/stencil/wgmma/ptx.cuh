@@ -85,7 +85,7 @@ HELPER unsigned int cluster_rank(void)
 {
     unsigned int rank = 0;
     if (CLUSTER_BLOCKS > 1)
-        asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+        asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
 
