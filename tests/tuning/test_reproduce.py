@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.tuning.measurement_examples import example, few, measurements
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, transposes_of
+from tilewright.space import Config
 from tilewright.stencil.base import Launch, Source
 from tilewright.tuning.reproduce import Case, _quoted, cases_of, reproducer
 
@@ -251,3 +252,11 @@ def test_numpy_and_pyopencl_are_all_it_needs():
 def test_a_backend_without_a_template_is_refused():
     with pytest.raises(ValueError, match="no reproducer"):
         reproducer(example(backend="abacus"), Source("", {}), launch)
+
+
+def test_a_kernel_with_arguments_of_its_own_is_refused():
+    from tilewright.cli.db import _kernel
+
+    recorded = replace(example(), config=Config("wgmma", {"stages": 4}), stencil_version=1)
+    with pytest.raises(RuntimeError, match="wgmma has no reproducer"):
+        _kernel(recorded)

@@ -304,6 +304,11 @@ def _kernel(measurement: Measurement) -> tuple[Source, Callable[[int, int], Laun
                 f"tilewright: measured with version {measurement.stencil_version} of "
                 f"{config.stencil}; the file holds version {family.version}\n"
             )
+        if not family.common_arguments:
+            raise RuntimeError(
+                f"{config.stencil} has no reproducer: its kernels have arguments of their own;"
+                f" see `tilewright db show {measurement.id}` for the config"
+            )
         dialect: Any = measurement.backend
         source = family.source(config, Variant.of(measurement.problem), dialect)
     except (LookupError, ValueError) as problem:
