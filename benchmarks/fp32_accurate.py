@@ -1,7 +1,7 @@
 """Single precision from parts: how accurate, which route the guard takes, and how fast.
 
     python benchmarks/fp32_accurate.py [--device opencl:0] [--seconds 120] [--json FILE]
-        [--sizes 1024,2048,4096,8192] [--side 48] [--trans NN,NT,TN,TT]
+        [--sizes 4096,1024,8192,2048] [--side 48] [--trans NN,NT,TN,TT]
 
 Accuracy: matrices of every kind, `--side` rows and columns, by each scheme, by the guard's choice
 and by IEEE arithmetic on the device, beside a plain sum of fused multiply-adds and NumPy's BLAS.
@@ -234,7 +234,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--device", default=None)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--json", type=Path, default=Path("fp32_accurate.json"))
-    parser.add_argument("--sizes", default="1024,2048,4096,8192")
+    parser.add_argument("--sizes", default="4096,1024,8192,2048")
     parser.add_argument("--trans", default="NN,NT,TN,TT")
     parser.add_argument("--side", type=int, default=48)
     return parser.parse_args()

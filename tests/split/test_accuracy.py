@@ -6,14 +6,18 @@ what an H100's tensor cores do by the literature; that they do it was not checke
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
+from tests.split import plainly
 from tests.split.plainly import errors, sequential
 from tilewright.library.split import serve_unproved
+from tilewright.stencil.split import SCHEMES
 
 DEVICE = "opencl"
 SIDE = 48
@@ -225,3 +229,21 @@ def test_guard_never_routes_to_something_worse(kinds, strengths, k, seed):
         np.testing.assert_array_equal(c, tw.gemm(a, b, device=DEVICE))
     else:
         assert_no_worse(c, a, b)
+
+
+def test_small_products_come_first():
+    """Added last, each would cut the sum at the large ones' size."""
+    rng = np.random.default_rng(13)
+    a, b = normal(rng, SIDE, 128), normal(rng, 128, SIDE)
+    none = np.zeros(1, int)
+    for name in ("fp16x3", "tf32x3", "bf16x6", "bf16x9"):
+        scheme = SCHEMES[name]
+        sizes = [p + q for p, q in scheme.products]
+        assert sizes == sorted(sizes, reverse=True)
+        backwards = replace(scheme, products=scheme.products[::-1])
+        parts = [plainly.parts_of(x, scheme, none) for x in (a, b)]
+        good, bad = (
+            errors(plainly.product_of_parts(*parts, one), a, b) for one in (scheme, backwards)
+        )
+        assert 1.5 * good[0] < bad[0]
+        assert 1.5 * good[1] < bad[1]

@@ -170,7 +170,19 @@ def test_what_two_and_three_parts_lose(passes):
 
 
 matrices = st.sampled_from(
-    ["normal", "spread", "spike", "integers", "zeros", "halves", "inf", "nan", "tiny", "sparse"]
+    [
+        "normal",
+        "spread",
+        "spike",
+        "integers",
+        "zeros",
+        "halves",
+        "inf",
+        "nan",
+        "tiny",
+        "sparse",
+        "dust",
+    ]
 )
 
 
@@ -193,6 +205,8 @@ def drawn(kind, rng, shape):
         x = x * 2.0**-140
     elif kind == "sparse":
         x[rng.random(shape) < 0.3] = 0
+    elif kind == "dust":
+        x[rng.random(shape) < 0.02] *= 2.0**-25
     return np.asarray(x, np.float32)
 
 

@@ -76,6 +76,8 @@ def launch_split(
         Of the last launch.
     """
     problem, call, exchanged = column_major_call(request, operands)
+    # Whatever the caller's scalars are, from here on they can be compared and hashed.
+    call = replace(call, alpha=complex(call.alpha), beta=complex(call.beta))
     why = _why_ieee(live, request, problem)
     if not why:
         scratch = scratch_of(live, queue)
