@@ -16,7 +16,7 @@ from tilewright.sass.instruction import Instruction
 from tilewright.sass.pipes import pipe_of
 from tilewright.sass.ports import WINDOW, WRITES
 
-__all__ = ["Op", "cycles", "flagged", "op_of", "slow"]
+__all__ = ["Flags", "Op", "cycles", "flagged", "op_of", "slow"]
 
 LATCHES = 6
 _NONE = -1

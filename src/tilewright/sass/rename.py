@@ -154,6 +154,7 @@ class _Cleared:
         self.webs = webs
         self.block: dict[int, int] = {}  # CS2R to its block
         self.where: dict[tuple[int, int], int] = {}  # block and register to the CS2R
+        self.at: dict[int, list[int]] = {}  # register to the CS2Rs that clear it
         self.stretch: dict[int, tuple[int, int]] = {}  # block to its first and last CS2R
         for block in blocks(instructions):
             for index in range(block.start, block.stop):
@@ -163,6 +164,8 @@ class _Cleared:
                     first, _ = self.stretch.get(block.start, (index, index))
                     self.stretch[block.start] = (first, index)
                     self.where |= {(block.start, register): index for register in one.dst}
+                    for register in one.dst:
+                        self.at.setdefault(register, []).append(index)
         used: set[int] = set()
         for first, last in self.stretch.values():
             for index in range(first, last + 1):
@@ -204,13 +207,12 @@ class _Cleared:
 
     def lost(self, web: int, register: int) -> bool:
         """Whether a CS2R that is not meant for a web clears it in a register."""
+        clearings = self.at.get(register)
+        if not clearings:
+            return False
         meant = {self.block[index] for index in self.webs.zeros.get(web, ())}
         life = self.core(web)
-        return any(
-            life >> index & 1
-            for (block, cleared), index in self.where.items()
-            if cleared == register and block not in meant
-        )
+        return any(life >> index & 1 for index in clearings if self.block[index] not in meant)
 
 
 def _bits(first: int, last: int) -> int:
