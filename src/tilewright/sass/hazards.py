@@ -26,7 +26,7 @@ from tilewright.sass.flow import successors
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.latency import BARRIER, after, needed
 
-__all__ = ["Hazard", "hazards", "released_at"]
+__all__ = ["Entry", "Hazard", "entry", "hazards", "how_read", "released_at"]
 
 _NOTHING: frozenset[frozenset[int]] = frozenset((frozenset(),))
 _MEMORY = frozenset(("shared", "global"))
@@ -49,10 +49,13 @@ class Hazard:
         Of the instruction that comes too early.
     reason : str
         What it does too early, and what it lacks.
+    copy : bool
+        Whether it is about a copy in a latch that is perhaps no longer true.
     """
 
     address: int
     reason: str
+    copy: bool = False
 
     def __str__(self) -> str:
         return f"{self.address:#x}: {self.reason}"
@@ -148,6 +151,43 @@ def released_at(instructions: Sequence[Instruction], start: int, stop: int) -> l
     return [max(start, at) for at in found[start - first :]]
 
 
+@dataclass(frozen=True)
+class Entry:
+    """What is under way before an instruction, whatever way leads there.
+
+    Parameters
+    ----------
+    ages : dict
+        Resource to the classes that wrote it lately, and how many cycles ago.
+    set_ago : dict
+        Barrier to the cycles since it was set, where that is not long ago.
+    pending : dict
+        Resource, "write", "read" or "spill", and class, to sets of barriers:
+        one of each set has to be waited for.
+    """
+
+    ages: dict[int, tuple[tuple[str, int], ...]]
+    set_ago: dict[int, int]
+    pending: dict[Pending, Clears]
+
+
+def entry(instructions: Sequence[Instruction], start: int) -> Entry:
+    """Return what is under way where a block of a kernel starts."""
+    _, _, states = _states(instructions)
+    first = max(index for index in states if index <= start)
+    state, uses = states[first].copy(), [access(one) for one in instructions[first:start]]
+    for one, use in zip(instructions[first:start], uses, strict=True):
+        _wait(state, one)
+        _issue(state, one, use)
+    lately = {r: tuple(state.ages(r)) for r in state.set_at}
+    return Entry(
+        {r: ages for r, ages in lately.items() if r < _BARRIERS},
+        {r - _BARRIERS: min(a for _, a in ages) for r, ages in lately.items()
+         if r >= _BARRIERS and ages},
+        state.pending,
+    )  # fmt: skip
+
+
 def _states(
     instructions: Sequence[Instruction],
 ) -> tuple[list[Access], frozenset[int], dict[int, _State]]:
@@ -206,6 +246,8 @@ def _run(
         if found is not None:
             for reason in _early(state, one, use, observe):
                 found[Hazard(one.address, reason)] = None
+            for reason in _stale(state, one) if use.pure else ():
+                found[Hazard(one.address, reason, copy=True)] = None
         _issue(state, one, use)
         if index + 1 == len(instructions) or index + 1 in starts or _leaves(one):
             return index
@@ -244,7 +286,7 @@ def _early(state: _State, one: Instruction, use: Access, observe: Observer | Non
     for resource in sorted(use.reads):
         if (kind := pending.get((resource, "write"))) is not None:
             yield f"{one.mnemonic} reads {name_of(resource)} before a {kind} access wrote it"
-        how = _how(one, use, resource)
+        how = how_read(one, resource)
         for kind, age in state.ages(resource):
             if observe is not None:
                 observe(kind, use.kind, how, age)
@@ -263,12 +305,10 @@ def _early(state: _State, one: Instruction, use: Access, observe: Observer | Non
                 observe(kind, use.kind, "write", age)
             if age < needed(kind, use.kind, "write"):
                 yield f"{one.mnemonic} overwrites {name_of(resource)} {age} cycles after it was set"
-    if use.pure:
-        yield from _stale(state, one)
 
 
-def _how(one: Instruction, use: Access, resource: int) -> str:
-    """Return in which way an instruction reads a resource."""
+def how_read(one: Instruction, resource: int) -> str:
+    """Return in which way an instruction reads a resource: "guard" or "read"."""
     if resource >= PREDICATE and one.guard.index == resource % 8 and not one.guard.always:
         return "guard"
     return "read"
@@ -318,7 +358,7 @@ def _start(state: _State, one: Instruction, use: Access) -> None:
     if not released:
         return
     for (resource, mode, kind), clears in state.pending.items():
-        if kind == use.kind:
+        if kind == use.kind or (mode == "spill" and use.kind in _MEMORY):
             more = written if mode == "write" else released
             state.pending[resource, mode, kind] = frozenset(barriers | more for barriers in clears)
 
