@@ -26,10 +26,10 @@ from tilewright.sass.flow import successors
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.latency import BARRIER, after, needed
 
-__all__ = ["Entry", "Hazard", "entry", "hazards", "how_read", "released_at"]
+__all__ = ["MEMORY", "Entry", "Hazard", "entry", "hazards", "how_read", "released_at"]
 
 _NOTHING: frozenset[frozenset[int]] = frozenset((frozenset(),))
-_MEMORY = frozenset(("shared", "global"))
+MEMORY = frozenset(("shared", "global"))
 _BARRIERS = 1024  # barrier 0 among the resources, behind all that `access` numbers
 _OLDEST = 64  # cycles after which no result of fixed latency is under way
 Latch = tuple[str, int]
@@ -295,7 +295,7 @@ def _early(state: _State, one: Instruction, use: Access, observe: Observer | Non
                        f" not {needed(kind, use.kind, how)}")  # fmt: skip
     for resource in sorted(use.writes):
         for mode, what in (("write", "wrote"), ("read", "read"), ("spill", "read")):
-            if mode == "spill" and use.kind in _MEMORY:
+            if mode == "spill" and use.kind in MEMORY:
                 continue  # an access reads its sources before a later one writes
             if (kind := pending.get((resource, mode))) not in (None, use.kind):
                 yield (f"{one.mnemonic} overwrites {name_of(resource)} before a {kind} access"
@@ -358,7 +358,7 @@ def _start(state: _State, one: Instruction, use: Access) -> None:
     if not released:
         return
     for (resource, mode, kind), clears in state.pending.items():
-        if kind == use.kind or (mode == "spill" and use.kind in _MEMORY):
+        if kind == use.kind or (mode == "spill" and use.kind in MEMORY):
             more = written if mode == "write" else released
             state.pending[resource, mode, kind] = frozenset(barriers | more for barriers in clears)
 

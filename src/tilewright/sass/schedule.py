@@ -123,7 +123,8 @@ class _Made:
     """A kernel on its way through the steps."""
 
     def __init__(self, code: list[Instruction], loop: Loop, arch: int, machine: Machine) -> None:
-        self.code, self.arch, self.apart = code, arch, machine.memory_apart
+        self.code, self.loop, self.arch, self.machine = code, loop, arch, machine
+        self.apart = machine.memory_apart
         self.refused: dict[int, str] = {}
         self.blocks: list[Block] = []
         self.spans: list[Block] = []
@@ -167,7 +168,7 @@ class _Made:
     def place(self) -> None:
         """Move loads and copies."""
         for block in self.blocks:
-            body, count = with_loads(self.code, block, self.arch)
+            body, count = with_loads(self.code, block, self.loop, self.arch, self.machine)
             self.code[block.start : block.stop] = body
             self.placed += count
 
