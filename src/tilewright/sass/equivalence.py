@@ -111,9 +111,7 @@ class _Walk:
         self.states: dict[int, State] = {}
         self.at = {block.start: number for number, block in enumerate(self.blocks)}
         after_each = successors(before)
-        self.following = [
-            [self.at[i] for i in after_each[block.stop - 1]] for block in self.blocks
-        ]
+        self.following = [[self.at[i] for i in after_each[block.stop - 1]] for block in self.blocks]
 
     @property
     def namesakes(self) -> State:
@@ -208,5 +206,3 @@ def _classes(values: Sequence[object]) -> State:
     """Number values by their first occurrence."""
     known: dict[object, int] = {}
     return tuple(known.setdefault(value, len(known)) for value in values)
-
-

@@ -104,9 +104,7 @@ def _cycles(kernel: Sequence[Instruction], loop: Loop, arch: int, machine: Machi
     return simulate(trace, arch, 1, _WARPS, machine=machine)
 
 
-def spaced(
-    body: Sequence[Instruction], before: Entry, apart: int, arch: int
-) -> list[Instruction]:
+def spaced(body: Sequence[Instruction], before: Entry, apart: int, arch: int) -> list[Instruction]:
     """Return a block whose accesses stand at least `apart` instructions behind each other.
 
     Parameters

@@ -130,4 +130,3 @@ def without_yields(
             if made[index].control.yields and access(made[index]).pure:
                 made[index] = edit(made[index], arch, yields=False)
     return made
-
