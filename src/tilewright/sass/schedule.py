@@ -26,7 +26,7 @@ from tilewright.sass.dependencies import Block, RefusedError, blocks, dependenci
 from tilewright.sass.equivalence import differences
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.loops import Loop, is_useful
-from tilewright.sass.machine import Machine
+from tilewright.sass.machine import Machine, machine_of
 from tilewright.sass.order import Order
 from tilewright.sass.placement import with_loads
 from tilewright.sass.stalls import with_stalls, without_yields
@@ -107,7 +107,7 @@ def schedule(
     wanted = frozenset(steps)
     if unknown := wanted - set(EVERY_STEP):
         raise ValueError(f"steps={sorted(unknown)[0]!r} is no step; give some of {EVERY_STEP}")
-    made = _Made(list(instructions), loop, arch, machine or Machine())
+    made = _Made(list(instructions), loop, arch, machine or machine_of(arch))
     if not made.blocks:
         why = next(iter(made.refused.values()), f"no block has {_FEW} multiply-adds")
         raise RefusedError(f"nothing was rescheduled: {why}")
