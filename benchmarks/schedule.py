@@ -41,6 +41,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "order": ("reuse", "operands", "order"),
     "banks": ("banks",),
     "loads": ("loads",),
+    "spread": ("spread",),
     "stalls": ("stalls",),
     "yields": ("yields",),
     "all": ("reuse", "operands", "order", "banks", "loads", "stalls"),
@@ -200,7 +201,17 @@ def main() -> None:
     write(chosen.json, rows)
     if not chosen.predict:
         # The likeliest to gain first: time may run out.
-        order = ["all", "order", "banks", "loads", "stalls", "yields", "operands", "reuse"]
+        order = [
+            "all",
+            "order",
+            "banks",
+            "spread",
+            "yields",
+            "stalls",
+            "loads",
+            "operands",
+            "reuse",
+        ]
         for row, code in sorted(made, key=lambda x: order.index(x[0]["variant"])):
             if code and time.time() < until:
                 row["measured"] = supervised(row, code)

@@ -211,7 +211,7 @@ def test_yields_are_cleared_only_on_demand() -> None:
     assert differences(kernel(), made, 90) == []
 
 
-@pytest.mark.parametrize("step", ["loads", "stalls", "yields", "banks"])
+@pytest.mark.parametrize("step", ["loads", "spread", "stalls", "yields"])
 def test_each_step_alone_is_proved_and_says_what_it_did(step: str) -> None:
     loop = main_loop(kernel())
     assert loop is not None

@@ -29,6 +29,7 @@ from tilewright.sass.waits import rewaited
 __all__ = ["spaced", "with_loads"]
 
 _APART = (6, 8, 12)  # instructions between accesses that are tried
+_FORCED = 8
 # Blocks and warps of each: how warps meet moves the simulation by a per cent either way, so that
 # one of them alone would be chance.
 _RESIDENT = ((1, 4), (1, 8), (2, 4))
@@ -57,7 +58,12 @@ class _Group:
 
 
 def with_loads(
-    kernel: Sequence[Instruction], block: Block, loop: Loop, arch: int, machine: Machine
+    kernel: Sequence[Instruction],
+    block: Block,
+    loop: Loop,
+    arch: int,
+    machine: Machine,
+    whatever: bool = False,
 ) -> tuple[list[Instruction], int]:
     """Return a block with its accesses placed anew, and how many stand elsewhere.
 
@@ -73,6 +79,8 @@ def with_loads(
         Architecture number.
     machine : Machine
         The simulation's constants.
+    whatever : bool
+        Whether to place them `_FORCED` apart, whatever the simulation says.
 
     Raises
     ------
@@ -82,8 +90,8 @@ def with_loads(
     body = list(kernel[block.start : block.stop])
     before = entry(kernel, block.start)
     best, moved = body, 0
-    least = _cycles(kernel, loop, arch, machine)
-    for apart in _APART:
+    least = float("inf") if whatever else _cycles(kernel, loop, arch, machine)
+    for apart in (_FORCED,) if whatever else _APART:
         try:
             made = spaced(body, before, apart, arch)
         except RefusedError:

@@ -8,6 +8,7 @@ stalls     let every instruction wait no longer than the next ones need (`stalls
 reuse      set the reuse flags anew: where the next read through a latch is of the same register
 operands   exchange the factors of a product, so that the latch holds what comes again
 order      exchange multiply-adds near a conflict of operand fetch, if that takes cycles away
+spread     move shared loads and copies apart even where the model sees no gain in it
 yields     let no instruction of the loop advise the scheduler to turn to another warp
 
 The search is local, by `tilewright.sass.Ports`, and the same for the same seed.  A step that the
@@ -35,7 +36,8 @@ __all__ = ["EVERY_STEP", "STEPS", "Scheduled", "schedule"]
 
 STEPS = ("reuse", "operands", "order", "banks", "loads", "stalls")
 """The steps that are taken unless others are asked for."""
-EVERY_STEP = (*STEPS, "yields")  # yield flags of several warps are not predicted: only on demand
+# What the model cannot judge, to be measured: how loads wait, and several warps that yield.
+EVERY_STEP = (*STEPS, "spread", "yields")
 _FFMA = 0x223  # all operands in registers
 _LEAST = 32  # FFMAs of a block worth a search for their order and registers
 _FEW = 8  # multiply-adds of a block worth anything
@@ -150,8 +152,8 @@ class _Made:
         """Take the steps, one behind the other."""
         if "banks" in steps and self.searched:
             self.rename(draw, rounds)
-        if "loads" in steps:
-            self.place()
+        if steps & {"loads", "spread"}:
+            self.place("spread" in steps)
         if "stalls" in steps:
             self.restall()
         if "yields" in steps:
@@ -168,10 +170,10 @@ class _Made:
         except RefusedError as error:
             self.refused[self.code[self.spans[0].start].address] = str(error)
 
-    def place(self) -> None:
-        """Move loads and copies."""
+    def place(self, whatever: bool) -> None:
+        """Move loads and copies; whatever the model says of it if so asked."""
         for block in self.blocks:
-            body, count = with_loads(self.code, block, self.loop, self.arch, self.machine)
+            body, count = with_loads(self.code, block, self.loop, self.arch, self.machine, whatever)
             self.code[block.start : block.stop] = body
             self.placed += count
 
