@@ -26,7 +26,8 @@ _FIXED = {
     " VIMNMX I2FP",
     "uniform": "UMOV USEL UISETP UIADD3 ULEA ULOP3 USHF UIMAD ULDC",
     "wide": "",  # IMAD.WIDE and IMAD.HI: twice through the multiplier
-    "fp64": "DADD DMUL DFMA DSETP",
+    "fp64": "DADD DMUL DFMA",
+    "fp64 set": "DSETP",
     "special": "CS2R",
 }
 _VARIABLE = {
@@ -35,6 +36,9 @@ _VARIABLE = {
     "constant": "LDC",
     "other": "S2R S2UR MUFU F2I F2F I2F POPC FLO FCHK",
     "copies": "LDGDEPBAR",
+    # The matrix unit's doubles: barriers say when they have read and written, in order.  Other
+    # shapes and types take a fixed time that differs from each to each, and are not modelled.
+    "dmma": "DMMA",
 }
 _ORDER = {"order": "BAR DEPBAR NOP BRA EXIT BSSY BSYNC MEMBAR ERRBAR CCTL WARPSYNC"}
 CLASSES = {
@@ -63,6 +67,12 @@ _EXTENDED = 74
 _HIGH_PART = 72  # ISETP.EX compares high parts: the low ones' predicate is at [70:68]
 _UNIFORM_WRITES = {
     "UISETP": (81, 84), "UIADD3": (81, 84), "ULEA": (81,), "ULOP3": (81,), "UIMAD": (81,),
+}  # fmt: skip
+# Forms of what the decoder claims no register for that name none: others may.
+_WITHOUT_REGISTERS = {
+    "BAR": (0xB1D,), "BRA": (0x947, 0x547), "BSSY": (0x945,), "BSYNC": (0x941,), "CCTL": (0x98F,),
+    "DEPBAR": (0x91A,), "ERRBAR": (0x9AB,), "EXIT": (0x94D,), "LDGDEPBAR": (0x9AF,),
+    "MEMBAR": (0x992,), "NOP": (0x918,), "WARPSYNC": (0x948,),
 }  # fmt: skip
 _UNIFORM_CONDITION = 0x547  # BRA.U: a uniform predicate at [26:24]
 
@@ -107,7 +117,7 @@ def access(instruction: Instruction) -> Access:
     """
     name = instruction.mnemonic
     kind = CLASSES.get(name) if instruction.known else None
-    if kind is None:
+    if kind is None or _may_name_more(instruction):
         return Access(frozenset(), frozenset(), "unknown")
     if name == "IMAD" and instruction.modifiers[:1] in (("WIDE",), ("HI",)):
         kind = "wide"
@@ -127,6 +137,15 @@ def access(instruction: Instruction) -> Access:
         if (number := instruction.raw >> low & PT) != PT:
             writes.add(UNIFORM_PREDICATE + number)
     return Access(frozenset(reads), frozenset(writes), kind)
+
+
+def _may_name_more(instruction: Instruction) -> bool:
+    """Whether an instruction may read registers that the decoder does not know of."""
+    forms = _WITHOUT_REGISTERS.get(instruction.mnemonic)
+    if forms is None:
+        return False
+    address = instruction.mnemonic == "CCTL" and instruction.raw >> 24 & 0xFF != 0xFF
+    return instruction.opcode not in forms or address
 
 
 def _condition_fields(instruction: Instruction) -> list[int]:
