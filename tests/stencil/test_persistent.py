@@ -6,6 +6,8 @@ another as late as the memory model allows.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -53,7 +55,7 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, changes: dict[str, int])
 @needs_compiler
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-        stream_k=st.sampled_from([0, 1, 2]),
+    stream_k=st.sampled_from([0, 1, 2]),
     blocks=st.integers(1, 7),
     tiles=st.tuples(st.integers(1, 5), st.integers(1, 3)),
     ragged=st.tuples(st.integers(0, 31), st.integers(0, 31)),
@@ -147,11 +149,15 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     of = variant("sTN")
     config = small(of, emulated, **TINY, **SHARING)
     kernel = emulated.compile(Faulty().source(config, of, "cuda"))
+
+    def check_all() -> None:
+        """Whole tiles and shares, tiles of many shares; each in other orders."""
+        for blocks, seed in itertools.product((3, 5, 7), range(3)):
+            run = Bench(emulated, kernel, FAMILY, config, of, blocks)
+            run.exact(Check(96, 64, 500, beta=1), np.random.default_rng(seed))
+
     with pytest.raises((WrongResultError, LaunchError)):
-        for blocks in (3, 5, 7):
-            for seed in range(3):
-                run = Bench(emulated, kernel, FAMILY, config, of, blocks)
-                run.exact(Check(96, 64, 500, beta=1), np.random.default_rng(seed))
+        check_all()
 
 
 def sizes(made: Source) -> tuple[int, int]:
