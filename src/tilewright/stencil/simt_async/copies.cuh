@@ -25,7 +25,7 @@ HELPER bool is_aligned(const elem *first, isize ld, isize k, int k_fast)
 {
     const bool aligned = ADDRESS(first) % 16 == 0 && ld % CHUNK == 0;
     if (!k_fast)
-        return aligned;
+        return NARROW || aligned;
     /* Tiles begin behind the remainder of k. */
     return !K_VECTORS || (aligned && k % CHUNK == 0);
 }
@@ -67,7 +67,7 @@ HELPER isize tile_at(steps s, isize t)
 
 /* How whole tiles are copied: a thread copies ROWS x PARTS pieces; parts of a row lie at
  * distances known to the compiler, rows a multiple of ld apart. */
-enum way { CHUNKS, ELEMENTS, TRANSPOSED };
+enum way { CHUNKS, NARROWLY, ELEMENTS, TRANSPOSED };
 
 template <int SIDE, int PITCH, way HOW> struct layout;
 
@@ -80,6 +80,19 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
         PARTS = 1,
         PART = 0,        /* bytes to the next part, in device memory */
         SHARED_PART = 0, /* and in shared memory */
+        SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
+    };
+};
+
+/* Along m or n, wherever columns begin: asynchronous copies of single elements. */
+template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
+    enum {
+        ACROSS = SIDE < THREADS ? SIDE : THREADS,
+        ABREAST = THREADS / ACROSS,
+        ROWS = BLOCK_K / ABREAST,
+        PARTS = SIDE / ACROSS,
+        PART = ACROSS * ELEM_BYTES,
+        SHARED_PART = PART,
         SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
     };
 };
@@ -107,7 +120,8 @@ struct layout<SIDE, PITCH, TRANSPOSED> : layout_along_k<SIDE, PITCH, CHUNK> {};
 
 /* One thread's copies of an operand's whole tiles. */
 template <int SIDE, int PITCH, int K_FAST> struct feed {
-    static constexpr way HOW = !K_FAST ? CHUNKS : K_VECTORS ? TRANSPOSED : ELEMENTS;
+    static constexpr way HOW =
+        !K_FAST ? (NARROW ? NARROWLY : CHUNKS) : K_VECTORS ? TRANSPOSED : ELEMENTS;
     typedef layout<SIDE, PITCH, HOW> map;
     enum { COPIES = map::ROWS * map::PARTS };
 
@@ -119,7 +133,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     METHOD void begin(operand x, isize k_at, shared_at tiles)
     {
         const int id = THREAD_ID, fast = id % map::ACROSS, slow = id / map::ACROSS;
-        const int s = K_FAST ? slow : fast * CHUNK;
+        const int s = K_FAST ? slow : fast * (HOW == CHUNKS ? CHUNK : 1);
         const int l = !K_FAST ? slow : fast * (HOW == TRANSPOSED ? CHUNK : 1);
         from = (const char *)(x.first + (K_FAST ? k_at + l + s * x.ld : (k_at + l) * x.ld + s));
         row = map::ABREAST * x.ld * ELEM_BYTES;
@@ -143,7 +157,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
         const char *const piece = from + part * map::PART;
         if (HOW == CHUNKS)
             copy_chunk(place(i, stage), piece);
-        else if (HOW == ELEMENTS)
+        else if (HOW == ELEMENTS || HOW == NARROWLY)
             copy_element(place(i, stage), piece);
         else
             held[i] = load_chunk(piece);
