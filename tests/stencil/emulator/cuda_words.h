@@ -2,12 +2,13 @@
  *
  * The threads of a block, and the blocks of a cluster, are coroutines: each runs until it
  * meets a barrier, in an order drawn anew after every barrier, so that what the text does
- * not order may happen in any order.  Asynchronous copies happen either at once or as late
+ * not order may happen in any order.  What a warp's lanes do together is a barrier too.  Asynchronous copies happen either at once or as late
  * as the text allows; a text that is right computes the same both ways.
  */
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -33,7 +34,16 @@ struct copy {
     int bytes, total; /* read, and written: zeros behind what is read */
 };
 
-enum state { READY, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER, DONE };
+enum state { READY, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER, AT_WARP_PRODUCT, DONE };
+
+constexpr int LANES = 32;
+
+/* A lane's part of mma.sync in doubles: `rows` x 8 x `steps`. */
+struct product {
+    int rows, steps;
+    double *const *c;
+    const double *a, *b;
+};
 
 struct thread {
     ucontext_t context;
@@ -42,6 +52,7 @@ struct thread {
     int rank; /* of the block in its cluster */
     state where;
     std::vector<std::vector<copy>> groups; /* not yet waited for; the last is open */
+    product mine;
 };
 
 struct range { const char *begin, *end; };
@@ -132,6 +143,52 @@ inline void wait_for_all_but(int latest)
     }
 }
 
+/* Multiply what a warp's lanes hold: fragments as the PTX ISA has them, "Matrix Fragments for
+ * mma.m16n8k16 with floating point type" and the others for .f64. */
+inline void multiply(thread *lanes)
+{
+    const int rows = lanes->mine.rows, steps = lanes->mine.steps;
+    std::vector<double> a(rows * steps), b(steps * 8);
+    for (int lane = 0; lane < LANES; ++lane) {
+        const product &p = lanes[lane].mine;
+        if (p.rows != rows || p.steps != steps)
+            return fault("lanes of a warp start different products");
+        const int g = lane / 4, t = lane % 4;
+        for (int i = 0; i < rows * steps / LANES; ++i)
+            a[(g + i % (rows / 8) * 8) * steps + t + i / (rows / 8) * 4] = p.a[i];
+        for (int i = 0; i < steps / 4; ++i) b[(t + 4 * i) * 8 + g] = p.b[i];
+    }
+    for (int lane = 0; lane < LANES; ++lane)
+        for (int i = 0; i < rows / 4; ++i) {
+            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            double &sum = *lanes[lane].mine.c[i];
+            for (int l = 0; l < steps; ++l)
+                sum = std::fma(a[row * steps + l], b[l * 8 + column], sum);
+        }
+}
+
+inline void warp_product(const product &mine)
+{
+    now.current->mine = mine;
+    leave(AT_WARP_PRODUCT);
+}
+
+/* Release the warps all of whose lanes have started a product; false if there is none. */
+inline bool release_warps()
+{
+    bool released = false;
+    for (size_t first = 0; first + LANES <= now.threads.size(); first += LANES) {
+        thread *const lanes = &now.threads[first];
+        if (std::any_of(lanes, lanes + LANES,
+                        [](thread &t) { return t.where != AT_WARP_PRODUCT; }))
+            continue;
+        multiply(lanes);
+        for (int lane = 0; lane < LANES; ++lane) lanes[lane].where = READY;
+        released = true;
+    }
+    return released;
+}
+
 inline void run_one()
 {
     now.body();
@@ -141,7 +198,7 @@ inline void run_one()
 /* Release who waits at a barrier that all have reached; false if nobody can go on. */
 inline bool release()
 {
-    bool released = false;
+    bool released = release_warps();
     auto all = [](state s, int rank) {
         return std::all_of(now.threads.begin(), now.threads.end(), [&](thread &t) {
             return t.where == s || (rank >= 0 && t.rank != rank);

@@ -1,4 +1,4 @@
-/* From shared memory to registers, and multiplied.  A part of kernel.cuh. */
+/* From shared memory to registers, and multiplied.  A part of simt.cuh. */
 
 /* A thread's place in its block: which of the block's chunks of rows and columns. */
 HELPER int thread_m(void)
@@ -12,6 +12,14 @@ HELPER int thread_n(void)
     const int lane = THREAD_ID % 32, warp = THREAD_ID / 32 / WARPS_M;
     return warp * (LANES_N * TILE_N / CHUNK) + (lane / 2 % 2 + lane / 4 / (LANES_M / 2) * 2);
 }
+
+HELPER int first_fragment_a(void) { return thread_m() * 16; }
+HELPER int first_fragment_b(void) { return thread_n() * 16; }
+
+/* The thread's first element in the block's part of C, and where its column j lies from there. */
+HELPER int thread_row(void) { return thread_m() * CHUNK; }
+HELPER int thread_column(void) { return thread_n() * CHUNK; }
+HELPER int column_of(int j) { return j / CHUNK * LANES_N * CHUNK + j % CHUNK; }
 
 /* One column of the thread's part of op(A), and one row of its part of op(B). */
 struct fragments {

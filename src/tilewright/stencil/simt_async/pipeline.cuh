@@ -1,6 +1,6 @@
 /* The loop over k.  A part of kernel.cuh, which draws its steps. */
 
-/* The loop's text has UNROLL_K steps, which are as many trips of it for each tile.  A text
+/* The loop's text does UNROLL_K of k, which are as many trips of it for each tile.  A text
  * that outgrows the nearest instruction cache is slower than a few more trips. */
 #define TRIPS (BLOCK_K / UNROLL_K)
 
@@ -30,9 +30,11 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
     wait_for_groups<STAGES - 2>();
     BARRIER();
 
-    const shared_at from_a = tiles + thread_m() * 16, from_b = tiles + BYTES_A + thread_n() * 16;
-    fragments f[2];
-    read_fragments(&f[0], from_a, from_b, 0);
+    const shared_at from_a = tiles + first_fragment_a();
+    const shared_at from_b = tiles + BYTES_A + first_fragment_b();
+    fragments f[1 + AHEAD];
+    if (AHEAD)
+        read_fragments(&f[0], from_a, from_b, 0);
 
     /* Where the trip's rows lie, and its stage, counted from the first; the stage to fill. */
     shared_at rows_a = 0, rows_b = 0, stage = 0, into = (STAGES - 1) * STAGE_BYTES;
@@ -47,12 +49,16 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
     ROLLED do {
         if (!WIDE && fill)
             copy_checked_tile(a, b, mine, t++, tiles + into);
-        UNROLL for (int l = 0; l < UNROLL_K; ++l) {
-            if (l < UNROLL_K - 1) {
-                read_fragments(&f[(l + 1) % 2], from_a + rows_a, from_b + rows_b, l + 1);
+        UNROLL for (int l = 0; l < STEPS; ++l) {
+            fragments *const now = &f[AHEAD * l % 2], *const next = &f[AHEAD * (l + 1) % 2];
+            if (!AHEAD)
+                read_fragments(now, from_a + rows_a, from_b + rows_b, l);
+            if (l < STEPS - 1) {
+                if (AHEAD)
+                    read_fragments(next, from_a + rows_a, from_b + rows_b, l + 1);
             } else {
-                rows_a += UNROLL_K * PITCH_A * ELEM_BYTES;
-                rows_b += UNROLL_K * PITCH_B * ELEM_BYTES;
+                rows_a += ADVANCE_A;
+                rows_b += ADVANCE_B;
                 if (++trip == TRIPS) {
                     /* All of the next tile is there, and all have read the fragments of
                      * this one: its stage is free. */
@@ -65,18 +71,19 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
                     stage = stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES;
                     rows_a = rows_b = stage;
                 }
-                read_fragments(&f[(l + 1) % 2], from_a + rows_a, from_b + rows_b, 0);
+                if (AHEAD)
+                    read_fragments(next, from_a + rows_a, from_b + rows_b, 0);
                 fill = trip == 0 && left > STAGES - 1;
                 if (WIDE && fill) {
                     feed_a.fetch();
                     feed_b.fetch();
                 }
             }
-            if (WIDE && fill && l < UNROLL_K - 1) {
+            if (WIDE && fill && l < STEPS - 1) {
                 feed_a.serve(l, into);
                 feed_b.serve(l, into);
             }
-            multiply(sum, &f[l % 2]);
+            multiply(sum, now);
         }
     } while (left > 0);
 }

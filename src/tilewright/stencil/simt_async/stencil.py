@@ -30,6 +30,8 @@ class SimtAsync(Stencil):
 
     name: ClassVar[str] = "simt_async"
     version: ClassVar[int] = 1
+    # What multiplies; kernel.cuh is the same for all.
+    multiplier: ClassVar[str] = "simt_async/simt.cuh"
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device runs CUDA and copies asynchronously."""
@@ -85,8 +87,12 @@ class SimtAsync(Stencil):
         blocks_m = -(-m // config.integer("block_m"))
         blocks_n = -(-n // config.integer("block_n"))
         blocks = blocks_m * blocks_n * config.integer("split_k")
+        return Launch(grid=(blocks, 1), block=(self.threads(config), 1))
+
+    def threads(self, config: Config) -> int:
+        """Return the threads of a block."""
         sides = {name: config.integer(name) for name in ("block_m", "block_n", "tile_m", "tile_n")}
-        return Launch(grid=(blocks, 1), block=(threads(**sides), 1))
+        return int(threads(**sides))
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         """Return dialect, prelude and kernel as one text, with its macros.
@@ -101,6 +107,7 @@ class SimtAsync(Stencil):
         parts = (
             "prelude/dialect_cuda.h",
             f"prelude/{variant.precision.letter}.h",
+            self.multiplier,
             "simt_async/kernel.cuh",
         )
         defines: dict[str, int | str] = {
