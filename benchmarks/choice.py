@@ -15,7 +15,7 @@ import json
 from dataclasses import replace
 
 import ship
-from hopper_s import variant_of
+from hopper.cases import variant_of
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.library.waves import Timed, expected_ns
 from tilewright.problem import Problem
@@ -31,7 +31,7 @@ ENOUGH = 0.95
 def chosen(found, trans, size):
     """Return the id that is chosen for a size by what others took."""
     device = replace(architecture_spec(ship.ARCH), multiprocessors=MULTIPROCESSORS)
-    variant = variant_of(trans)
+    variant = variant_of("s", trans)
 
     def problem(n):
         return Problem(n, n, n, variant.precision, variant.trans_a, variant.trans_b)

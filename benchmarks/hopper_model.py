@@ -18,15 +18,17 @@ from pathlib import Path
 
 import numpy as np
 
-from hopper_s import CASES, FAMILY, variant_of
+from hopper.cases import cases_of, variant_of
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc_version
 from tilewright.paths import write_atomically
 from tilewright.space import Config
+from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.forecast import forecast
 
 ROOT = Path(__file__).parents[1]
 MEASURED = ROOT / "benchmarks" / "results" / "h100" / "hopper_s.json"
 WRITTEN = ROOT / "benchmarks" / "results" / "sm_90a" / "hopper_model.json"
+FAMILY, CASES = SimtAsync(), cases_of("s")
 ARCH, SIZE, MULTIPROCESSORS = "sm_90a", 4096, 132
 
 
@@ -42,7 +44,7 @@ def sample(trans, number):
 def told(trans, row):
     """Return what the model expects of a candidate beside what was measured."""
     config = Config(FAMILY.name, row["config"])
-    source = FAMILY.source(config, variant_of(trans), "cuda")
+    source = FAMILY.source(config, variant_of("s", trans), "cuda")
     code = compile_cubin(source, ARCH).code
     launch = FAMILY.launch(config, SIZE, SIZE)
     share = forecast(code, launch, MULTIPROCESSORS, source.dynamic_shared_bytes)

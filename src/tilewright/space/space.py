@@ -163,9 +163,18 @@ class Space:
             columns |= component.codes(digits)
         names = [(p.name, p.values, columns[p.name].tolist()) for p in self.parameters]
         for row in range(len(ranks)):
-            yield Config(
-                self.stencil_name, {name: values[codes[row]] for name, values, codes in names}
-            )
+            yield self._named({name: values[codes[row]] for name, values, codes in names})
+
+    def _named(self, values: Mapping[str, Value]) -> Config:
+        """Return the config of some values, which names none that go without saying."""
+        silent = {p.name: p.unnamed for p in self.parameters if p.unnamed is not None}
+        kept = {name: x for name, x in values.items() if name not in silent or x != silent[name]}
+        return Config(self.stencil_name, kept)
+
+    def _whole(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Return values of all parameters: those given, and what goes without saying."""
+        silent = {p.name: p.unnamed for p in self.parameters if p.unnamed is not None}
+        return {**silent, **values}
 
     def enumerate(self, chunk: int = _CHUNK) -> Iterator[Config]:
         """Yield every valid config, in the order described above.
@@ -231,6 +240,7 @@ class Space:
 
     def _point(self, values: Mapping[str, Value]) -> dict[str, int]:
         """Return the code of each parameter, checking names and values."""
+        values = self._whole(values)
         for name in values:
             if name not in self._by_name:
                 raise ValueError(
@@ -279,15 +289,16 @@ class Space:
                 f"config {values.id} belongs to {values.stencil!r}; "
                 f"give one of {self.stencil_name!r}"
             )
-        for constraint in self.violated(values):
+        whole = self._whole(values)
+        for constraint in self.violated(whole):
             if kinds is not None and constraint.kind not in kinds:
                 continue
-            used = ", ".join(f"{name}={values[name]!r}" for name in constraint.variables)
+            used = ", ".join(f"{name}={whole[name]!r}" for name in constraint.variables)
             raise ValueError(
                 f"{used} fails constraint {constraint.name!r} ({constraint.kind}): "
                 f"{constraint.reason}; change one of them"
             )
-        return Config(self.stencil_name, values)
+        return self._named(values)
 
     def __contains__(self, values: object) -> bool:
         if not isinstance(values, Mapping):
@@ -336,10 +347,7 @@ class Space:
             valid &= constraint.holds(values)
         base = dict(config)
         return [
-            Config(
-                self.stencil_name,
-                {**base, self.parameters[i].name: self.parameters[i].values[code]},
-            )
+            self._named({**base, self.parameters[i].name: self.parameters[i].values[code]})
             for (_, i, code), kept in zip(moves, valid.tolist(), strict=True)
             if kept
         ]

@@ -8,6 +8,7 @@ from tilewright.stencil.base import (
     Source,
     Stencil,
     Variant,
+    Workspace,
 )
 from tilewright.stencil.registry import register, stencil, stencils, stencils_for
 
@@ -19,6 +20,7 @@ __all__ = [
     "Source",
     "Stencil",
     "Variant",
+    "Workspace",
     "register",
     "stencil",
     "stencils",

@@ -14,13 +14,16 @@ pair of doubles (16 bytes, passed by value).
 Matrices are column-major; offsets and leading dimensions count elements.  With
 k = 0 the kernel reads neither A nor B and still scales C; with beta = 0 it never
 reads C.
+
+A source that asks for a `Workspace` (`Source.part_bytes`) takes its address as one more
+argument, the last; whoever launches it adds that.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from tilewright.hardware import DeviceSpec
@@ -36,6 +39,7 @@ __all__ = [
     "Source",
     "Stencil",
     "Variant",
+    "Workspace",
 ]
 
 Dialect = Literal["opencl", "cuda"]
@@ -84,10 +88,65 @@ class Resources:
 
 @dataclass(frozen=True)
 class Launch:
-    """Thread blocks in the grid and threads in a block, two dimensions each."""
+    """Thread blocks in the grid and threads in a block, two dimensions each.
+
+    Parameters
+    ----------
+    grid, block : tuple of int
+        Sizes in x and y.
+    resident : int
+        Where it is not 0, blocks stay and divide the work among themselves: `on` cuts the
+        grid, which has a block for each piece of work, to so many a multiprocessor.
+    """
 
     grid: tuple[int, int]
     block: tuple[int, int]
+    resident: int = 0
+
+    def on(self, multiprocessors: int) -> Launch:
+        """Return the launch as a device with so many multiprocessors runs it."""
+        if not self.resident:
+            return self
+        return replace(self, grid=(min(self.grid[0], self.resident * multiprocessors), 1))
+
+
+# What all blocks draw numbers from has a line of the cache to itself; behind it every block
+# has a word.  Parts begin at a multiple of what CUDA aligns its allocations to.
+_NUMBER_BYTES, _WORD_BYTES, _ALIGNED = 128, 4, 256
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Device memory that the blocks of a launch leave parts of their sums in.
+
+    The kernel takes its address as one more argument, the last; there it finds::
+
+        | number, 128 bytes | a word for each block | to a multiple of 256 | a part for each |
+
+    Number and words are zero before a launch, and the kernel leaves them zero; parts may hold
+    anything.  While a launch runs that has it, no other may.
+
+    Parameters
+    ----------
+    blocks : int
+        Of the launch.
+    part_bytes : int
+        For each of them, a multiple of 16.
+    """
+
+    blocks: int
+    part_bytes: int
+
+    @property
+    def cleared_bytes(self) -> int:
+        """How much of it, from its start, is zero before and after a launch."""
+        words = _NUMBER_BYTES + _WORD_BYTES * self.blocks
+        return -(-words // _ALIGNED) * _ALIGNED
+
+    @property
+    def size(self) -> int:
+        """All of it in bytes."""
+        return self.cleared_bytes + self.blocks * self.part_bytes
 
 
 @dataclass(frozen=True)
@@ -105,12 +164,15 @@ class Source:
     dynamic_shared_bytes : int
         Shared memory of a block that is asked for at launch, besides arrays in the text:
         CUDA's way beyond `STATIC_SHARED_BYTES`.  OpenCL C has no such arrays.
+    part_bytes : int
+        What each block of a launch needs of a `Workspace`; 0 for none.
     """
 
     text: str
     defines: Mapping[str, int | str]
     entry: str = "gemm"
     dynamic_shared_bytes: int = 0
+    part_bytes: int = 0
 
 
 class Stencil(ABC):

@@ -18,7 +18,7 @@ from tilewright.stencil.mma_f64.resources import (
     step_k,
     threads,
 )
-from tilewright.stencil.simt_async.constraints import CLUSTERS_SINCE, k_fast
+from tilewright.stencil.simt_async.constraints import CLUSTERS_SINCE, k_fast, who_shares_a_tile
 
 __all__ = ["constraints"]
 
@@ -83,6 +83,7 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
             "each block of a cluster adds up as many columns of a lane's part of C",
             "divisibility",
         ),
+        who_shares_a_tile(),
     )
 
 
@@ -151,11 +152,12 @@ def _limits(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     precision, along = variant.precision, k_fast(variant)
 
     def ring(
-        block_m: Values, block_n: Values, block_k: Values, stages: Values, split_k: Values
-    ) -> Values:
+        block_m: Values, block_n: Values, block_k: Values, stages: Values, split_k: Values,
+        stream_k: Values,
+    ) -> Values:  # fmt: skip
         return room >= shared_bytes(
             block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, split_k=split_k,
-            precision=precision, k_fast=along,
+            precision=precision, k_fast=along, stream_k=stream_k,
         )  # fmt: skip
 
     def holds(warp_m: Values, warp_n: Values, mma_k: Values, ahead: Values) -> Values:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
+from tilewright.stencil.simt_async.parameters import parameters as of_simt_async
 
 __all__ = ["parameters"]
+
+# What kernel.cuh does with blocks is the same as with ordinary arithmetic units.
+_GRID = ("raster_rows", "split_k", "persistent", "stream_k")
 
 
 def parameters() -> tuple[Parameter, ...]:
     """Return what may be varied, the same for every variant and device."""
-    return (*_tiles(), *_pipeline(), *_grid())
+    return (*_tiles(), *_pipeline(), *(p for p in of_simt_async() if p.name in _GRID))
 
 
 def _tiles() -> tuple[Parameter, ...]:
@@ -89,22 +93,5 @@ def _pipeline() -> tuple[Parameter, ...]:
             (1, 2, 3, 4),
             "thread blocks that a multiprocessor shall hold: caps a thread's registers",
             "registers: too few spill",
-        ),
-    )
-
-
-def _grid() -> tuple[Parameter, ...]:
-    return (
-        Parameter(
-            "raster_rows",
-            (0, 4, 8, 16),
-            "block rows in a band of the grid, walked column by column; 0: all",
-            "tall bands read B's tiles anew, flat ones A's",
-        ),
-        Parameter(
-            "split_k",
-            (1, 2, 4, 8),
-            "blocks of a cluster that share the steps along k of one tile of C",
-            "the parts of C pass through shared memory; fewer steps for each block",
         ),
     )

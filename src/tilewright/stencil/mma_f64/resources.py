@@ -5,11 +5,10 @@ Arguments are parameters by name; integers give integers, NumPy arrays arrays.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tilewright.precision import Precision
+from tilewright.stencil.simt_async.resources import CHUNK_BYTES, NUMBER_BYTES, Values
 
 __all__ = [
     "CHUNK_BYTES",
@@ -24,13 +23,7 @@ __all__ = [
     "threads",
 ]
 
-# An integer, or an array of them.
-Values = Any
-
 WARP = 32
-
-# The widest access to memory of either kind.
-CHUNK_BYTES = 16
 
 # What copies take at a time along k: two of the pieces that device memory gives.
 RUN_BYTES = 64
@@ -65,19 +58,21 @@ def shared_bytes(
     split_k: Values,
     precision: Precision,
     k_fast: tuple[bool, bool],
+    stream_k: Values = 0,
 ) -> Values:
     """Return the shared memory of a block, exact; `k_fast`: whose memory runs along k.
 
     Rows and planes are a little longer than the block's side, so that lanes that read at once
     use all banks (mma.cuh).  Where blocks of a cluster add up their parts, a part takes the
-    place of the stages.
+    place of the stages; blocks that share tiles with all others keep a number behind them.
     """
     paired, real = paired_k(precision, k_fast), not precision.is_complex
     slow, fast = (4, 2) if real and not paired else (2, 0)
     rows = block_m + block_n + sum(fast if along else slow for along in k_fast)
     ring = stages * block_k * rows
     part = np.where(np.asarray(split_k) > 1, block_m * block_n, 0)
-    return np.maximum(ring, part) * precision.element_bytes
+    number = np.where(np.asarray(stream_k) > 0, NUMBER_BYTES, 0)
+    return np.maximum(ring, part) * precision.element_bytes + number
 
 
 def registers(

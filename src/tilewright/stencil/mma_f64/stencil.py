@@ -50,7 +50,10 @@ class MmaF64(SimtAsync):
         held = ("warp_m", "warp_n", "mma_k", "ahead")
         precision, along = variant.precision, k_fast(variant)
         shared = shared_bytes(
-            **{name: take(name) for name in ring}, precision=precision, k_fast=along
+            **{name: take(name) for name in ring},
+            stream_k=int(config.get("stream_k", 0)),
+            precision=precision,
+            k_fast=along,
         )
         used = registers(**{name: take(name) for name in held}, precision=precision, k_fast=along)
         return Resources(self.threads(config), int(shared), int(used))

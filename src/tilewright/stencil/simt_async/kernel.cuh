@@ -33,6 +33,9 @@
  * their parts in the order of k through each other's shared memory (compute capability
  * 9.0): the same bits in every run.
  *
+ * The end of the grid: PERSISTENT blocks stay and take tile after tile; with STREAM_K they
+ * share what would not fill the device evenly (persistent.cuh).
+ *
  * Macros given with the text: a stencil's parameters in capitals, and TRANS_A, CONJ_A,
  * TRANS_B, CONJ_B (0 or 1).  A dialect and a prelude come before all.
  */
@@ -41,26 +44,16 @@
 #include "simt_async/store.cuh"
 #include "simt_async/pipeline.cuh"
 #include "prelude/raster.h"
+#include "simt_async/persistent.cuh"
 
-KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
-    isize m, isize n, isize k,
-    REAL alpha_re, REAL alpha_im, const elem *RESTRICT a_first, isize offset_a, isize lda,
-    const elem *RESTRICT b_first, isize offset_b, isize ldb,
-    REAL beta_re, REAL beta_im, elem *RESTRICT c_first, isize offset_c, isize ldc)
+/* One block for each tile of C, or SPLIT_K of them. */
+HELPER void compute_tile(const matrices *x, shared_at tiles)
 {
-    /* An empty sum stays empty whatever alpha is, and alpha = 0 reads no operand. */
-    elem alpha = elem_scalar(alpha_re, alpha_im);
-    if (k == 0)
-        alpha = elem_zero();
-    if (elem_is_zero(alpha))
-        k = 0;
-
     isize i0, j0;
-    place_of_block(BLOCK_ID / SPLIT_K, m, n, &i0, &j0);
-    const operand a = operand_at(a_first + offset_a, lda, i0, m, k, BLOCK_M, K_FAST_A);
-    const operand b = operand_at(b_first + offset_b, ldb, j0, n, k, BLOCK_N, K_FAST_B);
-    const steps mine = steps_of(k, SPLIT_K > 1 ? cluster_rank() : 0);
-    const shared_at tiles = shared_memory();
+    place_of_block(BLOCK_ID / SPLIT_K, x->m, x->n, &i0, &j0);
+    const operand a = operand_at(x->a, x->lda, i0, x->m, x->k, BLOCK_M, K_FAST_A);
+    const operand b = operand_at(x->b, x->ldb, j0, x->n, x->k, BLOCK_N, K_FAST_B);
+    const steps mine = steps_of(x->k, SPLIT_K > 1 ? cluster_rank() : 0);
 
     elem sum[TILE_M * TILE_N];
     UNROLL for (int i = 0; i < TILE_M * TILE_N; ++i) sum[i] = elem_zero();
@@ -71,11 +64,30 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
         else
             accumulate<false>(sum, a, b, mine, tiles);
     }
-    result c = result_at(c_first + offset_c + i0 + j0 * ldc, ldc, m - i0, n - j0);
-    c.alpha = alpha;
-    c.beta = elem_scalar(beta_re, beta_im);
+    const result c = result_in(x, i0, j0);
     if (SPLIT_K > 1)
         store_sums_of_cluster(c, sum, tiles);
     else
         store_own_sums(c, sum);
+}
+
+KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
+    isize m, isize n, isize k,
+    REAL alpha_re, REAL alpha_im, const elem *RESTRICT a_first, isize offset_a, isize lda,
+    const elem *RESTRICT b_first, isize offset_b, isize ldb,
+    REAL beta_re, REAL beta_im, elem *RESTRICT c_first, isize offset_c, isize ldc
+    WORKSPACE_ARGUMENT)
+{
+    /* An empty sum stays empty whatever alpha is, and alpha = 0 reads no operand. */
+    elem alpha = elem_scalar(alpha_re, alpha_im);
+    if (k == 0)
+        alpha = elem_zero();
+    if (elem_is_zero(alpha))
+        k = 0;
+    const matrices x = {m, n, k, a_first + offset_a, lda, b_first + offset_b, ldb,
+                        c_first + offset_c, ldc, alpha, elem_scalar(beta_re, beta_im)};
+    if (PERSISTENT)
+        compute_tiles(&x, shared_memory(), WORKSPACE);
+    else
+        compute_tile(&x, shared_memory());
 }

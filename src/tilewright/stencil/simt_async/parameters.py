@@ -120,4 +120,21 @@ def _grid() -> tuple[Parameter, ...]:
             "blocks of a cluster that share the steps along k of one tile of C",
             "the parts of C pass through shared memory; fewer steps for each block",
         ),
+        # A config without one of these is older than they are: a block for each tile.
+        Parameter(
+            "persistent",
+            (0, 1),
+            "1: as many blocks as fit stay and take tiles in turns; the next tile's first copies "
+            "are on their way while a result is stored",
+            "registers: where the block is",
+            unnamed=0,
+        ),
+        Parameter(
+            "stream_k",
+            (0, 1, 2),
+            "tiles of C that all blocks share evenly, steps along k apart: 0: none, 1: those of "
+            "the last wave where it is not full, 2: of the last full wave, too",
+            "parts of C pass through device memory",
+            unnamed=0,
+        ),
     )

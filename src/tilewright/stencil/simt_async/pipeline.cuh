@@ -4,37 +4,48 @@
  * that outgrows the nearest instruction cache is slower than a few more trips. */
 #define TRIPS (BLOCK_K / UNROLL_K)
 
-/* Multiply this block's tiles.  WIDE: both operands lie inside, aligned: nothing is
- * checked but the remainder of k. */
+/* What one thread copies of both operands. */
+struct feeds {
+    feed<BLOCK_M, PITCH_A, K_FAST_A> a;
+    feed<BLOCK_N, PITCH_B, K_FAST_B> b;
+};
+
+/* Start the copies of the first tiles.  WIDE: both operands lie inside, aligned: nothing is
+ * checked but the remainder of k.  All stages are free: nobody reads them but to throw away
+ * what is read. */
 template <bool WIDE>
-HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at tiles)
+HELPER void begin_tiles(feeds *f, operand a, operand b, steps mine, shared_at tiles)
 {
-    feed<BLOCK_M, PITCH_A, K_FAST_A> feed_a;
-    feed<BLOCK_N, PITCH_B, K_FAST_B> feed_b;
     const bool remainder = mine.begin == 0 && mine.first_depth < BLOCK_K;
     const isize k_at = tile_at(mine, mine.begin + remainder);
-    feed_a.begin(a, k_at, tiles);
-    feed_b.begin(b, k_at, tiles + BYTES_A);
+    f->a.begin(a, k_at, tiles);
+    f->b.begin(b, k_at, tiles + BYTES_A);
 
     UNROLL for (int s = 0; s < STAGES - 1; ++s) {
         if (s < mine.count) {
             if (!WIDE || (s == 0 && remainder)) {
                 copy_checked_tile(a, b, mine, mine.begin + s, tiles + s * STAGE_BYTES);
             } else {
-                feed_a.copy_tile(s * STAGE_BYTES);
-                feed_b.copy_tile(s * STAGE_BYTES);
+                f->a.copy_tile(s * STAGE_BYTES);
+                f->b.copy_tile(s * STAGE_BYTES);
             }
         }
         end_group(); /* empty ones too: they are counted */
     }
+}
+
+/* Multiply the tiles whose first copies have been started. */
+template <bool WIDE>
+HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine, shared_at tiles)
+{
     wait_for_groups<STAGES - 2>();
     BARRIER();
 
     const shared_at from_a = tiles + first_fragment_a();
     const shared_at from_b = tiles + BYTES_A + first_fragment_b();
-    fragments f[1 + AHEAD];
+    fragments held[1 + AHEAD];
     if (AHEAD)
-        read_fragments(&f[0], from_a, from_b, 0);
+        read_fragments(&held[0], from_a, from_b, 0);
 
     /* Where the trip's rows lie, and its stage, counted from the first; the stage to fill. */
     shared_at rows_a = 0, rows_b = 0, stage = 0, into = (STAGES - 1) * STAGE_BYTES;
@@ -43,14 +54,14 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
     isize t = mine.begin + STAGES - 1; /* the tile to copy next */
     bool fill = left > STAGES - 1; /* whether this trip fills a stage */
     if (WIDE && fill) {
-        feed_a.fetch();
-        feed_b.fetch();
+        f->a.fetch();
+        f->b.fetch();
     }
     ROLLED do {
         if (!WIDE && fill)
             copy_checked_tile(a, b, mine, t++, tiles + into);
         UNROLL for (int l = 0; l < STEPS; ++l) {
-            fragments *const now = &f[AHEAD * l % 2], *const next = &f[AHEAD * (l + 1) % 2];
+            fragments *const now = &held[AHEAD * l % 2], *const next = &held[AHEAD * (l + 1) % 2];
             if (!AHEAD)
                 read_fragments(now, from_a + rows_a, from_b + rows_b, l);
             if (l < STEPS - 1) {
@@ -75,15 +86,24 @@ HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at ti
                     read_fragments(next, from_a + rows_a, from_b + rows_b, 0);
                 fill = trip == 0 && left > STAGES - 1;
                 if (WIDE && fill) {
-                    feed_a.fetch();
-                    feed_b.fetch();
+                    f->a.fetch();
+                    f->b.fetch();
                 }
             }
             if (WIDE && fill && l < STEPS - 1) {
-                feed_a.serve(l, into);
-                feed_b.serve(l, into);
+                f->a.serve(l, into);
+                f->b.serve(l, into);
             }
             multiply(sum, now);
         }
     } while (left > 0);
+}
+
+/* Multiply this block's tiles. */
+template <bool WIDE>
+HELPER void accumulate(elem *sum, operand a, operand b, steps mine, shared_at tiles)
+{
+    feeds f;
+    begin_tiles<WIDE>(&f, a, b, mine, tiles);
+    multiply_tiles<WIDE>(sum, &f, a, b, mine, tiles);
 }

@@ -27,6 +27,9 @@ Values = Any
 # The widest access to memory of either kind.
 CHUNK_BYTES = 16
 
+# What a block that shares tiles with all others keeps behind its stages, aligned as these are.
+NUMBER_BYTES = 16
+
 # 32-bit registers besides tiles and fragments: addresses, steps and counters.  NVRTC 13.0
 # takes 24 to 50 beyond them for sm_90a; with 16 it manages where it moves reads closer to
 # their use.
@@ -48,16 +51,19 @@ def shared_bytes(
     split_k: Values,
     precision: Precision,
     k_fast: tuple[bool, bool],
+    stream_k: Values = 0,
 ) -> Values:
     """Return the shared memory of a block, exact; `k_fast`: whose memory runs along k.
 
     Rows of an operand that is transposed on its way are 4 elements longer.  Where blocks
-    of a cluster add up their parts, a part takes the place of the stages.
+    of a cluster add up their parts, a part takes the place of the stages.  Blocks that share
+    tiles with all others keep the number that they drew behind the stages.
     """
     rows = block_m + 4 * k_fast[0] + block_n + 4 * k_fast[1]
     ring = stages * block_k * rows
     part = np.where(np.asarray(split_k) > 1, block_m * block_n, 0)
-    return np.maximum(ring, part) * precision.element_bytes
+    number = np.where(np.asarray(stream_k) > 0, NUMBER_BYTES, 0)
+    return np.maximum(ring, part) * precision.element_bytes + number
 
 
 def registers(

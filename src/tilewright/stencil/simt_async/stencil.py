@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from tilewright.hardware import DeviceSpec
@@ -18,6 +19,9 @@ __all__ = ["SimtAsync"]
 
 # Copies from device memory to shared memory came with this compute capability, times ten.
 _ASYNCHRONOUS_COPIES_SINCE = 80
+
+# Adding up more parts of a tile than this takes longer than computing them.
+_MOST_SHARES = 64
 
 
 class SimtAsync(Stencil):
@@ -72,6 +76,7 @@ class SimtAsync(Stencil):
         sides = {name: take(name) for name in ("block_m", "block_n")}
         tiles = {name: take(name) for name in ("tile_m", "tile_n")}
         ring = {name: take(name) for name in ("block_k", "stages", "split_k")}
+        ring["stream_k"] = int(config.get("stream_k", 0))
         passing = {name: take(name) for name in ("block_k", "k_vectors")}
         precision, along = variant.precision, k_fast(variant)
         return Resources(
@@ -83,11 +88,19 @@ class SimtAsync(Stencil):
         )
 
     def launch(self, config: Config, m: int, n: int) -> Launch:
-        """Return a grid in one dimension, blocks of a cluster side by side."""
+        """Return a grid in one dimension, blocks of a cluster side by side.
+
+        Blocks that stay are cut to what fits; where they share tiles with all others, there
+        are at most `_MOST_SHARES` for a tile.
+        """
         blocks_m = -(-m // config.integer("block_m"))
         blocks_n = -(-n // config.integer("block_n"))
         blocks = blocks_m * blocks_n * config.integer("split_k")
-        return Launch(grid=(blocks, 1), block=(self.threads(config), 1))
+        launch = Launch(grid=(blocks, 1), block=(self.threads(config), 1))
+        if not config.get("persistent", 0):
+            return launch
+        shares = _MOST_SHARES if config.get("stream_k", 0) else 1
+        return replace(launch, grid=(blocks * shares, 1), resident=config.integer("resident"))
 
     def threads(self, config: Config) -> int:
         """Return the threads of a block."""
@@ -116,7 +129,10 @@ class SimtAsync(Stencil):
             "TRANS_B": int(variant.trans_b.transposed),
             "CONJ_B": int(variant.trans_b.conjugated),
         }
+        defines |= {"PERSISTENT": 0, "STREAM_K": 0}  # a config need not name these
         defines |= {name.upper(): config[name] for name in config}
         shared = self.resources(config, variant).shared_bytes
-        text = "\n".join(read_text(part) for part in parts)
-        return Source(text, defines, dynamic_shared_bytes=shared)
+        part = config.integer("block_m") * config.integer("block_n")
+        part *= variant.precision.element_bytes if config.get("stream_k", 0) else 0
+        text = "\n".join(read_text(name) for name in parts)
+        return Source(text, defines, dynamic_shared_bytes=shared, part_bytes=part)

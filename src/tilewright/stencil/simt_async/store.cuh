@@ -22,6 +22,27 @@ HELPER result result_at(elem *first, isize ld, isize m_left, isize n_left)
     return c;
 }
 
+/* What a launch is given: op(A) m x k, op(B) k x n, C m x n. */
+struct matrices {
+    isize m, n, k;
+    const elem *a;
+    isize lda;
+    const elem *b;
+    isize ldb;
+    elem *c;
+    isize ldc;
+    elem alpha, beta;
+};
+
+/* C from the block at (i0, j0) on. */
+HELPER result result_in(const matrices *x, isize i0, isize j0)
+{
+    result c = result_at(x->c + i0 + j0 * x->ldc, x->ldc, x->m - i0, x->n - j0);
+    c.alpha = x->alpha;
+    c.beta = x->beta;
+    return c;
+}
+
 HELPER elem scaled(result c, elem sum, const elem *old)
 {
     const elem v = elem_scale(c.alpha, sum);

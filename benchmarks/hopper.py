@@ -1,0 +1,60 @@
+r"""GEMM by Tilewright's stencils beside cuBLAS on a Hopper GPU: search, race, table.
+
+    python benchmarks/hopper.py --precision s --seconds 165 --json FILE     needs a CUDA device
+    python benchmarks/hopper.py --precision s --list                        the candidates; no GPU
+
+Candidates are compiled by a pool of processes while others are checked and timed; a process
+of its own measures, so that a kernel that crashes or hangs costs only itself.  Every result
+is appended to FILE.log at once and FILE is written after each part; the table comes last.
+Ratios are of medians of one A B A B run: ours, cuBLAS, ours, cuBLAS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+from hopper.candidates import candidates
+from hopper.cases import ASKED, cases_of
+from hopper.log import Log
+from hopper.search import measure
+from hopper.watching import supervise, table
+
+
+def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Return what the command line asks for."""
+    parse = argparse.ArgumentParser(description=__doc__)
+    parse.add_argument("--precision", default="s", choices=tuple(ASKED))
+    parse.add_argument("--trans", help="cases, with commas between; all by default")
+    parse.add_argument(
+        "--sizes", help="with commas between; by default what is asked of the precision"
+    )
+    parse.add_argument("--seconds", type=float, default=165)
+    parse.add_argument("--json", type=Path, default=Path("hopper.json"))
+    parse.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parse.add_argument("--list", action="store_true", help="count the candidates and end")
+    parse.add_argument("--until", type=float, help=argparse.SUPPRESS)
+    return parse.parse_args(arguments)
+
+
+def main() -> None:
+    given = arguments()
+    letter = given.precision
+    cases = [one for one in cases_of(letter) if not given.trans or one in given.trans.split(",")]
+    sizes = [int(size) for size in given.sizes.split(",")] if given.sizes else ASKED[letter].sizes
+    if given.list:
+        for trans in cases:
+            print(trans, len(candidates(letter, trans)))
+        return
+    if given.until:
+        log = Log(given.json.with_suffix(".log"))
+        measure(log, letter, cases, sizes, given.until, given.workers)
+        return
+    log = supervise(given.json, time.time() + given.seconds)
+    table(log, letter, sizes, cases)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""CGEMM: 8 x 8 complex elements a thread are as many accumulators as 8 x 16 real ones.
+
+A multiply-add of complex elements is 4 FFMA, so a step of such a tile reads 8 + 8 elements, 8
+reads of 16 bytes, for 256 FFMA: a third less than a real tile's 6 for 128.  Smaller tiles read
+more for each FFMA (8 x 4: 6 for 128) but leave registers for a second block's worth of warps.
+"""
+
+from __future__ import annotations
+
+from tilewright.space import Config
+
+from .shapes import Points, mixed
+
+NAMES = ("block_m", "block_n", "tile_m", "tile_n", "lanes_m", "resident")
+LARGE = (
+    (64, 64, 8, 8, 8, 2), (128, 64, 8, 8, 8, 2), (64, 128, 8, 8, 4, 2), (128, 128, 8, 8, 8, 1),
+    (64, 64, 8, 4, 4, 2), (128, 64, 8, 4, 4, 1), (64, 128, 4, 8, 4, 1), (64, 64, 4, 8, 8, 2),
+    (128, 32, 8, 8, 8, 3), (32, 128, 8, 4, 4, 4),
+)  # fmt: skip
+SMALL = ((64, 64, 8, 4, 4, 1), (64, 32, 8, 4, 4, 3), (32, 32, 4, 4, 4, 4), (64, 32, 4, 4, 8, 4))
+FIXED = {
+    "copy_groups": 2, "raster_rows": 8, "split_k": 1, "b_first": 0, "turn": 0, "k_vectors": 0,
+}  # fmt: skip
+BOTH = (0, 1)
+# 8 x 8 complex elements: 8 steps are 2048 FFMA, the longest text that is near the schedulers.
+DEPTHS = ((8, 8, 3), (16, 8, 2), (16, 16, 2), (8, 8, 4))
+
+
+def candidates(trans: str) -> list[Config]:
+    """Return points of the space, large and small ones in turns, the likeliest first."""
+    points = Points("simt_async", "c", trans, FIXED)
+    large = list(points.of(NAMES, LARGE, b_first=BOTH, depth=DEPTHS[:2]))
+    large += points.of(NAMES, LARGE[:6], copy_groups=(1, 4), depth=DEPTHS[:2])
+    large += points.of(NAMES, LARGE[:6], turn=(1, 2), depth=DEPTHS[:2])
+    large += points.of(NAMES, LARGE[:6], depth=DEPTHS[2:])
+    wide = list(points.of(NAMES, LARGE[:6], k_vectors=(1,), depth=DEPTHS[:3]))
+    small = list(points.of(NAMES, SMALL, split_k=(2, 4, 8), depth=DEPTHS[:2]))
+    return mixed(mixed(large, wide), small)
