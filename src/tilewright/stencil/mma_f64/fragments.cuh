@@ -45,9 +45,9 @@ struct fragments {
     side<WARP_N> b;
 };
 
-/* Read step l, from where the lane's first element of the tile lies. */
+/* Read one of TURNS of step l, from where the lane's first element of the tile lies. */
 template <int SIDE, int PITCH, int K_FAST, int PAIR>
-HELPER void read_side(side<SIDE> *to, shared_at from, int l)
+HELPER void read_side(side<SIDE> *to, shared_at from, int l, int part)
 {
     /* What 16 bytes are: an element, two along k, or two along the side. */
     enum { ALONG_K = WORDS == 1 && K_FAST && PAIRED_K, ALONG_SIDE = !K_FAST && PAIR == 2 };
@@ -57,6 +57,8 @@ HELPER void read_side(side<SIDE> *to, shared_at from, int l)
         const int k = K_FAST ? 0 : PAIRED_K ? at / 2 * 8 + at % 2 : at * 4;
         const int plane = K_FAST ? at * 4 / DEEP : 0;
         UNROLL for (int x = 0; x < SIDE / 8; x += 1 + ALONG_SIDE) {
+            if ((kk * (SIDE / 8) + x) * TURNS / (STEP_K / 4 * (SIDE / 8)) != part)
+                continue;
             const shared_at place =
                 from + (K_FAST ? (plane * PITCH + 8 * x) * PLANE_ROW : (k * PITCH + 8 * x) * ELEM_BYTES);
             if (WORDS == 2 || ALONG_K || ALONG_SIDE) {
@@ -70,10 +72,10 @@ HELPER void read_side(side<SIDE> *to, shared_at from, int l)
     }
 }
 
-HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int l)
+HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int l, int part)
 {
-    read_side<WARP_M, PITCH_A, K_FAST_A, PAIR_M>(&f->a, from_a, l);
-    read_side<WARP_N, PITCH_B, K_FAST_B, PAIR_N>(&f->b, from_b, l);
+    read_side<WARP_M, PITCH_A, K_FAST_A, PAIR_M>(&f->a, from_a, l, part);
+    read_side<WARP_N, PITCH_B, K_FAST_B, PAIR_N>(&f->b, from_b, l, part);
 }
 
 /* The pair of A that an instruction takes for four steps along k: two rows; or the parts of a
@@ -107,15 +109,17 @@ HELPER void multiply_lines(elem *sum, const fragments *f, int i, int j, int kk, 
     UNROLL for (int r = 0; r < 2; r += MMA_M / 8) mma(c + 2 * r, a + r, b);
 }
 
-/* All instructions of a step, there and back, so that one operand is at hand at each turn; a
- * complex sum's two are far apart. */
-HELPER void multiply(elem *sum, const fragments *f)
+/* One of TURNS of a step's instructions, there and back, so that one operand is at hand at each
+ * turn; a complex sum's two are far apart. */
+HELPER void multiply(elem *sum, const fragments *f, int part)
 {
     enum { ROWS = WARP_M * WORDS / 16, COLUMNS = WARP_N / 8, FAST = WALK ? COLUMNS : ROWS };
-    UNROLL for (int kk = 0; kk < STEP_K / 4; kk += MMA_K / 4)
-        UNROLL for (int part = 0; part < WORDS; ++part)
-            UNROLL for (int n = 0; n < ROWS * COLUMNS; ++n) {
-                const int slow = n / FAST, fast = slow % 2 ? FAST - 1 - n % FAST : n % FAST;
-                multiply_lines(sum, f, WALK ? slow : fast, WALK ? fast : slow, kk, part);
-            }
+    enum { ROUND = ROWS * COLUMNS, ALL = STEP_K / MMA_K * WORDS * ROUND };
+    UNROLL for (int at = 0; at < ALL; ++at) {
+        if (at * TURNS / ALL != part)
+            continue;
+        const int n = at % ROUND, kk = at / ROUND / WORDS * (MMA_K / 4), word = at / ROUND % WORDS;
+        const int slow = n / FAST, fast = slow % 2 ? FAST - 1 - n % FAST : n % FAST;
+        multiply_lines(sum, f, WALK ? slow : fast, WALK ? fast : slow, kk, word);
+    }
 }

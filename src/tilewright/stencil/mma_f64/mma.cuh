@@ -62,7 +62,7 @@
 /* The loop's text is one tile; copies start in all its steps before the barrier. */
 #define UNROLL_K BLOCK_K
 #define STEPS (UNROLL_K / STEP_K)
-#define COPY_GROUPS (STEPS - 1)
+#define COPY_GROUPS ((STEPS - 1) * TURNS)
 
 #include "simt_async/ptx.cuh"
 #include "mma_f64/ptx.cuh"

@@ -83,6 +83,12 @@ def _pipeline() -> tuple[Parameter, ...]:
             "1: registers for fragments of two steps",
         ),
         Parameter(
+            "turns",
+            (1, 2, 4, 8, 16),
+            "turns that reads, copies and multiply-adds of a step take",
+            "none but order; with few turns all warps read at once, and none multiplies",
+        ),
+        Parameter(
             "walk",
             (0, 1),
             "order of a step's instructions: 0: by columns, 1: by rows, each there and back",

@@ -131,14 +131,14 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
             UNROLL for (int i = 0; i < COPIES; ++i) start(i, 0);
     }
 
-    /* Do what is due in step l of the loop's STEPS: copies start in COPY_GROUPS groups,
+    /* Do what is due in turn l of the TURNS of the loop's STEPS: copies start in COPY_GROUPS groups,
      * spread evenly over the steps before the barrier; what went through registers is written
      * in the last two of these. */
     METHOD void serve(int l, shared_at stage)
     {
         UNROLL for (int i = 0; i < COPIES; ++i) {
             const int group = i * COPY_GROUPS / COPIES;
-            if (HOW != TRANSPOSED && group * (STEPS - 1) / COPY_GROUPS == l)
+            if (HOW != TRANSPOSED && group * (STEPS - 1) * TURNS / COPY_GROUPS == l)
                 start(i, stage);
             if (HOW == TRANSPOSED && STEPS - 3 + i * 2 / COPIES == l)
                 finish(i, stage);

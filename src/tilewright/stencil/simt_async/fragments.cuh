@@ -36,7 +36,7 @@ template <int COUNT, int LANES> HELPER void read_side(elem *to, shared_at from)
 }
 
 /* `from_a` and `from_b` are where the thread's parts begin in row 0; row l is read. */
-HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int l)
+HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int l, int)
 {
     if (!B_FIRST)
         read_side<TILE_M, LANES_M>(f->a, from_a + l * PITCH_A * ELEM_BYTES);
@@ -63,7 +63,7 @@ HELPER int in_order(int step)
     return ROWWISE ? at * TILE_M + line : line * TILE_M + at;
 }
 
-HELPER void multiply(elem *sum, const fragments *f)
+HELPER void multiply(elem *sum, const fragments *f, int)
 {
     UNROLL for (int step = 0; step < TILE_M * TILE_N; ++step) {
         const int at = in_order(step), i = at % TILE_M, j = at / TILE_M;

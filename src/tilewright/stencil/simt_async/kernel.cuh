@@ -12,15 +12,16 @@
  * for matrix units): how tiles lie in shared memory, and how a thread multiplies them.  It
  * defines
  *
- *     THREADS, TILE_M, TILE_N, LANES_M, STEP_K, STEPS, AHEAD, COPY_GROUPS
+ *     THREADS, TILE_M, TILE_N, LANES_M, STEP_K, STEPS, TURNS, AHEAD, COPY_GROUPS
  *     BYTES_A, BYTES_B, ADVANCE_A, ADVANCE_B     bytes of a tile, and of a trip's part of it
  *     HOW_COPIED, layout, place_in_tile          how tiles are copied
  *     fragments, read_fragments, multiply        what a thread reads and does with it
  *     first_fragment_a, first_fragment_b, thread_row, thread_column, column_of
  *
  * A step of the pipeline, for each l of STEPS: read the fragments of l + 1 (of l, where
- * AHEAD is 0), start a few copies, multiply the fragments of l.  Before the last l the
- * block waits for the next stage, once: the one barrier of a tile.
+ * AHEAD is 0), start a few copies, multiply the fragments of l; a step may take turns with
+ * these in TURNS.  Before the last l the block waits for the next stage, once: the one
+ * barrier of a tile.
  *
  *     l = 0 .. STEPS - 2    read l + 1, copy a share of tile t + STAGES - 1, multiply l
  *     l = STEPS - 1         wait, barrier, read l = 0 of tile t + 1, multiply l

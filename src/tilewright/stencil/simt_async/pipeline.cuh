@@ -45,7 +45,8 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
     const shared_at from_b = tiles + BYTES_A + first_fragment_b();
     fragments held[1 + AHEAD];
     if (AHEAD)
-        read_fragments(&held[0], from_a, from_b, 0);
+        UNROLL for (int part = 0; part < TURNS; ++part)
+            read_fragments(&held[0], from_a, from_b, 0, part);
 
     /* Where the trip's rows lie, and its stage, counted from the first; the stage to fill. */
     shared_at rows_a = 0, rows_b = 0, stage = 0, into = (STAGES - 1) * STAGE_BYTES;
@@ -63,10 +64,11 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
         UNROLL for (int l = 0; l < STEPS; ++l) {
             fragments *const now = &held[AHEAD * l % 2], *const next = &held[AHEAD * (l + 1) % 2];
             if (!AHEAD)
-                read_fragments(now, from_a + rows_a, from_b + rows_b, l);
+                UNROLL for (int part = 0; part < TURNS; ++part)
+                    read_fragments(now, from_a + rows_a, from_b + rows_b, l, part);
             if (l < STEPS - 1) {
                 if (AHEAD)
-                    read_fragments(next, from_a + rows_a, from_b + rows_b, l + 1);
+                    read_fragments(next, from_a + rows_a, from_b + rows_b, l + 1, 0);
             } else {
                 rows_a += ADVANCE_A;
                 rows_b += ADVANCE_B;
@@ -83,18 +85,22 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
                     rows_a = rows_b = stage;
                 }
                 if (AHEAD)
-                    read_fragments(next, from_a + rows_a, from_b + rows_b, 0);
+                    read_fragments(next, from_a + rows_a, from_b + rows_b, 0, 0);
                 fill = trip == 0 && left > STAGES - 1;
                 if (WIDE && fill) {
                     f->a.fetch();
                     f->b.fetch();
                 }
             }
-            if (WIDE && fill && l < STEPS - 1) {
-                f->a.serve(l, into);
-                f->b.serve(l, into);
+            UNROLL for (int part = 0; part < TURNS; ++part) {
+                if (AHEAD && part > 0)
+                    read_fragments(next, from_a + rows_a, from_b + rows_b, (l + 1) % STEPS, part);
+                if (WIDE && fill && l < STEPS - 1) {
+                    f->a.serve(l * TURNS + part, into);
+                    f->b.serve(l * TURNS + part, into);
+                }
+                multiply(sum, now, part);
             }
-            multiply(sum, now);
         }
     } while (left > 0);
 }

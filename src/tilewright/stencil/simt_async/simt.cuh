@@ -40,6 +40,7 @@
 /* Fragments are of one k, read one step ahead. */
 #define STEP_K 1
 #define STEPS UNROLL_K
+#define TURNS 1
 #define AHEAD 1
 
 #include "simt_async/words.cuh"
