@@ -83,6 +83,11 @@ class Loop:
         """Address of the branch back."""
         return self.instructions[-1].address
 
+    def encloses(self, other: Loop) -> bool:
+        """Whether another loop lies within this one."""
+        shorter = len(other.instructions) < len(self.instructions)
+        return shorter and self.start <= other.start and other.end <= self.end
+
     @property
     def useful(self) -> int:
         """Multiply-add instructions."""
@@ -143,16 +148,23 @@ def main_loop(instructions: Sequence[Instruction]) -> Loop | None:
 
     It is the shortest of the loops that hold at least half as many
     multiply-adds as the richest one: a loop over tiles encloses the loop over
-    k together with an epilogue and a remainder, and would hide it.
+    k together with an epilogue and a remainder, and would hide it.  Where that
+    loop still encloses others that hold a quarter of its multiply-adds or more,
+    such as two loops over k, one for the edges of C, it is one of those, by the
+    same rule.
     """
     loops = [loop for loop in find_loops(instructions) if loop.useful]
-    if not loops:
-        return None
-    most = max(loop.useful for loop in loops)
-    return min(
-        (loop for loop in loops if 2 * loop.useful >= most),
-        key=lambda loop: (len(loop.instructions), -loop.useful),
-    )
+    found = None
+    while loops:
+        most = max(loop.useful for loop in loops)
+        if found is not None and 4 * most < found.useful:
+            break
+        found = min(
+            (loop for loop in loops if 2 * loop.useful >= most),
+            key=lambda loop: (len(loop.instructions), -loop.useful),
+        )
+        loops = [loop for loop in loops if found.encloses(loop)]
+    return found
 
 
 def ffma_share(blocking: int, load_bits: int) -> float:

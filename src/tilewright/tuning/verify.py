@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,12 @@ __all__ = ["Bench", "Check", "WrongResultError", "certify", "error_bound", "scre
 
 # Elements: a multiple of every vector that a kernel reads.
 _WIDEST = 16
+
+# Blocks that stay share a tile of so many steps along k among three and more.
+_SHARED = 192
+
+# So few of them that each has a whole tile and a share of another, in a result of 2 x 2 tiles.
+_FEW_BLOCKS = 3
 
 
 class WrongResultError(ArithmeticError):
@@ -70,7 +76,16 @@ def error_bound(k: int, unit_roundoff: float, is_complex: bool) -> float:
 
 
 class Bench:
-    """A kernel with all it takes to run it on a check."""
+    """A kernel with all it takes to run it on a check.
+
+    Parameters
+    ----------
+    device, kernel, stencil, config, variant
+        What is checked, and where.
+    blocks : int, optional
+        How many blocks share the work where blocks stay; as many as the device takes by
+        default.
+    """
 
     def __init__(
         self,
@@ -79,8 +94,9 @@ class Bench:
         stencil: Stencil,
         config: Config,
         variant: Variant,
+        blocks: int | None = None,
     ) -> None:
-        self.device, self.kernel = device, kernel
+        self.device, self.kernel, self.blocks = device, kernel, blocks
         self.stencil, self.config, self.variant = stencil, config, variant
 
     def scalar(self, value: complex) -> complex:
@@ -106,6 +122,8 @@ class Bench:
                 operands[2],
             )
             launch = self.stencil.launch(self.config, check.m, check.n)
+            if self.blocks and launch.resident:
+                launch = replace(launch, grid=(self.blocks, 1))
             self.device.launch(self.kernel, launch, call.arguments()).wait()
             after = np.empty_like(c.flat)
             self.device.download(memory[2], after)
@@ -217,7 +235,7 @@ def _ragged(config: Config) -> tuple[int, int, int]:
     """Return sizes that give inner blocks, edge blocks and a remainder in k.
 
     Where tiles go round a ring of stages, or blocks share the steps along k, every block
-    of them goes round more than once.
+    of them goes round more than once; blocks that stay share steps from `_SHARED` on.
     """
     block_m, block_n, block_k = (config.integer(f"block_{x}") for x in "mnk")
     steps = 1
@@ -225,6 +243,8 @@ def _ragged(config: Config) -> tuple[int, int, int]:
         if name in config:
             steps *= config.integer(name)
     depth = block_k * (steps + (steps > 1)) + block_k // 2 + 3
+    if config.get("stream_k"):
+        depth += _SHARED
     return block_m + block_m // 2 + 1, block_n + block_n // 2 + 1, depth
 
 
@@ -247,6 +267,10 @@ def screen(
         bench.exact(Check(m, n, k, alpha=1, beta=0, nan_in_c=True), rng)
         bench.exact(Check(m - 1, n - 2, k - 2, alpha=-3, beta=2, padding=3, offset=5), rng)
         bench.exact(Check(wide_m, wide_n, wide_k, beta=1), rng)
+        if stencil.launch(config, m, n).resident:
+            few = Bench(device, kernel, stencil, config, variant, _FEW_BLOCKS)
+            few.exact(Check(wide_m, wide_n, wide_k, beta=1), rng)
+            few.exact(Check(m, n, k, alpha=-3, beta=2, padding=3, offset=5), rng)
 
 
 def _certificates(config: Config) -> list[Check]:

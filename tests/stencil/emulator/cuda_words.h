@@ -2,8 +2,15 @@
  *
  * The threads of a block, and the blocks of a cluster, are coroutines: each runs until it
  * meets a barrier, in an order drawn anew after every barrier, so that what the text does
- * not order may happen in any order.  What a warp's lanes do together is a barrier too.  Asynchronous copies happen either at once or as late
- * as the text allows; a text that is right computes the same both ways.
+ * not order may happen in any order.  Asynchronous copies happen either at once or as late
+ * as the text allows; a text that is right computes the same both ways.  What the lanes of a
+ * warp do together, they wait for as for a barrier.
+ *
+ * Where blocks stay and wait for one another, the whole grid is there at once, but only so many
+ * blocks run at a time, started in an order drawn anew: more than any GPU may do to a text that
+ * relies on neither.  What one block writes for another is seen as late as the memory model
+ * allows (PTX ISA, "Memory Consistency Model"): after a barrier of the writer's block, a
+ * release, an acquire of the same word, and a barrier of the reader's block.
  */
 #include <ucontext.h>
 
@@ -12,6 +19,8 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -34,7 +43,15 @@ struct copy {
     int bytes, total; /* read, and written: zeros behind what is read */
 };
 
-enum state { READY, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER, AT_WARP_PRODUCT, DONE };
+enum state { WAITING_TO_START, READY, AT_FLAG, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER,
+             AT_WARP_PRODUCT, DONE };
+
+/* Bytes for another block. */
+struct write {
+    char *to;
+    std::vector<char> bytes;
+};
+typedef std::vector<write> writes;
 
 constexpr int LANES = 32;
 
@@ -47,11 +64,12 @@ struct product {
 
 struct thread {
     ucontext_t context;
-    std::vector<char> stack;
+    std::unique_ptr<char[]> stack;
     index3 id;
     int rank; /* of the block in its cluster */
     state where;
     std::vector<std::vector<copy>> groups; /* not yet waited for; the last is open */
+    writes own;                            /* since the last barrier */
     product mine;
 };
 
@@ -65,8 +83,10 @@ struct machine {
     std::vector<range> readable;
     ucontext_t scheduler;
     thread *current;
-    index3 block;
-    bool late; /* copies happen when they are waited for */
+    index3 block, grid;
+    bool late; /* copies happen when they are waited for, and writes when they must be seen */
+    std::vector<writes> left, taken;   /* of each block: behind a barrier; before one */
+    std::map<unsigned *, writes> sent; /* with a word that was raised */
     std::function<void()> body;
     std::string fault; /* the first */
 };
@@ -143,6 +163,47 @@ inline void wait_for_all_but(int latest)
     }
 }
 
+/* Write for another block. */
+inline void write_for_others(void *to, const void *from, int bytes)
+{
+    const char *first = (const char *)from;
+    if (!check_readable(to, bytes, bytes))
+        return;
+    if (now.late)
+        now.current->own.push_back({(char *)to, {first, first + bytes}});
+    else
+        std::memcpy(to, from, bytes);
+}
+
+inline void move_all(writes &to, writes &from)
+{
+    to.insert(to.end(), from.begin(), from.end());
+    from.clear();
+}
+
+inline void apply(writes &these)
+{
+    for (const write &w : these) std::memcpy(w.to, w.bytes.data(), w.bytes.size());
+    these.clear();
+}
+
+/* Raise a word: the block's writes before its last barrier go with it, and the thread's own. */
+inline void release_word(unsigned *at)
+{
+    if (*at)
+        fault("a flag is raised twice");
+    move_all(now.sent[at], now.left[now.current->rank]);
+    move_all(now.sent[at], now.current->own);
+    *at = 1;
+}
+
+/* Wait for a word; what came with it is there behind the block's next barrier. */
+inline void acquire_word(const unsigned *at)
+{
+    while (!*(const volatile unsigned *)at) leave(AT_FLAG);
+    move_all(now.taken[now.current->rank], now.sent[(unsigned *)at]);
+}
+
 /* Multiply what a warp's lanes hold: fragments as the PTX ISA has them, "Matrix Fragments for
  * mma.m16n8k16 with floating point type" and the others for .f64. */
 inline void multiply(thread *lanes)
@@ -198,7 +259,9 @@ inline void run_one()
 /* Release who waits at a barrier that all have reached; false if nobody can go on. */
 inline bool release()
 {
-    bool released = release_warps();
+    if (release_warps()) /* whoever is at a barrier waits a little longer */
+        return true;
+    bool released = false;
     auto all = [](state s, int rank) {
         return std::all_of(now.threads.begin(), now.threads.end(), [&](thread &t) {
             return t.where == s || (rank >= 0 && t.rank != rank);
@@ -210,50 +273,100 @@ inline bool release()
         if (!all(at, cluster ? -1 : rank))
             continue;
         for (thread &t : now.threads)
-            if (cluster || t.rank == rank)
+            if (cluster || t.rank == rank) {
                 t.where = READY;
+                move_all(now.left[t.rank], t.own);
+            }
+        if (!cluster)
+            apply(now.taken[rank]);
         released = true;
     }
     return released;
 }
 
-inline void run_cluster(std::mt19937 &random)
+/* Start blocks while fewer than `most` run. */
+inline bool start_blocks(std::vector<int> &order, int most)
 {
-    now.running.assign(now.shared.size(), now.threads.size() / now.shared.size());
+    int running = 0;
+    for (int left : now.running) running += left > 0;
+    bool started = false;
+    for (; running < most && !order.empty(); ++running, started = true) {
+        const int rank = order.back();
+        order.pop_back();
+        for (thread &t : now.threads)
+            if (t.rank == rank) {
+                t.where = READY;
+                ++now.running[rank];
+            }
+    }
+    return started;
+}
+
+/* Run every thread that can go on; whether one did more than look at a word in vain. */
+inline bool run_ready(std::mt19937 &random, int first_block)
+{
+    std::vector<thread *> order;
+    for (thread &t : now.threads) order.push_back(&t);
+    std::shuffle(order.begin(), order.end(), random);
+    const int first = random(), ranks = now.shared.size();
+    if (random() % 2) /* one block runs ahead of the others */
+        std::stable_sort(order.begin(), order.end(), [&](thread *x, thread *y) {
+            return (x->rank + (unsigned)first) % ranks < (y->rank + (unsigned)first) % ranks;
+        });
+    bool moved = false;
+    for (thread *t : order)
+        if (t->where == READY || t->where == AT_FLAG) {
+            const bool looks = t->where == AT_FLAG;
+            now.current = t;
+            now.block.x = first_block + t->rank;
+            swapcontext(&now.scheduler, &t->context);
+            now.running[t->rank] -= t->where == DONE;
+            moved |= !(looks && t->where == AT_FLAG);
+        }
+    return moved;
+}
+
+/* Run the blocks of a cluster, or all that stay, `most` of them at a time. */
+inline void run_blocks(std::mt19937 &random, int most)
+{
+    const int ranks = now.shared.size();
+    now.running.assign(ranks, 0);
+    now.left.assign(ranks, {});
+    now.taken.assign(ranks, {});
     for (thread &t : now.threads) {
-        t.where = READY;
+        t.where = WAITING_TO_START;
         t.groups.assign(1, {});
         getcontext(&t.context);
-        t.context.uc_stack = {t.stack.data(), 0, t.stack.size()};
+        t.context.uc_stack = {t.stack.get(), 0, STACK};
         t.context.uc_link = nullptr;
         makecontext(&t.context, run_one, 0);
     }
-    std::vector<thread *> order;
-    for (thread &t : now.threads) order.push_back(&t);
-    const int first_block = now.block.x, ranks = now.shared.size();
-    int first = 0;
-    do {
-        std::shuffle(order.begin(), order.end(), random);
-        if (random() % 2) /* one block runs ahead of the others */
-            std::stable_sort(order.begin(), order.end(), [&](thread *x, thread *y) {
-                return (x->rank + first) % ranks < (y->rank + first) % ranks;
-            });
-        first = random() % ranks;
-        for (thread *t : order)
-            if (t->where == READY) {
-                now.current = t;
-                now.block.x = first_block + t->rank;
-                swapcontext(&now.scheduler, &t->context);
-                now.running[t->rank] -= t->where == DONE;
-            }
-    } while (now.fault.empty() && release());
-    for (thread &t : now.threads)
+    std::vector<int> order;
+    for (int rank = 0; rank < ranks; ++rank) order.push_back(rank);
+    std::shuffle(order.begin(), order.end(), random);
+    const int first_block = now.block.x;
+    bool goes_on = true;
+    start_blocks(order, most);
+    while (goes_on && now.fault.empty()) {
+        const bool moved = run_ready(random, first_block);
+        const bool released = release(), started = start_blocks(order, most);
+        const bool looking = std::any_of(now.threads.begin(), now.threads.end(),
+                                         [](thread &t) { return t.where == AT_FLAG; });
+        goes_on = released || started || (looking && moved);
+    }
+    for (thread &t : now.threads) {
+        if (t.where == AT_FLAG)
+            fault("blocks wait for one another");
         if (t.where != DONE)
             fault("a barrier is not met by all");
+        apply(t.own);
+    }
+    for (writes &w : now.left) apply(w);
 }
 
 struct launch {
     int blocks, threads, cluster, shared_bytes, late, seed, arrays;
+    int at_once; /* blocks that run at a time where all of the grid are there; else 0 */
     const range *readable;
 };
 
@@ -263,18 +376,20 @@ inline const char *run(const launch &l, std::function<void()> body)
     now.body = std::move(body);
     now.late = l.late;
     now.readable.assign(l.readable, l.readable + l.arrays);
-    now.threads.resize(l.threads * l.cluster);
-    for (int i = 0; i < l.threads * l.cluster; ++i) {
-        now.threads[i].stack.resize(STACK);
+    now.grid = {l.blocks, 1, 1};
+    const int together = l.at_once ? l.blocks : l.cluster;
+    now.threads.resize(l.threads * together);
+    for (int i = 0; i < l.threads * together; ++i) {
+        now.threads[i].stack.reset(new char[STACK]);
         now.threads[i].id = {i % l.threads, 0, 0};
         now.threads[i].rank = i / l.threads;
     }
     std::mt19937 random(l.seed);
-    for (int b = 0; b < l.blocks && now.fault.empty(); b += l.cluster) {
+    for (int b = 0; b < l.blocks && now.fault.empty(); b += together) {
         /* All bits set: NaN, in either precision. */
-        now.shared.assign(l.cluster, std::vector<char>(l.shared_bytes, (char)0xff));
+        now.shared.assign(together, std::vector<char>(l.shared_bytes, (char)0xff));
         now.block = {b, 0, 0};
-        run_cluster(random);
+        run_blocks(random, l.at_once ? l.at_once : together);
     }
     return now.fault.c_str();
 }
@@ -283,4 +398,5 @@ inline const char *run(const launch &l, std::function<void()> body)
 
 #define threadIdx (emulated::now.current->id)
 #define blockIdx (emulated::now.block)
+#define gridDim (emulated::now.grid)
 #define __syncthreads() emulated::leave(emulated::AT_BLOCK_BARRIER)

@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.backend import Kernel
 from tilewright.backend.base import CompileError, Event, LaunchError, LiveDevice
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.stencil import Launch, Source
+from tilewright.stencil import Launch, Source, Workspace
 
 HERE = Path(__file__).parent
 
@@ -44,7 +44,8 @@ class _Range(ctypes.Structure):
 class _Launch(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int) for name in
-          ("blocks", "threads", "cluster", "shared_bytes", "late", "seed", "arrays")),
+          ("blocks", "threads", "cluster", "shared_bytes", "late", "seed", "arrays",
+           "at_once")),
         ("readable", ctypes.POINTER(_Range)),
     )  # fmt: skip
 
@@ -56,6 +57,7 @@ class Loaded:
     function: Any
     cluster: int
     shared_bytes: int
+    part_bytes: int
 
 
 class Ended(Event):
@@ -78,12 +80,14 @@ class EmulatedDevice(LiveDevice):
         Where kernels are compiled.
     arch : str
         Whose limits it has.
+    multiprocessors : int
+        For blocks that stay: how many times their number a multiprocessor there are.
     """
 
     id, platform, driver, fingerprint, dialect = "emulated:0", "emulator", "0", "0" * 12, "cuda"
 
-    def __init__(self, directory: Path, arch: str = "sm_90a") -> None:
-        self.spec = architecture_spec(arch)
+    def __init__(self, directory: Path, arch: str = "sm_90a", multiprocessors: int = 5) -> None:
+        self.spec = replace(architecture_spec(arch), multiprocessors=multiprocessors)
         self.directory = directory
         self.launches = 0
 
@@ -113,7 +117,11 @@ class EmulatedDevice(LiveDevice):
         function = ctypes.CDLL(str(library)).emulate
         function.restype = ctypes.c_char_p
         cluster = int(source.defines.get("SPLIT_K", 1))
-        return Kernel(Loaded(function, cluster, source.dynamic_shared_bytes), source.entry, 0.0)
+        return Kernel(
+            Loaded(function, cluster, source.dynamic_shared_bytes, source.part_bytes),
+            source.entry,
+            0.0,
+        )
 
     def launch(
         self,
@@ -123,28 +131,36 @@ class EmulatedDevice(LiveDevice):
         queue: Any = None,
         after: Sequence[Any] = (),
     ) -> Event:
-        """Run both ways: copies at once, and copies as late as allowed."""
+        """Run both ways: copies and writes for others at once, and as late as allowed.
+
+        Blocks that stay run all at once, and one after the other as far as they get.
+        """
         loaded: Loaded = kernel.handle
+        launch = launch.on(self.spec.multiprocessors)
         memory = [x for x in arguments if isinstance(x, Memory)]
-        ranges = (_Range * len(memory))()
-        for at, piece in zip(ranges, memory, strict=True):
-            at.begin = piece.bytes.ctypes.data
-            at.end = piece.bytes.ctypes.data + piece.bytes.nbytes
-        before = memory[-1].bytes.copy()
+        result = memory[-1]
+        space = Workspace(launch.grid[0], loaded.part_bytes)
+        workspace = Memory(space.size if loaded.part_bytes else 0)
+        ranges = _ranges([*memory, workspace])
+        before = result.bytes.copy()
         results = []
         for late in (0, 1):
-            memory[-1].bytes[:] = before
+            result.bytes[:] = before
+            workspace.bytes[space.cleared_bytes :] = 0xFF  # NaN
             self.launches += 1
+            most = launch.grid[0] if late else 1 + self.launches % 3
             how = _Launch(
                 launch.grid[0], launch.block[0], loaded.cluster, loaded.shared_bytes, late,
-                self.launches, len(memory), ranges,
+                self.launches, len(ranges), most if launch.resident else 0, ranges,
             )  # fmt: skip
-            fault = loaded.function(ctypes.byref(how), *map(_foreign, arguments))
+            fault = loaded.function(ctypes.byref(how), *map(_foreign, (*arguments, workspace)))
             if fault:
                 raise LaunchError(fault.decode())
-            results.append(memory[-1].bytes.copy())
+            if workspace.bytes[: space.cleared_bytes].any():
+                raise LaunchError("the workspace's words are not left as they were")
+            results.append(result.bytes.copy())
         if not np.array_equal(*results):
-            raise LaunchError("the result depends on when copies happen")
+            raise LaunchError("the result depends on what happens when")
         return Ended()
 
     def allocate(self, size: int) -> Memory:
@@ -166,6 +182,15 @@ class EmulatedDevice(LiveDevice):
 
     def finish(self) -> None:
         """Nothing runs on."""
+
+
+def _ranges(memory: Sequence[Memory]) -> Any:
+    """Return where device memory lies, as C takes it."""
+    ranges = (_Range * len(memory))()
+    for at, piece in zip(ranges, memory, strict=True):
+        at.begin = piece.bytes.ctypes.data
+        at.end = piece.bytes.ctypes.data + piece.bytes.nbytes
+    return ranges
 
 
 def _foreign(argument: Any) -> Any:

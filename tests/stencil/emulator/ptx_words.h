@@ -56,6 +56,41 @@ inline void write_chunk(shared_at at, chunk v)
     std::memcpy(emulated::shared_bytes(cluster_rank(), at, 16, "a thread writes"), &v, 16);
 }
 
+inline int thread_id() { return emulated::now.current->id.x; }
+
+inline void write_word(shared_at at, unsigned v)
+{
+    std::memcpy(emulated::shared_bytes(cluster_rank(), at, 4, "a thread writes"), &v, 4);
+}
+
+inline unsigned read_word(shared_at at)
+{
+    unsigned v;
+    std::memcpy(&v, emulated::shared_bytes(cluster_rank(), at, 4, "a thread reads"), 4);
+    return v;
+}
+
+inline unsigned draw_number(unsigned *at, unsigned last)
+{
+    const unsigned drawn = *at;
+    *at = drawn >= last ? 0 : drawn + 1;
+    return drawn;
+}
+
+inline void raise_flag(unsigned *at) { emulated::release_word(at); }
+inline void lower_flag(unsigned *at) { *at = 0; }
+inline void await_flag(const unsigned *at) { emulated::acquire_word(at); }
+
+inline void write_part(void *at, REAL v) { emulated::write_for_others(at, &v, sizeof v); }
+
+inline REAL read_part(const void *at)
+{
+    REAL v = 0;
+    if (emulated::check_readable(at, sizeof v, sizeof v))
+        std::memcpy(&v, at, sizeof v);
+    return v;
+}
+
 #ifdef MMA_M
 inline REAL read_real(shared_at at)
 {

@@ -48,13 +48,14 @@
 #include "simt_async/persistent.cuh"
 
 /* One block for each tile of C, or SPLIT_K of them. */
-HELPER void compute_tile(const matrices *x, shared_at tiles)
+HELPER void compute_tile(const matrices *x)
 {
     isize i0, j0;
     place_of_block(BLOCK_ID / SPLIT_K, x->m, x->n, &i0, &j0);
-    const operand a = operand_at(x->a, x->lda, i0, x->m, x->k, BLOCK_M, K_FAST_A);
-    const operand b = operand_at(x->b, x->ldb, j0, x->n, x->k, BLOCK_N, K_FAST_B);
+    const operand a = operand_at(x->a + x->offset_a, x->lda, i0, x->m, x->k, BLOCK_M, K_FAST_A);
+    const operand b = operand_at(x->b + x->offset_b, x->ldb, j0, x->n, x->k, BLOCK_N, K_FAST_B);
     const steps mine = steps_of(x->k, SPLIT_K > 1 ? cluster_rank() : 0);
+    const shared_at tiles = shared_memory();
 
     elem sum[TILE_M * TILE_N];
     UNROLL for (int i = 0; i < TILE_M * TILE_N; ++i) sum[i] = elem_zero();
@@ -85,10 +86,10 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
         alpha = elem_zero();
     if (elem_is_zero(alpha))
         k = 0;
-    const matrices x = {m, n, k, a_first + offset_a, lda, b_first + offset_b, ldb,
-                        c_first + offset_c, ldc, alpha, elem_scalar(beta_re, beta_im)};
+    const matrices x = {m, n, k, a_first, offset_a, lda, b_first, offset_b, ldb,
+                        c_first, offset_c, ldc, alpha, elem_scalar(beta_re, beta_im)};
     if (PERSISTENT)
         compute_tiles(&x, shared_memory(), WORKSPACE);
     else
-        compute_tile(&x, shared_memory());
+        compute_tile(&x);
 }

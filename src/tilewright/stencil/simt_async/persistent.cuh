@@ -43,6 +43,9 @@
 #define PARTS_AT ((FLAGS_AT + 4 * GRID_BLOCKS + 255) / 256 * 256)
 #define PART_BYTES ((isize)(BLOCK_M * BLOCK_N * ELEM_BYTES))
 
+/* Numbers in an element: 2 in complex arithmetic. */
+#define REALS (ELEM_BYTES / REAL_BYTES)
+
 #if STREAM_K
 #define WORKSPACE_ARGUMENT , unsigned char *workspace
 #define WORKSPACE workspace
@@ -129,19 +132,21 @@ HELPER unsigned int *flag_of(unsigned char *workspace, unsigned int worker)
     return (unsigned int *)(workspace + FLAGS_AT) + worker;
 }
 
-/* Where chunk i of column j of a worker's part lies, as in sums_at. */
-HELPER unsigned char *part_at(unsigned char *workspace, unsigned int worker, int j, int i)
+/* Where this thread's first number of a worker's part lies; real by real, consecutive threads
+ * side by side.  Vectors would want sums in aligned groups of registers, which then conflict in
+ * the loop over k. */
+HELPER unsigned char *part_of(unsigned char *workspace, unsigned int worker)
 {
-    return workspace + PARTS_AT + worker * PART_BYTES +
-           ((j * (TILE_M / CHUNK) + i) * THREADS + THREAD_ID) * 16;
+    return workspace + PARTS_AT + worker * PART_BYTES + THREAD_ID * REAL_BYTES;
 }
 
 /* Leave a part to the owner of its tile. */
 HELPER void leave_part(const elem *sum, unsigned int worker, unsigned char *workspace)
 {
-    UNROLL for (int j = 0; j < TILE_N; ++j)
-        UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
-            write_part(part_at(workspace, worker, j, i), chunk_of(sum + j * TILE_M + i * CHUNK));
+    unsigned char *const to = part_of(workspace, worker);
+    UNROLL for (int e = 0; e < TILE_M * TILE_N; ++e)
+        UNROLL for (int r = 0; r < REALS; ++r)
+            write_part(to + (e * REALS + r) * THREADS * REAL_BYTES, real_of(sum[e], r));
     BARRIER();
     if (THREAD_ID == 0)
         raise_flag(flag_of(workspace, worker));
@@ -159,12 +164,13 @@ HELPER void add_parts(elem *sum, piece p, division d, unsigned int worker,
             lower_flag(flag); /* for the next launch: nobody else looks at it */
         }
         BARRIER();
-        UNROLL for (int j = 0; j < TILE_N; ++j)
-            UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i) {
-                const chunk v = read_part(part_at(workspace, other, j, i));
-                elem *const to = sum + j * TILE_M + i * CHUNK;
-                UNROLL for (int e = 0; e < CHUNK; ++e) to[e] = elem_add(to[e], element_of(v, e));
-            }
+        const unsigned char *const from = part_of(workspace, other);
+        UNROLL for (int e = 0; e < TILE_M * TILE_N; ++e) {
+            REAL v[REALS];
+            UNROLL for (int r = 0; r < REALS; ++r)
+                v[r] = read_part(from + (e * REALS + r) * THREADS * REAL_BYTES);
+            sum[e] = elem_add(sum[e], elem_scalar(v[0], v[REALS - 1]));
+        }
     }
 }
 
@@ -187,13 +193,13 @@ HELPER void finish_piece(const matrices *x, elem *sum, piece p, division d, shar
 HELPER void compute_tiles(const matrices *given, shared_at tiles, unsigned char *workspace)
 {
     elem sum[TILE_M * TILE_N];
-    matrices x = *given;
     if (STREAM_K && THREAD_ID == 0)
         write_word(tiles + NUMBER_AT, draw_number((unsigned int *)workspace, GRID_BLOCKS - 1));
     piece done = {NO_TILE, 0, 0};
     for (;;) {
-        /* All that follows from sizes is computed anew for each piece: kept, it would take
-         * registers from the loop over k. */
+        /* All that follows from sizes, and from the thread's number, is computed anew for each
+         * piece: what lives on takes registers from the loop over k. */
+        matrices x = *given;
         keep(&x.m);
         keep(&x.n);
         keep(&x.k);
@@ -201,8 +207,8 @@ HELPER void compute_tiles(const matrices *given, shared_at tiles, unsigned char 
         const piece now = piece_after(done, d, tiles);
         isize i0, j0;
         place_of_block(now.tile, x.m, x.n, &i0, &j0);
-        const operand a = operand_at(x.a, x.lda, i0, x.m, x.k, BLOCK_M, K_FAST_A);
-        const operand b = operand_at(x.b, x.ldb, j0, x.n, x.k, BLOCK_N, K_FAST_B);
+        const operand a = operand_at(x.a + x.offset_a, x.lda, i0, x.m, x.k, BLOCK_M, K_FAST_A);
+        const operand b = operand_at(x.b + x.offset_b, x.ldb, j0, x.n, x.k, BLOCK_N, K_FAST_B);
         const bool wide = a.wide && b.wide;
         const steps mine = {now.first, now.count, (int)(x.k - (isize)(d.steps - 1) * BLOCK_K)};
         feeds f;

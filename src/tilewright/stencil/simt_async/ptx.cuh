@@ -34,6 +34,14 @@ HELPER shared_at shared_memory(void)
 /* Keep a number in registers: the compiler forgets how to compute it anew. */
 HELPER void keep(isize *x) { asm volatile("" : "+l"(*x)); }
 
+/* This thread's number in its block, read just here. */
+HELPER int thread_id(void)
+{
+    int id;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(id));
+    return id;
+}
+
 /* from + bytes, added just here. */
 HELPER const char *step(const char *from, isize bytes)
 {
@@ -207,32 +215,23 @@ HELPER void await_flag(const unsigned int *at)
     } while (!raised);
 }
 
-/* 16 bytes of device memory from one block to another: past the first-level cache. */
-HELPER void write_part(void *at, chunk v)
+/* A number from one block to another through device memory: past the first-level cache. */
+HELPER void write_part(void *at, REAL v)
 {
 #if REAL_BYTES == 4
-    asm volatile("st.global.cg.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "f"(v.r[0]), "f"(v.r[1]),
-                 "f"(v.r[2]), "f"(v.r[3])
-                 : "memory");
+    asm volatile("st.global.cg.f32 [%0], %1;" ::"l"(at), "f"(v) : "memory");
 #else
-    asm volatile("st.global.cg.v2.f64 [%0], {%1, %2};" ::"l"(at), "d"(v.r[0]), "d"(v.r[1])
-                 : "memory");
+    asm volatile("st.global.cg.f64 [%0], %1;" ::"l"(at), "d"(v) : "memory");
 #endif
 }
 
-HELPER chunk read_part(const void *at)
+HELPER REAL read_part(const void *at)
 {
-    chunk v;
+    REAL v;
 #if REAL_BYTES == 4
-    asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.r[0]), "=f"(v.r[1]), "=f"(v.r[2]), "=f"(v.r[3])
-                 : "l"(at)
-                 : "memory");
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(at) : "memory");
 #else
-    asm volatile("ld.global.cg.v2.f64 {%0, %1}, [%2];"
-                 : "=d"(v.r[0]), "=d"(v.r[1])
-                 : "l"(at)
-                 : "memory");
+    asm volatile("ld.global.cg.f64 %0, [%1];" : "=d"(v) : "l"(at) : "memory");
 #endif
     return v;
 }
@@ -249,6 +248,16 @@ HELPER elem element_of(chunk v, int i)
 #endif
 }
 
+/* Part r of an element: 0: real, 1: imaginary. */
+HELPER REAL real_of(elem v, int r)
+{
+#if ELEM_BYTES == REAL_BYTES
+    return v;
+#else
+    return r ? v.y : v.x;
+#endif
+}
+
 HELPER chunk chunk_of(const elem *e)
 {
     chunk v;
@@ -262,3 +271,9 @@ HELPER chunk chunk_of(const elem *e)
     }
     return v;
 }
+
+#if PERSISTENT
+/* Not remembered from one tile to the next. */
+#undef THREAD_ID
+#define THREAD_ID thread_id()
+#endif

@@ -26,18 +26,18 @@ HELPER result result_at(elem *first, isize ld, isize m_left, isize n_left)
 struct matrices {
     isize m, n, k;
     const elem *a;
-    isize lda;
+    isize offset_a, lda;
     const elem *b;
-    isize ldb;
+    isize offset_b, ldb;
     elem *c;
-    isize ldc;
+    isize offset_c, ldc;
     elem alpha, beta;
 };
 
 /* C from the block at (i0, j0) on. */
 HELPER result result_in(const matrices *x, isize i0, isize j0)
 {
-    result c = result_at(x->c + i0 + j0 * x->ldc, x->ldc, x->m - i0, x->n - j0);
+    result c = result_at(x->c + x->offset_c + i0 + j0 * x->ldc, x->ldc, x->m - i0, x->n - j0);
     c.alpha = x->alpha;
     c.beta = x->beta;
     return c;

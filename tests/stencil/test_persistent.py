@@ -1,0 +1,199 @@
+"""Blocks that stay and share tiles evenly: right whatever runs when, and the same bits always.
+
+The emulator starts blocks in a random order, few at a time, and shows what one block leaves for
+another as late as the memory model allows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.portable_harness import variant
+from tests.stencil.test_simt_async import small
+from tilewright.backend import LaunchError
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.stencil import Launch, Source, Workspace
+from tilewright.stencil.simt_async import SimtAsync
+from tilewright.tuning.matrices import Matrix
+from tilewright.tuning.verify import Bench, Check, WrongResultError, certify, screen
+
+FAMILY = SimtAsync()
+STAYING = {"persistent": 1}
+SHARING = {"persistent": 1, "stream_k": 1}
+# A block of 32 x 32 with one warp: many tiles and blocks at little cost.
+TINY = {"block_m": 32, "block_n": 32, "tile_m": 4, "tile_n": 8, "block_k": 16, "raster_rows": 4}
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
+    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
+
+
+def bench(live: EmulatedDevice, name: str, blocks: int | None, **changes: int) -> Bench:
+    of = variant(name)
+    config = small(of, live, **{**TINY, **changes})
+    kernel = live.compile(FAMILY.source(config, of, "cuda"))
+    return Bench(live, kernel, FAMILY, config, of, blocks)
+
+
+@needs_compiler
+@pytest.mark.parametrize("changes", [STAYING, {**SHARING}, {**SHARING, "stream_k": 2}], ids=str)
+def test_the_contract_is_kept(emulated: EmulatedDevice, changes: dict[str, int]) -> None:
+    run = bench(emulated, "sTN", None, **changes)
+    certify(emulated, run.kernel, FAMILY, run.config, run.variant)
+    screen(emulated, run.kernel, FAMILY, run.config, run.variant)
+
+
+@needs_compiler
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    name=st.sampled_from(["sNN", "sTT"]),
+    stream_k=st.sampled_from([0, 1, 2]),
+    blocks=st.integers(1, 7),
+    tiles=st.tuples(st.integers(1, 5), st.integers(1, 3)),
+    ragged=st.tuples(st.integers(0, 31), st.integers(0, 31)),
+    k=st.integers(0, 400),
+    scalars=st.tuples(st.sampled_from([0, 1, -2]), st.sampled_from([0, 3])),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_any_number_of_blocks_computes_any_problem(
+    emulated: EmulatedDevice,
+    name: str,
+    stream_k: int,
+    blocks: int,
+    tiles: tuple[int, int],
+    ragged: tuple[int, int],
+    k: int,
+    scalars: tuple[int, int],
+    seed: int,
+) -> None:
+    """Whole waves, shares of one tile and of several, tiles of many shares, and idle blocks."""
+    run = bench(emulated, name, blocks, persistent=1, stream_k=stream_k)
+    m, n = (32 * count - less for count, less in zip(tiles, ragged, strict=True))
+    check = Check(m, n, k, *scalars, nan_in_c=scalars[1] == 0)
+    run.exact(check, np.random.default_rng(seed))
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dNT", "cCN", "zTC"])
+def test_other_precisions(emulated: EmulatedDevice, name: str) -> None:
+    for blocks in (3, 5):
+        run = bench(emulated, name, blocks, persistent=1, stream_k=2, tile_n=4)
+        for sizes in ((96, 64, 320), (90, 70, 333)):
+            run.exact(Check(*sizes, beta=1), np.random.default_rng(blocks))
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "changes", [{"stages": 2}, {"stages": 5, "block_k": 8}, {"k_vectors": 1}], ids=str
+)
+def test_with_every_pipeline(emulated: EmulatedDevice, changes: dict[str, int]) -> None:
+    run = bench(emulated, "sTN", 3, **{**SHARING, **changes})
+    for k in (256, 261):
+        run.exact(Check(96, 64, k, beta=1), np.random.default_rng(k))
+
+
+@needs_compiler
+def test_rounding_depends_on_the_grid_only(emulated: EmulatedDevice) -> None:
+    """Bits of random data: the same for every order of blocks, others for other grids."""
+    rng = np.random.default_rng(5)
+    a, b = (Matrix.place(rng.standard_normal(s, np.float32)) for s in ((70, 500), (500, 90)))
+    c = Matrix.result(np.zeros((70, 90), np.float32))
+    check = Check(70, 90, 500)
+
+    def bits(blocks: int) -> bytes:
+        return bench(emulated, "sNN", blocks, **SHARING).run(check, a, b, c).tobytes()
+
+    assert len({bits(5) for _ in range(4)}) == 1
+    assert bits(5) != bits(4)
+
+
+FAULTS = {
+    "numbers follow the grid's order": (
+        "draw_number((unsigned int *)workspace, GRID_BLOCKS - 1)",
+        "GRID_BLOCKS - 1 - BLOCK_ID",
+    ),
+    "a flag is raised before all have written": ("    BARRIER();\n    if (THREAD_ID == 0)\n"
+                                                 "        raise", "    if (THREAD_ID == 0)\n"
+                                                 "        raise"),
+    "a part is read before it is there": ("            await_flag(flag);\n", ""),
+    "a part is read before all may": ("        BARRIER();\n        const unsigned char",
+                                      "        const unsigned char"),
+    "a flag stays raised": ("lower_flag(flag);", ""),
+    "a part is left out": ("share_at(d, other) < tile_end", "other < worker + 2"),
+    "a share ends too early": ("end - at < left ?", "end - at - 1 < left ?"),
+    "sums of the tile before": ("sum[i] = elem_zero();\n        if (now", "\n        if (now"),
+    "the number is read too early": ("BARRIER(); /* the number", "; /* the number"),
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
+    old, new = FAULTS[fault]
+
+    class Faulty(SimtAsync):
+        def source(self, config, variant, dialect):  # type: ignore[no-untyped-def]
+            made = super().source(config, variant, dialect)
+            assert old in made.text
+            text = made.text.replace(old, new)
+            return Source(text, made.defines, made.entry, *sizes(made))
+
+    of = variant("sTN")
+    config = small(of, emulated, **TINY, **SHARING)
+    kernel = emulated.compile(Faulty().source(config, of, "cuda"))
+    with pytest.raises((WrongResultError, LaunchError)):
+        for blocks in (3, 5, 7):
+            for seed in range(3):
+                run = Bench(emulated, kernel, FAMILY, config, of, blocks)
+                run.exact(Check(96, 64, 500, beta=1), np.random.default_rng(seed))
+
+
+def sizes(made: Source) -> tuple[int, int]:
+    return made.dynamic_shared_bytes, made.part_bytes
+
+
+def test_a_grid_is_cut_to_what_stays() -> None:
+    launch = Launch((1000, 1), (256, 1), resident=2)
+    assert launch.on(132).grid == (264, 1)
+    assert launch.on(132).on(132) == launch.on(132)
+    assert launch.on(1000).grid == (1000, 1)
+    assert Launch((1000, 1), (256, 1)).on(132).grid == (1000, 1)
+
+
+def test_a_workspace_has_words_and_parts() -> None:
+    space = Workspace(264, 65536)
+    assert space.cleared_bytes == 1280  # 128 + 4 x 264, to a multiple of 256
+    assert space.size == 1280 + 264 * 65536
+
+
+def test_who_shares_with_whom_is_said() -> None:
+    of = variant("sNN")
+    device = architecture_spec("sm_90a")
+    space = FAMILY.space(of, device)
+    config = FAMILY.default(of, device)
+    assert config in space
+    for wrong in ({"stream_k": 1}, {"persistent": 1, "split_k": 2}):
+        names = [constraint.name for constraint in space.violated(config.replace(**wrong))]
+        assert "who shares a tile" in names
+
+
+def test_a_config_that_does_not_name_them_means_a_block_for_each_tile() -> None:
+    of = variant("sNN")
+    device = architecture_spec("sm_90a")
+    config = FAMILY.default(of, device)
+    assert "persistent" not in config
+    named = config.replace(persistent=0, stream_k=0)
+    space = FAMILY.space(of, device)
+    assert space.config(named) == config
+    assert space.config(named).id == config.id
+    assert FAMILY.launch(config, 4096, 4096).resident == 0
+    staying = space.config({**config, "persistent": 1})
+    assert FAMILY.launch(staying, 4096, 4096).on(132).grid == (132 * staying.integer("resident"), 1)
