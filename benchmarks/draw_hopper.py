@@ -36,6 +36,8 @@ CHOICES = {
     "tile": "8 x 16 or 16 x 8",
     "unroll_k": 8,
     "stages": 3,
+    "persistent": 0,
+    "stream_k": 0,
 }
 
 
@@ -85,7 +87,7 @@ def tried():
 
 def told(config):
     """Return a config in the words of the table."""
-    made = dict(config)
+    made = {"persistent": 0, "stream_k": 0, **config}
     tall = made["tile_m"] > made["tile_n"]
     names = {0: "by columns", 1: "by rows"}
     shorter = (made["walk"] % 2 == 1) == tall
@@ -115,6 +117,8 @@ def tried_table():
         groups = defaultdict(list)
         for _, values, rate in large:
             groups[values[name]].append(rate)
+        if len(groups) == 1:
+            continue  # nobody chose
         for value, rates in sorted(groups.items(), key=lambda pair: -max(pair[1])):
             lines.append(
                 f"| {name} | {value} | {len(rates)} | {max(rates):.1f} |"

@@ -25,7 +25,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "h100"
 TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
 CASES = ("NN", "NT", "TN", "TT")
-SHAPE = ("block_m", "block_n", "tile_m", "tile_n", "resident", "split_k")
+SHAPE = ("block_m", "block_n", "tile_m", "tile_n", "resident", "split_k", "persistent", "stream_k")
 
 
 def load(name):
@@ -61,7 +61,7 @@ def best_of_shapes(found):
     sizes = set.intersection(*(set(ns) for _, ns in found.values()))
     best = {}
     for key, (config, ns) in found.items():
-        shape = tuple(config[name] for name in SHAPE)
+        shape = tuple(config.get(name, 0) for name in SHAPE)
         one = (math.prod(ns[size] for size in sizes), key)
         best[shape] = min(best.get(shape, one), one)
     kept = {key for _, key in best.values()}

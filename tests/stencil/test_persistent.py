@@ -51,10 +51,9 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, changes: dict[str, int])
 
 
 @needs_compiler
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    name=st.sampled_from(["sNN", "sTT"]),
-    stream_k=st.sampled_from([0, 1, 2]),
+        stream_k=st.sampled_from([0, 1, 2]),
     blocks=st.integers(1, 7),
     tiles=st.tuples(st.integers(1, 5), st.integers(1, 3)),
     ragged=st.tuples(st.integers(0, 31), st.integers(0, 31)),
@@ -64,7 +63,6 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, changes: dict[str, int])
 )
 def test_any_number_of_blocks_computes_any_problem(
     emulated: EmulatedDevice,
-    name: str,
     stream_k: int,
     blocks: int,
     tiles: tuple[int, int],
@@ -74,7 +72,7 @@ def test_any_number_of_blocks_computes_any_problem(
     seed: int,
 ) -> None:
     """Whole waves, shares of one tile and of several, tiles of many shares, and idle blocks."""
-    run = bench(emulated, name, blocks, persistent=1, stream_k=stream_k)
+    run = bench(emulated, "sTN", blocks, persistent=1, stream_k=stream_k)
     m, n = (32 * count - less for count, less in zip(tiles, ragged, strict=True))
     check = Check(m, n, k, *scalars, nan_in_c=scalars[1] == 0)
     run.exact(check, np.random.default_rng(seed))
@@ -82,7 +80,7 @@ def test_any_number_of_blocks_computes_any_problem(
 
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["dNT", "cCN", "zTC"])
+@pytest.mark.parametrize("name", ["dNT", "cCN"])
 def test_other_precisions(emulated: EmulatedDevice, name: str) -> None:
     for blocks in (3, 5):
         run = bench(emulated, name, blocks, persistent=1, stream_k=2, tile_n=4)
@@ -92,7 +90,7 @@ def test_other_precisions(emulated: EmulatedDevice, name: str) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize(
-    "changes", [{"stages": 2}, {"stages": 5, "block_k": 8}, {"k_vectors": 1}], ids=str
+    "changes", [{"stages": 2, "k_vectors": 1}, {"stages": 5, "block_k": 8}], ids=str
 )
 def test_with_every_pipeline(emulated: EmulatedDevice, changes: dict[str, int]) -> None:
     run = bench(emulated, "sTN", 3, **{**SHARING, **changes})
@@ -128,7 +126,7 @@ FAULTS = {
                                       "        const unsigned char"),
     "a flag stays raised": ("lower_flag(flag);", ""),
     "a part is left out": ("share_at(d, other) < tile_end", "other < worker + 2"),
-    "a share ends too early": ("end - at < left ?", "end - at - 1 < left ?"),
+    "a share ends too early": ("share_at(d, worker + 1);", "share_at(d, worker + 1) - 1;"),
     "sums of the tile before": ("sum[i] = elem_zero();\n        if (now", "\n        if (now"),
     "the number is read too early": ("BARRIER(); /* the number", "; /* the number"),
 }  # fmt: skip
@@ -170,8 +168,10 @@ def test_a_grid_is_cut_to_what_stays() -> None:
 
 def test_a_workspace_has_words_and_parts() -> None:
     space = Workspace(264, 65536)
-    assert space.cleared_bytes == 1280  # 128 + 4 x 264, to a multiple of 256
-    assert space.size == 1280 + 264 * 65536
+    assert space.size == space.cleared_bytes + 264 * 65536
+    assert Workspace(1, 16).cleared_bytes == space.cleared_bytes
+    with pytest.raises(ValueError, match="4064"):
+        Workspace(5000, 16)
 
 
 def test_who_shares_with_whom_is_said() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tilewright.space import Config
 
 from .shapes import Points, mixed
+from .staying import staying
 
 NAMES = ("block_m", "block_n", "tile_m", "tile_n", "lanes_m", "resident")
 LARGE = (
@@ -35,4 +36,5 @@ def candidates(trans: str) -> list[Config]:
     large += points.of(NAMES, LARGE[:6], depth=DEPTHS[2:])
     wide = list(points.of(NAMES, LARGE[:6], k_vectors=(1,), depth=DEPTHS[:3]))
     small = list(points.of(NAMES, SMALL, split_k=(2, 4, 8), depth=DEPTHS[:2]))
-    return mixed(mixed(large, wide), small)
+    stays = staying(points.of(NAMES, LARGE[:6], depth=DEPTHS[:2]), points.space)
+    return mixed(mixed(large, wide), small, stays)

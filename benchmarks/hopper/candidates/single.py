@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.space import Config
 
 from .shapes import Points, mixed
+from .staying import staying
 
 NAMES = ("block_m", "block_n", "tile_m", "tile_n", "lanes_m", "resident")
 LARGE = (
@@ -25,7 +26,22 @@ BOTH = (0, 1)
 def candidates(trans: str) -> list[Config]:
     """Return points of the space, large and small ones in turns, the likeliest first."""
     points = Points("simt_async", "s", trans, FIXED)
-    return mixed(large(points), small(points))
+    return mixed(large(points), small(points), staying(starts_and_best(points), points.space))
+
+
+def starts_and_best(points: Points) -> list[Config]:
+    """Return what was fastest of all blocks that do not stay, and small blocks for odd sizes."""
+    names = (*NAMES, "b_first", "copy_groups")
+    best = (
+        (256, 128, 16, 8, 4, 1, 0, 4), (128, 128, 16, 8, 4, 2, 0, 4), (128, 256, 8, 16, 8, 1, 1, 2),
+        (128, 128, 8, 16, 8, 2, 1, 4), (256, 128, 8, 16, 8, 1, 0, 2), (256, 128, 16, 8, 4, 1, 1, 2),
+    )  # fmt: skip
+    odd = ((128, 64, 8, 8, 8, 2, 0, 2), (64, 64, 8, 8, 8, 4, 0, 2), (128, 128, 8, 8, 8, 2, 0, 2))
+    return [
+        *points.of(names, best, depth=((16, 16, 2),)),
+        *points.of(names, odd, depth=((16, 8, 3),)),
+        *points.of(names, best[:2], depth=((8, 8, 3), (16, 8, 2))),
+    ]
 
 
 def large(points: Points) -> list[Config]:

@@ -11,7 +11,8 @@ from tilewright.hardware import DeviceSpec
 from tilewright.problem import Problem
 from tilewright.sass import occupancy
 from tilewright.space import Config
-from tilewright.stencil import Variant, stencil
+from tilewright.stencil import Launch, Variant, stencil
+from tilewright.stencil.simt_async.division import divide
 
 __all__ = ["Timed", "distance", "effort", "expected_ns"]
 
@@ -21,6 +22,11 @@ __all__ = ["Timed", "distance", "effort", "expected_ns"]
 # the pair that serves sizes left out best (benchmarks/choice.py has the data and the outcome).
 _ENDS = 32
 _HIDING_WARPS = 2.0
+
+# A share that does not begin with its tile, or end with it, writes or reads parts of C, as long
+# as for so many steps along k: 4 bytes in and out of each block's share of the L2's bandwidth,
+# where a step is two flops.  Counted from that, not fitted: no such kernel has been timed yet.
+_PARTS = 40
 
 _NEIGHBOURS = 2
 
@@ -74,7 +80,10 @@ def effort(config: Config, problem: Problem, device: DeviceSpec, multiprocessors
     (tail effect; Lai & Seznec 2013 leave it out).  Blocks at an edge count as whole ones.
     """
     launch = stencil(config.stencil).launch(config, problem.m, problem.n)
-    blocks, warps = prod(launch.grid), max(1.0, prod(launch.block) / device.warp_size)
+    warps = max(1.0, prod(launch.block) / device.warp_size)
+    if config.get("stream_k"):
+        return _shared_effort(config, problem, launch.on(multiprocessors), warps, multiprocessors)
+    blocks = prod(launch.grid)
     split = int(config.get("split_k", 1))
     each = -(-blocks // multiprocessors)
     waves = -(-each // _resident(config, Variant.of(problem), device))
@@ -82,6 +91,28 @@ def effort(config: Config, problem: Problem, device: DeviceSpec, multiprocessors
     if "block_m" in config and "block_n" in config:
         area = config.integer("block_m") * config.integer("block_n")
     return (each + waves * _HIDING_WARPS / warps) * area * (problem.k / split + _ENDS)
+
+
+def _shared_effort(
+    config: Config, problem: Problem, launch: Launch, warps: float, multiprocessors: int
+) -> float:
+    """Return the same where tiles are shared: whole tiles in turns, then a share each.
+
+    Blocks stay, so what each wave of blocks adds elsewhere is added once, and the ends of a
+    tile pass while the next one's first copies are on their way.
+    """
+    sizes = (problem.m, problem.n, problem.k)
+    d = divide(config, sizes, launch.grid[0])
+    area, depth = (config.integer("block_m") * config.integer("block_n"), config.integer("block_k"))
+    steps, together = 0, -(-d.blocks // multiprocessors)
+    if d.whole:
+        steps += together * (d.whole // d.blocks) * d.steps
+    if d.shared:
+        # Blocks are spread evenly: few workers have a multiprocessor each.
+        steps += -(-d.workers // multiprocessors) * d.longest_share
+    ends = _ENDS + (_PARTS if d.shared else 0)
+    hiding = 1 + _HIDING_WARPS / (warps * max(1, steps // max(1, d.steps)))
+    return hiding * area * (steps * depth + together * ends)
 
 
 def _resident(config: Config, variant: Variant, device: DeviceSpec) -> int:

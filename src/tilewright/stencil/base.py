@@ -110,9 +110,10 @@ class Launch:
         return replace(self, grid=(min(self.grid[0], self.resident * multiprocessors), 1))
 
 
-# What all blocks draw numbers from has a line of the cache to itself; behind it every block
-# has a word.  Parts begin at a multiple of what CUDA aligns its allocations to.
-_NUMBER_BYTES, _WORD_BYTES, _ALIGNED = 128, 4, 256
+# What all blocks draw numbers from has a line of the cache to itself; behind it every block has
+# a word.  Parts begin at the same place for every grid, so that no launch's parts lie where
+# another's words are; blocks of all multiprocessors there are find room before it.
+_NUMBER_BYTES, _WORD_BYTES, _PARTS_AT = 128, 4, 16384
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Workspace:
 
     The kernel takes its address as one more argument, the last; there it finds::
 
-        | number, 128 bytes | a word for each block | to a multiple of 256 | a part for each |
+        | number, 128 bytes | a word for each block | to 16384 bytes | a part for each block |
 
     Number and words are zero before a launch, and the kernel leaves them zero; parts may hold
     anything.  While a launch runs that has it, no other may.
@@ -129,19 +130,26 @@ class Workspace:
     Parameters
     ----------
     blocks : int
-        Of the launch.
+        Of the launch, at most 4064.
     part_bytes : int
         For each of them, a multiple of 16.
+
+    Raises
+    ------
+    ValueError
+        If there are more blocks than words.
     """
 
     blocks: int
     part_bytes: int
 
-    @property
-    def cleared_bytes(self) -> int:
-        """How much of it, from its start, is zero before and after a launch."""
-        words = _NUMBER_BYTES + _WORD_BYTES * self.blocks
-        return -(-words // _ALIGNED) * _ALIGNED
+    cleared_bytes: ClassVar[int] = _PARTS_AT
+    """How much of it, from its start, is zero before and after a launch."""
+
+    def __post_init__(self) -> None:
+        most = (_PARTS_AT - _NUMBER_BYTES) // _WORD_BYTES
+        if self.part_bytes and not 0 < self.blocks <= most:
+            raise ValueError(f"blocks={self.blocks} share no workspace; launch 1 to {most}")
 
     @property
     def size(self) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 from tilewright.backend.cuda.compiler import OPTIONS as CUDA_OPTIONS
 from tilewright.backend.opencl.device import OPTIONS as OPENCL_OPTIONS
 from tilewright.problem import Problem
-from tilewright.stencil.base import Launch, Source
+from tilewright.stencil.base import Launch, Source, Workspace
 from tilewright.tuning.measurement import Measurement, Status
 
 __all__ = ["Case", "cases_of", "reproducer"]
@@ -68,6 +68,7 @@ class Case:
             "nan_in_c": self.nan_in_c,
             "grid": tuple(launch.grid),
             "block": tuple(launch.block),
+            "resident": launch.resident,
         }
 
 
@@ -187,6 +188,7 @@ def reproducer(
         trans=repr((str(problem.trans_a), str(problem.trans_b))),
         entry=repr(source.entry),
         shared=repr(int(source.dynamic_shared_bytes)),
+        workspace=repr((Workspace.cleared_bytes, int(source.part_bytes))),
         seed=repr(int(measurement.config.id, 16) if seed is None else int(seed)),
         roundoff=repr(problem.precision.unit_roundoff),
         cases=_literal(launched),

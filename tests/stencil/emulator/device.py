@@ -86,10 +86,11 @@ class EmulatedDevice(LiveDevice):
 
     id, platform, driver, fingerprint, dialect = "emulated:0", "emulator", "0", "0" * 12, "cuda"
 
-    def __init__(self, directory: Path, arch: str = "sm_90a", multiprocessors: int = 5) -> None:
+    def __init__(self, directory: Path, arch: str = "sm_90a", multiprocessors: int = 8) -> None:
         self.spec = replace(architecture_spec(arch), multiprocessors=multiprocessors)
         self.directory = directory
         self.launches = 0
+        self.workspace = Memory(0)  # its words stay as kernels leave them
 
     @property
     def backend(self) -> str:
@@ -140,7 +141,9 @@ class EmulatedDevice(LiveDevice):
         memory = [x for x in arguments if isinstance(x, Memory)]
         result = memory[-1]
         space = Workspace(launch.grid[0], loaded.part_bytes)
-        workspace = Memory(space.size if loaded.part_bytes else 0)
+        if self.workspace.bytes.nbytes < space.size:
+            self.workspace = Memory(space.size)
+        workspace = self.workspace
         ranges = _ranges([*memory, workspace])
         before = result.bytes.copy()
         results = []

@@ -29,6 +29,7 @@ from tilewright.backend.cuda.compiler import Cubin, cached_cubin, nvrtc, nvrtc_v
 from tilewright.backend.cuda.driver import check, driver
 from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
 from tilewright.backend.cuda.launch import PreparedLaunch
+from tilewright.backend.cuda.workspace import Workspaces
 from tilewright.stencil import Launch, Source
 from tilewright.timeline import is_recording, span
 
@@ -50,10 +51,17 @@ class LoadedKernel:
         Name of the function in the source.
     dynamic_shared_bytes : int
         Shared memory that every launch asks for; the function is allowed it here, once.
+    part_bytes : int
+        What each block of a launch needs of a workspace.
     """
 
     def __init__(
-        self, device: CUDADevice, cubin: Cubin, entry: str, dynamic_shared_bytes: int = 0
+        self,
+        device: CUDADevice,
+        cubin: Cubin,
+        entry: str,
+        dynamic_shared_bytes: int = 0,
+        part_bytes: int = 0,
     ) -> None:
         found = device.api
         with device.current():
@@ -71,6 +79,7 @@ class LoadedKernel:
         self.cubin = cubin
         self.function = int(function)
         self.dynamic_shared_bytes = dynamic_shared_bytes
+        self.part_bytes = part_bytes
 
 
 class CUDADevice(LiveDevice):
@@ -114,6 +123,7 @@ class CUDADevice(LiveDevice):
         parts = (self.spec.name, self.driver, self.platform, self.arch)
         self.fingerprint = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
         self.events = EventPool(self)
+        self.workspaces = Workspaces(self)
         self._clock = DeviceClock(self)
         self.lost: DeviceLostError | None = None
         self._cache = cache or KernelCache()
@@ -173,7 +183,8 @@ class CUDADevice(LiveDevice):
         started = time.perf_counter()
         with span("compile"):
             cubin = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)
-            loaded = LoadedKernel(self, cubin, source.entry, source.dynamic_shared_bytes)
+            wants = source.dynamic_shared_bytes, source.part_bytes
+            loaded = LoadedKernel(self, cubin, source.entry, *wants)
         return Kernel(loaded, source.entry, time.perf_counter() - started, cubin.code)
 
     def unload(self, module: Any) -> None:
@@ -184,7 +195,8 @@ class CUDADevice(LiveDevice):
     def prepare(self, kernel: Kernel, launch: Launch, arguments: Sequence[Any]) -> PreparedLaunch:
         """Return a launch that is laid out once and enqueued many times."""
         loaded = kernel.handle
-        return PreparedLaunch(self, loaded.function, launch, arguments, loaded.dynamic_shared_bytes)
+        wants = loaded.dynamic_shared_bytes, loaded.part_bytes
+        return PreparedLaunch(self, loaded.function, launch, arguments, *wants)
 
     def launch(
         self,

@@ -18,7 +18,7 @@ import numpy as np
 
 from tilewright.backend.base import LaunchError
 from tilewright.backend.cuda.driver import error_of, library
-from tilewright.stencil import Launch
+from tilewright.stencil import Launch, Workspace
 
 __all__ = ["ArgumentBlock", "PreparedLaunch"]
 
@@ -98,11 +98,13 @@ class PreparedLaunch:
     function : int
         CUfunction.
     launch : Launch
-        Grid and block.
+        Grid and block; the grid of blocks that stay is cut to the device.
     arguments : sequence
         See `ArgumentBlock`.
     dynamic_shared_bytes : int
         Shared memory of a block besides the function's own arrays.
+    part_bytes : int
+        What each block needs of a workspace, whose address becomes the last argument.
 
     Raises
     ------
@@ -117,13 +119,17 @@ class PreparedLaunch:
         launch: Launch,
         arguments: Sequence[Any],
         dynamic_shared_bytes: int = 0,
+        part_bytes: int = 0,
     ) -> None:
+        launch = launch.on(device.spec.multiprocessors)
         if not all(0 < size <= most for size, most in zip(launch.grid, _GRID, strict=True)):
             raise LaunchError(
                 f"grid={launch.grid} is outside what CUDA launches, 1 to {_GRID}; use larger blocks"
             )
         self.lock = threading.Lock()
-        self.arguments = ArgumentBlock(arguments)
+        self._space = Workspace(launch.grid[0], part_bytes) if part_bytes else None
+        self.arguments = ArgumentBlock((*arguments, 0) if part_bytes else arguments)
+        self._last = len(arguments)
         self._device = device
         self._config = _Config(*launch.grid, 1, *launch.block, 1, dynamic_shared_bytes)
         # ctypes passes these on as they are, which is cheaper than converting integers.
@@ -152,6 +158,8 @@ class PreparedLaunch:
 
     def _start(self, stream: int) -> None:
         self._config.stream = stream
+        if self._space is not None:
+            self.arguments.put(self._last, self._device.workspaces.address(stream, self._space))
         status = self._launch(self._config_at, self._function, self._arguments_at, None)
         if status:
             raise self._device.failed(error_of(status, f"launching on {self._device.id}"))

@@ -38,9 +38,9 @@
 /* Shared memory behind the stages: the number that the block drew. */
 #define NUMBER_AT (STAGES * STAGE_BYTES)
 
-/* The workspace, as Launch of the package lays it out. */
+/* The workspace, as the package lays it out. */
 #define FLAGS_AT 128
-#define PARTS_AT ((FLAGS_AT + 4 * GRID_BLOCKS + 255) / 256 * 256)
+#define PARTS_AT 16384
 #define PART_BYTES ((isize)(BLOCK_M * BLOCK_N * ELEM_BYTES))
 
 /* Numbers in an element: 2 in complex arithmetic. */

@@ -1,0 +1,256 @@
+r"""SGEMM of random shapes, and of sizes beside multiples, through gemm's choice against cuBLAS.
+
+    python benchmarks/shapes200.py --seconds 200 --json FILE           needs a CUDA device
+    python benchmarks/shapes200.py --list                              the shapes; no GPU
+
+200 shapes are drawn from a fixed seed: each dimension log-uniform in 64..8192, every case of
+the transposes as often.  Then multiples of 512 and sizes one beside them (the cliff scan).
+Each problem is multiplied in turns, ours, cuBLAS, ours, cuBLAS, on the config that `gemm`
+chooses on this device; kernels are compiled before by a pool.  Beside the ratio stand the
+errors of both on the same inputs: eta = max |C' - AB| / (|A| |B|) and the Frobenius norm of
+C' - AB over that of |A| |B|, of some rows of C, against the sum in double precision.  FILE is
+written after each shape; the table comes last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hopper.cases import cases_of, variant_of
+from hopper.pool import compiled
+from tilewright.paths import write_atomically
+from tilewright.problem import Problem
+
+COUNT, LEAST, MOST, SEED = 200, 64, 8192, 20261121
+MULTIPLES = (512, 1024, 2048, 4096)
+BESIDE = (-1, 0, 1)
+# What is asked: the geometric mean, the worst shape, and what a size one above a multiple loses.
+MEAN, WORST, CLIFF = 1.1, 0.9, 0.05
+ROUNDS = 7
+# Rows of C whose errors are computed: a sum in double precision of every element costs seconds.
+ROWS = 16
+LETTER = "s"
+
+
+def shapes() -> list[Problem]:
+    """Return the random shapes, the same in every run."""
+    rng = np.random.default_rng(SEED)
+    sides = np.exp(rng.uniform(math.log(LEAST), math.log(MOST), (COUNT, 3))).round().astype(int)
+    cases = itertools.cycle(cases_of(LETTER))
+    return [
+        Problem(*map(int, side), LETTER, *trans) for side, trans in zip(sides, cases, strict=False)
+    ]
+
+
+def cliffs() -> list[Problem]:
+    """Return squares whose sides are multiples, and one beside them."""
+    return [
+        Problem(n + beside, n + beside, n + beside, LETTER, *trans)
+        for n, trans, beside in itertools.product(MULTIPLES, cases_of(LETTER), BESIDE)
+    ]
+
+
+def chosen(live: Any, problem: Problem) -> Any:
+    """Return what `gemm` would launch for a problem."""
+    from tilewright.library.choose import choose
+
+    return choose(live, problem)
+
+
+def compile_all(live: Any, problems: list[Problem], until: float) -> None:
+    """Compile what will be chosen, in processes of their own."""
+    found = {(one.trans, chosen(live, one).config): None for one in problems}
+    jobs = [(LETTER, trans, config) for trans, config in found]
+    print(f"{len(jobs)} kernels to compile", flush=True)
+    for _ in compiled(live.arch, jobs, max(1, (os.cpu_count() or 2) - 1), until):
+        pass
+
+
+def reference(live: Any, load: Any) -> tuple[Any, Any, Any]:
+    """Return numbers of some rows of C, the rows in double precision, and |A| |B| there."""
+    p = load.problem
+    a, b = (np.empty(load.elements[name], p.precision.dtype) for name in "ab")
+    live.download(load.memory["a"], a)
+    live.download(load.memory["b"], b)
+    rows = np.unique(np.linspace(0, p.m - 1, ROWS).round().astype(int))
+    x = a.reshape(-1, p.lda)[rows] if p.trans_a.transposed else a.reshape(-1, p.lda)[:, rows].T
+    y = b.reshape(-1, p.ldb) if p.trans_b.transposed else b.reshape(-1, p.ldb).T
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    return rows, x @ y, np.abs(x) @ np.abs(y)
+
+
+def errors(live: Any, load: Any, right: tuple[Any, Any, Any]) -> dict[str, float]:
+    """Return eta and the relative Frobenius error of what is in C."""
+    rows, product, size = right
+    c = np.empty((load.problem.n, load.problem.ldc), load.problem.precision.dtype)
+    live.download(load.memory["c"], c)
+    error = np.abs(c.T[rows] - product)
+    norms = float(np.linalg.norm(error)), float(np.linalg.norm(size))
+    return {"eta": float((error / size).max()), "frobenius": norms[0] / norms[1]}
+
+
+def race(live: Any, cublas: Any, problem: Problem) -> dict[str, Any]:
+    """Return a row: times of both in turns, their ratio and their errors."""
+    from tilewright.tuning.measure import Workload
+
+    choice = chosen(live, problem)
+    source = choice.stencil.source(choice.config, variant_of(LETTER, problem.trans), live.dialect)
+    kernel, load = live.compile(source), Workload(live, problem)
+    try:
+        calls = {
+            "tilewright": lambda: load.run(kernel, choice.stencil, choice.config),
+            "cublas": cublas.prepare(load),
+        }
+        times: dict[str, list[int]] = {name: [] for name in calls}
+        for turn, (name, call) in itertools.product(range(ROUNDS + 2), calls.items()):
+            taken = call()
+            if turn > 1:  # the first two warm up
+                times[name].append(taken)
+        medians = {name: float(np.median(ns)) for name, ns in times.items()}
+        right, found = reference(live, load), {}
+        for name, call in calls.items():
+            call()
+            found[name] = errors(live, load, right)
+    finally:
+        load.close()
+    return {
+        "stencil": choice.config.stencil, "id": choice.config.id, "config": dict(choice.config),
+        "tuned_on": choice.tuned_on, "ns": times, "errors": found,
+        "ratio": medians["cublas"] / medians["tilewright"],
+        "tflops": {name: problem.flops / ns / 1e3 for name, ns in medians.items()},
+    }  # fmt: skip
+
+
+def row_of(live: Any, cublas: Any, kind: str, problem: Problem) -> dict[str, Any]:
+    """Return what came of a problem, or why nothing did."""
+    about = {
+        "kind": kind, "trans": problem.trans, "m": problem.m, "n": problem.n, "k": problem.k,
+    }  # fmt: skip
+    try:
+        return {**about, **race(live, cublas, problem)}
+    except Exception as error:
+        if getattr(live, "lost", None):
+            raise
+        return {**about, "reason": f"{type(error).__name__}: {error}".splitlines()[0]}
+
+
+# ---- The table -----------------------------------------------------------------------------
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the geometric mean, the worst shapes, the losses and the errors."""
+    made = [row for row in rows if "ratio" in row]
+    random = sorted((row for row in made if row["kind"] == "shape"), key=lambda row: row["ratio"])
+    ratios = [row["ratio"] for row in random]
+    worse = {
+        name: sum(row["errors"]["tilewright"][name] > row["errors"]["cublas"][name] for row in made)
+        for name in ("eta", "frobenius")
+    }
+    return {
+        "shapes": len(ratios),
+        "failed": len(rows) - len(made),
+        "mean": math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None,
+        "below_worst": sum(ratio < WORST for ratio in ratios),
+        "slowest": [{key: row[key] for key in (*"mnk", "trans", "ratio")} for row in random[:8]],
+        "cliffs": losses(made),
+        "larger_error_than_cublas": worse,
+        "errors_compared": len(made),
+    }
+
+
+def losses(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return how much rate each size beside a multiple loses against the multiple."""
+    rates = {(row["trans"], row["n"]): row["tflops"] for row in rows if row["kind"] == "cliff"}
+    found = []
+    for n, trans, beside in itertools.product(MULTIPLES, cases_of(LETTER), BESIDE):
+        if beside and (trans, n) in rates and (trans, n + beside) in rates:
+            loss = {
+                name: 1 - rate / rates[trans, n][name]
+                for name, rate in rates[trans, n + beside].items()
+            }
+            found.append({"trans": trans, "n": n + beside, "loss": loss})
+    return found
+
+
+def table(rows: list[dict[str, Any]]) -> None:
+    """Print what a person wants to know."""
+    told = summary(rows)
+    print(f"{told['shapes']} random shapes, {told['failed']} problems failed")
+    if told["mean"]:
+        print(f"geometric mean {told['mean']:.3f} of cuBLAS (wanted {MEAN});", end=" ")
+        print(f"{told['below_worst']} below {WORST}; the slowest:")
+    for row in told["slowest"]:
+        print(f"  {row['trans']} {row['m']:5} {row['n']:5} {row['k']:5}  {row['ratio']:.3f}")
+    print(f"rate lost beside a multiple (wanted: at most {CLIFF:.0%}), ours and cuBLAS's:")
+    for row in told["cliffs"]:
+        ours, theirs = row["loss"]["tilewright"], row["loss"]["cublas"]
+        print(f"  {row['trans']} {row['n']:5}  {ours:7.1%} {theirs:7.1%}")
+    worse = told["larger_error_than_cublas"]
+    print(
+        f"error above cuBLAS's: eta {worse['eta']}, Frobenius {worse['frobenius']} times", end=" "
+    )
+    print(f"of {told['errors_compared']}")
+
+
+def write(path: Path, made: dict[str, Any]) -> None:
+    """Write what is known so far."""
+    whole = {**made, "summary": summary(made["rows"])}
+    write_atomically(path, json.dumps(whole, indent=1).encode())
+
+
+def measure(path: Path, seconds: float) -> list[dict[str, Any]]:
+    """Race shapes and cliffs in turns until the time is up."""
+    from tilewright.backend import device
+    from tilewright.bench.peers.cublas import CuBLAS
+    from tilewright.bench.record import device_record, environment_record
+    from tilewright.bench.sweep import Method
+
+    started = time.time()
+    live = device("cuda:0")
+    cublas = CuBLAS(live)
+    made: dict[str, Any] = {
+        "environment": environment_record(Method(ROUNDS)),
+        "device": device_record(live, [cublas]),
+        "seed": SEED,
+        "rows": [],
+    }
+    lists = [("shape", one) for one in shapes()], [("cliff", one) for one in cliffs()]
+    jobs = [job for turn in itertools.zip_longest(*lists) for job in turn if job]
+    compile_all(live, [one for _, one in jobs], started + seconds / 3)
+    said = time.time()
+    for kind, one in jobs:
+        if time.time() - started > seconds:
+            break
+        made["rows"].append(row_of(live, cublas, kind, one))
+        if time.time() - said > 5:
+            said = time.time()
+            print(f"{said - started:5.0f} s: {len(made['rows'])} of {len(jobs)}", flush=True)
+            write(path, made)
+    write(path, made)
+    return made["rows"]
+
+
+def main() -> None:
+    parse = argparse.ArgumentParser(description=__doc__)
+    parse.add_argument("--seconds", type=float, default=200)
+    parse.add_argument("--json", type=Path, default=Path("shapes200.json"))
+    parse.add_argument("--list", action="store_true", help="print the shapes and end")
+    given = parse.parse_args()
+    if given.list:
+        for one in (*shapes(), *cliffs()):
+            print(one.trans, one.m, one.n, one.k)
+        return
+    table(measure(given.json, given.seconds))
+
+
+if __name__ == "__main__":
+    main()

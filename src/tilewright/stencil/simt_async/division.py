@@ -1,0 +1,68 @@
+"""How blocks that stay divide the steps along k of all tiles: what persistent.cuh computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.space import Config
+
+__all__ = ["Division", "divide"]
+
+# A share has at least so many steps of k, as LEAST_STEPS of persistent.cuh says.
+_LEAST_SHARE = 64
+
+
+@dataclass(frozen=True)
+class Division:
+    """Who computes what, in tiles of block_k along k.
+
+    Parameters
+    ----------
+    blocks : int
+        That stay.
+    steps : int
+        Of one tile of C.
+    whole : int
+        Tiles that one block computes each.
+    shared : int
+        Tiles behind them that are divided among the workers.
+    workers : int
+        Blocks with a share of these.
+    """
+
+    blocks: int
+    steps: int
+    whole: int
+    shared: int
+    workers: int
+
+    def share_at(self, worker: int) -> int:
+        """Return where a worker's share begins, in steps of all shared tiles."""
+        return self.shared * self.steps * worker // self.workers
+
+    @property
+    def longest_share(self) -> int:
+        """Steps of the largest share, 0 where nothing is shared."""
+        return -(-self.shared * self.steps // self.workers) if self.shared else 0
+
+
+def divide(config: Config, sizes: tuple[int, int, int], blocks: int) -> Division:
+    """Return the division of a problem among so many blocks.
+
+    Parameters
+    ----------
+    config : Config
+        One with ``persistent``.
+    sizes : tuple of int
+        m, n and k.
+    blocks : int
+        Of the launch on a device.
+    """
+    m, n, k = (-(-x // config.integer(f"block_{s}")) for x, s in zip(sizes, "mnk", strict=True))
+    tiles, stream_k = m * n, int(config.get("stream_k", 0))
+    rest = tiles % blocks
+    shared = 0
+    if stream_k and rest and k:
+        shared = rest + (blocks if stream_k > 1 and tiles > blocks else 0)
+    least = _LEAST_SHARE // config.integer("block_k")
+    return Division(blocks, k, tiles - shared, shared, min(blocks, shared * max(1, k // least)))
