@@ -53,7 +53,7 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, changes: dict[str, int])
 @needs_compiler
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-        stream_k=st.sampled_from([0, 1, 2]),
+    stream_k=st.sampled_from([0, 1, 2]),
     blocks=st.integers(1, 7),
     tiles=st.tuples(st.integers(1, 5), st.integers(1, 3)),
     ragged=st.tuples(st.integers(0, 31), st.integers(0, 31)),
