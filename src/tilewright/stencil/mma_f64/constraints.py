@@ -190,6 +190,8 @@ def _limits(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 
 
 def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
+    words = variant.precision.words
+
     def warps(
         block_m: Values, block_n: Values, warp_m: Values, warp_n: Values, resident: Values
     ) -> Values:
@@ -205,8 +207,9 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "reads of shared memory beside multiply-adds",
-            lambda warp_m, warp_n: warp_m * warp_n >= 16 * (warp_m + warp_n),
-            "a warp's tile of less than 32 x 32 takes half of what shared memory delivers, or more",
+            lambda warp_m, warp_n: words * warp_m * warp_n >= 16 * (warp_m + warp_n),
+            "a warp's tile of less than 32 x 32 doubles takes more than half of what shared memory "
+            "delivers; complex ones are read twice as long and multiplied four times",
             "heuristic",
         ),
     ]
