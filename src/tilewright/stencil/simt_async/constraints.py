@@ -19,7 +19,7 @@ from tilewright.stencil.simt_async.resources import (
     threads,
 )
 
-__all__ = ["constraints", "k_fast"]
+__all__ = ["constraints", "k_fast", "who_shares_a_tile"]
 
 WARP = 32
 
@@ -82,14 +82,19 @@ def _shapes(precision: Precision) -> tuple[Constraint, ...]:
             "each block of a cluster adds up as many columns of a thread's tile",
             "divisibility",
         ),
-        Constraint(
-            "who shares a tile",
-            lambda persistent, stream_k, split_k: (
-                ((stream_k == 0) | (persistent == 1)) & ((persistent == 0) | (split_k == 1))
-            ),
-            "blocks that stay share tiles with all others, blocks of a cluster with each other",
-            "divisibility",
+        who_shares_a_tile(),
+    )
+
+
+def who_shares_a_tile() -> Constraint:
+    """Return what keeps ways to share a tile of C apart."""
+    return Constraint(
+        "who shares a tile",
+        lambda persistent, stream_k, split_k: (
+            ((stream_k == 0) | (persistent == 1)) & ((persistent == 0) | (split_k == 1))
         ),
+        "blocks that stay share tiles with all others, blocks of a cluster with each other",
+        "divisibility",
     )
 
 
