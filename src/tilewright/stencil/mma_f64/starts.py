@@ -20,12 +20,13 @@ _Shape = tuple[int, ...]
 _TALL: _Shape = (128, 64, 64, 32, 2, 16, 8, 16, 3, 1, 8, 1)
 _WIDE: _Shape = (64, 128, 32, 64, 2, 16, 8, 16, 3, 1, 4, 1)
 _DEEP: _Shape = (128, 64, 64, 32, 2, 16, 8, 32, 2, 1, 8, 1)
+_SHORT: _Shape = (128, 64, 64, 32, 2, 16, 4, 16, 3, 1, 8, 1)
 # By whether A and B are transposed: their memory's order decides what is read how.
 _LARGE = {
     (False, False): (_TALL, _DEEP, _WIDE),
     (False, True): (_WIDE, _DEEP, _TALL),
     (True, False): (_DEEP, _WIDE, _TALL),
-    (True, True): (_WIDE, _TALL, _DEEP),
+    (True, True): (_WIDE, _TALL, _SHORT),
 }
 # Blocks of a cluster are for small results.  Instructions of 8 rows come last: for where there
 # is nothing else.
@@ -37,9 +38,9 @@ _OTHER: tuple[_Shape, ...] = (
     (64, 64, 32, 32, 2, 8, 4, 16, 3, 1, 4, 1),
 )
 _DOUBLE_COMPLEX: tuple[_Shape, ...] = (
+    (64, 64, 64, 16, 2, 16, 4, 16, 2, 0, 1, 1),
     (64, 64, 32, 32, 2, 16, 4, 8, 3, 1, 8, 1),
     (64, 128, 32, 32, 1, 16, 4, 8, 3, 1, 8, 1),
-    (64, 64, 64, 16, 2, 16, 4, 16, 2, 0, 1, 1),
     (64, 64, 32, 32, 2, 16, 4, 8, 3, 1, 8, 2),
     (64, 64, 32, 32, 1, 8, 4, 8, 3, 1, 4, 1),
 )
