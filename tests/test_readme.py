@@ -42,6 +42,11 @@ def test_the_page_on_hopper_is_what_the_results_say():
     assert draw.page_with(page, draw.text()) == page
 
 
+def test_the_page_on_hopper_says_what_was_compiled():
+    draw, page = load_draw("draw_static"), (ROOT / "docs" / "hopper.md").read_text()
+    assert draw.page_with(page, draw.text()) == page
+
+
 @pytest.mark.slow
 def test_python_example_runs():
     code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)

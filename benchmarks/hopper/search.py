@@ -24,7 +24,7 @@ def in_turns(lists: Iterable[Iterable[Any]]) -> list[Any]:
 
 def jobs_of(letter: str, cases: list[str], log: Log) -> list[Job]:
     """Return what is still to be tried: all cases in turns, the likeliest first."""
-    known = {(row["trans"], row["id"]) for row in log.of("started")}
+    known = {(row["trans"], row["id"]) for kind in ("started", "tried") for row in log.of(kind)}
     lists = [[(letter, trans, one) for one in candidates(letter, trans)] for trans in cases]
     return [job for job in in_turns(lists) if (job[1], job[2].id) not in known]
 

@@ -101,6 +101,18 @@ def test_pipes_follow_the_lanes_of_an_architecture() -> None:
     ]
 
 
+@pytest.mark.parametrize(("shape", "cycles"), [(0, 16), (1, 16), (2, 32), (3, 64)])
+def test_matrix_units_take_doubles_at_the_measured_rate(shape: int, cycles: int) -> None:
+    """By shape 8x8x4, 16x8x4, 16x8x8, 16x8x16: 64 multiply-adds a cycle, and 128."""
+    dmma = decode_one(word(0x23F, 8, 16, 32, 8, extra=shape << 76), 0, 90)
+    assert dmma.mnemonic == "DMMA"
+    assert pipe_of(dmma, 90) == ("tensor", cycles)
+    found = _model(_loop(*[dmma] * 10), warps=8)
+    assert found.terms["pipe"] == 10 * cycles
+    assert "register ports" not in found.terms
+    assert found.pipe_share > 0.9
+
+
 def _lds(bits: int, address: int = 0) -> Instruction:
     return decode_one(word(LDS, 8, 4, 0, 0, extra={32: 4, 64: 5, 128: 6}[bits] << 73), address, 90)
 

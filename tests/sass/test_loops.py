@@ -94,6 +94,16 @@ def test_an_enclosing_loop_does_not_hide_the_inner_one() -> None:
     assert (loop.start, loop.end, loop.useful) == (0, 8 * 16, 8)
 
 
+def test_of_two_loops_over_k_in_a_loop_over_tiles_one_is_the_main_one() -> None:
+    """As where blocks stay: one loop for inner tiles, a longer one for the edges of C."""
+    inner = [*[ffma(1, 2, 3, 1)] * 8, branch_back(8 * 16, 8 * 16)]
+    edges = [*[ffma(1, 2, 3, 1)] * 9, branch_back(9 * 16, 18 * 16)]
+    tiles = [*inner, *edges, *[ffma(1, 2, 3, 1)] * 3, branch_back(22 * 16, 22 * 16)]
+    loop = main_loop(_at(tiles))
+    assert loop is not None
+    assert (loop.start, loop.end, loop.useful) == (0, 8 * 16, 8)
+
+
 def test_a_remainder_loop_is_not_the_main_one() -> None:
     main = [*[ffma(1, 2, 3, 1)] * 8, branch_back(8 * 16, 8 * 16)]
     remainder = [*[ffma(1, 2, 3, 1)] * 2, branch_back(2 * 16, 11 * 16)]

@@ -187,3 +187,39 @@ def test_a_default_argument_is_a_constant():
     limit = Constraint("limit", lambda dim_m, most=16: dim_m <= most, "", "hardware")
     assert limit.variables == ("dim_m",)
     assert block_space(constraints=[limit]).count() == 48
+
+
+def later_space():
+    """A space whose parameter `stays` came after configs that still hold."""
+    stays = Parameter("stays", (0, 1), "whether blocks stay", "registers", unnamed=0)
+    apart = Constraint(
+        "apart", lambda split, stays: (split == 1) | (stays == 0), "one or the other", "heuristic"
+    )
+    return Space("toy", [choice("split", 1, 2), stays], [apart])
+
+
+def test_a_parameter_that_came_later_leaves_older_configs_what_they_were():
+    old = Config("toy", {"split": 2})
+    space = later_space()
+    assert old in space
+    assert space.config({"split": 2, "stays": 0}) == old
+    assert space.config({"split": 2, "stays": 0}).id == old.id
+    assert [dict(one) for one in space] == [{"split": 1}, {"split": 1, "stays": 1}, {"split": 2}]
+    assert space.count() == len(set(space)) == 3
+    assert set(space.sample(3, 0)) == set(space)
+
+
+def test_neighbours_of_an_older_config_have_the_newer_parameter():
+    space = later_space()
+    assert [dict(one) for one in space.neighbours({"split": 1})] == [
+        {"split": 2},
+        {"split": 1, "stays": 1},
+    ]
+    assert dict(space.neighbours({"split": 1, "stays": 1})[0]) == {"split": 1}
+    with pytest.raises(ValueError, match="stays=1 fails"):
+        space.config({"split": 2, "stays": 1})
+
+
+def test_what_goes_without_saying_must_be_a_value():
+    with pytest.raises(ValueError, match="stays=2 is not a choice"):
+        Parameter("stays", (0, 1), "whether blocks stay", "registers", unnamed=2)

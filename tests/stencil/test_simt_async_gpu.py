@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tilewright.backend import LiveDevice
+from tests.stencil.portable_harness import variant
+from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.precision import PRECISIONS
-from tilewright.problem import transposes_of
+from tilewright.problem import Problem, transposes_of
 from tilewright.stencil import Variant
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.tuning.verify import certify, screen
+from tilewright.tuning.measure import Workload
+from tilewright.tuning.verify import Bench, Check, certify, screen
 
 FAMILY = SimtAsync()
 VARIANTS = [Variant(p, *trans) for p in PRECISIONS.values() for trans in transposes_of(p)]
@@ -39,17 +42,73 @@ def test_default_keeps_the_contract_and_drawn_configs_are_right(
             screen(copying, kernel, FAMILY, other, variant)
 
 
+@pytest.mark.parametrize("stream_k", [0, 1, 2])
+@pytest.mark.parametrize("name", ["sNN", "sTN", "dNT", "cCN", "zTC"])
+def test_blocks_that_stay_are_right(copying: LiveDevice, name: str, stream_k: int) -> None:
+    of = variant(name)
+    config = FAMILY.default(of, copying.spec).replace(persistent=1, stream_k=stream_k)
+    kernel = copying.compile(FAMILY.source(config, of, copying.dialect))
+    certify(copying, kernel, FAMILY, config, of)
+    screen(copying, kernel, FAMILY, config, of)
+    # More tiles than blocks, whatever the device has: whole tiles, and a wave that is shared.
+    many = Check(2500, 2300, 200, beta=1)
+    Bench(copying, kernel, FAMILY, config, of).exact(many, np.random.default_rng(7))
+
+
+@pytest.mark.parametrize("name", ["sNN", "sNT", "sTT", "dNT", "cNN"])
+@pytest.mark.parametrize("stays", [0, 1])
+def test_columns_may_begin_anywhere(copying: LiveDevice, name: str, stays: int) -> None:
+    of = variant(name)
+    config = FAMILY.default(of, copying.spec).replace(narrow=1)
+    if stays:
+        config = config.replace(persistent=1, stream_k=2)
+    kernel = copying.compile(FAMILY.source(config, of, copying.dialect))
+    certify(copying, kernel, FAMILY, config, of)
+    screen(copying, kernel, FAMILY, config, of)
+
+
+def test_launches_on_two_streams_do_not_share_a_workspace(copying: LiveDevice) -> None:
+    """Many at once, on two streams: each result is the one that it is alone."""
+    of, size = variant("sNN"), 1100
+    config = FAMILY.default(of, copying.spec).replace(persistent=1, stream_k=2)
+    kernel = copying.compile(FAMILY.source(config, of, copying.dialect))
+    launch = FAMILY.launch(config, size, size)
+    drawn = np.random.default_rng(8)
+    a, b = (copying.upload(drawn.standard_normal(size * size, np.float32)) for _ in "ab")
+    results = [copying.allocate(4 * size * size) for _ in range(5)]
+    with copying.current():
+        streams = [int(copying.check(copying.api.cuStreamCreate(1), "stream")) for _ in range(2)]
+
+    def call(c: int) -> tuple[object, ...]:
+        operands = (Operand(x, 0, size) for x in (a, b, c))
+        first, second, third = operands
+        return GemmCall(of.precision, size, size, size, 1, first, second, 0, third).arguments()
+
+    copying.launch(kernel, launch, call(results[0])).wait()
+    events = [
+        copying.launch(kernel, launch, call(results[1 + turn % 4]), streams[turn % 2])
+        for turn in range(40)
+    ]
+    for event in events:
+        event.wait()
+    bits = []
+    for c in results:
+        found = np.empty(size * size, np.float32)
+        copying.download(c, found)
+        bits.append(found.tobytes())
+        copying.free(c)
+    assert len(set(bits)) == 1
+
+
+@pytest.mark.parametrize("choice", ["split_k", "stream_k"])
 @pytest.mark.parametrize("size", [512, 1000])
-def test_the_same_bits_every_time(copying: LiveDevice, size: int) -> None:
-    """Blocks of a cluster add up in the order of k, whichever comes first."""
-    import numpy as np
-
-    from tilewright.problem import Problem
-    from tilewright.tuning.measure import Workload
-
+def test_the_same_bits_every_time(copying: LiveDevice, size: int, choice: str) -> None:
+    """Whoever shares a tile adds up in the order of k, whichever comes first."""
     problem = Problem(size, size, size, "s", "T", "N")
     of = Variant.of(problem)
     config = next(c for c in FAMILY.starts(of, copying.spec) if c.integer("split_k") > 1)
+    if choice == "stream_k":
+        config = config.replace(split_k=1, persistent=1, stream_k=1)
     if config not in FAMILY.space(of, copying.spec):
         pytest.skip("this device has no clusters")
     kernel = copying.compile(FAMILY.source(config, of, copying.dialect))

@@ -1,9 +1,12 @@
-"""ZGEMM on the ordinary arithmetic units (DFMA)."""
+"""ZGEMM on matrix units (DMMA), and some on the ordinary arithmetic units (DFMA)."""
 
 from __future__ import annotations
 
+import itertools
+
 from tilewright.space import Config
 
+from . import matrix_units
 from .shapes import Points, mixed
 
 NAMES = ("block_m", "block_n", "tile_m", "tile_n", "lanes_m", "resident")
@@ -21,4 +24,10 @@ def candidates(trans: str) -> list[Config]:
     points = Points("simt_async", "z", trans, FIXED)
     large = points.of(NAMES, SHAPES, copy_groups=(2, 1), depth=DEPTHS)
     small = points.of(NAMES, SHAPES[1:], split_k=(2, 4), depth=DEPTHS[:1])
-    return mixed(large, small)
+    # One in five: matrix units have twice the rate.
+    units = iter(matrix_units.candidates("z", trans))
+    few = mixed(large, small)
+    return [
+        *itertools.chain.from_iterable((*itertools.islice(units, 4), one) for one in few),
+        *units,
+    ]

@@ -32,6 +32,10 @@ __all__ = ["LoopCycles", "loop_cycles"]
 # that Nsight Compute shows waiting start about there.
 _WAITING = 1.15
 
+# Trips that are simulated.  Where instructions keep their pipe for long (DMMA), warps end their
+# trips in bunches, and what is begun at the end of few trips counts for some percent.
+_TRIPS, _TRIPS_OF_LONG = 4, 24
+
 
 @dataclass(frozen=True)
 class LoopCycles:
@@ -125,9 +129,10 @@ def loop_cycles(
     conflicted = float(sum(use.cycles for use in port_use(trace, chip.memory_apart)))
     if conflicted > terms["issue slots"]:
         terms["register ports"] = conflicted
+    trips = _TRIPS_OF_LONG if useful > 2 * len(trace) else _TRIPS
     return LoopCycles(
         terms,
-        simulate(trace, arch, blocks, warps, wavefronts=known, machine=chip),
+        simulate(trace, arch, blocks, warps, wavefronts=known, machine=chip, trips=trips),
         useful,
         len(trace),
         sum(is_useful(i) for i in trace),

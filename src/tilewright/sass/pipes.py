@@ -1,10 +1,14 @@
 """Execution pipes of one scheduler: which instruction takes which, and for how long.
 
 Throughputs are those of the CUDA C++ Programming Guide's table "Throughput of Native Arithmetic
-Instructions": lanes of a multiprocessor, a quarter of them a scheduler's.
+Instructions": lanes of a multiprocessor, a quarter of them a scheduler's.  Matrix units' rates for
+doubles are those measured on an H100 (docs/microbenchmarks.md): a multiprocessor's 64 multiply-adds
+a cycle in instructions of 8 rows, 128 in those of 16; an A100's 64 are published.
 """
 
 from __future__ import annotations
+
+import math
 
 from tilewright.sass.instruction import Instruction
 
@@ -15,6 +19,8 @@ SCHEDULERS = 4
 _FP32_LANES = {70: 64, 75: 64, 80: 64}
 _FP64_LANES = {70: 32, 80: 32, 90: 64, 100: 64, 103: 64}
 _INTEGER_LANES = 64
+# Multiply-adds a cycle of DMMA by its shape; "884" is the only one before sm_90.
+_DMMA_RATE = {"884": 64, "8x8x4": 64, "16x8x4": 128, "16x8x8": 128, "16x8x16": 128}
 _MEMORY = frozenset(
     ("LDS", "LDSM", "STS", "LDG", "STG", "LDGSTS", "LDL", "STL", "LDC", "ATOMG", "SHFL")
 )
@@ -44,6 +50,8 @@ def pipe_of(instruction: Instruction, arch: int) -> tuple[str, float]:
         return "fp64", WARP * SCHEDULERS / _FP64_LANES.get(arch, 2)
     if name in _WARPGROUP:
         return "tensor", _columns(instruction) / 2
+    if name == "DMMA":
+        return "tensor", SCHEDULERS * _dmma(instruction) / _DMMA_RATE[_shape(instruction)]
     if name in _MEMORY:
         return "memory", 0.0
     if name in _UNIFORM:
@@ -51,6 +59,15 @@ def pipe_of(instruction: Instruction, arch: int) -> tuple[str, float]:
     if name in _CONTROL:
         return "control", 0.0
     return "alu", WARP * SCHEDULERS / _INTEGER_LANES
+
+
+def _shape(instruction: Instruction) -> str:
+    return instruction.name.split(".")[1]
+
+
+def _dmma(instruction: Instruction) -> int:
+    """Return the multiply-adds of an instruction."""
+    return math.prod(int(side) for side in _shape(instruction).replace("884", "8x8x4").split("x"))
 
 
 class Pipes:

@@ -15,6 +15,7 @@
 - A latch forgets its reuse copy with the next read through it that has no flag, when the register
   is written (three and four cycles after the dispatch of what writes it), and when the scheduler
   turns to another warp or the instruction advises it to.
+- How matrix units read doubles (DMMA) is not known; it is taken to be in nobody's way.
 
 Found on an H100 with loops of 512 FFMA whose register fields were written into a compiled cubin;
 ``docs/register_ports.md`` has the data and how far each part of the rule is borne out by them.
@@ -35,6 +36,8 @@ __all__ = ["PortUse", "Ports", "port_use"]
 _ARCH = 90  # whose rule it is
 WINDOW = 3  # instructions that read at a time; 2 and 4 predict ten times as many loops wrongly
 WRITES = (3, 4)  # cycles after its dispatch in which an instruction's result drops kept copies
+# No loop of these was measured; each keeps its pipe for longer than it could read.
+_UNKNOWN = frozenset(("DMMA",))
 Latch = tuple[str, int]
 
 
@@ -163,7 +166,7 @@ class Ports:
         latches: set[Latch] = set()
         hits = missed = 0
         flags: list[tuple[Latch, int, bool]] = []
-        for operand in instruction.srcs:
+        for operand in () if instruction.mnemonic in _UNKNOWN else instruction.srcs:
             for register in operand.registers:
                 latch: Latch = (operand.slot, register % 2)
                 latches.add(latch)

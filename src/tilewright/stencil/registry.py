@@ -13,13 +13,15 @@ __all__ = ["register", "stencil", "stencils", "stencils_for"]
 
 @lru_cache(maxsize=1)
 def _all() -> dict[str, Stencil]:
+    from tilewright.stencil.mma_f64 import MmaF64
     from tilewright.stencil.packed import Packed
     from tilewright.stencil.portable import Portable
     from tilewright.stencil.simt_async import SimtAsync
     from tilewright.stencil.wgmma import Wgmma
 
-    # Where several suit a device, the first is the most fitting.
-    return {made.name: made for made in (SimtAsync(), Packed(), Portable(), Wgmma())}
+    # Where several suit a device, the first is the most fitting.  What comes after Portable has
+    # not run on a device yet: it is tuned and served where it is asked for by name.
+    return {made.name: made for made in (SimtAsync(), Packed(), Portable(), Wgmma(), MmaF64())}
 
 
 def register(made: Stencil) -> None:

@@ -3,7 +3,8 @@
  * The threads of a block, and the blocks of a cluster, are coroutines: each runs until it
  * meets a barrier, in an order drawn anew after every barrier, so that what the text does
  * not order may happen in any order.  Asynchronous copies happen either at once or as late
- * as the text allows; a text that is right computes the same both ways.
+ * as the text allows; a text that is right computes the same both ways.  What the lanes of a
+ * warp do together, they wait for as for a barrier.
  *
  * Where blocks stay and wait for one another, the whole grid is there at once, but only so many
  * blocks run at a time, started in an order drawn anew: more than any GPU may do to a text that
@@ -15,6 +16,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -43,7 +45,8 @@ struct copy {
     int bytes, total; /* read, and written: zeros behind what is read */
 };
 
-enum state { WAITING_TO_START, READY, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER, WAITING, DONE };
+enum state { WAITING_TO_START, READY, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER, AT_WARP_PRODUCT,
+             WAITING, DONE };
 
 /* Bytes for another block. */
 struct write {
@@ -51,6 +54,15 @@ struct write {
     std::vector<char> bytes;
 };
 typedef std::vector<write> writes;
+
+constexpr int LANES = 32;
+
+/* A lane's part of mma.sync in doubles: `rows` x 8 x `steps`. */
+struct product {
+    int rows, steps;
+    double *const *c;
+    const double *a, *b;
+};
 
 struct thread {
     ucontext_t context;
@@ -67,6 +79,7 @@ struct thread {
     int waits;
     bool fenced;
     std::vector<std::vector<unsigned>> said; /* to other lanes of its warp, one each time */
+    product mine;
 };
 
 struct range { const char *begin, *end; };
@@ -225,6 +238,52 @@ inline void acquire_word(const unsigned *at)
     move_all(now.taken[now.current->rank], now.sent[(unsigned *)at]);
 }
 
+/* Multiply what a warp's lanes hold: fragments as the PTX ISA has them, "Matrix Fragments for
+ * mma.m16n8k16 with floating point type" and the others for .f64. */
+inline void multiply(thread *lanes)
+{
+    const int rows = lanes->mine.rows, steps = lanes->mine.steps;
+    std::vector<double> a(rows * steps), b(steps * 8);
+    for (int lane = 0; lane < LANES; ++lane) {
+        const product &p = lanes[lane].mine;
+        if (p.rows != rows || p.steps != steps)
+            return fault("lanes of a warp start different products");
+        const int g = lane / 4, t = lane % 4;
+        for (int i = 0; i < rows * steps / LANES; ++i)
+            a[(g + i % (rows / 8) * 8) * steps + t + i / (rows / 8) * 4] = p.a[i];
+        for (int i = 0; i < steps / 4; ++i) b[(t + 4 * i) * 8 + g] = p.b[i];
+    }
+    for (int lane = 0; lane < LANES; ++lane)
+        for (int i = 0; i < rows / 4; ++i) {
+            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            double &sum = *lanes[lane].mine.c[i];
+            for (int l = 0; l < steps; ++l)
+                sum = std::fma(a[row * steps + l], b[l * 8 + column], sum);
+        }
+}
+
+inline void warp_product(const product &mine)
+{
+    now.current->mine = mine;
+    leave(AT_WARP_PRODUCT);
+}
+
+/* Release the warps all of whose lanes have started a product; false if there is none. */
+inline bool release_warps()
+{
+    bool released = false;
+    for (size_t first = 0; first + LANES <= now.threads.size(); first += LANES) {
+        thread *const lanes = &now.threads[first];
+        if (std::any_of(lanes, lanes + LANES,
+                        [](thread &t) { return t.where != AT_WARP_PRODUCT; }))
+            continue;
+        multiply(lanes);
+        for (int lane = 0; lane < LANES; ++lane) lanes[lane].where = READY;
+        released = true;
+    }
+    return released;
+}
+
 inline void run_one()
 {
     now.body();
@@ -234,6 +293,8 @@ inline void run_one()
 /* Release who waits at a barrier that all have reached; false if nobody can go on. */
 inline bool release()
 {
+    if (release_warps()) /* whoever is at a barrier waits a little longer */
+        return true;
     bool released = false;
     auto all = [](state s, int rank) {
         return std::all_of(now.threads.begin(), now.threads.end(), [&](thread &t) {

@@ -1,4 +1,4 @@
-/* The functions of simt_async/ptx.cuh, for a CPU. */
+/* The functions of simt_async/ptx.cuh and mma_f64/ptx.cuh, for a CPU. */
 
 #define CLUSTER
 
@@ -90,3 +90,20 @@ inline REAL read_part(const void *at)
         std::memcpy(&v, at, sizeof v);
     return v;
 }
+
+#ifdef MMA_M
+inline REAL read_real(shared_at at)
+{
+    REAL v;
+    std::memcpy(&v, emulated::shared_bytes(cluster_rank(), at, REAL_BYTES, "a thread reads"),
+                REAL_BYTES);
+    return v;
+}
+
+inline void mma(REAL *const *c, const REAL *a, const REAL *b)
+{
+    emulated::warp_product({MMA_M, MMA_K, c, a, b});
+}
+
+inline REAL negative(REAL x) { return -x; }
+#endif

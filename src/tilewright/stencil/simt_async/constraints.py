@@ -19,7 +19,7 @@ from tilewright.stencil.simt_async.resources import (
     threads,
 )
 
-__all__ = ["constraints", "k_fast"]
+__all__ = ["constraints", "k_fast", "who_shares_a_tile"]
 
 WARP = 32
 
@@ -82,20 +82,26 @@ def _shapes(precision: Precision) -> tuple[Constraint, ...]:
             "each block of a cluster adds up as many columns of a thread's tile",
             "divisibility",
         ),
-        Constraint(
-            "who shares a tile",
-            lambda persistent, stream_k, split_k: (
-                ((stream_k == 0) | (persistent == 1)) & ((persistent == 0) | (split_k == 1))
-            ),
-            "blocks that stay share tiles with all others, blocks of a cluster with each other",
-            "divisibility",
+        who_shares_a_tile(),
+    )
+
+
+def who_shares_a_tile() -> Constraint:
+    """Return what keeps ways to share a tile of C apart."""
+    return Constraint(
+        "who shares a tile",
+        lambda persistent, stream_k, split_k: (
+            ((stream_k == 0) | (persistent == 1)) & ((persistent == 0) | (split_k == 1))
         ),
+        "blocks that stay share tiles with all others, blocks of a cluster with each other",
+        "divisibility",
     )
 
 
 def _copies(variant: Variant) -> tuple[Constraint, ...]:
     """Return what lets all threads of a block copy as much of each tile."""
     along_a, along_b = k_fast(variant)
+    chunk = CHUNK_BYTES // variant.precision.element_bytes
     reason = "all threads copy as many pieces of a tile, at distances of whole rows"
     even = functools.partial(_even, variant.precision)
     found = [
@@ -118,6 +124,24 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
             "divisibility",
         ),
     ]  # fmt: skip
+    if (along_a and along_b) or chunk == 1:
+        found.append(
+            Constraint(
+                "nothing to copy narrowly",
+                lambda narrow: narrow == 0,
+                "both operands are contiguous along k, or an element is 16 bytes",
+                "divisibility",
+            )
+        )
+    else:
+        found.append(
+            Constraint(
+                "vectors or none",
+                lambda narrow, k_vectors: (narrow == 0) | (k_vectors == 0),
+                "columns that begin anywhere are read by single elements whichever way they run",
+                "divisibility",
+            )
+        )
     if not (along_a or along_b):
         found.append(
             Constraint(

@@ -1,15 +1,5 @@
 /* Tiles on their way from device memory to shared memory.  A part of kernel.cuh. */
 
-/* Threads side by side along k where an operand is contiguous there: 32 bytes, the least
- * that device memory gives. */
-#define LANES_K (32 / ELEM_BYTES)
-
-/* Elements between rows of a tile.  LANES_K columns of 4 rows then lie in different banks
- * when they are written, and rows stay aligned for reads of 16 bytes. */
-#define PITCH_A (BLOCK_M + 4 * K_FAST_A)
-#define PITCH_B (BLOCK_N + 4 * K_FAST_B)
-#define BYTES_A (BLOCK_K * PITCH_A * ELEM_BYTES)
-#define BYTES_B (BLOCK_K * PITCH_B * ELEM_BYTES)
 #define STAGE_BYTES (BYTES_A + BYTES_B)
 
 /* A thread block's view of op(A) or op(B).  `side` is the index that is not k. */
@@ -25,9 +15,9 @@ HELPER bool is_aligned(const elem *first, isize ld, isize k, int k_fast)
 {
     const bool aligned = ADDRESS(first) % 16 == 0 && ld % CHUNK == 0;
     if (!k_fast)
-        return aligned;
+        return HOW_COPIED(0) == NARROWLY || aligned;
     /* Tiles begin behind the remainder of k. */
-    return !K_VECTORS || (aligned && k % CHUNK == 0);
+    return HOW_COPIED(1) == ELEMENTS || (aligned && k % CHUNK == 0);
 }
 
 HELPER operand operand_at(const elem *first, isize ld, isize side_at, isize side, isize k,
@@ -65,12 +55,6 @@ HELPER isize tile_at(steps s, isize t)
     return t == 0 ? 0 : s.first_depth + (t - 1) * BLOCK_K;
 }
 
-/* How whole tiles are copied: a thread copies ROWS x PARTS pieces; parts of a row lie at
- * distances known to the compiler, rows a multiple of ld apart. */
-enum way { CHUNKS, ELEMENTS, TRANSPOSED };
-
-template <int SIDE, int PITCH, way HOW> struct layout;
-
 /* Along m or n: asynchronous copies of 16 bytes. */
 template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
     enum {
@@ -82,32 +66,26 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
         SHARED_PART = 0, /* and in shared memory */
         SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
     };
+    static METHOD int side_of(int) { return 0; }
 };
 
-/* Along k: asynchronous copies of single elements, or 16 bytes through registers; a piece is
- * WIDTH elements along k. */
-template <int SIDE, int PITCH, int WIDTH> struct layout_along_k {
+/* Along m or n, wherever columns begin: asynchronous copies of single elements. */
+template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
     enum {
-        ACROSS = LANES_K / WIDTH,
+        ACROSS = SIDE < THREADS ? SIDE : THREADS,
         ABREAST = THREADS / ACROSS,
-        ROWS = SIDE / ABREAST,
-        PARTS = BLOCK_K / LANES_K,
-        PART = LANES_K * ELEM_BYTES,
-        SHARED_PART = LANES_K * PITCH * ELEM_BYTES,
-        SHARED_ROW = ABREAST * ELEM_BYTES
+        ROWS = BLOCK_K / ABREAST,
+        PARTS = SIDE / ACROSS,
+        PART = ACROSS * ELEM_BYTES,
+        SHARED_PART = PART,
+        SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
     };
+    static METHOD int side_of(int) { return 0; }
 };
-template <int SIDE, int PITCH>
-struct layout<SIDE, PITCH, ELEMENTS> : layout_along_k<SIDE, PITCH, 1> {};
-template <int SIDE, int PITCH>
-struct layout<SIDE, PITCH, TRANSPOSED> : layout_along_k<SIDE, PITCH, CHUNK> {};
-
-/* HELPER, but for `static`, which means something else within a struct. */
-#define METHOD __device__ __forceinline__
 
 /* One thread's copies of an operand's whole tiles. */
 template <int SIDE, int PITCH, int K_FAST> struct feed {
-    static constexpr way HOW = !K_FAST ? CHUNKS : K_VECTORS ? TRANSPOSED : ELEMENTS;
+    static constexpr way HOW = HOW_COPIED(K_FAST);
     typedef layout<SIDE, PITCH, HOW> map;
     enum { COPIES = map::ROWS * map::PARTS };
 
@@ -119,12 +97,12 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     METHOD void begin(operand x, isize k_at, shared_at tiles)
     {
         const int id = THREAD_ID, fast = id % map::ACROSS, slow = id / map::ACROSS;
-        const int s = K_FAST ? slow : fast * CHUNK;
-        const int l = !K_FAST ? slow : fast * (HOW == TRANSPOSED ? CHUNK : 1);
+        const int s = K_FAST ? map::side_of(slow) : fast * (HOW == CHUNKS ? CHUNK : 1);
+        const int l = !K_FAST ? slow : fast * (HOW == ELEMENTS ? 1 : CHUNK);
         from = (const char *)(x.first + (K_FAST ? k_at + l + s * x.ld : (k_at + l) * x.ld + s));
         row = map::ABREAST * x.ld * ELEM_BYTES;
         tile = K_FAST ? BLOCK_K * ELEM_BYTES - (map::ROWS - 1) * row : row;
-        to = tiles + (l * PITCH + s) * ELEM_BYTES;
+        to = tiles + place_in_tile<PITCH, K_FAST>(s, l);
         keep(&row);
         keep(&tile);
     }
@@ -141,9 +119,9 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     {
         const int r = i / map::PARTS, part = i % map::PARTS;
         const char *const piece = from + part * map::PART;
-        if (HOW == CHUNKS)
+        if (HOW == CHUNKS || HOW == PLANES)
             copy_chunk(place(i, stage), piece);
-        else if (HOW == ELEMENTS)
+        else if (HOW == ELEMENTS || HOW == NARROWLY)
             copy_element(place(i, stage), piece);
         else
             held[i] = load_chunk(piece);
@@ -167,16 +145,16 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
             UNROLL for (int i = 0; i < COPIES; ++i) start(i, 0);
     }
 
-    /* Do what is due in step l of the loop's UNROLL_K: copies start in COPY_GROUPS groups,
+    /* Do what is due in turn l of the TURNS of the loop's STEPS: copies start in COPY_GROUPS groups,
      * spread evenly over the steps before the barrier; what went through registers is written
      * in the last two of these. */
     METHOD void serve(int l, shared_at stage)
     {
         UNROLL for (int i = 0; i < COPIES; ++i) {
             const int group = i * COPY_GROUPS / COPIES;
-            if (HOW != TRANSPOSED && group * (UNROLL_K - 1) / COPY_GROUPS == l)
+            if (HOW != TRANSPOSED && group * (STEPS - 1) * TURNS / COPY_GROUPS == l)
                 start(i, stage);
-            if (HOW == TRANSPOSED && UNROLL_K - 3 + i * 2 / COPIES == l)
+            if (HOW == TRANSPOSED && STEPS - 3 + i * 2 / COPIES == l)
                 finish(i, stage);
         }
     }
@@ -199,7 +177,7 @@ HELPER void copy_checked(operand x, isize k_at, int depth, shared_at to)
         const int inside = s < x.side_left && l < depth;
         const elem *from = x.first + (K_FAST ? k_at + l + s * x.ld : s + (k_at + l) * x.ld);
         /* An address that is not read must still be one of the matrix. */
-        copy_element_if(to + (l * PITCH + s) * ELEM_BYTES, inside ? from : x.first, inside);
+        copy_element_if(to + place_in_tile<PITCH, K_FAST>(s, l), inside ? from : x.first, inside);
     }
 }
 

@@ -1,4 +1,4 @@
-/* From shared memory to registers, and multiplied.  A part of kernel.cuh. */
+/* From shared memory to registers, and multiplied.  A part of simt.cuh. */
 
 /* A thread's place in its block: which of the block's chunks of rows and columns. */
 HELPER int thread_m(void)
@@ -12,6 +12,14 @@ HELPER int thread_n(void)
     const int lane = THREAD_ID % 32, warp = THREAD_ID / 32 / WARPS_M;
     return warp * (LANES_N * TILE_N / CHUNK) + (lane / 2 % 2 + lane / 4 / (LANES_M / 2) * 2);
 }
+
+HELPER int first_fragment_a(void) { return thread_m() * 16; }
+HELPER int first_fragment_b(void) { return thread_n() * 16; }
+
+/* The thread's first element in the block's part of C, and where its column j lies from there. */
+HELPER int thread_row(void) { return thread_m() * CHUNK; }
+HELPER int thread_column(void) { return thread_n() * CHUNK; }
+HELPER int column_of(int j) { return j / CHUNK * LANES_N * CHUNK + j % CHUNK; }
 
 /* One column of the thread's part of op(A), and one row of its part of op(B). */
 struct fragments {
@@ -28,7 +36,7 @@ template <int COUNT, int LANES> HELPER void read_side(elem *to, shared_at from)
 }
 
 /* `from_a` and `from_b` are where the thread's parts begin in row 0; row l is read. */
-HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int l)
+HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int l, int)
 {
     if (!B_FIRST)
         read_side<TILE_M, LANES_M>(f->a, from_a + l * PITCH_A * ELEM_BYTES);
@@ -55,7 +63,7 @@ HELPER int in_order(int step)
     return ROWWISE ? at * TILE_M + line : line * TILE_M + at;
 }
 
-HELPER void multiply(elem *sum, const fragments *f)
+HELPER void multiply(elem *sum, const fragments *f, int)
 {
     UNROLL for (int step = 0; step < TILE_M * TILE_N; ++step) {
         const int at = in_order(step), i = at % TILE_M, j = at / TILE_M;

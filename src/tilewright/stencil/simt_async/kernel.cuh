@@ -1,52 +1,35 @@
 /* GEMM for CUDA devices that copy to shared memory by themselves (compute capability 8.0
- * and later), on the ordinary arithmetic units.
+ * and later): a thread block's way through a tile of C, whatever multiplies.
  *
  *     C <- alpha op(A) op(B) + beta C      op(A) m x k, op(B) k x n, C m x n
  *
  * A thread block computes BLOCK_M x BLOCK_N elements of C.  It walks along k by tiles of
- * BLOCK_K; asynchronous copies bring the tiles of later steps to shared memory while this
- * step's are multiplied.  Where a multiprocessor issues one instruction a cycle and has
- * room for one multiply-add a cycle, every other instruction costs a multiply-add: all
- * that can be is an immediate offset here, and nothing is checked within the loop.
+ * BLOCK_K; asynchronous copies bring the tiles of later steps to shared memory, a ring of
+ * STAGES stages, while this step's are multiplied.  All that can be is an immediate offset
+ * here, and nothing is checked within the loop.
  *
- * Shared memory: a ring of STAGES stages, k the slow index whatever op is, so that one
- * text multiplies for every op.
+ * A text of its own comes first (simt.cuh for ordinary arithmetic units, mma_f64/mma.cuh
+ * for matrix units): how tiles lie in shared memory, and how a thread multiplies them.  It
+ * defines
  *
- *     stage 0                            stage 1
- *     | A: BLOCK_K rows of PITCH_A | B: BLOCK_K rows of PITCH_B | A ...
+ *     THREADS, TILE_M, TILE_N, LANES_M, STEP_K, STEPS, TURNS, AHEAD, COPY_GROUPS
+ *     BYTES_A, BYTES_B, ADVANCE_A, ADVANCE_B     bytes of a tile, and of a trip's part of it
+ *     HOW_COPIED, layout, place_in_tile          how tiles are copied
+ *     fragments, read_fragments, multiply        what a thread reads and does with it
+ *     first_fragment_a, first_fragment_b, thread_row, thread_column, column_of
  *
- * How an operand gets there depends on which index its memory runs along:
+ * A step of the pipeline, for each l of STEPS: read the fragments of l + 1 (of l, where
+ * AHEAD is 0), start a few copies, multiply the fragments of l; a step may take turns with
+ * these in TURNS.  Before the last l the block waits for the next stage, once: the one
+ * barrier of a tile.
  *
- *     along m or n: 16 bytes a copy      along k: one element a copy, transposed by its
- *     +----+----+----+----+              address; or 16 bytes to registers (K_VECTORS),
- *     | 0  | 1  | 2  | 3  |  k           written one by one half a step later.  Rows are 4
- *     +----+----+----+----+              elements longer than the block's side, so that
- *     | 4  | 5  | 6  | 7  |  k + 1       what a warp writes at once, 32 bytes of k by some
- *     +----+----+----+----+              rows, lies in different banks.
- *
- * Threads: a warp's lanes form LANES_M x LANES_N, numbered so that lanes 2i and 2i + 1
- * read the same of B, and lanes i and i + 2 (i % 4 < 2) the same of A: then two quarters
- * of a warp share one pass over the banks when all read 16 bytes (LANES_M = 8):
- *
- *      0  2 | 16 18         m runs down, n right; a thread's TILE_M rows are chunks of
- *      1  3 | 17 19         16 bytes, LANES_M chunks apart, and its columns alike
- *      4  6 | 20 22
- *      5  7 | 21 23
- *      8 10 | 24 26
- *      9 11 | 25 27
- *     12 14 | 28 30
- *     13 15 | 29 31
- *
- * A step of the pipeline, for each l of BLOCK_K: read the fragments of l + 1, start a few
- * copies, multiply the fragments of l.  Before the last l the block waits for the next
- * stage, once: the one barrier of the step.
- *
- *     l = 0 .. BLOCK_K - 2    read l + 1, copy a share of tile t + STAGES - 1, multiply l
- *     l = BLOCK_K - 1         wait, barrier, read l = 0 of tile t + 1, multiply l
+ *     l = 0 .. STEPS - 2    read l + 1, copy a share of tile t + STAGES - 1, multiply l
+ *     l = STEPS - 1         wait, barrier, read l = 0 of tile t + 1, multiply l
  *
  * Edges: where a block reaches beyond m or n, or vectors are not aligned, the same loop
- * runs with copies of single checked elements (zeros for what lies outside).  A remainder
- * of k is the first tile, so that all others are whole.
+ * runs with copies of single checked elements (zeros for what lies outside).  With NARROW
+ * inner blocks copy single elements unchecked, so that alignment does not matter.  A
+ * remainder of k is the first tile, so that all others are whole.
  *
  * Small results: SPLIT_K blocks, a cluster, share the steps of one tile of C and add
  * their parts in the order of k through each other's shared memory (compute capability
@@ -55,30 +38,11 @@
  * The end of the grid: PERSISTENT blocks stay and take tile after tile; with STREAM_K they
  * share what would not fill the device evenly (persistent.cuh).
  *
- * Macros given with the text: the parameters of parameters.py in capitals, and TRANS_A,
- * CONJ_A, TRANS_B, CONJ_B (0 or 1).  A dialect and a prelude come first.
+ * Macros given with the text: a stencil's parameters in capitals, and TRANS_A, CONJ_A,
+ * TRANS_B, CONJ_B (0 or 1).  A dialect and a prelude come before all.
  */
 
-#define LANES_N (32 / LANES_M)
-#define WARPS_M (BLOCK_M / (LANES_M * TILE_M))
-#define WARPS_N (BLOCK_N / (LANES_N * TILE_N))
-#define THREADS (32 * WARPS_M * WARPS_N)
-
-/* Whether an operand's memory is contiguous along k. */
-#define K_FAST_A (TRANS_A)
-#define K_FAST_B (!TRANS_B)
-
-/* The widest access, 16 bytes, in elements. */
-#define CHUNK (16 / ELEM_BYTES)
-
-#include "simt_async/ptx.cuh"
-#if PERSISTENT
-/* Not remembered from one tile to the next. */
-#undef THREAD_ID
-#define THREAD_ID thread_id()
-#endif
 #include "simt_async/copies.cuh"
-#include "simt_async/fragments.cuh"
 #include "simt_async/store.cuh"
 #include "simt_async/pipeline.cuh"
 #include "prelude/raster.h"

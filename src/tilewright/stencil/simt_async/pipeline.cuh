@@ -1,6 +1,6 @@
 /* The loop over k.  A part of kernel.cuh, which draws its steps. */
 
-/* The loop's text has UNROLL_K steps, which are as many trips of it for each tile.  A text
+/* The loop's text does UNROLL_K of k, which are as many trips of it for each tile.  A text
  * that outgrows the nearest instruction cache is slower than a few more trips. */
 #define TRIPS (BLOCK_K / UNROLL_K)
 
@@ -41,9 +41,12 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
     wait_for_groups<STAGES - 2>();
     BARRIER();
 
-    const shared_at from_a = tiles + thread_m() * 16, from_b = tiles + BYTES_A + thread_n() * 16;
-    fragments held[2];
-    read_fragments(&held[0], from_a, from_b, 0);
+    const shared_at from_a = tiles + first_fragment_a();
+    const shared_at from_b = tiles + BYTES_A + first_fragment_b();
+    fragments held[1 + AHEAD];
+    if (AHEAD)
+        UNROLL for (int part = 0; part < TURNS; ++part)
+            read_fragments(&held[0], from_a, from_b, 0, part);
 
     /* Where the trip's rows lie, and its stage, counted from the first; the stage to fill. */
     shared_at rows_a = 0, rows_b = 0, stage = 0, into = (STAGES - 1) * STAGE_BYTES;
@@ -58,12 +61,17 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
     ROLLED do {
         if (!WIDE && fill)
             copy_checked_tile(a, b, mine, t++, tiles + into);
-        UNROLL for (int l = 0; l < UNROLL_K; ++l) {
-            if (l < UNROLL_K - 1) {
-                read_fragments(&held[(l + 1) % 2], from_a + rows_a, from_b + rows_b, l + 1);
+        UNROLL for (int l = 0; l < STEPS; ++l) {
+            fragments *const now = &held[AHEAD * l % 2], *const next = &held[AHEAD * (l + 1) % 2];
+            if (!AHEAD)
+                UNROLL for (int part = 0; part < TURNS; ++part)
+                    read_fragments(now, from_a + rows_a, from_b + rows_b, l, part);
+            if (l < STEPS - 1) {
+                if (AHEAD)
+                    read_fragments(next, from_a + rows_a, from_b + rows_b, l + 1, 0);
             } else {
-                rows_a += UNROLL_K * PITCH_A * ELEM_BYTES;
-                rows_b += UNROLL_K * PITCH_B * ELEM_BYTES;
+                rows_a += ADVANCE_A;
+                rows_b += ADVANCE_B;
                 if (++trip == TRIPS) {
                     /* All of the next tile is there, and all have read the fragments of
                      * this one: its stage is free. */
@@ -76,18 +84,23 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
                     stage = stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES;
                     rows_a = rows_b = stage;
                 }
-                read_fragments(&held[(l + 1) % 2], from_a + rows_a, from_b + rows_b, 0);
+                if (AHEAD)
+                    read_fragments(next, from_a + rows_a, from_b + rows_b, 0, 0);
                 fill = trip == 0 && left > STAGES - 1;
                 if (WIDE && fill) {
                     f->a.fetch();
                     f->b.fetch();
                 }
             }
-            if (WIDE && fill && l < UNROLL_K - 1) {
-                f->a.serve(l, into);
-                f->b.serve(l, into);
+            UNROLL for (int part = 0; part < TURNS; ++part) {
+                if (AHEAD && part > 0)
+                    read_fragments(next, from_a + rows_a, from_b + rows_b, (l + 1) % STEPS, part);
+                if (WIDE && fill && l < STEPS - 1) {
+                    f->a.serve(l * TURNS + part, into);
+                    f->b.serve(l * TURNS + part, into);
+                }
+                multiply(sum, now, part);
             }
-            multiply(sum, &held[l % 2]);
         }
 #ifdef SETTLE_STEPS
         /* BLOCK_K divides SETTLE_STEPS; a trip that ends a tile has set `trip` to 0. */

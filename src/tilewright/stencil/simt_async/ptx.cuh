@@ -283,3 +283,9 @@ HELPER chunk chunk_of(const elem *e)
     }
     return v;
 }
+
+#if PERSISTENT
+/* Not remembered from one tile to the next. */
+#undef THREAD_ID
+#define THREAD_ID thread_id()
+#endif

@@ -34,6 +34,8 @@ class SimtAsync(Stencil):
 
     name: ClassVar[str] = "simt_async"
     version: ClassVar[int] = 1
+    # What multiplies; kernel.cuh is the same for all.
+    multiplier: ClassVar[str] = "simt_async/simt.cuh"
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device runs CUDA and copies asynchronously."""
@@ -98,12 +100,16 @@ class SimtAsync(Stencil):
         blocks_m = -(-m // config.integer("block_m"))
         blocks_n = -(-n // config.integer("block_n"))
         blocks = blocks_m * blocks_n * config.integer("split_k")
-        sides = {name: config.integer(name) for name in ("block_m", "block_n", "tile_m", "tile_n")}
-        launch = Launch(grid=(blocks, 1), block=(threads(**sides), 1))
+        launch = Launch(grid=(blocks, 1), block=(self.threads(config), 1))
         if not config.get("persistent", 0):
             return launch
         shares = _MOST_SHARES if config.get("stream_k", 0) else 1
         return replace(launch, grid=(blocks * shares, 1), resident=config.integer("resident"))
+
+    def threads(self, config: Config) -> int:
+        """Return the threads of a block."""
+        sides = {name: config.integer(name) for name in ("block_m", "block_n", "tile_m", "tile_n")}
+        return int(threads(**sides))
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         """Return dialect, prelude and kernel as one text, with its macros.
@@ -118,6 +124,7 @@ class SimtAsync(Stencil):
         parts = (
             "prelude/dialect_cuda.h",
             f"prelude/{variant.precision.letter}.h",
+            self.multiplier,
             "simt_async/kernel.cuh",
         )
         defines: dict[str, int | str] = {
@@ -126,7 +133,7 @@ class SimtAsync(Stencil):
             "TRANS_B": int(variant.trans_b.transposed),
             "CONJ_B": int(variant.trans_b.conjugated),
         }
-        defines |= {"PERSISTENT": 0, "STREAM_K": 0}  # a config need not name these
+        defines |= {"PERSISTENT": 0, "STREAM_K": 0, "NARROW": 0}  # a config need not name these
         defines |= {name.upper(): config[name] for name in config}
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n")

@@ -53,7 +53,7 @@ HELPER elem finished(const result *c, elem sum, int row, int column)
 /* `first` is the block's first element of C. */
 HELPER result result_at(elem *first, isize ld, isize m_left, isize n_left)
 {
-    const int row = thread_m() * CHUNK, column = thread_n() * CHUNK;
+    const int row = thread_row(), column = thread_column();
     result c;
     c.at = first + row + column * ld;
     c.ld = ld;
@@ -98,7 +98,7 @@ HELPER elem scaled(result c, elem sum, const elem *old)
 /* Write chunk number i of column j of the thread's tile. */
 HELPER void store_chunk(result c, const elem *sum, int j, int i)
 {
-    const int column = j / CHUNK * LANES_N * CHUNK + j % CHUNK, row = i * LANES_M * CHUNK;
+    const int column = column_of(j), row = i * LANES_M * CHUNK;
     if (column >= c.n_left)
         return;
     elem *const to = c.at + column * c.ld + row;

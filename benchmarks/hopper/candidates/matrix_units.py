@@ -1,0 +1,56 @@
+"""DGEMM and ZGEMM on matrix units (DMMA), the likeliest by the cycle model first.
+
+Two resident blocks of four warps come first: while one waits at its barrier, the other
+multiplies.  Then one block of eight warps, which copies a third less for each multiply-add: where
+power is the limit that may decide.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from tilewright.space import Config
+
+from .shapes import Points, mixed
+from .staying import staying
+
+NAMES = ("block_m", "block_n", "warp_m", "warp_n", "resident")
+# Steps between barriers, stages, whether fragments are read a step ahead, and turns.
+FLOW = ("block_k", "stages", "ahead", "turns")
+FIXED = {"mma_m": 16, "raster_rows": 8, "split_k": 1, "walk": 0}
+
+DOUBLE = (
+    (128, 64, 64, 32, 2), (64, 128, 32, 64, 2), (128, 128, 64, 32, 1), (128, 128, 32, 64, 1),
+    (256, 64, 64, 32, 1), (64, 256, 32, 64, 1), (128, 64, 32, 32, 2), (64, 64, 32, 32, 4),
+)  # fmt: skip
+DOUBLE_FLOWS = (
+    (16, 3, 1, 8), (32, 2, 1, 8), (16, 3, 1, 4), (32, 2, 0, 1), (16, 4, 1, 8), (32, 3, 1, 8),
+    (16, 3, 1, 1),
+)  # fmt: skip
+COMPLEX = (
+    (64, 64, 32, 32, 2), (64, 128, 32, 32, 1), (128, 64, 32, 32, 1), (64, 64, 16, 64, 2),
+    (64, 64, 64, 16, 2),
+)  # fmt: skip
+COMPLEX_FLOWS = ((8, 3, 1, 8), (16, 2, 1, 8), (8, 3, 1, 1), (16, 2, 0, 1), (8, 4, 1, 4))
+SMALL = ((64, 64, 32, 32, 2), (64, 32, 32, 16, 2), (32, 64, 16, 32, 2), (128, 64, 64, 32, 2))
+
+
+def candidates(letter: str, trans: str) -> list[Config]:
+    """Return points of the space for d or z."""
+    real = letter == "d"
+    shapes, flows = (DOUBLE, DOUBLE_FLOWS) if real else (COMPLEX, COMPLEX_FLOWS)
+    lengths = (8, 4, 16) if real else (4, 8)
+    points = Points("mma_f64", letter, trans, FIXED)
+
+    def flowing(shapes: tuple[tuple[int, ...], ...], flows: tuple[tuple[int, ...], ...],
+                **choices: tuple[int, ...]) -> list[Config]:  # fmt: skip
+        whole = [shape + flow for flow, shape in itertools.product(flows, shapes)]
+        return list(points.of(NAMES + FLOW, whole, **choices))
+
+    large = flowing(shapes[:4], flows[:4], mma_k=lengths[:2])
+    rest = flowing(shapes, flows, mma_k=lengths[:1])
+    long = flowing(shapes[:4], flows[:4], mma_k=lengths[2:])
+    order = flowing(shapes[:2], flows[:2], mma_k=lengths[:1], walk=(1,), raster_rows=(4, 16))
+    kept = list(staying(large[:4], points.space))
+    small = flowing(SMALL, flows[:1], mma_k=lengths[:1], split_k=(2, 4, 1))
+    return mixed(large, small + kept, [*long, *order, *rest])

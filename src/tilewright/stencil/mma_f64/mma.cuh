@@ -1,0 +1,70 @@
+/* Matrix units that multiply doubles (mma.sync, DMMA).  kernel.cuh, which comes next, says
+ * what a thread block does all in all.
+ *
+ * A warp computes WARP_M x WARP_N of C by instructions of MMA_M x 8 x MMA_K.  In each, lane
+ * 4 g + t (g below 8, t below 4) holds
+ *
+ *     of A: rows g and g + 8, steps t, t + 4, ... along k      of B: column g, the same steps
+ *     of C: rows g and g + 8, columns 2 t and 2 t + 1
+ *
+ * An instruction takes its elements of A from consecutive registers, and so those of B; what
+ * lies otherwise has to be moved first.  Which rows, columns and steps of the matrices these
+ * are is free, as long as A, B and C agree; they are dealt so that what one read of shared
+ * memory brings is consecutive:
+ *
+ *     A, doubles: rows 2 i and 2 i + 1 of 16 in the place of g and g + 8
+ *     A, complex: the real and the imaginary part of one row; of the imaginary part of B the
+ *                 turned pair, (-im, re), is multiplied, so that both parts of C come together
+ *     B, doubles: where k is fast, two steps along k; else one element, or two columns
+ *     B, complex: both parts; instructions of 4 steps take them one by one
+ *
+ * Shared memory: an operand keeps the order of its own memory, so that all copies are of 16
+ * bytes, whatever op is.
+ *
+ *     along m or n: BLOCK_K rows, a little    along k: planes of DEEP steps along k, a row for
+ *     longer than the block's side            each of the block's side
+ *     +----+----+----+-- --+----+----+        +----+----+----+----+        +----
+ *     | 0  | 1  | 2  |     |         |  k     | 0  | 1  | 2  | 3  | row 0  | 4
+ *     +----+----+----+-- --+----+----+        +----+----+----+----+        +----
+ *     | 0  | 1  | 2  |     |         |  k+1   | 0  | 1  | 2  | 3  | row 1  | 4
+ *                                             plane 0                      plane 1
+ *
+ * Lanes that read at once, two g by four t with 16 bytes, four by four with 8, use all 32
+ * banks: in rows, t moves on by 32 bytes of banks; in planes, g follow each other.
+ *
+ * Rounding: each product and sum is an IEEE fused multiply-add, and an element of C (of its
+ * real, of its imaginary part) is one chain of them.  Along k the order of the chain is that
+ * of the instructions; within one instruction it is the device's.
+ */
+
+#define WARPS_M (BLOCK_M / WARP_M)
+#define WARPS_N (BLOCK_N / WARP_N)
+#define THREADS (32 * WARPS_M * WARPS_N)
+
+/* A lane's part of C, and how lanes lie on it. */
+#define TILE_M (WARP_M / 8)
+#define TILE_N (WARP_N / 4)
+#define LANES_M 8
+
+/* Reals of an element. */
+#define WORDS (ELEM_BYTES / REAL_BYTES)
+
+#include "simt_async/words.cuh"
+
+/* Whether two neighbours along k take the place of t and t + 4: B has them in one read then.
+ * Where A is fast along k too it cannot be: rows of 64 bytes would clash in reads of 8. */
+#define PAIRED_K (WORDS == 1 && !K_FAST_A && K_FAST_B)
+
+/* Steps along k in a plane, and in fragments. */
+#define DEEP (PAIRED_K ? 8 : 4)
+#define STEP_K (MMA_K > DEEP ? MMA_K : DEEP)
+
+/* The loop's text is one tile; copies start in all its steps before the barrier. */
+#define UNROLL_K BLOCK_K
+#define STEPS (UNROLL_K / STEP_K)
+#define COPY_GROUPS ((STEPS - 1) * TURNS)
+
+#include "simt_async/ptx.cuh"
+#include "mma_f64/ptx.cuh"
+#include "mma_f64/tiles.cuh"
+#include "mma_f64/fragments.cuh"

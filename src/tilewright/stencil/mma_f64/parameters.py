@@ -1,0 +1,103 @@
+"""Parameters of the stencil on matrix units for doubles.  In capitals they are macros."""
+
+from __future__ import annotations
+
+from tilewright.space import Parameter
+from tilewright.stencil.simt_async.parameters import parameters as of_simt_async
+
+__all__ = ["parameters"]
+
+# What kernel.cuh does with blocks is the same as with ordinary arithmetic units.
+_GRID = ("raster_rows", "split_k", "persistent", "stream_k")
+
+
+def parameters() -> tuple[Parameter, ...]:
+    """Return what may be varied, the same for every variant and device."""
+    return (*_tiles(), *_pipeline(), *(p for p in of_simt_async() if p.name in _GRID))
+
+
+def _tiles() -> tuple[Parameter, ...]:
+    # Copies are dealt evenly to threads, so sides are powers of two.
+    sides = (32, 64, 128, 256)
+    # Two instructions of 8 columns share the reads of 16; beyond 64 a tile's sums spill.
+    warps = (16, 32, 64)
+    return (
+        Parameter(
+            "block_m",
+            sides,
+            "rows of C a thread block computes",
+            "shared memory; warps; fewer blocks to spread over the device",
+        ),
+        Parameter(
+            "block_n",
+            sides,
+            "columns of C a thread block computes",
+            "shared memory; warps; fewer blocks to spread over the device",
+        ),
+        Parameter(
+            "warp_m",
+            warps,
+            "rows of C a warp computes",
+            "registers: its part of C, and a step's fragments of A",
+        ),
+        Parameter(
+            "warp_n",
+            warps,
+            "columns of C a warp computes",
+            "registers: its part of C, and a step's fragments of B",
+        ),
+        Parameter(
+            "mma_m",
+            (8, 16),
+            "rows of an instruction",
+            "8: half of Hopper's rate, the only one before; 16: compute capability 9.0",
+        ),
+        Parameter(
+            "mma_k",
+            (4, 8, 16),
+            "steps along k of an instruction",
+            "registers: fragments of as many steps; longer ones move sums less often",
+        ),
+    )
+
+
+def _pipeline() -> tuple[Parameter, ...]:
+    return (
+        Parameter(
+            "block_k",
+            (8, 16, 32),
+            "steps along k between two barriers",
+            "shared memory; waste where k is no multiple",
+        ),
+        Parameter(
+            "stages",
+            (2, 3, 4, 5),
+            "tiles of each operand in shared memory: one is multiplied, the others arrive",
+            "shared memory",
+        ),
+        Parameter(
+            "ahead",
+            (0, 1),
+            "whether a step reads the next one's fragments: 0: its own, other warps multiply "
+            "meanwhile",
+            "1: registers for fragments of two steps",
+        ),
+        Parameter(
+            "turns",
+            (1, 2, 4, 8, 16),
+            "turns that reads, copies and multiply-adds of a step take",
+            "none but order; with few turns all warps read at once, and none multiplies",
+        ),
+        Parameter(
+            "walk",
+            (0, 1),
+            "order of a step's instructions: 0: by columns, 1: by rows, each there and back",
+            "none but another order of reads of the register file",
+        ),
+        Parameter(
+            "resident",
+            (1, 2, 3, 4),
+            "thread blocks that a multiprocessor shall hold: caps a thread's registers",
+            "registers: too few spill",
+        ),
+    )

@@ -1,0 +1,54 @@
+"""Configs that tuning tries first, ranked by the cycle model: none has been timed yet."""
+
+from __future__ import annotations
+
+from tilewright.stencil.base import Variant
+
+__all__ = ["starts"]
+
+_NAMES = (
+    "block_m", "block_n", "warp_m", "warp_n", "resident", "mma_m", "mma_k", "block_k", "stages",
+    "ahead", "turns", "split_k",
+)  # fmt: skip
+_SAME = {"walk": 0, "raster_rows": 8}
+
+_Shape = tuple[int, ...]
+
+# Sums of 64 doubles a lane, the most that leave room for fragments: the fewest reads of shared
+# memory for a multiply-add.  Two resident blocks, so that one multiplies while the other waits
+# at its barrier; then one of twice the size, which copies a third less.
+_TALL: _Shape = (128, 64, 64, 32, 2, 16, 8, 16, 3, 1, 8, 1)
+_WIDE: _Shape = (64, 128, 32, 64, 2, 16, 8, 16, 3, 1, 4, 1)
+_DEEP: _Shape = (128, 64, 64, 32, 2, 16, 8, 32, 2, 1, 8, 1)
+_SHORT: _Shape = (128, 64, 64, 32, 2, 16, 4, 16, 3, 1, 8, 1)
+# By whether A and B are transposed: their memory's order decides what is read how.
+_LARGE = {
+    (False, False): (_TALL, _DEEP, _WIDE),
+    (False, True): (_WIDE, _DEEP, _TALL),
+    (True, False): (_DEEP, _WIDE, _TALL),
+    (True, True): (_WIDE, _TALL, _SHORT),
+}
+# Blocks of a cluster are for small results.  Instructions of 8 rows come last: for where there
+# is nothing else.
+_OTHER: tuple[_Shape, ...] = (
+    (64, 128, 32, 64, 2, 16, 4, 16, 3, 1, 8, 1),
+    (128, 128, 64, 32, 1, 16, 4, 32, 2, 1, 8, 1),
+    (64, 64, 32, 32, 2, 16, 8, 16, 3, 1, 8, 2),
+    (64, 64, 32, 32, 2, 16, 8, 16, 3, 1, 8, 4),
+    (64, 64, 32, 32, 2, 8, 4, 16, 3, 1, 4, 1),
+)
+_DOUBLE_COMPLEX: tuple[_Shape, ...] = (
+    (64, 64, 64, 16, 2, 16, 4, 16, 2, 0, 1, 1),
+    (64, 64, 32, 32, 2, 16, 4, 8, 3, 1, 8, 1),
+    (64, 128, 32, 32, 1, 16, 4, 8, 3, 1, 8, 1),
+    (64, 64, 32, 32, 2, 16, 4, 8, 3, 1, 8, 2),
+    (64, 64, 32, 32, 1, 8, 4, 8, 3, 1, 4, 1),
+)
+
+
+def starts(variant: Variant) -> tuple[dict[str, int], ...]:
+    """Return values of all parameters, the likeliest for large results first."""
+    shapes = _DOUBLE_COMPLEX
+    if not variant.precision.is_complex:
+        shapes = _LARGE[variant.trans_a.transposed, variant.trans_b.transposed] + _OTHER
+    return tuple(dict(zip(_NAMES, shape, strict=True)) | _SAME for shape in shapes)

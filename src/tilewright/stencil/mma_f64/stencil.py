@@ -1,0 +1,64 @@
+"""The stencil on matrix units for doubles: CUDA C++ for compute capability 8.0 and later."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from tilewright.hardware import DeviceSpec
+from tilewright.precision import Precision
+from tilewright.space import Config, Space
+from tilewright.stencil.base import Resources, Variant
+from tilewright.stencil.mma_f64.constraints import constraints
+from tilewright.stencil.mma_f64.parameters import parameters
+from tilewright.stencil.mma_f64.resources import registers, shared_bytes, threads
+from tilewright.stencil.mma_f64.starts import starts
+from tilewright.stencil.simt_async import SimtAsync
+from tilewright.stencil.simt_async.constraints import k_fast
+
+__all__ = ["MmaF64"]
+
+
+class MmaF64(SimtAsync):
+    """GEMM in doubles and pairs of them, by mma.sync.
+
+    A block's way through a tile of C is `SimtAsync`'s; here warps multiply, not threads.
+    Real and imaginary parts are multiplied apart, four instructions where one was.
+    """
+
+    name: ClassVar[str] = "mma_f64"
+    version: ClassVar[int] = 1
+    multiplier: ClassVar[str] = "mma_f64/mma.cuh"
+
+    def computes(self, precision: Precision) -> bool:
+        """Whether an element is a double, or a pair of them."""
+        return precision.parts == 1 and precision.real_dtype == np.float64
+
+    def space(self, variant: Variant, device: DeviceSpec) -> Space:
+        """Return the parameters and constraints for a variant on a device."""
+        return Space(self.name, parameters(), constraints(variant, device))
+
+    def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
+        """Return what is likely fast, the likeliest first."""
+        return tuple(Config(self.name, values) for values in starts(variant))
+
+    def resources(self, config: Config, variant: Variant) -> Resources:
+        """Return threads and shared memory, exact, and an estimate of registers."""
+        take = config.integer
+        ring = ("block_m", "block_n", "block_k", "stages", "split_k")
+        held = ("warp_m", "warp_n", "mma_k", "ahead")
+        precision, along = variant.precision, k_fast(variant)
+        shared = shared_bytes(
+            **{name: take(name) for name in ring},
+            stream_k=int(config.get("stream_k", 0)),
+            precision=precision,
+            k_fast=along,
+        )
+        used = registers(**{name: take(name) for name in held}, precision=precision, k_fast=along)
+        return Resources(self.threads(config), int(shared), int(used))
+
+    def threads(self, config: Config) -> int:
+        """Return the threads of a block."""
+        sides = {name: config.integer(name) for name in ("block_m", "block_n", "warp_m", "warp_n")}
+        return int(threads(**sides))

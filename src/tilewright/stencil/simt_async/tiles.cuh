@@ -1,0 +1,44 @@
+/* How tiles lie in shared memory, and how whole ones are copied there.  A part of simt.cuh. */
+
+/* Threads side by side along k where an operand is contiguous there: 32 bytes, the least
+ * that device memory gives. */
+#define LANES_K (32 / ELEM_BYTES)
+
+/* Elements between rows of a tile.  LANES_K columns of 4 rows then lie in different banks
+ * when they are written, and rows stay aligned for reads of 16 bytes. */
+#define PITCH_A (BLOCK_M + 4 * K_FAST_A)
+#define PITCH_B (BLOCK_N + 4 * K_FAST_B)
+#define BYTES_A (BLOCK_K * PITCH_A * ELEM_BYTES)
+#define BYTES_B (BLOCK_K * PITCH_B * ELEM_BYTES)
+
+/* From one trip's rows to the next one's. */
+#define ADVANCE_A (UNROLL_K * PITCH_A * ELEM_BYTES)
+#define ADVANCE_B (UNROLL_K * PITCH_B * ELEM_BYTES)
+
+#define HOW_ALONG_SIDE (NARROW ? NARROWLY : CHUNKS)
+#define HOW_COPIED(K_FAST) (!(K_FAST) ? HOW_ALONG_SIDE : K_VECTORS ? TRANSPOSED : ELEMENTS)
+
+/* Bytes from a tile's first element to the one at `s` along the block's side and `l` along k. */
+template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)
+{
+    return (l * PITCH + s) * ELEM_BYTES;
+}
+
+/* Along k: asynchronous copies of single elements, or 16 bytes through registers; a piece is
+ * WIDTH elements along k. */
+template <int SIDE, int PITCH, int WIDTH> struct layout_along_k {
+    enum {
+        ACROSS = LANES_K / WIDTH,
+        ABREAST = THREADS / ACROSS,
+        ROWS = SIDE / ABREAST,
+        PARTS = BLOCK_K / LANES_K,
+        PART = LANES_K * ELEM_BYTES,
+        SHARED_PART = LANES_K * PITCH * ELEM_BYTES,
+        SHARED_ROW = ABREAST * ELEM_BYTES
+    };
+    static METHOD int side_of(int row) { return row; }
+};
+template <int SIDE, int PITCH>
+struct layout<SIDE, PITCH, ELEMENTS> : layout_along_k<SIDE, PITCH, 1> {};
+template <int SIDE, int PITCH>
+struct layout<SIDE, PITCH, TRANSPOSED> : layout_along_k<SIDE, PITCH, CHUNK> {};

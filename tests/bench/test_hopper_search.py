@@ -1,0 +1,103 @@
+"""The search beside cuBLAS, on the emulator and against a peer that stands in for cuBLAS."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.portable_harness import variant
+from tests.stencil.test_simt_async import small
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.stencil import stencil
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def hopper(monkeypatch):
+    """The package beside the benchmarks, imported as they import it."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import hopper
+    from hopper import bench, candidates, cases, log, search, watching
+
+    yield hopper, bench, candidates, cases, log, search, watching
+    for name in [name for name in sys.modules if name.split(".")[0] == "hopper"]:
+        del sys.modules[name]
+
+
+class Peer:
+    """Says that it took twice as long."""
+
+    def __init__(self, live):
+        self.live = live
+
+    def prepare(self, load):
+        return lambda: 2
+
+
+@pytest.mark.parametrize("letter", "sdcz")
+def test_candidates_are_points_of_their_spaces(hopper, letter):
+    _, _, candidates, cases, *_ = hopper
+    device = architecture_spec("sm_90a")
+    for trans in cases.cases_of(letter)[:2]:
+        found = candidates.candidates(letter, trans)
+        assert len(found) == len({(one.stencil, one.id) for one in found}) > 10
+        for one in found:
+            space = stencil(one.stencil).space(cases.variant_of(letter, trans), device)
+            assert one in space
+
+
+@pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
+def test_a_search_ends_in_races_and_a_table(hopper, monkeypatch, tmp_path, capsys):
+    """A candidate that is right is raced; one that does not compile is a row with a reason."""
+    _, _, _, _, log, search, watching = hopper
+    live = EmulatedDevice(tmp_path, multiprocessors=8)
+    live.arch = "sm_90a"
+    good = small(variant("sNN"), live)
+    bad = good.replace(block_k=8)
+    monkeypatch.setattr("tilewright.backend.device", lambda name: live)
+    monkeypatch.setattr("tilewright.bench.peers.cublas.CuBLAS", Peer)
+    monkeypatch.setattr("tilewright.bench.record.device_record", lambda *given: {"name": "it"})
+    monkeypatch.setattr(search, "candidates", lambda letter, trans: [good, bad])
+    monkeypatch.setattr(
+        search,
+        "compiled",
+        lambda arch, jobs, workers, until: [
+            (*job, "CompileError: no" if job[2] == bad else "") for job in jobs
+        ],
+    )
+    found = log.Log(tmp_path / "x.log")
+    search.measure(found, "s", ["NN"], (32, 64), 1e12, 1)
+    tried = {row["id"]: row for row in found.of("tried")}
+    assert tried[good.id]["reason"] == ""
+    assert set(tried[good.id]["ns"]) == {32, 64}
+    assert tried[bad.id]["reason"] == "CompileError: no"
+    assert [row["ratio"] for row in found.of("final")] == [2.0, 2.0]
+    # A process that was cut off goes on where it was; what hung is not tried again.
+    found.add(kind="started", precision="s", trans="NN", stencil="simt_async", id="0", config={})
+    again = log.Log(tmp_path / "x.log")
+    watching.blame(again)
+    assert again.of("tried")[-1]["reason"] == "the process crashed or hung"
+    assert search.jobs_of("s", ["NN"], again) == []
+    watching.write(tmp_path / "x.json", again)
+    assert json.loads((tmp_path / "x.json").read_text())["device"] == {"name": "it"}
+    watching.table(again, "s", [32, 64], ["NN"])
+    assert "2.000*" in capsys.readouterr().out
+
+
+def test_random_shapes_are_the_same_in_every_run(hopper, monkeypatch):
+    import shapes200
+
+    first = shapes200.shapes()
+    assert first == shapes200.shapes()
+    assert len(first) == 200
+    assert len({one.trans for one in first}) == 4
+    sides = np.array([(one.m, one.n, one.k) for one in first])
+    assert sides.min() >= 64
+    assert sides.max() <= 8192
+    assert np.median(sides) < 1200  # log-uniform: half lie below the geometric mean of the ends

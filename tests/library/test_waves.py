@@ -1,0 +1,93 @@
+"""What the wave model expects of blocks that share tiles: no cliff but padding's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.library.waves import Timed, effort, expected_ns
+from tilewright.precision import precision
+from tilewright.problem import Problem, Trans
+from tilewright.stencil import Variant
+from tilewright.stencil.simt_async import SimtAsync
+from tilewright.stencil.simt_async.division import divide
+
+FAMILY = SimtAsync()
+H100 = replace(architecture_spec("sm_90a"), multiprocessors=132)
+NN = Variant(precision("s"), Trans.N, Trans.N)
+WHOLE = FAMILY.starts(NN, H100)[:3]
+SHARING = [one.replace(persistent=1, stream_k=how) for one in WHOLE for how in (1, 2)]
+
+
+def square(n: int) -> Problem:
+    return Problem(n, n, n, "s")
+
+
+def padded(config, problem: Problem) -> int:
+    """Multiply-adds of all tiles, those at the edges counted as whole ones."""
+    sides = (config.integer("block_m"), config.integer("block_n"))
+    m, n = (-(-x // side) * side for x, side in zip((problem.m, problem.n), sides, strict=True))
+    return m * n * problem.k
+
+
+@given(
+    config=st.sampled_from(SHARING),
+    sizes=st.tuples(*(st.integers(1, 9000),) * 3),
+    multiprocessors=st.integers(1, 200),
+)
+def test_every_step_of_every_tile_is_somebodys(config, sizes, multiprocessors) -> None:
+    launch = FAMILY.launch(config, *sizes[:2]).on(multiprocessors)
+    d = divide(config, sizes, launch.grid[0])
+    m, n, k = (-(-x // config.integer(f"block_{s}")) for x, s in zip(sizes, "mnk", strict=True))
+    assert (d.whole + d.shared, d.steps) == (m * n, k)
+    assert d.whole % d.blocks == 0 or not d.shared
+    assert d.workers <= d.blocks
+    if d.shared:
+        shares = [d.share_at(x + 1) - d.share_at(x) for x in range(d.workers)]
+        assert d.share_at(0) == 0
+        assert sum(shares) == d.shared * d.steps
+        assert min(shares) > 0
+        assert max(shares) == d.longest_share <= min(shares) + 1
+        # Nobody leaves parts of two tiles: a worker begins at most one that it does not own.
+        assert d.workers >= min(d.shared, d.blocks)
+
+
+@pytest.mark.parametrize("config", SHARING, ids=lambda config: config.id)
+@given(n=st.integers(8, 128).map(lambda blocks: 128 * blocks), beside=st.sampled_from([-1, 1]))
+def test_a_size_beside_a_multiple_costs_what_its_tiles_hold_and_5_percent(config, n, beside):
+    """From 1024 on; without shares the same step may cost a whole wave."""
+    multiple, other = square(n), square(n + beside)
+    more = effort(config, other, H100, 132) / effort(config, multiple, H100, 132)
+    assert more <= 1.05 * max(1.0, padded(config, other) / padded(config, multiple))
+
+
+def test_without_shares_one_more_tile_costs_a_wave() -> None:
+    """What the property above forbids is what blocks for each tile do."""
+    config = WHOLE[0]
+    more = effort(config, square(2049), H100, 132) / effort(config, square(2048), H100, 132)
+    assert more > 1.6 * padded(config, square(2049)) / padded(config, square(2048))
+
+
+@pytest.mark.parametrize("n", [2049, 2176, 3000, 4097])
+def test_shares_are_chosen_where_waves_end_badly(n: int) -> None:
+    """Two configs as fast at 2048 and 4096: the sharing one is expected to be faster beside."""
+    rate = {square(2048): 350e3, square(4096): 2.7e6}
+    whole, sharing = Timed(WHOLE[0], rate), Timed(WHOLE[0].replace(**SHARING[0]), rate)
+    times = [expected_ns(one, square(n), H100, 132) for one in (whole, sharing)]
+    assert times[1] < times[0]
+
+
+@given(config=st.sampled_from(SHARING), n=st.integers(600, 9000))
+def test_shares_leave_nobody_idle(config, n: int) -> None:
+    """The busiest multiprocessor has its part of all tiles, a step, and the ends."""
+    problem = square(n)
+    even = padded(config, problem) / 132
+    area = config.integer("block_m") * config.integer("block_n")
+    resident = config.integer("resident")
+    ends = area * resident * (config.integer("block_k") + 64 * 2 + 72)
+    # Half as much again: what a block of four warps cannot hide of its only tile.
+    assert effort(config, problem, H100, 132) <= (even + ends) * 1.5

@@ -1,0 +1,103 @@
+"""What compilers make of the stencil on matrix units for doubles, where no GPU is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stencil.portable_harness import variant
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.backend.cuda.compiler import nvrtc
+from tilewright.backend.cuda.inspection import inspect_config
+from tilewright.stencil import Variant, stencils_for
+from tilewright.stencil.mma_f64 import MmaF64
+
+FAMILY = MmaF64()
+
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+
+
+@needs_nvrtc
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arch", "name"),
+    [("sm_90a", "dNN"), ("sm_90a", "dTT"), ("sm_90a", "zNC"), ("sm_90a", "zTC"), ("sm_80", "dTN")],
+)
+def test_what_ships_fits_its_registers(arch: str, name: str) -> None:
+    """No start spills, and as many blocks fit as it was made for."""
+    of, device = variant(name), architecture_spec(arch)
+    space = FAMILY.space(of, device)
+    shipped = [config for config in FAMILY.starts(of, device) if config in space]
+    assert shipped
+    for config in shipped:
+        made = inspect_config(
+            config, stencil="mma_f64", precision=name[0], trans=name[1:], arch=arch
+        )
+        taken = made.kernel.resources
+        assert taken.local_loads == taken.local_stores == 0, config
+        assert made.kernel.occupancy.blocks >= config.integer("resident"), config
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+def test_the_loop_moves_no_doubles_between_registers(trans: str) -> None:
+    """Of a tile's 64 or 32 instructions, fragments are where these want them when they are read."""
+    made = inspect_config(stencil="mma_f64", precision="d", trans=trans)
+    loop = made.kernel.loop
+    assert loop is not None
+    assert made.kernel.resources.local_loads == 0
+    config = made.config
+    tile = config.integer("warp_m") * config.integer("warp_n") * config.integer("block_k")
+    products = [i for i in loop.instructions if i.mnemonic == "DMMA"]
+    assert len(products) == tile // (128 * config.integer("mma_k"))
+    moves = [i for i in loop.instructions if i.mnemonic in ("IMAD", "MOV")]
+    assert len(moves) < len(products)
+    # Where lane addresses are known, every read takes the least passes over the banks there are.
+    for i in loop.instructions:
+        if i.mnemonic == "LDS" and i.address in made.kernel.wavefronts:
+            assert made.kernel.wavefronts[i.address] == (i.access_bits or 0) // 32
+
+
+def test_it_comes_last_until_a_device_has_run_it() -> None:
+    for arch, suits in {"sm_75": False, "sm_80": True, "sm_90a": True}.items():
+        device = architecture_spec(arch)
+        assert FAMILY.suits(device) is suits
+        for letter in "dz":
+            fitting = stencils_for(device, variant(f"{letter}NN").precision)
+            assert fitting[0].name != FAMILY.name
+            assert (fitting[-1].name == FAMILY.name) is suits
+    assert not FAMILY.computes(variant("sNN").precision)
+    assert not FAMILY.computes(variant("eNN").precision)
+
+
+def test_instructions_of_16_rows_are_hoppers() -> None:
+    of = variant("dNT")
+    config = FAMILY.default(of, architecture_spec("sm_90a"))
+    assert config.integer("mma_m") == 16
+    against = FAMILY.space(of, architecture_spec("sm_80")).violated(config)
+    assert "instructions of 16 rows" in [constraint.name for constraint in against]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("letter", "dz")
+def test_a_default_is_in_the_space(arch: str, letter: str) -> None:
+    device = architecture_spec(arch)
+    for trans in ("NN", "NT", "TN", "TT"):
+        of: Variant = variant(letter + trans)
+        assert FAMILY.default(of, device) in FAMILY.space(of, device)
+
+
+@pytest.mark.parametrize(
+    ("name", "longer"), [("dNN", (2, 0)), ("dNT", (4, 4)), ("dTN", (2, 2)), ("zNN", (2, 0))]
+)
+def test_shared_memory_is_what_the_text_has(name: str, longer: tuple[int, int]) -> None:
+    """A ring of stages, rows and planes a little longer than the block; or a part of C."""
+    of = variant(name)
+    config = FAMILY.default(of, architecture_spec("sm_90a"))
+    take = config.integer
+    rows = take("block_m") + longer[0] + take("block_n") + longer[1]
+    size = of.precision.element_bytes
+    ring = take("stages") * take("block_k") * rows
+    assert FAMILY.resources(config, of).shared_bytes == size * ring
+    part = take("block_m") * take("block_n")
+    split = config.replace(split_k=2)
+    assert FAMILY.resources(split, of).shared_bytes == size * max(ring, part)
