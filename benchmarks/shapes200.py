@@ -9,7 +9,8 @@ Each problem is multiplied in turns, ours, cuBLAS, ours, cuBLAS, on the config t
 chooses on this device; kernels are compiled before by a pool.  Beside the ratio stand the
 errors of both on the same inputs: eta = max |C' - AB| / (|A| |B|) and the Frobenius norm of
 C' - AB over that of |A| |B|, of some rows of C, against the sum in double precision.  FILE is
-written after each shape; the table comes last.
+written after each shape; the table comes last.  ``--fitted`` lets copies suit leading
+dimensions (`tilewright.library.choose.fitted`), which `gemm` does not do by itself yet.
 """
 
 from __future__ import annotations
@@ -59,16 +60,17 @@ def cliffs() -> list[Problem]:
     ]
 
 
-def chosen(live: Any, problem: Problem) -> Any:
-    """Return what `gemm` would launch for a problem."""
-    from tilewright.library.choose import choose
+def chosen(live: Any, problem: Problem, fits: bool) -> Any:
+    """Return what `gemm` would launch for a problem, with copies that fit it if they shall."""
+    from tilewright.library.choose import choose, fitted
 
-    return choose(live, problem)
+    found = choose(live, problem)
+    return fitted(found, problem, live.spec) if fits else found
 
 
-def compile_all(live: Any, problems: list[Problem], until: float) -> None:
+def compile_all(live: Any, problems: list[Problem], fits: bool, until: float) -> None:
     """Compile what will be chosen, in processes of their own."""
-    found = {(one.trans, chosen(live, one).config): None for one in problems}
+    found = {(one.trans, chosen(live, one, fits).config): None for one in problems}
     jobs = [(LETTER, trans, config) for trans, config in found]
     print(f"{len(jobs)} kernels to compile", flush=True)
     for _ in compiled(live.arch, jobs, max(1, (os.cpu_count() or 2) - 1), until):
@@ -98,11 +100,11 @@ def errors(live: Any, load: Any, right: tuple[Any, Any, Any]) -> dict[str, float
     return {"eta": float((error / size).max()), "frobenius": norms[0] / norms[1]}
 
 
-def race(live: Any, cublas: Any, problem: Problem) -> dict[str, Any]:
+def race(live: Any, cublas: Any, problem: Problem, fits: bool) -> dict[str, Any]:
     """Return a row: times of both in turns, their ratio and their errors."""
     from tilewright.tuning.measure import Workload
 
-    choice = chosen(live, problem)
+    choice = chosen(live, problem, fits)
     source = choice.stencil.source(choice.config, variant_of(LETTER, problem.trans), live.dialect)
     kernel, load = live.compile(source), Workload(live, problem)
     try:
@@ -130,13 +132,13 @@ def race(live: Any, cublas: Any, problem: Problem) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def row_of(live: Any, cublas: Any, kind: str, problem: Problem) -> dict[str, Any]:
+def row_of(live: Any, cublas: Any, kind: str, problem: Problem, fits: bool) -> dict[str, Any]:
     """Return what came of a problem, or why nothing did."""
     about = {
         "kind": kind, "trans": problem.trans, "m": problem.m, "n": problem.n, "k": problem.k,
     }  # fmt: skip
     try:
-        return {**about, **race(live, cublas, problem)}
+        return {**about, **race(live, cublas, problem, fits)}
     except Exception as error:
         if getattr(live, "lost", None):
             raise
@@ -207,7 +209,7 @@ def write(path: Path, made: dict[str, Any]) -> None:
     write_atomically(path, json.dumps(whole, indent=1).encode())
 
 
-def measure(path: Path, seconds: float) -> list[dict[str, Any]]:
+def measure(path: Path, seconds: float, fits: bool) -> list[dict[str, Any]]:
     """Race shapes and cliffs in turns until the time is up."""
     from tilewright.backend import device
     from tilewright.bench.peers.cublas import CuBLAS
@@ -221,16 +223,17 @@ def measure(path: Path, seconds: float) -> list[dict[str, Any]]:
         "environment": environment_record(Method(ROUNDS)),
         "device": device_record(live, [cublas]),
         "seed": SEED,
+        "fitted": fits,
         "rows": [],
     }
     lists = [("shape", one) for one in shapes()], [("cliff", one) for one in cliffs()]
     jobs = [job for turn in itertools.zip_longest(*lists) for job in turn if job]
-    compile_all(live, [one for _, one in jobs], started + seconds / 3)
+    compile_all(live, [one for _, one in jobs], fits, started + seconds / 3)
     said = time.time()
     for kind, one in jobs:
         if time.time() - started > seconds:
             break
-        made["rows"].append(row_of(live, cublas, kind, one))
+        made["rows"].append(row_of(live, cublas, kind, one, fits))
         if time.time() - said > 5:
             said = time.time()
             print(f"{said - started:5.0f} s: {len(made['rows'])} of {len(jobs)}", flush=True)
@@ -244,12 +247,13 @@ def main() -> None:
     parse.add_argument("--seconds", type=float, default=200)
     parse.add_argument("--json", type=Path, default=Path("shapes200.json"))
     parse.add_argument("--list", action="store_true", help="print the shapes and end")
+    parse.add_argument("--fitted", action="store_true", help="copies that suit alignment")
     given = parse.parse_args()
     if given.list:
         for one in (*shapes(), *cliffs()):
             print(one.trans, one.m, one.n, one.k)
         return
-    table(measure(given.json, given.seconds))
+    table(measure(given.json, given.seconds, given.fitted))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 
 from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.library.choose import choose, default_choice
+from tilewright.library.choose import choose, default_choice, fitted
 from tilewright.library.shipped import shipped, tables
 from tilewright.library.waves import Timed, effort, expected_ns
 from tilewright.precision import precision
@@ -142,6 +142,19 @@ def test_a_winner_of_ones_own_serves_where_it_is_faster():
     own_winner(problem, 10**6, config)
     assert choose(here, problem).config == config
     assert choose(here, problem).tuned_on == "SGEMM NT 4096"
+
+
+def test_copies_are_fitted_to_leading_dimensions_where_that_is_asked_for():
+    """Columns of 16 bytes' multiples keep what was chosen; others get single elements."""
+    for size, trans, narrow in ((4096, "NN", 0), (4097, "NN", 1), (4097, "TN", 0)):
+        problem = square(size, trans)
+        chosen = choose(device(), problem)
+        found = fitted(chosen, problem, H100)
+        assert found.config.get("narrow", 0) == narrow
+        assert found.config in FAMILY.space(Variant.of(problem), H100)
+        assert (found == chosen) is not bool(narrow)
+    double = fitted(default_choice(variant("NT", "z"), H100), square(513, "NT", "z"), H100)
+    assert double == default_choice(variant("NT", "z"), H100)
 
 
 def test_on_another_model_ones_own_winners_come_first():

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tilewright.backend import LaunchError
+from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.precision import PRECISIONS
 from tilewright.problem import transposes_of
 from tilewright.space import Config
@@ -76,6 +77,36 @@ def test_what_passes_through_registers_is_right(
     screen(emulated, run.kernel, FAMILY, config, of)
     for k in (64, 68, 70, 71):
         run.exact(Check(64, 64, k, beta=1), np.random.default_rng(k))
+
+
+def without_narrow_copies(made: Source) -> Source:
+    text = made.text.replace("copy_element(place(i, stage), piece);", ";")
+    assert text != made.text
+    return Source(text, made.defines, made.entry, made.dynamic_shared_bytes)
+
+
+@pytest.mark.parametrize("name", ["sNT", "sTT"])
+def test_columns_may_begin_anywhere(emulated: EmulatedDevice, name: str) -> None:
+    """Single elements, unchecked in inner blocks whatever the leading dimensions."""
+    of = variant(name)
+    config = small(of, emulated, narrow=1)
+    run = bench(emulated, config, of)
+    screen(emulated, run.kernel, FAMILY, config, of)
+    odd = [Check(130, 70, 77, beta=1, padding=pad, offset=pad) for pad in (0, 1, 3)]
+    for check in odd:
+        run.exact(check, np.random.default_rng(check.padding))
+    # It is these copies that the result is made of: without them it is wrong.
+    broken = emulated.compile(without_narrow_copies(FAMILY.source(config, of, "cuda")))
+    with pytest.raises(WrongResultError):
+        Bench(emulated, broken, FAMILY, config, of).exact(odd[1], np.random.default_rng(0))
+
+
+def test_narrow_copies_are_for_what_runs_along_m_or_n() -> None:
+    device = architecture_spec("sm_90a")
+    for name, sound in {"sNN": True, "sTN": False, "zNT": False, "cTT": True}.items():
+        of = variant(name)
+        config = FAMILY.default(of, device).replace(narrow=1)
+        assert (config in FAMILY.space(of, device)) is sound
 
 
 @pytest.mark.slow

@@ -55,6 +55,18 @@ def test_blocks_that_stay_are_right(copying: LiveDevice, name: str, stream_k: in
     Bench(copying, kernel, FAMILY, config, of).exact(many, np.random.default_rng(7))
 
 
+@pytest.mark.parametrize("name", ["sNN", "sNT", "sTT", "dNT", "cNN"])
+@pytest.mark.parametrize("stays", [0, 1])
+def test_columns_may_begin_anywhere(copying: LiveDevice, name: str, stays: int) -> None:
+    of = variant(name)
+    config = FAMILY.default(of, copying.spec).replace(narrow=1)
+    if stays:
+        config = config.replace(persistent=1, stream_k=2)
+    kernel = copying.compile(FAMILY.source(config, of, copying.dialect))
+    certify(copying, kernel, FAMILY, config, of)
+    screen(copying, kernel, FAMILY, config, of)
+
+
 def test_launches_on_two_streams_do_not_share_a_workspace(copying: LiveDevice) -> None:
     """Many at once, on two streams: each result is the one that it is alone."""
     of, size = variant("sNN"), 1100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +19,16 @@ from tilewright.tuning.database import default_path
 from tilewright.tuning.measurement import Measurement
 from tilewright.tuning.store import Store, StoreError
 
-__all__ = ["Choice", "Served", "candidates", "choose", "default_choice", "distance", "store_state"]
+__all__ = [
+    "Choice",
+    "Served",
+    "candidates",
+    "choose",
+    "default_choice",
+    "distance",
+    "fitted",
+    "store_state",
+]
 
 
 class Served(Protocol):
@@ -199,6 +208,25 @@ def _of_table(spec: DeviceSpec, problem: Problem, table: Table) -> tuple[Choice,
     best = table.rows[times.index(min(times))]
     nearest = min(best.ns, key=lambda other: distance(problem, other))
     return Choice(stencil(best.config.stencil), best.config, str(nearest)), min(times)
+
+
+def fitted(chosen: Choice, problem: Problem, spec: DeviceSpec) -> Choice:
+    """Return a choice whose copies suit a problem's leading dimensions, where there is one.
+
+    A config that copies 16 bytes at once checks each element where columns are not aligned to
+    them; the one that differs from it in copying single elements unchecked does not.  `choose`
+    does not ask for it: no such config has been timed on a device.
+    """
+    variant, config = Variant.of(problem), chosen.config
+    chunk = max(1, 16 // problem.precision.element_bytes)
+    columns = [ld for ld, along_k in ((problem.lda, variant.trans_a.transposed),
+                                      (problem.ldb, not variant.trans_b.transposed))
+               if not along_k]  # fmt: skip
+    space = chosen.stencil.space(variant, spec)
+    if all(ld % chunk == 0 for ld in columns) or "narrow" not in (p.name for p in space.parameters):
+        return chosen
+    narrow = config.replace(narrow=1)
+    return replace(chosen, config=narrow) if narrow in space else chosen
 
 
 @lru_cache(maxsize=256)

@@ -101,6 +101,7 @@ def who_shares_a_tile() -> Constraint:
 def _copies(variant: Variant) -> tuple[Constraint, ...]:
     """Return what lets all threads of a block copy as much of each tile."""
     along_a, along_b = k_fast(variant)
+    chunk = CHUNK_BYTES // variant.precision.element_bytes
     reason = "all threads copy as many pieces of a tile, at distances of whole rows"
     even = functools.partial(_even, variant.precision)
     found = [
@@ -123,6 +124,24 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
             "divisibility",
         ),
     ]  # fmt: skip
+    if (along_a and along_b) or chunk == 1:
+        found.append(
+            Constraint(
+                "nothing to copy narrowly",
+                lambda narrow: narrow == 0,
+                "both operands are contiguous along k, or an element is 16 bytes",
+                "divisibility",
+            )
+        )
+    else:
+        found.append(
+            Constraint(
+                "vectors or none",
+                lambda narrow, k_vectors: (narrow == 0) | (k_vectors == 0),
+                "columns that begin anywhere are read by single elements whichever way they run",
+                "divisibility",
+            )
+        )
     if not (along_a or along_b):
         found.append(
             Constraint(

@@ -15,7 +15,7 @@ HELPER bool is_aligned(const elem *first, isize ld, isize k, int k_fast)
 {
     const bool aligned = ADDRESS(first) % 16 == 0 && ld % CHUNK == 0;
     if (!k_fast)
-        return aligned;
+        return NARROW || aligned;
     /* Tiles begin behind the remainder of k. */
     return HOW_COPIED(1) == ELEMENTS || (aligned && k % CHUNK == 0);
 }
@@ -69,6 +69,20 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
     static METHOD int side_of(int) { return 0; }
 };
 
+/* Along m or n, wherever columns begin: asynchronous copies of single elements. */
+template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
+    enum {
+        ACROSS = SIDE < THREADS ? SIDE : THREADS,
+        ABREAST = THREADS / ACROSS,
+        ROWS = BLOCK_K / ABREAST,
+        PARTS = SIDE / ACROSS,
+        PART = ACROSS * ELEM_BYTES,
+        SHARED_PART = PART,
+        SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
+    };
+    static METHOD int side_of(int) { return 0; }
+};
+
 /* One thread's copies of an operand's whole tiles. */
 template <int SIDE, int PITCH, int K_FAST> struct feed {
     static constexpr way HOW = HOW_COPIED(K_FAST);
@@ -83,7 +97,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     METHOD void begin(operand x, isize k_at, shared_at tiles)
     {
         const int id = THREAD_ID, fast = id % map::ACROSS, slow = id / map::ACROSS;
-        const int s = K_FAST ? map::side_of(slow) : fast * CHUNK;
+        const int s = K_FAST ? map::side_of(slow) : fast * (HOW == CHUNKS ? CHUNK : 1);
         const int l = !K_FAST ? slow : fast * (HOW == ELEMENTS ? 1 : CHUNK);
         from = (const char *)(x.first + (K_FAST ? k_at + l + s * x.ld : (k_at + l) * x.ld + s));
         row = map::ABREAST * x.ld * ELEM_BYTES;
@@ -107,7 +121,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
         const char *const piece = from + part * map::PART;
         if (HOW == CHUNKS || HOW == PLANES)
             copy_chunk(place(i, stage), piece);
-        else if (HOW == ELEMENTS)
+        else if (HOW == ELEMENTS || HOW == NARROWLY)
             copy_element(place(i, stage), piece);
         else
             held[i] = load_chunk(piece);

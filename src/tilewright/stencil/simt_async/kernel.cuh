@@ -27,8 +27,9 @@
  *     l = STEPS - 1         wait, barrier, read l = 0 of tile t + 1, multiply l
  *
  * Edges: where a block reaches beyond m or n, or vectors are not aligned, the same loop
- * runs with copies of single checked elements (zeros for what lies outside).  A remainder
- * of k is the first tile, so that all others are whole.
+ * runs with copies of single checked elements (zeros for what lies outside).  With NARROW
+ * inner blocks copy single elements unchecked, so that alignment does not matter.  A
+ * remainder of k is the first tile, so that all others are whole.
  *
  * Small results: SPLIT_K blocks, a cluster, share the steps of one tile of C and add
  * their parts in the order of k through each other's shared memory (compute capability

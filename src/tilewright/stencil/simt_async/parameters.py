@@ -85,6 +85,14 @@ def _pipeline() -> tuple[Parameter, ...]:
             "1: registers; slow where leading dimensions or k are no multiples of 16 bytes",
         ),
         Parameter(
+            "narrow",
+            (0, 1),
+            "how an operand contiguous along m or n is copied: 0: 16 bytes at once, where columns "
+            "are aligned to them, 1: single elements, wherever columns begin",
+            "four times the copies (of floats)",
+            unnamed=0,
+        ),
+        Parameter(
             "walk",
             (0, 1, 2, 3),
             "order of a step's multiply-adds: 0: by columns, 1: by rows, each there and back, "

@@ -129,7 +129,7 @@ class SimtAsync(Stencil):
             "TRANS_B": int(variant.trans_b.transposed),
             "CONJ_B": int(variant.trans_b.conjugated),
         }
-        defines |= {"PERSISTENT": 0, "STREAM_K": 0}  # a config need not name these
+        defines |= {"PERSISTENT": 0, "STREAM_K": 0, "NARROW": 0}  # a config need not name these
         defines |= {name.upper(): config[name] for name in config}
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n")

@@ -15,7 +15,8 @@
 #define ADVANCE_A (UNROLL_K * PITCH_A * ELEM_BYTES)
 #define ADVANCE_B (UNROLL_K * PITCH_B * ELEM_BYTES)
 
-#define HOW_COPIED(K_FAST) (!(K_FAST) ? CHUNKS : K_VECTORS ? TRANSPOSED : ELEMENTS)
+#define HOW_COPIED(K_FAST) \
+    (!(K_FAST) ? (NARROW ? NARROWLY : CHUNKS) : K_VECTORS ? TRANSPOSED : ELEMENTS)
 
 /* Bytes from a tile's first element to the one at `s` along the block's side and `l` along k. */
 template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)

@@ -15,6 +15,7 @@
  * these numbers for each way. */
 enum way {
     CHUNKS,     /* along m or n, 16 bytes */
+    NARROWLY,   /* along m or n, single elements */
     ELEMENTS,   /* along k, single elements, transposed by their addresses */
     TRANSPOSED, /* along k, 16 bytes to registers, written one by one */
     PLANES      /* along k, 16 bytes, k stays the fast index */
