@@ -64,6 +64,7 @@ class Space:
         self.parameters = tuple(parameters)
         self.constraints = tuple(constraints)
         self._by_name = {p.name: p for p in self.parameters}
+        self._absent = {p.name: p.absent for p in self.parameters if p.absent is not None}
         if not self.parameters:
             raise ValueError("parameters=() is empty; give at least one Parameter")
         for label, items in (("parameters", self.parameters), ("constraints", self.constraints)):
@@ -163,9 +164,16 @@ class Space:
             columns |= component.codes(digits)
         names = [(p.name, p.values, columns[p.name].tolist()) for p in self.parameters]
         for row in range(len(ranks)):
-            yield Config(
-                self.stencil_name, {name: values[codes[row]] for name, values, codes in names}
-            )
+            yield self._named({name: values[codes[row]] for name, values, codes in names})
+
+    def _named(self, values: Mapping[str, Value]) -> Config:
+        """Return the config of a point: without the values that absence stands for."""
+        kept = {
+            name: value
+            for name, value in values.items()
+            if name not in self._absent or value != self._absent[name]
+        }
+        return Config(self.stencil_name, kept)
 
     def enumerate(self, chunk: int = _CHUNK) -> Iterator[Config]:
         """Yield every valid config, in the order described above.
@@ -231,6 +239,7 @@ class Space:
 
     def _point(self, values: Mapping[str, Value]) -> dict[str, int]:
         """Return the code of each parameter, checking names and values."""
+        values = {**self._absent, **values}
         for name in values:
             if name not in self._by_name:
                 raise ValueError(
@@ -279,6 +288,7 @@ class Space:
                 f"config {values.id} belongs to {values.stencil!r}; "
                 f"give one of {self.stencil_name!r}"
             )
+        values = {**self._absent, **values}
         for constraint in self.violated(values):
             if kinds is not None and constraint.kind not in kinds:
                 continue
@@ -287,7 +297,7 @@ class Space:
                 f"{used} fails constraint {constraint.name!r} ({constraint.kind}): "
                 f"{constraint.reason}; change one of them"
             )
-        return Config(self.stencil_name, values)
+        return self._named(values)
 
     def __contains__(self, values: object) -> bool:
         if not isinstance(values, Mapping):
@@ -336,10 +346,7 @@ class Space:
             valid &= constraint.holds(values)
         base = dict(config)
         return [
-            Config(
-                self.stencil_name,
-                {**base, self.parameters[i].name: self.parameters[i].values[code]},
-            )
+            self._named({**base, self.parameters[i].name: self.parameters[i].values[code]})
             for (_, i, code), kept in zip(moves, valid.tolist(), strict=True)
             if kept
         ]

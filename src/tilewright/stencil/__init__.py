@@ -10,17 +10,21 @@ from tilewright.stencil.base import (
     Variant,
 )
 from tilewright.stencil.registry import register, stencil, stencils, stencils_for
+from tilewright.stencil.schedule import Schedule, schedule_of, unscheduled
 
 __all__ = [
     "STATIC_SHARED_BYTES",
     "Dialect",
     "Launch",
     "Resources",
+    "Schedule",
     "Source",
     "Stencil",
     "Variant",
     "register",
+    "schedule_of",
     "stencil",
     "stencils",
     "stencils_for",
+    "unscheduled",
 ]

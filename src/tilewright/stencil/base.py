@@ -27,6 +27,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config, Space
+from tilewright.stencil.schedule import Schedule
 
 __all__ = [
     "STATIC_SHARED_BYTES",
@@ -105,12 +106,16 @@ class Source:
     dynamic_shared_bytes : int
         Shared memory of a block that is asked for at launch, besides arrays in the text:
         CUDA's way beyond `STATIC_SHARED_BYTES`.  OpenCL C has no such arrays.
+    schedule : Schedule, optional
+        How the compiled main loop is rescheduled; left out, it is the compiler's.  The text
+        is the same either way.
     """
 
     text: str
     defines: Mapping[str, int | str]
     entry: str = "gemm"
     dynamic_shared_bytes: int = 0
+    schedule: Schedule | None = None
 
 
 class Stencil(ABC):

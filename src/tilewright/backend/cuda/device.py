@@ -10,6 +10,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -29,6 +30,7 @@ from tilewright.backend.cuda.compiler import Cubin, cached_cubin, nvrtc, nvrtc_v
 from tilewright.backend.cuda.driver import check, driver
 from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
 from tilewright.backend.cuda.launch import PreparedLaunch
+from tilewright.backend.cuda.proofs import proved
 from tilewright.stencil import Launch, Source
 from tilewright.timeline import is_recording, span
 
@@ -106,8 +108,8 @@ class CUDADevice(LiveDevice):
         self.ordinal = ordinal
         self.raw = probe.handle(ordinal)
         self.id = f"cuda:{ordinal}"
-        self.spec = probe.spec_of(self.raw)
         self.arch = probe.architecture(self.raw)
+        self.spec = replace(probe.spec_of(self.raw), schedules=proved(self.arch))
         self.compiler = f"NVRTC {nvrtc_version()}"
         self.platform = f"CUDA {probe.cuda_version()} ({self.compiler})"
         self.driver = probe.driver_version() or f"CUDA {probe.cuda_version()}"

@@ -8,6 +8,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Space
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
+from tilewright.stencil.schedule import macros, schedule_of
 from tilewright.stencil.simt_async.constraints import constraints, k_fast
 from tilewright.stencil.simt_async.parameters import parameters
 from tilewright.stencil.simt_async.resources import registers, shared_bytes, threads
@@ -109,7 +110,7 @@ class SimtAsync(Stencil):
             "TRANS_B": int(variant.trans_b.transposed),
             "CONJ_B": int(variant.trans_b.conjugated),
         }
-        defines |= {name.upper(): config[name] for name in config}
+        defines |= macros(config)
         shared = self.resources(config, variant).shared_bytes
         text = "\n".join(read_text(part) for part in parts)
-        return Source(text, defines, dynamic_shared_bytes=shared)
+        return Source(text, defines, dynamic_shared_bytes=shared, schedule=schedule_of(config))
