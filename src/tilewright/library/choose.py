@@ -18,6 +18,7 @@ from tilewright.stencil import Stencil, Variant, stencil, stencils, stencils_for
 from tilewright.tuning.database import default_path
 from tilewright.tuning.measurement import Measurement
 from tilewright.tuning.store import Store, StoreError
+from tilewright.tuning.twins import beats_its_twin, is_current
 
 __all__ = ["Choice", "Served", "candidates", "choose", "default_choice", "distance", "store_state"]
 
@@ -63,7 +64,11 @@ class _Winners:
 
     def __init__(self, device: Served, rows: list[Measurement]) -> None:
         self._spec = device.spec
-        self._rows = [m for m in rows if _is_sound(device.spec, m.config, Variant.of(m.problem))]
+        fastest: dict[Problem, Measurement] = {}
+        for one in rows:  # the faster of a problem's two first: rescheduled, the compiler's own
+            if _is_sound(device.spec, one.config, Variant.of(one.problem)) and _is_kept(one):
+                fastest.setdefault(one.problem, one)
+        self._rows = list(fastest.values())
         self._serving: dict[Variant, tuple[Measurement, ...]] = {}
 
     def serving(self, variant: Variant) -> tuple[Measurement, ...]:
@@ -150,6 +155,11 @@ def _is_sound(spec: DeviceSpec, config: Config, variant: Variant) -> bool:
     that the stencil itself would offer on this device reach a compiler.
     """
     return config in stencil(config.stencil).space(variant, spec)
+
+
+def _is_kept(measurement: Measurement) -> bool:
+    """Whether a winner is the compiler's code, or today's scheduler's that beat it in one race."""
+    return is_current(measurement) and beats_its_twin(measurement)
 
 
 def choose(device: Served, problem: Problem) -> Choice:
