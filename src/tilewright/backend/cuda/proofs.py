@@ -9,6 +9,7 @@ differs, nothing is proved.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -21,9 +22,24 @@ from tilewright.paths import write_atomically
 from tilewright.sass.scheduler_version import SCHEDULER_VERSION
 from tilewright.stencil.schedule import LEVELS, permission
 
-__all__ = ["PROOFS", "Proof", "add_proofs", "proofs", "proved", "read_proofs"]
+__all__ = [
+    "PROOFS",
+    "Proof",
+    "Run",
+    "add_proofs",
+    "earned",
+    "proofs",
+    "proved",
+    "read_proofs",
+]
 
 PROOFS = "schedule_proofs.json"  # beside this module
+
+
+# The least that a run must have compared for a level to be proved.  A bug that spoils one element
+# of a million in one launch of a hundred would spoil ten in so many elements.
+_KERNELS, _ELEMENTS = 8, 10**9
+_CASES = {"NN", "NT", "TN", "TT"}
 
 
 @dataclass(frozen=True)
@@ -112,6 +128,65 @@ def read_proofs(text: str) -> tuple[Proof, ...]:
 def proofs() -> tuple[Proof, ...]:
     """Return the proofs that come with the package."""
     return read_proofs(files("tilewright.backend.cuda").joinpath(PROOFS).read_text("utf-8"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """Which run a proof is from; see `Proof`."""
+
+    architecture: str
+    toolkit: str
+    device: str
+    driver: str
+    date: str
+    commit: str
+    result: str
+
+
+def earned(rows: Iterable[Mapping[str, Any]], run: Run) -> tuple[Proof, ...]:
+    """Return what a run proved.
+
+    A level is proved for a stencil and a precision where no kernel differed from its twin or
+    failed, and enough kernels in all four transposes gave the same bits often enough.  Kernels
+    that the scheduler refused, and those that there was no time for, count for nothing.
+
+    Parameters
+    ----------
+    rows : iterable of Mapping
+        ``stencil``, ``precision``, ``trans``, ``level``, ``id``, ``status`` ("same", "wrong",
+        "failed", or another word for what did not run), ``launches`` and ``elements``.
+    run : Run
+        Where and when.
+    """
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[row["stencil"], row["precision"], row["level"]].append(row)
+    return tuple(
+        Proof(
+            **asdict(run),
+            scheduler=SCHEDULER_VERSION,
+            stencil=stencil,
+            precision=precision,
+            level=level,
+            kernels=len(same),
+            launches=sum(row["launches"] for row in same),
+            elements=sum(row["elements"] for row in same),
+        )
+        for (stencil, precision, level), group in sorted(groups.items())
+        if (same := _all_same(group))
+    )
+
+
+def _all_same(group: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return a level's kernels that had their twins' bits; none if that proves nothing."""
+    ran = [row for row in group if row["status"] in ("same", "wrong", "failed")]
+    enough = (
+        all(row["status"] == "same" for row in ran)
+        and len({(row["trans"], row["id"]) for row in ran}) >= _KERNELS
+        and {row["trans"] for row in ran} >= _CASES
+        and sum(row["elements"] for row in ran) >= _ELEMENTS
+    )
+    return ran if enough else []
 
 
 def add_proofs(new: Iterable[Proof], file: Path) -> tuple[Proof, ...]:
