@@ -47,7 +47,7 @@ Row = dict[str, Any]
 
 
 def chosen_jobs() -> list[Row]:
-    """Return SGEMM kernels whose blocks work alone: of each transpose the winner and short loops."""
+    """Return SGEMM kernels whose blocks work alone: winners and short loops of each transpose."""
     log = ship.load("hopper_s.json")["log"]
     level = next(at for at, one in enumerate(LEVELS) if one is not None and one.name == LEVEL)
     turns = []
