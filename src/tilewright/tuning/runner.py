@@ -137,6 +137,7 @@ class Runner:
                     return
                 continue
             self._listen(busy, strategy)
+            exhausted = False  # a result may give the strategy something to propose
 
     @property
     def _workers(self) -> tuple[WorkerProcess, ...]:
