@@ -41,8 +41,8 @@ _MODELLED = 90
 # In `DeviceSpec.schedules`: every level, proved or not.
 ANY_SCHEDULE = "*"
 
-# After so long the scheduler gives a kernel up.  The slowest of the best kernels took 90 s on one
-# of two busy cores (benchmarks/results/schedule_predicted.json), and twice that on a busier machine.
+# After so long the scheduler gives a kernel up.  The best kernels took up to 90 s on one of two
+# cores (benchmarks/results/schedule_predicted.json), and 180 s where others worked beside it.
 SCHEDULE_SECONDS = 300.0
 
 
