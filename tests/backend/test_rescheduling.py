@@ -6,14 +6,13 @@ import functools
 import lzma
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.sass.compiled import kept
 from tilewright.backend import CompileError, device
 from tilewright.backend.cache import KernelCache
-from tilewright.backend.cuda import rescheduling
+from tilewright.backend.cuda import rescheduling, searching
 from tilewright.backend.cuda.compiler import Cubin, cached_cubin, compile_cubin, nvrtc
 from tilewright.backend.cuda.rescheduling import (
     SHIPPED,
@@ -21,7 +20,7 @@ from tilewright.backend.cuda.rescheduling import (
     reschedule,
     schedule_key,
 )
-from tilewright.sass import decode, differences, edit, read_cubin
+from tilewright.sass import decode, differences, edit, read_cubin, schedule
 from tilewright.stencil import Schedule, Source
 
 LEVEL = Schedule("order", ("reuse", "order"))
@@ -40,22 +39,27 @@ def text(cubin: Cubin) -> bytes:
 
 
 class Searches:
-    """The scheduler with one round of search, counting how often it is asked."""
+    """The search with a single round, in this process, counting how often it is asked."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._search = functools.lru_cache(rescheduling.schedule)
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, code: bytes, arch: int, wanted: Schedule, seconds: float) -> bytes:
         self.count += 1
-        steps = tuple(named.pop("steps"))
-        return self._search(*arguments, steps=steps, rounds=1, **named)
+        return one_round(code, arch, wanted.steps)
+
+
+@functools.cache
+def one_round(code: bytes, arch: int, steps: tuple[str, ...]) -> bytes:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searching, "schedule", functools.partial(schedule, rounds=1))
+        return searching.search(code, {"arch": arch, "steps": steps, "seed": 0})
 
 
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> Searches:
     found = Searches()
-    monkeypatch.setattr(rescheduling, "schedule", found)
+    monkeypatch.setattr(rescheduling, "searched", found)
     return found
 
 
@@ -123,12 +127,23 @@ def test_a_key_stands_for_code_architecture_steps_seed_and_scheduler(
 
 
 def test_a_refusal_says_why_in_one_line_and_keeps_nothing(cache: KernelCache) -> None:
-    with pytest.raises(RefusedScheduleError, match="took longer than it may") as refused:
-        reschedule(compiled(), SOURCE, cache, seconds=0.0)
+    with pytest.raises(RefusedScheduleError, match=r"took longer than 0.5 s") as refused:
+        reschedule(compiled(), SOURCE, cache, seconds=0.5)
     assert "\n" not in str(refused.value)
     with pytest.raises(RefusedScheduleError, match="schedule 'order' is refused: "):
         reschedule(compiled("sm_80"), SOURCE, cache)
+    broken = replace(SOURCE, schedule=replace(LEVEL, steps=("magic",)))
+    with pytest.raises(RefusedScheduleError, match=r"status 1: ValueError: .*'magic' is no step"):
+        reschedule(compiled(), broken, cache)
     assert list(cache.directory.iterdir()) == []
+
+
+def test_a_process_of_its_own_finds_the_same_code() -> None:
+    """The search is the same for the same seed, wherever it runs."""
+    level = Schedule("flags", ("reuse",))
+    code = text(compiled())
+    request = {"arch": 90, "steps": level.steps, "seed": 0}
+    assert searching.searched(code, 90, level, 60.0) == searching.search(code, request)
 
 
 @pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not here")

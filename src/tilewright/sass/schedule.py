@@ -23,7 +23,6 @@ got faster is asked of `tilewright.sass.simulate`, whether it is still right of
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -75,7 +74,6 @@ def schedule(
     steps: Iterable[str] = STEPS,
     seed: int = 0,
     rounds: int = 3,
-    seconds: float | None = None,
 ) -> Scheduled:
     """Return a kernel whose main loop is rescheduled.
 
@@ -93,18 +91,15 @@ def schedule(
         Of the search; the same one gives the same code.
     rounds : int
         How often the search goes over all conflicts.
-    seconds : float, optional
-        After which a kernel is refused; what is returned does not depend on it.
 
     Raises
     ------
     ValueError
         If a step is unknown.
     RefusedError
-        If the architecture is another one, no block can be rescheduled, the
-        result could not be proved to be the same, or time is up.
+        If the architecture is another one, no block can be rescheduled, or the
+        result could not be proved to be the same.
     """
-    late = None if seconds is None else time.monotonic() + seconds
     wanted = frozenset(steps)
     if unknown := wanted - set(STEPS):
         raise ValueError(f"steps={sorted(unknown)[0]!r} is no step; give some of {STEPS}")
@@ -121,7 +116,7 @@ def schedule(
         except RefusedError as error:
             refused[body[0].address] = str(error)
             continue
-        search.improve(wanted, random.Random(seed), rounds, late)  # noqa: S311
+        search.improve(wanted, random.Random(seed), rounds)  # noqa: S311
         made[block.start : block.stop] = search.code()
         moved += sum(now != was for was, now in enumerate(search.order))
         swapped += sum(search.sides)
@@ -155,9 +150,7 @@ class _Search:
         self.movable = [_is_plain(one) for one in self.body]
         self.keep_flags = True
 
-    def improve(
-        self, steps: frozenset[str], draw: random.Random, rounds: int, late: float | None
-    ) -> None:
+    def improve(self, steps: frozenset[str], draw: random.Random, rounds: int) -> None:
         """Take the steps; each change that costs no cycle less is taken back."""
         self.keep_flags = not steps
         if "operands" not in steps and "order" not in steps:
@@ -165,11 +158,7 @@ class _Search:
         for _ in range(rounds):
             conflicts = self.conflicts()
             draw.shuffle(conflicts)
-            gained = 0
-            for at in conflicts:
-                if late is not None and time.monotonic() > late:
-                    raise RefusedError("the search took longer than it may")
-                gained += self.mend(at, steps, draw)
+            gained = sum(self.mend(at, steps, draw) for at in conflicts)
             if not gained:
                 return
 

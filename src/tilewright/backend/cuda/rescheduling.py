@@ -20,17 +20,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from tilewright.backend.base import CompileError
-from tilewright.sass import (
-    Kernel,
-    RefusedError,
-    decode,
-    differences,
-    hazards,
-    main_loop,
-    patch,
-    read_cubin,
-    schedule,
-)
+from tilewright.backend.cuda.searching import searched
+from tilewright.sass import Kernel, RefusedError, decode, differences, patch, read_cubin
 from tilewright.sass.scheduler_version import SCHEDULER_VERSION
 from tilewright.stencil import Schedule, Source
 from tilewright.stencil.schedule import SCHEDULE_SECONDS
@@ -113,21 +104,11 @@ def reschedule(
 
 
 def _searched(kernel: Kernel, wanted: Schedule, seconds: float) -> bytes:
-    """Return rescheduled code of a kernel."""
-    instructions = decode(kernel.code, kernel.arch)
-    # The search takes long, and its result would not pass where the kernel itself does not.
-    if unclear := hazards(instructions):
-        raise _refused(wanted, f"the kernel itself is not understood: {unclear[0]}")
-    loop = main_loop(instructions)
-    if loop is None:
-        raise _refused(wanted, "it has no loop of multiply-adds")
+    """Return rescheduled code of a kernel, checked."""
     try:
-        found = schedule(
-            instructions, loop, kernel.arch, steps=wanted.steps, seed=wanted.seed, seconds=seconds
-        )
+        code = searched(kernel.code, kernel.arch, wanted, seconds)
     except RefusedError as error:
         raise _refused(wanted, str(error)) from None
-    code = b"".join(one.raw.to_bytes(16, "little") for one in found.instructions)
     if reason := _reason(kernel.code, code, kernel.arch):
         raise _refused(wanted, reason)
     return code
