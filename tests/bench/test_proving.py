@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import sys
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.tuning.twinned import Twinned
-from tilewright.backend import LiveDevice
+from tilewright.backend import LaunchError, LiveDevice
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.bench.proving import PROBLEMS, Launched, Twins, many_launches
 from tilewright.problem import Problem
@@ -20,7 +22,7 @@ from tilewright.space import Config
 from tilewright.stencil import Variant, schedule_of
 from tilewright.stencil.schedule import with_unproved
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.tuning.verify import WrongResultError
+from tilewright.tuning.verify import Check, WrongResultError
 
 ROOT = Path(__file__).parents[2]
 FAMILY = Twinned()
@@ -129,6 +131,44 @@ def test_the_table_says_what_became_of_each_kernel(
     assert "86.8 -> 88.4 %   700 launches 1.0e+09 elements 4096: +1.0 %" in out
     assert "is refused: why" in out
     assert "1 same, 0 wrong, 0 failed, 1 refused, 0 prepared, 1 late" in out
+
+
+@pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
+@pytest.mark.parametrize("outcome", ["same", "wrong", "failed"])
+def test_what_the_device_says_of_a_kernel_becomes_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    """The emulator runs the kernel's text, where a schedule changes nothing."""
+    made, live = script("schedule_proof"), EmulatedDevice(tmp_path)
+    live.lost = None  # type: ignore[attr-defined]
+
+    def launches(*arguments: Any, feed: Any) -> Launched:
+        if outcome == "wrong":
+            raise WrongResultError("3 words of C differ")
+        if outcome == "failed":
+            raise LaunchError("an illegal address\nand more")
+        return Launched(64, 1000)
+
+    proving = "tilewright.bench.proving"
+    monkeypatch.setattr(f"{proving}.many_launches", launches)
+    monkeypatch.setattr(f"{proving}.disturbed", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr("tilewright.tuning.same_bits.classes", lambda config: [Check(65, 33, 20)])
+    monkeypatch.setattr("tilewright.tuning.verify.screen", lambda *_: None)
+    values = {
+        "block_m": 64, "block_n": 32, "tile_m": 4, "tile_n": 8, "lanes_m": 8, "block_k": 16,
+        "unroll_k": 8, "stages": 3, "split_k": 1, "resident": 1, "copy_groups": 2, "walk": 0,
+        "b_first": 0, "k_vectors": 0, "raster_rows": 4,
+    }  # fmt: skip
+    row = made.proved(live, made.at_level(made.job("s", "NT", values), 1))
+    assert row["status"] == outcome
+    of_launches = 2 * len(PROBLEMS) if outcome == "same" else 0
+    assert row["elements"] == 65 * 33 + 1000 * of_launches
+    reason = {
+        "same": "",
+        "wrong": "3 words of C differ",
+        "failed": "LaunchError: an illegal address",
+    }
+    assert row["reason"] == reason[outcome]
 
 
 def test_a_loops_share_is_the_deeper_run_less_the_other() -> None:

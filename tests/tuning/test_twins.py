@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.tuning.measurement_examples import example
 from tests.tuning.twinned import Twinned
 from tilewright.backend import device
@@ -251,3 +253,21 @@ def test_a_race_that_breaks_is_run_again_with_twins_together(monkeypatch) -> Non
     assert found == {
         config(1): Status.CRASH, config(): Status.OK, config(slow=1): Status.OK,
     }  # fmt: skip
+
+
+def test_what_is_refused_while_serving_leaves_its_place_to_its_twin(monkeypatch) -> None:
+    """A config may be proved and tuned, and yet refused: by another build of the compiler, say."""
+    monkeypatch.setattr(Twinned, "proved", (0, 4))
+    here = device()
+    mine = marked(timed(4, 5, device=here.fingerprint, stage=Stage.WINNER, problem=PROBLEM))
+    environment = {**mine.environment, "unscheduled": {"median_ns": 9, "saved_ns": 4}}
+    with Store() as store:
+        store.add(replace(mine, environment=environment))
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((48, 32)), rng.standard_normal((32, 40))
+    a, b = (np.asfortranarray(x, np.float32) for x in (a, b))
+    assert choose(here, PROBLEM).config == config(4)
+    c = np.zeros((48, 40), np.float32, order="F")
+    with pytest.warns(RuntimeWarning, match="the compiler's own code serves .* which OpenCL hides"):
+        tw.gemm(a, b, c, device=here)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
