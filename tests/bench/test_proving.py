@@ -133,14 +133,20 @@ def test_the_table_says_what_became_of_each_kernel(
     assert "1 same, 0 wrong, 0 failed, 1 refused, 0 prepared, 1 late" in out
 
 
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
+    found = EmulatedDevice(tmp_path_factory.mktemp("kernels"))
+    found.lost = None  # type: ignore[attr-defined]
+    return found
+
+
 @pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 @pytest.mark.parametrize("outcome", ["same", "wrong", "failed"])
 def test_what_the_device_says_of_a_kernel_becomes_a_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
+    emulated: EmulatedDevice, monkeypatch: pytest.MonkeyPatch, outcome: str
 ) -> None:
     """The emulator runs the kernel's text, where a schedule changes nothing."""
-    made, live = script("schedule_proof"), EmulatedDevice(tmp_path)
-    live.lost = None  # type: ignore[attr-defined]
+    made, live = script("schedule_proof"), emulated
 
     def launches(*arguments: Any, feed: Any) -> Launched:
         if outcome == "wrong":
