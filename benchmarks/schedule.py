@@ -5,16 +5,16 @@
     python benchmarks/schedule.py --table --json FILE        only prints what FILE holds
 
 For each transpose the config that won at 4096 in hopper_s.json is compiled as it is and
-rescheduled by each set of steps.  On a device every version must give the same bits as the
-unscheduled kernel, on random data, in many launches, at ragged sizes; then both run in turns,
-A B A B.  A process of its own runs each version: one that crashes or hangs is a row with a reason.
+rescheduled by each step alone and by all of them.  On a device (`schedule_device`) every version
+must give the same bits as the unscheduled kernel, in many launches, at ragged sizes, with little
+memory left and with another kernel running; then both and cuBLAS run in turns, A B C A B C.  A
+process of its own runs each version: one that crashes or hangs is a row with a reason.
 FILE is written after each part; the table comes last.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import multiprocessing
 import os
@@ -26,30 +26,26 @@ from typing import Any
 
 import numpy as np
 
+from schedule_device import FAMILY, ROUNDS, source_of, supervised
 from tilewright.backend.cache import KernelCache
-from tilewright.backend.cuda.compiler import Cubin, cached_cubin
+from tilewright.backend.cuda.compiler import cached_cubin
 from tilewright.paths import write_atomically
-from tilewright.precision import precision
-from tilewright.problem import Problem, Trans
 from tilewright.sass import compare, decode, inspect_kernel, patch, read_cubin, schedule
 from tilewright.space import Config
-from tilewright.stencil import Source, Variant
-from tilewright.stencil.simt_async import SimtAsync
 
 CASES = ("NN", "NT", "TN", "TT")
 VARIANTS: dict[str, tuple[str, ...]] = {
     "reuse": ("reuse",),
     "operands": ("reuse", "operands"),
-    "order": ("reuse", "order"),
-    "all": ("reuse", "operands", "order"),
+    "order": ("reuse", "operands", "order"),
+    "banks": ("banks",),
+    "loads": ("loads",),
+    "stalls": ("stalls",),
+    "yields": ("yields",),
+    "all": ("reuse", "operands", "order", "banks", "loads", "stalls"),
 }
 BEST = Path(__file__).parent / "results" / "h100" / "hopper_s.json"
 TUNED_AT, ARCH = 4096, "sm_90a"
-LAUNCHES, ROUNDS, TIMED = 20, 11, (4096, 8192)
-# Interior and edge blocks, a remainder of k, leading dimensions that forbid wide copies.
-RAGGED = ((4096, 4096, 4096), (1024, 1280, 96), (1000, 1028, 540), (997, 1013, 531), (8, 8, 8192))
-PATIENCE = 25  # seconds for one version's checks and times
-FAMILY = SimtAsync()
 
 
 def winners() -> dict[str, Config]:
@@ -60,11 +56,6 @@ def winners() -> dict[str, Config]:
         for row in rows
         if row["kind"] == "final" and row.get("size") == TUNED_AT and "config" in row
     }
-
-
-def source_of(trans: str, config: Config) -> Source:
-    variant = Variant(precision("s"), Trans(trans[0]), Trans(trans[1]))
-    return FAMILY.source(config, variant, "cuda")
 
 
 def rescheduled(trans: str, values: dict[str, Any], name: str) -> tuple[dict[str, Any], bytes]:
@@ -83,90 +74,14 @@ def rescheduled(trans: str, values: dict[str, Any], name: str) -> tuple[dict[str
     )
     row = {
         "trans": trans, "variant": name, "config": values, "id": config.id,
-        "moved": found.moved, "swapped": found.swapped, **compared.as_dict(),
+        "changed": {
+            "moved": found.moved, "swapped": found.swapped, "renamed": found.renamed,
+            "placed": found.placed, "restalled": found.restalled,
+        },
+        "left_alone": {hex(at): why for at, why in found.refused.items()}, **compared.as_dict(),
         "seconds": time.perf_counter() - began,
     }  # fmt: skip
     return row, code
-
-
-# ---- On the device, in a process of its own -------------------------------------------------
-
-
-def measure(trans: str, values: dict[str, Any], code: bytes, answer: Any) -> None:
-    """Check a version's bits against the unscheduled kernel's, then time both in turns."""
-    try:
-        answer.put(("done", _measured(trans, values, code)))
-    except Exception as error:
-        answer.put(("failed", f"{type(error).__name__}: {error}".splitlines()[0]))
-
-
-def _measured(trans: str, values: dict[str, Any], code: bytes) -> dict[str, Any]:
-    from tilewright.backend import Kernel, device
-    from tilewright.backend.cuda.device import LoadedKernel
-    from tilewright.tuning.measure import Workload, interleaved
-    from tilewright.tuning.verify import screen
-
-    live: Any = device("cuda:0")
-    config = Config(FAMILY.name, values)
-    source = source_of(trans, config)
-    plain = live.compile(source)
-    cubin: Cubin = dataclasses.replace(cached_cubin(source, live.arch, KernelCache()), code=code)
-    loaded = LoadedKernel(live, cubin, source.entry, source.dynamic_shared_bytes)
-    made = Kernel(loaded, source.entry, 0.0, code)
-    variant = Variant(precision("s"), Trans(trans[0]), Trans(trans[1]))
-    screen(live, made, FAMILY, config, variant)
-    compared, memory = 0, _matrices(live)
-    for m, n, k in RAGGED:
-        load = Workload(live, Problem(m, n, k, "s", *trans), memory)
-        right = _bits(live, load, plain, config)
-        for _ in range(LAUNCHES):
-            wrong = int(np.count_nonzero(_bits(live, load, made, config) != right))
-            if wrong:
-                raise ArithmeticError(f"{wrong} elements of {m} x {n} x {k} have other bits")
-            compared += 1
-    times: dict[str, Any] = {}
-    for size in TIMED:
-        load = Workload(live, Problem(size, size, size, "s", *trans), memory)
-        pair = [(plain, FAMILY, config), (made, FAMILY, config)]
-        times[str(size)] = interleaved(load, pair, 0.0, ROUNDS if size < 8192 else 5)
-    return {"device": str(live), "launches_compared": compared, "ns": times}
-
-
-def _matrices(live: Any) -> dict[str, Any]:
-    """Return memory for the largest problem, A and B random; drawing all of it would take long."""
-    most = max(TIMED) ** 2
-    drawn = np.random.default_rng(0).standard_normal(most // 4, dtype=np.float32)
-    memory = {name: live.allocate(4 * most) for name in "abc"}
-    for name in "ab":
-        for part in range(4):
-            live.write(memory[name], np.roll(drawn, 4097 * part), part * drawn.nbytes)
-    return memory
-
-
-def _bits(live: Any, load: Any, kernel: Any, config: Config) -> Any:
-    """Run once on a C full of another pattern; return C's bits."""
-    empty = np.full(load.elements["c"], 0xFFFFFFFF, np.uint32)
-    live.write(load.memory["c"], empty)
-    load.run(kernel, FAMILY, config)
-    live.download(load.memory["c"], empty)
-    return empty
-
-
-def supervised(row: dict[str, Any], code: bytes) -> dict[str, Any]:
-    """Run `measure` in a process; return what it measured, or why not."""
-    context = multiprocessing.get_context("spawn")
-    answer = context.Queue()
-    child = context.Process(target=measure, args=(row["trans"], row["config"], code, answer))
-    child.start()
-    until = time.time() + PATIENCE
-    while answer.empty() and child.is_alive() and time.time() < until:
-        time.sleep(0.05)
-    found = None if answer.empty() else answer.get(timeout=5)
-    child.kill()
-    child.join()
-    if found is None:
-        return {"reason": f"ended with {child.exitcode} or said nothing for {PATIENCE} s"}
-    return dict(found[1]) if found[0] == "done" else {"reason": found[1]}
 
 
 # ---- All of it ------------------------------------------------------------------------------
@@ -213,24 +128,40 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Return predictions, and what was measured, as text."""
-    lines = ["op  steps      moved  pipe share predicted    measured: bits, gain at 4096, 8192"]
+    lines = [
+        "op  step      moved placed renamed  pipe share predicted  cycles   measured:"
+        " bits, gain at 4096, 8192; cuBLAS = 1"
+    ]
     for row in sorted(rows, key=lambda r: (r["trans"], list(VARIANTS).index(r["variant"]))):
-        start = f"{row['trans']}  {row['variant']:<10}"
+        start = f"{row['trans']}  {row['variant']:<9}"
         if "predicted" not in row:
             lines.append(f"{start} {row['reason']}")
             continue
-        old, new = (row["predicted"][x]["pipe_share"] for x in ("before", "after"))
-        text = f"{start}{row['moved']:5}  {100 * old:.1f} % -> {100 * new:.1f} %"
-        got = row.get("measured")
-        if got is None:
-            lines.append(f"{text}        not measured")
-        elif "reason" in got:
-            lines.append(f"{text}        {got['reason']}")
-        else:
-            gains = [np.median(a) / np.median(b) for a, b in got["ns"].values()]
-            shown = ", ".join(f"{100 * (gain - 1):+.1f} %" for gain in gains)
-            lines.append(f"{text}        same in {got['launches_compared']}, {shown}")
+        old, new = (row["predicted"][x] for x in ("before", "after"))
+        made = row["changed"]
+        text = (
+            f"{start}{made['moved']:5} {made['placed']:6} {made['renamed']:7}  "
+            f"{100 * old['pipe_share']:.1f} % -> {100 * new['pipe_share']:.1f} %"
+            f"  {100 * (new['cycles'] / old['cycles'] - 1):+6.1f} %"
+        )
+        lines.append(f"{text}   {_measured(row.get('measured'))}")
     return "\n".join(lines)
+
+
+def _measured(got: dict[str, Any] | None) -> str:
+    """Return what a device said of a version."""
+    if got is None:
+        return "not measured"
+    if "reason" in got:
+        return str(got["reason"])
+    shown = []
+    for times in got["ns"].values():
+        plain, made = (float(np.median(times[name])) for name in ("plain", "scheduled"))
+        text = f"{100 * (plain / made - 1):+.1f} %"
+        if "cublas" in times:
+            text += f" ({float(np.median(times['cublas'])) / made:.3f})"
+        shown.append(text)
+    return f"same in {sum(got['compared'].values())}, {', '.join(shown)}"
 
 
 def main() -> None:
@@ -241,7 +172,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--trans", nargs="+", default=list(CASES), choices=CASES)
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args()
     if chosen.table:
@@ -255,7 +186,8 @@ def main() -> None:
     write(chosen.json, rows)
     if not chosen.predict:
         # The likeliest to gain first: time may run out.
-        for row, code in sorted(made, key=lambda x: -list(VARIANTS).index(x[0]["variant"])):
+        order = ["all", "order", "banks", "loads", "stalls", "yields", "operands", "reuse"]
+        for row, code in sorted(made, key=lambda x: order.index(x[0]["variant"])):
             if code and time.time() < until:
                 row["measured"] = supervised(row, code)
                 write(chosen.json, rows)

@@ -139,7 +139,7 @@ def test_the_checker_and_the_dependencies_agree_on_exchanges(data: st.DataObject
         d.on == x for later in found[x + 1 : y + 1] for d in later
     )
     made = exchanged(body[x], body[y])
-    same = same_values(body, made[start:stop], 90)
+    same = same_values(kernel(), made, 90)
     # Values do not know of waits: those are the hazards' part.
     if not bound:
         assert same == []
@@ -154,7 +154,7 @@ def test_dependent_sums_may_not_change_places() -> None:
         makers = [d.on for d in found if body[d.on].opcode == FFMA]
         if body[index].opcode == FFMA and makers:
             reasons = differences(kernel(), exchanged(body[makers[0]], body[index]), 90)
-            assert "has another value at the end of the block" in reasons[0]
+            assert "differ" in reasons[0]
             return
     pytest.fail("no sum of the loop depends on another")
 

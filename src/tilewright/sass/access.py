@@ -26,7 +26,8 @@ _FIXED = {
     " VIMNMX I2FP",
     "uniform": "UMOV USEL UISETP UIADD3 ULEA ULOP3 USHF UIMAD ULDC",
     "wide": "",  # IMAD.WIDE and IMAD.HI: twice through the multiplier
-    "fp64": "DADD DMUL DFMA DSETP",
+    "fp64": "DADD DMUL DFMA",
+    "fp64 set": "DSETP",
     "special": "CS2R",
 }
 _VARIABLE = {

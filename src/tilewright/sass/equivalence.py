@@ -1,55 +1,35 @@
 """Whether rescheduled code computes what it did before: proved without a device, or refused.
 
-`differences` compares two versions of a kernel that differ in the order, the operands' sides and
-the control fields of instructions:
+`differences` compares two versions of a kernel that differ in the order of instructions within
+blocks, the operands' sides, the registers' names and the control fields:
 
-1. *Values.*  Each block of both is executed with symbols: a register's value is the instruction
-   that made it with its operands' values, equal ones numbered alike.  At the block's end every
-   resource holds the same value, and every access has had the same operands in the same order.
-   A product's factors may change sides: that is IEEE, and NaNs are canonical on these devices.
-2. *Waiting.*  Before each access and at the end no barrier is outstanding that was not before.
+1. *Values.*  Both are executed with symbols, block by block, until it is known which registers of
+   the one hold what registers of the other do wherever a block begins (`_Walk`).  Then every
+   effect (access, branch, barrier, clock) has the same operands in the same order in both.
+2. *Waiting.*  No effect finds an access under way that was over before (`waiting`).
 3. *Time.*  `tilewright.sass.hazards` finds nothing, in the whole kernel, that is read or
    overwritten too early, nor a reuse copy that has become stale.
 
-It shares no code with `tilewright.sass.schedule`.
+It shares no code with what schedules or renames.  That registers are numbers with no meaning of
+their own ends where an instruction is not modelled, or control comes from nowhere: there, each
+register must hold what the one of its name does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
-from tilewright.sass.access import UNIFORM, Access, access, name_of
-from tilewright.sass.dependencies import blocks
-from tilewright.sass.edit import register_places
+from tilewright.sass.access import Access, access, name_of
+from tilewright.sass.dependencies import Block, blocks
+from tilewright.sass.flow import successors
 from tilewright.sass.hazards import hazards
 from tilewright.sass.instruction import Instruction
+from tilewright.sass.values import Symbols, execute, meaning
+from tilewright.sass.waiting import still_under_way
 
 __all__ = ["differences", "same_values"]
 
-_CONTROL = ((1 << 20) - 1) << 105  # stall to reuse flags
-_REGISTER = 0xFF
-_FFMA = 0x223  # all operands in registers
-_SIGNS = 1 << 63 | 1 << 62 | 1 << 73 | 1 << 72  # of a factor: then it is no plain product
-
-
-@dataclass
-class _Symbols:
-    """Numbers of values: equal ones have equal numbers."""
-
-    known: dict[Hashable, int] = field(default_factory=dict)
-
-    def number(self, value: Hashable) -> int:
-        return self.known.setdefault(value, len(self.known))
-
-
-@dataclass
-class _Outcome:
-    """What a block leaves behind."""
-
-    values: dict[int, int] = field(default_factory=dict)
-    effects: list[tuple[int, frozenset[tuple[int, int]]]] = field(default_factory=list)
-    outstanding: frozenset[tuple[int, int]] = frozenset()
+State = tuple[int, ...]  # the class of each place, of the old kernel and then of the new one
 
 
 def differences(
@@ -64,113 +44,165 @@ def differences(
     arch : int
         Architecture number.
     """
-    if len(before) != len(after):
-        return [f"there are {len(after)} instructions, not {len(before)}"]
-    found: list[str] = []
-    for block in blocks(before):
-        old, new = before[block.start : block.stop], after[block.start : block.stop]
-        if any(x.raw != y.raw or x.address != y.address for x, y in zip(old, new, strict=True)):
-            found += same_values(old, new, arch)
-    if found:
+    found = same_values(before, after, arch)
+    if found or all(x.raw == y.raw for x, y in zip(before, after, strict=True)):
         return found
-    unclear = hazards(before)
-    if unclear:
+    known = hazards(before)
+    if unclear := [hazard for hazard in known if not hazard.copy]:
         return [f"the kernel itself is not understood: {unclear[0]}"]
-    return [str(hazard) for hazard in hazards(after)]
+    # ptxas knows when a write clears a copy in a latch; here it is only known that it does so.
+    return [str(hazard) for hazard in hazards(after) if hazard not in known]
 
 
 def same_values(
     before: Sequence[Instruction], after: Sequence[Instruction], arch: int
 ) -> list[str]:
-    """Return how the results of two versions of a block differ; nothing if they do not."""
-    for one in (*before, *after):
-        if access(one).kind == "unknown":
-            return [f"{one.name} at {one.address:#x} is not modelled"]
+    """Return how two versions of a kernel differ in what they do or wait for; see `differences`."""
+    if len(before) != len(after):
+        return [f"there are {len(after)} instructions, not {len(before)}"]
     if [one.address for one in before] != [one.address for one in after]:
         return ["the instructions do not stand at the same addresses"]
-    branches = [(i, one.raw) for i, one in enumerate(before) if one.target is not None]
-    if branches != [(i, one.raw) for i, one in enumerate(after) if one.target is not None]:
-        return [f"a branch has moved or changed at {before[0].address:#x}"]
-    symbols = _Symbols()
-    old, new = _execute(before, arch, symbols), _execute(after, arch, symbols)
-    return list(_compare(old, new, before[0].address))
+    if [_jump(one) for one in before] != [_jump(one) for one in after]:
+        return ["a branch has moved or leads elsewhere"]
+    walk = _Walk(before, after, arch)
+    walk.settle()
+    return list(walk.reasons())
 
 
-def _compare(old: _Outcome, new: _Outcome, where: int) -> Iterator[str]:
-    for resource in sorted(old.values.keys() | new.values.keys()):
-        if old.values.get(resource) != new.values.get(resource):
-            yield f"{name_of(resource)} has another value at the end of the block at {where:#x}"
-    if [key for key, _ in old.effects] != [key for key, _ in new.effects]:
-        yield f"accesses of the block at {where:#x} differ in order, operands or barriers"
-        return
-    for number, ((_, mine), (_, theirs)) in enumerate(zip(old.effects, new.effects, strict=True)):
-        if theirs - mine:
-            yield f"access {number} of the block at {where:#x} no longer follows a wait"
-    if new.outstanding - old.outstanding:
-        yield f"a barrier is no longer waited for in the block at {where:#x}"
+def _jump(one: Instruction) -> tuple[str, int | None] | None:
+    """Return what ends or starts a block, so that both versions have the same blocks."""
+    ends = ("BRA", "EXIT", "RET", "CALL", "BSSY", "BSYNC", "WARPSYNC", "BREAK")
+    if one.target is None and one.mnemonic not in ends and one.known:
+        return None
+    return one.mnemonic, one.target
 
 
-def _execute(body: Sequence[Instruction], arch: int, symbols: _Symbols) -> _Outcome:
-    """Execute a block with symbols."""
-    made = _Outcome()
-    # A barrier with whoever set it: an access of this block by its number, or -1 for before it.
-    outstanding = {(barrier, -1) for barrier in range(6)}
-    for one in body:
-        use = access(one)
-        waits = one.control.waits
-        outstanding = {item for item in outstanding if item[0] not in waits}
-        key = _key(one, use, arch, made.values, symbols)
-        if not use.pure:
-            control = one.control
-            place = len(made.effects)
-            key = symbols.number((key, place, control.write_barrier, control.read_barrier))
-            made.effects.append((key, frozenset(outstanding)))
-            for barrier in (control.write_barrier, control.read_barrier):
-                if barrier is not None:
-                    outstanding.add((barrier, place))
-        if not one.guard.never:
-            _write(one, use, key, made.values, symbols)
-    made.outstanding = frozenset(outstanding)
-    # What holds its first value again has not changed.
-    made.values = {r: v for r, v in made.values.items() if v != symbols.number(("first", r))}
-    return made
+class _Walk:
+    """Which places hold the same value where a block begins, whatever way leads there.
+
+    A place is a resource of the old kernel or of the new one.  Places start in one class each
+    with its namesake, and wherever ways meet two of them stay together only if they are on every
+    way: the usual forward analysis, which can only part what it had put together.
+    """
+
+    def __init__(
+        self, before: Sequence[Instruction], after: Sequence[Instruction], arch: int
+    ) -> None:
+        self.blocks = blocks(before)
+        self.code = (before, after)
+        self.uses = tuple([access(one) for one in code] for code in self.code)
+        counted = frozenset(
+            one.control.write_barrier
+            for one in before
+            if one.mnemonic == "LDGDEPBAR" and one.control.write_barrier is not None
+        )
+        self.meanings = tuple(
+            [meaning(one, arch, counted, use) for one, use in zip(code, uses, strict=True)]
+            for code, uses in zip(self.code, self.uses, strict=True)
+        )
+        named = {r for uses in self.uses for use in uses for r in use.reads | use.writes}
+        # What is not modelled may name any register.
+        named |= {r for code in self.code for i in code for r in (*i.dst, *i.reads)}
+        self.resources = sorted(named)
+        self.symbols = Symbols()
+        self.strange = [
+            any(u.kind == "unknown" for u in self.uses[0][b.start : b.stop]) for b in self.blocks
+        ]
+        self.states: dict[int, State] = {}
+        self.at = {block.start: number for number, block in enumerate(self.blocks)}
+        after_each = successors(before)
+        self.following = [[self.at[i] for i in after_each[block.stop - 1]] for block in self.blocks]
+
+    @property
+    def namesakes(self) -> State:
+        """Every place with its namesake."""
+        return (*range(len(self.resources)), *range(len(self.resources)))
+
+    def settle(self) -> None:
+        """Execute blocks until nothing changes."""
+        for first in range(len(self.blocks)):
+            if first in self.states:
+                continue
+            # The kernel's start, or where control comes from nowhere that is known.
+            self.states[first] = self.namesakes
+            waiting = [first]
+            while waiting:
+                number = waiting.pop(0)
+                end = self._execute(number)[0]
+                for following in self.following[number]:
+                    known = self.states.get(following)
+                    state = end if known is None else _classes(list(zip(known, end, strict=True)))
+                    if state != known:
+                        self.states[following] = state
+                        if following not in waiting:
+                            waiting.append(following)
+
+    def _execute(self, number: int) -> tuple[State, list[int], list[int]]:
+        """Return the state behind a block, and the effects of both versions."""
+        block, state = self.blocks[number], self.states[number]
+        symbols, count = self.symbols, len(self.resources)
+        if self.strange[number]:
+            return self.namesakes, [], []
+        first = [symbols.number(("first", number, c)) for c in state]
+        values, effects = [], []
+        for version in (0, 1):
+            mine = dict(zip(self.resources, first[version * count :], strict=False))
+            body = self.meanings[version][block.start : block.stop]
+            effects.append(execute(body, mine, symbols, block.start))
+            values += [mine[r] for r in self.resources]
+        return _classes(values), effects[0], effects[1]
+
+    def reasons(self) -> Iterator[str]:
+        """Yield how the versions differ."""
+        for number, block in enumerate(self.blocks):
+            old, new = (code[block.start : block.stop] for code in self.code)
+            where = f"the block at {old[0].address:#x}"
+            if self.strange[number]:
+                yield from self._strange(number, old, new)
+                continue
+            _, mine, theirs = self._execute(number)
+            if mine != theirs:
+                yield f"effects of {where} differ: {self._first(block, mine, theirs)}"
+            elif any(x.raw != y.raw for x, y in zip(old, new, strict=True)):
+                yield from still_under_way(self._version(0, block), self._version(1, block))
+
+    def _version(
+        self, version: int, block: Block
+    ) -> tuple[Sequence[Instruction], Sequence[Access], list[bool]]:
+        span = slice(block.start, block.stop)
+        effects = [m.effect for m in self.meanings[version][span]]
+        return self.code[version][span], self.uses[version][span], effects
+
+    def _strange(
+        self, number: int, old: Sequence[Instruction], new: Sequence[Instruction]
+    ) -> Iterator[str]:
+        """Yield why a block that is not modelled may not follow what was changed."""
+        one = next(i for i in old if access(i).kind == "unknown")
+        what = f"{one.name} at {one.address:#x} is not modelled"
+        if any(x.raw != y.raw for x, y in zip(old, new, strict=True)):
+            yield f"{what}, and its block has changed"
+            return
+        state, count = self.states[number], len(self.resources)
+        for place, resource in enumerate(self.resources):
+            if state[place] != state[count + place]:
+                yield f"{what}, and {name_of(resource)} holds another value before it"
+                return
+
+    def _first(self, block: Block, mine: list[int], theirs: list[int]) -> str:
+        """Return the first effect of the new version that is another one."""
+        span = slice(block.start, block.stop)
+        found: list[Instruction] = []
+        for code, meanings in zip(self.code, self.meanings, strict=True):
+            effects = [i for i, m in zip(code[span], meanings[span], strict=True) if m.effect]
+            place = next(
+                (n for n, (x, y) in enumerate(zip(mine, theirs, strict=False)) if x != y),
+                min(len(mine), len(theirs)),
+            )
+            found += effects[place : place + 1]
+        return " and ".join(f"{one} at {one.address:#x}" for one in found)
 
 
-def _value(resource: int, values: dict[int, int], symbols: _Symbols) -> int:
-    found = values.get(resource)
-    return symbols.number(("first", resource)) if found is None else found
-
-
-def _key(
-    one: Instruction, use: Access, arch: int, values: dict[int, int], symbols: _Symbols
-) -> int:
-    """Return an instruction's number, by what it does and its operands' values."""
-    raw = one.raw & ~_CONTROL
-    for low in register_places(one, arch):
-        raw &= ~(_REGISTER << low)
-    read = [
-        (o.slot, tuple(_value(r, values, symbols) for r in o.registers))
-        for o in one.srcs
-        if o.kind == "reg"
-    ]
-    if one.opcode == _FFMA and not one.raw & _SIGNS and len(read) == 3:
-        factors = sorted((read[0][1], read[1][1]))
-        read = [("A", factors[0]), ("B", factors[1]), read[2]]
-    others = tuple((r, _value(r, values, symbols)) for r in sorted(use.reads) if r >= UNIFORM)
-    return symbols.number((raw, tuple(read), others))
-
-
-def _write(
-    one: Instruction, use: Access, key: int, values: dict[int, int], symbols: _Symbols
-) -> None:
-    """Enter an instruction's results; one under a condition may leave the old value."""
-    made = {}
-    for resource in use.writes:
-        # Registers are named by their place in the result, so that the numbers do not matter.
-        place = one.dst.index(resource) if resource < UNIFORM else resource
-        made[resource] = symbols.number(("result", key, place))
-    if not one.guard.always:
-        made = {
-            r: symbols.number(("either", v, _value(r, values, symbols))) for r, v in made.items()
-        }
-    values.update(made)
+def _classes(values: Sequence[object]) -> State:
+    """Number values by their first occurrence."""
+    known: dict[object, int] = {}
+    return tuple(known.setdefault(value, len(known)) for value in values)

@@ -24,15 +24,17 @@ from dataclasses import dataclass, field
 from tilewright.sass.access import PREDICATE, UNIFORM, Access, access, name_of
 from tilewright.sass.flow import successors
 from tilewright.sass.instruction import Instruction
-from tilewright.sass.latency import needed
+from tilewright.sass.latency import BARRIER, after, needed
 
-__all__ = ["Hazard", "hazards", "released_at"]
+__all__ = ["MEMORY", "Entry", "Hazard", "entry", "hazards", "how_read", "released_at"]
 
 _NOTHING: frozenset[frozenset[int]] = frozenset((frozenset(),))
+MEMORY = frozenset(("shared", "global"))
+_BARRIERS = 1024  # barrier 0 among the resources, behind all that `access` numbers
 _OLDEST = 64  # cycles after which no result of fixed latency is under way
 Latch = tuple[str, int]
 Observer = Callable[[str, str, str, int], None]
-Pending = tuple[int, str, str]  # resource, "write" or "read", class
+Pending = tuple[int, str, str]  # resource, "write", "read" or "spill" (read by STL), class
 # One set for each way the instruction can be reached: any barrier of it says that all is done.
 Clears = frozenset[frozenset[int]]
 
@@ -47,10 +49,13 @@ class Hazard:
         Of the instruction that comes too early.
     reason : str
         What it does too early, and what it lacks.
+    copy : bool
+        Whether it is about a copy in a latch that is perhaps no longer true.
     """
 
     address: int
     reason: str
+    copy: bool = False
 
     def __str__(self) -> str:
         return f"{self.address:#x}: {self.reason}"
@@ -58,24 +63,39 @@ class Hazard:
 
 @dataclass
 class _State:
-    """What is under way before an instruction."""
+    """What is under way before an instruction.
 
-    ages: dict[int, dict[str, int]] = field(default_factory=dict)
+    ``set_at`` is when each resource was written by each class, on the clock ``now``.
+    """
+
+    now: int = 0
+    set_at: dict[int, dict[str, int]] = field(default_factory=dict)
     pending: dict[Pending, Clears] = field(default_factory=dict)
     kept: dict[Latch, frozenset[tuple[int, bool]]] = field(default_factory=dict)
 
     def copy(self) -> _State:
-        return _State({r: dict(a) for r, a in self.ages.items()}, dict(self.pending),
-                      dict(self.kept))  # fmt: skip
+        recent = self.now - _OLDEST
+        set_at = {
+            resource: {kind: when for kind, when in times.items() if when > recent}
+            for resource, times in self.set_at.items()
+            if max(times.values()) > recent
+        }
+        return _State(self.now, set_at, dict(self.pending), dict(self.kept))
+
+    def ages(self, resource: int) -> Iterator[tuple[str, int]]:
+        """Yield the classes that wrote a resource lately, and how many cycles ago."""
+        for kind, when in self.set_at.get(resource, {}).items():
+            if self.now - when < _OLDEST:
+                yield kind, self.now - when
 
     def join(self, other: _State) -> bool:
         """Take in what another path brings; return whether that changed anything."""
         changed = False
-        for resource, ages in other.ages.items():
-            mine = self.ages.setdefault(resource, {})
-            for kind, age in ages.items():
-                if age < mine.get(kind, _OLDEST):
-                    mine[kind], changed = age, True
+        for resource in other.set_at:
+            for kind, age in other.ages(resource):
+                mine = self.set_at.setdefault(resource, {})
+                if age < self.now - mine.get(kind, self.now - _OLDEST):
+                    mine[kind], changed = self.now - age, True
         for key, clears in other.pending.items():
             every = clears | self.pending.get(key, frozenset())
             if self.pending.get(key) != every:
@@ -124,10 +144,48 @@ def released_at(instructions: Sequence[Instruction], start: int, stop: int) -> l
         for key in pending - {key[:2] for key in state.pending}:
             free[key] = index
         use = uses[index]
-        needs = [(r, "write") for r in use.reads | use.writes] + [(r, "read") for r in use.writes]
+        needs = [(r, "write") for r in use.reads | use.writes]
+        needs += [(r, mode) for r in use.writes for mode in ("read", "spill")]
         found.append(max((free[key] for key in needs if key in free), default=start))
         _issue(state, instructions[index], use)
     return [max(start, at) for at in found[start - first :]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is under way before an instruction, whatever way leads there.
+
+    Parameters
+    ----------
+    ages : dict
+        Resource to the classes that wrote it lately, and how many cycles ago.
+    set_ago : dict
+        Barrier to the cycles since it was set, where that is not long ago.
+    pending : dict
+        Resource, "write", "read" or "spill", and class, to sets of barriers:
+        one of each set has to be waited for.
+    """
+
+    ages: dict[int, tuple[tuple[str, int], ...]]
+    set_ago: dict[int, int]
+    pending: dict[Pending, Clears]
+
+
+def entry(instructions: Sequence[Instruction], start: int) -> Entry:
+    """Return what is under way where a block of a kernel starts."""
+    _, _, states = _states(instructions)
+    first = max(index for index in states if index <= start)
+    state, uses = states[first].copy(), [access(one) for one in instructions[first:start]]
+    for one, use in zip(instructions[first:start], uses, strict=True):
+        _wait(state, one)
+        _issue(state, one, use)
+    lately = {r: tuple(state.ages(r)) for r in state.set_at}
+    return Entry(
+        {r: ages for r, ages in lately.items() if r < _BARRIERS},
+        {r - _BARRIERS: min(a for _, a in ages) for r, ages in lately.items()
+         if r >= _BARRIERS and ages},
+        state.pending,
+    )  # fmt: skip
 
 
 def _states(
@@ -181,13 +239,21 @@ def _run(
     index = start
     while True:
         one, use = instructions[index], uses[index]
+        if found is not None:
+            for reason in _soon(state, one):
+                found[Hazard(one.address, reason)] = None
         _wait(state, one)
         if found is not None:
             for reason in _early(state, one, use, observe):
                 found[Hazard(one.address, reason)] = None
+            for reason in _stale(state, one) if use.pure else ():
+                found[Hazard(one.address, reason, copy=True)] = None
         _issue(state, one, use)
         if index + 1 == len(instructions) or index + 1 in starts or _leaves(one):
             return index
+        least = after(one, use.kind, uses[index + 1].kind)
+        if found is not None and one.control.stall < least and least > 1:
+            found[Hazard(one.address, f"{one.mnemonic} stalls for less than {least} cycles")] = None
         index += 1
 
 
@@ -206,34 +272,43 @@ def _wait(state: _State, one: Instruction) -> None:
         state.pending = {key: clears for key, clears in left.items() if clears}
 
 
+def _soon(state: _State, one: Instruction) -> Iterator[str]:
+    """Yield the barriers that an instruction waits for before they can have been set."""
+    for barrier in one.control.waits:
+        for _, age in state.ages(_BARRIERS + barrier):
+            if age < BARRIER:
+                yield f"{one.mnemonic} waits for barrier {barrier} {age} cycles after it was set"
+
+
 def _early(state: _State, one: Instruction, use: Access, observe: Observer | None) -> Iterator[str]:
     """Yield what an instruction reads or writes before it may."""
     pending: dict[tuple[int, str], str] = {(r, mode): k for r, mode, k in state.pending}
     for resource in sorted(use.reads):
         if (kind := pending.get((resource, "write"))) is not None:
             yield f"{one.mnemonic} reads {name_of(resource)} before a {kind} access wrote it"
-        how = _how(one, use, resource)
-        for kind, age in state.ages.get(resource, {}).items():
+        how = how_read(one, resource)
+        for kind, age in state.ages(resource):
             if observe is not None:
                 observe(kind, use.kind, how, age)
             if age < needed(kind, use.kind, how):
                 yield (f"{one.mnemonic} reads {name_of(resource)} {age} cycles after it was set,"
                        f" not {needed(kind, use.kind, how)}")  # fmt: skip
     for resource in sorted(use.writes):
-        for mode, what in (("write", "wrote"), ("read", "read")):
+        for mode, what in (("write", "wrote"), ("read", "read"), ("spill", "read")):
+            if mode == "spill" and use.kind in MEMORY:
+                continue  # an access reads its sources before a later one writes
             if (kind := pending.get((resource, mode))) not in (None, use.kind):
                 yield (f"{one.mnemonic} overwrites {name_of(resource)} before a {kind} access"
                        f" {what} it")  # fmt: skip
-        for kind, age in state.ages.get(resource, {}).items():
+        for kind, age in state.ages(resource):
             if observe is not None:
                 observe(kind, use.kind, "write", age)
             if age < needed(kind, use.kind, "write"):
                 yield f"{one.mnemonic} overwrites {name_of(resource)} {age} cycles after it was set"
-    yield from _stale(state, one)
 
 
-def _how(one: Instruction, use: Access, resource: int) -> str:
-    """Return in which way an instruction reads a resource."""
+def how_read(one: Instruction, resource: int) -> str:
+    """Return in which way an instruction reads a resource: "guard" or "read"."""
     if resource >= PREDICATE and one.guard.index == resource % 8 and not one.guard.always:
         return "guard"
     return "read"
@@ -252,20 +327,19 @@ def _issue(state: _State, one: Instruction, use: Access) -> None:
     certain = one.guard.always
     if one.guard.never:
         use = Access(frozenset(), frozenset(), use.kind)
-    _keep(state, one, certain and use.pure)
+    _keep(state, one, use.pure)
     _overwrite(state.kept, use.writes)
     for resource in use.writes:
         if certain:
-            state.ages.pop(resource, None)
+            state.set_at.pop(resource, None)
         if use.fixed:
-            state.ages.setdefault(resource, {})[use.kind] = 0
+            state.set_at.setdefault(resource, {})[use.kind] = state.now
     if use.variable:
         _start(state, one, use)
-    cycles = max(1, one.control.stall)
-    for resource, ages in list(state.ages.items()):
-        state.ages[resource] = {k: a + cycles for k, a in ages.items() if a + cycles < _OLDEST}
-        if not state.ages[resource]:
-            del state.ages[resource]
+    for barrier in (one.control.write_barrier, one.control.read_barrier):
+        if barrier is not None:
+            state.set_at[_BARRIERS + barrier] = {"barrier": state.now}
+    state.now += max(1, one.control.stall)
 
 
 def _start(state: _State, one: Instruction, use: Access) -> None:
@@ -278,11 +352,13 @@ def _start(state: _State, one: Instruction, use: Access) -> None:
     for resource in use.reads - use.writes:
         if resource >= UNIFORM:
             continue  # conditions and uniform registers are read at issue
-        state.pending[resource, "read", use.kind] = _NOTHING
+        # ptxas loads into what it spills right behind the spill.
+        mode = "spill" if one.mnemonic == "STL" else "read"
+        state.pending[resource, mode, use.kind] = _NOTHING
     if not released:
         return
     for (resource, mode, kind), clears in state.pending.items():
-        if kind == use.kind:
+        if kind == use.kind or (mode == "spill" and use.kind in MEMORY):
             more = written if mode == "write" else released
             state.pending[resource, mode, kind] = frozenset(barriers | more for barriers in clears)
 

@@ -8,8 +8,12 @@ largest that its producer needs anywhere.  None is a documented number.
 
 from __future__ import annotations
 
-__all__ = ["GUARD", "needed"]
+from tilewright.sass.instruction import Instruction
 
+__all__ = ["BARRIER", "GUARD", "after", "needed"]
+
+UNIFORM_GUARD = 11  # the same for uniform predicates
+BARRIER = 2  # from an access that sets a barrier to an instruction that waits for it
 GUARD = 13  # from what sets a predicate to an instruction that it guards, or a branch on it
 
 # Producer's class to consumer's class to cycles; "" is any other.
@@ -20,6 +24,7 @@ _READ: dict[str, dict[str, int]] = {
     "alu": {"alu": 4, "fma": 4, "other": 4, "wide": 3, "": 5},
     "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
     "fp64": {"global": 7, "other": 6, "": 8},
+    "fp64 set": {"": 6},
     # The hardware holds a reader of uniform registers back by itself.
     "uniform": {"": 2},
     "special": {"": 13},
@@ -27,9 +32,10 @@ _READ: dict[str, dict[str, int]] = {
 # Results must arrive in order.  The low ones are pairs under a predicate and its opposite.
 _WRITE: dict[str, dict[str, int]] = {
     "fma": {"fma": 2, "alu": 1, "wide": 2, "": 5},
-    "alu": {"alu": 2, "fma": 3, "wide": 3, "": 5},
+    "alu": {"alu": 1, "fma": 3, "wide": 3, "": 5},
     "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
     "fp64": {"": 8},
+    "fp64 set": {"": 6},
     "uniform": {"": 2},
     "special": {"": 6},
 }
@@ -45,7 +51,42 @@ def needed(producer: str, consumer: str, how: str) -> int:
     how : {"read", "guard", "write"}
         What the consumer does with the result.
     """
+    if producer == "barrier":
+        return BARRIER
     if how == "guard" or (consumer == "order" and producer == "alu"):
-        return GUARD
+        return UNIFORM_GUARD if producer == "uniform" else GUARD
     table = (_WRITE if how == "write" else _READ).get(producer, {})
     return table.get(consumer, table.get("", 0))
+
+
+# Cycles from an instruction to the very next one, where ptxas never leaves just one: by classes,
+# and by what it is whatever follows.  Two accesses that are executed are four cycles apart, which
+# is how often the memory pipe takes one.
+_MEMORY = frozenset(("shared", "global"))
+_ACCESSES = 4
+_NEXT = {
+    **{(x, y): 2 for x in ("fp64", "fp64 set") for y in ("fp64", "fp64 set")},
+    ("special", "special"): 2, ("constant", "constant"): 8,
+    ("uniform", "copies"): 2,
+}  # fmt: skip
+_ALWAYS = {
+    "DEPBAR": 4, "BSYNC": 5, "BRA": 5, "EXIT": 5, "RET": 5, "CALL": 5, "BREAK": 5, "WARPSYNC": 5,
+    "MEMBAR": 6,
+}  # fmt: skip
+
+
+def after(one: Instruction, kind: str, following: str) -> int:
+    """Return the least stall count of an instruction.
+
+    Parameters
+    ----------
+    one : Instruction
+        Whose.
+    kind, following : str
+        Its class, and that of the next one.
+    """
+    if one.guard.never:
+        return 1
+    if kind in _MEMORY and following in _MEMORY:
+        return _ACCESSES
+    return max(_NEXT.get((kind, following), 1), _ALWAYS.get(one.mnemonic, 1))

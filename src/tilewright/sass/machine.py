@@ -42,6 +42,10 @@ class Machine:
     barrier : int
         From the last warp's arrival at a thread block's barrier to the first
         one's next instruction.
+    memory_apart : bool
+        Whether memory instructions read their registers without the operands'
+        latches, so that copies for reuse outlive them.  Not known: experiment
+        latches of `tilewright microbench` asks a device.
     """
 
     queue: int = 4
@@ -52,6 +56,7 @@ class Machine:
     other_latency: int = 24
     branch: int = 24
     barrier: int = 20
+    memory_apart: bool = False
 
 
 def wavefront_cycles(instruction: Instruction, known: Mapping[int, int]) -> float:

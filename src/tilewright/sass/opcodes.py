@@ -79,7 +79,7 @@ _ARITHMETIC = (
     Op(0x028, "DMUL", "alu", (2, 2, 2, 0)),
     Op(0x029, "DADD", "add_c", (2, 2, 0, 2)),
     Op(0x02B, "DFMA", "alu", (2, 2, 2, 2)),
-    Op(0x02A, "DSETP", "add_c", (0, 2, 0, 2), 2),
+    Op(0x02A, "DSETP", "add", (0, 2, 2, 2), 2),
     Op(0x030, "HADD2", "add", (1, 1, 1, 1)),
     Op(0x031, "HFMA2", "alu", (1, 1, 1, 1)),
     Op(0x032, "HMUL2", "alu", (1, 1, 1, 0)),

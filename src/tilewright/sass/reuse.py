@@ -14,9 +14,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.sass.access import access
+from tilewright.sass.edit import edit
 from tilewright.sass.instruction import Instruction
+from tilewright.sass.values import is_plain_ffma
 
-__all__ = ["with_reuse"]
+__all__ = ["settable", "with_flags", "with_reuse"]
+
+
+def settable(one: Instruction) -> bool:
+    """Whether it is an FFMA of four registers that no condition and no barrier of its own binds."""
+    return (
+        is_plain_ffma(one)
+        and one.guard.always
+        and all(o.width == 1 for o in one.srcs)
+        and bool(one.dst)
+        and one.control.write_barrier is None
+        and one.control.read_barrier is None
+    )
 
 
 def with_reuse(body: Sequence[Instruction], settable: Sequence[bool]) -> list[Instruction]:
@@ -50,3 +64,16 @@ def with_reuse(body: Sequence[Instruction], settable: Sequence[bool]) -> list[In
                 reads = register if one.guard.always else None
                 following[operand.slot, register % 2] = reads
     return made
+
+
+def with_flags(body: Sequence[Instruction], arch: int) -> list[Instruction]:
+    """Return a block's instructions with the flags of all that are `settable` written anew."""
+    meant = with_reuse(body, [settable(one) for one in body])
+    return [
+        one if not settable(one) else edit(one, arch, reuse=_flags(new))
+        for one, new in zip(body, meant, strict=True)
+    ]
+
+
+def _flags(one: Instruction) -> tuple[bool, bool, bool]:
+    return (one.srcs[0].reuse, one.srcs[1].reuse, one.srcs[2].reuse)

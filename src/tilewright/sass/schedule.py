@@ -1,22 +1,17 @@
-"""Reorder the multiply-adds of a main loop, so that their operands are fetched without waiting.
+"""Reschedule the main loop of a compiled kernel, and prove that it still computes the same.
 
-    slot      0    1    2    3    4    5    6   ...    time and control fields stay with the slot
-    before   FFMA FFMA LDS  FFMA FFMA LDS  FFMA        everything else stays in its slot
-    after    FFMA'FFMA'LDS  FFMA'FFMA'LDS  FFMA'       multiply-adds change places
+The steps, each for itself or together, in this order:
 
-A slot keeps its stall, barriers and waits, so that a slot's time is known and no wait is lost; what
-a multiply-add needs is that its operands' producers are early enough, its readers late enough, and
-that it stays behind the waits for what it reads (`tilewright.sass.dependencies`, `released_at`).
-Sums keep the order in which they are added up: each is a chain of register dependencies.
-
-The steps, each for itself or together:
-
+banks      give sums other registers, in the banks that are free when they are read (`banks`)
+loads      move shared loads and copies apart and ahead of their readers (`placement`)
+stalls     let every instruction wait no longer than the next ones need (`stalls`)
 reuse      set the reuse flags anew: where the next read through a latch is of the same register
 operands   exchange the factors of a product, so that the latch holds what comes again
 order      exchange multiply-adds near a conflict of operand fetch, if that takes cycles away
+yields     let no instruction of the loop advise the scheduler to turn to another warp
 
-The search is local, by `tilewright.sass.Ports`, and the same for the same seed.  Whether the code
-got faster is asked of `tilewright.sass.simulate`, whether it is still right of
+The search is local, by `tilewright.sass.Ports`, and the same for the same seed.  A step that the
+cycle model sees no gain in changes nothing.  Whether the code is still right is asked of
 `tilewright.sass.equivalence`, which refuses what it cannot prove.
 """
 
@@ -24,26 +19,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from tilewright.sass.banks import with_banks
 from tilewright.sass.dependencies import Block, RefusedError, blocks, dependencies
-from tilewright.sass.edit import edit
 from tilewright.sass.equivalence import differences
-from tilewright.sass.hazards import released_at
-from tilewright.sass.instruction import Instruction, Operand
+from tilewright.sass.instruction import Instruction
 from tilewright.sass.loops import Loop
-from tilewright.sass.ports import Ports
-from tilewright.sass.reuse import with_reuse
+from tilewright.sass.machine import Machine
+from tilewright.sass.order import Order
+from tilewright.sass.placement import with_loads
+from tilewright.sass.stalls import with_stalls, without_yields
 
-__all__ = ["STEPS", "Scheduled", "schedule"]
+__all__ = ["EVERY_STEP", "STEPS", "Scheduled", "schedule"]
 
-STEPS = ("reuse", "operands", "order")
+STEPS = ("reuse", "operands", "order", "banks", "loads", "stalls")
+"""The steps that are taken unless others are asked for."""
+EVERY_STEP = (*STEPS, "yields")  # yield flags of several warps are not predicted: only on demand
 _FFMA = 0x223  # all operands in registers
-_SIGNS = 1 << 63 | 1 << 62 | 1 << 73 | 1 << 72
 _LEAST = 32  # multiply-adds of a block worth the search
-# Slots before a change that set the latches, and behind it until fetch is the same again.
-_BEFORE, _BEHIND = 10, 20
-_REACH = 24  # slots that a multiply-add moves at once
 
 
 @dataclass(frozen=True)
@@ -58,12 +52,18 @@ class Scheduled:
         Multiply-adds in another place, and with their factors exchanged.
     refused : dict
         Start address of each block of the loop that was left alone, and why.
+    renamed, placed, restalled : int
+        Live ranges in another register, accesses in another place, and
+        instructions with another stall count.
     """
 
     instructions: tuple[Instruction, ...]
     moved: int
     swapped: int
     refused: dict[int, str] = field(default_factory=dict)
+    renamed: int = 0
+    placed: int = 0
+    restalled: int = 0
 
 
 def schedule(
@@ -74,6 +74,7 @@ def schedule(
     steps: Iterable[str] = STEPS,
     seed: int = 0,
     rounds: int = 3,
+    machine: Machine | None = None,
 ) -> Scheduled:
     """Return a kernel whose main loop is rescheduled.
 
@@ -86,11 +87,13 @@ def schedule(
     arch : int
         Architecture number; 90 is the only one whose latencies are known.
     steps : iterable of str
-        Some of `STEPS`.
+        Some of `EVERY_STEP`.
     seed : int
         Of the search; the same one gives the same code.
     rounds : int
         How often the search goes over all conflicts.
+    machine : Machine, optional
+        The model's constants.
 
     Raises
     ------
@@ -101,192 +104,86 @@ def schedule(
         result could not be proved to be the same.
     """
     wanted = frozenset(steps)
-    if unknown := wanted - set(STEPS):
-        raise ValueError(f"steps={sorted(unknown)[0]!r} is no step; give some of {STEPS}")
-    made = list(instructions)
-    refused: dict[int, str] = {}
-    moved = swapped = worked = 0
-    for block in blocks(instructions):
-        body = instructions[block.start : block.stop]
-        inside = loop.start <= body[0].address <= loop.end
-        if not inside or sum(one.opcode == _FFMA for one in body) < _LEAST:
-            continue
-        try:
-            search = _Search(instructions, block, arch)
-        except RefusedError as error:
-            refused[body[0].address] = str(error)
-            continue
-        search.improve(wanted, random.Random(seed), rounds)  # noqa: S311
-        made[block.start : block.stop] = search.code()
-        moved += sum(now != was for was, now in enumerate(search.order))
-        swapped += sum(search.sides)
-        worked += 1
-    if not worked:
-        why = next(iter(refused.values()), f"no block has {_LEAST} multiply-adds")
+    if unknown := wanted - set(EVERY_STEP):
+        raise ValueError(f"steps={sorted(unknown)[0]!r} is no step; give some of {EVERY_STEP}")
+    made = _Made(list(instructions), loop, arch, machine or Machine())
+    if not made.blocks:
+        why = next(iter(made.refused.values()), f"no block has {_LEAST} multiply-adds")
         raise RefusedError(f"nothing was rescheduled: {why}")
-    if wrong := differences(instructions, made, arch):
+    made.take(wanted, random.Random(seed), rounds)  # noqa: S311
+    if wrong := differences(instructions, made.code, arch):
         raise RefusedError(f"the rescheduled loop is not proved to be the same: {wrong[0]}")
-    return Scheduled(tuple(made), moved, swapped, refused)
+    return Scheduled(
+        tuple(made.code), made.moved, made.swapped, made.refused, made.renamed, made.placed,
+        made.restalled,
+    )  # fmt: skip
 
 
-class _Search:
-    """One block: which multiply-add stands in which slot, and with its factors on which sides."""
+class _Made:
+    """A kernel on its way through the steps."""
 
-    def __init__(self, kernel: Sequence[Instruction], block: Block, arch: int) -> None:
-        self.body = kernel[block.start : block.stop]
-        self.arch = arch
-        self.before = dependencies(self.body, arch)
-        self.behind: list[list[tuple[int, int]]] = [[] for _ in self.body]
-        for index, found in enumerate(self.before):
-            for needs in found:
-                self.behind[needs.on].append((index, needs.cycles))
-        self.free = [at - block.start for at in released_at(kernel, block.start, block.stop)]
-        self.times = [0]
-        for one in self.body:
-            self.times.append(self.times[-1] + max(1, one.control.stall))
-        self.order = list(range(len(self.body)))  # slot to instruction
-        self.slot = list(range(len(self.body)))  # instruction to slot
-        self.sides = [False] * len(self.body)
-        self.movable = [_is_plain(one) for one in self.body]
-        self.keep_flags = True
-
-    def improve(self, steps: frozenset[str], draw: random.Random, rounds: int) -> None:
-        """Take the steps; each change that costs no cycle less is taken back."""
-        self.keep_flags = not steps
-        if "operands" not in steps and "order" not in steps:
-            return
-        for _ in range(rounds):
-            conflicts = self.conflicts()
-            draw.shuffle(conflicts)
-            gained = sum(self.mend(at, steps, draw) for at in conflicts)
-            if not gained:
-                return
-
-    def conflicts(self) -> list[int]:
-        """Return the slots that dispatch later than a cycle after the one before."""
-        ports, last, found, dispatched = Ports(), -1, [], -1
-        fetches = []
-        for at, one in enumerate(self.light(0, len(self.body))):
-            last = ports.issue(one, last + 1)
-            fetches.append((at, ports.newest))
-        ports.drained()
-        for at, fetch in fetches:
-            if fetch.dispatched - dispatched > 1 and at:
-                found.append(at)
-            dispatched = fetch.dispatched
-        return found
-
-    def mend(self, at: int, steps: frozenset[str], draw: random.Random) -> int:
-        """Try changes around a conflict; keep the first that takes cycles away."""
-        lo, hi = max(0, at - 3), min(len(self.body), at + 3)
-        places = [s for s in range(lo, hi) if self.movable[self.order[s]]]
-        moves: list[tuple[int, int]] = []
-        if "operands" in steps:
-            moves += [(s, s) for s in places]
-        if "order" in steps:
-            reach = range(max(0, at - _REACH), min(len(self.body), at + _REACH))
-            others = [s for s in reach if self.movable[self.order[s]]]
-            pairs = [(s, o) for s in places for o in others if s != o]
-            draw.shuffle(pairs)
-            moves += pairs
-        for one, other in moves:
-            if not self.allowed(one, other):
+    def __init__(self, code: list[Instruction], loop: Loop, arch: int, machine: Machine) -> None:
+        self.code, self.loop, self.arch, self.machine = code, loop, arch, machine
+        self.apart = machine.memory_apart
+        self.refused: dict[int, str] = {}
+        self.blocks: list[Block] = []
+        self.spans: list[Block] = []
+        self.moved = self.swapped = self.renamed = self.placed = self.restalled = 0
+        for block in blocks(code):
+            body = code[block.start : block.stop]
+            if not loop.start <= body[0].address <= loop.end:
                 continue
-            first, last = min(one, other) - _BEFORE, max(one, other) + _BEHIND
-            cost = self.cost(first, last)
-            self.change(one, other)
-            if self.cost(first, last) < cost:
-                return 1
-            self.change(one, other)
-        return 0
-
-    def change(self, one: int, other: int) -> None:
-        """Exchange two slots' multiply-adds, or one's factors; twice is nothing."""
-        if one == other:
-            self.sides[self.order[one]] ^= True
-            return
-        x, y = self.order[one], self.order[other]
-        self.order[one], self.order[other] = y, x
-        self.slot[x], self.slot[y] = other, one
-
-    def allowed(self, one: int, other: int) -> bool:
-        """Whether dependencies let two slots' multiply-adds change places."""
-        if one == other:
-            return True
-        x, y = self.order[one], self.order[other]
-        self.change(one, other)
-        fits = self.fits(x) and self.fits(y)
-        self.change(one, other)
-        return fits
-
-    def fits(self, x: int) -> bool:
-        """Whether an instruction may stand where it is."""
-        at, times, slot = self.slot[x], self.times, self.slot
-        return (
-            at >= self.free[x]
-            and all(times[at] - times[slot[d.on]] >= d.cycles for d in self.before[x])
-            and all(times[slot[y]] - times[at] >= cycles for y, cycles in self.behind[x])
-        )
-
-    def cost(self, first: int, last: int) -> int:
-        """Return the cycles that a part of the block takes to fetch its operands."""
-        ports, now = Ports(), 0
-        for one in self.light(max(0, first), min(len(self.body), last)):
-            now = ports.issue(one, now) + max(1, one.control.stall)
-        return ports.drained()
-
-    def light(self, first: int, last: int) -> list[Instruction]:
-        """Return what stands in some slots, good for `Ports`: operands and flags, not bits."""
-        found = []
-        for at in range(first, last):
-            index = self.order[at]
-            one, place = self.body[index], self.body[at]
-            srcs = _exchanged(one.srcs) if self.sides[index] else one.srcs
-            found.append(replace(one, srcs=srcs, control=place.control))
-        return found if self.keep_flags else with_reuse(found, self.movable_slots(first, last))
-
-    def movable_slots(self, first: int, last: int) -> list[bool]:
-        """Whether each of some slots holds a multiply-add whose flags may be set."""
-        return [self.movable[self.order[at]] for at in range(first, last)]
-
-    def code(self) -> list[Instruction]:
-        """Return the block's instructions as they are to be written."""
-        made = []
-        for at, meant in enumerate(self.light(0, len(self.body))):
-            index = self.order[at]
-            one, control = self.body[index], self.body[at].control
-            if not self.movable[index]:
-                made.append(one)
+            self.spans.append(block)
+            if sum(one.opcode == _FFMA for one in body) < _LEAST:
                 continue
-            values = {o.slot.lower(): o.value for o in meant.srcs}
-            made.append(
-                edit(
-                    one, self.arch, address=self.body[at].address, a=values["a"], b=values["b"],
-                    reuse=_flags(meant), stall=control.stall, yields=control.yields,
-                    wait_mask=control.wait_mask,
-                )
-            )  # fmt: skip
-        return made
+            try:
+                dependencies(body, arch)
+            except RefusedError as error:
+                self.refused[body[0].address] = str(error)
+                continue
+            self.blocks.append(block)
 
+    def take(self, steps: frozenset[str], draw: random.Random, rounds: int) -> None:
+        """Take the steps, one behind the other."""
+        if "banks" in steps:
+            self.rename(draw, rounds)
+        if "loads" in steps:
+            self.place()
+        if "stalls" in steps:
+            self.restall()
+        if "yields" in steps:
+            self.code = without_yields(self.code, self.spans, self.arch)
+        if steps & {"reuse", "operands", "order"}:
+            self.reorder(steps, draw, rounds)
 
-def _is_plain(one: Instruction) -> bool:
-    """Whether it is an FFMA of four registers that no condition and no barrier of its own binds."""
-    return (
-        one.opcode == _FFMA
-        and one.guard.always
-        and not one.raw & _SIGNS
-        and len(one.srcs) == 3
-        and all(o.width == 1 for o in one.srcs)
-        and bool(one.dst)
-        and one.control.write_barrier is None
-        and one.control.read_barrier is None
-    )
+    def rename(self, draw: random.Random, rounds: int) -> None:
+        """Give sums other registers, where nothing in the kernel stands against it."""
+        try:
+            self.code, self.renamed = with_banks(
+                self.code, self.spans, self.arch, draw, rounds, self.apart
+            )
+        except RefusedError as error:
+            self.refused[self.code[self.spans[0].start].address] = str(error)
 
+    def place(self) -> None:
+        """Move loads and copies."""
+        for block in self.blocks:
+            body, count = with_loads(self.code, block, self.loop, self.arch, self.machine)
+            self.code[block.start : block.stop] = body
+            self.placed += count
 
-def _exchanged(srcs: tuple[Operand, ...]) -> tuple[Operand, ...]:
-    a, b, c = srcs
-    return replace(b, slot="A"), replace(a, slot="B"), c
+    def restall(self) -> None:
+        """Set stall counts anew."""
+        for block in self.blocks:
+            body, count = with_stalls(self.code, block, self.arch)
+            self.code[block.start : block.stop] = body
+            self.restalled += count
 
-
-def _flags(one: Instruction) -> tuple[bool, bool, bool]:
-    return (one.srcs[0].reuse, one.srcs[1].reuse, one.srcs[2].reuse)
+    def reorder(self, steps: frozenset[str], draw: random.Random, rounds: int) -> None:
+        """Exchange multiply-adds and their factors, and set reuse flags."""
+        for block in self.blocks:
+            search = Order(self.code, block, self.arch, self.apart)
+            search.improve(steps, draw, rounds)
+            self.code[block.start : block.stop] = search.code()
+            self.moved += sum(now != was for was, now in enumerate(search.order))
+            self.swapped += sum(search.sides)

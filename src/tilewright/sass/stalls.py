@@ -1,0 +1,132 @@
+"""Stall counts and yield flags of a block: as little waiting as its instructions need.
+
+Each instruction issues once its producers' results have arrived (`tilewright.sass.latency`), no
+sooner after the one before than ptxas ever does, and so late that whatever comes behind the block
+finds what it found before.  Instructions that do more than to compute keep their stall counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.sass.access import access
+from tilewright.sass.decode import INSTRUCTION_BYTES
+from tilewright.sass.dependencies import Block, RefusedError, dependencies
+from tilewright.sass.edit import edit
+from tilewright.sass.hazards import Entry, entry, how_read
+from tilewright.sass.instruction import Instruction
+from tilewright.sass.latency import BARRIER, after, needed
+
+__all__ = ["numbered", "restalled", "with_stalls", "without_yields"]
+
+_SETTLED = 16  # cycles after which no result of fixed latency is waited for
+_LONGEST = 15
+
+
+def with_stalls(
+    kernel: Sequence[Instruction], block: Block, arch: int
+) -> tuple[list[Instruction], int]:
+    """Return a block with its stall counts set anew, and how many changed.
+
+    Raises
+    ------
+    RefusedError
+        If the block has an instruction that is not modelled.
+    """
+    body = list(kernel[block.start : block.stop])
+    made = restalled(body, body, entry(kernel, block.start), arch)
+    return made, sum(x.raw != y.raw for x, y in zip(body, made, strict=True))
+
+
+def restalled(
+    old: Sequence[Instruction], new: Sequence[Instruction], before: Entry, arch: int
+) -> list[Instruction]:
+    """Return a block's instructions in a new order, with the stall counts that it needs.
+
+    Parameters
+    ----------
+    old : sequence of Instruction
+        The block as it was.
+    new : sequence of Instruction
+        The same instructions, each with its old address.
+    before : Entry
+        What was under way where the block begins.
+    arch : int
+        Architecture number.
+
+    Raises
+    ------
+    RefusedError
+        If an instruction is not modelled, or would have to wait for longer than a stall can.
+    """
+    behind = _behind(old)
+    times, uses = [0], [access(one) for one in new]
+    found = dependencies(new, arch)
+    set_at: dict[int, int] = {}
+    for index, (one, use) in enumerate(zip(new, uses, strict=True)):
+        soonest = 0
+        if index:
+            last, kind = new[index - 1], uses[index - 1].kind
+            kept = 1 if uses[index - 1].pure else last.control.stall
+            soonest = times[-1] + max(kept, after(last, kind, use.kind))
+        soonest = max([soonest, *(times[d.on] + d.cycles for d in found[index])])
+        for resource in use.reads | use.writes:
+            how = how_read(one, resource) if resource in use.reads else "write"
+            for kind, age in before.ages.get(resource, ()):
+                soonest = max(soonest, needed(kind, use.kind, how) - age)
+        for barrier in one.control.waits:
+            soonest = max(soonest, set_at.get(barrier, -BARRIER) + BARRIER)
+            soonest = max(soonest, BARRIER - before.set_ago.get(barrier, BARRIER))
+        if index:
+            times.append(soonest)
+        for given in (one.control.write_barrier, one.control.read_barrier):
+            if given is not None:
+                set_at[given] = times[index]
+    least = new[-1].control.stall if not uses[-1].pure else 1
+    end = max(times[-1] + max(1, least), *(
+        when + behind[one.address] for when, one in zip(times, new, strict=True)
+    ))  # fmt: skip
+    stalls = [then - now for now, then in zip(times, [*times[1:], end], strict=True)]
+    if max(stalls) > _LONGEST:
+        raise RefusedError(f"a stall of {max(stalls)} cycles does not fit; left alone")
+    # What stalls for no cycle is the end of a kernel: it is not reached.
+    return [
+        one if one.control.stall in (0, stall) else edit(one, arch, stall=stall)
+        for one, stall in zip(new, stalls, strict=True)
+    ]
+
+
+def _behind(old: Sequence[Instruction]) -> dict[int, int]:
+    """Return the cycles that each instruction leaves to the block's end, as far as they matter."""
+    end = 0
+    found = {}
+    for one in reversed(old):
+        end += max(1, one.control.stall)
+        found[one.address] = min(end, _SETTLED)
+    return found
+
+
+def numbered(body: Sequence[Instruction], first: int, arch: int) -> list[Instruction]:
+    """Return instructions with the addresses of their places; branches keep their targets."""
+    return [
+        edit(one, arch, address=first + INSTRUCTION_BYTES * place)
+        if one.address != first + INSTRUCTION_BYTES * place
+        else one
+        for place, one in enumerate(body)
+    ]
+
+
+def without_yields(
+    kernel: Sequence[Instruction], spans: Sequence[Block], arch: int
+) -> list[Instruction]:
+    """Return a kernel whose loop never advises the scheduler to turn to another warp.
+
+    What several warps that yield do is not predicted (``docs/register_ports.md``), so that this
+    is for measuring; the compiler's flags stand otherwise.
+    """
+    made = list(kernel)
+    for span in spans:
+        for index in range(span.start, span.stop):
+            if made[index].control.yields and access(made[index]).pure:
+                made[index] = edit(made[index], arch, yields=False)
+    return made
