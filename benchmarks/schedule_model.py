@@ -27,7 +27,16 @@ from typing import Any
 import numpy as np
 
 import ship
-from schedule_proof import CASES, FAMILY, at_level, job, loop_length, prepared, variant_of
+from schedule_proof import (
+    CASES,
+    FAMILY,
+    at_level,
+    job,
+    loop_length,
+    prepared,
+    relatives,
+    variant_of,
+)
 from tilewright.backend.cuda.compiler import nvrtc_version
 from tilewright.paths import write_atomically
 from tilewright.problem import Problem
@@ -36,7 +45,7 @@ from tilewright.stencil import unscheduled
 from tilewright.stencil.schedule import LEVELS
 
 LEVEL = "all"
-EACH = 4  # of each transpose: a few more than are wanted, since some are refused
+EACH = 5  # of each transpose: a few more than are wanted, since some are refused
 DEPTHS = (2048, 4096)
 WANTED, POINTS = 10, 3.0
 # Multiprocessors of an H100 as rows and columns of thread blocks.
@@ -57,7 +66,8 @@ def chosen_jobs() -> list[Row]:
         shapes = ship.best_of_shapes(found)
         short = sorted(shapes, key=lambda key: (loop_length(shapes[key][0]), key))
         alone = [key for key in (*sorted(won), *short) if found[key][0]["split_k"] == 1]
-        values = [found[key][0] for key in dict.fromkeys(alone)][:EACH]
+        values = [found[key][0] for key in dict.fromkeys(alone)]
+        values = [values[0], *relatives(values[0]), *values[1:]][:EACH]
         turns.append([at_level(job("s", trans, one), level) for one in values])
     return [row for turn in itertools.zip_longest(*turns) for row in turn if row is not None]
 

@@ -271,3 +271,23 @@ def test_what_is_refused_while_serving_leaves_its_place_to_its_twin(monkeypatch)
     with pytest.warns(RuntimeWarning, match="the compiler's own code serves .* which OpenCL hides"):
         tw.gemm(a, b, c, device=here)
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_a_search_ends_with_the_budget_and_leaves_no_row() -> None:
+    """Its candidate may be tried again in a later run, unlike one that timed out."""
+    from types import SimpleNamespace
+
+    from tilewright.tuning.runner import Runner
+
+    ended = []
+
+    def worker(schedule: int) -> SimpleNamespace:
+        made = SimpleNamespace(busy=True, job=timed(schedule, 5))
+        made.kill = lambda: ended.append(schedule)
+        return made
+
+    runner = object.__new__(Runner)
+    runner._preparers = [worker(0), worker(1)]
+    runner._drop_searches()
+    assert ended == [1]
+    assert [one.job is None for one in runner._preparers] == [False, True]

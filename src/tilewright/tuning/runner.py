@@ -131,6 +131,8 @@ class Runner:
                 and not late
             ):
                 self._start_timing()
+            if late:
+                self._drop_searches()
             busy = [w for w in self._workers if w.busy]
             if not busy:
                 if late or (exhausted and not self._ready):
@@ -163,6 +165,13 @@ class Runner:
             more = SCHEDULE_SECONDS if is_rescheduled(config) else 0.0
             worker.ask(candidate, self._about(config, "prepare"), self.limits.prepare + more)
         return False
+
+    def _drop_searches(self) -> None:
+        """End searches for another schedule: they outlast any budget, and have no row by that."""
+        for worker in self._preparers:
+            if worker.busy and is_rescheduled(worker.job.config):
+                worker.kill()
+                worker.job = None
 
     def _make_room(self, strategy: Strategy) -> bool:
         """Give up a candidate that need not be timed; return whether there was one."""
