@@ -38,10 +38,12 @@ _COUNTS = {name: 2**62 for name in _SPEC_NUMBERS if name != "clock_hz"} | {
     "max_threads_per_block": 2**16,
     "max_registers_per_thread": 2**10,
     "async_copy": 1,
+    "memory_apart": 1,
     "cluster_blocks": 2**10,
     "wave_registers": 2**16,
     "wave_threads": 2**10,
 }
+_ANSWERS = ("async_copy", "memory_apart")  # 0 is no, not unknown
 # DeviceSpec has no unknown for these.
 _REQUIRED = (
     "multiprocessors",
@@ -207,7 +209,7 @@ def _quantities(path: Path, table: Any, sources: Mapping[str, str]) -> Iterator[
         value = entry["value"]
         good = isinstance(value, int | float) and not isinstance(value, bool)
         _check(good and 0 <= value < float("inf"), path, key, value, "give a number of 0 or more")
-        _check(value > 0 or key == "async_copy", path, key, value, "leave out what is unknown")
+        _check(value > 0 or key in _ANSWERS, path, key, value, "leave out what is unknown")
         if key in _COUNTS:
             whole = value == int(value) and value <= _COUNTS[key]
             _check(whole, path, key, value, f"give a whole number up to {_COUNTS[key]}")

@@ -39,6 +39,10 @@ QUANTITIES: dict[str, tuple[str, str]] = {
         "blocks that one load from the shared cache can serve: multicast, or a nearer cache",
     ),
     "async_copy": ("", "1: blocks reach shared memory without passing registers; 0: they do not"),
+    "memory_apart": (
+        "",
+        "1: memory instructions read registers without the operands' latches; 0: through them",
+    ),
     "fma_lanes.s": ("FMA/cycle", "single-precision multiply-adds, #SP_TP"),
     "fma_lanes.d": ("FMA/cycle", "double-precision multiply-adds"),
     "add_lanes.d": ("adds/cycle", "double-precision additions, where more than multiply-adds"),

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.loops import Loop, is_useful
-from tilewright.sass.machine import Machine, latencies, wavefront_cycles
+from tilewright.sass.machine import Machine, latencies, machine_of, wavefront_cycles
 from tilewright.sass.pipes import pipe_of
 from tilewright.sass.ports import PortUse, port_use
 from tilewright.sass.simulate import simulate
@@ -112,7 +112,7 @@ def loop_cycles(
         if value < 1:
             raise ValueError(f"{name}={value} cannot issue anything; give 1 or more")
     known = wavefronts or {}
-    chip = machine or Machine()
+    chip = machine or machine_of(arch)
     trace = steady_trace(instructions, k_loop(instructions, loop))
     useful = sum(pipe_of(i, arch)[1] for i in trace if is_useful(i))
     queued = sum(pipe_of(i, arch)[0] == "memory" for i in trace)
@@ -122,7 +122,7 @@ def loop_cycles(
         "shared wavefronts": sum(wavefront_cycles(i, known) for i in trace),
         "memory queue": float(chip.queue_cycles * queued),
     }
-    conflicted = float(sum(use.cycles for use in port_use(trace)))
+    conflicted = float(sum(use.cycles for use in port_use(trace, chip.memory_apart)))
     if conflicted > terms["issue slots"]:
         terms["register ports"] = conflicted
     return LoopCycles(
@@ -131,7 +131,7 @@ def loop_cycles(
         useful,
         len(trace),
         sum(is_useful(i) for i in trace),
-        port_use(loop.instructions),
+        port_use(loop.instructions, chip.memory_apart),
         _alone(loop.instructions, chip),
     )
 

@@ -23,7 +23,7 @@ from tilewright.sass.access import FIXED, PREDICATE, Access, access
 from tilewright.sass.decode import INSTRUCTION_BYTES
 from tilewright.sass.flow import successors
 from tilewright.sass.instruction import Instruction
-from tilewright.sass.latency import needed
+from tilewright.sass.latency import needed, pace
 
 __all__ = ["Block", "Dependency", "RefusedError", "blocks", "dependencies"]
 
@@ -101,6 +101,7 @@ def dependencies(body: Sequence[Instruction], arch: int) -> list[list[Dependency
     writer: dict[int, list[int]] = {}
     readers: dict[int, list[int]] = {}
     last_effect: int | None = None
+    last_paced: int | None = None
     for index, (one, use) in enumerate(zip(body, uses, strict=True)):
         mine = found[index]
         for resource in use.reads:
@@ -120,6 +121,10 @@ def dependencies(body: Sequence[Instruction], arch: int) -> list[list[Dependency
             if last_effect is not None:
                 _need(mine, last_effect, 1)
             last_effect = index
+        if pace(one):
+            if last_paced is not None:
+                _need(mine, last_paced, pace(body[last_paced]))
+            last_paced = index
     return [[Dependency(on, c) for on, c in sorted(mine.items())] for mine in found]
 
 

@@ -203,6 +203,6 @@ class _Walk:
 
 
 def _classes(values: Sequence[object]) -> State:
-    """Number values by their first occurrence."""
+    """Return each value's number, by first occurrence."""
     known: dict[object, int] = {}
     return tuple(known.setdefault(value, len(known)) for value in values)

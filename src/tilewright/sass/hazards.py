@@ -24,13 +24,14 @@ from dataclasses import dataclass, field
 from tilewright.sass.access import PREDICATE, UNIFORM, Access, access, name_of
 from tilewright.sass.flow import successors
 from tilewright.sass.instruction import Instruction
-from tilewright.sass.latency import BARRIER, after, needed
+from tilewright.sass.latency import BARRIER, after, needed, pace
 
 __all__ = ["MEMORY", "Entry", "Hazard", "entry", "hazards", "how_read", "released_at"]
 
 _NOTHING: frozenset[frozenset[int]] = frozenset((frozenset(),))
 MEMORY = frozenset(("shared", "global"))
 _BARRIERS = 1024  # barrier 0 among the resources, behind all that `access` numbers
+_PACED = _BARRIERS + 6  # the pipe of DMMA
 _OLDEST = 64  # cycles after which no result of fixed latency is under way
 Latch = tuple[str, int]
 Observer = Callable[[str, str, str, int], None]
@@ -181,9 +182,9 @@ def entry(instructions: Sequence[Instruction], start: int) -> Entry:
         _issue(state, one, use)
     lately = {r: tuple(state.ages(r)) for r in state.set_at}
     return Entry(
-        {r: ages for r, ages in lately.items() if r < _BARRIERS},
+        {r: ages for r, ages in lately.items() if r < _BARRIERS and ages},
         {r - _BARRIERS: min(a for _, a in ages) for r, ages in lately.items()
-         if r >= _BARRIERS and ages},
+         if _BARRIERS <= r < _PACED and ages},
         state.pending,
     )  # fmt: skip
 
@@ -251,7 +252,7 @@ def _run(
         _issue(state, one, use)
         if index + 1 == len(instructions) or index + 1 in starts or _leaves(one):
             return index
-        least = after(one, use.kind, uses[index + 1].kind)
+        least = after(one, use.kind, instructions[index + 1], uses[index + 1].kind)
         if found is not None and one.control.stall < least and least > 1:
             found[Hazard(one.address, f"{one.mnemonic} stalls for less than {least} cycles")] = None
         index += 1
@@ -278,6 +279,9 @@ def _soon(state: _State, one: Instruction) -> Iterator[str]:
         for _, age in state.ages(_BARRIERS + barrier):
             if age < BARRIER:
                 yield f"{one.mnemonic} waits for barrier {barrier} {age} cycles after it was set"
+    for cycles, age in state.ages(_PACED) if pace(one) else ():
+        if age < int(cycles):
+            yield f"{one.mnemonic} follows another after {age} cycles, not {cycles}"
 
 
 def _early(state: _State, one: Instruction, use: Access, observe: Observer | None) -> Iterator[str]:
@@ -339,6 +343,8 @@ def _issue(state: _State, one: Instruction, use: Access) -> None:
     for barrier in (one.control.write_barrier, one.control.read_barrier):
         if barrier is not None:
             state.set_at[_BARRIERS + barrier] = {"barrier": state.now}
+    if cycles := pace(one):
+        state.set_at[_PACED] = {str(cycles): state.now}
     state.now += max(1, one.control.stall)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tilewright.sass.instruction import Instruction
 
-__all__ = ["BARRIER", "GUARD", "after", "needed"]
+__all__ = ["BARRIER", "GUARD", "after", "needed", "pace"]
 
 UNIFORM_GUARD = 11  # the same for uniform predicates
 BARRIER = 2  # from an access that sets a barrier to an instruction that waits for it
@@ -27,7 +27,7 @@ _READ: dict[str, dict[str, int]] = {
     "fp64 set": {"": 6},
     # The hardware holds a reader of uniform registers back by itself.
     "uniform": {"": 2},
-    "special": {"": 13},
+    "special": {"fma": 8, "": 13},
 }
 # Results must arrive in order.  The low ones are pairs under a predicate and its opposite.
 _WRITE: dict[str, dict[str, int]] = {
@@ -67,7 +67,6 @@ _ACCESSES = 4
 _NEXT = {
     **{(x, y): 2 for x in ("fp64", "fp64 set") for y in ("fp64", "fp64 set")},
     ("special", "special"): 2, ("constant", "constant"): 8,
-    ("uniform", "copies"): 2,
 }  # fmt: skip
 _ALWAYS = {
     "DEPBAR": 4, "BSYNC": 5, "BRA": 5, "EXIT": 5, "RET": 5, "CALL": 5, "BREAK": 5, "WARPSYNC": 5,
@@ -75,18 +74,29 @@ _ALWAYS = {
 }  # fmt: skip
 
 
-def after(one: Instruction, kind: str, following: str) -> int:
+def after(one: Instruction, kind: str, following: Instruction, its: str) -> int:
     """Return the least stall count of an instruction.
 
     Parameters
     ----------
-    one : Instruction
-        Whose.
-    kind, following : str
-        Its class, and that of the next one.
+    one, following : Instruction
+        Whose, and the next one.
+    kind, its : str
+        Their classes.
     """
-    if one.guard.never:
+    if one.guard.never or following.guard.never:
         return 1
-    if kind in _MEMORY and following in _MEMORY:
+    if kind in _MEMORY and its in _MEMORY:
         return _ACCESSES
-    return max(_NEXT.get((kind, following), 1), _ALWAYS.get(one.mnemonic, 1))
+    return max(_NEXT.get((kind, its), 1), _ALWAYS.get(one.mnemonic, 1))
+
+
+# From one DMMA to the next: ptxas fills these cycles even where there is nothing to wait for.
+_PACE = {"8x8x4": 16, "16x8x4": 16, "16x8x8": 32, "16x8x16": 64}
+
+
+def pace(one: Instruction) -> int:
+    """Return the cycles from an instruction to the next one of its pipe; 0 where none matter."""
+    if one.mnemonic != "DMMA" or one.guard.never:
+        return 0
+    return _PACE.get(one.modifiers[0], max(_PACE.values()))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tilewright.hardware import catalogue_device
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.pipes import SCHEDULERS
 
-__all__ = ["Machine", "latencies", "wavefront_cycles"]
+__all__ = ["Machine", "latencies", "machine_of", "wavefront_cycles"]
 
 # Wavefronts of an access whose lane addresses are not known: a GEMM's fragment loads share words
 # between lanes, and every lane of a store writes words of its own.
@@ -57,6 +59,19 @@ class Machine:
     branch: int = 24
     barrier: int = 20
     memory_apart: bool = False
+
+
+# Whose numbers stand for an architecture's multiprocessors.
+_CATALOGUED = {90: "h100"}
+
+
+@functools.cache
+def machine_of(arch: int) -> Machine:
+    """Return the constants for an architecture, with what the hardware catalogue says of it."""
+    name = _CATALOGUED.get(arch)
+    if name is None:
+        return Machine()
+    return Machine(memory_apart=catalogue_device(name).value("memory_apart") == 1)
 
 
 def wavefront_cycles(instruction: Instruction, known: Mapping[int, int]) -> float:

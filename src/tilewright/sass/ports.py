@@ -28,9 +28,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.sass.instruction import Instruction
+from tilewright.sass.pipes import pipe_of
 
 __all__ = ["PortUse", "Ports", "port_use"]
 
+_ARCH = 90  # whose rule it is
 WINDOW = 3  # instructions that read at a time; 2 and 4 predict ten times as many loops wrongly
 WRITES = (3, 4)  # cycles after its dispatch in which an instruction's result drops kept copies
 Latch = tuple[str, int]
@@ -70,9 +72,17 @@ class _Fetch:
 
 
 class Ports:
-    """Register ports of one scheduler."""
+    """Register ports of one scheduler.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    apart : bool
+        Whether memory instructions read their registers by another way, which
+        neither takes a port nor touches a latch (`tilewright.sass.Machine`).
+    """
+
+    def __init__(self, apart: bool = False) -> None:
+        self._apart = apart
         self._cycle = 0
         self._window: list[_Fetch] = []
         self._kept: dict[Latch, int] = {}
@@ -99,6 +109,8 @@ class Ports:
         if switched:
             self._kept.clear()
         self._drop_written()
+        if self._apart and pipe_of(instruction, _ARCH)[0] == "memory":
+            instruction = replace(instruction, srcs=())
         self.newest = self._decode(instruction)
         self._window.append(self.newest)
         if instruction.control.yields:
@@ -185,9 +197,9 @@ def _serve(pending: list[tuple[Latch, ...]], taken: set[Latch]) -> bool:
     return False
 
 
-def port_use(body: Sequence[Instruction]) -> list[PortUse]:
-    """Return the port use of each instruction of a loop in its steady state."""
-    ports = Ports()
+def port_use(body: Sequence[Instruction], apart: bool = False) -> list[PortUse]:
+    """Return the port use of each instruction of a loop in its steady state; see `Ports`."""
+    ports = Ports(apart)
     last = -1
     fetches: list[_Fetch] = []
     # Trips before the last one fill the latches, and the window until it is the same each trip.

@@ -25,8 +25,8 @@ from tilewright.sass.banks import with_banks
 from tilewright.sass.dependencies import Block, RefusedError, blocks, dependencies
 from tilewright.sass.equivalence import differences
 from tilewright.sass.instruction import Instruction
-from tilewright.sass.loops import Loop
-from tilewright.sass.machine import Machine
+from tilewright.sass.loops import Loop, is_useful
+from tilewright.sass.machine import Machine, machine_of
 from tilewright.sass.order import Order
 from tilewright.sass.placement import with_loads
 from tilewright.sass.stalls import with_stalls, without_yields
@@ -37,7 +37,8 @@ STEPS = ("reuse", "operands", "order", "banks", "loads", "stalls")
 """The steps that are taken unless others are asked for."""
 EVERY_STEP = (*STEPS, "yields")  # yield flags of several warps are not predicted: only on demand
 _FFMA = 0x223  # all operands in registers
-_LEAST = 32  # multiply-adds of a block worth the search
+_LEAST = 32  # FFMAs of a block worth a search for their order and registers
+_FEW = 8  # multiply-adds of a block worth anything
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,9 @@ def schedule(
     wanted = frozenset(steps)
     if unknown := wanted - set(EVERY_STEP):
         raise ValueError(f"steps={sorted(unknown)[0]!r} is no step; give some of {EVERY_STEP}")
-    made = _Made(list(instructions), loop, arch, machine or Machine())
+    made = _Made(list(instructions), loop, arch, machine or machine_of(arch))
     if not made.blocks:
-        why = next(iter(made.refused.values()), f"no block has {_LEAST} multiply-adds")
+        why = next(iter(made.refused.values()), f"no block has {_FEW} multiply-adds")
         raise RefusedError(f"nothing was rescheduled: {why}")
     made.take(wanted, random.Random(seed), rounds)  # noqa: S311
     if wrong := differences(instructions, made.code, arch):
@@ -128,13 +129,14 @@ class _Made:
         self.refused: dict[int, str] = {}
         self.blocks: list[Block] = []
         self.spans: list[Block] = []
+        self.searched = False
         self.moved = self.swapped = self.renamed = self.placed = self.restalled = 0
         for block in blocks(code):
             body = code[block.start : block.stop]
             if not loop.start <= body[0].address <= loop.end:
                 continue
             self.spans.append(block)
-            if sum(one.opcode == _FFMA for one in body) < _LEAST:
+            if sum(is_useful(one) for one in body) < _FEW:
                 continue
             try:
                 dependencies(body, arch)
@@ -142,10 +144,11 @@ class _Made:
                 self.refused[body[0].address] = str(error)
                 continue
             self.blocks.append(block)
+            self.searched |= sum(one.opcode == _FFMA for one in body) >= _LEAST
 
     def take(self, steps: frozenset[str], draw: random.Random, rounds: int) -> None:
         """Take the steps, one behind the other."""
-        if "banks" in steps:
+        if "banks" in steps and self.searched:
             self.rename(draw, rounds)
         if "loads" in steps:
             self.place()

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.sass.instruction import Instruction
-from tilewright.sass.machine import Machine, latencies, wavefront_cycles
+from tilewright.sass.machine import Machine, latencies, machine_of, wavefront_cycles
 from tilewright.sass.pipes import SCHEDULERS, Pipes, pipe_of
 from tilewright.sass.ports import Ports
 
@@ -80,13 +80,13 @@ def simulate(
     trips : int
         Trips that each warp makes in the mean, 3 or more; the first is not counted.
     """
-    chip = machine or Machine()
+    chip = machine or machine_of(arch)
     steps = _steps(trace, arch, wavefronts or {}, chip)
     total = max(1, round(blocks * warps_a_block / SCHEDULERS))
     # Blocks drift apart while a kernel runs; here they start spread over a trip.
     apart = len(trace) * total / (2 * blocks)
     warps = [_Warp(w % blocks, (w % blocks) * apart) for w in range(total)]
-    return _Scheduler(chip, steps, warps, Ports(), Pipes(), trips).run()
+    return _Scheduler(chip, steps, warps, Ports(chip.memory_apart), Pipes(), trips).run()
 
 
 def _steps(

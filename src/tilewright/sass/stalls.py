@@ -68,7 +68,7 @@ def restalled(
         if index:
             last, kind = new[index - 1], uses[index - 1].kind
             kept = 1 if uses[index - 1].pure else last.control.stall
-            soonest = times[-1] + max(kept, after(last, kind, use.kind))
+            soonest = times[-1] + max(kept, after(last, kind, one, use.kind))
         soonest = max([soonest, *(times[d.on] + d.cycles for d in found[index])])
         for resource in use.reads | use.writes:
             how = how_read(one, resource) if resource in use.reads else "write"

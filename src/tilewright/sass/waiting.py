@@ -85,7 +85,7 @@ def still_under_way(
     for number, ((one, mine), (_, theirs)) in enumerate(zip(old, new, strict=True)):
         more = theirs - mine
         if reads_shared(one):
-            more = {i for i in more if i[0] == "entry" or i[1] not in loads}
+            more = frozenset(i for i in more if i[0] == "entry" or i[1] not in loads)
         if more:
             yield f"access {number} of the block at {where:#x} no longer follows a wait"
     for item, (_, clears) in new_end.items():

@@ -167,7 +167,7 @@ class _Builder:
         for names in (*self.reads, *self.writes, *self.enters, *self.leaves):
             for register, name in names.items():
                 names[register] = web[name]
-        register = [self.registers[root] for root in roots]
+        registers = [self.registers[root] for root in roots]
         bodies, align = _Sets(), dict.fromkeys(range(len(roots)), 1)
         for _ in roots:
             bodies.new()
@@ -183,14 +183,18 @@ class _Builder:
         for n, root in enumerate(body):
             members.setdefault(root, []).append(n)
         pinned = {body[web[x]] for x in self.outside}
-        pinned |= {body[n] for n, r in enumerate(register) if r == _STACK}
-        made = Webs(register, self.reads, self.writes, [0] * len(roots), body, members, align,
-                    pinned)  # fmt: skip
+        pinned |= {body[n] for n, r in enumerate(registers) if r == _STACK}
+        return Webs(registers, self.reads, self.writes, [0] * len(roots), body, members, align,
+                    pinned, self._zeros())  # fmt: skip
+
+    def _zeros(self) -> dict[int, list[int]]:
+        """Return the webs that CS2R clears, two at a time."""
+        found: dict[int, list[int]] = {}
         for index, one in enumerate(self.code):
             if zeroes_pair(one):
                 for name in self.writes[index].values():
-                    made.zeros.setdefault(name, []).append(index)
-        return made
+                    found.setdefault(name, []).append(index)
+        return found
 
     def _operands(self) -> Iterator[list[int]]:
         """Yield the webs that each operand of several registers names."""
