@@ -225,7 +225,8 @@ def timed(live: Any, row: Row, twins: Any) -> dict[str, list[list[int]]]:
 class Device:
     """The process that has the device, started again after a crash."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Any = serve, silence: float = SILENCE) -> None:
+        self.target, self.silence = target, silence
         self.context = multiprocessing.get_context("spawn")
         self.facts: dict[str, str] = {}
         self.current: Row | None = None
@@ -234,9 +235,11 @@ class Device:
     def start(self) -> None:
         """Start it; it knows no rows yet."""
         self.todo, self.answers = self.context.Queue(), self.context.Queue()
-        self.child = self.context.Process(target=serve, args=(self.todo, self.answers), daemon=True)
+        arguments = (self.todo, self.answers)
+        self.child = self.context.Process(target=self.target, args=arguments, daemon=True)
         self.child.start()
         self.heard, self.waiting, self.current = time.time(), [], None
+        self.served = False  # whether it has the device
 
     def ask(self, row: Row) -> None:
         """Give it a row."""
@@ -255,14 +258,14 @@ class Device:
                 break
             self.heard = time.time()
             if kind == "device":
-                self.facts = what
+                self.facts, self.served = what, True
             elif kind == "started":
                 self.current = what
             else:
                 self.current = None
                 self.waiting.pop(0)
                 ended.append(what)
-        silent = self.waiting and time.time() - self.heard > SILENCE
+        silent = self.waiting and time.time() - self.heard > self.silence
         if (silent or not self.child.is_alive()) and self.waiting:
             ended += self.restart("said nothing" if silent else f"ended: {self.child.exitcode}")
         return ended
@@ -271,15 +274,14 @@ class Device:
         """End the process; return the row it was at, and give the others to a new one."""
         self.child.kill()
         self.child.join()
-        at, others = self.waiting[0], self.waiting[1:]
-        began = self.current is not None
+        waiting, at, served = self.waiting, self.current, self.served
         self.start()
-        if not began:  # it could not even start: no row is to blame, and none will run
-            return [{**row, "status": "late", "reason": f"no device: it {why}"}
-                    for row in (at, *others)]  # fmt: skip
-        for row in others:
+        if not served:  # it could not even start: no row is to blame, and none will run
+            reason = f"no device: it {why}"
+            return [{**row, "status": "late", "reason": reason} for row in waiting]
+        for row in waiting[at is not None :]:
             self.ask(row)
-        return [{**at, "status": "failed", "reason": f"the process {why}"}]
+        return [] if at is None else [{**at, "status": "failed", "reason": f"the process {why}"}]
 
 
 # ---- All of it -------------------------------------------------------------------------------

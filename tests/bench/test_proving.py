@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.bench import acting
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.tuning.twinned import Twinned
 from tilewright.backend import LaunchError, LiveDevice
@@ -195,3 +196,33 @@ def test_a_kernel_that_gained_is_shipped_beside_its_twin() -> None:
     assert list(ship.rescheduled_rows({"rows": rows})) == [
         row | {"raced": [[4096, 4096, 4096, 101, 102]]}
     ]
+
+
+def watched(made: Any, target: Any, *ids: str) -> tuple[Any, dict[str, tuple[str, str]]]:
+    """Give rows to a process until all ended; return what became of each."""
+    device, ended = made.Device(target, silence=4.0), {}
+    for name in ids:
+        device.ask({"id": name, "status": "prepared", "reason": ""})
+    until = time.time() + 60
+    while len(ended) < len(ids) and time.time() < until:
+        for row in device.listen():
+            ended[row["id"]] = (row["status"], row["reason"])
+    device.child.kill()
+    return device, ended
+
+
+def test_a_kernel_that_takes_the_process_down_costs_only_its_row() -> None:
+    device, ended = watched(
+        script("schedule_proof"), acting.serve, *["a", "dies", "b", "hangs", "loses", "c"]
+    )
+    assert device.facts["arch"] == "sm_90a"
+    assert ended == dict.fromkeys("abc", ("same", "")) | {
+        "dies": ("failed", "the process ended: 11"),
+        "hangs": ("failed", "the process said nothing"),
+        "loses": ("failed", "an illegal address"),
+    }
+
+
+def test_without_a_device_no_kernel_is_to_blame() -> None:
+    _, ended = watched(script("schedule_proof"), acting.serve_nothing, "a", "b")
+    assert ended == dict.fromkeys("ab", ("late", "no device: it ended: 3"))
