@@ -1,0 +1,85 @@
+"""Every kernel of the project: written back byte by byte, and without a hazard as compiled."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.sass import nvdisasm
+from tests.sass.compiled import kept
+from tests.sass.test_placement import placed
+from tests.sass.test_rename import shuffled
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
+from tilewright.precision import precision
+from tilewright.problem import Trans
+from tilewright.sass import Instruction, decode, differences, edit, hazards, patch, read_cubin
+from tilewright.sass.access import access
+from tilewright.stencil import Variant, stencils_for
+
+ARCH = "sm_90a"
+QUICK = "s"  # the other precisions take NVRTC longer
+KERNELS = [
+    pytest.param(stencil, letter, id=f"{stencil.name}-{letter}",
+                 marks=[] if letter == QUICK else pytest.mark.slow)
+    for letter in "sdcz"
+    for stencil in stencils_for(architecture_spec(ARCH), precision(letter))
+]  # fmt: skip
+
+
+def compiled(stencil: object, letter: str) -> bytes:
+    """Return a stencil's first start, compiled."""
+    if nvrtc() is None:
+        pytest.skip("NVRTC is not here: pip install 'tilewright[cuda]'")
+    variant = Variant(precision(letter), Trans("N"), Trans("T"))
+    config = stencil.starts(variant, architecture_spec(ARCH))[0]  # type: ignore[attr-defined]
+    return compile_cubin(stencil.source(config, variant, "cuda"), ARCH).code  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("stencil", "letter"), KERNELS)
+def test_a_kernel_of_the_project_is_written_back_byte_by_byte(stencil: object, letter: str) -> None:
+    data = compiled(stencil, letter)
+    for kernel in read_cubin(data).kernels:
+        code = decode(kernel.code, kernel.arch)
+        assert patch(data, code, kernel.name) == data
+        for one in code:
+            assert edit(one, kernel.arch, address=one.address, target=one.target).raw == one.raw
+        if all(access(one).kind != "unknown" for one in code):
+            assert [h for h in hazards(code) if not h.copy] == []
+
+
+def printed(data: bytes, directory: Path) -> dict[int, str]:
+    """Return nvdisasm's text of each instruction by its address."""
+    path = directory / "edited.cubin"
+    path.write_bytes(data)
+    done = subprocess.run([nvdisasm.find(), "-c", str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", done.stdout)
+    return {int(address, 16): text for address, text in found}
+
+
+def names(text: str) -> list[str]:
+    """Return the registers that a line of nvdisasm names, in order."""
+    return re.findall(r"(?<![A-Z])R\d+", text.split(" ", 1)[-1])
+
+
+@pytest.mark.parametrize("how", ["placed", "renamed"])
+def test_nvdisasm_reads_an_edited_kernel_as_it_was_meant(how: str, tmp_path: Path) -> None:
+    """Operation by operation it is the compiler's text, with other registers or elsewhere."""
+    data = kept("sm_90a")
+    code: tuple[Instruction, ...] = placed() if how == "placed" else tuple(
+        shuffled(5).instructions(90)
+    )  # fmt: skip
+    before, after = printed(data, tmp_path), printed(patch(data, code), tmp_path)
+    was = decode(read_cubin(data).kernel().code, 90)
+    assert differences(was, code, 90) == []
+    assert sorted(t.split()[0] for t in before.values()) == sorted(
+        t.split()[0] for t in after.values()
+    )
+    for one in code:
+        if one.mnemonic == "FFMA" and one.guard.always and len(one.reads) == 3:
+            meant = [f"R{one.dst[0]}", *(f"R{o.value}" for o in one.srcs)]
+            assert names(after[one.address]) == meant
