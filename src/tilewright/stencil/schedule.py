@@ -65,12 +65,16 @@ class Schedule:
     seed: int = 0
 
 
+_ORDER = ("reuse", "operands", "order")
+
 # By value of the parameter.  Reuse flags alone and exchanged factors alone change next to nothing
 # (docs/scheduling.md has the table), so they are no levels of their own.
 LEVELS: tuple[Schedule | None, ...] = (
     None,
     Schedule("order", ("reuse", "order")),
-    Schedule("all", ("reuse", "operands", "order")),
+    Schedule("all", _ORDER),
+    Schedule("banks", (*_ORDER, "banks")),
+    Schedule("placed", (*_ORDER, "banks", "loads", "stalls")),
 )
 
 
