@@ -397,12 +397,14 @@ def main() -> None:
     own = Path(proofs.__file__).with_name(proofs.PROOFS)
     parser.add_argument("--proofs", type=Path, default=own, help="where proofs are added")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    names = [one.name for one in LEVELS if one is not None]
+    parser.add_argument("--levels", nargs="+", default=names, choices=names)
     parser.add_argument("--most", type=int, default=10**9, help="only so many kernels")
     chosen = parser.parse_args()
     if not chosen.table:
         until = time.time() + chosen.seconds
         nvrtc_version()
-        rows = jobs()[: chosen.most]
+        rows = [row for row in jobs() if row["level"] in chosen.levels][: chosen.most]
         work(rows, chosen.json, until, chosen.workers, None if chosen.prepare else Device())
         if not chosen.prepare and chosen.json.exists():
             prove(chosen.json, chosen.proofs)

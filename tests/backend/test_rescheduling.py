@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import lzma
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,3 +167,38 @@ def test_what_compiles_is_rescheduled_or_refused_as_a_compile_error(cache: Kerne
 def test_opencl_has_no_machine_code_to_reorder() -> None:
     with pytest.raises(CompileError, match="schedule='order' reorders machine code"):
         device("opencl").compile(Source("kernel void f() {}", {}, "f", schedule=LEVEL))
+
+
+def test_a_search_dies_with_whoever_asked() -> None:
+    """A tuner that is killed leaves no search behind that would go on for minutes."""
+    script = (
+        "import sys\n"
+        "from tilewright.backend.cuda.searching import searched\n"
+        "from tilewright.stencil.schedule import LEVELS\n"
+        "print('asking', flush=True)\n"
+        "searched(sys.stdin.buffer.read(), 90, LEVELS[1], 60.0)\n"
+    )
+    asking = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert asking.stdin is not None
+    assert asking.stdout is not None
+    asking.stdin.write(text(compiled()))
+    asking.stdin.close()
+    asking.stdout.readline()
+    until = time.monotonic() + 30
+    while not (searches := children(asking.pid)) and time.monotonic() < until:
+        time.sleep(0.05)
+    asking.kill()
+    asking.wait()
+    asking.stdout.close()
+    assert searches
+    while any(Path(f"/proc/{pid}").exists() for pid in searches) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in searches)
+
+
+def children(parent: int) -> list[str]:
+    """Return the ids of a process's children, where Linux tells them."""
+    found = Path(f"/proc/{parent}/task/{parent}/children")
+    return found.read_text().split() if found.exists() else []

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import base64
 import json
-import math
-import resource
+import os
 import subprocess
 import sys
+import threading
+import time
 from typing import Any
 
 from tilewright.sass import RefusedError, decode, hazards, main_loop, schedule
 from tilewright.stencil import Schedule
 
 __all__ = ["search", "searched"]
-
-# Of processor time beyond the limit, after which the process ends by itself: whoever started it
-# may be dead.
-_GRACE_SECONDS = 30
 
 
 def searched(code: bytes, arch: int, wanted: Schedule, seconds: float) -> bytes:
@@ -45,7 +42,7 @@ def searched(code: bytes, arch: int, wanted: Schedule, seconds: float) -> bytes:
     RefusedError
         With the scheduler's reason, or why there is no result.
     """
-    request = {"arch": arch, "steps": wanted.steps, "seed": wanted.seed, "seconds": seconds}
+    request = {"arch": arch, "steps": wanted.steps, "seed": wanted.seed, "parent": os.getpid()}
     command = [sys.executable, "-m", "tilewright.backend.cuda.searching", json.dumps(request)]
     try:
         done = subprocess.run(  # noqa: S603  # a list of our own making, no shell
@@ -84,13 +81,17 @@ def search(code: bytes, request: dict[str, Any]) -> bytes:
     return b"".join(one.raw.to_bytes(16, "little") for one in found.instructions)
 
 
+def _die_with(parent: int) -> None:
+    """End this process when the one that asked ends: nobody wants the answer then."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
 def main() -> None:
     """Answer the request in the first argument."""
     request = json.loads(sys.argv[1])
-    limit = math.ceil(request["seconds"]) + _GRACE_SECONDS
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    if hard == resource.RLIM_INFINITY or limit < hard:
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+    threading.Thread(target=_die_with, args=(request["parent"],), daemon=True).start()
     try:
         made = search(sys.stdin.buffer.read(), request)
         answer = {"code": base64.b64encode(made).decode()}
