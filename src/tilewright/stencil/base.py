@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from tilewright.hardware import DeviceSpec
@@ -114,7 +114,7 @@ class Source:
     text: str
     defines: Mapping[str, int | str]
     entry: str = "gemm"
-    schedule: Schedule | None = None
+    schedule: Schedule | None = field(default=None, kw_only=True)
     dynamic_shared_bytes: int = 0
 
 
