@@ -18,9 +18,10 @@ reads C.
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tilewright.hardware import DeviceSpec
@@ -114,7 +115,7 @@ class Source:
     text: str
     defines: Mapping[str, int | str]
     entry: str = "gemm"
-    schedule: Schedule | None = field(default=None, kw_only=True)
+    schedule: Schedule | None = dataclasses.field(default=None, kw_only=True)
     dynamic_shared_bytes: int = 0
 
 
