@@ -24,10 +24,10 @@ from tilewright.stencil import stencil
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "h100"
+PROOF = "schedule_proof.json"
 TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
 CASES = ("NN", "NT", "TN", "TT")
-PROOF = "schedule_proof.json"
 SHAPE = ("block_m", "block_n", "tile_m", "tile_n", "resident", "split_k")
 
 

@@ -87,10 +87,10 @@ def test_a_level_that_there_is_not(level) -> None:
         schedule_of({"schedule": level})
 
 
-def test_a_parameter_that_came_later_is_absent_at_its_first_value() -> None:
+def test_a_parameter_that_came_later_goes_without_saying() -> None:
     """Any stencil may add one: what is stored keeps its meaning."""
     old = Parameter("x", (1, 2), "as ever", "nothing")
-    new = Parameter("late", (0, 1), "new", "nothing", absent=0)
+    new = Parameter("late", (0, 1), "new", "nothing", unnamed=0)
     space = Space("test", [old, new])
     assert {tuple(sorted(c.items())) for c in space} == {
         (("x", 1),), (("x", 2),), (("late", 1), ("x", 1)), (("late", 1), ("x", 2)),
@@ -99,7 +99,7 @@ def test_a_parameter_that_came_later_is_absent_at_its_first_value() -> None:
     (back,) = (c for c in space.neighbours({"x": 1, "late": 1}) if c["x"] == 1)
     assert back == Config("test", {"x": 1})
     assert len(space.columns()["late"]) == 4
-    with pytest.raises(ValueError, match="absent=7 of parameter late is none of its values"):
-        Parameter("late", (0, 1), "new", "nothing", absent=7)
+    with pytest.raises(ValueError, match="late=7 is not a choice"):
+        Parameter("late", (0, 1), "new", "nothing", unnamed=7)
     with pytest.raises(ValueError, match="x is missing"):
         space.config({"late": 1})

@@ -62,7 +62,7 @@ class Twinned(Stencil):
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         allowed = tuple(WORK) if ANY_SCHEDULE in device.schedules else self.proved
         sizes = [Parameter(f"block_{x}", (8,), "for the checks", "nothing") for x in "mnk"]
-        schedule = Parameter("schedule", tuple(WORK), "a stand-in", "nothing", absent=0)
+        schedule = Parameter("schedule", tuple(WORK), "a stand-in", "nothing", unnamed=0)
         slow = Parameter("slow", (0, 1), "ten times the work", "time")
         return Space(
             self.name,

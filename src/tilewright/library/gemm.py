@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -271,7 +272,7 @@ def _kernel(live: LiveDevice, stencil: Stencil, config: Config, variant: Variant
             # The compiler's own code computes the same, and launches alike.
             message = f"the compiler's own code serves {config.id}: {refused}"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
-            compiled[key] = live.compile(replace(source, schedule=None))
+            compiled[key] = live.compile(dataclasses.replace(source, schedule=None))
     return compiled[key]
 
 

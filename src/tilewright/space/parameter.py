@@ -31,23 +31,23 @@ class Parameter:
         What the parameter sets, for a person.
     cost : str
         What raising it costs, for a person.
-    absent : int or str, optional
-        The value of a config that does not name the parameter; configs leave it
-        out where they have it.  For parameters that came later than others, so that
-        configs from before are the same points, with the same identity.
+    unnamed : int or str, optional
+        What a config means that does not name the parameter.  A parameter that came later
+        than measurements which still hold has one: their configs keep their identity, and
+        no config names this value.
 
     Raises
     ------
     ValueError
         If the name is no identifier, the values are none, repeated, of mixed
-        type, or beyond 64 bits, or `absent` is none of them.
+        type, or beyond 64 bits, or `unnamed` is none of them.
     """
 
     name: str
     values: tuple[int, ...] | tuple[str, ...]
     meaning: str
     cost: str
-    absent: Value | None = None
+    unnamed: Value | None = None
 
     def __post_init__(self) -> None:
         if not str(self.name).isidentifier() or keyword.iskeyword(self.name):
@@ -67,10 +67,8 @@ class Parameter:
             raise ValueError(f"{label} repeats a value; give each once")
         if kinds == {int} and not all(_INT64.min <= int(v) <= _INT64.max for v in self.values):
             raise ValueError(f"{label} exceeds 64 bits; give smaller integers")
-        if self.absent is not None and self.absent not in self.values:
-            raise ValueError(
-                f"absent={self.absent!r} of parameter {self.name} is none of its values"
-            )
+        if self.unnamed is not None:
+            self.code(self.unnamed)
 
     def __len__(self) -> int:
         return len(self.values)

@@ -64,7 +64,6 @@ class Space:
         self.parameters = tuple(parameters)
         self.constraints = tuple(constraints)
         self._by_name = {p.name: p for p in self.parameters}
-        self._absent = {p.name: p.absent for p in self.parameters if p.absent is not None}
         if not self.parameters:
             raise ValueError("parameters=() is empty; give at least one Parameter")
         for label, items in (("parameters", self.parameters), ("constraints", self.constraints)):
@@ -167,13 +166,15 @@ class Space:
             yield self._named({name: values[codes[row]] for name, values, codes in names})
 
     def _named(self, values: Mapping[str, Value]) -> Config:
-        """Return the config of a point: without the values that absence stands for."""
-        kept = {
-            name: value
-            for name, value in values.items()
-            if name not in self._absent or value != self._absent[name]
-        }
+        """Return the config of some values, which names none that go without saying."""
+        silent = {p.name: p.unnamed for p in self.parameters if p.unnamed is not None}
+        kept = {name: x for name, x in values.items() if name not in silent or x != silent[name]}
         return Config(self.stencil_name, kept)
+
+    def _whole(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Return values of all parameters: those given, and what goes without saying."""
+        silent = {p.name: p.unnamed for p in self.parameters if p.unnamed is not None}
+        return {**silent, **values}
 
     def enumerate(self, chunk: int = _CHUNK) -> Iterator[Config]:
         """Yield every valid config, in the order described above.
@@ -239,7 +240,7 @@ class Space:
 
     def _point(self, values: Mapping[str, Value]) -> dict[str, int]:
         """Return the code of each parameter, checking names and values."""
-        values = {**self._absent, **values}
+        values = self._whole(values)
         for name in values:
             if name not in self._by_name:
                 raise ValueError(
@@ -288,11 +289,11 @@ class Space:
                 f"config {values.id} belongs to {values.stencil!r}; "
                 f"give one of {self.stencil_name!r}"
             )
-        values = {**self._absent, **values}
-        for constraint in self.violated(values):
+        whole = self._whole(values)
+        for constraint in self.violated(whole):
             if kinds is not None and constraint.kind not in kinds:
                 continue
-            used = ", ".join(f"{name}={values[name]!r}" for name in constraint.variables)
+            used = ", ".join(f"{name}={whole[name]!r}" for name in constraint.variables)
             raise ValueError(
                 f"{used} fails constraint {constraint.name!r} ({constraint.kind}): "
                 f"{constraint.reason}; change one of them"

@@ -18,6 +18,7 @@ reads C.
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -103,19 +104,19 @@ class Source:
         Macros, in the order they are passed.
     entry : str
         Name of the kernel function.
-    dynamic_shared_bytes : int
-        Shared memory of a block that is asked for at launch, besides arrays in the text:
-        CUDA's way beyond `STATIC_SHARED_BYTES`.  OpenCL C has no such arrays.
     schedule : Schedule, optional
         How the compiled main loop is rescheduled; left out, it is the compiler's.  The text
         is the same either way.
+    dynamic_shared_bytes : int
+        Shared memory of a block that is asked for at launch, besides arrays in the text:
+        CUDA's way beyond `STATIC_SHARED_BYTES`.  OpenCL C has no such arrays.
     """
 
     text: str
     defines: Mapping[str, int | str]
     entry: str = "gemm"
+    schedule: Schedule | None = dataclasses.field(default=None, kw_only=True)
     dynamic_shared_bytes: int = 0
-    schedule: Schedule | None = None
 
 
 class Stencil(ABC):

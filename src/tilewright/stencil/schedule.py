@@ -86,7 +86,7 @@ def schedule_parameter() -> Parameter:
         tuple(range(len(LEVELS))),
         f"order of the main loop's multiply-adds in machine code: 0: the compiler's, {named}",
         "up to minutes of search for each kernel; only where an architecture is proved",
-        absent=0,
+        unnamed=0,
     )
 
 

@@ -25,12 +25,11 @@ from tilewright.backend.base import (
     LiveDevice,
 )
 from tilewright.backend.cache import KernelCache
-from tilewright.backend.cuda import probe
+from tilewright.backend.cuda import probe, proofs
 from tilewright.backend.cuda.compiler import Cubin, cached_cubin, nvrtc, nvrtc_version
 from tilewright.backend.cuda.driver import check, driver
 from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
 from tilewright.backend.cuda.launch import PreparedLaunch
-from tilewright.backend.cuda.proofs import proved
 from tilewright.stencil import Launch, Source
 from tilewright.timeline import is_recording, span
 
@@ -109,7 +108,7 @@ class CUDADevice(LiveDevice):
         self.raw = probe.handle(ordinal)
         self.id = f"cuda:{ordinal}"
         self.arch = probe.architecture(self.raw)
-        self.spec = replace(probe.spec_of(self.raw), schedules=proved(self.arch))
+        self.spec = replace(probe.spec_of(self.raw), schedules=proofs.proved(self.arch))
         self.compiler = f"NVRTC {nvrtc_version()}"
         self.platform = f"CUDA {probe.cuda_version()} ({self.compiler})"
         self.driver = probe.driver_version() or f"CUDA {probe.cuda_version()}"
