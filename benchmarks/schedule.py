@@ -3,6 +3,7 @@
     python benchmarks/schedule.py --predict --json FILE      compiles, reschedules; needs no GPU
     python benchmarks/schedule.py --seconds 120 --json FILE   the same, then runs them
     python benchmarks/schedule.py --table --json FILE        only prints what FILE holds
+    python benchmarks/schedule.py --table --json FILE --page PAGE     and writes it into a page
 
 For each transpose the config that won at 4096 in hopper_s.json is compiled as it is and
 rescheduled by each step alone and by all of them.  On a device (`schedule_device`) every version
@@ -45,6 +46,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "all": ("reuse", "operands", "order", "banks", "loads", "stalls"),
 }
 BEST = Path(__file__).parent / "results" / "h100" / "hopper_s.json"
+BEGIN, END = "<!-- schedule: begin -->", "<!-- schedule: end -->"
 TUNED_AT, ARCH = 4096, "sm_90a"
 
 
@@ -129,7 +131,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 def table(rows: list[dict[str, Any]]) -> str:
     """Return predictions, and what was measured, as text."""
     lines = [
-        "op  step      moved placed renamed  pipe share predicted  cycles   measured:"
+        "op  step      moved placed renamed stalls  pipe share predicted  cycles   measured:"
         " bits, gain at 4096, 8192; cuBLAS = 1"
     ]
     for row in sorted(rows, key=lambda r: (r["trans"], list(VARIANTS).index(r["variant"]))):
@@ -140,12 +142,20 @@ def table(rows: list[dict[str, Any]]) -> str:
         old, new = (row["predicted"][x] for x in ("before", "after"))
         made = row["changed"]
         text = (
-            f"{start}{made['moved']:5} {made['placed']:6} {made['renamed']:7}  "
+            f"{start}{made['moved']:5} {made['placed']:6} {made['renamed']:7} "
+            f"{made['restalled']:6}  "
             f"{100 * old['pipe_share']:.1f} % -> {100 * new['pipe_share']:.1f} %"
             f"  {100 * (new['cycles'] / old['cycles'] - 1):+6.1f} %"
         )
         lines.append(f"{text}   {_measured(row.get('measured'))}")
     return "\n".join(lines)
+
+
+def page_with(page: str, text: str) -> str:
+    """Return a page with the table between its marks."""
+    before, rest = page.split(f"{BEGIN}\n", 1)
+    _, after = rest.split(END, 1)
+    return f"{before}{BEGIN}\n```\n{text}\n```\n{END}{after}"
 
 
 def _measured(got: dict[str, Any] | None) -> str:
@@ -169,6 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--predict", action="store_true", help="do not run anything on a device")
     parser.add_argument("--table", action="store_true", help="only print what the file holds")
+    parser.add_argument("--page", type=Path, help="with --table: a page that has the marks")
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--trans", nargs="+", default=list(CASES), choices=CASES)
@@ -176,7 +187,10 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args()
     if chosen.table:
-        print(table(json.loads(chosen.json.read_text())["rows"]))
+        text = table(json.loads(chosen.json.read_text())["rows"])
+        print(text)
+        if chosen.page:
+            write_atomically(chosen.page, page_with(chosen.page.read_text(), text).encode())
         return
     until = time.time() + chosen.seconds
     # What needs the device takes some seconds for each version.

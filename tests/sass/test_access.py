@@ -12,6 +12,7 @@ from tests.sass import nvdisasm
 from tests.sass.compiled import cubin, kept
 from tilewright.sass import decode, read_cubin
 from tilewright.sass.access import UNIFORM, access, name_of
+from tilewright.sass.decode import decode_one
 
 _PREDICATES = re.compile(r"(?<![A-Z0-9_.])(U?P[0-6])(?![0-9])")
 
@@ -37,6 +38,14 @@ def test_predicates_are_those_that_nvdisasm_prints(name: str, tmp_path: Path) ->
             assert {n for n in found if "P" in n} == set(_PREDICATES.findall(line)), line
             compared += 1
     assert compared > 100
+
+
+def test_a_form_that_may_name_a_register_is_not_modelled() -> None:
+    """BAR with its number in a register, which the decoder does not read."""
+    bar = decode_one(0xB1D | 1 << 109 | 7 << 110 | 7 << 113 | 7 << 12, 0, 90)
+    other = decode_one(0x31D | 1 << 109 | 7 << 110 | 7 << 113 | 7 << 12, 0, 90)
+    assert (bar.mnemonic, other.mnemonic) == ("BAR", "BAR")
+    assert (access(bar).kind, access(other).kind) == ("order", "unknown")
 
 
 def test_a_resource_has_the_name_of_its_file() -> None:

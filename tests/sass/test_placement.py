@@ -1,8 +1,9 @@
-"""Accesses in other places, stalls set anew: what is written is proved, planted faults are found."""
+"""Accesses in other places, stalls set anew: proved, and planted faults are found."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -159,7 +160,7 @@ def test_a_load_that_passes_a_barrier_is_found() -> None:
 
 
 def test_a_stall_that_is_too_short_is_found_behind_every_producer() -> None:
-    """Stalls that `with_stalls` has set are the least: one cycle less is a hazard or changes none."""
+    """Stalls that `with_stalls` has set are the least: with less there is a hazard."""
     block = loop_block()
     body, _ = with_stalls(kernel(), block, 90)
     code = with_body(body)
@@ -182,7 +183,7 @@ def test_a_barrier_that_is_waited_for_at_once_is_found() -> None:
 def test_two_accesses_one_after_the_other_are_kept_apart() -> None:
     pair = next(
         (x, y)
-        for x, y in zip(kernel(), kernel()[1:], strict=False)
+        for x, y in itertools.pairwise(kernel())
         if x.mnemonic == y.mnemonic == "LDS" and x.dst and y.dst
     )
     assert pair[0].control.stall >= 4
@@ -232,7 +233,7 @@ def test_doubles_of_the_matrix_unit_are_modelled() -> None:
     body = code[block.start : block.stop]
     units = [i for i, one in enumerate(body) if pace(one)]
     found = dependencies(body, 90)
-    for earlier, later in zip(units, units[1:], strict=False):
+    for earlier, later in itertools.pairwise(units):
         assert any(d.on == earlier and d.cycles >= 16 for d in found[later])
 
 

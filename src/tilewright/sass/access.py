@@ -68,6 +68,12 @@ _HIGH_PART = 72  # ISETP.EX compares high parts: the low ones' predicate is at [
 _UNIFORM_WRITES = {
     "UISETP": (81, 84), "UIADD3": (81, 84), "ULEA": (81,), "ULOP3": (81,), "UIMAD": (81,),
 }  # fmt: skip
+# Forms of what the decoder claims no register for that name none: others may.
+_WITHOUT_REGISTERS = {
+    "BAR": (0xB1D,), "BRA": (0x947, 0x547), "BSSY": (0x945,), "BSYNC": (0x941,), "CCTL": (0x98F,),
+    "DEPBAR": (0x91A,), "ERRBAR": (0x9AB,), "EXIT": (0x94D,), "LDGDEPBAR": (0x9AF,),
+    "MEMBAR": (0x992,), "NOP": (0x918,), "WARPSYNC": (0x948,),
+}  # fmt: skip
 _UNIFORM_CONDITION = 0x547  # BRA.U: a uniform predicate at [26:24]
 
 
@@ -111,7 +117,7 @@ def access(instruction: Instruction) -> Access:
     """
     name = instruction.mnemonic
     kind = CLASSES.get(name) if instruction.known else None
-    if kind is None:
+    if kind is None or _may_name_more(instruction):
         return Access(frozenset(), frozenset(), "unknown")
     if name == "IMAD" and instruction.modifiers[:1] in (("WIDE",), ("HI",)):
         kind = "wide"
@@ -131,6 +137,15 @@ def access(instruction: Instruction) -> Access:
         if (number := instruction.raw >> low & PT) != PT:
             writes.add(UNIFORM_PREDICATE + number)
     return Access(frozenset(reads), frozenset(writes), kind)
+
+
+def _may_name_more(instruction: Instruction) -> bool:
+    """Whether an instruction may read registers that the decoder does not know of."""
+    forms = _WITHOUT_REGISTERS.get(instruction.mnemonic)
+    if forms is None:
+        return False
+    address = instruction.mnemonic == "CCTL" and instruction.raw >> 24 & 0xFF != 0xFF
+    return instruction.opcode not in forms or address
 
 
 def _condition_fields(instruction: Instruction) -> list[int]:

@@ -28,8 +28,10 @@ from tilewright.sass.waits import rewaited
 
 __all__ = ["spaced", "with_loads"]
 
-_APART = (4, 6, 8, 12, 16)  # instructions between accesses that are tried
-_WARPS = 8  # two a scheduler, as most kernels here have
+_APART = (6, 8, 12)  # instructions between accesses that are tried
+# Blocks and warps of each: how warps meet moves the simulation by a per cent either way, so that
+# one of them alone would be chance.
+_RESIDENT = ((1, 4), (1, 8), (2, 4))
 _PLACED = frozenset(("shared", "global"))
 
 
@@ -101,7 +103,7 @@ def _cycles(kernel: Sequence[Instruction], loop: Loop, arch: int, machine: Machi
     first, last = loop.start // 16, loop.end // 16
     inner = Loop(tuple(kernel[first : last + 1]))
     trace = steady_trace(kernel, k_loop(kernel, inner))
-    return simulate(trace, arch, 1, _WARPS, machine=machine)
+    return sum(simulate(trace, arch, blocks, warps, machine=machine) for blocks, warps in _RESIDENT)
 
 
 def spaced(body: Sequence[Instruction], before: Entry, apart: int, arch: int) -> list[Instruction]:
