@@ -33,11 +33,17 @@ browser: $(VENV)/.installed-test
 gpu-test: $(VENV)/.installed-test
 	TILEWRIGHT_REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu
 
-# Stray accesses and races of the portable stencil: one variant of each precision, through CUDA.
+# Stray accesses and races of the portable stencil, one variant of each precision, through CUDA;
+# and of a small rescheduled kernel, with reads of what nobody wrote and barriers that not all reach.
+RESCHEDULED := tests/backend/test_schedule_gpu.py -k sanitizer
 gpu-sanitize: $(VENV)/.installed-test
 	for tool in memcheck racecheck; do \
 	  compute-sanitizer --tool $$tool --error-exitcode 1 $(BIN)/python -m pytest -q -m gpu \
 	    tests/stencil/test_portable_gpu.py -k 'cuda and (snn or dtn or cct or znt)' || exit 1; \
+	done
+	for tool in memcheck racecheck initcheck synccheck; do \
+	  compute-sanitizer --tool $$tool --error-exitcode 1 $(BIN)/python -m pytest -q -m gpu \
+	    $(RESCHEDULED) || exit 1; \
 	done
 
 # The site in site/; a warning is an error.  NVRTC is for what the reference imports.

@@ -6,7 +6,9 @@ Reads benchmarks/results/h100/hopper_s.json (every candidate's times, and the ra
 cgemm_async.json and double_double.json (what was timed of stencils that are still the same);
 writes src/tilewright/library/shipped_tables/h100.json.  Kept are the winners
 of races, and of each shape the best candidate: which shape is best depends on the size in
-question, which of its other parameters are hardly does.  A test compares the file.
+question, which of its other parameters are hardly does.  Where schedule_proof.json is there too,
+rescheduled kernels that beat their twins come after them, with both times of the same race.
+A test compares the file.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from tilewright.stencil import stencil, stencils
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "h100"
+PROOF = "schedule_proof.json"
 TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
 CASES = ("NN", "NT", "TN", "TT")
@@ -109,6 +112,25 @@ def pairs_rows(document):
             yield row(letter, trans, name, config, square(ns))
 
 
+def rescheduled_rows(proof):
+    """Yield rescheduled kernels with the same bits that were faster than their twins at some size.
+
+    Each carries its own and its twin's median of a race in turns, at the sizes where more than
+    half of the rounds saved time.
+    """
+    for one in proof["rows"]:
+        raced = []
+        for size, (twin, mine) in (one.get("ns") or {}).items():
+            saved = statistics.median(a - b for a, b in zip(twin, mine, strict=True))
+            if one["status"] == "same" and saved > 0:
+                n = int(size)
+                raced.append([n, n, n, *(round(statistics.median(x)) for x in (mine, twin))])
+        if raced:
+            yield {name: one[name] for name in ("precision", "trans", "stencil", "config")} | {
+                "raced": sorted(raced)
+            }
+
+
 def row(letter, trans, name, config, times, won=()):
     return {
         "precision": letter,
@@ -140,8 +162,16 @@ def table():
         "measured": search["environment"]["date"],
         "commit": search["environment"]["commit"],
     }
-    lines = ",\n".join(json.dumps(one, separators=(",", ":")) for one in rows)
-    return json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n]}}\n'
+    text = json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines(rows)}\n]'
+    if (RESULTS / PROOF).exists():
+        proof = load(PROOF)
+        text += f',\n "scheduler": {proof["scheduler"]}'
+        text += f',\n "rescheduled": [\n{lines(rescheduled_rows(proof))}\n]'
+    return f"{text}}}\n"
+
+
+def lines(rows):
+    return ",\n".join(json.dumps(one, separators=(",", ":")) for one in rows)
 
 
 def main():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.backend.rescheduled import small
 from tests.sass.compiled import kept
 from tests.sass.test_schedule import kernel, multiply_adds, rescheduled
 from tilewright.cli.app import run
@@ -60,3 +61,34 @@ def test_options_that_mean_nothing_are_refused(
     assert "is for a config" in capsys.readouterr().err
     assert run(["inspect", "default", "--diff", files[0]]) == 2
     assert "is for a cubin" in capsys.readouterr().err
+
+
+def test_a_config_with_a_schedule_shows_the_scheduled_code(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config, _, made = small()
+    values = ",".join(f"{name}={value}" for name, value in config.items())
+    arguments = ["inspect", values, "--stencil", "simt_async", "--trans", "TN", "--no-listing"]
+    output = tmp_path / "made.cubin"
+    assert run([*arguments, "--json", "-o", str(output)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert output.read_bytes() == made.code
+    predicted = found["schedule"]["predicted"]
+    assert found["schedule"]["proved_same"]
+    assert predicted["after"]["cycles"] <= predicted["before"]["cycles"]
+    assert found["kernels"][0]["cycles"]["cycles"] == predicted["after"]["cycles"]
+    assert "schedules that are proved" in found["unproved"][0]
+    assert not any("proved" in rule for rule in found["unlikely"])
+
+    assert run(arguments) == 0
+    out = capsys.readouterr().out
+    assert "not proved, so gemm() does not use it" in out
+    assert "proved to compute the same" in out
+    assert run([*arguments, "--schedule"]) == 2
+    assert "the config has a schedule of its own" in capsys.readouterr().err
+
+
+def test_a_config_that_the_scheduler_refuses_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["inspect", "default,schedule=1", "--stencil", "simt_async", "--arch", "sm_80"]
+    assert run(arguments) == 2
+    assert "compute capability 9.0 only" in capsys.readouterr().err

@@ -13,13 +13,14 @@ import pytest
 
 from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.library.choose import choose, default_choice, fitted
-from tilewright.library.shipped import shipped, tables
+from tilewright.library.choose import _of_table, choose, default_choice, fitted
+from tilewright.library.shipped import _read, shipped, tables
 from tilewright.library.waves import Timed, effort, expected_ns
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
+from tilewright.sass.scheduler_version import SCHEDULER_VERSION
 from tilewright.space import Config
-from tilewright.stencil import Variant
+from tilewright.stencil import Variant, unscheduled
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.measurement import Stage
 from tilewright.tuning.store import Store
@@ -186,3 +187,54 @@ def test_a_time_that_was_measured_is_the_one_expected():
     assert 100 < expected_ns(timed, square(1500, "NT"), H100, 132) < 500
     slower = replace(H100, multiprocessors=66)
     assert expected_ns(timed, square(2048, "NT"), slower, 132) > 900
+
+
+def rescheduled_table(monkeypatch, raced, version=SCHEDULER_VERSION):
+    """Let the shipped table hold a rescheduled winner of NT 4096; return its config."""
+    document = json.loads(script("ship").TABLE.read_text())
+    won = next(row for row in races() if (row["trans"], row["size"]) == ("NT", 4096))
+    config = {**won["config"], "schedule": 1}
+    row = {"precision": "s", "trans": "NT", "stencil": "simt_async", "config": config}
+    document |= {"scheduler": version, "rescheduled": [{**row, "raced": raced}]}
+    table = _read(document)
+    monkeypatch.setattr("tilewright.library.shipped.tables", lambda: (table,))
+    for cached in (shipped, _of_table):
+        cached.cache_clear()
+    return Config("simt_async", config)
+
+
+@pytest.fixture
+def forget():
+    yield
+    for cached in (shipped, _of_table):
+        cached.cache_clear()
+
+
+PROVED = replace(H100, schedules=("simt_async/s/order",))
+
+
+@pytest.mark.usefixtures("forget")
+def test_rescheduled_code_serves_where_it_beat_its_twin_and_is_proved(monkeypatch):
+    config = rescheduled_table(monkeypatch, [[4096, 4096, 4096, 95, 100], [8192] * 3 + [100, 99]])
+    assert choose(device(PROVED), square(4096, "NT")).config == config
+    assert choose(device(PROVED), square(8192, "NT")).config != config
+    assert choose(device(PROVED), square(4096, "TN")).config != config
+    # Elsewhere the compiler's own code does.
+    chosen = choose(device(), square(4096, "NT"))
+    assert chosen.config == unscheduled(config)
+    # It takes as much less than its twin as it did in their race.
+    (row,) = (row for row in shipped(PROVED, variant("NT")).rows if row.config == config)
+    (twin,) = (row for row in shipped(H100, variant("NT")).rows if row.config == chosen.config)
+    assert row.ns == {square(4096, "NT"): pytest.approx(0.95 * twin.ns[square(4096, "NT")])}
+    assert row.won == {(4096,) * 3: pytest.approx(0.95 * twin.won[(4096,) * 3])}
+
+
+@pytest.mark.usefixtures("forget")
+@pytest.mark.parametrize(
+    ("raced", "version"),
+    [([[4096] * 3 + [100, 100]], SCHEDULER_VERSION), ([[4096] * 3 + [95, 100]], -1)],
+    ids=["no faster", "another scheduler"],
+)
+def test_otherwise_it_does_not(monkeypatch, raced, version):
+    config = rescheduled_table(monkeypatch, raced, version)
+    assert choose(device(PROVED), square(4096, "NT")).config == unscheduled(config)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.sass.compiled import kept
+from tests.sass.test_schedule import rescheduled
 from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
-from tilewright.sass import inspect_kernel, read_cubin
+from tilewright.sass import inspect_kernel, patch, read_cubin
 from tilewright.stencil import Launch, Source
 from tilewright.tuning.forecast import forecast
 from tilewright.tuning.ready import ReadyQueue
@@ -58,3 +59,16 @@ def test_without_forecasts_candidates_leave_in_the_order_they_came():
         queue.add(candidate)
     assert queue.give_up() is None
     assert [queue.take() for _ in range(3)] == [first, second, third]
+
+
+def test_a_rescheduled_candidate_is_judged_by_its_own_code():
+    """What the search took away of the loop's cycles counts, and nothing else changes."""
+    code = patch(kept("sm_90a"), rescheduled())
+    launch = Launch((H100, 1), (THREADS, 1))
+    before, after = (forecast(one, launch, H100) for one in (kept("sm_90a"), code))
+    shares = [
+        inspect_kernel(read_cubin(one).kernels[0], THREADS).cycles.pipe_share
+        for one in (kept("sm_90a"), code)
+    ]
+    assert after / before == pytest.approx(shares[1] / shares[0])
+    assert after > before

@@ -13,7 +13,7 @@ from tests.backend.naive_cuda import NAIVE
 from tests.tuning.measurement_examples import example
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, transposes_of
-from tilewright.stencil import Variant
+from tilewright.stencil import Launch, Schedule, Source, Variant
 from tilewright.tuning.reproduce import reproducer
 
 
@@ -91,3 +91,9 @@ def test_an_absent_device_is_named_with_those_that_are_here(cuda, tmp_path):
     done = run(cuda, tmp_path, "--device", "abacus")
     assert done.returncode == 2
     assert cuda.spec.name in done.stdout
+
+
+def test_rescheduled_code_is_no_text():
+    source = replace(Source("", {}), schedule=Schedule("order", ()))
+    with pytest.raises(ValueError, match="rescheduled machine code, which no text reproduces"):
+        reproducer(example(backend="cuda"), source, lambda m, n: Launch((1, 1), (1, 1)))

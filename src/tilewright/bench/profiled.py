@@ -21,11 +21,11 @@ from tilewright.stencil import stencil
 from tilewright.tuning.measure import Workload
 from tilewright.tuning.worker import problem_from_json
 
-__all__ = ["main", "run"]
+__all__ = ["counted", "main", "run"]
 
 
 @contextmanager
-def _counted(live: LiveDevice) -> Iterator[None]:
+def counted(live: LiveDevice) -> Iterator[None]:
     """Let the profiler count what the block launches; elsewhere than on CUDA nobody counts."""
     if live.backend != "cuda":
         yield
@@ -52,7 +52,7 @@ def run(task: dict[str, Any]) -> int:
         else:
             call = peer(task["library"], live).prepare(workload)
         call()
-        with _counted(live):
+        with counted(live):
             return call()
     finally:
         workload.close()

@@ -90,6 +90,8 @@ def command(
         return
     _refuse(for_cubins, "a cubin", f"{what!r} is a config")
     made = _inspect_config(wanted_config(what, store), stencil, precision, trans, arch)
+    if schedule and made.rescheduled is not None:
+        raise ValueError("--schedule: the config has a schedule of its own; leave the option out")
     if schedule:
         _reschedule(made, seed, output, listing, json)
         return
@@ -106,6 +108,10 @@ def command(
     say(f"{made.config.stencil} {made.variant} {made.config.id}: {values}")
     for rule in made.unlikely:
         say(f"unlikely to be fast: {rule}")
+    for rule in made.unproved:
+        say(f"not proved, so gemm() does not use it: {rule}")
+    if made.rescheduled is not None:
+        show(made.rescheduled, False)
     _report(made.kernel, listing, made.estimated.registers)
 
 

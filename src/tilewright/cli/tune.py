@@ -44,6 +44,13 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume/--afresh", help="Start from stored results, or from none.")
     ] = True,
+    unproved_schedules: Annotated[
+        bool,
+        typer.Option(
+            "--unproved-schedules",
+            help="Try rescheduled machine code where nobody has proved it; gemm() does not use it.",
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Tune; results are stored as they come, and --resume (the default) goes on from them."""
@@ -67,6 +74,7 @@ def command(
             seed=seed,
             resume=resume,
             observer=observer,
+            unproved_schedules=unproved_schedules,
         )
     if json:
         emit_json(to_json(result, peak))
@@ -112,6 +120,8 @@ def progress_bar(peak: float, *, quiet: bool = False) -> Iterator[Callable[[Prog
 
 def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
     """Return a tuning result as plain data."""
+    from tilewright.tuning.twins import gain
+
     winner = result.winner
     return {
         "problem": str(winner.problem),
@@ -123,6 +133,8 @@ def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
         "flops_per_second": winner.flops_per_second,
         "peak_flops_per_second": peak,
         "error": winner.error,
+        "gain_by_schedule": gain(winner),
+        "served_config_id": None if result.served is None else result.served.config.id,
         "tried": result.tried,
         "failed": result.failed,
         "resumed": result.resumed,
@@ -133,6 +145,8 @@ def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
 
 def describe(result: TuningResult, peak: float) -> None:
     """Print a tuning result for people."""
+    from tilewright.tuning.twins import gain
+
     winner = result.winner
     if result.resumed:
         say(f"started from {result.resumed} stored results")
@@ -152,3 +166,9 @@ def describe(result: TuningResult, peak: float) -> None:
     )
     values = ", ".join(f"{name} {value}" for name, value in winner.config.items())
     say(f"  {winner.config.stencil}: {values}")
+    saved = gain(winner)
+    if saved is not None:
+        say(f"  rescheduled: {100 * saved:.1f} % faster than the compiler's own in the same race")
+    if result.served is not winner:
+        other = "a default" if result.served is None else f"config {result.served.config.id}"
+        say(f"  not proved on such a device: gemm() uses {other} (see docs/scheduling.md)")

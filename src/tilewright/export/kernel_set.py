@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
 from tilewright.export.grid import Grid, grid_of
+from tilewright.export.proved import check_proved, check_winners
 from tilewright.export.target import Target
 from tilewright.library.choose import candidates, choose
 from tilewright.library.shipped import shipped
@@ -124,13 +125,15 @@ def collect(
     Raises
     ------
     ValueError
-        If a kernel's launches cannot be described by a table.
+        If a kernel's launches cannot be described by a table, or a winner is rescheduled code
+        that is not proved on the target.
     BackendError
         If NVRTC is not installed, or refuses a kernel.
     """
     choices: dict[Variant, tuple[Tuned, ...]] = {}
     wanted: dict[str, _Wanted] = {}
     for variant in variants:
+        check_winners(target, variant)
         rows = _rows(target, variant)
         wanted |= {one.name: one for _, one in rows}
         choices[variant] = tuple(Tuned(*sizes, one.name) for sizes, one in rows)
@@ -164,6 +167,7 @@ def _rows(target: Target, variant: Variant) -> list[tuple[tuple[int, int, int], 
 
 
 def _compiled(one: _Wanted, arch: str, cache: KernelCache) -> ExportedKernel:
+    check_proved(arch, one.family.name, one.variant, one.config)
     source = _named(one.family.source(one.config, one.variant, "cuda"), one.name)
     return ExportedKernel(
         name=one.name,

@@ -48,6 +48,9 @@ class DeviceSpec:
         Whether the device reads the host's memory in place.
     compute_capability : int or None
         Ten times CUDA's compute capability, 90 for 9.0, where CUDA serves the device.
+    schedules : tuple of str
+        Rescheduled code that was proved here, as ``"stencil/precision/level"``; ``"*"`` lets
+        every level be tried.
     """
 
     name: str
@@ -69,3 +72,4 @@ class DeviceSpec:
     l2_bytes: int | None = None
     unified_memory: bool = False
     compute_capability: int | None = None
+    schedules: tuple[str, ...] = ()

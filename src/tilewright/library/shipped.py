@@ -2,7 +2,9 @@
 
 A table is a JSON file in ``shipped_tables``, made by ``python benchmarks/ship.py`` from
 committed results.  What it says is data: a config counts only where its stencil still has the
-version that was timed, suits the device, and has the config in its space.
+version that was timed, suits the device, and has the config in its space.  Rescheduled code always
+carries the times of its twin, the compiler's own code in the same race, and counts only where it
+beat that.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from tilewright.hardware import DeviceSpec
 from tilewright.library.waves import Timed
 from tilewright.precision import precision
 from tilewright.problem import Problem
+from tilewright.sass.scheduler_version import SCHEDULER_VERSION
 from tilewright.space import Config
-from tilewright.stencil import Variant, stencil, stencils
+from tilewright.stencil import Variant, stencil, stencils, unscheduled
 
 __all__ = ["Table", "shipped", "tables"]
 
@@ -66,12 +69,12 @@ class Table:
 
 def _read(document: Any) -> Table:
     """Return a table from its JSON."""
-    rows = []
-    for row in document["rows"]:
-        number, trans = precision(row["precision"]), row["trans"]
-        ns = {Problem(m, n, k, number, *trans): float(time) for m, n, k, time in row["times"]}
-        won = {(m, n, k): float(time) for m, n, k, time in row["won"]}
-        rows.append(Timed(Config(row["stencil"], row["config"]), ns, won))
+    rows = [_timed(row) for row in document["rows"]]
+    # Rescheduled code was timed beside its twin only, and by a scheduler that may have changed.
+    if document.get("scheduler") == SCHEDULER_VERSION:
+        twins = {(_variant(row), row.config): row for row in rows}
+        more = [_rescheduled(row, twins) for row in document.get("rescheduled", ())]
+        rows += [row for row in more if row is not None]
     return Table(
         str(document["device"]),
         int(document["compute_capability"]),
@@ -79,6 +82,37 @@ def _read(document: Any) -> Table:
         {name: int(version) for name, version in document["stencils"].items()},
         tuple(rows),
     )
+
+
+def _timed(row: Mapping[str, Any]) -> Timed:
+    number, trans = precision(row["precision"]), row["trans"]
+    ns = {Problem(m, n, k, number, *trans): float(time) for m, n, k, time in row["times"]}
+    won = {(m, n, k): float(time) for m, n, k, time in row["won"]}
+    return Timed(Config(row["stencil"], row["config"]), ns, won)
+
+
+def _rescheduled(
+    row: Mapping[str, Any], twins: Mapping[tuple[Variant, Config], Timed]
+) -> Timed | None:
+    """Return rescheduled code's times at the sizes where it beat its twin; None if nowhere.
+
+    ``raced`` has its own and its twin's nanoseconds, in turns.  Times of a search and of a race
+    are not compared, so what it saved there is taken off the twin's times here.
+    """
+    config = Config(row["stencil"], row["config"])
+    number, trans = precision(row["precision"]), row["trans"]
+    saved = {
+        Problem(m, n, k, number, *trans): mine / twin
+        for m, n, k, mine, twin in row["raced"]
+        if mine < twin
+    }
+    twin = twins.get((Variant.of(Problem(1, 1, 1, number, *trans)), unscheduled(config)))
+    if twin is None:
+        return None
+    ns = {size: twin.ns[size] * share for size, share in saved.items() if size in twin.ns}
+    sizes = {(size.m, size.n, size.k): share for size, share in saved.items()}
+    won = {size: twin.won[size] * share for size, share in sizes.items() if size in twin.won}
+    return Timed(config, ns, won) if ns else None
 
 
 @lru_cache(maxsize=1)

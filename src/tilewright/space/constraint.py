@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Constraint", "Kind"]
 
-Kind = Literal["hardware", "divisibility", "heuristic"]
+Kind = Literal["hardware", "divisibility", "heuristic", "proof"]
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,10 @@ class Constraint:
         the predicate, not a parameter of the space.
     reason : str
         Why a point that fails is not worth compiling: a sentence for a person.
-    kind : {"hardware", "divisibility", "heuristic"}
+    kind : {"hardware", "divisibility", "heuristic", "proof"}
         The three sorts of pruning of ASTRA (Kurzak et al. 2012, section 5): the
-        device cannot, the shapes do not fit, or it is unlikely to be fast.
+        device cannot, the shapes do not fit, or it is unlikely to be fast; and what
+        nobody has shown to be right on such a device.
 
     Attributes
     ----------

@@ -12,19 +12,23 @@ from tilewright.stencil.base import (
     Workspace,
 )
 from tilewright.stencil.registry import register, stencil, stencils, stencils_for
+from tilewright.stencil.schedule import Schedule, schedule_of, unscheduled
 
 __all__ = [
     "STATIC_SHARED_BYTES",
     "Dialect",
     "Launch",
     "Resources",
+    "Schedule",
     "Source",
     "Stencil",
     "TensorMap",
     "Variant",
     "Workspace",
     "register",
+    "schedule_of",
     "stencil",
     "stencils",
     "stencils_for",
+    "unscheduled",
 ]

@@ -22,6 +22,7 @@ argument, the last; whoever launches it adds that.
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config, Space
+from tilewright.stencil.schedule import Schedule
 
 __all__ = [
     "STATIC_SHARED_BYTES",
@@ -174,6 +176,9 @@ class Source:
         Macros, in the order they are passed.
     entry : str
         Name of the kernel function.
+    schedule : Schedule, optional
+        How the compiled main loop is rescheduled; left out, it is the compiler's.  The text
+        is the same either way.
     dynamic_shared_bytes : int
         Shared memory of a block that is asked for at launch, besides arrays in the text:
         CUDA's way beyond `STATIC_SHARED_BYTES`.  OpenCL C has no such arrays.
@@ -184,6 +189,7 @@ class Source:
     text: str
     defines: Mapping[str, int | str]
     entry: str = "gemm"
+    schedule: Schedule | None = dataclasses.field(default=None, kw_only=True)
     dynamic_shared_bytes: int = 0
     part_bytes: int = 0
 

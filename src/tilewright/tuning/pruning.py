@@ -10,11 +10,13 @@ from typing import Any
 __all__ = ["FASTEST_WINNERS", "Pruned", "drop_unused", "prune", "versions_condition"]
 
 # Winners numbered from the fastest, for every device and problem size: a hasty later run
-# must not displace a better kernel.  A caller may append conditions: only winners that
-# meet them are numbered.
+# must not displace a better kernel.  Rescheduled ones are numbered apart: where they may not
+# run, the compiler's own code serves.  A caller may append conditions: only winners that meet
+# them are numbered.
 FASTEST_WINNERS = """
     SELECT id, row_number() OVER (
-        PARTITION BY device, backend, m, n, k, precision, trans_a, trans_b
+        PARTITION BY device, backend, m, n, k, precision, trans_a, trans_b,
+            json_extract(parameters, '$.schedule') IS NULL
         ORDER BY median_ns, id) AS place
     FROM result WHERE stage = 'winner' AND status = 'ok'
 """

@@ -161,12 +161,18 @@ def reproducer(
     Raises
     ------
     ValueError
-        If there is no template for the measurement's backend.
+        If there is no template for the measurement's backend, or its kernel is not what the
+        compiler makes of a text.
     """
     backend = measurement.backend
     if backend not in _OPTIONS:
         raise ValueError(
             f"backend={backend!r} has no reproducer; there is one for {', '.join(_OPTIONS)}"
+        )
+    if source.schedule is not None:
+        raise ValueError(
+            f"config {measurement.config.id} is rescheduled machine code, which no text reproduces;"
+            " keep its cubin: tilewright inspect CONFIG -o FILE"
         )
     problem = measurement.problem
     if problem.precision.parts == 2:

@@ -20,10 +20,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.space import Config
+from tilewright.stencil.schedule import SCHEDULE_SECONDS
 from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.process import Answer, WorkerProcess, WorkerSettings
 from tilewright.tuning.ready import ReadyQueue
 from tilewright.tuning.strategies import Strategy
+from tilewright.tuning.twins import grouped, is_rescheduled
 
 __all__ = ["Limits", "Runner"]
 
@@ -129,12 +131,15 @@ class Runner:
                 and not late
             ):
                 self._start_timing()
+            if late:
+                self._drop_searches()
             busy = [w for w in self._workers if w.busy]
             if not busy:
                 if late or (exhausted and not self._ready):
                     return
                 continue
             self._listen(busy, strategy)
+            exhausted = False  # a result may give the strategy something to propose
 
     @property
     def _workers(self) -> tuple[WorkerProcess, ...]:
@@ -156,8 +161,17 @@ class Runner:
             skip.add(config.id)
             waiting += 1
             candidate = replace(self._blank, config=config)
-            worker.ask(candidate, self._about(config, "prepare"), self.limits.prepare)
+            # The scheduler gives up by itself, with a reason.
+            more = SCHEDULE_SECONDS if is_rescheduled(config) else 0.0
+            worker.ask(candidate, self._about(config, "prepare"), self.limits.prepare + more)
         return False
+
+    def _drop_searches(self) -> None:
+        """End searches for another schedule: they outlast any budget, and have no row by that."""
+        for worker in self._preparers:
+            if worker.busy and is_rescheduled(worker.job.config):
+                worker.kill()
+                worker.job = None
 
     def _make_room(self, strategy: Strategy) -> bool:
         """Give up a candidate that need not be timed; return whether there was one."""
@@ -201,7 +215,7 @@ class Runner:
         """Time the finalists in turns, in one process, on a quiet machine.
 
         A finalist that brings the process down costs the race: the others are then
-        timed one by one.
+        timed one by one, rescheduled ones with their twins, beside which alone they count.
         """
         request = self._request | {
             "do": "race",
@@ -214,10 +228,15 @@ class Runner:
         if answer.status == Status.OK:
             rows = zip(candidates, answer.data["times_ns"], strict=True)
             return [replace(c, status=Status.OK, times_ns=tuple(t)) for c, t in rows]
-        if len(candidates) == 1:
-            return [failed(candidates[0], answer)]
-        share = seconds / len(candidates)
-        return [result for c in candidates for result in self.race([c], share)]
+        groups = grouped(candidates)
+        if len(groups) > 1:
+            share = seconds / len(groups)
+            return [result for group in groups for result in self.race(group, share)]
+        alone = [c for c in candidates if not is_rescheduled(c.config)]
+        if len(candidates) == 1 or not alone:
+            return [failed(c, answer) for c in candidates]
+        lost = [failed(c, answer) for c in candidates if is_rescheduled(c.config)]
+        return [*lost, *self.race(alone, seconds)]
 
     def certify(self, candidate: Measurement) -> Measurement:
         """Check a finalist on everything the numerics contract promises."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -17,12 +16,17 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.space import Space
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
+from tilewright.stencil.schedule import SCHEDULE, with_unproved
 from tilewright.timeline import span
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
 from tilewright.tuning.process import WorkerSettings
+from tilewright.tuning.room import check_memory, limits_for, memory_gib
 from tilewright.tuning.runner import Limits, Runner
 from tilewright.tuning.store import Store
+from tilewright.tuning.strategies import Strategy
 from tilewright.tuning.strategies import strategy as make_strategy
+from tilewright.tuning.strategies.twins_first import TwinsFirst
+from tilewright.tuning.twins import is_current, judged, marked, with_twins
 from tilewright.tuning.worker import problem_to_json
 from tilewright.version import VERSION
 
@@ -90,6 +94,9 @@ class TuningResult:
         How long the run took.
     search_seconds : float
         How long it searched: without the race and the certificate.
+    served : Measurement or None
+        The fastest that `gemm` may use: the winner, unless that is rescheduled code which
+        nobody has proved on such a device.
     """
 
     winner: Measurement
@@ -99,6 +106,7 @@ class TuningResult:
     resumed: int
     seconds: float
     search_seconds: float
+    served: Measurement | None = None
 
     @property
     def candidates_per_second(self) -> float:
@@ -144,6 +152,7 @@ def tune(
     observer: Callable[[Progress], None] | None = None,
     limits: Limits | None = None,
     modules: tuple[str, ...] = (),
+    unproved_schedules: bool = False,
 ) -> TuningResult:
     """Find the fastest right kernel for a problem.
 
@@ -175,6 +184,9 @@ def tune(
         Time-outs for candidates.
     modules : tuple of str
         Modules that workers import first; they may register stencils.
+    unproved_schedules : bool
+        Try rescheduled code also where nobody has proved it on such a device.  It is
+        compared with the compiler's own code as always, but `gemm` does not use it.
 
     Raises
     ------
@@ -189,62 +201,17 @@ def tune(
     check_memory(problem, live)
     family = _family(live, stencil_name, problem.precision)
     session = _Session(live, problem, family, seconds_of(budget), observer)
+    if unproved_schedules:
+        session.spec = with_unproved(live.spec)
     own = store is None
     session.store = store or Store()
     try:
-        return session.run(strategy, seed, resume, limits or _limits(problem, live), modules)
+        return session.run(
+            strategy, seed, resume, limits or limits_for(problem, live, 2 * FINALISTS), modules
+        )
     finally:
         if own:
             session.store.close()
-
-
-def _bytes(problem: Problem) -> dict[str, int]:
-    """Return the bytes of A, B and C."""
-    columns = {
-        "a": problem.m if problem.trans_a.transposed else problem.k,
-        "b": problem.k if problem.trans_b.transposed else problem.n,
-        "c": problem.n,
-    }
-    leading = {"a": problem.lda, "b": problem.ldb, "c": problem.ldc}
-    return {x: leading[x] * columns[x] * problem.precision.element_bytes for x in columns}
-
-
-def check_memory(problem: Problem, live: LiveDevice) -> None:
-    """Refuse a problem that no candidate could be timed on.
-
-    Raises
-    ------
-    ValueError
-        Saying how much there is.
-    """
-    sizes = _bytes(problem)
-    limits = [_memory_gib() * 2**30 / 2]  # one more copy is made of each while it is drawn
-    if live.spec.memory_bytes is not None:
-        limits.append(live.spec.memory_bytes)
-    most = live.max_allocation
-    if sum(sizes.values()) > min(limits) or (most is not None and max(sizes.values()) > most):
-        raise ValueError(
-            f"problem={problem} takes {sum(sizes.values()) / 2**30:.1f} GiB in three matrices;"
-            f" {live.id} and this machine allow {min(limits) / 2**30:.1f} GiB in all"
-            + (f" and {most / 2**30:.1f} GiB for one" if most is not None else "")
-        )
-
-
-def _limits(problem: Problem, live: LiveDevice) -> Limits:
-    """Return time-outs that leave a large problem time to be drawn and computed.
-
-    A candidate may be twenty times slower than the device's peak; random numbers are drawn
-    at some 100 MB/s.
-    """
-    run = 20 * problem.flops / measured_peak(live, problem.precision)
-    drawing = sum(_bytes(problem).values()) / 1e8
-    plain = Limits()
-    # Screening runs a candidate two or three times, the race each finalist four times or more.
-    return Limits(
-        plain.prepare,
-        plain.time + drawing + 3 * run,
-        plain.final + drawing + FINALISTS * run,
-    )
 
 
 def _family(live: LiveDevice, name: str | None, precision: Precision) -> Stencil:
@@ -270,6 +237,7 @@ class _Session:
         observer: Callable[[Progress], None] | None,
     ) -> None:
         self.live, self.problem, self.family = live, problem, family
+        self.spec = live.spec
         self.budget, self.observer = budget, observer
         self.started = time.monotonic()
         self.variant = Variant.of(problem)
@@ -280,20 +248,18 @@ class _Session:
         self, name: str, seed: int, resume: bool, limits: Limits, modules: tuple[str, ...]
     ) -> TuningResult:
         """Search, race, certify."""
-        space: Space = self.family.space(self.variant, self.live.spec)
-        starts = self.family.starts(self.variant, self.live.spec)
-        chosen = make_strategy(name, space, seed, [start for start in starts if start in space])
+        chosen = self._strategy(name, seed)
         skip: set[str] = set()
         resumed = self._resume(skip) if resume else 0
         for known in self.screened:
             chosen.observe(known.config, known.median_ns * 1e-9)
-        settings = WorkerSettings(self.live.id, _memory_gib(), modules)
+        settings = WorkerSettings(self.live.id, memory_gib(), modules)
         run = self.problem.flops / measured_peak(self.live, self.problem.precision)
         request = {
             "problem": problem_to_json(self.problem),
             "forecast": run > _FORECAST_SECONDS,
         }
-        exclusive = self.live.spec.kind == "cpu"
+        exclusive = self.spec.kind == "cpu"
         with Runner(
             settings, request, self._blank(), self._record, exclusive=exclusive, limits=limits
         ) as runner:
@@ -302,9 +268,19 @@ class _Session:
             with span("search", {"problem": self.problem}):
                 runner.search(chosen, self.started + self.budget * (1 - _FINAL_SHARE), skip)
             searched = time.monotonic() - self.started
-            winner, finalists = self._decide(runner)
+            finalists = self._decide(runner)
+            winner, served = self._certified(runner, finalists)
         seconds = time.monotonic() - self.started
-        return TuningResult(winner, finalists, self.tried, self.failed, resumed, seconds, searched)
+        return TuningResult(
+            winner, finalists, self.tried, self.failed, resumed, seconds, searched, served
+        )
+
+    def _strategy(self, name: str, seed: int) -> Strategy:
+        space: Space = self.family.space(self.variant, self.spec)
+        starts = self.family.starts(self.variant, self.spec)
+        chosen = make_strategy(name, space, seed, [start for start in starts if start in space])
+        names = {parameter.name for parameter in space.parameters}
+        return TwinsFirst(chosen) if SCHEDULE in names else chosen
 
     def _resume(self, skip: set[str]) -> int:
         """Take over what the store knows of this problem; return how much that is."""
@@ -316,6 +292,7 @@ class _Session:
                 version=self.family.version,
             )
         )
+        known = [m for m in known if is_current(m)]
         skip.update(m.config.id for m in known)
         # What failed later than its screening does not start the search again either.
         bad = {m.config.id for m in known if not m.ok}
@@ -339,6 +316,7 @@ class _Session:
 
     def _record(self, result: Measurement) -> None:
         """Store a result the moment it exists."""
+        result = marked(result)
         self.store.add(replace(result, created=now()))
         self.tried += 1
         if result.status == Status.OK:
@@ -357,8 +335,8 @@ class _Session:
         elapsed = time.monotonic() - self.started
         self.observer(Progress(stage, self.tried, self.failed, best, elapsed, self.budget))
 
-    def _decide(self, runner: Runner) -> tuple[Measurement, tuple[Measurement, ...]]:
-        """Race the best, then certify from the fastest on until one passes."""
+    def _decide(self, runner: Runner) -> tuple[Measurement, ...]:
+        """Race the best with their twins; return what may win, fastest first."""
         ranked = sorted(self.screened, key=lambda m: m.median_ns)[:FINALISTS]
         if not ranked:
             raise TuningError(
@@ -368,18 +346,33 @@ class _Session:
         self._tell("final")
         seconds = min(_RACE_SECONDS, max(1.0, self.budget * _FINAL_SHARE / 2))
         with span("race"):
-            raced = runner.race([replace(m, stage=Stage.FINAL) for m in ranked], seconds)
+            racing = [replace(m, stage=Stage.FINAL) for m in with_twins(ranked)]
+            raced = [marked(m) for m in runner.race(racing, seconds)]
         for result in raced:
             self.store.add(replace(result, created=now()))
-        right = sorted((m for m in raced if m.status == Status.OK), key=lambda m: m.median_ns)
+        return tuple(judged(raced))
+
+    def _certified(
+        self, runner: Runner, right: tuple[Measurement, ...]
+    ) -> tuple[Measurement, Measurement | None]:
+        """Certify from the fastest on until one passes, and one that `gemm` may use."""
         self._tell("certify")
+        served = self.family.space(self.variant, self.live.spec)
+        winner: Measurement | None = None
         for candidate in right:
+            if winner is not None and candidate.config not in served:
+                continue
             with span("certify"):
                 result = replace(runner.certify(candidate), stage=Stage.WINNER, created=now())
-            if result.status == Status.OK:
-                self.store.add(result)
-                return result, tuple(right)
-            self.store.add(replace(result, stage=Stage.FINAL))
+            if result.status != Status.OK:
+                self.store.add(replace(result, stage=Stage.FINAL))
+                continue
+            self.store.add(result)
+            winner = winner or result
+            if result.config in served:
+                return winner, result
+        if winner is not None:
+            return winner, None
         raise TuningError(
             f"no finalist for {self.problem} passed every check;"
             " look at `tilewright db list --failed`"
@@ -394,9 +387,3 @@ def environment(live: LiveDevice) -> dict[str, Any]:
         "numpy": np.__version__,
         "cache": "warm",
     }
-
-
-def _memory_gib() -> float:
-    """Return three quarters of the machine's memory, in GiB."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return 0.75 * float(total) / 2**30

@@ -16,7 +16,7 @@ from tilewright.stencil import Stencil, Variant
 from tilewright.timeline import span
 from tilewright.tuning.matrices import Matrix, apply, exact_result, integers, normal
 
-__all__ = ["Bench", "Check", "WrongResultError", "certify", "error_bound", "screen"]
+__all__ = ["Bench", "Check", "WrongResultError", "certify", "classes", "error_bound", "screen"]
 
 
 # Elements: a multiple of every vector that a kernel reads.
@@ -280,7 +280,8 @@ def screen(
             few.exact(Check(m, n, k, alpha=-3, beta=2, padding=3, offset=5), rng)
 
 
-def _certificates(config: Config) -> list[Check]:
+def classes(config: Config) -> list[Check]:
+    """Return a problem of every class: ragged sizes, scalars, leading dimensions, offsets."""
     m, n, k = _ragged(config)
     sizes = [(m, n, k), (1, 1, 1), (2, n, 1), (m, 3, 5), (m + 2, n + 1, 0)]
     scalars: list[complex] = [0, 1, -2 + 1j]
@@ -317,7 +318,7 @@ def certify(
     bench = Bench(device, kernel, stencil, config, variant)
     rng = np.random.default_rng(int(config.id, 16) + 1)
     with span("verify"):
-        for check in _certificates(config):
+        for check in classes(config):
             bench.exact(check, rng)
         m, n, k = (min(size, 200) for size in _ragged(config))
         bench.propagation((m, n, k), rng)

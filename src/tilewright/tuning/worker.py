@@ -31,11 +31,13 @@ from tilewright.backend import (
 )
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.stencil import Stencil, Variant, stencil
+from tilewright.stencil import Stencil, Variant, stencil, unscheduled
 from tilewright.timeline import drain, span, start
 from tilewright.tuning.forecast import forecast
 from tilewright.tuning.measure import Workload, interleaved, repeat
 from tilewright.tuning.measurement import Status
+from tilewright.tuning.same_bits import same_bits
+from tilewright.tuning.twins import is_rescheduled
 from tilewright.tuning.verify import WrongResultError, certify, screen
 
 __all__ = ["Worker", "problem_from_json", "problem_to_json", "serve"]
@@ -116,6 +118,7 @@ class Worker:
         """Compile a candidate and check it on small exact problems."""
         kernel, family, config, variant = self._candidate(request)
         screen(self.device, kernel, family, config, variant)
+        self._like_its_twin(kernel, family, config, variant)
         answer: dict[str, Any] = {"compile_seconds": kernel.compile_seconds}
         if request.get("forecast") and kernel.code is not None:
             problem = problem_from_json(request["problem"])
@@ -124,6 +127,14 @@ class Worker:
             units = self.device.spec.multiprocessors
             answer["forecast"] = forecast(kernel.code, launch, units, dynamic)
         return answer
+
+    def _like_its_twin(
+        self, kernel: Kernel, family: Stencil, config: Config, variant: Variant
+    ) -> None:
+        """Check that a rescheduled kernel gives the bits of the compiler's own code."""
+        if is_rescheduled(config):
+            twin = family.source(unscheduled(config), variant, self.device.dialect)
+            same_bits(self.device, (self.device.compile(twin), kernel), family, config, variant)
 
     def do_time(self, request: dict[str, Any]) -> dict[str, Any]:
         """Time a prepared candidate on the problem itself."""

@@ -10,13 +10,14 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
 from tilewright.backend.base import BackendError, CompileError
 from tilewright.backend.cache import KernelCache
+from tilewright.backend.cuda.rescheduling import reschedule
 from tilewright.sass import read_cubin
 from tilewright.sass.occupancy import limits_of
 from tilewright.stencil import STATIC_SHARED_BYTES, Source
@@ -164,7 +165,7 @@ def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -
     Parameters
     ----------
     source : Source
-        CUDA C++ that includes nothing.
+        CUDA C++ that includes nothing; with a schedule, the code is rescheduled then.
     arch : str
         A real architecture, such as ``"sm_90a"``; no GPU of it need be here.
     options : sequence of str
@@ -174,7 +175,8 @@ def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -
     ------
     CompileError
         If the compiler refuses the source or its shared memory is too much, whether
-        static or, where the architecture's limit is known, with what the launch asks for.
+        static or, where the architecture's limit is known, with what the launch asks for;
+        or if the scheduler refuses the kernel (`RefusedScheduleError`).
     ValueError
         If an option would relax IEEE arithmetic.
     """
@@ -193,7 +195,10 @@ def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -
     static = max((kernel.shared_bytes for kernel in read_cubin(code).kernels), default=0)
     _check_shared(static, log)
     _check_dynamic_shared(static, source.dynamic_shared_bytes, arch, log)
-    return Cubin(code, log, {source.entry: lowered}, arch, time.perf_counter() - started)
+    cubin = Cubin(code, log, {source.entry: lowered}, arch)
+    if source.schedule is not None:
+        cubin = reschedule(cubin, source)
+    return replace(cubin, seconds=time.perf_counter() - started)
 
 
 def _check_dynamic_shared(static: int, dynamic: int, arch: str, log: str) -> None:
@@ -310,10 +315,14 @@ def cached_cubin(
     """Compile a source, or take its cubin from the disk cache.
 
     The key holds the architecture, NVRTC's build and the options; a cubin does not
-    depend on the driver or on which GPU of its architecture it runs on.
+    depend on the driver or on which GPU of its architecture it runs on.  Rescheduled code is
+    kept apart from the compiler's (`reschedule`).
     """
     if not use_cache:
         return compile_cubin(source, arch, options)
+    if source.schedule is not None:
+        plain = cached_cubin(replace(source, schedule=None), arch, cache, options=options)
+        return reschedule(plain, source, cache)
     key = cache.key(source, (arch, *options), f"nvrtc {nvrtc_version()}")
     stored = cache.load(key)
     if stored is not None:

@@ -10,6 +10,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -24,7 +25,7 @@ from tilewright.backend.base import (
     LiveDevice,
 )
 from tilewright.backend.cache import KernelCache
-from tilewright.backend.cuda import probe
+from tilewright.backend.cuda import probe, proofs
 from tilewright.backend.cuda.compiler import Cubin, cached_cubin, nvrtc, nvrtc_version
 from tilewright.backend.cuda.driver import check, driver
 from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
@@ -115,8 +116,8 @@ class CUDADevice(LiveDevice):
         self.ordinal = ordinal
         self.raw = probe.handle(ordinal)
         self.id = f"cuda:{ordinal}"
-        self.spec = probe.spec_of(self.raw)
         self.arch = probe.architecture(self.raw)
+        self.spec = replace(probe.spec_of(self.raw), schedules=proofs.proved(self.arch))
         self.compiler = f"NVRTC {nvrtc_version()}"
         self.platform = f"CUDA {probe.cuda_version()} ({self.compiler})"
         self.driver = probe.driver_version() or f"CUDA {probe.cuda_version()}"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import Cubin, compile_cubin
+from tilewright.backend.cuda.rescheduling import reschedule
 from tilewright.problem import Problem, Trans
-from tilewright.sass import Inspection, inspect_kernel, read_cubin
+from tilewright.sass import Comparison, Inspection, compare, inspect_kernel, read_cubin
 from tilewright.space import Config, Value
-from tilewright.stencil import Resources, Variant
+from tilewright.stencil import Resources, Source, Variant
 from tilewright.stencil import stencil as find_stencil
 
 __all__ = ["ConfigInspection", "inspect_config"]
@@ -32,18 +34,25 @@ class ConfigInspection:
     unlikely : tuple of str
         Heuristics that the config fails, each with its reason; it runs all the
         same.
+    unproved : tuple of str
+        What nobody has shown right on such a device, each with its reason; it is
+        not served.
     cubin : Cubin
-        The compiled file.
+        The compiled file, rescheduled if the config asks for it.
     kernel : Inspection
         What its machine code says.
+    rescheduled : Comparison or None
+        What rescheduling changed, and should gain.
     """
 
     config: Config
     variant: Variant
     estimated: Resources
     unlikely: tuple[str, ...]
+    unproved: tuple[str, ...]
     cubin: Cubin
     kernel: Inspection
+    rescheduled: Comparison | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the kernel and the file as plain data for JSON."""
@@ -58,6 +67,8 @@ class ConfigInspection:
                 "threads": self.estimated.threads,
             },
             "unlikely": list(self.unlikely),
+            "unproved": list(self.unproved),
+            **({} if self.rescheduled is None else {"schedule": self.rescheduled.as_dict()}),
         }
 
 
@@ -94,7 +105,7 @@ def inspect_config(
         If a name or value is no choice of the stencil, or fails a constraint of
         divisibility or of the hardware; the config does not reach the compiler.
     BackendError
-        If NVRTC is not installed, or refuses the kernel.
+        If NVRTC is not installed, or refuses the kernel; or the scheduler does.
     """
     if len(trans) != 2 or any(letter not in tuple(Trans) for letter in trans):
         raise ValueError(f"trans={trans!r} is not a pair of N, T and C; write NN, NT, TN or TT")
@@ -108,13 +119,28 @@ def inspect_config(
     checked = space.config(values, kinds=("divisibility", "hardware"))
     source = family.source(checked, variant, "cuda")
     estimated = family.resources(checked, variant)
-    cubin = compile_cubin(source, arch)
+    cubin = compile_cubin(replace(source, schedule=None), arch)
+    cubin, changed = _rescheduled(cubin, source, estimated.threads)
     kernel = read_cubin(cubin.code).kernel(cubin.lowered[source.entry])
+    failed = [(rule.kind, f"{rule.name}: {rule.reason}") for rule in space.violated(checked)]
     return ConfigInspection(
         config=checked,
         variant=variant,
         estimated=estimated,
-        unlikely=tuple(f"{rule.name}: {rule.reason}" for rule in space.violated(checked)),
+        unlikely=tuple(text for kind, text in failed if kind == "heuristic"),
+        unproved=tuple(text for kind, text in failed if kind == "proof"),
         cubin=cubin,
         kernel=inspect_kernel(kernel, estimated.threads, source.dynamic_shared_bytes),
+        rescheduled=changed,
     )
+
+
+def _rescheduled(plain: Cubin, source: Source, threads: int) -> tuple[Cubin, Comparison | None]:
+    """Return a cubin as a source's schedule makes it, with what that changed."""
+    if source.schedule is None:
+        return plain, None
+    made = reschedule(plain, source, KernelCache())
+    before, after = (
+        read_cubin(one.code).kernel(one.lowered[source.entry]) for one in (plain, made)
+    )
+    return made, compare(before, after, threads, source.dynamic_shared_bytes)

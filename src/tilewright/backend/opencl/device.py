@@ -118,6 +118,11 @@ class OpenCLDevice(LiveDevice):
 
     def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
         """Compile a source, or take it from the disk cache."""
+        if source.schedule is not None:
+            raise CompileError(
+                f"schedule={source.schedule.name!r} reorders machine code, which OpenCL hides;"
+                " leave it out"
+            )
         with span("compile"):
             return self._compiled(source, use_cache)
 

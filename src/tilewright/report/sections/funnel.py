@@ -80,6 +80,7 @@ def _figure(device: Device, family: Stencil, variant: Variant, found: Funnel) ->
             ("hardware", "hardware limit", "second"),
             ("divisibility", "divisibility", "third"),
             ("heuristic", "heuristic", "tilewright"),
+            ("proof", "not proved on such a device", "fourth"),
         )
         if kind in kinds
     )

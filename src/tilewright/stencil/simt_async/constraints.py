@@ -10,6 +10,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Constraint
 from tilewright.stencil.base import Variant
+from tilewright.stencil.schedule import schedule_constraints
 from tilewright.stencil.simt_async.resources import (
     CHUNK_BYTES,
     LEAST_OTHER,
@@ -46,6 +47,7 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         *_copies(variant),
         *_hardware(variant, device),
         *_heuristics(variant, device),
+        *schedule_constraints("simt_async", variant.precision, device),
     )
 
 

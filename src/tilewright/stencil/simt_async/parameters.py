@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
+from tilewright.stencil.schedule import schedule_parameter
 
 __all__ = ["parameters"]
 
 
 def parameters() -> tuple[Parameter, ...]:
     """Return what may be varied, the same for every variant and device."""
-    return (*_tiles(), *_pipeline(), *_grid())
+    return (*_tiles(), *_pipeline(), *_grid(), schedule_parameter())
 
 
 def _tiles() -> tuple[Parameter, ...]:

@@ -9,6 +9,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Space
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
+from tilewright.stencil.schedule import macros, schedule_of
 from tilewright.stencil.simt_async.constraints import constraints, k_fast
 from tilewright.stencil.simt_async.parameters import parameters
 from tilewright.stencil.simt_async.resources import CHUNK_BYTES, registers, shared_bytes, threads
@@ -134,9 +135,15 @@ class SimtAsync(Stencil):
             "CONJ_B": int(variant.trans_b.conjugated),
         }
         defines |= {"PERSISTENT": 0, "STREAM_K": 0, "NARROW": 0}  # a config need not name these
-        defines |= {name.upper(): config[name] for name in config}
+        defines |= macros(config)
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n")
         part *= variant.precision.element_bytes if config.get("stream_k", 0) else 0
         text = "\n".join(read_text(name) for name in parts)
-        return Source(text, defines, dynamic_shared_bytes=shared, part_bytes=part)
+        return Source(
+            text,
+            defines,
+            dynamic_shared_bytes=shared,
+            part_bytes=part,
+            schedule=schedule_of(config),
+        )

@@ -1,0 +1,104 @@
+"""The process that searches for another order of a kernel's main loop.
+
+Run as ``python -m tilewright.backend.cuda.searching REQUEST``, REQUEST being a JSON object; machine
+code comes on the standard input, and a JSON object goes to the standard output.  A search takes up
+to minutes of pure Python: in a process of its own it can be ended when time is up, whatever it is
+doing, and leaves the caller's other threads alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from tilewright.sass import RefusedError, decode, hazards, main_loop, schedule
+from tilewright.stencil import Schedule
+
+__all__ = ["search", "searched"]
+
+
+def searched(code: bytes, arch: int, wanted: Schedule, seconds: float) -> bytes:
+    """Return rescheduled machine code, not yet checked.
+
+    Parameters
+    ----------
+    code : bytes
+        A kernel's machine code.
+    arch : int
+        Architecture number.
+    wanted : Schedule
+        The level.
+    seconds : float
+        After which the search is ended; what is returned does not depend on it.
+
+    Raises
+    ------
+    RefusedError
+        With the scheduler's reason, or why there is no result.
+    """
+    request = {"arch": arch, "steps": wanted.steps, "seed": wanted.seed, "parent": os.getpid()}
+    command = [sys.executable, "-m", "tilewright.backend.cuda.searching", json.dumps(request)]
+    try:
+        done = subprocess.run(  # noqa: S603  # a list of our own making, no shell
+            command, input=code, capture_output=True, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        raise RefusedError(f"the search took longer than {seconds:g} s") from None
+    if done.returncode:
+        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"])[
+            -1
+        ]
+        raise RefusedError(f"the search ended with status {done.returncode}: {last}")
+    answer = json.loads(done.stdout)
+    if "refused" in answer:
+        raise RefusedError(answer["refused"])
+    return base64.b64decode(answer["code"])
+
+
+def search(code: bytes, request: dict[str, Any]) -> bytes:
+    """Return rescheduled machine code; see `searched`.
+
+    Raises
+    ------
+    RefusedError
+        With the reason.
+    """
+    instructions = decode(code, request["arch"])
+    # The search takes long, and its result would not pass where the kernel itself does not.
+    if unclear := hazards(instructions):
+        raise RefusedError(f"the kernel itself is not understood: {unclear[0]}")
+    loop = main_loop(instructions)
+    if loop is None:
+        raise RefusedError("it has no loop of multiply-adds")
+    steps, seed = tuple(request["steps"]), request["seed"]
+    found = schedule(instructions, loop, request["arch"], steps=steps, seed=seed)
+    return b"".join(one.raw.to_bytes(16, "little") for one in found.instructions)
+
+
+def _die_with(parent: int) -> None:
+    """End this process when the one that asked ends: nobody wants the answer then."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def main() -> None:
+    """Answer the request in the first argument."""
+    request = json.loads(sys.argv[1])
+    threading.Thread(target=_die_with, args=(request["parent"],), daemon=True).start()
+    try:
+        made = search(sys.stdin.buffer.read(), request)
+        answer = {"code": base64.b64encode(made).decode()}
+    except RefusedError as error:
+        answer = {"refused": str(error)}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""How much memory and time candidates for a problem get."""
+
+from __future__ import annotations
+
+import os
+
+from tilewright.backend import LiveDevice
+from tilewright.microbench.peak import measured_peak
+from tilewright.problem import Problem
+from tilewright.tuning.runner import Limits
+
+__all__ = ["check_memory", "limits_for", "memory_gib"]
+
+
+def _sizes(problem: Problem) -> dict[str, int]:
+    """Return the bytes of A, B and C."""
+    columns = {
+        "a": problem.m if problem.trans_a.transposed else problem.k,
+        "b": problem.k if problem.trans_b.transposed else problem.n,
+        "c": problem.n,
+    }
+    leading = {"a": problem.lda, "b": problem.ldb, "c": problem.ldc}
+    return {x: leading[x] * columns[x] * problem.precision.element_bytes for x in columns}
+
+
+def check_memory(problem: Problem, live: LiveDevice) -> None:
+    """Refuse a problem that no candidate could be timed on.
+
+    Raises
+    ------
+    ValueError
+        Saying how much there is.
+    """
+    sizes = _sizes(problem)
+    limits = [memory_gib() * 2**30 / 2]  # one more copy is made of each while it is drawn
+    if live.spec.memory_bytes is not None:
+        limits.append(live.spec.memory_bytes)
+    most = live.max_allocation
+    if sum(sizes.values()) > min(limits) or (most is not None and max(sizes.values()) > most):
+        raise ValueError(
+            f"problem={problem} takes {sum(sizes.values()) / 2**30:.1f} GiB in three matrices;"
+            f" {live.id} and this machine allow {min(limits) / 2**30:.1f} GiB in all"
+            + (f" and {most / 2**30:.1f} GiB for one" if most is not None else "")
+        )
+
+
+def limits_for(problem: Problem, live: LiveDevice, finalists: int) -> Limits:
+    """Return time-outs that leave a large problem time to be drawn and computed.
+
+    A candidate may be twenty times slower than the device's peak; random numbers are drawn
+    at some 100 MB/s.
+    """
+    run = 20 * problem.flops / measured_peak(live, problem.precision)
+    drawing = sum(_sizes(problem).values()) / 1e8
+    plain = Limits()
+    # Screening runs a candidate two or three times, the race each finalist four times or more.
+    return Limits(
+        plain.prepare,
+        plain.time + drawing + 3 * run,
+        plain.final + drawing + finalists * run,
+    )
+
+
+def memory_gib() -> float:
+    """Return three quarters of the machine's memory, in GiB."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return 0.75 * float(total) / 2**30

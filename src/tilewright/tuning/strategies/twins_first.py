@@ -1,0 +1,76 @@
+"""Rescheduled configs come after their twins, and only where these are among the fastest."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from tilewright.space import Config
+from tilewright.stencil import unscheduled
+from tilewright.tuning.strategies.base import Strategy
+
+__all__ = ["TwinsFirst"]
+
+# Rescheduling takes up to minutes for each kernel, and the model promises a few percent at most
+# (docs/scheduling.md): a kernel slower than the best by more than this does not win by it.
+_WITHIN = 1.1
+
+
+class TwinsFirst(Strategy):
+    """Put the compiler's own code before what is made of it, whatever a strategy proposes.
+
+    Parameters
+    ----------
+    inner : Strategy
+        Proposes, and learns every time.
+    """
+
+    def __init__(self, inner: Strategy) -> None:
+        super().__init__(inner.space, inner.seed, inner.start)
+        self._inner = inner
+        self._asked: set[Config] = set()
+        self._times: dict[Config, float] = {}
+        self._waiting: dict[Config, list[Config]] = {}  # by the twin that is not timed yet
+        self._ready: deque[Config] = deque()
+
+    def propose(self) -> Config | None:
+        """Return what the strategy proposes, or first the twin that it was made of."""
+        while True:
+            while self._ready:
+                config = self._ready.popleft()
+                if self._times[unscheduled(config)] <= _WITHIN * self._best():
+                    return config
+                self._inner.observe(config, None)
+            found = self._inner.propose()
+            if found is None:
+                return None
+            twin = unscheduled(found)
+            if twin != found:
+                self._wait(found, twin)
+            if twin not in self._asked:
+                self._asked.add(twin)
+                return twin
+
+    def _wait(self, config: Config, twin: Config) -> None:
+        """Keep a rescheduled config until its twin was timed."""
+        if twin in self._times:
+            self._ready.append(config)
+        else:
+            self._waiting.setdefault(twin, []).append(config)
+
+    def _best(self) -> float:
+        return min(self._times.values(), default=math.inf)
+
+    def observe(self, config: Config, seconds: float | None) -> None:
+        """Learn a time; a twin's lets go what waited for it."""
+        self._inner.observe(config, seconds)
+        if unscheduled(config) != config:
+            return
+        self._asked.add(config)
+        waiting = self._waiting.pop(config, [])
+        if seconds is None:
+            for one in waiting:  # what is made of a wrong kernel is as wrong
+                self._inner.observe(one, None)
+            return
+        self._times[config] = seconds
+        self._ready.extend(waiting)
