@@ -240,7 +240,7 @@ inline void acquire_word(const unsigned *at)
 
 /* Multiply what a warp's lanes hold: fragments as the PTX ISA has them, "Matrix Fragments for
  * mma.m16n8k16 with floating point type" and the others for .f64. */
-inline void multiply(thread *lanes)
+inline void multiply_warp(thread *lanes)
 {
     const int rows = lanes->mine.rows, steps = lanes->mine.steps;
     std::vector<double> a(rows * steps), b(steps * 8);
@@ -277,7 +277,7 @@ inline bool release_warps()
         if (std::any_of(lanes, lanes + LANES,
                         [](thread &t) { return t.where != AT_WARP_PRODUCT; }))
             continue;
-        multiply(lanes);
+        multiply_warp(lanes);
         for (int lane = 0; lane < LANES; ++lane) lanes[lane].where = READY;
         released = true;
     }
