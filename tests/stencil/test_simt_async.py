@@ -22,7 +22,6 @@ from tilewright.problem import transposes_of
 from tilewright.space import Config
 from tilewright.stencil import Source, Variant
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.stencil.simt_async.constraints import k_fast
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify, screen
 
 FAMILY = SimtAsync()
@@ -113,7 +112,7 @@ def test_narrow_copies_are_for_what_runs_along_m_or_n() -> None:
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name[0] != "s"])
 def test_every_other_variant_computes_the_product(emulated: EmulatedDevice, name: str) -> None:
     of = variant(name)
-    for vectors in (0, 1) if any(k_fast(of)) else (0,):
+    for vectors in (0, 1) if any(of.k_fast) else (0,):
         config = small(of, emulated, block_k=8, split_k=2, k_vectors=vectors)
         screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
 

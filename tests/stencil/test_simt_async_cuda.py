@@ -13,7 +13,6 @@ from tilewright.sass import occupancy, read_cubin
 from tilewright.sass.resources import resources
 from tilewright.stencil import Variant, stencils_for
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.stencil.simt_async.constraints import k_fast
 
 FAMILY = SimtAsync()
 
@@ -87,7 +86,7 @@ def test_shared_memory_is_what_the_text_has() -> None:
     of = variant("sTT")
     config = FAMILY.default(of, architecture_spec("sm_90a"))
     take = config.integer
-    assert k_fast(of) == (True, False)
+    assert of.k_fast == (True, False)
     ring = take("stages") * take("block_k") * (take("block_m") + 4 + take("block_n"))
     assert FAMILY.resources(config, of).shared_bytes == 4 * ring
     split = config.replace(split_k=2)

@@ -18,7 +18,7 @@ from tilewright.stencil.mma_f64.resources import (
     step_k,
     threads,
 )
-from tilewright.stencil.simt_async.constraints import CLUSTERS_SINCE, k_fast, who_shares_a_tile
+from tilewright.stencil.simt_async.constraints import CLUSTERS_SINCE, who_shares_a_tile
 
 __all__ = ["constraints"]
 
@@ -45,7 +45,7 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 
 
 def _shapes(variant: Variant) -> tuple[Constraint, ...]:
-    precision, along = variant.precision, k_fast(variant)
+    precision, along = variant.precision, variant.k_fast
 
     def steps(block_k: Values, mma_k: Values) -> Values:
         return block_k // step_k(mma_k=mma_k, precision=precision, k_fast=along)
@@ -89,7 +89,7 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
 
 def _copies(variant: Variant) -> tuple[Constraint, ...]:
     """Return what lets all threads of a block copy as much of each tile."""
-    along_a, along_b = k_fast(variant)
+    along_a, along_b = variant.k_fast
     size = variant.precision.element_bytes
     reason = "all threads copy as many pieces of a tile, at distances of whole rows"
 
@@ -149,7 +149,7 @@ def _generation(device: DeviceSpec) -> tuple[Constraint, ...]:
 
 def _limits(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     room, most = device.shared_bytes_per_block, device.max_threads_per_block
-    precision, along = variant.precision, k_fast(variant)
+    precision, along = variant.precision, variant.k_fast
 
     def ring(
         block_m: Values, block_n: Values, block_k: Values, stages: Values, split_k: Values,
@@ -221,7 +221,7 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 
 def _room(variant: Variant, file: int, memory: int) -> Constraint:
     """Return what keeps `resident` blocks possible, and worth asking for."""
-    precision, along = variant.precision, k_fast(variant)
+    precision, along = variant.precision, variant.k_fast
 
     def fits(
         block_m: Values, block_n: Values, block_k: Values, warp_m: Values, warp_n: Values,

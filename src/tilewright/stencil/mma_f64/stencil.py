@@ -15,7 +15,6 @@ from tilewright.stencil.mma_f64.parameters import parameters
 from tilewright.stencil.mma_f64.resources import registers, shared_bytes, threads
 from tilewright.stencil.mma_f64.starts import starts
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.stencil.simt_async.constraints import k_fast
 
 __all__ = ["MmaF64"]
 
@@ -48,7 +47,7 @@ class MmaF64(SimtAsync):
         take = config.integer
         ring = ("block_m", "block_n", "block_k", "stages", "split_k")
         held = ("warp_m", "warp_n", "mma_k", "ahead")
-        precision, along = variant.precision, k_fast(variant)
+        precision, along = variant.precision, variant.k_fast
         shared = shared_bytes(
             **{name: take(name) for name in ring},
             stream_k=int(config.get("stream_k", 0)),

@@ -20,7 +20,7 @@ from tilewright.stencil.simt_async.resources import (
     threads,
 )
 
-__all__ = ["constraints", "k_fast", "who_shares_a_tile"]
+__all__ = ["constraints", "who_shares_a_tile"]
 
 WARP = 32
 
@@ -33,11 +33,6 @@ MOST_THREADS = 512
 
 # Clusters of thread blocks came with this compute capability, times ten.
 CLUSTERS_SINCE = 90
-
-
-def k_fast(variant: Variant) -> tuple[bool, bool]:
-    """Return whether A's and B's memory runs along k."""
-    return variant.trans_a.transposed, not variant.trans_b.transposed
 
 
 def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
@@ -102,7 +97,7 @@ def who_shares_a_tile() -> Constraint:
 
 def _copies(variant: Variant) -> tuple[Constraint, ...]:
     """Return what lets all threads of a block copy as much of each tile."""
-    along_a, along_b = k_fast(variant)
+    along_a, along_b = variant.k_fast
     chunk = CHUNK_BYTES // variant.precision.element_bytes
     reason = "all threads copy as many pieces of a tile, at distances of whole rows"
     even = functools.partial(_even, variant.precision)
@@ -175,7 +170,7 @@ def _even(
 
 def _hardware(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     room, most = device.shared_bytes_per_block, device.max_threads_per_block
-    shared = functools.partial(shared_bytes, precision=variant.precision, k_fast=k_fast(variant))
+    shared = functools.partial(shared_bytes, precision=variant.precision, k_fast=variant.k_fast)
     found = [
         Constraint(
             "threads of a block",
@@ -210,7 +205,7 @@ def _hardware(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     named = device.max_registers_per_thread
     if named is not None:
         used = functools.partial(
-            registers, precision=variant.precision, k_fast=k_fast(variant), other=LEAST_OTHER
+            registers, precision=variant.precision, k_fast=variant.k_fast, other=LEAST_OTHER
         )
         found.append(
             Constraint(
@@ -270,9 +265,9 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 def _room(variant: Variant, file: int, memory: int) -> Constraint:
     """Return what keeps `resident` blocks possible, and worth asking for."""
     used = functools.partial(
-        registers, precision=variant.precision, k_fast=k_fast(variant), other=LEAST_OTHER
+        registers, precision=variant.precision, k_fast=variant.k_fast, other=LEAST_OTHER
     )
-    shared = functools.partial(shared_bytes, precision=variant.precision, k_fast=k_fast(variant))
+    shared = functools.partial(shared_bytes, precision=variant.precision, k_fast=variant.k_fast)
 
     def fits(
         block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,

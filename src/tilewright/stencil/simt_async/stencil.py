@@ -10,7 +10,7 @@ from tilewright.precision import Precision
 from tilewright.space import Config, Space
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.schedule import macros, schedule_of
-from tilewright.stencil.simt_async.constraints import constraints, k_fast
+from tilewright.stencil.simt_async.constraints import constraints
 from tilewright.stencil.simt_async.parameters import parameters
 from tilewright.stencil.simt_async.resources import CHUNK_BYTES, registers, shared_bytes, threads
 from tilewright.stencil.simt_async.starts import starts
@@ -63,13 +63,7 @@ class SimtAsync(Stencil):
         ValueError
             If the device runs none of them.
         """
-        space = self.space(variant, device)
-        for config in self.starts(variant, device):
-            if config in space:
-                return config
-        raise ValueError(
-            f"device={device.name!r} runs no default of {self.name}; use the portable stencil"
-        )
+        return self.first_start(variant, device, "the portable stencil")
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return what is likely fast, the likeliest first."""
@@ -83,7 +77,7 @@ class SimtAsync(Stencil):
         ring = {name: take(name) for name in ("block_k", "stages", "split_k")}
         ring["stream_k"] = int(config.get("stream_k", 0))
         passing = {name: take(name) for name in ("block_k", "k_vectors")}
-        precision, along = variant.precision, k_fast(variant)
+        precision, along = variant.precision, variant.k_fast
         return Resources(
             threads=threads(**sides, **tiles),
             shared_bytes=int(shared_bytes(**sides, **ring, precision=precision, k_fast=along)),
@@ -128,12 +122,7 @@ class SimtAsync(Stencil):
             self.multiplier,
             "simt_async/kernel.cuh",
         )
-        defines: dict[str, int | str] = {
-            "TRANS_A": int(variant.trans_a.transposed),
-            "CONJ_A": int(variant.trans_a.conjugated),
-            "TRANS_B": int(variant.trans_b.transposed),
-            "CONJ_B": int(variant.trans_b.conjugated),
-        }
+        defines: dict[str, int | str] = {**variant.macros}
         defines |= {"PERSISTENT": 0, "STREAM_K": 0, "NARROW": 0}  # a config need not name these
         defines |= macros(config)
         shared = self.resources(config, variant).shared_bytes
