@@ -18,10 +18,12 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.hopper_s import Log, watch
+from benchmarks.hopper.log import Log
+from benchmarks.hopper.watching import watch
 from benchmarks.tensor_measure import Measuring, compile_all
 
 from tilewright.backend.cuda.architecture import architecture_spec
@@ -180,7 +182,7 @@ def main(arguments: list[str]) -> int:
     until = time.time() + given.seconds
     command = [sys.executable, "-m", "benchmarks.tensor", *arguments, "--until", str(until)]
     rows = -1
-    while time.time() < until and not watch(command, path, until):
+    while time.time() < until and not watch(command, path, until, partial(write, given.json)):
         log = Log(path)
         if len(log.rows) == rows or not log.rows:
             break  # it fails before it tries anything

@@ -102,7 +102,7 @@ class Measuring:
     Parameters
     ----------
     log : Log
-        Of `benchmarks.hopper_s`: where rows go, and what earlier processes did.
+        Of `benchmarks.hopper.log`: where rows go, and what earlier processes did.
     live : LiveDevice
         Where.
     """

@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from tilewright.paths import write_atomically
@@ -20,8 +21,13 @@ SILENCE = 40
 EVERY = 30
 
 
-def watch(command: list[str], log: Path, until: float, path: Path) -> bool:
-    """Run the measuring process; False if it crashed or hung before the time was up."""
+def watch(
+    command: list[str], log: Path, until: float, keep: Callable[[Log], object] | None = None
+) -> bool:
+    """Run the measuring process; False if it crashed or hung before the time was up.
+
+    Now and then `keep` is given what is known so far.
+    """
     child = subprocess.Popen(command)
     heard, seen, written = time.time(), -1, time.time()
     while child.poll() is None:
@@ -29,8 +35,8 @@ def watch(command: list[str], log: Path, until: float, path: Path) -> bool:
         size = log.stat().st_size if log.exists() else 0
         if size != seen:
             heard, seen = time.time(), size
-        if seen and time.time() - written > EVERY:
-            write(path, Log(log))
+        if keep and seen and time.time() - written > EVERY:
+            keep(Log(log))
             written = time.time()
         if time.time() - heard > SILENCE or time.time() > until + 5:
             child.kill()
@@ -43,8 +49,8 @@ def supervise(path: Path, until: float) -> Log:
     log_path = path.with_suffix(".log")
     log_path.unlink(missing_ok=True)
     command = [sys.executable, *sys.argv, "--until", str(until)]
-    rows = -1
-    while time.time() < until and not watch(command, log_path, until, path):
+    rows, keep = -1, partial(write, path)
+    while time.time() < until and not watch(command, log_path, until, keep):
         log = Log(log_path)
         if len(log.rows) == rows or not log.rows:
             break  # it fails before it tries anything

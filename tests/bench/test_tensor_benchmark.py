@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.hopper_s import Log
+from benchmarks.hopper.log import Log
 from benchmarks.tensor import main, measure, parsed, table, write
 
 from tests.bench.numpy_hopper import NumPyHopper

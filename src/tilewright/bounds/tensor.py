@@ -1,6 +1,6 @@
 """What tiles of warpgroup multiplies leave of the matrix units' rate: shared memory and the tail.
 
-A warpgroup multiply (wgmma) reads B, 64 rows' worth of it at a time, and A from shared memory:
+A warpgroup multiply (wgmma) reads B, 64 rows' worth of it at a time, and A from shared memory::
 
               n <= 256
            +-----------+         each step in k, for 64 x n multiply-adds of a product:
