@@ -7,13 +7,11 @@ import pytest
 
 from tests.double_double.oracle import plain
 from tests.stencil.emulator import EmulatedDevice
-from tests.stencil.test_persistent import SHARING, bench, emulated, needs_compiler
+from tests.stencil.test_persistent import SHARING, bench, needs_compiler
 from tilewright.double_double import joined
 from tilewright.precision import DOUBLE_DOUBLE
 from tilewright.tuning.matrices import Matrix
 from tilewright.tuning.verify import Check, screen
-
-__all__ = ["emulated"]  # the fixture
 
 
 @needs_compiler

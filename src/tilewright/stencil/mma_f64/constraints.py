@@ -37,8 +37,7 @@ __all__ = ["constraints"]
 # Instructions of 16 rows came with this compute capability, times ten.
 TALL_SINCE = 90
 
-# Of an instruction, along n; and the least along m of a line of fragments.
-MMA_N = 8
+# Rows of the taller instruction, and the least along m of a line of fragments.
 LINE = 16
 
 
