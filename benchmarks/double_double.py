@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
+from clock import Clock
 from double_double_scan import scan, scan_table
 from tilewright.backend import GemmCall, Operand
 from tilewright.bench.record import device_record, environment_record
@@ -58,22 +59,6 @@ FEW = 5
 
 # Seconds of repetitions, beyond which one run is enough.
 ENOUGH = 0.4
-
-
-class Clock:
-    """How much of the budget is left, and progress lines."""
-
-    def __init__(self, seconds: float) -> None:
-        self.started, self.seconds = time.monotonic(), seconds
-
-    @property
-    def left(self) -> float:
-        """Seconds."""
-        return self.seconds - (time.monotonic() - self.started)
-
-    def say(self, *words: object) -> None:
-        """Print a line with the time before it."""
-        print(f"[{time.monotonic() - self.started:6.1f} s]", *words, flush=True)
 
 
 class Memory:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
+from clock import Clock
 from tilewright.bench.record import device_record, environment_record
 from tilewright.library.split import serve_unproved
 from tilewright.library.split.product import HopperProduct, ModelProduct, multiplied_by
@@ -34,22 +35,6 @@ from tilewright.stencil.split.texts import Stored
 
 SCHEMES_SHOWN = ("fp16x3", "tf32x3", "bf16x6", "bf16x9")
 ROUNDS = 7
-
-
-class Clock:
-    """How much of the budget is left, and progress lines."""
-
-    def __init__(self, seconds: float) -> None:
-        self.started, self.seconds = time.monotonic(), seconds
-
-    @property
-    def left(self) -> float:
-        """Seconds."""
-        return self.seconds - (time.monotonic() - self.started)
-
-    def say(self, *words: object) -> None:
-        """Print a line with the time before it."""
-        print(f"[{time.monotonic() - self.started:6.1f} s]", *words, flush=True)
 
 
 # -- accuracy ------------------------------------------------------------------------------------

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures import TimeoutError as LateError
 from typing import Any
 
 import numpy as np
+from benchmarks.hopper.pool import in_processes
 
 from tilewright.bench.bounded import bound_of, bound_record
 from tilewright.bench.formats import FORMATS
@@ -70,20 +68,9 @@ def compile_all(
     if live.backend != "cuda":  # it compiles by itself when it is asked to
         yield from ((case, config, "") for case, config in jobs)
         return
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
-    futures: dict[Future[str], tuple[Case, Config]] = {
-        pool.submit(compile_one, case, dict(config), live.arch): (case, config)
-        for case, config in jobs
-    }
-    try:
-        for done in as_completed(futures, timeout=max(0.0, until - time.time())):
-            yield (*futures[done], done.result())
-            if time.time() > until:
-                return
-    except LateError:
-        return
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    calls = [(case, dict(config), live.arch) for case, config in jobs]
+    for job, reason in in_processes(compile_one, jobs, calls, workers, until):
+        yield (*job, reason)
 
 
 def allowed(case: Case, k: int) -> float:

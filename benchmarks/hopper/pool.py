@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures import TimeoutError as LateError
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewright.space import Config
 
@@ -15,6 +15,8 @@ from .cases import variant_of
 
 # Precision, case and candidate.
 Job = tuple[str, str, Config]
+
+AnyJob = TypeVar("AnyJob")
 
 
 def compile_one(letter: str, trans: str, name: str, values: dict[str, Any], arch: str) -> str:
@@ -36,17 +38,26 @@ def compiled(
     arch: str, jobs: list[Job], workers: int, until: float
 ) -> Iterator[tuple[str, str, Config, str]]:
     """Compile in other processes; yield each candidate when it is ready, until a time."""
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context)
-    futures: dict[Future[str], Job] = {
-        pool.submit(compile_one, letter, trans, config.stencil, dict(config), arch): (
-            letter, trans, config,
-        )
-        for letter, trans, config in jobs
-    }  # fmt: skip
+    calls = [(letter, trans, c.stencil, dict(c), arch) for letter, trans, c in jobs]
+    for job, reason in in_processes(compile_one, jobs, calls, workers, until):
+        yield (*job, reason)
+
+
+def in_processes(
+    work: Callable[..., str],
+    jobs: Sequence[AnyJob],
+    calls: Sequence[tuple[Any, ...]],
+    workers: int,
+    until: float,
+) -> Iterator[tuple[AnyJob, str]]:
+    """Call a function for each job in other processes; yield those that end, until a time."""
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    futures: dict[Future[str], AnyJob] = {
+        pool.submit(work, *call): job for job, call in zip(jobs, calls, strict=True)
+    }
     try:
         for done in as_completed(futures, timeout=max(0.0, until - time.time())):
-            yield (*futures[done], done.result())
+            yield futures[done], done.result()
             if time.time() > until:
                 return
     except LateError:

@@ -123,10 +123,7 @@ class NaiveCUDA(Stencil):
             {
                 "REAL_BYTES": variant.precision.real_bytes,
                 "WORDS": variant.precision.words,
-                "TRANS_A": int(variant.trans_a.transposed),
-                "CONJ_A": int(variant.trans_a.conjugated),
-                "TRANS_B": int(variant.trans_b.transposed),
-                "CONJ_B": int(variant.trans_b.conjugated),
+                **variant.macros,
                 "FAULT": config["fault"],
             },
         )

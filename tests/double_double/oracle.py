@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tilewright as tw
-from tilewright.double_double import error_of_product
+from tilewright.double_double import error_of_product, joined
+from tilewright.precision import DOUBLE_DOUBLE
+from tilewright.tuning.matrices import Matrix
+from tilewright.tuning.verify import Bench, Check
 
 
 def wide(rng: np.random.Generator, shape: tuple[int, int], bits: int) -> np.ndarray:
@@ -33,3 +36,34 @@ def plain(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
         for column, row in zip(a.T[:, :, None], b[:, None, :], strict=True):
             total += column * row
     return total
+
+
+def spoilt(m: int, k: int, n: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return integers with infinities, NaN and zeros among them, and a sum that overflows.
+
+    At least 12 x 70 times 70 x 5.
+    """
+    rng = np.random.default_rng(7)
+    a, b = rng.integers(1, 9, (m, k)) * 1.0, rng.integers(1, 9, (k, n)) * 1.0
+    a[3, 5], a[4, 60], b[7, 2], b[66, 3] = np.inf, -np.inf, np.nan, 0
+    a[9, 0] = a[9, -1] = 1e308
+    a[4, 66] = b[7, 4] = np.inf
+    a[11, 7] = a[9, 1:-1] = 0
+    return a, b
+
+
+def spoils_as_a_plain_loop(run: Bench, k: int) -> None:
+    """Check a kernel's infinities and NaN; low words beside them are zero."""
+    (a, b), of, row = spoilt(37, k, 35), run.variant, DOUBLE_DOUBLE["e"]
+
+    def laid(x: NDArray[Any], transposed: bool) -> Matrix:
+        x = x.T if transposed else x
+        return Matrix.place(joined(x, np.zeros_like(x), row))
+
+    c = Matrix.result(np.zeros((37, 35), row.dtype))
+    given = laid(a, of.trans_a.transposed), laid(b, of.trans_b.transposed)
+    got, right = c.view(run.run(Check(37, 35, k), *given, c)), plain(a, b)
+    np.testing.assert_array_equal(got["hi"], right)
+    assert (got["lo"][~np.isfinite(right)] == 0).all()
+    assert np.isinf(right).sum() > 30
+    assert np.isnan(right).sum() > 30

@@ -60,6 +60,14 @@ def listing(cubin: bytes, directory: Path) -> dict[str, dict[int, Line]]:
     return lines
 
 
+def printed(data: bytes, directory: Path) -> dict[int, str]:
+    """Return nvdisasm's text of each instruction by its address, reuse flags with it."""
+    path = directory / "edited.cubin"
+    path.write_bytes(data)
+    found = re.findall(r"/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", _run("-c", str(path)))
+    return {int(address, 16): text for address, text in found}
+
+
 def _run(*arguments: str) -> str:
     done = subprocess.run([find(), *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

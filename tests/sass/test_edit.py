@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -52,16 +50,6 @@ def test_every_field_set_to_what_it_is_changes_nothing(path: Path) -> None:
         assert again == one
 
 
-def _printed(data: bytes, directory: Path) -> dict[int, str]:
-    """Return nvdisasm's text of each instruction by its address, reuse flags with it."""
-    path = directory / "edited.cubin"
-    path.write_bytes(data)
-    done = subprocess.run([nvdisasm.find(), "-c", str(path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = re.findall(r"/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", done.stdout)
-    return {int(address, 16): text for address, text in found}
-
-
 registers = st.integers(0, 100)
 
 
@@ -86,7 +74,8 @@ def test_nvdisasm_reads_the_edited_registers(arch: str, tmp_path: Path) -> None:
         d, a, b, c = (at % 7, 8 + at % 5, 14 + at % 3, 18 + at % 4)
         flags = (at % 2 == 0, False, at % 3 == 0)
         meant[one.address] = edit(one, number, d=d, a=a, b=b, c=c, reuse=flags, yields=False)
-    lines, before = _printed(patch(data, meant.values()), tmp_path), _printed(data, tmp_path)
+    before = nvdisasm.printed(data, tmp_path)
+    lines = nvdisasm.printed(patch(data, meant.values()), tmp_path)
     for address, text in lines.items():
         one = meant.get(address)
         assert text == (before[address] if one is None else str(one)), hex(address)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -51,16 +50,6 @@ def test_a_kernel_of_the_project_is_written_back_byte_by_byte(stencil: object, l
             assert [h for h in hazards(code) if not h.copy] == []
 
 
-def printed(data: bytes, directory: Path) -> dict[int, str]:
-    """Return nvdisasm's text of each instruction by its address."""
-    path = directory / "edited.cubin"
-    path.write_bytes(data)
-    done = subprocess.run([nvdisasm.find(), "-c", str(path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = re.findall(r"/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", done.stdout)
-    return {int(address, 16): text for address, text in found}
-
-
 def names(text: str) -> list[str]:
     """Return the registers that a line of nvdisasm names, in order."""
     return re.findall(r"(?<![A-Z])R\d+", text.split(" ", 1)[-1])
@@ -73,7 +62,7 @@ def test_nvdisasm_reads_an_edited_kernel_as_it_was_meant(how: str, tmp_path: Pat
     code: tuple[Instruction, ...] = placed() if how == "placed" else tuple(
         shuffled(5).instructions(90)
     )  # fmt: skip
-    before, after = printed(data, tmp_path), printed(patch(data, code), tmp_path)
+    before, after = nvdisasm.printed(data, tmp_path), nvdisasm.printed(patch(data, code), tmp_path)
     was = decode(read_cubin(data).kernel().code, 90)
     assert differences(was, code, 90) == []
     assert sorted(t.split()[0] for t in before.values()) == sorted(

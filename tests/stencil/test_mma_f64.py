@@ -13,26 +13,30 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.stencil.contract import (
+    bench,
+    checks,
+    compiled,
+    computes_the_product,
+    every_start_computes_the_product,
+    fault_is_found,
+    faulty,
+    slow_but,
+)
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
-from tilewright.backend import LaunchError
 from tilewright.precision import precision
 from tilewright.problem import transposes_of
 from tilewright.space import Config
-from tilewright.stencil import Source, Variant
+from tilewright.stencil import Variant
 from tilewright.stencil.mma_f64 import MmaF64
-from tilewright.tuning.verify import Bench, Check, WrongResultError, certify, screen
+from tilewright.tuning.verify import Check, certify
 
 FAMILY = MmaF64()
 VARIANTS = [letter + a + b for letter in "dz" for a, b in transposes_of(precision(letter))]
 CERTIFIED = ("dNN", "dNT", "dTN", "dTT")
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
-
-
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"), multiprocessors=8)
 
 
 def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
@@ -48,23 +52,12 @@ def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     )
 
 
-def bench(live: EmulatedDevice, config: Config, of: Variant, family: MmaF64 = FAMILY) -> Bench:
-    kernel = live.compile(family.source(config, of, "cuda"))
-    return Bench(live, kernel, family, config, of)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *CERTIFIED,
-        *(pytest.param(n, marks=pytest.mark.slow) for n in VARIANTS if n not in CERTIFIED),
-    ],
-)
+@pytest.mark.parametrize("name", slow_but(CERTIFIED, VARIANTS))
 def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
     """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf, rounding."""
     of = variant(name)
     config = small(of, emulated)
-    certify(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+    certify(emulated, compiled(emulated, FAMILY, config, of), FAMILY, config, of)
 
 
 # Instructions of each length, with fragments of each sort; what a step takes turns with.
@@ -82,54 +75,33 @@ CHOICES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "choice", [pytest.param(c, marks=pytest.mark.slow) if n % 2 else c for n, c in
-               enumerate(CHOICES)], ids=str
-)  # fmt: skip
+@pytest.mark.parametrize("choice", slow_but(CHOICES[::2], CHOICES), ids=str)
 def test_every_choice_computes_the_product(
     emulated: EmulatedDevice, choice: dict[str, Any]
 ) -> None:
     of = variant(choice["name"])
     config = small(of, emulated, **{key: v for key, v in choice.items() if key != "name"})
-    screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+    computes_the_product(emulated, FAMILY, config, of)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dNN", "dTT", "zNT", "zCN"])
 def test_what_ships_is_right(emulated: EmulatedDevice, name: str) -> None:
-    of = variant(name)
-    for config in FAMILY.starts(of, emulated.spec):
-        screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+    every_start_computes_the_product(emulated, FAMILY, variant(name))
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     name=st.sampled_from(["dNN", "dNT", "dTN", "dTT"]),
-    sizes=st.tuples(st.integers(1, 150), st.integers(1, 90), st.integers(0, 120)),
-    aligned=st.booleans(),
-    scalars=st.tuples(st.sampled_from([0, 1, -2]), st.sampled_from([0, 1, 3])),
-    padding=st.integers(0, 9),
-    offset=st.integers(0, 9),
+    check=checks(chunk=2, most_k=120),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_any_problem_is_computed_exactly(
-    emulated: EmulatedDevice,
-    name: str,
-    sizes: tuple[int, int, int],
-    aligned: bool,
-    scalars: tuple[int, int],
-    padding: int,
-    offset: int,
-    seed: int,
+    emulated: EmulatedDevice, name: str, check: Check, seed: int
 ) -> None:
-    """Aligned sizes take the way without checks for inner blocks, others do not."""
     of = variant(name)
-    if aligned:
-        sizes = tuple(-(-size // 2) * 2 for size in sizes)
-        padding, offset = padding // 2 * 2, offset // 2 * 2
-    alpha, beta = scalars
-    check = Check(*sizes, alpha, beta, padding, offset, nan_in_c=beta == 0)
-    bench(emulated, small(of, emulated), of).exact(check, np.random.default_rng(seed))
+    config = small(of, emulated)
+    bench(emulated, FAMILY, config, of).exact(check, np.random.default_rng(seed))
 
 
 FAULTS = {
@@ -155,26 +127,13 @@ FAULTS = {
 
 
 # The way through a tile is `simt_async`'s, and its faults are found there every time.
-SHARED_FAULTS = ("a barrier is left out", "copies are not waited for")
+SHARED_FAULTS = {"a barrier is left out", "copies are not waited for"}
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [pytest.param(f, marks=pytest.mark.slow) if f in SHARED_FAULTS else f for f in FAULTS],
-)
+@pytest.mark.parametrize("fault", slow_but(FAULTS.keys() - SHARED_FAULTS, FAULTS))
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     """Each fault, put into the text, fails the check that candidates pass."""
     name, old, new = FAULTS[fault]
-
-    class Faulty(MmaF64):
-        def source(self, config, variant, dialect):  # type: ignore[no-untyped-def]
-            made = super().source(config, variant, dialect)
-            assert old in made.text
-            text = made.text.replace(old, new)
-            return Source(text, made.defines, made.entry, made.dynamic_shared_bytes)
-
     of = variant(name)
     config = small(of, emulated, stages=2, turns=1)
-    faulty = bench(emulated, config, of, Faulty())
-    with pytest.raises((WrongResultError, LaunchError)):
-        screen(emulated, faulty.kernel, faulty.stencil, config, of)
+    fault_is_found(emulated, faulty(MmaF64, old, new), config, of)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.stencil.contract import defaults_are_in_the_space, starts_fit_their_registers
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import nvrtc
 from tilewright.backend.cuda.inspection import inspect_config
-from tilewright.stencil import Variant, stencils_for
+from tilewright.stencil import stencils_for
 from tilewright.stencil.mma_f64 import MmaF64
 
 FAMILY = MmaF64()
@@ -23,18 +24,7 @@ needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewrigh
     [("sm_90a", "dNN"), ("sm_90a", "dTT"), ("sm_90a", "zNC"), ("sm_90a", "zTC"), ("sm_80", "dTN")],
 )
 def test_what_ships_fits_its_registers(arch: str, name: str) -> None:
-    """No start spills, and as many blocks fit as it was made for."""
-    of, device = variant(name), architecture_spec(arch)
-    space = FAMILY.space(of, device)
-    shipped = [config for config in FAMILY.starts(of, device) if config in space]
-    assert shipped
-    for config in shipped:
-        made = inspect_config(
-            config, stencil="mma_f64", precision=name[0], trans=name[1:], arch=arch
-        )
-        taken = made.kernel.resources
-        assert taken.local_loads == taken.local_stores == 0, config
-        assert made.kernel.occupancy.blocks >= config.integer("resident"), config
+    starts_fit_their_registers(FAMILY, arch, name)
 
 
 @needs_nvrtc
@@ -80,10 +70,7 @@ def test_instructions_of_16_rows_are_hoppers() -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("letter", "dz")
 def test_a_default_is_in_the_space(arch: str, letter: str) -> None:
-    device = architecture_spec(arch)
-    for trans in ("NN", "NT", "TN", "TT"):
-        of: Variant = variant(letter + trans)
-        assert FAMILY.default(of, device) in FAMILY.space(of, device)
+    defaults_are_in_the_space(FAMILY, arch, letter)
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.stencil.contract import compiled, faulty
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tests.stencil.test_simt_async import small
 from tilewright.backend import LaunchError
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.stencil import Launch, Source, Workspace
+from tilewright.stencil import Launch, Workspace
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.matrices import Matrix
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify, screen
@@ -32,15 +33,10 @@ TINY = {"block_m": 32, "block_n": 32, "tile_m": 4, "tile_n": 8, "block_k": 16, "
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
 
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"), multiprocessors=8)
-
-
 def bench(live: EmulatedDevice, name: str, blocks: int | None, **changes: int) -> Bench:
     of = variant(name)
     config = small(of, live, **{**TINY, **changes})
-    kernel = live.compile(FAMILY.source(config, of, "cuda"))
+    kernel = compiled(live, FAMILY, config, of)
     return Bench(live, kernel, FAMILY, config, of, blocks)
 
 
@@ -146,17 +142,9 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     old, new = FAULTS[fault]
-
-    class Faulty(SimtAsync):
-        def source(self, config, variant, dialect):  # type: ignore[no-untyped-def]
-            made = super().source(config, variant, dialect)
-            assert old in made.text
-            text = made.text.replace(old, new)
-            return Source(text, made.defines, made.entry, *sizes(made))
-
     of = variant("sTN")
     config = small(of, emulated, **TINY, **SHARING)
-    kernel = emulated.compile(Faulty().source(config, of, "cuda"))
+    kernel = compiled(emulated, faulty(SimtAsync, old, new), config, of)
 
     def check_all() -> None:
         """Whole tiles and shares, tiles of many shares; each in other orders."""
@@ -166,10 +154,6 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
 
     with pytest.raises((WrongResultError, LaunchError)):
         check_all()
-
-
-def sizes(made: Source) -> tuple[int, int]:
-    return made.dynamic_shared_bytes, made.part_bytes
 
 
 def test_a_grid_is_cut_to_what_stays() -> None:

@@ -13,6 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.stencil.contract import (
+    bench,
+    checks,
+    compiled,
+    computes_the_product,
+    every_start_computes_the_product,
+    fault_is_found,
+    faulty,
+)
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tilewright.backend import LaunchError
@@ -20,20 +29,14 @@ from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.precision import PRECISIONS
 from tilewright.problem import transposes_of
 from tilewright.space import Config
-from tilewright.stencil import Source, Variant
+from tilewright.stencil import Variant
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.stencil.simt_async.constraints import k_fast
-from tilewright.tuning.verify import Bench, Check, WrongResultError, certify, screen
+from tilewright.tuning.verify import Check, WrongResultError, certify, screen
 
 FAMILY = SimtAsync()
 VARIANTS = [str(p.letter) + a + b for p in PRECISIONS.values() for a, b in transposes_of(p)]
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
-
-
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"), multiprocessors=8)
 
 
 def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
@@ -52,17 +55,12 @@ def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     )
 
 
-def bench(live: EmulatedDevice, config: Config, of: Variant, family: SimtAsync = FAMILY) -> Bench:
-    kernel = live.compile(family.source(config, of, "cuda"))
-    return Bench(live, kernel, family, config, of)
-
-
 @pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT"])
 def test_the_contract_is_kept_by_every_transpose(emulated: EmulatedDevice, name: str) -> None:
     """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf."""
     of = variant(name)
     config = small(of, emulated)
-    certify(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+    certify(emulated, compiled(emulated, FAMILY, config, of), FAMILY, config, of)
 
 
 @pytest.mark.parametrize("name", ["sNN", "sTN", "sTT"])
@@ -73,16 +71,10 @@ def test_what_passes_through_registers_is_right(
     """Also where k, and so the tiles behind its remainder, is no multiple of 16 bytes."""
     of = variant(name)
     config = small(of, emulated, k_vectors=1, stages=stages)
-    run = bench(emulated, config, of)
+    run = bench(emulated, FAMILY, config, of)
     screen(emulated, run.kernel, FAMILY, config, of)
     for k in (64, 68, 70, 71):
         run.exact(Check(64, 64, k, beta=1), np.random.default_rng(k))
-
-
-def without_narrow_copies(made: Source) -> Source:
-    text = made.text.replace("copy_element(place(i, stage), piece);", ";")
-    assert text != made.text
-    return Source(text, made.defines, made.entry, made.dynamic_shared_bytes)
 
 
 @pytest.mark.parametrize("name", ["sNT", "sTT"])
@@ -90,15 +82,15 @@ def test_columns_may_begin_anywhere(emulated: EmulatedDevice, name: str) -> None
     """Single elements, unchecked in inner blocks whatever the leading dimensions."""
     of = variant(name)
     config = small(of, emulated, narrow=1)
-    run = bench(emulated, config, of)
+    run = bench(emulated, FAMILY, config, of)
     screen(emulated, run.kernel, FAMILY, config, of)
     odd = [Check(130, 70, 77, beta=1, padding=pad, offset=pad) for pad in (0, 1, 3)]
     for check in odd:
         run.exact(check, np.random.default_rng(check.padding))
     # It is these copies that the result is made of: without them it is wrong.
-    broken = emulated.compile(without_narrow_copies(FAMILY.source(config, of, "cuda")))
+    broken = faulty(SimtAsync, "copy_element(place(i, stage), piece);", ";")
     with pytest.raises(WrongResultError):
-        Bench(emulated, broken, FAMILY, config, of).exact(odd[1], np.random.default_rng(0))
+        bench(emulated, broken, config, of).exact(odd[1], np.random.default_rng(0))
 
 
 def test_narrow_copies_are_for_what_runs_along_m_or_n() -> None:
@@ -113,17 +105,16 @@ def test_narrow_copies_are_for_what_runs_along_m_or_n() -> None:
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name[0] != "s"])
 def test_every_other_variant_computes_the_product(emulated: EmulatedDevice, name: str) -> None:
     of = variant(name)
-    for vectors in (0, 1) if any(k_fast(of)) else (0,):
+    for vectors in (0, 1) if any(of.k_fast) else (0,):
         config = small(of, emulated, block_k=8, split_k=2, k_vectors=vectors)
-        screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+        computes_the_product(emulated, FAMILY, config, of)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT", "dTN", "cCN", "zNR"])
 def test_what_ships_is_right(emulated: EmulatedDevice, name: str) -> None:
     of = variant(name)
-    for config in FAMILY.starts(of, emulated.spec):
-        screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+    every_start_computes_the_product(emulated, FAMILY, of)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +136,7 @@ def test_every_choice_computes_the_product(
 ) -> None:
     of = variant(name)
     config = small(of, emulated, **changes)
-    screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+    computes_the_product(emulated, FAMILY, config, of)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -153,35 +144,15 @@ def test_every_choice_computes_the_product(
     name=st.sampled_from(["sNN", "sNT", "sTN", "sTT"]),
     split=st.sampled_from([1, 2]),
     vectors=st.booleans(),
-    sizes=st.tuples(st.integers(1, 150), st.integers(1, 90), st.integers(0, 200)),
-    aligned=st.booleans(),
-    scalars=st.tuples(st.sampled_from([0, 1, -2]), st.sampled_from([0, 1, 3])),
-    padding=st.integers(0, 9),
-    offset=st.integers(0, 9),
+    check=checks(chunk=4, most_k=200),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_any_problem_is_computed_exactly(
-    emulated: EmulatedDevice,
-    name: str,
-    split: int,
-    vectors: bool,
-    sizes: tuple[int, int, int],
-    aligned: bool,
-    scalars: tuple[int, int],
-    padding: int,
-    offset: int,
-    seed: int,
+    emulated: EmulatedDevice, name: str, split: int, vectors: bool, check: Check, seed: int
 ) -> None:
-    """Aligned sizes take the way without checks for inner blocks, others do not."""
     of = variant(name)
-    if aligned:
-        sizes = tuple(-(-size // 4) * 4 for size in sizes)
-        padding, offset = padding // 4 * 4, offset // 4 * 4
-    alpha, beta = scalars
-    check = Check(*sizes, alpha, beta, padding, offset, nan_in_c=beta == 0)
-    changes = {"split_k": split, "k_vectors": int(vectors and name != "sNT")}
-    run = bench(emulated, small(of, emulated, **changes), of)
-    run.exact(check, np.random.default_rng(seed))
+    config = small(of, emulated, split_k=split, k_vectors=int(vectors and name != "sNT"))
+    bench(emulated, FAMILY, config, of).exact(check, np.random.default_rng(seed))
 
 
 FAULTS = {
@@ -202,29 +173,14 @@ FAULTS = {
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     """Each fault of ordering, put into the text, fails the check that candidates pass."""
     old, new = FAULTS[fault]
-
-    class Faulty(SimtAsync):
-        def source(self, config, variant, dialect):  # type: ignore[no-untyped-def]
-            made = super().source(config, variant, dialect)
-            assert old in made.text
-            text = made.text.replace(old, new)
-            return Source(text, made.defines, made.entry, made.dynamic_shared_bytes)
-
     of = variant("sTN")
     config = small(of, emulated, split_k=2)
-    faulty = bench(emulated, config, of, Faulty())
-    with pytest.raises((WrongResultError, LaunchError)):
-        screen(emulated, faulty.kernel, faulty.stencil, config, of)
+    fault_is_found(emulated, faulty(SimtAsync, old, new), config, of)
 
 
 def test_the_emulator_says_what_is_read_outside(emulated: EmulatedDevice, tmp_path: Path) -> None:
-    class Stray(SimtAsync):
-        def source(self, config, variant, dialect):  # type: ignore[no-untyped-def]
-            made = super().source(config, variant, dialect)
-            text = made.text.replace("inside ? from : x.first, inside", "from, 1")
-            return Source(text, made.defines, made.entry, made.dynamic_shared_bytes)
-
     of = variant("sTN")
-    stray = bench(emulated, small(of, emulated), of, Stray())
+    unchecked = faulty(SimtAsync, "inside ? from : x.first, inside", "from, 1")
+    stray = bench(emulated, unchecked, small(of, emulated), of)
     with pytest.raises(LaunchError, match="outside every array"):
         stray.exact(Check(3, 3, 3), np.random.default_rng(0))

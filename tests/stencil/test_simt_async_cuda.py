@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.stencil.contract import defaults_are_in_the_space, starts_fit_their_registers
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
+from tilewright.backend.cuda.compiler import nvrtc
 from tilewright.backend.cuda.inspection import inspect_config
-from tilewright.problem import Trans
-from tilewright.sass import occupancy, read_cubin
-from tilewright.sass.resources import resources
-from tilewright.stencil import Variant, stencils_for
+from tilewright.stencil import stencils_for
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.stencil.simt_async.constraints import k_fast
 
 FAMILY = SimtAsync()
 
@@ -27,20 +24,7 @@ needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewrigh
     [("sm_90a", "sNT"), ("sm_90a", "sTN"), ("sm_90a", "cCN"), ("sm_90a", "zTR"), ("sm_80", "sTT")],
 )
 def test_what_ships_fits_its_registers(arch: str, name: str) -> None:
-    """No start spills, and as many blocks fit as it was made for."""
-    of, device = variant(name), architecture_spec(arch)
-    space = FAMILY.space(of, device)
-    shipped = [config for config in FAMILY.starts(of, device) if config in space]
-    assert shipped
-    for config in shipped:
-        source = FAMILY.source(config, of, "cuda")
-        cubin = compile_cubin(source, arch)
-        taken = resources(read_cubin(cubin.code).kernel(cubin.lowered[source.entry]))
-        assert taken.local_loads == taken.local_stores == 0, config
-        shared = taken.shared_bytes + source.dynamic_shared_bytes
-        threads = FAMILY.resources(config, of).threads
-        fits = occupancy(device.compute_capability, threads, taken.registers, shared)
-        assert fits.blocks >= config.integer("resident"), config
+    starts_fit_their_registers(FAMILY, arch, name)
 
 
 @needs_nvrtc
@@ -76,10 +60,7 @@ def test_clusters_are_for_devices_that_have_them() -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("letter", "sdcz")
 def test_a_default_is_in_the_space(arch: str, letter: str) -> None:
-    device = architecture_spec(arch)
-    for a, b in (("N", "N"), ("N", "T"), ("T", "N"), ("T", "T")):
-        of = Variant(variant(f"{letter}NN").precision, Trans(a), Trans(b))
-        assert FAMILY.default(of, device) in FAMILY.space(of, device)
+    defaults_are_in_the_space(FAMILY, arch, letter)
 
 
 def test_shared_memory_is_what_the_text_has() -> None:
@@ -87,7 +68,7 @@ def test_shared_memory_is_what_the_text_has() -> None:
     of = variant("sTT")
     config = FAMILY.default(of, architecture_spec("sm_90a"))
     take = config.integer
-    assert k_fast(of) == (True, False)
+    assert of.k_fast == (True, False)
     ring = take("stages") * take("block_k") * (take("block_m") + 4 + take("block_n"))
     assert FAMILY.resources(config, of).shared_bytes == 4 * ring
     split = config.replace(split_k=2)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.stencil.contract import compiled, computes_the_product, same_bits_every_time
 from tests.stencil.portable_harness import variant
 from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, transposes_of
 from tilewright.stencil import Variant
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.tuning.measure import Workload
 from tilewright.tuning.verify import Bench, Check, certify, screen
 
 FAMILY = SimtAsync()
@@ -32,14 +32,13 @@ def test_default_keeps_the_contract_and_drawn_configs_are_right(
     copying: LiveDevice, variant: Variant
 ) -> None:
     config = FAMILY.default(variant, copying.spec)
-    kernel = copying.compile(FAMILY.source(config, variant, copying.dialect))
+    kernel = compiled(copying, FAMILY, config, variant)
     certify(copying, kernel, FAMILY, config, variant)
     drawn = FAMILY.space(variant, copying.spec).sample(2, seed=26)
     split = [c for c in FAMILY.starts(variant, copying.spec) if c.integer("split_k") > 1]
     for other in (*drawn, *split[:1]):
         if other in FAMILY.space(variant, copying.spec):
-            kernel = copying.compile(FAMILY.source(other, variant, copying.dialect))
-            screen(copying, kernel, FAMILY, other, variant)
+            computes_the_product(copying, FAMILY, other, variant)
 
 
 @pytest.mark.parametrize("stream_k", [0, 1, 2])
@@ -47,7 +46,7 @@ def test_default_keeps_the_contract_and_drawn_configs_are_right(
 def test_blocks_that_stay_are_right(copying: LiveDevice, name: str, stream_k: int) -> None:
     of = variant(name)
     config = FAMILY.default(of, copying.spec).replace(persistent=1, stream_k=stream_k)
-    kernel = copying.compile(FAMILY.source(config, of, copying.dialect))
+    kernel = compiled(copying, FAMILY, config, of)
     certify(copying, kernel, FAMILY, config, of)
     screen(copying, kernel, FAMILY, config, of)
     # More tiles than blocks, whatever the device has: whole tiles, and a wave that is shared.
@@ -62,7 +61,7 @@ def test_columns_may_begin_anywhere(copying: LiveDevice, name: str, stays: int) 
     config = FAMILY.default(of, copying.spec).replace(narrow=1)
     if stays:
         config = config.replace(persistent=1, stream_k=2)
-    kernel = copying.compile(FAMILY.source(config, of, copying.dialect))
+    kernel = compiled(copying, FAMILY, config, of)
     certify(copying, kernel, FAMILY, config, of)
     screen(copying, kernel, FAMILY, config, of)
 
@@ -71,7 +70,7 @@ def test_launches_on_two_streams_do_not_share_a_workspace(copying: LiveDevice) -
     """Many at once, on two streams: each result is the one that it is alone."""
     of, size = variant("sNN"), 1100
     config = FAMILY.default(of, copying.spec).replace(persistent=1, stream_k=2)
-    kernel = copying.compile(FAMILY.source(config, of, copying.dialect))
+    kernel = compiled(copying, FAMILY, config, of)
     launch = FAMILY.launch(config, size, size)
     drawn = np.random.default_rng(8)
     a, b = (copying.upload(drawn.standard_normal(size * size, np.float32)) for _ in "ab")
@@ -109,15 +108,4 @@ def test_the_same_bits_every_time(copying: LiveDevice, size: int, choice: str) -
     config = next(c for c in FAMILY.starts(of, copying.spec) if c.integer("split_k") > 1)
     if choice == "stream_k":
         config = config.replace(split_k=1, persistent=1, stream_k=1)
-    if config not in FAMILY.space(of, copying.spec):
-        pytest.skip("this device has no clusters")
-    kernel = copying.compile(FAMILY.source(config, of, copying.dialect))
-    load = Workload(copying, problem)
-    results = []
-    for _ in range(5):
-        load.run(kernel, FAMILY, config)
-        c = np.empty(size * size, np.float32)
-        copying.download(load.memory["c"], c)
-        results.append(c.tobytes())
-    load.close()
-    assert len(set(results)) == 1
+    same_bits_every_time(copying, FAMILY, config, problem)

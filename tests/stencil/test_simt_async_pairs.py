@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from tests.double_double.oracle import plain
+from tests.double_double.oracle import spoils_as_a_plain_loop
+from tests.stencil.contract import bench, compiled, computes_the_product, fault_is_found, faulty
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
-from tests.stencil.test_simt_async import FAMILY, bench, small
+from tests.stencil.test_simt_async import FAMILY, small
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.double_double import joined
 from tilewright.precision import DOUBLE_DOUBLE
-from tilewright.stencil import Source, stencils_for
+from tilewright.stencil import stencils_for
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.tuning.matrices import Matrix
-from tilewright.tuning.verify import Check, WrongResultError, certify, error_bound, screen
+from tilewright.tuning.verify import WrongResultError, certify, error_bound
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
-
-
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"), multiprocessors=8)
 
 
 def test_the_contract_is_kept_bit_for_bit(emulated: EmulatedDevice) -> None:
     """Integers of 82 bits, scalars, ragged sizes; errors of random data are bounded."""
     of = variant("eNT")
     config = small(of, emulated)
-    kernel = bench(emulated, config, of).kernel
+    kernel = compiled(emulated, FAMILY, config, of)
     assert 0 < certify(emulated, kernel, FAMILY, config, of) < error_bound(100, 2.0**-101, False)
 
 
@@ -42,7 +35,7 @@ def test_blocks_of_a_cluster_add_up_pairs(
 ) -> None:
     of = variant(name)
     config = small(of, emulated, **changes)
-    screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+    computes_the_product(emulated, FAMILY, config, of)
 
 
 @pytest.mark.slow
@@ -50,7 +43,7 @@ def test_what_tuning_starts_with_is_right(emulated: EmulatedDevice) -> None:
     of = variant("fTT")
     space = FAMILY.space(of, emulated.spec)
     config = next(config for config in FAMILY.starts(of, emulated.spec) if config in space)
-    screen(emulated, bench(emulated, config, of).kernel, FAMILY, config, of)
+    computes_the_product(emulated, FAMILY, config, of)
 
 
 @pytest.mark.parametrize("name", ["eNN", "eNT", "fTN", "fTT"])
@@ -66,27 +59,8 @@ def test_inf_and_nan_are_those_of_a_plain_loop(
     emulated: EmulatedDevice, name: str, split: int
 ) -> None:
     of = variant(name)
-    run = bench(emulated, small(of, emulated, split_k=split), of)
-    rng = np.random.default_rng(7)
-    a, b = rng.integers(1, 9, (37, 70)) * 1.0, rng.integers(1, 9, (70, 35)) * 1.0
-    a[3, 5], a[4, 60], b[7, 2], b[66, 3] = np.inf, -np.inf, np.nan, 0
-    a[9, 0] = a[9, 69] = 1e308
-    a[4, 66] = b[7, 4] = np.inf
-    a[11, 7] = a[9, 1:69] = 0
-    row = DOUBLE_DOUBLE["e"]
-
-    def laid(x: np.ndarray, transposed: bool) -> Matrix:
-        x = x.T if transposed else x
-        return Matrix.place(joined(x, np.zeros_like(x), row))
-
-    c = Matrix.result(np.zeros((37, 35), row.dtype))
-    given = laid(a, of.trans_a.transposed), laid(b, of.trans_b.transposed)
-    got = c.view(run.run(Check(37, 35, 70), *given, c))
-    right = plain(a, b)
-    np.testing.assert_array_equal(got["hi"], right)
-    assert (got["lo"][~np.isfinite(right)] == 0).all()
-    assert np.isinf(right).sum() > 30
-    assert np.isnan(right).sum() > 30
+    run = bench(emulated, FAMILY, small(of, emulated, split_k=split), of)
+    spoils_as_a_plain_loop(run, 70)
 
 
 FAULTS = {
@@ -98,20 +72,9 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_checks_find(emulated: EmulatedDevice, fault: str) -> None:
     old, new = FAULTS[fault]
-
-    class Faulty(SimtAsync):
-        def source(self, config, variant, dialect):  # type: ignore[no-untyped-def]
-            made = super().source(config, variant, dialect)
-            assert old in made.text
-            return Source(
-                made.text.replace(old, new), made.defines, made.entry, made.dynamic_shared_bytes
-            )
-
     of = variant("eNT")
     config = small(of, emulated, split_k=2)
-    faulty = bench(emulated, config, of, Faulty())
-    with pytest.raises(WrongResultError):
-        screen(emulated, faulty.kernel, faulty.stencil, config, of)
+    fault_is_found(emulated, faulty(SimtAsync, old, new), config, of, (WrongResultError,))
 
 
 def test_it_is_not_served_before_it_ran_on_a_device(emulated: EmulatedDevice) -> None:

@@ -6,18 +6,15 @@ multiplies as late as the text allows, and the reverse.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.stencil.contract import faulty, slow_but
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.wgmma_harness import FAMILY, Case, Run, drawn, small, variant
 from tilewright.backend import LaunchError, Operand
-from tilewright.stencil import Source
 from tilewright.stencil.wgmma import ARITHMETICS, Arithmetic, Parts, TensorCall, Wgmma
 from tilewright.tuning.verify import WrongResultError
 
@@ -38,11 +35,6 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
     return EmulatedDevice(tmp_path_factory.mktemp("kernels"), words="wgmma_words.h")
-
-
-def slow_but(quick: Collection[Any], of: Iterable[Any]) -> list[Any]:
-    """Return values to test, all slow but some."""
-    return [x if x in quick else pytest.param(x, marks=pytest.mark.slow) for x in of]
 
 
 @pytest.mark.parametrize("trans", slow_but(["NT"], ["NN", "NT", "TN", "TT"]))
@@ -249,33 +241,18 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     """Each fault, put into the text, fails the check that the text passes."""
     old, new = FAULTS[fault]
 
-    class Faulty(Wgmma):
-        def source(self, config, variant, dialect):  # type: ignore[no-untyped-def]
-            made = super().source(config, variant, dialect)
-            assert old in made.text
-            return Source(
-                made.text.replace(old, new), made.defines, made.entry, made.dynamic_shared_bytes
-            )
-
     of = variant("TN", PLAIN["f16-f32"])
     config = small(of, emulated, cluster_m=2, cluster_n=2, stages=2, block_k=32)
     with pytest.raises((WrongResultError, LaunchError)):
-        Run(emulated, config, of, Faulty()).check(Case(130, 140, 400))
+        Run(emulated, config, of, faulty(Wgmma, old, new)).check(Case(130, 140, 400))
 
 
 def test_consumers_that_do_not_wait_for_their_turn_are_found(emulated: EmulatedDevice) -> None:
     """A barrier's parity tells two rounds apart, not three."""
-
-    class Hasty(Few):
-        def source(self, config, variant, dialect):  # type: ignore[no-untyped-def]
-            made = super().source(config, variant, dialect)
-            text = made.text.replace("wait_for(turn_of(arena, turn), round);", ";")
-            assert text != made.text
-            return Source(text, made.defines, made.entry, made.dynamic_shared_bytes)
-
     of = variant("NN", PLAIN["f16"])
+    hasty = faulty(Few, "wait_for(turn_of(arena, turn), round);", ";")
     with pytest.raises((WrongResultError, LaunchError)):
-        Run(emulated, small(of, emulated, **TURNS), of, Hasty()).check(Case(330, 270, 290))
+        Run(emulated, small(of, emulated, **TURNS), of, hasty).check(Case(330, 270, 290))
 
 
 def test_operands_must_be_aligned(emulated: EmulatedDevice) -> None:

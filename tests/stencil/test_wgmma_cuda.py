@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.stencil.contract import with_fault
 from tests.stencil.test_wgmma import EVERY
 from tests.stencil.wgmma_harness import FAMILY, variant
 from tilewright.backend.cuda.architecture import architecture_spec
@@ -86,9 +87,7 @@ def test_a_wait_for_each_multiply_is_noticed() -> None:
     config = FAMILY.default(of, HOPPER)
     made = FAMILY.source(config, of, "cuda")
     wait = "            wait_for_multiplies<1>();\n"
-    assert wait in made.text
-    text = made.text.replace(wait, f"{wait}            sum[0] *= 2;\n")
-    faulty = Source(text, made.defines, made.entry, made.dynamic_shared_bytes)
+    faulty = with_fault(made, wait, f"{wait}            sum[0] *= 2;\n")
     with pytest.raises(AssertionError, match=r"\(1, 1, 1, 1\)"):
         check(config, of, faulty)
 

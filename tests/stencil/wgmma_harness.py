@@ -130,7 +130,7 @@ class Run:
         """Return C afterwards, as numbers; raises if memory around it changed."""
         a, b, c, ea, eb = drawn
         of, made = self.variant, self.variant.arithmetic
-        along_a, along_b = of.trans_a.transposed, not of.trans_b.transposed
+        along_a, along_b = of.k_fast
         left = lay_down(self.live, a if along_a else a.swapaxes(1, 2), made.element, case)
         right = lay_down(self.live, b.swapaxes(1, 2) if along_b else b, made.element, case)
         kind = made.result

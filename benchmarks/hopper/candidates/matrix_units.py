@@ -54,3 +54,12 @@ def candidates(letter: str, trans: str) -> list[Config]:
     kept = list(staying(large[:4], points.space))
     small = flowing(SMALL, flows[:1], mma_k=lengths[:1], split_k=(2, 4, 1))
     return mixed(large, small + kept, [*long, *order, *rest])
+
+
+def with_few(letter: str, trans: str, others: list[Config]) -> list[Config]:
+    """Return the points with one in five of others: matrix units have twice the rate."""
+    units = iter(candidates(letter, trans))
+    return [
+        *itertools.chain.from_iterable((*itertools.islice(units, 4), one) for one in others),
+        *units,
+    ]

@@ -69,6 +69,21 @@ class Variant:
         """Return the variant that a problem needs."""
         return cls(problem.precision, problem.trans_a, problem.trans_b)
 
+    @property
+    def k_fast(self) -> tuple[bool, bool]:
+        """Whether A's and B's memory runs along k."""
+        return self.trans_a.transposed, not self.trans_b.transposed
+
+    @property
+    def macros(self) -> dict[str, int]:
+        """What tells a kernel text about the two operations."""
+        return {
+            "TRANS_A": int(self.trans_a.transposed),
+            "CONJ_A": int(self.trans_a.conjugated),
+            "TRANS_B": int(self.trans_b.transposed),
+            "CONJ_B": int(self.trans_b.conjugated),
+        }
+
     def __str__(self) -> str:
         return f"{self.precision.letter}{self.trans_a}{self.trans_b}".lower()
 
@@ -341,6 +356,20 @@ class Stencil(ABC):
     @abstractmethod
     def default(self, variant: Variant, device: DeviceSpec) -> Config:
         """Return the config to use where nothing was tuned."""
+
+    def first_start(self, variant: Variant, device: DeviceSpec, other: str) -> Config:
+        """Return the first of `starts` in the space: for a stencil whose default it is.
+
+        Raises
+        ------
+        ValueError
+            If the device runs none of them; `other` is the stencil to use there.
+        """
+        space = self.space(variant, device)
+        for config in self.starts(variant, device):
+            if config in space:
+                return config
+        raise ValueError(f"device={device.name!r} runs no default of {self.name}; use {other}")
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return the configs that tuning tries first, the likeliest first.

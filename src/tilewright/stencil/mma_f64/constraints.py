@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Constraint
+from tilewright.stencil.asynchronous.constraints import (
+    block_limits,
+    clusters,
+    copied_evenly,
+    keep_busy,
+    registers_of_a_thread,
+    resident_blocks,
+    room_for,
+    schedulers,
+    who_shares_a_tile,
+    whole_warps,
+)
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, Values, shared_bytes
 from tilewright.stencil.base import Variant
 from tilewright.stencil.mma_f64.resources import (
-    CHUNK_BYTES,
     LEAST_OTHER,
     RUN_BYTES,
-    WARP,
-    Values,
+    longer,
     registers,
-    shared_bytes,
     step_k,
     threads,
 )
-from tilewright.stencil.simt_async.constraints import CLUSTERS_SINCE, k_fast, who_shares_a_tile
 
 __all__ = ["constraints"]
 
 # Instructions of 16 rows came with this compute capability, times ten.
 TALL_SINCE = 90
 
-# Of an instruction, along n; and the least along m of a line of fragments.
-MMA_N = 8
+# Rows of the taller instruction, and the least along m of a line of fragments.
 LINE = 16
-
-# A barrier of more warps stops more than four a scheduler.
-MOST_THREADS = 512
 
 
 def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
@@ -45,23 +53,15 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 
 
 def _shapes(variant: Variant) -> tuple[Constraint, ...]:
-    precision, along = variant.precision, k_fast(variant)
+    precision, along = variant.precision, variant.k_fast
 
     def steps(block_k: Values, mma_k: Values) -> Values:
         return block_k // step_k(mma_k=mma_k, precision=precision, k_fast=along)
 
     return (
-        Constraint(
-            "whole warps along m",
+        *whole_warps(
             lambda block_m, warp_m: block_m % warp_m == 0,
-            "a block is a whole number of warps' tiles high",
-            "divisibility",
-        ),
-        Constraint(
-            "whole warps along n",
             lambda block_n, warp_n: block_n % warp_n == 0,
-            "a block is a whole number of warps' tiles wide",
-            "divisibility",
         ),
         Constraint(
             "short instructions of few rows",
@@ -89,9 +89,8 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
 
 def _copies(variant: Variant) -> tuple[Constraint, ...]:
     """Return what lets all threads of a block copy as much of each tile."""
-    along_a, along_b = k_fast(variant)
+    along_a, along_b = variant.k_fast
     size = variant.precision.element_bytes
-    reason = "all threads copy as many pieces of a tile, at distances of whole rows"
 
     def even(along_k: bool, side: Values, block_k: Values, number: Values) -> Values:
         if along_k:
@@ -101,109 +100,57 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
         across = side * size // CHUNK_BYTES
         return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
 
-    return (
-        Constraint(
-            "A is copied evenly",
-            lambda block_m, block_n, block_k, warp_m, warp_n: even(
-                along_a, block_m, block_k,
-                threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n),
-            ),
-            reason,
-            "divisibility",
+    return copied_evenly(
+        lambda block_m, block_n, block_k, warp_m, warp_n: even(
+            along_a, block_m, block_k,
+            threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n),
         ),
-        Constraint(
-            "B is copied evenly",
-            lambda block_m, block_n, block_k, warp_m, warp_n: even(
-                along_b, block_n, block_k,
-                threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n),
-            ),
-            reason,
-            "divisibility",
+        lambda block_m, block_n, block_k, warp_m, warp_n: even(
+            along_b, block_n, block_k,
+            threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n),
         ),
     )  # fmt: skip
 
 
 def _generation(device: DeviceSpec) -> tuple[Constraint, ...]:
     capability = device.compute_capability
-    found = []
-    if capability is None or capability < TALL_SINCE:
-        found.append(
-            Constraint(
-                "instructions of 16 rows",
-                lambda mma_m: mma_m < LINE,
-                "matrix units take 16 rows of doubles from compute capability 9.0 on",
-                "hardware",
-            )
-        )
-    if capability is None or capability < CLUSTERS_SINCE:
-        found.append(
-            Constraint(
-                "clusters",
-                lambda split_k: split_k == 1,
-                "thread blocks form clusters from compute capability 9.0 on",
-                "hardware",
-            )
-        )
-    return tuple(found)
+    if capability is not None and capability >= TALL_SINCE:
+        return clusters(device)
+    short = Constraint(
+        "instructions of 16 rows",
+        lambda mma_m: mma_m < LINE,
+        "matrix units take 16 rows of doubles from compute capability 9.0 on",
+        "hardware",
+    )
+    return short, *clusters(device)
+
+
+def _shared(variant: Variant) -> Callable[..., Values]:
+    more = longer(variant.precision, variant.k_fast)
+    return functools.partial(shared_bytes, precision=variant.precision, longer=more)
+
+
+def _used(variant: Variant) -> Callable[..., Values]:
+    return functools.partial(
+        registers, precision=variant.precision, k_fast=variant.k_fast, other=LEAST_OTHER
+    )
 
 
 def _limits(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
-    room, most = device.shared_bytes_per_block, device.max_threads_per_block
-    precision, along = variant.precision, k_fast(variant)
-
-    def ring(
-        block_m: Values, block_n: Values, block_k: Values, stages: Values, split_k: Values,
-        stream_k: Values,
-    ) -> Values:  # fmt: skip
-        return room >= shared_bytes(
-            block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, split_k=split_k,
-            precision=precision, k_fast=along, stream_k=stream_k,
-        )  # fmt: skip
-
-    def holds(warp_m: Values, warp_n: Values, mma_k: Values, ahead: Values) -> Values:
-        return named is None or named >= registers(
-            warp_m=warp_m, warp_n=warp_n, mma_k=mma_k, ahead=ahead, precision=precision,
-            k_fast=along, other=LEAST_OTHER,
-        )  # fmt: skip
-
-    found = [
-        Constraint(
-            "threads of a block",
-            lambda block_m, block_n, warp_m, warp_n: (
-                threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n) <= most
-            ),
-            f"the device runs at most {most} threads in a block",
-            "hardware",
-        ),
-        Constraint(
-            "shared memory of a block",
-            ring,
-            f"a block has at most {room} bytes of shared memory",
-            "hardware",
-        ),
-    ]
-    named = device.max_registers_per_thread
-    if named is not None:
-        reason = f"a thread that needs more than {named} registers spills"
-        found.append(Constraint("registers of a thread", holds, reason, "hardware"))
-    return tuple(found)
+    return (
+        *block_limits(device, threads, _shared(variant)),
+        *registers_of_a_thread(device, _used(variant)),
+    )
 
 
 def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     words = variant.precision.words
 
-    def warps(
-        block_m: Values, block_n: Values, warp_m: Values, warp_n: Values, resident: Values
-    ) -> Values:
-        number = threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n)
-        return (number * resident >= 4 * WARP) & (number <= MOST_THREADS)
-
-    found = [
-        Constraint(
-            "a warp for each scheduler",
-            warps,
-            "a multiprocessor has four schedulers; a barrier of many warps stops them all",
-            "heuristic",
+    return (
+        schedulers(
+            lambda block_m, block_n, warp_m, warp_n, resident: keep_busy(
+                threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n), resident
+            )
         ),
         Constraint(
             "reads of shared memory beside multiply-adds",
@@ -212,36 +159,27 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
             "delivers; complex ones are read twice as long and multiplied four times",
             "heuristic",
         ),
-    ]
-    file, shared = device.registers_per_multiprocessor, device.shared_bytes_per_multiprocessor
-    if file is not None and shared is not None:
-        found.append(_room(variant, file, shared))
-    return tuple(found)
+        *resident_blocks(device, _fit(variant, device)),
+    )
 
 
-def _room(variant: Variant, file: int, memory: int) -> Constraint:
-    """Return what keeps `resident` blocks possible, and worth asking for."""
-    precision, along = variant.precision, k_fast(variant)
+def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
+    used, shared = _used(variant), _shared(variant)
 
-    def fits(
+    def fit(
         block_m: Values, block_n: Values, block_k: Values, warp_m: Values, warp_n: Values,
         mma_k: Values, ahead: Values, stages: Values, split_k: Values, resident: Values,
     ) -> Values:  # fmt: skip
-        number = threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n)
-        need = registers(
-            warp_m=warp_m, warp_n=warp_n, mma_k=mma_k, ahead=ahead, precision=precision,
-            k_fast=along, other=LEAST_OTHER,
-        )  # fmt: skip
-        each = shared_bytes(
-            block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, split_k=split_k,
-            precision=precision, k_fast=along,
-        )  # fmt: skip
-        # 1 KiB of each block's shared memory is the system's from sm_80 on.
-        return (resident * number * need <= file) & (resident * (each + 1024) <= memory)
+        sides = {"block_m": block_m, "block_n": block_n}
+        tiles = {"warp_m": warp_m, "warp_n": warp_n}
+        return room_for(
+            device,
+            resident=resident,
+            threads=threads(**sides, **tiles),
+            registers=used(**tiles, mma_k=mma_k, ahead=ahead),
+            shared_bytes=shared(
+                **sides, block_k=block_k, stages=stages, split_k=split_k, stream_k=0
+            ),
+        )
 
-    return Constraint(
-        "resident blocks",
-        fits,
-        "registers and shared memory of a multiprocessor hold the blocks asked for",
-        "heuristic",
-    )
+    return fit

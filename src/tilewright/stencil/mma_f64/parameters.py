@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
-from tilewright.stencil.simt_async.parameters import parameters as of_simt_async
+from tilewright.stencil.asynchronous.parameters import RESIDENT, STAGES, block_sides, grid
 
 __all__ = ["parameters"]
-
-# What kernel.cuh does with blocks is the same as with ordinary arithmetic units.
-_GRID = ("raster_rows", "split_k", "persistent", "stream_k")
 
 
 def parameters() -> tuple[Parameter, ...]:
     """Return what may be varied, the same for every variant and device."""
-    return (*_tiles(), *_pipeline(), *(p for p in of_simt_async() if p.name in _GRID))
+    return (*_tiles(), *_pipeline(), *grid())
 
 
 def _tiles() -> tuple[Parameter, ...]:
@@ -22,18 +19,7 @@ def _tiles() -> tuple[Parameter, ...]:
     # Two instructions of 8 columns share the reads of 16; beyond 64 a tile's sums spill.
     warps = (16, 32, 64)
     return (
-        Parameter(
-            "block_m",
-            sides,
-            "rows of C a thread block computes",
-            "shared memory; warps; fewer blocks to spread over the device",
-        ),
-        Parameter(
-            "block_n",
-            sides,
-            "columns of C a thread block computes",
-            "shared memory; warps; fewer blocks to spread over the device",
-        ),
+        *block_sides(sides, "warps"),
         Parameter(
             "warp_m",
             warps,
@@ -69,12 +55,7 @@ def _pipeline() -> tuple[Parameter, ...]:
             "steps along k between two barriers",
             "shared memory; waste where k is no multiple",
         ),
-        Parameter(
-            "stages",
-            (2, 3, 4, 5),
-            "tiles of each operand in shared memory: one is multiplied, the others arrive",
-            "shared memory",
-        ),
+        STAGES,
         Parameter(
             "ahead",
             (0, 1),
@@ -94,10 +75,5 @@ def _pipeline() -> tuple[Parameter, ...]:
             "order of a step's instructions: 0: by columns, 1: by rows, each there and back",
             "none but another order of reads of the register file",
         ),
-        Parameter(
-            "resident",
-            (1, 2, 3, 4),
-            "thread blocks that a multiprocessor shall hold: caps a thread's registers",
-            "registers: too few spill",
-        ),
+        RESIDENT,
     )

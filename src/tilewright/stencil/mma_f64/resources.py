@@ -8,22 +8,17 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.precision import Precision
-from tilewright.stencil.simt_async.resources import CHUNK_BYTES, NUMBER_BYTES, Values
+from tilewright.stencil.asynchronous.resources import WARP, Values
 
 __all__ = [
-    "CHUNK_BYTES",
     "LEAST_OTHER",
     "OTHER_REGISTERS",
     "RUN_BYTES",
-    "WARP",
-    "Values",
+    "longer",
     "registers",
-    "shared_bytes",
     "step_k",
     "threads",
 ]
-
-WARP = 32
 
 # What copies take at a time along k: two of the pieces that device memory gives.
 RUN_BYTES = 64
@@ -50,30 +45,14 @@ def step_k(*, mma_k: Values, precision: Precision, k_fast: tuple[bool, bool]) ->
     return np.maximum(mma_k, 8 if paired_k(precision, k_fast) else 4)
 
 
-def shared_bytes(
-    *,
-    block_m: Values,
-    block_n: Values,
-    block_k: Values,
-    stages: Values,
-    split_k: Values,
-    precision: Precision,
-    k_fast: tuple[bool, bool],
-    stream_k: Values = 0,
-) -> Values:
-    """Return the shared memory of a block, exact; `k_fast`: whose memory runs along k.
+def longer(precision: Precision, k_fast: tuple[bool, bool]) -> int:
+    """Return by how much rows and planes of both tiles exceed the block's sides, in elements.
 
-    Rows and planes are a little longer than the block's side, so that lanes that read at once
-    use all banks (mma.cuh).  Where blocks of a cluster add up their parts, a part takes the
-    place of the stages; blocks that share tiles with all others keep a number behind them.
+    `k_fast`: whose memory runs along k.  So lanes that read at once use all banks (mma.cuh).
     """
     paired, real = paired_k(precision, k_fast), not precision.is_complex
     slow, fast = (4, 2) if real and not paired else (2, 0)
-    rows = block_m + block_n + sum(fast if along else slow for along in k_fast)
-    ring = stages * block_k * rows
-    part = np.where(np.asarray(split_k) > 1, block_m * block_n, 0)
-    number = np.where(np.asarray(stream_k) > 0, NUMBER_BYTES, 0)
-    return np.maximum(ring, part) * precision.element_bytes + number
+    return sum(fast if along else slow for along in k_fast)
 
 
 def registers(

@@ -9,13 +9,12 @@ import numpy as np
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Space
-from tilewright.stencil.base import Resources, Variant
+from tilewright.stencil.base import Variant
 from tilewright.stencil.mma_f64.constraints import constraints
 from tilewright.stencil.mma_f64.parameters import parameters
-from tilewright.stencil.mma_f64.resources import registers, shared_bytes, threads
+from tilewright.stencil.mma_f64.resources import longer, registers, threads
 from tilewright.stencil.mma_f64.starts import starts
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.stencil.simt_async.constraints import k_fast
 
 __all__ = ["MmaF64"]
 
@@ -43,20 +42,14 @@ class MmaF64(SimtAsync):
         """Return what is likely fast, the likeliest first."""
         return tuple(Config(self.name, values) for values in starts(variant))
 
-    def resources(self, config: Config, variant: Variant) -> Resources:
-        """Return threads and shared memory, exact, and an estimate of registers."""
-        take = config.integer
-        ring = ("block_m", "block_n", "block_k", "stages", "split_k")
-        held = ("warp_m", "warp_n", "mma_k", "ahead")
-        precision, along = variant.precision, k_fast(variant)
-        shared = shared_bytes(
-            **{name: take(name) for name in ring},
-            stream_k=int(config.get("stream_k", 0)),
-            precision=precision,
-            k_fast=along,
-        )
-        used = registers(**{name: take(name) for name in held}, precision=precision, k_fast=along)
-        return Resources(self.threads(config), int(shared), int(used))
+    def longer(self, variant: Variant) -> int:
+        """Return by how many elements rows of both tiles exceed the block's sides."""
+        return longer(variant.precision, variant.k_fast)
+
+    def registers(self, config: Config, variant: Variant) -> int:
+        """Return the estimated registers of a thread."""
+        values = {name: config.integer(name) for name in ("warp_m", "warp_n", "mma_k", "ahead")}
+        return int(registers(**values, precision=variant.precision, k_fast=variant.k_fast))
 
     def threads(self, config: Config) -> int:
         """Return the threads of a block."""

@@ -117,10 +117,7 @@ class Packed(Stencil):
         defines: dict[str, int | str] = {
             "REAL_BYTES": precision.real_bytes,
             "WORDS": _words(precision),
-            "TRANS_A": int(variant.trans_a.transposed),
-            "CONJ_A": int(variant.trans_a.conjugated),
-            "TRANS_B": int(variant.trans_b.transposed),
-            "CONJ_B": int(variant.trans_b.conjugated),
+            **variant.macros,
         }
         defines |= {name.upper(): config[name] for name in config}
         if precision.parts == 1:

@@ -111,7 +111,7 @@ def constraints(
 
 def _shapes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return what has to divide what."""
-    k_fast_a, k_fast_b = variant.trans_a.transposed, not variant.trans_b.transposed
+    k_fast_a, k_fast_b = variant.k_fast
     warp = device.warp_size
     return (
         Constraint(
@@ -232,7 +232,7 @@ def _same_kernels(variant: Variant) -> tuple[Constraint, ...]:
 def _column_pads(variant: Variant) -> Constraint:
     """Return what leaves pads of more than one vector only where they serve."""
     size = variant.precision.element_bytes
-    k_fast_a, k_fast_b = variant.trans_a.transposed, not variant.trans_b.transposed
+    k_fast_a, k_fast_b = variant.k_fast
     return Constraint(
         "wider pads for tiles written by columns",
         lambda read_a_m, read_b_n, fragment_vector, pad: (
@@ -315,7 +315,7 @@ def _heuristics(
     """Return ASTRA's three heuristics, and one on reads of device memory."""
     precision = variant.precision
     least_reuse = thresholds.reuse_in(precision)
-    k_fast_a, k_fast_b = variant.trans_a.transposed, not variant.trans_b.transposed
+    k_fast_a, k_fast_b = variant.k_fast
     run = -(-thresholds.run_bytes // precision.element_bytes)
     found = [
         Constraint(

@@ -130,10 +130,7 @@ class Portable(Stencil):
             "portable/kernel.cl",
         )
         defines: dict[str, int | str] = {
-            "TRANS_A": int(variant.trans_a.transposed),
-            "CONJ_A": int(variant.trans_a.conjugated),
-            "TRANS_B": int(variant.trans_b.transposed),
-            "CONJ_B": int(variant.trans_b.conjugated),
+            **variant.macros,
         }
         defines |= {name.upper(): config[name] for name in config}
         shared = self.resources(config, variant).shared_bytes

@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Constraint
+from tilewright.stencil.asynchronous.constraints import (
+    block_limits,
+    clusters,
+    copied_evenly,
+    keep_busy,
+    registers_of_a_thread,
+    resident_blocks,
+    room_for,
+    schedulers,
+    who_shares_a_tile,
+    whole_warps,
+)
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, WARP, Values, shared_bytes
 from tilewright.stencil.base import Variant
 from tilewright.stencil.schedule import schedule_constraints
-from tilewright.stencil.simt_async.resources import (
-    CHUNK_BYTES,
-    LEAST_OTHER,
-    Values,
-    registers,
-    shared_bytes,
-    threads,
-)
+from tilewright.stencil.simt_async.resources import LEAST_OTHER, longer, registers, threads
 
-__all__ = ["constraints", "k_fast", "who_shares_a_tile"]
-
-WARP = 32
+__all__ = ["constraints"]
 
 # The least that device memory transfers at a time.
 SECTOR_BYTES = 32
-
-# Blocks of fewer threads than one warp a scheduler, of more than this, were never fast:
-# a barrier then stops more than two warps a scheduler.
-MOST_THREADS = 512
-
-# Clusters of thread blocks came with this compute capability, times ten.
-CLUSTERS_SINCE = 90
-
-
-def k_fast(variant: Variant) -> tuple[bool, bool]:
-    """Return whether A's and B's memory runs along k."""
-    return variant.trans_a.transposed, not variant.trans_b.transposed
 
 
 def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
@@ -54,17 +47,9 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 def _shapes(precision: Precision) -> tuple[Constraint, ...]:
     chunk = CHUNK_BYTES // precision.element_bytes
     return (
-        Constraint(
-            "whole warps along m",
+        *whole_warps(
             lambda block_m, tile_m, lanes_m: block_m % (lanes_m * tile_m) == 0,
-            "a block is a whole number of warps' tiles high",
-            "divisibility",
-        ),
-        Constraint(
-            "whole warps along n",
             lambda block_n, tile_n, lanes_m: block_n % (WARP // lanes_m * tile_n) == 0,
-            "a block is a whole number of warps' tiles wide",
-            "divisibility",
         ),
         Constraint(
             "whole chunks in a tile",
@@ -88,43 +73,22 @@ def _shapes(precision: Precision) -> tuple[Constraint, ...]:
     )
 
 
-def who_shares_a_tile() -> Constraint:
-    """Return what keeps ways to share a tile of C apart."""
-    return Constraint(
-        "who shares a tile",
-        lambda persistent, stream_k, split_k: (
-            ((stream_k == 0) | (persistent == 1)) & ((persistent == 0) | (split_k == 1))
-        ),
-        "blocks that stay share tiles with all others, blocks of a cluster with each other",
-        "divisibility",
-    )
-
-
 def _copies(variant: Variant) -> tuple[Constraint, ...]:
     """Return what lets all threads of a block copy as much of each tile."""
-    along_a, along_b = k_fast(variant)
+    along_a, along_b = variant.k_fast
     chunk = CHUNK_BYTES // variant.precision.element_bytes
-    reason = "all threads copy as many pieces of a tile, at distances of whole rows"
     even = functools.partial(_even, variant.precision)
     found = [
-        Constraint(
-            "A is copied evenly",
+        *copied_evenly(
             lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors: even(
                 along_a, block_m, block_k, k_vectors,
                 threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
             ),
-            reason,
-            "divisibility",
-        ),
-        Constraint(
-            "B is copied evenly",
             lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors: even(
                 along_b, block_n, block_k, k_vectors,
                 threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
             ),
-            reason,
-            "divisibility",
-        ),
+        )
     ]  # fmt: skip
     if (along_a and along_b) or chunk == 1:
         found.append(
@@ -173,80 +137,33 @@ def _even(
     return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
 
 
+def _shared(variant: Variant) -> Callable[..., Values]:
+    more = longer(variant.k_fast)
+    return functools.partial(shared_bytes, precision=variant.precision, longer=more)
+
+
+def _used(variant: Variant) -> Callable[..., Values]:
+    return functools.partial(
+        registers, precision=variant.precision, k_fast=variant.k_fast, other=LEAST_OTHER
+    )
+
+
 def _hardware(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
-    room, most = device.shared_bytes_per_block, device.max_threads_per_block
-    shared = functools.partial(shared_bytes, precision=variant.precision, k_fast=k_fast(variant))
-    found = [
-        Constraint(
-            "threads of a block",
-            lambda block_m, block_n, tile_m, tile_n: (
-                threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n) <= most
-            ),
-            f"the device runs at most {most} threads in a block",
-            "hardware",
-        ),
-        Constraint(
-            "shared memory of a block",
-            lambda block_m, block_n, block_k, stages, split_k, stream_k: (
-                shared(
-                    block_m=block_m, block_n=block_n, block_k=block_k, stages=stages,
-                    split_k=split_k, stream_k=stream_k,
-                ) <= room
-            ),
-            f"a block has at most {room} bytes of shared memory",
-            "hardware",
-        ),
-    ]  # fmt: skip
-    capability = device.compute_capability
-    if capability is None or capability < CLUSTERS_SINCE:
-        found.append(
-            Constraint(
-                "clusters",
-                lambda split_k: split_k == 1,
-                "thread blocks form clusters from compute capability 9.0 on",
-                "hardware",
-            )
-        )
-    named = device.max_registers_per_thread
-    if named is not None:
-        used = functools.partial(
-            registers, precision=variant.precision, k_fast=k_fast(variant), other=LEAST_OTHER
-        )
-        found.append(
-            Constraint(
-                "registers of a thread",
-                lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors: (
-                    used(
-                        block_m=block_m,
-                        block_n=block_n,
-                        block_k=block_k,
-                        tile_m=tile_m,
-                        tile_n=tile_n,
-                        k_vectors=k_vectors,
-                    )
-                    <= named
-                ),
-                f"a thread that needs more than {named} registers spills",
-                "hardware",
-            )
-        )
-    return tuple(found)
+    return (
+        *block_limits(device, threads, _shared(variant)),
+        *clusters(device),
+        *registers_of_a_thread(device, _used(variant)),
+    )
 
 
 def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     # A multiply-add of pairs is at least 12 instructions.
     each = 12 if variant.precision.parts == 2 else 1
-    found = [
-        Constraint(
-            "a warp for each scheduler",
-            lambda block_m, block_n, tile_m, tile_n, resident: (
-                (threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n) * resident
-                 >= 4 * WARP)
-                & (threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n)
-                   <= MOST_THREADS)
-            ),
-            "a multiprocessor has four schedulers; a barrier of many warps stops them all",
-            "heuristic",
+    return (
+        schedulers(
+            lambda block_m, block_n, tile_m, tile_n, resident: keep_busy(
+                threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n), resident
+            )
         ),
         Constraint(
             "reads of shared memory beside multiply-adds",
@@ -260,38 +177,27 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
             "beyond 2048 multiply-adds, 32 KiB, the loop leaves the nearest instruction cache",
             "heuristic",
         ),
-    ]  # fmt: skip
-    file, shared = device.registers_per_multiprocessor, device.shared_bytes_per_multiprocessor
-    if file is not None and shared is not None:
-        found.append(_room(variant, file, shared))
-    return tuple(found)
-
-
-def _room(variant: Variant, file: int, memory: int) -> Constraint:
-    """Return what keeps `resident` blocks possible, and worth asking for."""
-    used = functools.partial(
-        registers, precision=variant.precision, k_fast=k_fast(variant), other=LEAST_OTHER
+        *resident_blocks(device, _fit(variant, device)),
     )
-    shared = functools.partial(shared_bytes, precision=variant.precision, k_fast=k_fast(variant))
 
-    def fits(
+
+def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
+    used, shared = _used(variant), _shared(variant)
+
+    def fit(
         block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
         stages: Values, split_k: Values, k_vectors: Values, resident: Values,
     ) -> Values:  # fmt: skip
-        number = threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n)
-        need = used(
-            block_m=block_m, block_n=block_n, block_k=block_k, tile_m=tile_m, tile_n=tile_n,
-            k_vectors=k_vectors,
-        )  # fmt: skip
-        each = shared(
-            block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, split_k=split_k
+        sides = {"block_m": block_m, "block_n": block_n}
+        tiles = {"tile_m": tile_m, "tile_n": tile_n}
+        return room_for(
+            device,
+            resident=resident,
+            threads=threads(**sides, **tiles),
+            registers=used(**sides, **tiles, block_k=block_k, k_vectors=k_vectors),
+            shared_bytes=shared(
+                **sides, block_k=block_k, stages=stages, split_k=split_k, stream_k=0
+            ),
         )
-        # 1 KiB of each block's shared memory is the system's from sm_80 on.
-        return (resident * number * need <= file) & (resident * (each + 1024) <= memory)
 
-    return Constraint(
-        "resident blocks",
-        fits,
-        "registers and shared memory of a multiprocessor hold the blocks asked for",
-        "heuristic",
-    )
+    return fit

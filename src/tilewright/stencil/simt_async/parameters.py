@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
+from tilewright.stencil.asynchronous.parameters import RESIDENT, STAGES, block_sides, grid
 from tilewright.stencil.schedule import schedule_parameter
 
 __all__ = ["parameters"]
@@ -10,7 +11,7 @@ __all__ = ["parameters"]
 
 def parameters() -> tuple[Parameter, ...]:
     """Return what may be varied, the same for every variant and device."""
-    return (*_tiles(), *_pipeline(), *_grid(), schedule_parameter())
+    return (*_tiles(), *_pipeline(), *grid(), schedule_parameter())
 
 
 def _tiles() -> tuple[Parameter, ...]:
@@ -19,18 +20,7 @@ def _tiles() -> tuple[Parameter, ...]:
     # 4 to 16 elements a side: fewer leave reads of shared memory in the way, more spill.
     tiles = (4, 8, 16)
     return (
-        Parameter(
-            "block_m",
-            sides,
-            "rows of C a thread block computes",
-            "shared memory; threads; fewer blocks to spread over the device",
-        ),
-        Parameter(
-            "block_n",
-            sides,
-            "columns of C a thread block computes",
-            "shared memory; threads; fewer blocks to spread over the device",
-        ),
+        *block_sides(sides, "threads"),
         Parameter(
             "tile_m",
             tiles,
@@ -60,12 +50,7 @@ def _pipeline() -> tuple[Parameter, ...]:
             "steps in k between two barriers",
             "shared memory; length of the loop; waste where k is no multiple",
         ),
-        Parameter(
-            "stages",
-            (2, 3, 4, 5),
-            "tiles of each operand in shared memory: one is multiplied, the others arrive",
-            "shared memory",
-        ),
+        STAGES,
         Parameter(
             "unroll_k",
             (4, 8, 16),
@@ -106,44 +91,5 @@ def _pipeline() -> tuple[Parameter, ...]:
             "1: a step reads its row of B before its column of A",
             "none but another choice of registers, as for walk",
         ),
-        Parameter(
-            "resident",
-            (1, 2, 3, 4),
-            "thread blocks that a multiprocessor shall hold: caps a thread's registers",
-            "registers: too few spill",
-        ),
-    )
-
-
-def _grid() -> tuple[Parameter, ...]:
-    return (
-        Parameter(
-            "raster_rows",
-            (0, 4, 8, 16),
-            "block rows in a band of the grid, walked column by column; 0: all",
-            "tall bands read B's tiles anew, flat ones A's",
-        ),
-        Parameter(
-            "split_k",
-            (1, 2, 4, 8),
-            "blocks of a cluster that share the steps along k of one tile of C",
-            "the parts of C pass through shared memory; fewer steps for each block",
-        ),
-        # A config without one of these is older than they are: a block for each tile.
-        Parameter(
-            "persistent",
-            (0, 1),
-            "1: as many blocks as fit stay and take tiles in turns; the next tile's first copies "
-            "are on their way while a result is stored",
-            "registers: where the block is",
-            unnamed=0,
-        ),
-        Parameter(
-            "stream_k",
-            (0, 1, 2),
-            "tiles of C that all blocks share evenly, steps along k apart: 0: none, 1: those of "
-            "the last wave where it is not full, 2: of the last full wave, too",
-            "parts of C pass through device memory",
-            unnamed=0,
-        ),
+        RESIDENT,
     )

@@ -5,30 +5,18 @@ Arguments are parameters by name; integers give integers, NumPy arrays arrays.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tilewright.precision import Precision
+from tilewright.stencil.asynchronous.resources import Values
 
 __all__ = [
-    "CHUNK_BYTES",
     "LEAST_OTHER",
     "OTHER_REGISTERS",
-    "Values",
+    "longer",
     "registers",
-    "shared_bytes",
     "threads",
 ]
-
-# An integer, or an array of them.
-Values = Any
-
-# The widest access to memory of either kind.
-CHUNK_BYTES = 16
-
-# What a block that shares tiles with all others keeps behind its stages, aligned as these are.
-NUMBER_BYTES = 16
 
 # 32-bit registers besides tiles and fragments: addresses, steps and counters.  NVRTC 13.0
 # takes 24 to 50 beyond them for sm_90a; with 16 it manages where it moves reads closer to
@@ -42,28 +30,13 @@ def threads(*, block_m: Values, block_n: Values, tile_m: Values, tile_n: Values)
     return block_m * block_n // (tile_m * tile_n)
 
 
-def shared_bytes(
-    *,
-    block_m: Values,
-    block_n: Values,
-    block_k: Values,
-    stages: Values,
-    split_k: Values,
-    precision: Precision,
-    k_fast: tuple[bool, bool],
-    stream_k: Values = 0,
-) -> Values:
-    """Return the shared memory of a block, exact; `k_fast`: whose memory runs along k.
+def longer(k_fast: tuple[bool, bool]) -> int:
+    """Return by how much rows of both tiles exceed the block's sides, in elements.
 
-    Rows of an operand that is transposed on its way are 4 elements longer.  Where blocks
-    of a cluster add up their parts, a part takes the place of the stages.  Blocks that share
-    tiles with all others keep the number that they drew behind the stages.
+    `k_fast`: whose memory runs along k.  Rows of an operand that is transposed on its way are
+    4 elements longer.
     """
-    rows = block_m + 4 * k_fast[0] + block_n + 4 * k_fast[1]
-    ring = stages * block_k * rows
-    part = np.where(np.asarray(split_k) > 1, block_m * block_n, 0)
-    number = np.where(np.asarray(stream_k) > 0, NUMBER_BYTES, 0)
-    return np.maximum(ring, part) * precision.element_bytes + number
+    return 4 * sum(k_fast)
 
 
 def registers(

@@ -8,11 +8,12 @@ from typing import ClassVar
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Space
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, shared_bytes
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.schedule import macros, schedule_of
-from tilewright.stencil.simt_async.constraints import constraints, k_fast
+from tilewright.stencil.simt_async.constraints import constraints
 from tilewright.stencil.simt_async.parameters import parameters
-from tilewright.stencil.simt_async.resources import CHUNK_BYTES, registers, shared_bytes, threads
+from tilewright.stencil.simt_async.resources import longer, registers, threads
 from tilewright.stencil.simt_async.starts import starts
 from tilewright.stencil.text import read_text
 
@@ -63,13 +64,7 @@ class SimtAsync(Stencil):
         ValueError
             If the device runs none of them.
         """
-        space = self.space(variant, device)
-        for config in self.starts(variant, device):
-            if config in space:
-                return config
-        raise ValueError(
-            f"device={device.name!r} runs no default of {self.name}; use the portable stencil"
-        )
+        return self.first_start(variant, device, "the portable stencil")
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return what is likely fast, the likeliest first."""
@@ -77,20 +72,24 @@ class SimtAsync(Stencil):
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of registers."""
-        take = config.integer
-        sides = {name: take(name) for name in ("block_m", "block_n")}
-        tiles = {name: take(name) for name in ("tile_m", "tile_n")}
-        ring = {name: take(name) for name in ("block_k", "stages", "split_k")}
-        ring["stream_k"] = int(config.get("stream_k", 0))
-        passing = {name: take(name) for name in ("block_k", "k_vectors")}
-        precision, along = variant.precision, k_fast(variant)
-        return Resources(
-            threads=threads(**sides, **tiles),
-            shared_bytes=int(shared_bytes(**sides, **ring, precision=precision, k_fast=along)),
-            registers=int(
-                registers(**sides, **tiles, **passing, precision=precision, k_fast=along)
-            ),
+        ring = ("block_m", "block_n", "block_k", "stages", "split_k")
+        shared = shared_bytes(
+            **{name: config.integer(name) for name in ring},
+            stream_k=int(config.get("stream_k", 0)),
+            precision=variant.precision,
+            longer=self.longer(variant),
         )
+        return Resources(self.threads(config), int(shared), self.registers(config, variant))
+
+    def longer(self, variant: Variant) -> int:
+        """Return by how many elements rows of both tiles exceed the block's sides."""
+        return longer(variant.k_fast)
+
+    def registers(self, config: Config, variant: Variant) -> int:
+        """Return the estimated registers of a thread."""
+        held = ("block_m", "block_n", "block_k", "tile_m", "tile_n", "k_vectors")
+        values = {name: config.integer(name) for name in held}
+        return int(registers(**values, precision=variant.precision, k_fast=variant.k_fast))
 
     def launch(self, config: Config, m: int, n: int) -> Launch:
         """Return a grid in one dimension, blocks of a cluster side by side.
@@ -128,12 +127,7 @@ class SimtAsync(Stencil):
             self.multiplier,
             "simt_async/kernel.cuh",
         )
-        defines: dict[str, int | str] = {
-            "TRANS_A": int(variant.trans_a.transposed),
-            "CONJ_A": int(variant.trans_a.conjugated),
-            "TRANS_B": int(variant.trans_b.transposed),
-            "CONJ_B": int(variant.trans_b.conjugated),
-        }
+        defines: dict[str, int | str] = {**variant.macros}
         defines |= {"PERSISTENT": 0, "STREAM_K": 0, "NARROW": 0}  # a config need not name these
         defines |= macros(config)
         shared = self.resources(config, variant).shared_bytes

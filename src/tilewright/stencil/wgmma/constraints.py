@@ -21,7 +21,7 @@ from tilewright.stencil.wgmma.resources import (
     sums,
 )
 
-__all__ = ["constraints", "k_fast"]
+__all__ = ["constraints"]
 
 # Rows of an instruction's result, and of a group whose 16-byte pieces are exchanged.
 _INSTRUCTION_ROWS = 64
@@ -31,18 +31,13 @@ _GROUP_ROWS = 8
 _MOST_CLUSTER = 8
 
 
-def k_fast(variant: Variant) -> tuple[bool, bool]:
-    """Return whether A's and B's memory runs along k."""
-    return variant.trans_a.transposed, not variant.trans_b.transposed
-
-
 def constraints(
     variant: Variant, arithmetic: Arithmetic, device: DeviceSpec
 ) -> tuple[Constraint, ...]:
     """Return the named constraints; a limit that the device does not know applies none."""
     return (
         *_shapes(),
-        *_shares(k_fast(variant)),
+        *_shares(variant.k_fast),
         *_promotion(arithmetic),
         *_hardware(arithmetic, device),
         *_heuristics(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
+from tilewright.stencil.asynchronous.parameters import block_sides
 from tilewright.stencil.wgmma.arithmetic import Arithmetic
 
 __all__ = ["parameters"]
@@ -22,18 +23,7 @@ def parameters(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
 def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
     sides = (64, 128, 192, 256)
     return (
-        Parameter(
-            "block_m",
-            sides,
-            "rows of C a thread block computes",
-            "shared memory; registers; fewer blocks to spread over the device",
-        ),
-        Parameter(
-            "block_n",
-            sides,
-            "columns of C a thread block computes",
-            "shared memory; registers; fewer blocks to spread over the device",
-        ),
+        *block_sides(sides, "registers"),
         Parameter(
             "block_k",
             tuple(row // arithmetic.element_bytes for row in _ROWS),

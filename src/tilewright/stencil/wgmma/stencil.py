@@ -19,7 +19,7 @@ from tilewright.stencil.base import (
 from tilewright.stencil.text import read_text
 from tilewright.stencil.wgmma.arithmetic import Arithmetic, TensorVariant, plain
 from tilewright.stencil.wgmma.call import ALIGNMENT, TensorCall, arguments, whole_call
-from tilewright.stencil.wgmma.constraints import constraints, k_fast
+from tilewright.stencil.wgmma.constraints import constraints
 from tilewright.stencil.wgmma.parameters import parameters
 from tilewright.stencil.wgmma.resources import (
     OTHER_REGISTERS,
@@ -91,7 +91,7 @@ class Wgmma(Stencil):
                 f"precision={variant.precision.letter!r} is none of tensor cores;"
                 " give a TensorVariant, or use another stencil"
             )
-        if not found.either_order and not all(k_fast(variant)):
+        if not found.either_order and not all(variant.k_fast):
             raise ValueError(
                 f"trans_a={variant.trans_a} trans_b={variant.trans_b}: tensor cores read"
                 f" {found.element} contiguous along k only; transpose first, and use T and N"
@@ -111,13 +111,7 @@ class Wgmma(Stencil):
         ValueError
             If the device runs none of them.
         """
-        space = self.space(variant, device)
-        for config in self.starts(variant, device):
-            if config in space:
-                return config
-        raise ValueError(
-            f"device={device.name!r} runs no default of {self.name}; use another stencil"
-        )
+        return self.first_start(variant, device, "another stencil")
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return what is likely fast, the likeliest first."""
@@ -156,7 +150,7 @@ class Wgmma(Stencil):
             If an operand is not aligned to 16 bytes.
         """
         made = self.arithmetic(variant)
-        return arguments(whole_call(call), made, dict(config), k_fast(variant))
+        return arguments(whole_call(call), made, dict(config), variant.k_fast)
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         """Return dialect and kernel as one text, with its macros.

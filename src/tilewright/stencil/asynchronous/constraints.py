@@ -1,0 +1,180 @@
+"""Constraints that hold whatever multiplies: of a block's shape, of the device, of what is busy.
+
+Predicates and quantities name the parameters they look at, as in `tilewright.space.Constraint`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from tilewright.hardware import DeviceSpec
+from tilewright.space import Constraint
+from tilewright.stencil.asynchronous.resources import WARP, Values
+
+__all__ = [
+    "block_limits",
+    "clusters",
+    "copied_evenly",
+    "keep_busy",
+    "registers_of_a_thread",
+    "resident_blocks",
+    "room_for",
+    "schedulers",
+    "who_shares_a_tile",
+    "whole_warps",
+]
+
+# What is computed from a point's parameters, by their names.
+Quantity = Callable[..., Values]
+
+# Clusters of thread blocks came with this compute capability, times ten.
+_CLUSTERS_SINCE = 90
+
+# Blocks of less than a warp for each scheduler, or of more threads than this, were never fast:
+# a barrier then stops more than four warps a scheduler.
+_MOST_THREADS = 512
+
+# Of each block's shared memory, the system's from sm_80 on.
+_SYSTEM_BYTES = 1024
+
+
+def whole_warps(along_m: Quantity, along_n: Quantity) -> tuple[Constraint, Constraint]:
+    """Return what makes a block of whole warps' tiles."""
+    return (
+        Constraint(
+            "whole warps along m",
+            along_m,
+            "a block is a whole number of warps' tiles high",
+            "divisibility",
+        ),
+        Constraint(
+            "whole warps along n",
+            along_n,
+            "a block is a whole number of warps' tiles wide",
+            "divisibility",
+        ),
+    )
+
+
+def who_shares_a_tile() -> Constraint:
+    """Return what keeps ways to share a tile of C apart."""
+    return Constraint(
+        "who shares a tile",
+        lambda persistent, stream_k, split_k: (
+            ((stream_k == 0) | (persistent == 1)) & ((persistent == 0) | (split_k == 1))
+        ),
+        "blocks that stay share tiles with all others, blocks of a cluster with each other",
+        "divisibility",
+    )
+
+
+def copied_evenly(a: Quantity, b: Quantity) -> tuple[Constraint, Constraint]:
+    """Return what lets all threads of a block copy as much of each tile."""
+    reason = "all threads copy as many pieces of a tile, at distances of whole rows"
+    return (
+        Constraint("A is copied evenly", a, reason, "divisibility"),
+        Constraint("B is copied evenly", b, reason, "divisibility"),
+    )
+
+
+def clusters(device: DeviceSpec) -> tuple[Constraint, ...]:
+    """Return what leaves clusters to devices that have them."""
+    capability = device.compute_capability
+    if capability is not None and capability >= _CLUSTERS_SINCE:
+        return ()
+    return (
+        Constraint(
+            "clusters",
+            lambda split_k: split_k == 1,
+            "thread blocks form clusters from compute capability 9.0 on",
+            "hardware",
+        ),
+    )
+
+
+def block_limits(
+    device: DeviceSpec, threads: Quantity, shared_bytes: Quantity
+) -> tuple[Constraint, Constraint]:
+    """Return what a device's limits allow a block."""
+    room, most = device.shared_bytes_per_block, device.max_threads_per_block
+    return (
+        Constraint(
+            "threads of a block",
+            _at_most(threads, most),
+            f"the device runs at most {most} threads in a block",
+            "hardware",
+        ),
+        Constraint(
+            "shared memory of a block",
+            _at_most(shared_bytes, room),
+            f"a block has at most {room} bytes of shared memory",
+            "hardware",
+        ),
+    )
+
+
+def registers_of_a_thread(device: DeviceSpec, registers: Quantity) -> tuple[Constraint, ...]:
+    """Return what leaves a thread the registers it needs, where the device's are known."""
+    named = device.max_registers_per_thread
+    if named is None:
+        return ()
+    reason = f"a thread that needs more than {named} registers spills"
+    return (Constraint("registers of a thread", _at_most(registers, named), reason, "hardware"),)
+
+
+def schedulers(busy: Quantity) -> Constraint:
+    """Return what gives each scheduler a warp; `busy` is by `keep_busy`."""
+    return Constraint(
+        "a warp for each scheduler",
+        busy,
+        "a multiprocessor has four schedulers; a barrier of many warps stops them all",
+        "heuristic",
+    )
+
+
+def keep_busy(threads: Values, resident: Values) -> Values:
+    """Return whether so many blocks give each scheduler a warp, and one does not stop them all."""
+    return (threads * resident >= 4 * WARP) & (threads <= _MOST_THREADS)
+
+
+def resident_blocks(device: DeviceSpec, fit: Quantity) -> tuple[Constraint, ...]:
+    """Return what keeps `resident` blocks possible, and worth asking for; `fit` is by `room_for`.
+
+    There is none where the device does not say what a multiprocessor has.
+    """
+    if None in (device.registers_per_multiprocessor, device.shared_bytes_per_multiprocessor):
+        return ()
+    return (
+        Constraint(
+            "resident blocks",
+            fit,
+            "registers and shared memory of a multiprocessor hold the blocks asked for",
+            "heuristic",
+        ),
+    )
+
+
+def room_for(
+    device: DeviceSpec,
+    *,
+    resident: Values,
+    threads: Values,
+    registers: Values,
+    shared_bytes: Values,
+) -> Values:
+    """Return whether a multiprocessor holds so many blocks of these resources."""
+    file, memory = device.registers_per_multiprocessor, device.shared_bytes_per_multiprocessor
+    return (resident * threads * registers <= file) & (
+        resident * (shared_bytes + _SYSTEM_BYTES) <= memory
+    )
+
+
+def _at_most(quantity: Quantity, most: int) -> Quantity:
+    """Return the predicate of the same parameters that a quantity is no larger."""
+
+    @functools.wraps(quantity)
+    def predicate(**values: Values) -> Values:
+        return quantity(**values) <= most
+
+    return predicate

@@ -1,0 +1,49 @@
+"""What a thread block keeps in shared memory, for one point or for arrays of them.
+
+Arguments are parameters by name; integers give integers, NumPy arrays arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.precision import Precision
+
+__all__ = ["CHUNK_BYTES", "NUMBER_BYTES", "WARP", "Values", "shared_bytes"]
+
+# An integer, or an array of them.
+Values = Any
+
+WARP = 32
+
+# The widest access to memory of either kind.
+CHUNK_BYTES = 16
+
+# What a block that shares tiles with all others keeps behind its stages, aligned as these are.
+NUMBER_BYTES = 16
+
+
+def shared_bytes(
+    *,
+    block_m: Values,
+    block_n: Values,
+    block_k: Values,
+    stages: Values,
+    split_k: Values,
+    stream_k: Values,
+    precision: Precision,
+    longer: int,
+) -> Values:
+    """Return the shared memory of a block, exact.
+
+    `longer` is by how many elements a row of A's tile and one of B's together exceed the
+    block's sides.  Where blocks of a cluster add up their parts, a part takes the place of the
+    stages.  Blocks that share tiles with all others keep the number that they drew behind the
+    stages.
+    """
+    ring = stages * block_k * (block_m + block_n + longer)
+    part = np.where(np.asarray(split_k) > 1, block_m * block_n, 0)
+    number = np.where(np.asarray(stream_k) > 0, NUMBER_BYTES, 0)
+    return np.maximum(ring, part) * precision.element_bytes + number

@@ -1,0 +1,133 @@
+"""What every stencil of CUDA texts is asked, with a GPU and without: one question a function."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from tests.stencil.portable_harness import variant
+from tilewright.backend import Kernel, LaunchError, LiveDevice
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.backend.cuda.inspection import inspect_config
+from tilewright.problem import Problem
+from tilewright.space import Config
+from tilewright.stencil import Source, Stencil, Variant
+from tilewright.tuning.measure import Workload
+from tilewright.tuning.verify import Bench, Check, WrongResultError, screen
+
+
+def compiled(live: LiveDevice, family: Stencil, config: Config, of: Variant) -> Kernel:
+    """Return a config's kernel on a device."""
+    return live.compile(family.source(config, of, live.dialect))
+
+
+def bench(live: LiveDevice, family: Stencil, config: Config, of: Variant) -> Bench:
+    """Return a config, compiled, to run any number of checks."""
+    return Bench(live, compiled(live, family, config, of), family, config, of)
+
+
+def computes_the_product(live: LiveDevice, family: Stencil, config: Config, of: Variant) -> None:
+    """What a tuner checks of every candidate."""
+    screen(live, compiled(live, family, config, of), family, config, of)
+
+
+def every_start_computes_the_product(live: LiveDevice, family: Stencil, of: Variant) -> None:
+    """Those that the device runs not, too: an emulated one does."""
+    for config in family.starts(of, live.spec):
+        computes_the_product(live, family, config, of)
+
+
+def slow_but(quick: Collection[Any], of: Iterable[Any]) -> list[Any]:
+    """Return values to test, all slow but some."""
+    return [x if x in quick else pytest.param(x, marks=pytest.mark.slow) for x in of]
+
+
+@st.composite
+def checks(draw: st.DrawFn, chunk: int, most_k: int) -> Check:
+    """Draw a problem, with every size and distance a multiple of `chunk` or none of them.
+
+    Aligned ones take the way without checks for inner blocks, others do not.
+    """
+    sizes = [draw(st.integers(*ends)) for ends in ((1, 150), (1, 90), (0, most_k))]
+    padding, offset = draw(st.integers(0, 9)), draw(st.integers(0, 9))
+    if draw(st.booleans()):
+        sizes = [-(-size // chunk) * chunk for size in sizes]
+        padding, offset = padding // chunk * chunk, offset // chunk * chunk
+    alpha, beta = draw(st.sampled_from([0, 1, -2])), draw(st.sampled_from([0, 1, 3]))
+    return Check(*sizes, alpha, beta, padding, offset, nan_in_c=beta == 0)
+
+
+def with_fault(made: Source, old: str, new: str) -> Source:
+    """Return a text with a fault put into it, which has to fit."""
+    assert old in made.text
+    return replace(made, text=made.text.replace(old, new))
+
+
+def faulty(family: type[Stencil], old: str, new: str) -> Any:
+    """Return a stencil whose texts have a fault."""
+
+    class Faulty(family):  # type: ignore[misc, valid-type]
+        def source(self, *arguments: Any) -> Source:
+            return with_fault(super().source(*arguments), old, new)
+
+    return Faulty()
+
+
+def fault_is_found(
+    live: LiveDevice,
+    wrong: Stencil,
+    config: Config,
+    of: Variant,
+    by: tuple[type[Exception], ...] = (WrongResultError, LaunchError),
+) -> None:
+    """What a tuner checks of every candidate fails."""
+    kernel = compiled(live, wrong, config, of)
+    with pytest.raises(by):
+        screen(live, kernel, wrong, config, of)
+
+
+def starts_fit_their_registers(family: Stencil, arch: str, name: str) -> None:
+    """No start spills, and as many blocks fit as it was made for."""
+    of, device = variant(name), architecture_spec(arch)
+    space = family.space(of, device)
+    shipped = [config for config in family.starts(of, device) if config in space]
+    assert shipped
+    for config in shipped:
+        made = inspect_config(
+            config, stencil=family.name, precision=name[0], trans=name[1:], arch=arch
+        )
+        taken = made.kernel.resources
+        assert taken.local_loads == taken.local_stores == 0, config
+        assert made.kernel.occupancy.blocks >= config.integer("resident"), config
+
+
+def defaults_are_in_the_space(family: Stencil, arch: str, letter: str) -> None:
+    """Of every transpose."""
+    device = architecture_spec(arch)
+    for trans in ("NN", "NT", "TN", "TT"):
+        of = variant(letter + trans)
+        assert family.default(of, device) in family.space(of, device)
+
+
+def same_bits_every_time(
+    live: LiveDevice, family: Stencil, config: Config, problem: Problem
+) -> None:
+    """Of random data, whichever block comes first; skips what the device does not run."""
+    of = Variant.of(problem)
+    if config not in family.space(of, live.spec):
+        pytest.skip("this device has no clusters")
+    kernel = compiled(live, family, config, of)
+    load = Workload(live, problem)
+    results = []
+    for _ in range(5):
+        load.run(kernel, family, config)
+        c = np.empty(problem.m * problem.n, of.precision.dtype)
+        live.download(load.memory["c"], c)
+        results.append(c.tobytes())
+    load.close()
+    assert len(set(results)) == 1
