@@ -8,7 +8,7 @@ GPU    := $(shell if [ -e /proc/driver/nvidia ] || command -v nvidia-smi >/dev/n
 comma  := ,
 WITH   := $(if $(GPU),cuda$(comma))report
 
-.PHONY: run test docs browser gpu-test gpu-sanitize lint clean
+.PHONY: run test thorough docs browser gpu-test gpu-sanitize lint clean
 
 run: $(VENV)/.installed
 	$(BIN)/tilewright quickstart
@@ -16,6 +16,10 @@ run: $(VENV)/.installed
 # Two at a time, a file's tests by the same one: kernels on a CPU device take the other cores.
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Every variant, choice and planted fault of the newer stencils: half an hour, after changing one.
+thorough: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n 2 -m thorough
 
 # A browser for the tests that open the report; without one they are skipped and say so.
 # Playwright's own, or the distribution's where its servers cannot be reached.

@@ -42,9 +42,9 @@ def every_start_computes_the_product(live: LiveDevice, family: Stencil, of: Vari
         computes_the_product(live, family, config, of)
 
 
-def slow_but(quick: Collection[Any], of: Iterable[Any]) -> list[Any]:
-    """Return values to test, all slow but some."""
-    return [x if x in quick else pytest.param(x, marks=pytest.mark.slow) for x in of]
+def thorough_but(quick: Collection[Any], of: Iterable[Any]) -> list[Any]:
+    """Return values to test; all but some only in a thorough run."""
+    return [x if x in quick else pytest.param(x, marks=pytest.mark.thorough) for x in of]
 
 
 @st.composite

@@ -21,7 +21,7 @@ from tests.stencil.contract import (
     every_start_computes_the_product,
     fault_is_found,
     faulty,
-    slow_but,
+    thorough_but,
 )
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
@@ -52,7 +52,7 @@ def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     )
 
 
-@pytest.mark.parametrize("name", slow_but(CERTIFIED, VARIANTS))
+@pytest.mark.parametrize("name", thorough_but(CERTIFIED, VARIANTS))
 def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
     """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf, rounding."""
     of = variant(name)
@@ -75,7 +75,7 @@ CHOICES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("choice", slow_but(CHOICES[::2], CHOICES), ids=str)
+@pytest.mark.parametrize("choice", thorough_but(CHOICES[::2], CHOICES), ids=str)
 def test_every_choice_computes_the_product(
     emulated: EmulatedDevice, choice: dict[str, Any]
 ) -> None:
@@ -84,7 +84,7 @@ def test_every_choice_computes_the_product(
     computes_the_product(emulated, FAMILY, config, of)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["dNN", "dTT", "zNT", "zCN"])
 def test_what_ships_is_right(emulated: EmulatedDevice, name: str) -> None:
     every_start_computes_the_product(emulated, FAMILY, variant(name))
@@ -130,7 +130,7 @@ FAULTS = {
 SHARED_FAULTS = {"a barrier is left out", "copies are not waited for"}
 
 
-@pytest.mark.parametrize("fault", slow_but(FAULTS.keys() - SHARED_FAULTS, FAULTS))
+@pytest.mark.parametrize("fault", thorough_but(FAULTS.keys() - SHARED_FAULTS, FAULTS))
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     """Each fault, put into the text, fails the check that candidates pass."""
     name, old, new = FAULTS[fault]

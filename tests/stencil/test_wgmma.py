@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.stencil.contract import faulty, slow_but
+from tests.stencil.contract import faulty, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.wgmma_harness import FAMILY, Case, Run, drawn, small, variant
 from tilewright.backend import LaunchError, Operand
@@ -37,14 +37,14 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
     return EmulatedDevice(tmp_path_factory.mktemp("kernels"), words="wgmma_words.h")
 
 
-@pytest.mark.parametrize("trans", slow_but(["NT"], ["NN", "NT", "TN", "TT"]))
+@pytest.mark.parametrize("trans", thorough_but(["NT"], ["NN", "NT", "TN", "TT"]))
 def test_either_order_of_either_operand(emulated: EmulatedDevice, trans: str) -> None:
     """Shared memory is read along k or across it; nothing needs to be a multiple of anything."""
     of = variant(trans, PLAIN["f16-f32"])
     Run(emulated, small(of, emulated), of).check(Case(70, 133, 150, padding=1))
 
 
-@pytest.mark.parametrize("name", slow_but(["s8", "fp16x3"], EVERY))
+@pytest.mark.parametrize("name", thorough_but(["s8", "fp16x3"], EVERY))
 def test_every_arithmetic(emulated: EmulatedDevice, name: str) -> None:
     of = variant("TN", EVERY[name])
     k = 300 // of.arithmetic.element_bytes
@@ -63,7 +63,7 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize("changes", slow_but(CHOICES[-1:], CHOICES), ids=str)
+@pytest.mark.parametrize("changes", thorough_but(CHOICES[-1:], CHOICES), ids=str)
 def test_every_choice_of_tiles_and_clusters(
     emulated: EmulatedDevice, changes: dict[str, int]
 ) -> None:
@@ -74,9 +74,9 @@ def test_every_choice_of_tiles_and_clusters(
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"promote_k": 32, "partials": 2}, marks=pytest.mark.slow),
+        pytest.param({"promote_k": 32, "partials": 2}, marks=pytest.mark.thorough),
         {"promote_k": 64, "block_m": 128, "instruction_m": 64, "partials": 2},
-        pytest.param({"promote_k": 128, "block_k": 32}, marks=pytest.mark.slow),
+        pytest.param({"promote_k": 128, "block_k": 32}, marks=pytest.mark.thorough),
     ],
     ids=str,
 )
@@ -113,7 +113,7 @@ class Few(Wgmma):
 TURNS = {"turns": 1, "stages": 3, "block_n": 64, "multiprocessors": 132}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "changes",
     [
@@ -133,7 +133,7 @@ def test_persistent_blocks_go_through_all_tiles(
     Run(emulated, small(of, emulated, **changes), of, Few()).check(Case(330, 270, k, beta=1))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_word_in_device_memory_decides(emulated: EmulatedDevice) -> None:
     of = variant("TN", Arithmetic("float16", routed=True))
     run = Run(emulated, small(of, emulated), of)
@@ -143,7 +143,7 @@ def test_a_word_in_device_memory_decides(emulated: EmulatedDevice) -> None:
     assert np.array_equal(run.result(case, values, route=2), values[2])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_exponents_reach_the_ends_of_single_precision(emulated: EmulatedDevice) -> None:
     """Subnormal results are rounded once; what is too large is infinite."""
     of = variant("TN", Arithmetic("float16", scaled=True))
@@ -157,7 +157,7 @@ def test_exponents_reach_the_ends_of_single_precision(emulated: EmulatedDevice) 
     assert np.array_equal(got, right)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_promotion_rounds_what_the_tensor_core_truncates(emulated: EmulatedDevice) -> None:
     """The emulated tensor core truncates: sums of ones and halves of a last place drift."""
     of = variant("TN", PLAIN["f16-f32"])
@@ -175,7 +175,7 @@ def test_promotion_rounds_what_the_tensor_core_truncates(emulated: EmulatedDevic
     assert worst[64] < 64 * 2.0**-24
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     trans=st.sampled_from(["NN", "TN", "TT"]),
@@ -236,7 +236,7 @@ QUICK = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", slow_but(QUICK, FAULTS))
+@pytest.mark.parametrize("fault", thorough_but(QUICK, FAULTS))
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     """Each fault, put into the text, fails the check that the text passes."""
     old, new = FAULTS[fault]

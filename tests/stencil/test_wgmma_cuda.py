@@ -62,7 +62,7 @@ STARTS = [
 
 
 @needs_nvrtc
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "trans"), STARTS)
 def test_no_start_spills_or_waits_for_each_multiply(name: str, trans: str) -> None:
     of = variant(trans, EVERY[name])
@@ -93,7 +93,7 @@ def test_a_wait_for_each_multiply_is_noticed() -> None:
 
 
 @needs_nvrtc
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "trans"), STARTS)
 def test_nothing_that_may_be_tuned_waits_for_each_multiply(name: str, trans: str) -> None:
     """Of a few points drawn; what lies near the limit of registers may spill a little."""
