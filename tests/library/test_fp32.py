@@ -285,3 +285,10 @@ def test_on_cuda(cuda, accuracy, trans):
     x, y = x.astype(np.float64), y.astype(np.float64)
     eta = np.max(np.abs(c - x @ y) / (abs(x) @ abs(y)))
     assert eta < 2**-20
+
+
+@pytest.mark.parametrize("accuracy", ["ieee", "fp32"])
+def test_a_report_is_a_decision(accuracy):
+    x = np.ones((2, 2), np.float32)
+    with pytest.raises(TypeError, match=r"report=3 is no Decision; give tilewright.Decision\(\)"):
+        tw.gemm(x, x, accuracy=accuracy, report=3)
