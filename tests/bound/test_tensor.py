@@ -208,6 +208,9 @@ def test_elements_of_16_bits_are_multiplied_by_the_units_that_have_them():
     assert thin.limit == pytest.approx(H100.needs("memory_bytes_per_s"), rel=1e-3)
     with pytest.raises(ValueError, match="goes with precision s"):
         bound(Problem(8, 8, 8, half), H100, arithmetic="fp16x3")
+    # Refused in the caller's own words.
+    with pytest.raises(ValueError, match="accuracy='fp32' goes with precision s, not d"):
+        bound(Problem(8, 8, 8, "d"), H100, accuracy="fp32")
 
 
 def test_unknown_power_has_no_number():

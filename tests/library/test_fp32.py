@@ -285,3 +285,25 @@ def test_on_cuda(cuda, accuracy, trans):
     x, y = x.astype(np.float64), y.astype(np.float64)
     eta = np.max(np.abs(c - x @ y) / (abs(x) @ abs(y)))
     assert eta < 2**-20
+
+
+@pytest.mark.parametrize("accuracy", ["ieee", "fp32"])
+def test_a_report_is_a_decision(accuracy):
+    x = np.ones((2, 2), np.float32)
+    with pytest.raises(TypeError, match=r"report=3 is no Decision; give tilewright.Decision\(\)"):
+        tw.gemm(x, x, accuracy=accuracy, report=3)
+
+
+@pytest.mark.parametrize("accuracy", ["fp16x3", "tf32x3", "bf16x6", "bf16x9", "tf32"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_no_scheme_makes_a_number_of_none(accuracy, value):
+    ones, a = np.ones((20, 20), np.float32), np.ones((20, 20), np.float32)
+    a[3, 5] = value
+    with serve_unproved():
+        c, d = tw.gemm(a, ones, accuracy=accuracy), tw.gemm(ones, a, accuracy=accuracy)
+    # Parts of an infinity cancel to NaN; only a scheme of one part keeps it.
+    stays = np.isinf if accuracy == "tf32" and np.isinf(value) else np.isnan
+    assert stays(c[3]).all()
+    assert stays(d[:, 5]).all()
+    assert (np.delete(c, 3, axis=0) == 20).all()
+    assert (np.delete(d, 5, axis=1) == 20).all()

@@ -118,8 +118,8 @@ def test_wrong_arrays_are_named(arguments, message):
         (BYTES, {"out_dtype": "float32"}, "is not for int8; use int32"),
         (BYTES, {"alpha": 0.5}, "alpha=0.5 is not for integers"),
         (BYTES, {"beta": 1}, "beta=1 needs c"),
-        (HALF, {"accuracy": "fp32"}, "accuracy='fp32' is for float32 arrays"),
-        (HALF, {"report": tw.Decision()}, "report is for float32 arrays"),
+        (HALF, {"accuracy": "fp32"}, "accuracy='fp32' is not for float16, bfloat16 or int8"),
+        (HALF, {"report": tw.Decision()}, "report is for float32 and complex64 arrays"),
         (HALF, {"trans_a": "X"}, "trans_a='X'"),
         (HALF.astype("f4"), {"out_dtype": "float16"}, "out_dtype='float16' is for float16,"),
     ],
@@ -139,6 +139,41 @@ def test_kinds_are_not_mixed():
     frozen.flags.writeable = False
     with pytest.raises(ValueError, match="c is read-only"):
         tw.gemm(HALF, HALF, frozen, device=DEVICE)
+
+
+@pytest.mark.parametrize(
+    "value", ["x", None, [1], float("nan"), float("inf"), 0.5, 1j, np.complex64(1), 2**31]
+)
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+def test_scalars_of_integers_are_integers(name, value):
+    x, c = np.ones((2, 2), np.int8), np.ones((2, 2), np.int32)
+    with pytest.raises(ValueError, match=f"{name}=.* is not for integers; give an int of 32 bits"):
+        tw.gemm(x, x, c, **{name: value})
+    np.testing.assert_array_equal(c, 1)
+
+
+def test_integers_that_do_not_fit_are_told_their_own_sizes():
+    a, b = np.ones((2, 1024), np.int8), np.ones((1030, 2), np.int8)
+    with pytest.raises(ValueError, match="op\\(a\\) is 2 x 1024, op\\(b\\) is 1030 x 2"):
+        tw.gemm(a, b, device=DEVICE)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "float32"])
+@pytest.mark.parametrize("steps", [(0, 1), (1, 1), (2, 1)])
+def test_c_whose_elements_are_one_place_is_refused(dtype, steps):
+    x = np.ones((4, 4), dtype)
+    out = np.zeros(16, "int32" if dtype == "int8" else dtype)
+    strides = tuple(step * out.itemsize for step in steps)
+    c = np.lib.stride_tricks.as_strided(out, (4, 4), strides)
+    with pytest.raises(ValueError, match="give c memory of its own"):
+        tw.gemm(x, x, c, device=DEVICE)
+    assert not out.any()
+
+
+@pytest.mark.parametrize("wrong", [3, "nonsense", object, []])
+def test_types_that_are_none_name_those_that_are(wrong):
+    with pytest.raises(ValueError, match=r"out_dtype=.* use float16 or float32"):
+        tw.gemm(HALF, HALF, device=DEVICE, out_dtype=wrong)
 
 
 @pytest.mark.gpu

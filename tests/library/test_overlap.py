@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.library.overlap import overlap
+from tilewright.library.overlap import overlap, overlaps_itself
 
 
 def place(x):
@@ -27,3 +27,12 @@ def test_it_agrees_with_numpy(data):
 
     x, y = part(), part()
     assert overlap(place(x), place(y)) == np.shares_memory(x, y)
+
+
+@given(
+    shape=st.tuples(st.integers(0, 6), st.integers(0, 6)),
+    steps=st.tuples(st.integers(-8, 8), st.integers(-8, 8)),
+)
+def test_a_matrix_overlaps_itself_where_two_places_are_one(shape, steps):
+    places = np.arange(shape[0])[:, None] * steps[0] + np.arange(shape[1]) * steps[1]
+    assert overlaps_itself(shape, steps) == (np.unique(places).size < places.size)

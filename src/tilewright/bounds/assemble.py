@@ -104,6 +104,10 @@ def bound(
         raise ValueError(f"promote_k={promote_k} is no interval; give 1 step of k or more")
     how = _How(promote_k, presplit, transfer, overlap, reads_c, warm_cache, sustained, kernel_rate)
     names = (arithmetic,) if accuracy is None else arithmetic_of(accuracy)
+    if accuracy is not None and names != ("ieee",) and problem.precision.letter != "s":
+        raise ValueError(
+            f"accuracy={accuracy!r} goes with precision s, not {problem.precision}; use ieee"
+        )
     found = [
         _bound_with(problem, device, units_of(problem, device, name, sequence), how, compiled)
         for name in names

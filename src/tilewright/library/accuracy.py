@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilewright.precision import Precision, double_double_row
 from tilewright.stencil.split import SCHEMES
@@ -10,7 +10,7 @@ from tilewright.stencil.split import SCHEMES
 if TYPE_CHECKING:
     from tilewright.library.split import Decision
 
-__all__ = ["arithmetic_of", "refuse_contract", "with_accuracy"]
+__all__ = ["arithmetic_of", "check_report", "refuse_contract", "with_accuracy"]
 
 # Those that a precision's own kernels compute; and what else there is, by precision.
 _PLAIN = ("ieee", "accurate", "fast")
@@ -40,9 +40,17 @@ def arithmetic_of(accuracy: str) -> str:
     return "" if accuracy in _PLAIN else accuracy
 
 
+def check_report(report: Any) -> None:
+    """Refuse a report that could be told nothing, before anything is computed."""
+    if report is not None and not hasattr(report, "begin"):
+        raise TypeError(f"report={report!r} is no Decision; give tilewright.Decision()")
+
+
 def refuse_contract(accuracy: str, report: Decision | None) -> None:
     """Refuse what numbers of 8 and 16 bits have no choice in."""
     if accuracy != "ieee":
-        raise ValueError(f"accuracy={accuracy!r} is for float32 arrays; leave it out")
+        raise ValueError(
+            f"accuracy={accuracy!r} is not for float16, bfloat16 or int8; leave it out"
+        )
     if report is not None:
-        raise ValueError("report is for float32 arrays; leave it out")
+        raise ValueError("report is for float32 and complex64 arrays; leave it out")

@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.backend import CompileError, GemmCall, Kernel, LiveDevice, Operand
 from tilewright.backend import device as find_device
-from tilewright.library.accuracy import arithmetic_of, refuse_contract, with_accuracy
+from tilewright.library.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy
 from tilewright.library.choose import choose
 from tilewright.library.double_double import DoubleDouble
 from tilewright.library.layout import Strided, layout_of, operation
@@ -29,7 +29,7 @@ from tilewright.timeline import span
 if TYPE_CHECKING:
     from tilewright.library.split import Decision
 
-__all__ = ["gemm", "launch_gemm", "prepare_gemm", "shortcuts"]
+__all__ = ["gemm", "launch_gemm", "prepare_gemm", "shortcuts", "sizes_of"]
 
 # What an adapter offers for arrays of exactly one type: the whole of `gemm` for a call
 # like one it has seen, or None for any other.  It is asked before anything is checked.
@@ -129,6 +129,7 @@ def gemm(
         made = shortcut(a, b, c, alpha, beta, trans_a, trans_b, accuracy, device)
         if made is not None:
             return made
+    check_report(report)
     if is_narrow(a):
         from tilewright.library.narrow import narrow_gemm
 
@@ -146,7 +147,7 @@ def gemm(
         report.begin(accuracy)
     if precision.parts == 2:
         alpha, beta = _pairs(alpha, beta)
-    m, n, k = _sizes(a, b, c, op_a, op_b)
+    m, n, k = sizes_of(a, b, c, op_a, op_b)
     _check_scalars(alpha, beta, precision, c)
     if c is None:
         c = adapter.empty_like(a, (m, n))
@@ -246,7 +247,8 @@ def _pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
     return made[0], made[1]
 
 
-def _sizes(a: Any, b: Any, c: Any, op_a: Trans, op_b: Trans) -> tuple[int, int, int]:
+def sizes_of(a: Any, b: Any, c: Any, op_a: Trans, op_b: Trans) -> tuple[int, int, int]:
+    """Return m, n and k of matrices that fit."""
     for name, x in (("a", a), ("b", b), ("c", c)):
         if x is not None and len(x.shape) != 2:
             raise ValueError(f"{name}.shape={tuple(x.shape)} is not a matrix; give two dimensions")

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.backend import LiveDevice
 from tilewright.library.narrow_types import NARROW, type_name
-from tilewright.library.overlap import overlap
+from tilewright.library.overlap import overlap, overlaps_itself
 from tilewright.problem import Trans
 
 __all__ = ["narrow_gemm"]
@@ -49,7 +49,13 @@ class _NumPyLike:
         return overlap(*((z.data.ptr, z.shape, z.strides, z.dtype) for z in (x, y)))
 
     def out_name(self, dtype: Any) -> str:
-        return type_name(dtype if isinstance(dtype, str) else np.dtype(dtype))
+        try:
+            return type_name(dtype if isinstance(dtype, str) else np.dtype(dtype))
+        except TypeError:  # no type at all: its caller names those that there are
+            return ""
+
+    def steps(self, x: Any) -> Any:
+        return x.strides
 
     def own(self, x: Any) -> bool:
         return isinstance(x, self._module.ndarray)
@@ -91,6 +97,9 @@ class _Torch:
 
     def out_name(self, dtype: Any) -> str:
         return type_name(dtype)
+
+    def steps(self, x: Any) -> Any:
+        return x.stride()
 
     def own(self, x: Any) -> bool:
         return isinstance(x, self._module.Tensor) and bool(x.is_cuda)
@@ -139,6 +148,8 @@ def narrow_gemm(
     if type_name(b.dtype) != kind:
         raise ValueError(f"b.dtype={b.dtype} but a.dtype={a.dtype}; convert one with astype")
     out = _out(library, kind, c, out_dtype)
+    if c is not None and overlaps_itself(c.shape, library.steps(c)):
+        raise ValueError("c overlaps itself; give c memory of its own")
     for name, x in (("a", a), ("b", b)):
         if c is not None and library.shared(x, c):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
@@ -185,19 +196,14 @@ def _integers(
     library: _NumPyLike | _Torch, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any
 ) -> Any:
     """Return the result in 64-bit integers: the sum over k in exact pieces."""
-    from tilewright.library.gemm import gemm
+    from tilewright.library.gemm import gemm, sizes_of
 
-    for name, value in (("alpha", alpha), ("beta", beta)):
-        if isinstance(value, complex) or int(value) != value or abs(int(value)) >= 2**31:
-            raise ValueError(f"{name}={value!r} is not for integers; give an int of 32 bits")
+    alpha, beta = _integer("alpha", alpha), _integer("beta", beta)
     if c is None and beta != 0:
         raise ValueError(f"beta={beta!r} needs c to scale; give c, or leave beta at 0")
-    for name, x in (("a", a), ("b", b), ("c", c)):
-        if x is not None and len(x.shape) != 2:
-            raise ValueError(f"{name}.shape={tuple(x.shape)} is not a matrix; give two dimensions")
-    across_a = Trans.parse(rest["trans_a"], "trans_a").transposed
-    across_b = Trans.parse(rest["trans_b"], "trans_b").transposed
-    k = max(a.shape[0 if across_a else 1], b.shape[1 if across_b else 0])
+    op_a, op_b = Trans.parse(rest["trans_a"], "trans_a"), Trans.parse(rest["trans_b"], "trans_b")
+    across_a, across_b = op_a.transposed, op_b.transposed
+    _, _, k = sizes_of(a, b, c, op_a, op_b)
     total = None
     for start in range(0, max(1, k), _EXACT_K):
         part = slice(start, start + _EXACT_K)
@@ -206,9 +212,16 @@ def _integers(
         piece = library.cast(gemm(x, y, **rest), "int64")
         total = piece if total is None else total + piece
     assert total is not None
-    if c is not None and tuple(c.shape) != tuple(total.shape):
-        raise ValueError(f"c.shape={tuple(c.shape)} should be {tuple(total.shape)}")
-    scaled = total * int(alpha)
-    return library.cast(
-        scaled if beta == 0 else scaled + library.cast(c, "int64") * int(beta), "int32"
-    )
+    scaled = total * alpha
+    return library.cast(scaled if beta == 0 else scaled + library.cast(c, "int64") * beta, "int32")
+
+
+def _integer(name: str, value: Any) -> int:
+    """Return a scalar as an int of 32 bits."""
+    try:
+        number = None if isinstance(value, complex | np.complexfloating) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None or number != value or not -(2**31) <= number < 2**31:
+        raise ValueError(f"{name}={value!r} is not for integers; give an int of 32 bits")
+    return number

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice, Operand
 from tilewright.library.gemm import launch_gemm, live_device, strided
+from tilewright.library.overlap import overlaps_itself
 
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
@@ -41,7 +42,7 @@ def run(request: Request, device: str | LiveDevice | None) -> None:
     c = request.c
     if not c.flags.writeable:
         raise ValueError("c is read-only; give a writeable array")
-    if any(step == 0 and n > 1 for step, n in zip(c.strides, c.shape, strict=True)):
+    if overlaps_itself(c.shape, c.strides):
         raise ValueError(f"c.strides={c.strides} overlap themselves; give c memory of its own")
     for name, x in (("a", request.a), ("b", request.b)):
         if np.shares_memory(x, c):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 import numpy as np
 
-__all__ = ["overlap"]
+__all__ = ["overlap", "overlaps_itself"]
 
 # Any non-null base serves: only differences between addresses count.
 _BASE = 4096
@@ -24,6 +25,31 @@ def overlap(x: tuple[Any, ...], y: tuple[Any, ...]) -> bool:
         return False
     lowest = min(_lowest(*x), _lowest(*y))
     return bool(np.shares_memory(_stand_in(x, lowest), _stand_in(y, lowest)))
+
+
+def overlaps_itself(shape: Any, steps: Any) -> bool:
+    """Whether two elements of a matrix are one place in memory.
+
+    Two elements that are p rows and q columns apart are one where p |row step| =
+    q |column step|, up to sign; the smallest such p and q are the steps without their
+    common divisor, and have to be in the matrix.
+
+    Parameters
+    ----------
+    shape, steps : tuple of two int
+        Rows and columns; from a row or column to the next, in any unit.
+    """
+    # A step that is never taken does not count.
+    taken = [(abs(step), size) for step, size in zip(steps, shape, strict=True) if size > 1]
+    if 0 in shape or not taken:
+        return False
+    if any(step == 0 for step, _ in taken):
+        return True
+    if len(taken) < 2:
+        return False
+    (down, rows), (right, columns) = taken
+    common = gcd(down, right)
+    return bool(right // common < rows and down // common < columns)
 
 
 def _lowest(address: int, shape: Any, strides: Any, dtype: Any) -> int:

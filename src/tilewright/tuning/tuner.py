@@ -12,7 +12,6 @@ import numpy as np
 
 from tilewright.backend import LiveDevice, device
 from tilewright.microbench.peak import measured_peak
-from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.space import Space
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
@@ -199,7 +198,7 @@ def tune(
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
     live = device(device_name)
     check_memory(problem, live)
-    family = _family(live, stencil_name, problem.precision)
+    family = _family(live, stencil_name, problem)
     session = _Session(live, problem, family, seconds_of(budget), observer)
     if unproved_schedules:
         session.spec = with_unproved(live.spec)
@@ -214,13 +213,27 @@ def tune(
             session.store.close()
 
 
-def _family(live: LiveDevice, name: str | None, precision: Precision) -> Stencil:
+def _family(live: LiveDevice, name: str | None, problem: Problem) -> Stencil:
     if name is not None:
-        return stencil(name)
-    fitting = stencils_for(live.spec, precision)
+        return _named(live, name, problem)
+    fitting = stencils_for(live.spec, problem.precision)
     if not fitting:
         raise ValueError(f"device={live.id} has no stencil that suits it; name one")
     return fitting[0]
+
+
+def _named(live: LiveDevice, name: str, problem: Problem) -> Stencil:
+    """Return a stencil, if it has anything to try: not every candidate is to fail first."""
+    family = stencil(name)
+    if not family.computes(problem.precision):
+        able = ", ".join(made.name for made in stencils_for(live.spec, problem.precision))
+        raise ValueError(f"stencil={name!r} has no {problem.precision.name}; use one of {able}")
+    variant = Variant.of(problem)
+    try:
+        family.source(family.default(variant, live.spec), variant, live.dialect)
+    except ValueError as error:
+        raise ValueError(f"stencil={name!r} is not for {live.id}: {error}") from None
+    return family
 
 
 class _Session:

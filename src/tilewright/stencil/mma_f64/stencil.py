@@ -35,7 +35,16 @@ class MmaF64(SimtAsync):
         return precision.parts == 1 and precision.real_dtype == np.float64
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
-        """Return the parameters and constraints for a variant on a device."""
+        """Return the parameters and constraints for a variant on a device.
+
+        Raises
+        ------
+        ValueError
+            If elements are not made of doubles.
+        """
+        if not self.computes(variant.precision):
+            letter = variant.precision.letter
+            raise ValueError(f"precision={letter!r} is not of doubles; use d or z, or portable")
         return Space(self.name, parameters(), constraints(variant, device))
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:

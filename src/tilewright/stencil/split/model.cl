@@ -42,6 +42,10 @@ HELPER float instruction(float old, const PRIVATE float *product)
             top = exponent_of(product[l]);
     if (top == -1000)
         return 0;
+    if (top > 127) { /* infinity or NaN among them: no whole numbers, but IEEE's rules */
+        for (int l = 0; l < INSTRUCTION_K; ++l) old += product[l];
+        return old;
+    }
     /* In units of the last bit kept each is a whole number below 2^(24 + EXTRA_BITS). */
     const int unit = top - 23 - EXTRA_BITS;
     isize sum = (isize)times_power(old, -unit);

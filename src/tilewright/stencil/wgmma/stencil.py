@@ -89,7 +89,7 @@ class Wgmma(Stencil):
         if found is None:
             raise ValueError(
                 f"precision={variant.precision.letter!r} is none of tensor cores;"
-                " give a TensorVariant, or use another stencil"
+                " use another stencil, or from Python a TensorVariant"
             )
         if not found.either_order and not all(variant.k_fast):
             raise ValueError(
