@@ -17,6 +17,8 @@ os.environ.pop("POCL_CACHE_DIR", None)
 # Where a test names no device it means one of OpenCL, with a GPU beside it or without.
 os.environ["TILEWRIGHT_DEVICE"] = "opencl"
 
+pytest.register_assert_rewrite("tests.stencil.contract")
+
 from tilewright.backend import LiveDevice, devices  # noqa: E402
 
 

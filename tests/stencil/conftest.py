@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("tests.stencil.contract")
-
-from tests.stencil.emulator import EmulatedDevice  # noqa: E402
+from tests.stencil.emulator import EmulatedDevice
 
 
 @pytest.fixture(scope="module")
