@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.stencil.portable_harness import variant
 from tilewright.backend import Kernel, LaunchError, LiveDevice
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.backend.cuda.inspection import inspect_config
+from tilewright.backend.cuda.compiler import compile_cubin
 from tilewright.problem import Problem
+from tilewright.sass import occupancy, read_cubin, resources
 from tilewright.space import Config
 from tilewright.stencil import Source, Stencil, Variant
 from tilewright.tuning.measure import Workload
@@ -98,12 +99,14 @@ def starts_fit_their_registers(family: Stencil, arch: str, name: str) -> None:
     shipped = [config for config in family.starts(of, device) if config in space]
     assert shipped
     for config in shipped:
-        made = inspect_config(
-            config, stencil=family.name, precision=name[0], trans=name[1:], arch=arch
-        )
-        taken = made.kernel.resources
+        source = family.source(config, of, "cuda")
+        cubin = compile_cubin(source, arch)
+        taken = resources(read_cubin(cubin.code).kernel(cubin.lowered[source.entry]))
         assert taken.local_loads == taken.local_stores == 0, config
-        assert made.kernel.occupancy.blocks >= config.integer("resident"), config
+        shared = taken.shared_bytes + source.dynamic_shared_bytes
+        threads = family.resources(config, of).threads
+        fits = occupancy(device.compute_capability, threads, taken.registers, shared)
+        assert fits.blocks >= config.integer("resident"), config
 
 
 def defaults_are_in_the_space(family: Stencil, arch: str, letter: str) -> None:
