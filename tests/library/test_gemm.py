@@ -307,3 +307,18 @@ def test_a_forked_child_is_told_what_to_do(cpu):
     os.close(write)
     with os.fdopen(read) as said:
         assert "spawn" in said.read()
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+@pytest.mark.parametrize("value", [1e300, -1e39, 10**400])
+def test_a_scalar_that_the_arrays_cannot_hold_is_named(name, value):
+    ones = np.ones((2, 2), np.float32)
+    with pytest.raises(ValueError, match=f"{name}=.*(beyond float32|not a number)"):
+        tw.gemm(ones, ones, ones.copy(), **{name: value})
+    infinite = tw.gemm(ones, ones, ones.copy(), **{name: np.inf})
+    assert np.isinf(infinite).all()
+
+
+def test_types_that_are_served_are_named():
+    with pytest.raises(ValueError, match=r"a\.dtype=int16 .*complex128, or to float16"):
+        tw.gemm(np.ones((2, 2), np.int16), np.ones((2, 2), np.int16))

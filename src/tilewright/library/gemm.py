@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 import threading
 import warnings
@@ -230,7 +231,7 @@ def _one_precision(a: Any, b: Any, c: Any) -> Precision:
     try:
         return precision_of(a.dtype)
     except ValueError as error:
-        raise ValueError(f"a.{error}") from None
+        raise ValueError(f"a.{error}, or to float16, bfloat16 or int8") from None
 
 
 def _pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
@@ -268,8 +269,13 @@ def _check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) 
     for name, value in (("alpha", alpha), ("beta", beta)):
         try:
             number = complex(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{name}={value!r} is not a number") from None
+        most = float(np.finfo(precision.real_dtype).max)
+        if most < max(abs(number.real), abs(number.imag)) < math.inf:
+            raise ValueError(
+                f"{name}={value!r} is beyond {precision.real_name}; scale the arrays instead"
+            )
         if number.imag != 0 and not precision.is_complex:
             raise ValueError(f"{name}={value!r} is complex but the arrays are real")
     if c is None and beta != 0:
