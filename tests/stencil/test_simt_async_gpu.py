@@ -45,7 +45,7 @@ def test_default_keeps_the_contract_and_drawn_configs_are_right(
 @pytest.mark.parametrize("name", ["sNN", "sTN", "dNT", "cCN", "zTC"])
 def test_blocks_that_stay_are_right(copying: LiveDevice, name: str, stream_k: int) -> None:
     of = variant(name)
-    config = FAMILY.default(of, copying.spec).replace(persistent=1, stream_k=stream_k)
+    config = FAMILY.default(of, copying.spec).replace(split_k=1, persistent=1, stream_k=stream_k)
     kernel = compiled(copying, FAMILY, config, of)
     certify(copying, kernel, FAMILY, config, of)
     screen(copying, kernel, FAMILY, config, of)
@@ -60,7 +60,7 @@ def test_columns_may_begin_anywhere(copying: LiveDevice, name: str, stays: int) 
     of = variant(name)
     config = FAMILY.default(of, copying.spec).replace(narrow=1)
     if stays:
-        config = config.replace(persistent=1, stream_k=2)
+        config = config.replace(split_k=1, persistent=1, stream_k=2)
     kernel = compiled(copying, FAMILY, config, of)
     certify(copying, kernel, FAMILY, config, of)
     screen(copying, kernel, FAMILY, config, of)

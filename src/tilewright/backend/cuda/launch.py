@@ -140,7 +140,8 @@ class PreparedLaunch:
             )
         self.lock = threading.Lock()
         self._space = Workspace(launch.grid[0], part_bytes) if part_bytes else None
-        self.arguments = ArgumentBlock((*arguments, 0) if part_bytes else arguments)
+        with device.current():  # the driver makes no tensor map without a context
+            self.arguments = ArgumentBlock((*arguments, 0) if part_bytes else arguments)
         self._last = len(arguments)
         self._device = device
         self._config = _Config(*launch.grid, 1, *launch.block, 1, dynamic_shared_bytes)

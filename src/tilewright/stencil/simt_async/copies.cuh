@@ -20,13 +20,13 @@ HELPER bool is_aligned(const elem *first, isize ld, isize k, int k_fast)
     return HOW_COPIED(1) == ELEMENTS || (aligned && k % CHUNK == 0);
 }
 
-HELPER operand operand_at(const elem *first, isize ld, isize side_at, isize side, isize k,
+HELPER operand operand_at(const elem *first, isize ld, edge begin, isize side, isize k,
                           int block_side, int k_fast)
 {
     operand x;
-    x.first = first + (k_fast ? side_at * ld : side_at);
+    x.first = first + (k_fast ? begin.at * ld : begin.at);
     x.ld = ld;
-    x.side_left = side - side_at < block_side ? (int)(side - side_at) : block_side;
+    x.side_left = side - begin.at < block_side ? (int)(side - begin.at) : block_side;
     x.wide = x.side_left == block_side && is_aligned(first, ld, k, k_fast);
     return x;
 }

@@ -26,10 +26,10 @@
  *     l = 0 .. STEPS - 2    read l + 1, copy a share of tile t + STAGES - 1, multiply l
  *     l = STEPS - 1         wait, barrier, read l = 0 of tile t + 1, multiply l
  *
- * Edges: where a block reaches beyond m or n, or vectors are not aligned, the same loop
- * runs with copies of single checked elements (zeros for what lies outside).  With NARROW
- * inner blocks copy single elements unchecked, so that alignment does not matter.  A
- * remainder of k is the first tile, so that all others are whole.
+ * Edges: a block that would reach beyond m or n begins earlier (edges.cuh).  Where it cannot,
+ * or vectors are not aligned, the same loop runs with copies of single checked elements (zeros
+ * for what lies outside).  With NARROW copies are of single elements, unchecked, so that
+ * alignment does not matter.  A remainder of k is the first tile, so that all others are whole.
  *
  * Small results: SPLIT_K blocks, a cluster, share the steps of one tile of C and add
  * their parts in the order of k through each other's shared memory (compute capability
@@ -42,20 +42,20 @@
  * TRANS_B, CONJ_B (0 or 1).  A dialect and a prelude come before all.
  */
 
+#include "prelude/raster.h"
+#include "simt_async/edges.cuh"
 #include "simt_async/copies.cuh"
 #include "simt_async/store.cuh"
 #include "simt_async/pipeline.cuh"
-#include "prelude/raster.h"
 #include "prelude/run_if.h"
 #include "simt_async/persistent.cuh"
 
 /* One block for each tile of C, or SPLIT_K of them. */
 HELPER void compute_tile(const matrices *x)
 {
-    isize i0, j0;
-    place_of_block(BLOCK_ID / SPLIT_K, x->m, x->n, &i0, &j0);
-    const operand a = operand_at(x->a + x->offset_a, x->lda, i0, x->m, x->k, BLOCK_M, K_FAST_A);
-    const operand b = operand_at(x->b + x->offset_b, x->ldb, j0, x->n, x->k, BLOCK_N, K_FAST_B);
+    const place p = place_in(x->m, x->n, BLOCK_ID / SPLIT_K);
+    const operand a = operand_at(x->a + x->offset_a, x->lda, p.i, x->m, x->k, BLOCK_M, K_FAST_A);
+    const operand b = operand_at(x->b + x->offset_b, x->ldb, p.j, x->n, x->k, BLOCK_N, K_FAST_B);
     const steps mine = steps_of(x->k, SPLIT_K > 1 ? cluster_rank() : 0);
     const shared_at tiles = shared_memory();
 
@@ -68,7 +68,7 @@ HELPER void compute_tile(const matrices *x)
         else
             accumulate<false>(sum, a, b, mine, tiles);
     }
-    const result c = result_in(x, i0, j0);
+    const result c = result_in(x, p);
     if (SPLIT_K > 1)
         store_sums_of_cluster(c, sum, tiles);
     else

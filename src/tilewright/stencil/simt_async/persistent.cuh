@@ -184,9 +184,7 @@ HELPER void finish_piece(const matrices *x, elem *sum, piece p, division d, shar
     }
     if (STREAM_K && p.count < d.steps)
         add_parts(sum, p, d, worker_of(d, tiles), workspace);
-    isize i0, j0;
-    place_of_block(p.tile, x->m, x->n, &i0, &j0);
-    store_own_sums(result_in(x, i0, j0), sum);
+    store_own_sums(result_in(x, place_in(x->m, x->n, p.tile)), sum);
 }
 
 /* Compute this block's share of all tiles. */
@@ -205,10 +203,9 @@ HELPER void compute_tiles(const matrices *given, shared_at tiles, unsigned char 
         keep(&x.k);
         const division d = divide(&x);
         const piece now = piece_after(done, d, tiles);
-        isize i0, j0;
-        place_of_block(now.tile, x.m, x.n, &i0, &j0);
-        const operand a = operand_at(x.a + x.offset_a, x.lda, i0, x.m, x.k, BLOCK_M, K_FAST_A);
-        const operand b = operand_at(x.b + x.offset_b, x.ldb, j0, x.n, x.k, BLOCK_N, K_FAST_B);
+        const place at = place_in(x.m, x.n, now.tile);
+        const operand a = operand_at(x.a + x.offset_a, x.lda, at.i, x.m, x.k, BLOCK_M, K_FAST_A);
+        const operand b = operand_at(x.b + x.offset_b, x.ldb, at.j, x.n, x.k, BLOCK_N, K_FAST_B);
         const bool wide = a.wide && b.wide;
         const steps mine = {now.first, now.count, (int)(x.k - (isize)(d.steps - 1) * BLOCK_K)};
         feeds f;

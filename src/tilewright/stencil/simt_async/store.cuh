@@ -4,8 +4,9 @@
 struct result {
     elem *at;
     isize ld;
-    int m_left, n_left;
-    bool wide; /* whether all rows of the block are there, aligned to 16 bytes */
+    int m_first, m_left; /* the rows that are the block's own: from here, and up to here */
+    int n_first, n_left; /* and the columns */
+    bool wide;           /* whether chunks are aligned, and each is the block's own or is not */
     elem alpha, beta;
 #ifdef SUM_NEEDS_CARE
     const elem *a, *b; /* the thread's own first row of op(A) and column of op(B) */
@@ -50,19 +51,6 @@ HELPER elem finished(const result *c, elem sum, int row, int column)
     return sum;
 }
 
-/* `first` is the block's first element of C. */
-HELPER result result_at(elem *first, isize ld, isize m_left, isize n_left)
-{
-    const int row = thread_row(), column = thread_column();
-    result c;
-    c.at = first + row + column * ld;
-    c.ld = ld;
-    c.m_left = (int)(m_left < BLOCK_M ? m_left : BLOCK_M) - row;
-    c.n_left = (int)(n_left < BLOCK_N ? n_left : BLOCK_N) - column;
-    c.wide = m_left >= BLOCK_M && ld % CHUNK == 0 && ADDRESS(first) % 16 == 0;
-    return c;
-}
-
 /* What a launch is given: op(A) m x k, op(B) k x n, C m x n. */
 struct matrices {
     isize m, n, k;
@@ -75,15 +63,28 @@ struct matrices {
     elem alpha, beta;
 };
 
-/* C from the block at (i0, j0) on. */
-HELPER result result_in(const matrices *x, isize i0, isize j0)
+HELPER int least(isize x, int y) { return x < y ? (int)x : y; }
+
+/* C from a block's place on. */
+HELPER result result_in(const matrices *x, place p)
 {
-    result c = result_at(x->c + x->offset_c + i0 + j0 * x->ldc, x->ldc, x->m - i0, x->n - j0);
+    elem *const first = x->c + x->offset_c + p.i.at + p.j.at * x->ldc;
+    const int row = thread_row(), column = thread_column();
+    const int rows = least(x->m - p.i.at, BLOCK_M), columns = least(x->n - p.j.at, BLOCK_N);
+    result c;
+    c.at = first + row + column * x->ldc;
+    c.ld = x->ldc;
+    c.m_first = p.i.before - row;
+    c.m_left = rows - row;
+    c.n_first = p.j.before - column;
+    c.n_left = columns - column;
+    c.wide = p.i.before % CHUNK == 0 && rows % CHUNK == 0 && x->ldc % CHUNK == 0 &&
+             ADDRESS(first) % 16 == 0;
     c.alpha = x->alpha;
     c.beta = x->beta;
 #ifdef SUM_NEEDS_CARE
-    remember(&c, x->a + i0 * (K_FAST_A ? x->lda : 1), x->lda,
-             x->b + j0 * (K_FAST_B ? x->ldb : 1), x->ldb, x->k);
+    remember(&c, x->a + x->offset_a + p.i.at * (K_FAST_A ? x->lda : 1), x->lda,
+             x->b + x->offset_b + p.j.at * (K_FAST_B ? x->ldb : 1), x->ldb, x->k);
 #endif
     return c;
 }
@@ -99,12 +100,14 @@ HELPER elem scaled(result c, elem sum, const elem *old)
 HELPER void store_chunk(result c, const elem *sum, int j, int i)
 {
     const int column = column_of(j), row = i * LANES_M * CHUNK;
-    if (column >= c.n_left)
+    if (column < c.n_first || column >= c.n_left)
         return;
     elem *const to = c.at + column * c.ld + row;
     if (REAL_BYTES < 16 && c.wide) { /* a pair is as wide as a chunk: one way is enough */
         elem v[CHUNK], old[CHUNK];
         chunk there;
+        if (row < c.m_first || row >= c.m_left)
+            return;
         if (!elem_is_zero(c.beta)) {
             there = *(const chunk *)to;
             UNROLL for (int e = 0; e < CHUNK; ++e) old[e] = element_of(there, e);
@@ -114,7 +117,7 @@ HELPER void store_chunk(result c, const elem *sum, int j, int i)
         *(chunk *)to = chunk_of(v);
     } else {
         UNROLL for (int e = 0; e < CHUNK; ++e)
-            if (row + e < c.m_left)
+            if (row + e >= c.m_first && row + e < c.m_left)
                 to[e] = scaled(c, finished(&c, sum[e], row + e, column), to + e);
     }
 }
