@@ -41,7 +41,7 @@ def chosen(found, trans, size):
         for key, (config, ns) in found.items()
     }
     timed = {
-        key: Timed(Config("simt_async", config), {problem(n): time for n, time in ns.items()})
+        key: Timed(config, {problem(n): time for n, time in ns.items()})
         for key, (config, ns) in ship.best_of_shapes(unseen).items()
     }
     asked = problem(size)

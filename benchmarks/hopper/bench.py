@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.microbench.power import sample_power
 from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.space import Config
@@ -124,7 +125,8 @@ class Bench:
             self.log.add(kind="final", **about, reason="no candidate was timed")
             return
         load = self.workload(trans, size)
-        config, times = self.race(load, best)
+        with sample_power(self.live) as power:
+            config, times = self.race(load, best)
         rates = {
             name: load.problem.flops / float(np.median(ns)) / 1e3 for name, ns in times.items()
         }
@@ -132,6 +134,7 @@ class Bench:
         self.log.add(
             kind="final", **about, stencil=config.stencil, config=dict(config), id=config.id,
             ns=times, tflops=rates, ratio=ratio, wanted=ASKED[self.letter].bar(trans, size),
+            clock_hz=power.clock_hz, power_w=power.power_w, throttle_reasons=power.reasons,
         )  # fmt: skip
         ours, theirs = rates["tilewright"], rates["cublas"]
         print(f"{self.letter} {trans} {size:5}: {ours:.1f} against {theirs:.1f}", flush=True)

@@ -14,6 +14,7 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h100"
 # device, times of calls, a timeline.
 WITHOUT_TIMES = {
     "host_cost.json",
+    "latches.json",
     "loops.json",
     "microbench.json",
     "native.json",
