@@ -19,7 +19,6 @@ from hopper.cases import variant_of
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.library.waves import Timed, expected_ns
 from tilewright.problem import Problem
-from tilewright.space import Config
 
 CASES = ship.CASES
 SIZES = (512, 1024, 2048, 4096, 8192)
