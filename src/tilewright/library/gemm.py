@@ -30,7 +30,7 @@ from tilewright.timeline import span
 if TYPE_CHECKING:
     from tilewright.library.split import Decision
 
-__all__ = ["gemm", "launch_gemm", "prepare_gemm", "shortcuts", "sizes_of"]
+__all__ = ["check_scalars", "gemm", "launch_gemm", "prepare_gemm", "shortcuts", "sizes_of"]
 
 # What an adapter offers for arrays of exactly one type: the whole of `gemm` for a call
 # like one it has seen, or None for any other.  It is asked before anything is checked.
@@ -126,20 +126,22 @@ def gemm(
     ``__cuda_array_interface__``, or else on the legacy default stream.
     """
     shortcut = shortcuts.get(type(a))
-    if shortcut is not None and report is None and out_dtype is None:
-        made = shortcut(a, b, c, alpha, beta, trans_a, trans_b, accuracy, device)
+    if shortcut is not None and report is None and type(out_dtype).__hash__ is not None:
+        made = shortcut(a, b, c, alpha, beta, trans_a, trans_b, accuracy, device, out_dtype)
         if made is not None:
             return made
     check_report(report)
-    if is_narrow(a):
+    adapter = None if is_narrow(a) else _adapter(a, b, c)
+    # DLPack tells no type before an array is exported.
+    given_a, a = a, a if adapter is None else adapter.view("a", a)
+    if adapter is None or is_narrow(a):
         from tilewright.library.narrow import narrow_gemm
 
         refuse_contract(accuracy, report)
-        return narrow_gemm(a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
+        return narrow_gemm(given_a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
     if out_dtype is not None:
         raise ValueError(f"out_dtype={out_dtype!r} is for float16, bfloat16 and int8; leave it out")
-    adapter = _adapter(a, b, c)
-    a, b = adapter.view("a", a), adapter.view("b", b)
+    b = adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
     op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
     precision = with_accuracy(_one_precision(a, b, c), accuracy)
@@ -149,7 +151,7 @@ def gemm(
     if precision.parts == 2:
         alpha, beta = _pairs(alpha, beta)
     m, n, k = sizes_of(a, b, c, op_a, op_b)
-    _check_scalars(alpha, beta, precision, c)
+    check_scalars(alpha, beta, precision, c)
     if c is None:
         c = adapter.empty_like(a, (m, n))
     request = Request(precision, m, n, k, alpha, beta, op_a, op_b, a, b, c, arithmetic, report)
@@ -265,7 +267,8 @@ def sizes_of(a: Any, b: Any, c: Any, op_a: Trans, op_b: Trans) -> tuple[int, int
     return int(m), int(n), int(k)
 
 
-def _check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -> None:
+def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -> None:
+    """Refuse scalars that are no numbers of a precision, and a beta without its C."""
     for name, value in (("alpha", alpha), ("beta", beta)):
         try:
             number = complex(value)
