@@ -107,7 +107,7 @@ def _exported(
     out = _checked(library, a, b, c, out_dtype)
     made = _on_units(library, a, b, c, alpha, beta, out, out_dtype, rest)
     if made is not None:
-        return made.array
+        return made
     try:
         import cupy
     except ImportError:

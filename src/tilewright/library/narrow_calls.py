@@ -44,11 +44,6 @@ class Call:
     trans_a: Trans
     trans_b: Trans
 
-    @property
-    def result_bytes(self) -> int:
-        """Bytes of an element of C."""
-        return 2 if self.result in ("float16", "bfloat16") else 4
-
     def product(self, a: Any, b: Any, c: Operand, *, row_major: bool) -> Product:
         """Return what is launched; `a` and `b` are memory, shape and steps in elements."""
         left = Matrix.of(*a, k_first=self.trans_a.transposed)
@@ -100,7 +95,7 @@ def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked:
     key = library.key(a, b, c, (call.trans_a, call.trans_b), asked)
     stream = library.stream(live.ordinal)
     _enqueue(live, call, product, (*views[:2], target), row_major, key, stream)
-    return target.array if c is None else c
+    return target.array
 
 
 def _steps(view: View) -> tuple[int, ...]:
