@@ -21,6 +21,7 @@ from tilewright.library import narrow, narrow_calls
 from tilewright.library.narrow_units import Laid, Matrix, Product, serves, steps
 from tilewright.library.on_device import View
 from tilewright.library.plan import Plans
+from tilewright.library.split.scratch import scratch_of
 from tilewright.problem import Trans
 from tilewright.stencil import TensorMap
 from tilewright.stencil.wgmma.realign import aligned_ld, realign, realign_launch
@@ -208,7 +209,7 @@ class ActedDevice:
     id, dialect, ordinal, spec = "cuda:0", "cuda", 0, H100
 
     def __init__(self):
-        self.log, self.compiled, self.prepared, self.free = [], 0, 0, 1 << 20
+        self.log, self.compiled, self.prepared, self.end = [], 0, 0, 1 << 20
 
     def compile(self, source):
         self.compiled += 1
@@ -219,10 +220,13 @@ class ActedDevice:
         return ActedLaunch(self, kernel, arguments)
 
     def allocate(self, size):
-        self.free += -(-size // 256) * 256
-        return self.free - -(-size // 256) * 256
+        self.end += -(-size // 256) * 256
+        return self.end - -(-size // 256) * 256
 
     def finish(self):
+        pass
+
+    def free(self, memory):
         pass
 
 
@@ -337,20 +341,62 @@ def test_a_named_result_has_a_plan_of_its_own(acted):
 
 
 def test_what_does_not_lie_right_is_copied_and_laid_out_once(acted):
-    a = Acted((40, 63), "float16", 4098)
-    b = Acted((63, 48), "float16", 8192)
-    for _ in range(2):
-        tw.gemm(a, b)
-    assert [entry for entry, _, _ in acted.log] == ["realign", "gemm"] * 2
-    assert acted.prepared == 2
-    assert acted.log[0] == acted.log[2]
+    """The second call is a plan: other arrays, other scalars, the same scratch memory."""
+    a, b = Acted((40, 63), "float16", 4098), Acted((63, 48), "float16", 8192)
+    tw.gemm(a, b)
     _, _, copy = acted.log[0]
     assert copy[:3] == (63, 40, 4098)
     assert copy[4:6] == (1, 63)
-    _, _, values = acted.log[1]
-    assert values[5].memory == copy[6]
-    assert values[5].strides[0] == 2 * 64
-    assert acted.plans.get(key_of(a, b)) is None
+    assert acted.log[1][2][5].memory == copy[6]
+    assert acted.log[1][2][5].strides[0] == 2 * 64
+    plan = acted.plans.get(key_of(a, b))
+    assert plan.start(20002, 40960, 65538, 3, 0, 11)
+    assert acted.prepared == 2
+    assert [entry for entry, _, _ in acted.log] == ["realign", "gemm"] * 2
+    assert acted.log[2][2][2] == 20002
+    values = acted.log[3][2]
+    assert [x.memory for x in values[4:6]] == [40960, copy[6]]
+    assert (values[3], values[7]) == (3, 65538)
+    assert not plan.start(20002, 40962, 65538, 3, 0, 11)  # b is taken in place
+    assert not plan.start(20002, 40960, 65538, 3, 0, 12)  # another stream's memory
+    scratch_of(acted, 11).need("aligned b", 1 << 16)  # which moves it
+    assert not plan.start(20002, 40960, 65538, 3, 0, 11)
+    tw.gemm(a, b)
+    assert acted.plans.get(key_of(a, b)) is not plan
+    assert acted.plans.get(key_of(a, b)).start(4098, 8192, 65536, 1, 0, 11)
+
+
+@pytest.mark.parametrize("wrong", ["a", "b", "ab"])
+@pytest.mark.parametrize("order", ["row", "column"])
+def test_plans_know_whose_copy_is_whose(acted, wrong, order):
+    """A row-major result exchanges the operands, and with them the copies."""
+    a = Acted((64, 64), "float16", 4098 if "a" in wrong else 4096)
+    b = Acted((64, 64), "float16", 32770 if "b" in wrong else 32768)
+    c = Acted((64, 64), "float16", 65536, (128, 2) if order == "row" else (2, 128))
+    tw.gemm(a, b, c)
+    first = [(entry, values) for entry, _, values in acted.log]
+    acted.log.clear()
+    plan = acted.plans.get(key_of(a, b, c))
+    assert plan.start(a.address + 64, b.address + 128, c.address + 256, 1, 0, 11)
+    moved = {a.address: a.address + 64, b.address: b.address + 128, c.address: c.address + 256}
+    assert len(first) == len(acted.log) == len(wrong) + 1
+    for (entry, old), (again, _, values) in zip(first, acted.log, strict=True):
+        assert entry == again
+        for x, y in zip(old, values, strict=True):
+            if isinstance(x, TensorMap):
+                assert y == replace(x, memory=moved.get(x.memory, x.memory))
+            else:
+                assert y == moved.get(x, x)
+
+
+def test_calls_without_a_key_are_kept_by_what_they_are(acted, monkeypatch):
+    """Arrays through DLPack, and such as lie in reverse: equal ones are laid out once."""
+    monkeypatch.setattr(ActedArrays, "key", lambda *x: None)
+    a, b = Acted((40, 63), "float16", 4098), Acted((63, 48), "float16", 8192)
+    for _ in range(3):
+        tw.gemm(a, b)
+    assert acted.prepared == 2
+    assert len({values for _, _, values in acted.log}) == 2
 
 
 def test_dlpack_arrays_are_multiplied_in_place(acted, monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.library.narrow_plan import CopiedPlan, NarrowPlan
 from tilewright.library.narrow_units import (
     Matrix,
     Product,
+    Ready,
+    Step,
     kernel_of,
     ready,
     serves,
     steps,
 )
 from tilewright.library.plan import plans
+from tilewright.library.split.scratch import scratch_of
 from tilewright.precision import precision
 from tilewright.timeline import span
 
@@ -120,52 +124,62 @@ def _enqueue(
     live: Any, call: Call, product: Product, views: tuple[View, View, View],
     row_major: bool, key: Hashable | None, stream: int,
 ) -> None:  # fmt: skip
-    """Launch a product, and remember how for calls alike."""
-    if product.a.laid(product.size) and product.b.laid(product.size):
-        _enqueue_one(live, call, product, views, row_major, key, stream)
+    """Launch a product, and remember how for calls alike: other addresses, other scalars."""
+    copied = [x.laid(product.size) is None for x in (product.a, product.b)]
+    if any(step < 0 for view in views[:2] for step in view.strides):
+        key = None  # a plan takes addresses for the least ones
+    remembered = _Remembered(call, product, views, row_major, key)
+    if not any(copied):
+        made = ready(live, one := steps(live, product, _nothing))
+        with span("launch"):
+            made.enqueue(stream)
+        remembered.plan(made, one[-1], lambda *plan: NarrowPlan(made.launches[-1], *plan))
         return
-    from tilewright.library.split.scratch import scratch_of
-
     scratch = scratch_of(live, stream)
     with scratch.lock:
-        prepared = scratch.prepared.get(product)
-        if prepared is None:
-            prepared = ready(live, steps(live, product, scratch.need))
-            scratch.remember(product, prepared)
+        # Plans change the launches that they have; what is kept by its product stays.
+        found = scratch.prepared.get(product) if key is None else None
+        if found is None:
+            found = ready(live, one := steps(live, product, scratch.need))
+            scratch.remember(product if key is None else id(found), found)
+            whose = (copied[1], copied[0]) if row_major else (copied[0], copied[1])
+            remembered.plan(
+                found, one[-1], lambda *plan: CopiedPlan(found, whose, scratch, stream, plan)
+            )
         with span("launch"):
-            prepared.enqueue(stream)
+            found.enqueue(stream)
 
 
-def _enqueue_one(
-    live: Any, call: Call, product: Product, views: tuple[View, View, View],
-    row_major: bool, key: Hashable | None, stream: int,
-) -> None:  # fmt: skip
-    """Launch a product that needs no copies; calls alike differ in addresses and scalars."""
-    from tilewright.library.gemm import Prepared
-    from tilewright.library.narrow_plan import NarrowPlan
+@dataclass(frozen=True)
+class _Remembered:
+    """What a plan is made of."""
 
-    one = steps(live, product, _nothing)
-    made = ready(live, one)
-    with span("launch"):
-        made.enqueue(stream)
-    if key is None:
-        return
-    _, launch, arguments = one[-1]
-    x, y = (Operand(side.memory, 0, 0) for side in (product.a, product.b))
-    whole = GemmCall(
-        precision("s"), product.a.side, product.b.side, product.a.k,
-        product.alpha, x, y, product.beta, product.c,
-    )  # fmt: skip
-    prepared = Prepared(made.kernels[-1], launch, whole, row_major, arguments, False)
-    extents = views[0].extent, views[1].extent, views[2].extent
-    plan = plans.remember(
-        key,
-        lambda: NarrowPlan(
-            made.launches[-1], prepared, (call.m, call.n), extents, call.result,
-            views[2].array.dtype,
-        ),
-    )  # fmt: skip
-    plan.accept(*(view.address for view in views))
+    call: Call
+    product: Product
+    views: tuple[View, View, View]
+    row_major: bool
+    key: Hashable | None
+
+    def plan(self, made: Ready, last: Step, make: Callable[..., NarrowPlan]) -> None:
+        """Keep a plan of launches for calls with the same key, if there is one."""
+        if self.key is None:
+            return
+        from tilewright.library.gemm import Prepared
+
+        product, views = self.product, self.views
+        x, y = (Operand(side.memory, 0, 0) for side in (product.a, product.b))
+        whole = GemmCall(
+            precision("s"), product.a.side, product.b.side, product.a.k,
+            product.alpha, x, y, product.beta, product.c,
+        )  # fmt: skip
+        _, launch, arguments = last
+        prepared = Prepared(made.kernels[-1], launch, whole, self.row_major, arguments, False)
+        extents = tuple(view.extent for view in views)
+        shape, dtype = (self.call.m, self.call.n), views[2].array.dtype
+        plans.replace(
+            self.key, made_plan := make(prepared, shape, extents, self.call.result, dtype)
+        )
+        made_plan.accept(*(view.address for view in views))
 
 
 def _nothing(name: str, size: int) -> Any:

@@ -25,7 +25,7 @@ from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVarian
 from tilewright.stencil.wgmma.call import ALIGNMENT
 from tilewright.stencil.wgmma.realign import aligned_ld, realign, realign_launch
 
-__all__ = ["Laid", "Matrix", "Product", "Ready", "kernel_of", "ready", "serves", "steps"]
+__all__ = ["Laid", "Matrix", "Product", "Ready", "Step", "kernel_of", "ready", "serves", "steps"]
 
 # What coordinates and strides of a copy are below (cuTensorMapEncodeTiled), and ours (call.py).
 _MOST_SIZE, _MOST_BYTES = 2**31, 2**40

@@ -96,9 +96,8 @@ def _shortcut(
     if c is None:
         if beta != 0:
             return None
-        c = _ndarray(
-            plan.shape, plan.dtype or a.dtype
-        )  # what cupy.empty calls, without the call around it
+        # What cupy.empty calls, without the call around it.
+        c = _ndarray(plan.shape, plan.dtype or a.dtype)
         if c.data.device_id != ordinal:  # another device is current
             return None
     stream = _current_stream(ordinal).ptr

@@ -17,7 +17,7 @@ from tilewright.library.plan import plans
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
 
-__all__ = ["call_key", "empty_like", "new", "result", "run", "stream_of", "view"]
+__all__ = ["call_key", "empty_like", "narrow_view", "new", "result", "run", "stream_of", "view"]
 
 _DTYPES: dict[Any, np.dtype[Any]] = {
     torch.float32: np.dtype("float32"),
@@ -62,7 +62,7 @@ def view(name: str, x: Any) -> View:
 def narrow_view(x: Any) -> View | None:
     """Return what there is to know of a tensor as matrix units take it; None of any other."""
     dtype = (_NARROW | _DTYPES).get(x.dtype)
-    if dtype is None or not _plain(x) or x.is_conj():
+    if dtype is None or x.layout is not torch.strided or x.is_neg() or x.is_conj():
         return None
     return _strided_view(x, dtype)
 

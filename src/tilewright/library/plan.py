@@ -177,6 +177,13 @@ class Plans:
                 found = self._plans[key] = make()
             return found
 
+    def replace(self, key: Hashable, plan: Plan) -> None:
+        """Keep a plan for a call, in another one's place if that is no longer good."""
+        with self._lock:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            self._plans[key] = plan
+
     def clear(self) -> None:
         """Forget all plans: the next calls choose anew."""
         with self._lock:
