@@ -62,8 +62,9 @@ def gemm(
     ----------
     a, b : array
         Two-dimensional arrays of one dtype: float32, float64, complex64 or complex128;
-        also float16 and bfloat16 (products summed in float32 and rounded once) and int8
-        (exact in int32, modulo 2^32), of NumPy's, CuPy's or PyTorch's.
+        also float16 and bfloat16 (products summed in float32 and rounded once; on Hopper's
+        tensor cores, which cut sums: docs/tensor_cores.md has the bound) and int8 (exact in
+        int32, modulo 2^32), of any kind but pyopencl's.
         NumPy arrays; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or
         anything's with DLPack.  Or `DoubleDouble` arrays whose words are NumPy's, CuPy's or
         pyopencl's.  op(a) is m x k, op(b) is k x n.
@@ -85,8 +86,8 @@ def gemm(
         and turns to IEEE arithmetic where they would not be.  "tf32": operands may be cut to
         11 significant bits.  "fp16x3", "bf16x6", "bf16x9", "tf32x3": this very scheme of
         `tilewright.stencil.split`, without a guard, to measure it.  Where a device has no
-        matrix units that are proved, "fp32" and "tf32" are "ieee", and the schemes run as a
-        model of such units, slowly.  docs/fp32_accurate.md has the bounds.
+        matrix units that are proved (Hopper's are), "fp32" and "tf32" are "ieee", and the
+        schemes run as a model of such units, slowly.  docs/fp32_accurate.md has the bounds.
     out_dtype : dtype, optional
         Of the new array, where `a` is float16 or bfloat16: that type (the default) or float32.
         int8 gives int32.
@@ -116,9 +117,9 @@ def gemm(
     could take them: unit stride along one axis, any leading dimension along the other.
     Only an array that BLAS itself could not take (two non-unit strides, a negative or
     zero stride, elements not aligned to their size) is copied.  Arrays on a device are
-    never copied: such a one is refused.  On a device that does not share the host's
-    memory, NumPy arrays travel there and back.  Equal config and equal data give equal
-    bits.
+    never copied: such a one is refused, but of 8- and 16-bit numbers, which take a copy.  On
+    a device that does not share the host's memory, NumPy arrays travel there and back.  Equal
+    config and equal data give equal bits.
 
     Arrays on a device are multiplied in the caller's order, and the call returns at once:
     CuPy's and PyTorch's on their current stream, pyopencl's on the array's queue, other
