@@ -135,7 +135,7 @@ def host_row(kind: str, side: int) -> Row:
 
 def starts_part(live: Any) -> Iterator[Callable[[], Row]]:
     """Yield sizes at which starts are timed."""
-    for size in (1024, 1536, 2048):
+    for size in (512, 1024, 1536, 2048):
         for arithmetic in ("bf16", "fp16x3", "bf16x6"):
             yield lambda s=size, n=arithmetic: starts_row(live, n, s)  # type: ignore[misc]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,12 +18,15 @@ from tests.split.test_chain_on_cuda import EmulatedStream
 from tests.stencil.emulator import compiler
 from tilewright.backend import Operand
 from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.library import narrow, narrow_calls
 from tilewright.library.narrow_units import Laid, Matrix, Product, serves, steps
 from tilewright.library.on_device import View
 from tilewright.library.plan import Plans
 from tilewright.library.split.scratch import scratch_of
 from tilewright.problem import Trans
+from tilewright.sass import decode, read_cubin
+from tilewright.sass.resources import resources
 from tilewright.stencil import TensorMap
 from tilewright.stencil.wgmma.realign import aligned_ld, realign, realign_launch
 
@@ -476,3 +480,18 @@ def test_a_moved_tensor_map_is_told_to_the_driver(monkeypatch):
     block = launch.ArgumentBlock([np.int64(1), tensor])
     assert block.move(1, 8192) == 0
     assert seen == [(ctypes.addressof(map_bytes), 8192)]
+
+
+@pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+@pytest.mark.parametrize("along", [False, True])
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_copy_writes_four_elements_at_once(size, along):
+    source = realign(size, along, "cuda")
+    cubin = compile_cubin(source, "sm_90a")
+    kernel = read_cubin(cubin.code).kernel(cubin.lowered[source.entry])
+    used = resources(kernel)
+    assert used.local_loads == used.local_stores == 0
+    text = [str(one) for one in decode(kernel.code, kernel.arch)]
+    stores = [line for line in text if re.search(r"\bSTG\.E", line)]
+    assert stores
+    assert all(re.search(r"\bSTG\.E\.64" if size == 2 else r"\bSTG\.E\s", x) for x in stores)
