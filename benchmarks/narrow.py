@@ -35,6 +35,8 @@ from tilewright.stencil.wgmma import Wgmma
 ROUNDS = 15
 # Fewer launches than a CUDA stream queues: more would wait for the device.
 CALLS = 200
+# Of the device's clock: 0.1 ms, in which the host makes a call.
+_CYCLES = 200_000
 
 Row = dict[str, Any]
 
@@ -42,6 +44,8 @@ Row = dict[str, Any]
 def device_ns(call: Callable[[], Any]) -> float:
     """Return the nanoseconds between two events around a call."""
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    # The device waits while the call is made, so that no time is the host's.
+    torch.cuda._sleep(_CYCLES)
     first.record()
     call()
     last.record()
@@ -53,8 +57,6 @@ def in_turns(calls: dict[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[
     """Return the median of each, measured one after the other again and again."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 2):
-        # The device waits while both calls are made, so that no event waits for the host.
-        torch.cuda._sleep(200_000)
         for name, call in calls.items():
             taken = device_ns(call)
             if turn > 1:

@@ -116,12 +116,14 @@ class Plan:
 
     def _scale(self, alpha: Any, beta: Any) -> bool:
         """Write other scalars; False where they are not for this plan."""
+        from tilewright.library.gemm import check_scalars
+
         precision = self._made.call.precision
         try:
-            values = complex(alpha), complex(beta)
-        except (TypeError, ValueError):
+            check_scalars(alpha, beta, precision, self)  # there is a C by now, given or new
+        except ValueError:
             return False
-        if values[0] == 0 or not (precision.is_complex or values[0].imag == values[1].imag == 0):
+        if complex(alpha) == 0:
             return False
         for position, value in zip((_ALPHA, _BETA), (alpha, beta), strict=True):
             for part, number in enumerate(precision.scalar(value)):
