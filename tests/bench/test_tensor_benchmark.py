@@ -86,6 +86,29 @@ def test_every_way_computes_the_same_product(tmp_path: Path, name: str, trans: s
     matrices.close()
 
 
+def test_calls_that_are_raced_stay_whole(tmp_path: Path):
+    """Each arithmetic has parts of its own: others of more or larger ones may come between."""
+    live, n = NumPyHopper(tmp_path), 48
+    a, b = (draw(np.random.default_rng(seed), (n, n), "normal") for seed in (0, 1))
+    matrices = Matrices(live, Problem(n, n, n, "s"), a, b)
+    calls = {}
+    for name in ("fp16x3", "bf16x6", "tf32x3"):  # the parts of each are larger than before
+        case = Case(name, "NN")
+        config = candidates(tuned_as(case), live.spec)[0]
+        calls[name] = matrices.ours(case, config)
+        calls[name]()
+        calls[f"{name} alone"] = matrices.ours(case, config, split=False)
+        calls[f"{name} split"] = matrices.split(case)
+    calls["guarded"] = matrices.guarded()
+    exact = Exact(matrices.problem, a, b)
+    for name, call in calls.items():
+        if name.endswith("split"):
+            call()
+        else:
+            assert errors(matrices.result(call, "float32"), exact)["eta"] < 1e-6, name
+    matrices.close()
+
+
 def test_errors_by_hand():
     problem = Problem(2, 1, 2, "s")
     a, b = np.array([[1.0, 2], [3, 4]], "f4"), np.array([[1.0, -1]], "f4")

@@ -78,7 +78,8 @@ class Matrices:
         self._drawn = {"a": a, "b": b}
         self._memory: dict[tuple[str, str], Any] = {}
         self._values: dict[tuple[str, str], NDArray[Any]] = {}
-        self._scratch = Scratch(live)
+        # One for each arithmetic: growing for another's parts would free what calls name.
+        self._scratches: dict[str, Scratch] = {}
         self._c = live.allocate(4 * problem.n * problem.ldc)
 
     def turn(self, trans: str) -> None:
@@ -123,7 +124,7 @@ class Matrices:
             return timed(self.live, [self._plain(case, config)], str(case))
         chain = self._chain(case.scheme.name)
         before = chain.before_products(case.scheme)
-        product = chain.products(case.scheme, self._scratch.zero, 0, HopperProduct(config))
+        product = chain.products(case.scheme, chain.scratch.zero, 0, HopperProduct(config))
         return timed(self.live, [*(before if split else ()), *product], str(case))
 
     def split(self, case: Case) -> Call:
@@ -155,7 +156,9 @@ class Matrices:
 
     def close(self) -> None:
         """Give all memory back."""
-        self._scratch.close()
+        for scratch in self._scratches.values():
+            scratch.close()
+        self._scratches.clear()
         for memory in (*self._memory.values(), self._c):
             self.live.free(memory)
         self._memory.clear()
@@ -181,4 +184,5 @@ class Matrices:
         p = self.problem
         a, b = (Operand(self.operand(x, "s"), 0, ld) for x, ld in (("a", p.lda), ("b", p.ldb)))
         call = GemmCall(p.precision, p.m, p.n, p.k, 1, a, b, 0, Operand(self._c, 0, p.ldc))
-        return Chain(self.live, self._scratch, p, call, arithmetic, call)
+        scratch = self._scratches.setdefault(arithmetic, Scratch(self.live))
+        return Chain(self.live, scratch, p, call, arithmetic, call)
