@@ -135,13 +135,15 @@ HELPER void expect_bytes(shared_at barrier, int bytes)
                  : "memory");
 }
 
-/* Arrive at the barrier at the same place of a block of the cluster. */
+/* Arrive at the barrier at the same place of a block of the cluster.  No ordinary store is
+ * handed over with it: the tensor cores have read what the copy engine writes next.  So the
+ * scope is the block's; the cluster's would be a fence of all memory in every step. */
 HELPER void arrive(shared_at barrier, unsigned int rank)
 {
     if (CLUSTER_BLOCKS > 1)
         asm volatile("{\n\t.reg .b32 there;\n\t"
                      "mapa.shared::cluster.u32 there, %0, %1;\n\t"
-                     "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n\t}" ::"r"(
+                     "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(
                          barrier),
                      "r"(rank)
                      : "memory");
@@ -149,17 +151,13 @@ HELPER void arrive(shared_at barrier, unsigned int rank)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* Wait until the phase of that parity has ended. */
+/* Wait until the phase of that parity has ended.  What came are copies, which the barrier
+ * itself counted: there are no stores of other blocks to see, nor caches to forget. */
 HELPER void wait_for(shared_at barrier, unsigned int parity)
 {
-#if CLUSTER_BLOCKS > 1
-#define ACQUIRE ".acquire.cluster"
-#else
-#define ACQUIRE ""
-#endif
     asm volatile("{\n\t.reg .pred done;\n"
                  "again:\n\t"
-                 "mbarrier.try_wait.parity" ACQUIRE ".shared::cta.b64 done, [%0], %1;\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
                  "@!done bra again;\n\t}" ::"r"(barrier),
                  "r"(parity)
                  : "memory");
