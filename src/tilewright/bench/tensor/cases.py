@@ -114,6 +114,8 @@ def tuned_as(case: Case) -> Case:
 def candidates(case: Case, device: DeviceSpec, around: Config | None = None) -> list[Config]:
     """Return configs to try: the stencil's starts, or the neighbours of one.
 
+    A scheme's sums leave the matrix unit now and then, or they are worse than SGEMM's.
+
     Parameters
     ----------
     case : Case
@@ -134,4 +136,9 @@ def candidates(case: Case, device: DeviceSpec, around: Config | None = None) -> 
             for value in values[name]
             if value != around[name]
         )
-    return [config for config in dict.fromkeys(found) if config in space]
+    promoted = case.scheme is not None and case.scheme.promote_k > 0
+    return [
+        config
+        for config in dict.fromkeys(found)
+        if config in space and (config.integer("promote_k") > 0 or not promoted)
+    ]
