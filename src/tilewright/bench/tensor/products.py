@@ -51,8 +51,7 @@ def holding(live: LiveDevice) -> Callable[[], None]:
 
     def hold() -> None:
         assert kernel  # it lives as long as its launches
-        with device.current():
-            launch.enqueue(device.stream)
+        launch.enqueue(device.stream)
 
     return hold
 
