@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from tilewright.bench.formats import FORMATS
 from tilewright.hardware import DeviceSpec
@@ -14,6 +15,32 @@ from tilewright.stencil.split import SCHEMES, Scheme
 from tilewright.stencil.wgmma import Arithmetic, TensorVariant, Wgmma
 
 __all__ = ["Case", "candidates", "tuned_as"]
+
+_NAMES = ("block_m", "block_n", "instruction_m", "consumers", "turns", "row_bytes", "stages",
+          "promote_k", "partials", "cluster_m", "cluster_n", "multiprocessors")  # fmt: skip
+# Tried besides the stencil's starts.  1024 x 1024 results are 128 blocks of 128 x 64, for 132
+# multiprocessors: each needs its operands at 96 bytes a cycle, more than L2 gives all of them, so
+# neighbours share them.  The first are for 2048 and more.
+_PLAIN = (
+    (128, 128, 128, 2, 0, 128, 6, 0, 1, 2, 1, 132),
+    (128, 128, 128, 2, 0, 128, 6, 0, 1, 1, 2, 132),
+    (128, 64, 128, 1, 0, 128, 6, 0, 1, 1, 2, 0),
+    (128, 64, 128, 1, 0, 128, 6, 0, 1, 2, 2, 0),
+    (64, 128, 64, 2, 0, 128, 6, 0, 1, 2, 1, 0),
+    (128, 64, 128, 1, 0, 128, 8, 0, 1, 1, 1, 0),
+    (64, 128, 64, 2, 0, 128, 8, 0, 1, 1, 1, 0),
+)
+_PROMOTED = (
+    (256, 128, 128, 2, 0, 64, 3, 32, 1, 1, 2, 132),
+    (128, 128, 128, 2, 0, 64, 4, 64, 1, 1, 1, 132),
+    (128, 128, 128, 2, 0, 64, 4, 64, 1, 2, 1, 132),
+    (64, 128, 64, 2, 0, 64, 5, 32, 1, 1, 1, 0),
+    (64, 128, 64, 2, 0, 64, 5, 32, 1, 2, 1, 0),
+    (128, 64, 128, 1, 0, 64, 6, 32, 1, 1, 2, 0),
+    (128, 64, 128, 1, 0, 64, 6, 64, 1, 1, 2, 0),
+    (128, 64, 128, 1, 0, 128, 3, 32, 2, 1, 2, 0),
+    (128, 64, 64, 1, 0, 64, 6, 32, 2, 1, 1, 0),
+)
 
 _FAMILY = Wgmma()
 # What is varied around a config, what pays most first; the rest follows from the block.
@@ -127,7 +154,7 @@ def candidates(case: Case, device: DeviceSpec, around: Config | None = None) -> 
     """
     space = _FAMILY.space(case.variant, device)
     if around is None:
-        found: Iterator[Config] = iter(_FAMILY.starts(case.variant, device))
+        found: Iterator[Config] = chain(_FAMILY.starts(case.variant, device), _besides(case))
     else:
         values = {p.name: p.values for p in space.parameters}
         found = (
@@ -142,3 +169,12 @@ def candidates(case: Case, device: DeviceSpec, around: Config | None = None) -> 
         for config in dict.fromkeys(found)
         if config in space and (config.integer("promote_k") > 0 or not promoted)
     ]
+
+
+def _besides(case: Case) -> Iterator[Config]:
+    """Yield what is tried besides the stencil's starts."""
+    made = case.variant.arithmetic
+    for shape in _PROMOTED if len(made.products) > 1 else _PLAIN:
+        values = dict(zip(_NAMES, shape, strict=True))
+        values["block_k"] = values.pop("row_bytes") // made.element_bytes
+        yield Config(_FAMILY.name, {**values, "resident": 1, "raster_rows": 8})
