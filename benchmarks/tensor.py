@@ -95,6 +95,8 @@ def tune(
     for turn in range(ROUNDS):
         lists = []
         for case, size in itertools.product(cases, sizes):
+            if turn and size not in SOME.get(case.arithmetic, sizes):
+                continue  # it is not raced there
             around = bench.best(case, size)
             if turn == 0 or around is not None:
                 found = candidates(case, bench.live.spec, around if turn else None)
@@ -180,7 +182,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parse.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parse.add_argument("--accuracy-sizes", default="4096")
     parse.add_argument("--each", type=int, default=24, help="first candidates of a case and size")
-    parse.add_argument("--around", type=int, default=3, help="neighbours of the best in a round")
+    parse.add_argument("--around", type=int, default=5, help="neighbours of the best in a round")
     parse.add_argument("--seed", type=Path, help="an earlier result of this benchmark")
     parse.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parse.add_argument("--list", action="store_true")

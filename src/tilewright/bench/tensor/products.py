@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.bench.formats import FORMATS, by_element
 from tilewright.bench.peers.formats import FormatPeer, Product
 from tilewright.bench.tensor.accuracy import Exact
@@ -56,6 +58,23 @@ def holding(live: LiveDevice) -> Callable[[], None]:
     return hold
 
 
+# Kernels that were loaded last: the passes before a product come with every candidate again.
+_MOST_LOADED = 64
+_kernels: WeakKeyDictionary[LiveDevice, OrderedDict[Any, Kernel]] = WeakKeyDictionary()
+
+
+def _loaded(live: LiveDevice, source: Source) -> Kernel:
+    """Return a compiled source, loaded anew only if that was long ago."""
+    known = _kernels.setdefault(live, OrderedDict())
+    key = source.text, tuple(source.defines.items()), source.entry
+    if key not in known:
+        known[key] = live.compile(source)
+        if len(known) > _MOST_LOADED:
+            known.popitem(last=False)
+    known.move_to_end(key)
+    return known[key]
+
+
 def timed(
     live: LiveDevice, steps: Sequence[Step], name: str, hold: Callable[[], None] = lambda: None
 ) -> Call:
@@ -63,7 +82,7 @@ def timed(
 
     On CUDA all of them lie between two events, as one product does; `hold` comes before.
     """
-    kernels = [live.compile(step.source) for step in steps]
+    kernels = [_loaded(live, step.source) for step in steps]
     if not hasattr(live, "between_events"):
         return lambda: sum(
             live.launch(kernel, step.launch, step.arguments).nanoseconds()
