@@ -17,7 +17,7 @@ import numpy as np
 from tilewright.backend import CompileError, GemmCall, Kernel, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.library.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy
-from tilewright.library.choose import choose
+from tilewright.library.choose import served
 from tilewright.library.double_double import DoubleDouble
 from tilewright.library.layout import Strided, layout_of, operation
 from tilewright.library.narrow_types import is_narrow
@@ -350,7 +350,7 @@ def prepare_gemm(
     """
     problem, call, exchanged = column_major_call(request, operands)
     with span("choose"):
-        chosen = choose(live, problem)
+        chosen = served(live, problem)
     launch = chosen.stencil.launch(chosen.config, problem.m, problem.n)
     variant, family = Variant.of(problem), chosen.stencil
     with _lock:
