@@ -12,13 +12,16 @@ from benchmarks.hopper.log import Log
 from benchmarks.tensor import SIZES, main, measure, parsed, races, table, write
 
 from tests.bench.numpy_hopper import NumPyHopper
+from tests.stencil.emulator.device import Ended
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.bench.tensor.accuracy import DATA, Exact, draw, errors
 from tilewright.bench.tensor.cases import Case, candidates, tuned_as
-from tilewright.bench.tensor.products import Matrices
+from tilewright.bench.tensor.products import Matrices, holding, timed
 from tilewright.bounds.schemes import SCHEMES as BOUNDS
 from tilewright.bounds.units import ARITHMETIC
+from tilewright.library.split.product import Step
 from tilewright.problem import Problem
+from tilewright.stencil import Launch, Source
 from tilewright.stencil.split import SCHEMES
 from tilewright.stencil.wgmma import ARITHMETICS
 
@@ -108,6 +111,42 @@ def test_calls_that_are_raced_stay_whole(tmp_path: Path):
         else:
             assert errors(matrices.result(call, "float32"), exact)["eta"] < 1e-6, name
     matrices.close()
+
+
+class Stream:
+    """A device that tells in which order it was given what."""
+
+    stream = 7
+
+    def __init__(self):
+        self.order = []
+
+    def compile(self, source):
+        return source.entry
+
+    def prepare(self, kernel, launch, arguments):
+        class Prepared:
+            def enqueue(_, stream):
+                assert stream == self.stream
+                self.order.append(kernel)
+
+        return Prepared()
+
+    def between_events(self, enqueue, stream, after, keep, name):
+        self.order.append("begin")
+        enqueue()
+        self.order.append("end")
+        return Ended()
+
+
+def test_the_stream_is_held_before_what_is_timed():
+    """Events count from when the device comes to the first, with all launches behind it."""
+    live = Stream()
+    steps = [Step(Source(f"text of {name}", {}, name), Launch((1, 1), (1, 1)), ()) for name in "xy"]
+    call = timed(live, steps, "two", holding(live))
+    assert call() == call() == 1
+    assert live.order == ["hold", "begin", "x", "y", "end"] * 2
+    holding(object())()  # launches that are timed one by one need nothing
 
 
 def test_errors_by_hand():
