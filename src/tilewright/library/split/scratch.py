@@ -42,9 +42,6 @@ class Scratch:
     def need(self, name: str, size: int) -> Any:
         """Return a piece of at least so many bytes.
 
-        A piece that is too small is freed: only launches in `prepared` are forgotten with it.
-        Whoever keeps others, to run them again, keeps them apart from calls that need more.
-
         Raises
         ------
         OutOfMemoryError
