@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
+from typing import Any
 
 from tilewright.bench.formats import FORMATS
 from tilewright.hardware import DeviceSpec
@@ -44,9 +45,9 @@ _PROMOTED = (
 
 _FAMILY = Wgmma()
 # What is varied around a config, what pays most first; the rest follows from the block.
-_VARIED = ("stages", "promote_k", "raster_rows", "cluster_m", "cluster_n", "partials", "resident",
-           "turns", "block_k", "multiprocessors", "instruction_m", "block_m", "block_n",
-           "consumers")  # fmt: skip
+_VARIED = ("stages", "cluster_m", "cluster_n", "raster_rows", "promote_k", "block_k", "partials",
+           "resident", "turns", "instruction_m", "block_m", "block_n",
+           "consumers", "multiprocessors")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -150,25 +151,30 @@ def candidates(case: Case, device: DeviceSpec, around: Config | None = None) -> 
     device : DeviceSpec
         Whose limits hold.
     around : Config, optional
-        Every config that differs from it in one value.
+        Every config that differs from it in one value: the next one of each parameter first.
     """
     space = _FAMILY.space(case.variant, device)
     if around is None:
         found: Iterator[Config] = chain(_FAMILY.starts(case.variant, device), _besides(case))
     else:
-        values = {p.name: p.values for p in space.parameters}
-        found = (
-            Config(_FAMILY.name, {**around, name: value})
-            for name in _VARIED
-            for value in values[name]
-            if value != around[name]
-        )
+        found = _around(around, {p.name: p.values for p in space.parameters})
     promoted = case.scheme is not None and case.scheme.promote_k > 0
     return [
         config
         for config in dict.fromkeys(found)
         if config in space and (config.integer("promote_k") > 0 or not promoted)
     ]
+
+
+def _around(config: Config, values: Mapping[str, Sequence[Any]]) -> Iterator[Config]:
+    """Yield the neighbours of a config, those at a step of each parameter before others."""
+    lists = []
+    for name in _VARIED:
+        own = values[name].index(config[name])
+        others = sorted(range(len(values[name])), key=lambda i, own=own: abs(i - own))[1:]  # type: ignore[misc]
+        lists.append([Config(_FAMILY.name, {**config, name: values[name][i]}) for i in others])
+    for turn in zip_longest(*lists):
+        yield from (one for one in turn if one is not None)
 
 
 def _besides(case: Case) -> Iterator[Config]:
