@@ -284,7 +284,8 @@ def test_the_benchmark_goes_through_all_its_parts(tmp_path: Path, capsys):
 
 
 def test_time_that_is_up_stops_every_part(tmp_path: Path):
-    given = parsed(["--sizes", "64", "--trans", "NN", "--arithmetics", "bf16"])
+    options = ["--sizes", "64", "--trans", "NN", "--arithmetics", "bf16"]
+    given = parsed([*options, "--json", str(tmp_path / "t.json")])
     given.live, given.until = NumPyHopper(tmp_path), time.time() - 1
     log = Log(tmp_path / "t.log")
     measure(given, log)
