@@ -241,7 +241,7 @@ def test_too_little_memory_is_no_reason_to_fail(monkeypatch):
     a, b = operands(2)
     right = tw.gemm(a, b, device=DEVICE)
 
-    def refuse(self, name, size):
+    def refuse(self, name, size, **_):
         raise OutOfMemoryError(f"no {size} bytes for {name}")
 
     monkeypatch.setattr(scratches.Scratch, "need", refuse)

@@ -77,7 +77,7 @@ def operands(k=160):
     return tuple(rng.standard_normal(s).astype(np.float32) for s in ((70, k), (k, 40)))
 
 
-CHAIN = ["clear", "largest", "largest", "split", "split", "decide", "split", "split"]
+CHAIN = ["largest", "split", "split"]
 
 
 def test_guarded_products_go_to_the_tensor_cores(emulated):

@@ -2,8 +2,8 @@
 
 Guarded ("fp32")::
 
-    clear -> largest A, B -> split A, B into FP16, counting -> decide
-          -> [route 2] split A, B into BF16
+    largest of A and B -> split into FP16, counting; its last block decides
+          -> [route 2] split into BF16
           -> [route 1] products of FP16 parts   -> [route 2] products of BF16 parts
           -> [route 0] the IEEE kernel
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -36,10 +37,10 @@ from tilewright.library.split.product import (
 )
 from tilewright.library.split.scratch import Scratch, scratch_of
 from tilewright.problem import Problem, Trans
-from tilewright.stencil import Launch, Source, Variant
+from tilewright.stencil import Source, Variant
 from tilewright.stencil.split import SCHEMES, Scheme, Texts
 from tilewright.stencil.split.scheme import part_bytes
-from tilewright.stencil.split.texts import Stored
+from tilewright.stencil.split.texts import Exponents, Operands, Stored
 
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
@@ -54,8 +55,10 @@ MOST_K = 8192
 # the largest error among a few elements is luck, single precision's as well.
 _FEWEST_RESULTS = 1024
 
-# guard.h: ints a side, and the marks behind them.
-_WORDS_OF_SIDE, _MARKS = 5, 2
+# The piece of scratch memory that is zero between calls (guard.h).
+_TOPS = "tops"
+
+_SINGLE = 4  # bytes
 
 # TMA's rule for the start of an array and of each of its columns.
 _ALIGNMENT = 16
@@ -128,22 +131,27 @@ class Chain:
 
     # -- memory ----------------------------------------------------------------------------
 
-    def _stored(self) -> tuple[Stored, Stored]:
+    @cached_property
+    def _operands(self) -> Operands:
         p = self.problem
-        return (
-            Stored(p.m, p.k, p.trans_a.transposed),
-            Stored(p.n, p.k, not p.trans_b.transposed),
+        return Operands(
+            Stored(p.m, p.k, p.trans_a.transposed), Stored(p.n, p.k, not p.trans_b.transposed)
         )
 
-    def _turned(self, stored: Stored, scheme: Scheme) -> bool:
-        """Whether parts are stored in the other order than the operand."""
+    def _turned(self, scheme: Scheme) -> tuple[bool, bool]:
+        """Whether parts of A and of B are stored in the other order than the operand."""
         wants = product_for(self.live, scheme).k_fast and part_bytes(scheme.part) != 2
-        return wants and not stored.k_fast
+        return wants and not self._operands.a.k_fast, wants and not self._operands.b.k_fast
 
     def _parts(self, scheme: Scheme, which: int) -> Parts:
         """Return where an operand's parts go; memory for any scheme of the chain is there."""
-        stored = self._stored()[which]
-        turned = self._turned(stored, scheme)
+        stored, turned = self._stored(which), self._turned(scheme)[which]
+        k_fast = stored.k_fast or turned
+        trans = (Trans.T if k_fast else Trans.N) if which == 0 else Trans.N if k_fast else Trans.T
+        first = self._operands.first_b if which else 0
+        if self._is_read_itself(scheme, which):
+            x = self._operand(which)
+            return Parts(x.memory, x.ld * stored.outer, x.ld, trans, first, x.offset)
         inner, outer = (stored.outer, stored.inner) if turned else (stored.inner, stored.outer)
         unit = _ALIGNMENT // part_bytes(scheme.part)
         ld = -(-inner // unit) * unit
@@ -151,69 +159,110 @@ class Chain:
         memory = self.scratch.need(
             f"parts {which}", scheme.parts * stride * part_bytes(scheme.part)
         )
-        k_fast = stored.k_fast or turned
-        trans = (Trans.T if k_fast else Trans.N) if which == 0 else Trans.N if k_fast else Trans.T
-        first = self._sides_count() + (self.problem.m if which else 0)
         return Parts(memory, stride, ld, trans, first)
 
-    def _sides_count(self) -> int:
-        return self.problem.m + self.problem.n
+    def _stored(self, which: int) -> Stored:
+        return self._operands.b if which else self._operands.a
 
-    def _words(self) -> int:
-        return _WORDS_OF_SIDE * self._sides_count() + _MARKS
+    def _operand(self, which: int) -> Operand:
+        return self.call.b if which else self.call.a
+
+    def _is_read_itself(self, scheme: Scheme, which: int) -> bool:
+        """Whether the product can take an operand as it is, and cut it to its one part."""
+        x = self._operand(which)
+        begin = (x.memory if isinstance(x.memory, int) else 0) + _SINGLE * x.offset
+        return (
+            not _is_scaled(scheme)
+            and part_bytes(scheme.part) == _SINGLE
+            and product_for(self.live, scheme).cuts_float32
+            and self._stored(which).k_fast
+            and begin % _ALIGNMENT == _SINGLE * x.ld % _ALIGNMENT == 0
+        )
+
+    def _tops(self) -> Any:
+        return self.scratch.need(_TOPS, 4 * self._operands.words_of_tops, zeroed=True)
 
     def _sides(self) -> Any:
-        return self.scratch.need("sides", 4 * self._words())
+        of = self._operands
+        return self.scratch.need("sides", 4 * (of.sides + of.words_of_counts))
+
+    def _exponents(self, scheme: Scheme) -> Any:
+        """Return memory that begins with what every side's elements were divided by."""
+        if _is_scaled(scheme):
+            return self._sides()
+        return self.scratch.need("no exponents", 4 * self._operands.sides, zeroed=True)
 
     # -- steps -----------------------------------------------------------------------------
 
-    def _before(self, scheme: Scheme, *, guarded: bool) -> Iterator[Step]:
-        """Return what comes before any split; a scheme of FP32's range alone needs no scaling."""
-        texts, sides = Texts(self.live.dialect), self._sides()
-        yield Step(texts.clear(), texts.clear_launch(self._words()), (_i(self._words()), sides))
-        if not (guarded or _is_scaled(scheme)):
-            return
-        for which, stored in enumerate(self._stored()):
-            x, first = self._operand(which)
-            arguments = (*_extent(stored), *x, sides, _i(first))
-            yield Step(texts.largest(stored), stored.launch, arguments)
+    def _matrices(self, of: Operands) -> tuple[Any, ...]:
+        """Return the arguments of either pass that tell it where operands are."""
+        placed: list[Any] = []
+        for which, stored in enumerate((of.a, of.b)):
+            x = self._operand(which)
+            placed += [_i(stored.inner), _i(stored.outer), x.memory, _i(x.offset), _i(x.ld)]
+        return *placed, _i(of.first_b)
 
-    def _operand(self, which: int) -> tuple[tuple[Any, ...], int]:
-        """Return an operand's memory, offset and leading dimension, and its first side."""
-        operand = self.call.b if which else self.call.a
-        place = (operand.memory, _i(operand.offset), _i(operand.ld))
-        return place, self.problem.m if which else 0
+    def _largest(self, *, guarded: bool) -> Step:
+        """Return the pass before the split; what the guard counts in is zero afterwards."""
+        of = self._operands
+        words = of.words_of_counts if guarded else 0
+        arguments = (*self._matrices(of), self._tops(), self._sides(), _i(of.sides), _i(words))
+        return Step(Texts(self.live.dialect).largest(of), of.launch, arguments)
 
-    def _splits(
-        self, scheme: Scheme, *, counted: bool, decision: Any = None, route: int | None = None
-    ) -> Iterator[Step]:
-        texts = Texts(self.live.dialect)
-        for which, stored in enumerate(self._stored()):
-            x, first = self._operand(which)
-            parts = self._parts(scheme, which)
-            source = texts.split(
-                stored,
-                scheme,
-                counted=counted,
-                transpose=self._turned(stored, scheme),
-                scaled=_is_scaled(scheme),
-                run_if=route,
-            )
-            arguments: tuple[Any, ...] = (
-                *_extent(stored), *x, parts.memory, _i(parts.stride), _i(parts.ld),
-                self._sides(), _i(self._sides_count()), _i(first),
-            )  # fmt: skip
-            if route is not None:
-                arguments += (decision,)
-            yield Step(source, stored.launch, arguments)
+    def _split(
+        self,
+        scheme: Scheme,
+        exponents: Exponents,
+        guard: tuple[Any, ...] = (),
+        only_if: tuple[int, Any] | None = None,
+        of: Operands | None = None,
+    ) -> Step:
+        """Return the pass that splits both operands.
+
+        Parameters
+        ----------
+        scheme : Scheme
+            Into which parts.
+        exponents
+            As of `Texts.split`.
+        guard : tuple, optional
+            What the guard needs besides to decide; nothing where it has nothing to say.
+        only_if : tuple, optional
+            A route, and memory with the decision that it waits for.
+        of : Operands, optional
+            Others than both, whole.
+        """
+        of = of or self._operands
+        source = Texts(self.live.dialect).split(
+            of,
+            scheme,
+            guarded=bool(guard),
+            turned=self._turned(scheme),
+            exponents=exponents,
+            run_if=None if only_if is None else only_if[0],
+        )
+        parts = [self._parts(scheme, which) for which in (0, 1)]
+        arguments = (
+            *self._matrices(of),
+            *(x for one in parts for x in (one.memory, _i(one.stride), _i(one.ld))),
+            self._tops(), self._sides(), _i(of.sides), *guard,
+        )  # fmt: skip
+        if only_if is None:
+            return Step(source, of.launch, arguments)
+        return Step(source, of.small_launch, (*arguments, only_if[1]))
 
     def before_products(self, scheme: Scheme) -> list[Step]:
         """Return the passes that split both operands into a named scheme's parts."""
-        return [
-            *self.first,
-            *self._before(scheme, guarded=False),
-            *self._splits(scheme, counted=False),
-        ]
+        if _is_scaled(scheme):
+            return [*self.first, self._largest(guarded=False), self._split(scheme, "of tops")]
+        a, b = (
+            replace(x, side=0, k=0) if self._is_read_itself(scheme, which) else x
+            for which, x in enumerate((self._operands.a, self._operands.b))
+        )
+        copied = Operands(a, b)
+        if a.tiles + b.tiles == 0:
+            return list(self.first)
+        return [*self.first, self._split(scheme, "zero", of=copied)]
 
     def products(
         self, scheme: Scheme, run_if: Any, wanted: int, product: Product | None = None
@@ -235,7 +284,7 @@ class Chain:
                 scheme, p.m, p.n, k0, min(k0 + MOST_K, p.k), float(complex(self.call.alpha).real),
                 self._parts(scheme, 0), self._parts(scheme, 1),
                 1.0 if k0 else float(complex(self.call.beta).real), self.call.c,
-                self._sides(), run_if, wanted,
+                self._exponents(scheme), run_if, wanted,
             )  # fmt: skip
             yield (product or product_for(self.live, scheme)).step(self.live, work)
 
@@ -259,14 +308,12 @@ class Chain:
         for which in (0, 1):  # the larger first: one piece of memory serves both
             self._parts(many, which)
         decision = self.scratch.need("decision", 4 * DECISION_WORDS)
-        sizes = (_i(self.problem.m), _i(self.problem.n), _i(self.problem.k))
-        decide = (*sizes, self._sides(), decision, decision if report is None else report)
+        guard = (_i(self.problem.k), decision, decision if report is None else report)
         return [
             *self.first,
-            *self._before(few, guarded=True),
-            *self._splits(few, counted=True),
-            Step(Texts(self.live.dialect).decide(), Launch((1, 1), (256, 1)), decide),
-            *self._splits(many, counted=False, decision=decision, route=2),
+            self._largest(guarded=True),
+            self._split(few, "of tops", guard),
+            self._split(many, "known", only_if=(2, decision)),
             *self.products(few, decision, 1),
             *self.products(many, decision, 2),
             self._ieee(decision),
@@ -297,7 +344,7 @@ class Chain:
         previous = self.scratch.last
         steps = self.steps(told)
         waits = tuple(after) + (() if previous is None else (previous.raw,))  # type: ignore[attr-defined]
-        with _enqueuing:
+        with _enqueuing, self.scratch.spoiled_by_failure(_TOPS):
             for step in steps:
                 kernel = _kernel(self.live, step.source)
                 event: Any = self.live.launch(kernel, step.launch, step.arguments, queue, waits)
@@ -326,7 +373,8 @@ class Chain:
                 with launch.lock:
                     launch.enqueue(stream)
 
-        return live.between_events(enqueue, stream, (), prepared, self.arithmetic)  # type: ignore[no-any-return]
+        with self.scratch.spoiled_by_failure(_TOPS):
+            return live.between_events(enqueue, stream, (), prepared, self.arithmetic)  # type: ignore[no-any-return]
 
 
 def _chain(
@@ -344,7 +392,7 @@ def _chain(
         arguments = (
             _i(rows), _i(columns), of.memory, _i(of.offset), _i(of.ld), made.memory, _i(ld),
         )  # fmt: skip
-        return made, Step(source, texts.clear_launch(rows * columns), arguments)
+        return made, Step(source, texts.flat_launch(rows * columns), arguments)
 
     op_a, op_b = problem.trans_a, problem.trans_b
     wide = texts.expand(op_a, wide=True, other=op_b)
@@ -368,10 +416,6 @@ def _is_scaled(scheme: Scheme) -> bool:
 
 def _i(number: int) -> np.int64:
     return np.int64(number)
-
-
-def _extent(stored: Stored) -> tuple[np.int64, np.int64]:
-    return _i(stored.inner), _i(stored.outer)
 
 
 # Arguments belong to an OpenCL kernel until it is enqueued, whatever the queue.

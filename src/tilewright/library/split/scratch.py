@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,10 +39,21 @@ class Scratch:
         self.prepared: OrderedDict[Any, Any] = OrderedDict()
         self._live = live
         self._pieces: dict[str, tuple[Any, int]] = {}
+        self._spoiled: set[str] = set()
         self._zero: Any = None
 
-    def need(self, name: str, size: int) -> Any:
+    def need(self, name: str, size: int, *, zeroed: bool = False) -> Any:
         """Return a piece of at least so many bytes.
+
+        Parameters
+        ----------
+        name : str
+            Of the piece.
+        size : int
+            In bytes.
+        zeroed : bool
+            Whether all of it is zero when it is made, or made anew; whoever writes to it leaves
+            zeros behind; see `spoiled_by_failure`.
 
         Raises
         ------
@@ -48,16 +61,34 @@ class Scratch:
             If the device has too little; the piece is gone then.
         """
         held = self._pieces.get(name)
-        if held is not None and held[1] >= size:
+        if held is not None and held[1] >= size and name not in self._spoiled:
             return held[0]
+        self.drop(name)
+        self._spoiled.discard(name)
+        fresh = self._live.upload(np.zeros(size, np.uint8)) if zeroed else self._live.allocate(size)
+        self._pieces[name] = (fresh, size)
+        return fresh
+
+    @contextmanager
+    def spoiled_by_failure(self, name: str) -> Iterator[None]:
+        """Make a zeroed piece anew before it is used again, if what is enqueued here fails.
+
+        Some of the launches that leave zeros there may be missing then.
+        """
+        try:
+            yield
+        except BaseException:
+            self._spoiled.add(name)
+            self.prepared.clear()
+            raise
+
+    def drop(self, name: str) -> None:
+        """Forget a piece, once nothing uses it, and launches that might name it."""
         self.prepared.clear()
+        held = self._pieces.pop(name, None)
         if held is not None:
-            del self._pieces[name]
             self._live.finish()  # an earlier call may still use it
             self._live.free(held[0])
-        memory = self._live.allocate(size)
-        self._pieces[name] = (memory, size)
-        return memory
 
     @property
     def zero(self) -> Any:
