@@ -110,6 +110,19 @@ def test_tf32_parts_lie_along_k(emulated):
     a, b = operands()
     c = tw.gemm(np.asfortranarray(a), b, accuracy="tf32x3", device=emulated)
     assert errors(c, a, b)[0] < 2**-21
-    with serve_unproved():
-        c = tw.gemm(a, np.asfortranarray(b), accuracy="tf32", device=emulated)
-    assert 2**-16 < errors(c, a, b)[0] < 2**-9
+
+
+def test_plain_tf32_copies_only_what_lies_otherwise(emulated):
+    """What runs along k is read as it is and cut; what else is turned, and rounded."""
+    a, b = operands()
+    for x, y, before in (
+        (a, np.asfortranarray(b), []),
+        (np.asfortranarray(a), np.asfortranarray(b), ["split"]),
+        (a, b, ["split"]),
+        (a[:, 1:], np.asfortranarray(b)[1:], ["split"]),  # not aligned to 16 bytes
+    ):
+        emulated.launched.clear()
+        with serve_unproved():
+            c = tw.gemm(x, y, accuracy="tf32", device=emulated)
+        assert emulated.launched == [*before, "gemm"]
+        assert 2**-16 < errors(c, x, y)[0] < 2**-9

@@ -276,7 +276,9 @@ KERNEL THREADS_AND_BLOCKS(THREADS, TOGETHER) void split(
 #if GUARDED
     decide(k, found, tops, sides, all, first_b, decision, report);
 #else
-    for (isize s = THREAD_ID; s < all; s += THREADS) tops[TOP(s)] = 0;
+    const ints none = {{0, 0, 0, 0}};
+    for (isize s = THREAD_ID * VECTOR; s < all; s += THREADS * VECTOR)
+        *(GLOBAL ints *)(tops + TOP(s)) = none;
 #endif
     if (THREAD_ID == 0)
         tops[DONE] = 0;
