@@ -14,7 +14,7 @@ device.  A named scheme is the same chain without a choice.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -31,11 +31,12 @@ from tilewright.library.split.product import (
     Product,
     Step,
     Work,
+    circumstances,
     is_proved,
     product_for,
     unproved_are_served,
 )
-from tilewright.library.split.scratch import Scratch, scratch_of
+from tilewright.library.split.scratch import TOPS, Scratch, scratch_of
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Source, Variant
 from tilewright.stencil.split import SCHEMES, Scheme, Texts
@@ -55,9 +56,6 @@ MOST_K = 8192
 # the largest error among a few elements is luck, single precision's as well.
 _FEWEST_RESULTS = 1024
 
-# The piece of scratch memory that is zero between calls (guard.h).
-_TOPS = "tops"
-
 _SINGLE = 4  # bytes
 
 # TMA's rule for the start of an array and of each of its columns.
@@ -70,8 +68,11 @@ def launch_split(
     operands: tuple[Placed, Placed, Placed],
     queue: Any = None,
     after: tuple[Any, ...] = (),
+    again: Hashable | None = None,
 ) -> Event:
     """Enqueue a product whose arithmetic the caller named, or whose choice he left to the guard.
+
+    With `again` (`tilewright.library.split.again`) an equal call can be started by that.
 
     Returns
     -------
@@ -87,7 +88,7 @@ def launch_split(
         with scratch.lock:
             try:
                 chain = _chain(live, scratch, problem, call, request.arithmetic)
-                return chain.launch(request.report, exchanged, queue, after)
+                return chain.launch(request.report, exchanged, queue, after, again)
             except OutOfMemoryError:
                 if request.arithmetic != "fp32":
                     raise
@@ -180,7 +181,7 @@ class Chain:
         )
 
     def _tops(self) -> Any:
-        return self.scratch.need(_TOPS, 4 * self._operands.words_of_tops, zeroed=True)
+        return self.scratch.need(TOPS, 4 * self._operands.words_of_tops, zeroed=True)
 
     def _sides(self) -> Any:
         of = self._operands
@@ -322,7 +323,12 @@ class Chain:
     # -- launching -------------------------------------------------------------------------
 
     def launch(
-        self, report: Decision | None, exchanged: bool, queue: Any, after: tuple[Any, ...]
+        self,
+        report: Decision | None,
+        exchanged: bool,
+        queue: Any,
+        after: tuple[Any, ...],
+        again: Hashable | None = None,
     ) -> Event:
         """Enqueue all steps."""
         told = None
@@ -332,7 +338,7 @@ class Chain:
             else:
                 told = self.live.allocate(4 * DECISION_WORDS)
         if hasattr(self.live, "between_events"):
-            event = self._on_stream(told, queue)
+            event = self._on_stream(told, queue, again)
         else:
             event = self._on_queue(told, queue, after)
         if report is not None and told is not None:
@@ -344,7 +350,7 @@ class Chain:
         previous = self.scratch.last
         steps = self.steps(told)
         waits = tuple(after) + (() if previous is None else (previous.raw,))  # type: ignore[attr-defined]
-        with _enqueuing, self.scratch.spoiled_by_failure(_TOPS):
+        with _enqueuing, self.scratch.spoiled_by_failure(TOPS):
             for step in steps:
                 kernel = _kernel(self.live, step.source)
                 event: Any = self.live.launch(kernel, step.launch, step.arguments, queue, waits)
@@ -352,13 +358,11 @@ class Chain:
         self.scratch.last = event
         return event  # type: ignore[no-any-return]
 
-    def _on_stream(self, told: Any, queue: Any) -> Event:
+    def _on_stream(self, told: Any, queue: Any, again: Hashable | None) -> Event:
         """All launches between two events of a CUDA stream, laid out once for equal calls."""
         live: Any = self.live
         stream = live.stream if queue is None else int(queue)
-        schemes = [SCHEMES[name] for name in (self.arithmetic, *ROUTES[1:]) if name in SCHEMES]
-        by = tuple(product_for(live, scheme) for scheme in schemes)
-        key = (self.problem, self.call, self.arithmetic, self.given, by)
+        key = again or (self.problem, self.call, self.arithmetic, self.given, circumstances())
         prepared = self.scratch.prepared.get(key) if told is None else None
         if prepared is None:
             prepared = []
@@ -373,7 +377,7 @@ class Chain:
                 with launch.lock:
                     launch.enqueue(stream)
 
-        with self.scratch.spoiled_by_failure(_TOPS):
+        with self.scratch.spoiled_by_failure(TOPS):
             return live.between_events(enqueue, stream, (), prepared, self.arithmetic)  # type: ignore[no-any-return]
 
 

@@ -8,7 +8,7 @@ is used: a stencil for matrix units comes before the model, which runs everywher
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,6 +35,7 @@ __all__ = [
     "Product",
     "Step",
     "Work",
+    "circumstances",
     "is_proved",
     "multiplied_by",
     "product_for",
@@ -312,6 +313,11 @@ def serve_unproved() -> Iterator[None]:
 def unproved_are_served() -> bool:
     """Whether the caller is within `serve_unproved`."""
     return _unproved.get()
+
+
+def circumstances() -> tuple[Hashable, ...]:
+    """Return what calls depend on besides what they are given: they change with it."""
+    return _products.get(), _unproved.get()
 
 
 def product_for(live: LiveDevice, scheme: Scheme) -> Product:

@@ -13,7 +13,10 @@ import numpy as np
 
 from tilewright.backend import Event, LiveDevice
 
-__all__ = ["Scratch", "scratch_of"]
+__all__ = ["TOPS", "Scratch", "scratch_of"]
+
+# The piece that is zero between calls (guard.h).
+TOPS = "tops"
 
 # Programs use one stream or a few; what more of them keep would only fill the device.
 _MOST_QUEUES = 8
@@ -53,7 +56,7 @@ class Scratch:
             In bytes.
         zeroed : bool
             Whether all of it is zero when it is made, or made anew; whoever writes to it leaves
-            zeros behind; see `spoiled_by_failure`.
+            zeros behind, or spoils it.
 
         Raises
         ------
@@ -69,17 +72,21 @@ class Scratch:
         self._pieces[name] = (fresh, size)
         return fresh
 
+    def spoil(self, name: str) -> None:
+        """Make a zeroed piece anew before it is used again.
+
+        For calls that failed on their way: some of the launches that leave zeros are missing.
+        """
+        self._spoiled.add(name)
+        self.prepared.clear()
+
     @contextmanager
     def spoiled_by_failure(self, name: str) -> Iterator[None]:
-        """Make a zeroed piece anew before it is used again, if what is enqueued here fails.
-
-        Some of the launches that leave zeros there may be missing then.
-        """
+        """Enqueue within this what leaves a piece zero if all of it runs."""
         try:
             yield
         except BaseException:
-            self._spoiled.add(name)
-            self.prepared.clear()
+            self.spoil(name)
             raise
 
     def drop(self, name: str) -> None:
@@ -119,7 +126,9 @@ _finding = threading.Lock()
 
 def scratch_of(live: LiveDevice, queue: Any) -> Scratch:
     """Return the memory for a queue: a stream's address, a pyopencl queue, None for our own."""
-    key = int(getattr(queue, "int_ptr", queue or 0))
+    if queue is None:  # CUDA's stream 0 is another than our own
+        queue = getattr(live, "stream", 0)
+    key = int(getattr(queue, "int_ptr", queue))
     with _finding:
         known = _all.setdefault(live, OrderedDict())
         found = known.get(key)
