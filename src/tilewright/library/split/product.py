@@ -315,9 +315,14 @@ def unproved_are_served() -> bool:
     return _unproved.get()
 
 
+_STANDARD = _products.get()
+
+
 def circumstances() -> tuple[Hashable, ...]:
     """Return what calls depend on besides what they are given: they change with it."""
-    return _products.get(), _unproved.get()
+    products = _products.get()
+    # What is always there need not be hashed, field by field.
+    return None if products is _STANDARD else products, _unproved.get()
 
 
 def product_for(live: LiveDevice, scheme: Scheme) -> Product:
