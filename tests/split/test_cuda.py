@@ -25,6 +25,8 @@ from tilewright.stencil.split.texts import Operands, Stored
 from tilewright.stencil.wgmma import ARITHMETICS, TensorVariant
 
 TEXTS = Texts("cuda")
+# griddepcontrol.wait on Hopper, which the decoder has no name for.
+WAITS = "OP_82E"
 ORDERS = {
     "along the sides": Operands(Stored(300, 200, False), Stored(300, 200, False)),
     "along k": Operands(Stored(300, 200, True), Stored(300, 200, True)),
@@ -62,6 +64,25 @@ def judged(kernel):
     assert used.local_loads == used.local_stores == 0
     assert used.registers <= 64  # four blocks of 256 threads
     return [str(one) for one in decode(kernel.code, kernel.arch)]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("orders", ORDERS)
+def test_what_may_begin_early_looks_at_nothing_before_it_may(orders):
+    """`griddepcontrol.wait` comes before every load, what is known to be read only included."""
+    of = ORDERS[orders]
+    assert not of.launch.early
+    assert of.second_launch.early
+    assert of.small_launch.early
+    for source in (
+        TEXTS.split(of, SCHEMES["fp16x3"], guarded=True),
+        TEXTS.split(of, SCHEMES["bf16x6"], exponents="known", run_if=2),
+        TEXTS.split(of, SCHEMES["tf32"], exponents="zero", turned=(True, True)),
+    ):
+        kernel = compiled(source, "sm_90a")
+        codes = [str(one) for one in decode(kernel.code, kernel.arch)]
+        wait = next(i for i, line in enumerate(codes) if WAITS in line)
+        assert not any(re.search(r"\b(LDG|LD|ATOM|RED)\b", line) for line in codes[:wait])
 
 
 @needs_nvrtc

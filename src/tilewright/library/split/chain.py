@@ -249,7 +249,7 @@ class Chain:
             self._tops(), self._sides(), _i(of.sides), *guard,
         )  # fmt: skip
         if only_if is None:
-            return Step(source, of.launch, arguments)
+            return Step(source, of.second_launch, arguments)
         return Step(source, of.small_launch, (*arguments, only_if[1]))
 
     def before_products(self, scheme: Scheme) -> list[Step]:

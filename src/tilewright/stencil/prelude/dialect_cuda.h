@@ -33,6 +33,14 @@
 #define ATOMIC_ADD(at, number) atomicAdd(at, number)
 #define ATOMIC_MAX(at, number) atomicMax(at, number)
 
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+#define LET_NEXT_BEGIN() asm volatile("griddepcontrol.launch_dependents;")
+#define WAIT_FOR_PREVIOUS() asm volatile("griddepcontrol.wait;" ::: "memory")
+#else
+#define LET_NEXT_BEGIN()
+#define WAIT_FOR_PREVIOUS()
+#endif
+
 #define UNROLL _Pragma("unroll")
 #define ROLLED _Pragma("unroll 1")
 

@@ -41,6 +41,11 @@
 #define ATOMIC_ADD(at, number) atomic_add(at, number)
 #define ATOMIC_MAX(at, number) atomic_max(at, number)
 
+/* For launches that may begin early (Launch): the one after this may, once all blocks of this
+ * have said so or ended; and until all of the one before this has ended. */
+#define LET_NEXT_BEGIN()
+#define WAIT_FOR_PREVIOUS()
+
 /* Before a loop: unroll it whole, or leave it a loop. */
 #define UNROLL _Pragma("unroll")
 #define ROLLED _Pragma("unroll 1")

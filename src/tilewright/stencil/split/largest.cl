@@ -44,6 +44,7 @@ KERNEL THREADS_AND_BLOCKS(THREADS, TOGETHER) void largest(
     MATRICES, GLOBAL int *RESTRICT tops, GLOBAL int *RESTRICT sides, isize all, isize words)
 {
     SHARED_ARRAY int found[SLOTS];
+    LET_NEXT_BEGIN();
     const isize of_a = tiles_of(inner_a, outer_a);
     const int is_b = (isize)BLOCK_ID >= of_a, side_inner = is_b ? SIDE_INNER_B : SIDE_INNER_A;
     const matrix of = MATRIX(is_b);

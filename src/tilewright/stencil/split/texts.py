@@ -106,13 +106,18 @@ class Operands:
 
     @property
     def launch(self) -> Launch:
-        """A block for each tile, for either pass."""
+        """A block for each tile, for the first pass."""
         return Launch(grid=(self.a.tiles + self.b.tiles, 1), block=(_THREADS, 1))
+
+    @property
+    def second_launch(self) -> Launch:
+        """The same for the second pass, which waits for the one before it."""
+        return replace(self.launch, early=True)
 
     @property
     def small_launch(self) -> Launch:
         """As many blocks as stay on the device, for a second pass that may not be wanted."""
-        return replace(self.launch, resident=_RESIDENT)
+        return replace(self.second_launch, resident=_RESIDENT)
 
 
 @dataclass(frozen=True)
