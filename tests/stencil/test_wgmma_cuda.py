@@ -146,7 +146,7 @@ def test_an_arithmetic_that_cannot_be_is_refused(changes: dict[str, object], wor
 
 def test_persistent_blocks_fill_the_device_in_whole_clusters() -> None:
     of = variant("TN", EVERY["f16"])
-    config = FAMILY.default(of, HOPPER)
+    config = FAMILY.default(of, HOPPER).replace(cluster_n=2)
     side = 100 * config.integer("block_m")
     assert FAMILY.launch(config, side, side).grid == (132, 1)
     once = config.replace(multiprocessors=0)
