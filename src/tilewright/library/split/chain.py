@@ -248,6 +248,8 @@ class Chain:
             *(x for one in parts for x in (one.memory, _i(one.stride), _i(one.ld))),
             self._tops(), self._sides(), _i(of.sides), *guard,
         )  # fmt: skip
+        if exponents == "zero":  # the first launch of its call: begins when all others have ended
+            return Step(source, of.launch, arguments)
         if only_if is None:
             return Step(source, of.second_launch, arguments)
         return Step(source, of.small_launch, (*arguments, only_if[1]))
