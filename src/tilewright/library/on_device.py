@@ -98,7 +98,7 @@ def run(
     )
     live = device_at(ordinal)
     if request.arithmetic:
-        from tilewright.library.split.chain import launch_split
+        from tilewright.library.split.serve import launch_split
 
         again = _again_key(request, given)
         launch_split(live, request, operands, stream_of(ordinal), again=again)
