@@ -2,6 +2,7 @@
 
     python benchmarks/fp32_accurate.py [--device opencl:0] [--seconds 120] [--json FILE]
         [--sizes 4096,1024,8192,2048] [--side 48] [--trans NN,NT,TN,TT]
+        [--only accuracy,model,passes,chains,calls]
 
 Accuracy: matrices of every kind, `--side` rows and columns, by each scheme, by the guard's choice
 and by IEEE arithmetic on the device, beside a plain sum of fused multiply-adds and NumPy's BLAS.
@@ -312,6 +313,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--sizes", default="4096,1024,8192,2048")
     parser.add_argument("--trans", default="NN,NT,TN,TT")
     parser.add_argument("--side", type=int, default=48)
+    parser.add_argument("--only", default="accuracy,model,passes,chains,calls")
     return parser.parse_args()
 
 
@@ -356,13 +358,14 @@ def main() -> None:
         "environment": environment_record(), "device": device_record(live, ()),
         "side": options.side, "accuracy": [], "model": [], "passes": [], "chains": [], "calls": [],
     }  # fmt: skip
-    for name, k, draw in data(options.side):
+    wanted = set(options.only.split(","))
+    for name, k, draw in data(options.side) if "accuracy" in wanted else []:
         if clock.left < 3:
             break
         document["accuracy"].append(accuracy_row(live, name, k, draw))
         clock.say("accuracy", name, k)
         written(options.json, document)
-    if HopperProduct().serves(live, SCHEMES["fp16x3"]):
+    if "model" in wanted and HopperProduct().serves(live, SCHEMES["fp16x3"]):
         try:
             document["model"] = likeness(live)
         except Exception as error:
@@ -370,14 +373,14 @@ def main() -> None:
         clock.say("likeness of the model")
         written(options.json, document)
     for n in sizes if live.spec.kind == "gpu" else []:
-        if clock.left > 3:
+        if "passes" in wanted and clock.left > 3:
             document["passes"] += tried(pass_rows, live, n)
             clock.say("passes", n)
             written(options.json, document)
-        if live.backend == "cuda" and clock.left > 3:
+        if "chains" in wanted and live.backend == "cuda" and clock.left > 3:
             document["chains"] += tried(lambda *given: [chain_row(*given)], live, n)
             written(options.json, document)
-    if live.backend == "cuda":
+    if "calls" in wanted and live.backend == "cuda":
         import cupy
 
         for n in sizes:
