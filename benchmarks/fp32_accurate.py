@@ -2,6 +2,7 @@
 
     python benchmarks/fp32_accurate.py [--device opencl:0] [--seconds 120] [--json FILE]
         [--sizes 4096,1024,8192,2048] [--side 48] [--trans NN,NT,TN,TT]
+        [--only accuracy,model,passes,chains,calls]
 
 Accuracy: matrices of every kind, `--side` rows and columns, by each scheme, by the guard's choice
 and by IEEE arithmetic on the device, beside a plain sum of fused multiply-adds and NumPy's BLAS.
@@ -15,11 +16,13 @@ script stops.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
 import statistics
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +30,16 @@ import numpy as np
 
 import tilewright as tw
 from clock import Clock
+from tilewright.backend import GemmCall, Operand
 from tilewright.bench.record import device_record, environment_record
 from tilewright.library.split import serve_unproved
+from tilewright.library.split.chain import MOST_K, Chain
 from tilewright.library.split.product import HopperProduct, ModelProduct, multiplied_by
-from tilewright.stencil.split import SCHEMES, Texts
-from tilewright.stencil.split.texts import Stored
+from tilewright.library.split.scratch import Scratch
+from tilewright.precision import precision
+from tilewright.problem import Problem, Trans
+from tilewright.stencil.split import SCHEMES
+from tilewright.stencil.split.scheme import part_bytes
 
 SCHEMES_SHOWN = ("fp16x3", "tf32x3", "bf16x6", "bf16x9")
 ROUNDS = 7
@@ -130,37 +138,120 @@ def likeness(live: Any) -> list[dict[str, Any]]:
 
 
 def pass_rows(live: Any, n: int) -> list[dict[str, Any]]:
-    """Return bytes per second of both passes, for memory along the side and along k."""
+    """Return what the launches of chains take one by one, by how operands lie.
+
+    Names of orders are those of column-major operands: memory of A runs along k if it is
+    transposed, memory of B if it is not.
+    """
     rows = []
-    texts = Texts(live.dialect)
-    x = live.upload(np.random.default_rng(0).standard_normal(n * n).astype(np.float32))
-    sides = live.upload(np.zeros(5 * n + 2, np.int32))
-    parts = live.allocate(6 * n * n)
-    whole = np.int64
-    place = (whole(n), whole(n), x, whole(0), whole(n))
-    try:
-        for k_fast in (False, True):
-            stored = Stored(n, n, k_fast)
-            passes = {"largest": (texts.largest(stored), (*place, sides, whole(0)), 4)}
-            for name, counted in (("fp16x3", True), ("bf16x6", False)):
-                scheme = SCHEMES[name]
-                source = texts.split(stored, scheme, counted=counted)
-                arguments = (*place, parts, whole(n * n), whole(n), sides, whole(n), whole(0))
-                passes[f"split {name}"] = (source, arguments, 4 + 2 * scheme.parts)
-            for name, (source, arguments, size) in passes.items():
-                kernel = live.compile(source)
-                times = [
-                    live.launch(kernel, stored.launch, arguments).nanoseconds() for _ in range(6)
-                ][1:]
-                ns = statistics.median(times)
-                rows.append(
-                    {"n": n, "k_fast": k_fast, "pass": name, "ns": ns,
-                     "bytes_per_second": size * n * n / ns * 1e9}
-                )  # fmt: skip
-    finally:
-        for memory in (x, sides, parts):
-            live.free(memory)
+    with Square(live, n) as square:
+        for trans in ("NN", "NT", "TN"):
+            for name in ("fp32", "bf16x6", "tf32x3", "tf32"):
+                with square.chain(trans, name) as chain:
+                    if name == "fp32":
+                        steps, pieces = chain.steps(), -(-n // MOST_K)
+                        products = [
+                            f"{part} product" for part in ("fp16", "bf16") for _ in range(pieces)
+                        ]
+                        told = ["largest", "split and decide", "bf16 split", *products, "ieee"]
+                    else:
+                        steps = chain.before_products(SCHEMES[name])
+                        told = ["largest", "split"] if len(steps) > 1 else ["copy"] * len(steps)
+                    for what, ns in zip(told, timed(live, steps), strict=True):
+                        size = read_and_written(name, what) * 2 * n * n
+                        rows.append(
+                            {"n": n, "trans": trans, "arithmetic": name, "pass": what, "ns": ns,
+                             "bytes_per_second": size / ns * 1e9 if size else None}
+                        )  # fmt: skip
     return rows
+
+
+class Square:
+    """Three square matrices in device memory, and chains of launches on them."""
+
+    def __init__(self, live: Any, n: int) -> None:
+        rng = np.random.default_rng(n)
+        self.live, self.n = live, n
+        drawn = (rng.standard_normal(n * n, np.float32) for _ in range(2))
+        self.memory = [*(live.upload(x) for x in drawn), live.allocate(4 * n * n)]
+
+    def __enter__(self) -> Square:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for memory in self.memory:
+            self.live.free(memory)
+
+    @contextlib.contextmanager
+    def chain(self, trans: str, arithmetic: str) -> Iterator[Chain]:
+        """Lend a chain with memory of its own: more for another would take its away."""
+        n, scratch = self.n, Scratch(self.live)
+        a, b, c = (Operand(memory, 0, n) for memory in self.memory)
+        problem = Problem(n, n, n, precision("s"), Trans(trans[0]), Trans(trans[1]), n, n, n)
+        call = GemmCall(problem.precision, n, n, n, 1, a, b, 0, c)
+        try:
+            yield Chain(self.live, scratch, problem, call, arithmetic, call)
+        finally:
+            scratch.close()
+
+
+def read_and_written(arithmetic: str, what: str) -> int:
+    """Return a pass's bytes an element of both operands; 0 where that is not what it does."""
+    if what == "largest":
+        return 4
+    if what == "split and decide":
+        return 4 + 4
+    if what == "split":
+        return 4 + SCHEMES[arithmetic].parts * part_bytes(SCHEMES[arithmetic].part)
+    return 0
+
+
+def timed(live: Any, steps: Any) -> list[float]:
+    """Return nanoseconds of each launch of a chain, medians of runs of the whole chain.
+
+    Events around a single launch count a few microseconds of their own.
+    """
+    kernels = [live.compile(step.source) for step in steps]
+    runs = [
+        [
+            live.launch(kernel, step.launch, step.arguments).nanoseconds()
+            for kernel, step in zip(kernels, steps, strict=True)
+        ]
+        for _ in range(7)
+    ]
+    return [float(ns) for ns in np.median(runs[1:], axis=0)] if steps else []
+
+
+def chain_row(live: Any, n: int) -> dict[str, Any]:
+    """Return what the guarded chain takes as it is run, laid out, and what its host pays."""
+    with Square(live, n) as square, square.chain("NN", "fp32") as chain:
+        steps = chain.steps()
+        kernels = [live.compile(step.source) for step in steps]
+        laid = [
+            live.prepare(kernel, step.launch, step.arguments)
+            for kernel, step in zip(kernels, steps, strict=True)
+        ]
+
+        def enqueue(times: int = 1) -> None:
+            for _ in range(times):
+                for launch in laid:
+                    with launch.lock:
+                        launch.enqueue(live.stream)
+
+        def run(times: int) -> float:
+            return float(live.between_events(lambda: enqueue(times)).nanoseconds())
+
+        run(2)
+        many = 20
+        each = statistics.median(run(many) / many for _ in range(5))
+        host = []
+        for _ in range(20):
+            live.finish()
+            started = time.perf_counter()
+            enqueue()
+            host.append((time.perf_counter() - started) * 1e9)
+        live.finish()
+        return {"n": n, "launches": len(laid), "ns": each, "host_ns": statistics.median(host)}
 
 
 def call_row(cupy: Any, n: int, trans: str, clock: Clock) -> dict[str, Any]:
@@ -222,7 +313,16 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--sizes", default="4096,1024,8192,2048")
     parser.add_argument("--trans", default="NN,NT,TN,TT")
     parser.add_argument("--side", type=int, default=48)
+    parser.add_argument("--only", default="accuracy,model,passes,chains,calls")
     return parser.parse_args()
+
+
+def tried(rows: Any, live: Any, n: int) -> list[dict[str, Any]]:
+    """Return rows, or one that says why there are none."""
+    try:
+        return list(rows(live, n))
+    except Exception as error:
+        return [{"n": n, "failed": f"{type(error).__name__}: {error}"}]
 
 
 def shown(document: dict[str, Any]) -> None:
@@ -235,8 +335,14 @@ def shown(document: dict[str, Any]) -> None:
     for row in document["model"]:
         print(row)
     for row in document["passes"]:
-        print(f"n={row['n']:<6d} k_fast={row['k_fast']!s:5s} {row['pass']:14s}"
-              f" {row['bytes_per_second'] / 1e9:8.0f} GB/s")  # fmt: skip
+        if "failed" in row:
+            print(row)
+            continue
+        rate = row["bytes_per_second"]
+        print(f"n={row['n']:<6d} {row['trans']} {row['arithmetic']:7s} {row['pass']:17s}"
+              f" {row['ns'] / 1e3:8.1f} us", f"{rate / 1e9:6.0f} GB/s" if rate else "")  # fmt: skip
+    for row in document["chains"]:
+        print(f"n={row['n']:<6d} guarded chain", {k: v for k, v in row.items() if k != "n"})
     for row in document["calls"]:
         flops = 2.0 * row["n"] ** 3
         rates = {name: round(flops / s / 1e12, 1) for name, s in row["seconds"].items()}
@@ -250,15 +356,16 @@ def main() -> None:
     sizes = [int(n) for n in options.sizes.split(",")]
     document: dict[str, Any] = {
         "environment": environment_record(), "device": device_record(live, ()),
-        "side": options.side, "accuracy": [], "model": [], "passes": [], "calls": [],
+        "side": options.side, "accuracy": [], "model": [], "passes": [], "chains": [], "calls": [],
     }  # fmt: skip
-    for name, k, draw in data(options.side):
+    wanted = set(options.only.split(","))
+    for name, k, draw in data(options.side) if "accuracy" in wanted else []:
         if clock.left < 3:
             break
         document["accuracy"].append(accuracy_row(live, name, k, draw))
         clock.say("accuracy", name, k)
         written(options.json, document)
-    if HopperProduct().serves(live, SCHEMES["fp16x3"]):
+    if "model" in wanted and HopperProduct().serves(live, SCHEMES["fp16x3"]):
         try:
             document["model"] = likeness(live)
         except Exception as error:
@@ -266,11 +373,14 @@ def main() -> None:
         clock.say("likeness of the model")
         written(options.json, document)
     for n in sizes if live.spec.kind == "gpu" else []:
-        if clock.left > 3:
-            document["passes"] += pass_rows(live, n)
+        if "passes" in wanted and clock.left > 3:
+            document["passes"] += tried(pass_rows, live, n)
             clock.say("passes", n)
             written(options.json, document)
-    if live.backend == "cuda":
+        if "chains" in wanted and live.backend == "cuda" and clock.left > 3:
+            document["chains"] += tried(lambda *given: [chain_row(*given)], live, n)
+            written(options.json, document)
+    if "calls" in wanted and live.backend == "cuda":
         import cupy
 
         for n in sizes:

@@ -46,9 +46,6 @@ class NumPyHopper(EmulatedDevice):
         defines = kernel.handle.defines
         if kernel.entry == "split":
             _split(defines, arguments)
-        elif kernel.entry == "decide":
-            for memory in arguments[4:6]:
-                memory.bytes[:].view(np.int32)[:8] = (1, 1, 128, 128, 0, 0, 0, 0)
         elif any(isinstance(x, TensorMap) for x in arguments):
             if defines["STAGES"] == self.refused:
                 raise LaunchError("too many resources requested")
@@ -58,15 +55,24 @@ class NumPyHopper(EmulatedDevice):
 
 
 def _split(defines: Any, arguments: Any) -> None:
-    inner, outer, x, offset, ld, parts, stride, ld_parts = arguments[:8]
-    if "RUN_IF" in defines and arguments[11].bytes.view(np.int32)[0] != defines["RUN_IF"]:
+    if "RUN_IF" in defines and arguments[-1].bytes.view(np.int32)[0] != defines["RUN_IF"]:
         return
+    for which in (0, 1):
+        matrix, to = arguments[5 * which :][:5], arguments[11 + 3 * which :][:3]
+        _split_one(defines, matrix, to, defines["TRANSPOSE_" + "AB"[which]])
+    if defines["GUARDED"]:
+        for memory in arguments[21:23]:
+            memory.bytes[:].view(np.int32)[:8] = (1, 1, 128, 128, 0, 0, 0, 0)
+
+
+def _split_one(defines: Any, matrix: Any, to: Any, turned: Any) -> None:
+    (inner, outer, x, offset, ld), (parts, stride, ld_parts) = matrix, to
     form = FORMATS[_PARTS[defines["PART"]]]
     rest = x.bytes.view(np.float32)[offset:][: ld * outer].reshape(outer, ld)[:, :inner].copy()
-    for p in range(defines["PARTS"]):
+    for p in range(defines["PARTS"] if outer else 0):
         made = form.store(rest)
         rest -= form.values(made)
-        made = made.T if defines["TRANSPOSE"] else made
+        made = made.T if turned else made
         to = parts.bytes.view(form.storage)[p * stride :][: len(made) * ld_parts]
         to.reshape(len(made), ld_parts)[:, : made.shape[1]] = made
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.backend import OutOfMemoryError
+from tilewright.backend import BackendError, OutOfMemoryError
 from tilewright.library.split import scratch as scratches
 from tilewright.library.split import serve_unproved
 
@@ -241,7 +241,7 @@ def test_too_little_memory_is_no_reason_to_fail(monkeypatch):
     a, b = operands(2)
     right = tw.gemm(a, b, device=DEVICE)
 
-    def refuse(self, name, size):
+    def refuse(self, name, size, **_):
         raise OutOfMemoryError(f"no {size} bytes for {name}")
 
     monkeypatch.setattr(scratches.Scratch, "need", refuse)
@@ -253,6 +253,42 @@ def test_too_little_memory_is_no_reason_to_fail(monkeypatch):
         assert "memory" in told.reason
         with pytest.raises(OutOfMemoryError):
             tw.gemm(a, b, accuracy="fp16x3", device=DEVICE)
+
+
+@pytest.mark.parametrize("last", [0, 1, 3])
+def test_a_call_that_fails_on_its_way_leaves_nothing_behind(monkeypatch, live, last):
+    """The first pass has found large numbers; the next call must not take them for its own."""
+    a, b = operands(4)
+    with serve_unproved():
+        right = tw.gemm(a, b, accuracy="fp32", device=live)
+    launch, left = live.launch, [last + 1]
+
+    def failing(*arguments):
+        left[0] -= 1
+        if not left[0]:
+            raise BackendError("no more")
+        return launch(*arguments)
+
+    with serve_unproved(), monkeypatch.context() as patched:
+        patched.setattr(live, "launch", failing)
+        with pytest.raises(BackendError, match="no more"):
+            tw.gemm(a * 2**20, b, accuracy="fp32", device=live)
+    with serve_unproved():
+        for _ in range(2):
+            np.testing.assert_array_equal(tw.gemm(a, b, accuracy="fp32", device=live), right)
+
+
+def test_sizes_may_change_between_calls():
+    """What is zero between calls is so wherever the next call looks."""
+    told = tw.Decision()
+    for m, n in ((40, 300), (300, 41), (33, 32), (301, 303), (64, 48)):
+        a, b = operands(5, m, n)
+        for scale in (2.0**30, 1.0):
+            with serve_unproved():
+                c = tw.gemm(a * np.float32(scale), b, accuracy="fp32", report=told, device=DEVICE)
+            assert told.variant == "fp16x3"
+            right = (a.astype(float) * scale) @ b
+            np.testing.assert_allclose(c, right, atol=1e-4 * scale)
 
 
 def test_scratch_memory_of_old_queues_is_given_back(live):

@@ -14,7 +14,13 @@ import tilewright as tw
 from tests.split.plainly import errors
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.emulator import device as emulator
+from tilewright.backend import GemmCall, Operand
 from tilewright.library.split import serve_unproved
+from tilewright.library.split.again import again_key, start_again
+from tilewright.library.split.chain import Chain
+from tilewright.library.split.scratch import scratch_of
+from tilewright.precision import precision
+from tilewright.problem import Problem, Trans
 
 pytestmark = [
     pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++"),
@@ -77,7 +83,7 @@ def operands(k=160):
     return tuple(rng.standard_normal(s).astype(np.float32) for s in ((70, k), (k, 40)))
 
 
-CHAIN = ["clear", "largest", "largest", "split", "split", "decide", "split", "split"]
+CHAIN = ["largest", "split", "split"]
 
 
 def test_guarded_products_go_to_the_tensor_cores(emulated):
@@ -105,11 +111,57 @@ def test_bf16_parts_and_equal_calls(emulated):
     np.testing.assert_array_equal(first, again)
 
 
+def test_a_call_that_comes_again_is_enqueued_as_it_was(emulated):
+    a, b = operands()
+    at, bt = (emulated.upload(np.asfortranarray(x).T.copy()) for x in (a, b))
+    (m, k), n = a.shape, b.shape[1]
+    c = emulated.allocate(4 * m * n)
+    problem = Problem(m, n, k, precision("s"), Trans.N, Trans.N)
+    call = GemmCall(
+        problem.precision, m, n, k, 1, Operand(at, 0, m), Operand(bt, 0, k), 0, Operand(c, 0, m)
+    )
+    key = again_key("fp32", 1, 0, "N", "N", "where a, b and c are")
+    assert not start_again(emulated, emulated.stream, key)
+    scratch = scratch_of(emulated, emulated.stream)
+    with scratch.lock:
+        Chain(emulated, scratch, problem, call, "fp32", call).launch(
+            None, False, emulated.stream, (), key
+        )
+    first, second = np.empty((n, m), np.float32), np.empty((n, m), np.float32)
+    emulated.download(c, first)
+    emulated.write(c, np.full((n, m), np.nan, np.float32))
+    emulated.launched.clear()
+    assert start_again(
+        emulated, emulated.stream, again_key("fp32", 1.0, 0, "N", Trans.N, *key[3][2:])
+    )
+    emulated.download(c, second)
+    np.testing.assert_array_equal(first, second)
+    assert emulated.launched == [*CHAIN, "gemm", "gemm", "gemm"]
+    for other in ("fp16x3", 1, 0), ("fp32", 2, 0), ("fp32", 1, np.array(0.0)):
+        assert not start_again(emulated, emulated.stream, again_key(*other, *key[3]))
+    # More memory for larger operands: what was laid out names memory that is gone.
+    tw.gemm(*operands(400), accuracy="fp16x3", device=emulated)
+    assert not start_again(emulated, emulated.stream, key)
+
+
 def test_tf32_parts_lie_along_k(emulated):
     """Tensor cores read TF32 along k only: the pass turns what lies otherwise."""
     a, b = operands()
     c = tw.gemm(np.asfortranarray(a), b, accuracy="tf32x3", device=emulated)
     assert errors(c, a, b)[0] < 2**-21
-    with serve_unproved():
-        c = tw.gemm(a, np.asfortranarray(b), accuracy="tf32", device=emulated)
-    assert 2**-16 < errors(c, a, b)[0] < 2**-9
+
+
+def test_plain_tf32_copies_only_what_lies_otherwise(emulated):
+    """What runs along k is read as it is and cut; what else is turned, and rounded."""
+    a, b = operands()
+    for x, y, before in (
+        (a, np.asfortranarray(b), []),
+        (np.asfortranarray(a), np.asfortranarray(b), ["split"]),
+        (a, b, ["split"]),
+        (a[:, 1:], np.asfortranarray(b)[1:], ["split"]),  # not aligned to 16 bytes
+    ):
+        emulated.launched.clear()
+        with serve_unproved():
+            c = tw.gemm(x, y, accuracy="tf32", device=emulated)
+        assert emulated.launched == [*before, "gemm"]
+        assert 2**-16 < errors(c, x, y)[0] < 2**-9

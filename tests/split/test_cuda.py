@@ -21,11 +21,17 @@ from tilewright.sass import decode, read_cubin
 from tilewright.sass.resources import resources
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.split import SCHEMES, Texts
-from tilewright.stencil.split.texts import Stored
+from tilewright.stencil.split.texts import Operands, Stored
 from tilewright.stencil.wgmma import ARITHMETICS, TensorVariant
 
 TEXTS = Texts("cuda")
-STORED = [Stored(300, 200, k_fast) for k_fast in (False, True)]
+# griddepcontrol.wait on Hopper, which the decoder has no name for.
+WAITS = "OP_82E"
+ORDERS = {
+    "along the sides": Operands(Stored(300, 200, False), Stored(300, 200, False)),
+    "along k": Operands(Stored(300, 200, True), Stored(300, 200, True)),
+    "both ways": Operands(Stored(300, 200, False), Stored(300, 200, True)),
+}
 needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
 
 
@@ -36,27 +42,67 @@ def compiled(source, arch):
 
 @needs_nvrtc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("stored", STORED, ids=["along the side", "along k"])
-def test_passes_read_and_write_wide_and_spill_nothing(arch, stored):
-    largest = TEXTS.largest(stored)
-    few = TEXTS.split(stored, SCHEMES["fp16x3"], counted=True)
-    many = TEXTS.split(stored, SCHEMES["bf16x6"], counted=False, run_if=2)
-    for source, stores in ((largest, 0), (few, 2), (many, 3)):
-        kernel = compiled(source, arch)
-        used = resources(kernel)
-        assert used.local_loads == used.local_stores == 0
-        assert used.registers <= 64  # so that 1024 threads and more hide the memory's latency
-        text = [str(one) for one in decode(kernel.code, kernel.arch)]
-        assert any(re.search(r"\bLDG\.E\.128", line) for line in text)
-        # Four elements of two bytes: once for each part at least.
+@pytest.mark.parametrize("orders", ORDERS)
+def test_passes_read_and_write_wide_and_spill_nothing(arch, orders):
+    """Four loads of 16 bytes are under way in each of 1024 threads before one is waited for."""
+    of = ORDERS[orders]
+    largest = TEXTS.largest(of)
+    few = TEXTS.split(of, SCHEMES["fp16x3"], guarded=True)
+    many = TEXTS.split(of, SCHEMES["bf16x6"], exponents="known", run_if=2)
+    for source, stores in ((largest, 0), (few, 8), (many, 12)):
+        text = judged(compiled(source, arch))
+        loads = [i for i, line in enumerate(text) if re.search(r"\bLDG\.E\.128", line)]
+        in_row = [j for i, j in zip(loads, loads[3:], strict=False) if j - i < 20]
+        assert in_row
+        # Four elements of two bytes: once for each part and step at least.
         assert sum(bool(re.search(r"\bSTG\.E\.64", line)) for line in text) >= stores
+
+
+def judged(kernel):
+    """Return the code of a kernel that spills nothing and leaves room for others."""
+    used = resources(kernel)
+    assert used.local_loads == used.local_stores == 0
+    assert used.registers <= 64  # four blocks of 256 threads
+    return [str(one) for one in decode(kernel.code, kernel.arch)]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("orders", ORDERS)
+def test_what_may_begin_early_looks_at_nothing_before_it_may(orders):
+    """`griddepcontrol.wait` comes before every load, what is known to be read only included."""
+    of = ORDERS[orders]
+    assert not of.launch.early
+    assert of.second_launch.early
+    assert of.small_launch.early
+    for source in (
+        TEXTS.split(of, SCHEMES["fp16x3"], guarded=True),
+        TEXTS.split(of, SCHEMES["bf16x6"], exponents="known", run_if=2),
+        TEXTS.split(of, SCHEMES["tf32"], exponents="zero", turned=(True, True)),
+    ):
+        kernel = compiled(source, "sm_90a")
+        codes = [str(one) for one in decode(kernel.code, kernel.arch)]
+        wait = next(i for i, line in enumerate(codes) if WAITS in line)
+        assert not any(re.search(r"\b(LDG|LD|ATOM|RED)\b", line) for line in codes[:wait])
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", ["tf32x3", "tf32"])
+def test_what_is_turned_is_written_wide(name):
+    exponents = "of tops" if name == "tf32x3" else "zero"
+    source = TEXTS.split(
+        ORDERS["both ways"], SCHEMES[name], turned=(True, False), exponents=exponents
+    )
+    text = judged(compiled(source, "sm_90a"))
+    stores = [line for line in text if re.search(r"\bSTG\.E", line)]
+    wide = [line for line in stores if "STG.E.128" in line]
+    assert len(wide) >= 8 * SCHEMES[name].parts
+    assert len(stores) - len(wide) <= 2  # an exponent, and the number of blocks done
 
 
 @needs_nvrtc
 def test_every_other_text_compiles():
-    sources = [TEXTS.clear(), TEXTS.decide(), TEXTS.expand(Trans.C, wide=True, other=Trans.R)]
+    sources = [TEXTS.expand(Trans.C, wide=True, other=Trans.R)]
     sources += [TEXTS.model(SCHEMES["bf16x9"], Trans.N, Trans.T)]
-    sources += [TEXTS.split(STORED[0], SCHEMES["tf32x3"], counted=True, transpose=True)]
     for source in sources:
         used = resources(compiled(source, "sm_90a"))
         assert used.local_loads == used.local_stores == 0

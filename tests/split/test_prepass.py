@@ -13,7 +13,7 @@ from tilewright.problem import Trans
 from tilewright.stencil import Launch
 from tilewright.stencil.split import SCHEMES, Texts
 from tilewright.stencil.split.scheme import part_bytes
-from tilewright.stencil.split.texts import Stored
+from tilewright.stencil.split.texts import Operands, Stored
 
 WORDS = {"fp16": np.uint16, "bf16": np.uint16, "tf32": np.uint32}
 
@@ -60,39 +60,86 @@ def passes(live):
     return Passes(live)
 
 
-def cleared(passes, words):
-    memory = passes.live.upload(np.full(words, -7, np.int32))
-    passes.run(passes.texts.clear(), passes.texts.clear_launch(words), words, memory)
-    return memory
+class Both:
+    """Two matrices in memory, A and B of a product, and what the passes find and leave.
 
+    Parameters
+    ----------
+    matrices : tuple
+        Each as stored, with whether memory runs along k.
+    scheme : Scheme
+        Into which parts.
+    turned : tuple
+        Whether parts are stored in the other order.
+    pad, offset : int
+        Elements between columns, and before the first one.
+    """
 
-def split(passes, x, stored, scheme, *, transpose=False, pad=0, offset=0, run_if=None):
-    """Return parts (in x's own shape), exponents, counts and mark of stored matrix x."""
-    inner, outer = x.shape
-    ld, all_ = inner + pad, stored.side
-    memory = passes.live.upload(laid(x, ld, offset))
-    sides = cleared(passes, 5 * all_ + 2)
-    place = (inner, outer, memory, offset, ld)
-    passes.run(passes.texts.largest(stored), stored.launch, *place, sides, 0)
-    unit = 16 // part_bytes(scheme.part)
-    across, down = (outer, inner) if transpose else (inner, outer)
-    ld_parts = -(-across // unit) * unit
-    stride = ld_parts * down
-    word = WORDS[scheme.part]
-    parts = passes.live.upload(np.full(scheme.parts * stride, 77, word))
-    source = passes.texts.split(
-        stored, scheme, counted=True, transpose=transpose, run_if=None if run_if is None else 2
-    )
-    more = () if run_if is None else (passes.live.upload(np.array([run_if], np.int32)),)
-    passes.run(source, stored.launch, *place, parts, stride, ld_parts, sides, all_, 0, *more)
-    found = passes.read(parts, word, scheme.parts * stride)
-    made = []
-    for p in range(scheme.parts):
-        whole = found[p * stride :][:stride].reshape(down, ld_parts)[:, :across].T
-        made.append(numbers(whole.T if transpose else whole, scheme.part))
-    numbers_of_sides = passes.read(sides, np.int32, 5 * all_ + 2)
-    counts = numbers_of_sides[2 * all_ : 5 * all_].reshape(all_, 3)
-    return made, numbers_of_sides[all_ : 2 * all_], counts, numbers_of_sides[5 * all_]
+    def __init__(self, passes, matrices, scheme, turned=(False, False), pad=0, offset=0):
+        self.passes, self.scheme, self.turned = passes, scheme, turned
+        self.given = [x for x, _ in matrices]
+        stored = [Stored(x.shape[k_fast], x.shape[not k_fast], k_fast) for x, k_fast in matrices]
+        self.of = Operands(*stored)
+        self.matrices, self.parts, self.places = [], [], []
+        upload, word = passes.live.upload, WORDS[scheme.part]
+        for (x, _), turn in zip(matrices, turned, strict=True):
+            inner, outer = x.shape
+            memory = upload(laid(x, inner + pad, offset))
+            self.matrices += [inner, outer, memory, offset, inner + pad]
+            across, down = (outer, inner) if turn else (inner, outer)
+            unit = 16 // part_bytes(scheme.part)
+            ld = -(-across // unit) * unit
+            self.places.append((across, down, ld, ld * down))
+            self.parts += [upload(np.full(scheme.parts * ld * down, 77, word)), ld * down, ld]
+        self.matrices.append(self.of.first_b)
+        self.tops = upload(np.zeros(self.of.words_of_tops, np.int32))
+        self.words = self.of.sides + self.of.words_of_counts
+        self.sides = upload(np.full(self.words, -7, np.int32))
+        self.decision, self.report = (upload(np.full(8, -7, np.int32)) for _ in range(2))
+
+    def largest(self):
+        """Run the first pass."""
+        source = self.passes.texts.largest(self.of)
+        self.passes.run(
+            source, self.of.launch, *self.matrices, self.tops, self.sides, self.of.sides,
+            self.of.words_of_counts,
+        )  # fmt: skip
+
+    def split(self, exponents="of tops", *, guarded=False, k=0, route=None, launch=None):
+        """Run the second pass; with a route, as if that had been decided for and 2 were asked."""
+        source = self.passes.texts.split(
+            self.of, self.scheme, guarded=guarded, turned=self.turned, exponents=exponents,
+            run_if=None if route is None else 2,
+        )  # fmt: skip
+        more = (k, self.decision, self.report) if guarded else ()
+        if route is not None:
+            more += (self.passes.live.upload(np.array([route], np.int32)),)
+        self.passes.run(
+            source, launch or self.of.launch, *self.matrices, *self.parts, self.tops, self.sides,
+            self.of.sides, *more,
+        )  # fmt: skip
+
+    def made(self, which):
+        """Return an operand's parts in its own shape."""
+        across, down, ld, stride = self.places[which]
+        count = self.scheme.parts * stride
+        found = self.passes.read(self.parts[3 * which], WORDS[self.scheme.part], count)
+        made = []
+        for p in range(self.scheme.parts):
+            whole = found[p * stride :][:stride].reshape(down, ld)[:, :across].T
+            made.append(numbers(whole.T if self.turned[which] else whole, self.scheme.part))
+        return made
+
+    def found(self, which):
+        """Return exponents and counts of an operand's sides, and its mark."""
+        numbers, of = self.passes.read(self.sides, np.int32, self.words), self.of
+        first, count = (of.first_b, of.b.side) if which else (0, of.a.side)
+        rows = numbers[: 4 * of.sides].reshape(4, of.sides)[:, first : first + count]
+        return rows[0], rows[1:].T, numbers[4 * of.sides + which]
+
+    def left(self):
+        """Return what has to be zero between calls."""
+        return self.passes.read(self.tops, np.int32, self.of.words_of_tops)
 
 
 def numbers(bits, part):
@@ -115,43 +162,94 @@ def awkward(rng, shape, spread=30):
     return x
 
 
-@pytest.mark.parametrize("name", ["fp16x3", "bf16x6", "tf32x3"])
-@pytest.mark.parametrize("k_fast", [False, True])
-@pytest.mark.parametrize("shape", [(1, 1), (130, 67), (257, 64), (3, 300)])
-def test_parts_are_what_numpy_says(passes, name, k_fast, shape):
-    scheme = SCHEMES[name]
-    rng = np.random.default_rng(len(name) + sum(shape))
-    x = awkward(rng, shape)
-    stored = Stored(shape[k_fast], shape[not k_fast], k_fast)
+ORDERS = [(False, False), (False, True), (True, False), (True, True)]
+
+
+def judged(both, which, x, k_fast, *, counted=True):
+    """Compare what was made of a matrix with NumPy, bit by bit."""
     axis = 0 if k_fast else 1  # along k
-    for pad, offset in ((0, 0), (3, 1), (4, 4)):
-        made, exponents, counts, mark = split(passes, x, stored, scheme, pad=pad, offset=offset)
-        scale = plainly.exponents(x, axis)
-        np.testing.assert_array_equal(exponents, scale)
-        wanted = plainly.parts_of(x, scheme, np.expand_dims(scale, axis))
-        for got, right in zip(made, wanted, strict=True):
-            np.testing.assert_array_equal(got.view(np.uint32), right.view(np.uint32))
+    exponents, counts, mark = both.found(which)
+    scale = plainly.exponents(x, axis)
+    np.testing.assert_array_equal(exponents, scale)
+    wanted = plainly.parts_of(x, both.scheme, np.expand_dims(scale, axis))
+    for got, right in zip(both.made(which), wanted, strict=True):
+        np.testing.assert_array_equal(got.view(np.uint32), right.view(np.uint32))
+    if counted:
         np.testing.assert_array_equal(counts, plainly.counts(x, axis))
         assert mark == any(part.any() for part in wanted[1:])
 
 
-@pytest.mark.parametrize("k_fast", [False, True])
-def test_parts_may_be_stored_in_the_other_order(passes, k_fast):
-    x = awkward(np.random.default_rng(5), (131, 70))
-    stored = Stored(x.shape[k_fast], x.shape[not k_fast], k_fast)
-    scheme = SCHEMES["tf32x3"]
-    straight = split(passes, x, stored, scheme)
-    turned = split(passes, x, stored, scheme, transpose=True)
-    for one, other in zip(straight[0] + [straight[2]], turned[0] + [turned[2]], strict=True):
-        np.testing.assert_array_equal(one, other)
+@pytest.mark.parametrize(
+    ("name", "orders"),
+    [("bf16x6", ORDERS[1]), ("tf32x3", ORDERS[2]), *(("fp16x3", orders) for orders in ORDERS)],
+)
+def test_parts_are_what_numpy_says(passes, name, orders):
+    scheme = SCHEMES[name]
+    rng = np.random.default_rng(len(name))
+    for shapes in (((1, 1), (3, 300)), ((130, 67), (257, 64)), ((64, 31), (128, 128))):
+        xs = [awkward(rng, shape) for shape in shapes]
+        for pad, offset in ((0, 0), (3, 1), (4, 4)):
+            both = Both(passes, list(zip(xs, orders, strict=True)), scheme, pad=pad, offset=offset)
+            both.largest()
+            both.split(guarded=True, k=70)
+            for which, (x, k_fast) in enumerate(zip(xs, orders, strict=True)):
+                judged(both, which, x, k_fast)
+            assert not both.left().any()
 
 
-def test_a_pass_for_another_route_writes_nothing(passes):
-    x = awkward(np.random.default_rng(6), (64, 64))
-    stored = Stored(64, 64, False)
-    made, _, counts, _ = split(passes, x, stored, SCHEMES["bf16x6"], run_if=1)
-    assert not counts.any()
-    assert all((part.view(np.uint32) == 77 << 16).all() for part in made)
+@pytest.mark.parametrize(
+    ("orders", "turned"),
+    [(ORDERS[0], (True, True)), (ORDERS[1], (True, False)), (ORDERS[3], (False, True))],
+)
+def test_parts_may_be_stored_in_the_other_order(passes, orders, turned):
+    rng = np.random.default_rng(5)
+    xs = [awkward(rng, shape) for shape in ((131, 70), (64, 130))]
+    for name in ("tf32x3", "tf32"):
+        both = Both(passes, list(zip(xs, orders, strict=True)), SCHEMES[name], turned)
+        if name == "tf32":
+            both.split("zero")
+            for which, x in enumerate(xs):
+                (got,) = both.made(which)
+                np.testing.assert_array_equal(got, plainly.rounded(x, "tf32"))
+            continue
+        both.largest()
+        both.split()
+        for which, (x, k_fast) in enumerate(zip(xs, orders, strict=True)):
+            judged(both, which, x, k_fast, counted=False)
+        assert not both.left().any()
+
+
+@pytest.mark.parametrize("orders", ORDERS[:2])
+def test_a_pass_for_another_route_writes_nothing(passes, orders):
+    """And for its own it takes the exponents that are there, with any number of blocks."""
+    rng = np.random.default_rng(6)
+    xs = [awkward(rng, shape) for shape in ((140, 64), (150, 90))]
+    given = list(zip(xs, orders, strict=True))
+    both = Both(passes, given, SCHEMES["bf16x6"])
+    both.largest()
+    both.split(guarded=True, k=64)
+    for which in (0, 1):
+        both.parts[3 * which] = passes.live.upload(
+            np.full(3 * both.places[which][3], 77, np.uint16)
+        )
+    few = Launch((3, 1), (256, 1))
+    both.split("known", route=1, launch=few)
+    assert all((part.view(np.uint32) == 77 << 16).all() for which in (0, 1)
+               for part in both.made(which))  # fmt: skip
+    both.split("known", route=2, launch=few)
+    for which, (x, k_fast) in enumerate(given):
+        judged(both, which, x, k_fast)
+
+
+def test_an_operand_may_be_passed_over(passes):
+    """Where a product takes one of them as it is."""
+    x = awkward(np.random.default_rng(8), (70, 40))
+    none = np.empty((0, 0), np.float32)
+    for matrices in ([(x, False), (none, True)], [(none, False), (x, True)]):
+        both = Both(passes, matrices, SCHEMES["tf32"])
+        both.split("zero")
+        which = int(len(matrices[0][0]) == 0)
+        np.testing.assert_array_equal(both.made(which)[0], plainly.rounded(x, "tf32"))
 
 
 def test_what_two_and_three_parts_lose(passes):
@@ -159,11 +257,13 @@ def test_what_two_and_three_parts_lose(passes):
     rng = np.random.default_rng(7)
     x = (rng.uniform(1, 2, (256, 256)) * np.exp2(-rng.integers(0, 17, (256, 256)))).astype("f4")
     x[:, 0] = 1.5
-    stored = Stored(256, 256, False)
     for name, most in (("fp16x3", 2.0**-23), ("tf32x3", 2.0**-23), ("bf16x6", 0)):
-        made, exponents, _, _ = split(passes, x, stored, SCHEMES[name])
-        total = np.ldexp(sum(part.astype(np.float64) for part in made), exponents[:, None])
-        worst = np.max(np.abs(total - x) / np.abs(x))
+        both = Both(passes, [(x, False), (x, False)], SCHEMES[name])
+        both.largest()
+        both.split()
+        exponents, _, _ = both.found(0)
+        total = sum(part.astype(np.float64) for part in both.made(0))
+        worst = np.max(np.abs(np.ldexp(total, exponents[:, None]) - x) / np.abs(x))
         assert worst <= most
         if most:
             assert worst > most / 4  # the bound is no idle one
@@ -218,19 +318,12 @@ def test_guard_decides_as_numpy_does(passes, a, b, k, seed):
     rng = np.random.default_rng(seed)
     m, n = int(rng.integers(1, 70)), int(rng.integers(1, 70))
     x, y = drawn(a, rng, (m, k)), drawn(b, rng, (k, n))
-    sides = cleared(passes, 5 * (m + n) + 2)
-    for matrix, first, stored in ((x, 0, Stored(m, k, False)), (y, m, Stored(n, k, True))):
-        memory = passes.live.upload(laid(matrix, len(matrix)))
-        place = (*matrix.shape, memory, 0, len(matrix))
-        passes.run(passes.texts.largest(stored), stored.launch, *place, sides, first)
-        ld = -(-len(matrix) // 8) * 8
-        stride = ld * matrix.shape[1]
-        parts = passes.live.allocate(4 * stride)
-        source = passes.texts.split(stored, SCHEMES["fp16x3"], counted=True)
-        passes.run(source, stored.launch, *place, parts, stride, ld, sides, m + n, first)
-    told = [passes.live.allocate(32) for _ in range(2)]
-    passes.run(passes.texts.decide(), Launch((1, 1), (256, 1)), m, n, k, sides, *told)
-    decision, report = (passes.read(memory, np.int32, 8) for memory in told)
+    both = Both(passes, [(x, False), (y, True)], SCHEMES["fp16x3"])
+    for _ in range(2):  # what one call leaves, the next one finds
+        both.largest()
+        both.split(guarded=True, k=k)
+    decision, report = (passes.read(memory, np.int32, 8) for memory in (both.decision, both.report))
+    assert not both.left().any()
     np.testing.assert_array_equal(decision, report)
     with np.errstate(invalid="ignore", over="ignore"):
         right = plainly.decided(x, y)

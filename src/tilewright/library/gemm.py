@@ -393,7 +393,7 @@ def launch_gemm(
         Of the launch.
     """
     if request.arithmetic:
-        from tilewright.library.split.chain import launch_split
+        from tilewright.library.split.serve import launch_split
 
         return launch_split(live, request, operands, queue, after)
     made = prepare_gemm(live, request, operands)

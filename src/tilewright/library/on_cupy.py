@@ -84,6 +84,8 @@ def _shortcut(
     out_dtype: Any,
 ) -> Any:
     """Do all of gemm() for a call like one made before; None for any other."""
+    if accuracy != "ieee" and device is None and out_dtype is None:
+        return _in_parts_again(a, b, c, alpha, beta, trans_a, trans_b, accuracy)
     if type(b) is not _ndarray or device is not None or accuracy != "ieee":
         return None
     if c is not None and (type(c) is not _ndarray or out_dtype is not None):
@@ -104,6 +106,22 @@ def _shortcut(
     if plan.start(data.ptr, b.data.ptr, c.data.ptr, alpha, beta, stream):
         return c
     return None
+
+
+def _in_parts_again(
+    a: Any, b: Any, c: Any, alpha: Any, beta: Any, trans_a: Any, trans_b: Any, accuracy: str
+) -> Any:
+    """Return c of a product in parts that was made before, of the same arrays; else None."""
+    if type(b) is not _ndarray or type(c) is not _ndarray:
+        return None
+    x, y, z = a.data, b.data, c.data
+    ordinal = x.device_id
+    started = y.device_id == z.device_id == ordinal and on_device.start_again(
+        ordinal, _current_stream(ordinal).ptr, accuracy, alpha, beta, trans_a, trans_b,
+        x.ptr, a.shape, a.strides, a.dtype, y.ptr, b.shape, b.strides, b.dtype,
+        z.ptr, c.shape, c.strides, c.dtype,
+    )  # fmt: skip
+    return c if started else None
 
 
 shortcuts[_ndarray] = _shortcut

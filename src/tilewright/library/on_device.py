@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.backend import LiveDevice, Operand
 from tilewright.backend.cuda.device import device_at
-from tilewright.library.gemm import Placed, launch_gemm, prepare_gemm, strided
+from tilewright.library.gemm import Placed, prepare_gemm, strided
 from tilewright.library.overlap import overlap
 from tilewright.library.plan import Plan, plans
 from tilewright.problem import Trans
@@ -19,7 +19,7 @@ from tilewright.timeline import span
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
 
-__all__ = ["View", "run"]
+__all__ = ["View", "run", "start_again"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,7 @@ def run(
     for name in ("a", "b"):
         if overlap(_place(views[name]), _place(request.c)):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
+    given = request.trans_a, request.trans_b
     operands = _operand("a", request.a), _operand("b", request.b), _operand("c", request.c)
     request = replace(
         request,
@@ -97,7 +98,10 @@ def run(
     )
     live = device_at(ordinal)
     if request.arithmetic:
-        launch_gemm(live, request, operands, stream_of(ordinal))
+        from tilewright.library.split.serve import launch_split
+
+        again = _again_key(request, given)
+        launch_split(live, request, operands, stream_of(ordinal), again=again)
         return
     made = prepare_gemm(live, request, operands)
     launch = live.prepare(made.kernel, made.launch, made.arguments)
@@ -108,6 +112,39 @@ def run(
         extents = (request.a.extent, request.b.extent, request.c.extent)
         plan = plans.remember(key, lambda: Plan(launch, made, (request.m, request.n), extents))
         plan.accept(request.a.address, request.b.address, request.c.address)
+
+
+def _again_key(request: Request, given: tuple[Trans, Trans]) -> Hashable | None:
+    """Return the key of calls that an adapter may start like this one, by `start_again`."""
+    from tilewright.library.split.again import again_key
+
+    views = request.a, request.b, request.c
+    if any(view.conjugated for view in views):
+        return None
+    places = (part for view in views for part in _place(view))
+    return again_key(request.arithmetic, request.alpha, request.beta, *given, *places)
+
+
+def start_again(
+    ordinal: int, stream: int, accuracy: str, alpha: Any, beta: Any, *given: Hashable
+) -> bool:
+    """Enqueue a call in parts that was made before; return False if there was none.
+
+    Parameters
+    ----------
+    ordinal : int
+        CUDA's number of the device that all arrays are on.
+    stream : int
+        Address of the stream.
+    accuracy, alpha, beta
+        As of `tilewright.gemm`.
+    given
+        Transposes; and of a, b and c address, shape, strides in bytes, and NumPy's dtype.
+    """
+    from tilewright.library.split.again import again_key, start_again
+
+    key = again_key(accuracy, alpha, beta, *given)
+    return start_again(device_at(ordinal), stream, key)
 
 
 def _one_device(views: dict[str, View]) -> int:

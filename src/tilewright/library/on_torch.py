@@ -131,6 +131,8 @@ def _shortcut(
     out_dtype: Any,
 ) -> Any:
     """Do all of gemm() for a call like one made before; None for any other."""
+    if accuracy != "ieee" and device is None and out_dtype is None:
+        return _in_parts_again(a, b, c, alpha, beta, trans_a, trans_b, accuracy)
     if device is not None or accuracy != "ieee" or not (_plain(a) and _plain(b)):
         return None
     if c is not None and (out_dtype is not None or not _plain(c) or c.is_conj()):
@@ -150,6 +152,24 @@ def _shortcut(
     if plan.start(a.data_ptr(), b.data_ptr(), c.data_ptr(), alpha, beta, stream):
         return c
     return None
+
+
+def _in_parts_again(
+    a: Any, b: Any, c: Any, alpha: Any, beta: Any, trans_a: Any, trans_b: Any, accuracy: str
+) -> Any:
+    """Return c of a product in parts that was made before, of the same tensors; else None."""
+    given: list[Any] = []
+    for x in (a, b, c):
+        if not _plain(x) or x.is_conj() or x.requires_grad or x.device != a.device:
+            return None
+        dtype = _DTYPES.get(x.dtype)
+        if dtype is None:
+            return None
+        strides = tuple(step * dtype.itemsize for step in x.stride())
+        given += [x.data_ptr(), x.shape, strides, dtype]
+    stream, index = _current_stream(a.device).cuda_stream, a.device.index
+    again = on_device.start_again(index, stream, accuracy, alpha, beta, trans_a, trans_b, *given)
+    return c if again else None
 
 
 shortcuts[_Tensor] = _shortcut

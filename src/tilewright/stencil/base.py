@@ -119,11 +119,15 @@ class Launch:
     resident : int
         Where it is not 0, blocks stay and divide the work among themselves: `on` cuts the
         grid, which has a block for each piece of work, to so many a multiprocessor.
+    early : bool
+        Whether blocks may begin before the launch before it on the stream has ended, where a
+        device can: the text waits for that by itself, before it touches memory.
     """
 
     grid: tuple[int, int]
     block: tuple[int, int]
     resident: int = 0
+    early: bool = False
 
     def on(self, multiprocessors: int) -> Launch:
         """Return the launch as a device with so many multiprocessors runs it."""

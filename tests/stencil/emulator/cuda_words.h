@@ -31,6 +31,7 @@
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
+inline void __threadfence() {} /* blocks run one after the other, or as one thread */
 #define __launch_bounds__(...)
 
 struct float2 { float x, y; };

@@ -44,6 +44,17 @@ class _Config(ctypes.Structure):
     )
 
 
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute of cuda.h."""
+
+    _fields_ = (("id", ctypes.c_uint), ("pad", ctypes.c_uint), ("value", ctypes.c_uint * 16))
+
+
+# CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION; CUDA C++ Programming Guide,
+# "Programmatic Dependent Launch": from compute capability 9.0 on.
+_EARLY, _EARLY_FROM = 6, 90
+
+
 class ArgumentBlock:
     """A kernel's arguments in memory, and the array of pointers to them.
 
@@ -107,6 +118,11 @@ def _calls() -> tuple[Any, Any]:
     return found.cuLaunchKernelEx, found.cuCtxGetCurrent
 
 
+def _number_of(arch: str) -> int:
+    """Return 90 for "sm_90a"."""
+    return int(arch.removeprefix("sm_").rstrip("af"))
+
+
 class PreparedLaunch:
     """One kernel with its grid and arguments, ready to be enqueued again and again.
 
@@ -155,6 +171,10 @@ class PreparedLaunch:
         self._last = len(arguments)
         self._device = device
         self._config = _Config(*launch.grid, 1, *launch.block, 1, dynamic_shared_bytes)
+        if launch.early and _number_of(device.arch) >= _EARLY_FROM:
+            self._attribute = _Attribute(_EARLY, 0, (ctypes.c_uint * 16)(1))
+            self._config.attributes = ctypes.addressof(self._attribute)
+            self._config.attribute_count = 1
         # ctypes passes these on as they are, which is cheaper than converting integers.
         self._config_at = ctypes.c_void_p(ctypes.addressof(self._config))
         self._arguments_at = ctypes.c_void_p(ctypes.addressof(self.arguments.pointers))

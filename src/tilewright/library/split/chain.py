@@ -2,8 +2,8 @@
 
 Guarded ("fp32")::
 
-    clear -> largest A, B -> split A, B into FP16, counting -> decide
-          -> [route 2] split A, B into BF16
+    largest of A and B -> split into FP16, counting; its last block decides
+          -> [route 2] split into BF16
           -> [route 1] products of FP16 parts   -> [route 2] products of BF16 parts
           -> [route 0] the IEEE kernel
 
@@ -14,104 +14,42 @@ device.  A named scheme is the same chain without a choice.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tilewright.backend import Event, GemmCall, Kernel, LiveDevice, Operand, OutOfMemoryError
+from tilewright.backend import Event, GemmCall, Kernel, LiveDevice, Operand
 from tilewright.library.choose import choose
-from tilewright.library.gemm import Placed, column_major_call, launch_gemm
-from tilewright.library.split.decision import DECISION_WORDS, ROUTES, TERMS_BF16, Decision
+from tilewright.library.split.decision import DECISION_WORDS, ROUTES, Decision
 from tilewright.library.split.product import (
     Parts,
     Product,
     Step,
     Work,
-    is_proved,
+    circumstances,
     product_for,
-    unproved_are_served,
 )
-from tilewright.library.split.scratch import Scratch, scratch_of
+from tilewright.library.split.scratch import TOPS, Scratch
 from tilewright.problem import Problem, Trans
-from tilewright.stencil import Launch, Source, Variant
+from tilewright.stencil import Source, Variant
 from tilewright.stencil.split import SCHEMES, Scheme, Texts
 from tilewright.stencil.split.scheme import part_bytes
-from tilewright.stencil.split.texts import Stored
+from tilewright.stencil.split.texts import Exponents, Operands, Stored
 
-if TYPE_CHECKING:
-    from tilewright.library.gemm import Request
-
-__all__ = ["MOST_K", "Chain", "launch_split"]
+__all__ = ["MOST_K", "Chain"]
 
 # Sums longer than this are cut, and the pieces added in C: sums of 8192 promoted parts would
 # be as inexact as a sum of 8192 numbers, where split or blocked SGEMMs are not.
 MOST_K = 8192
 
-# Smaller results leave most of a matrix unit's tile empty.  Nor could anything be promised:
-# the largest error among a few elements is luck, single precision's as well.
-_FEWEST_RESULTS = 1024
-
-# guard.h: ints a side, and the marks behind them.
-_WORDS_OF_SIDE, _MARKS = 5, 2
+_SINGLE = 4  # bytes
 
 # TMA's rule for the start of an array and of each of its columns.
 _ALIGNMENT = 16
-
-
-def launch_split(
-    live: LiveDevice,
-    request: Request,
-    operands: tuple[Placed, Placed, Placed],
-    queue: Any = None,
-    after: tuple[Any, ...] = (),
-) -> Event:
-    """Enqueue a product whose arithmetic the caller named, or whose choice he left to the guard.
-
-    Returns
-    -------
-    Event
-        Of the last launch.
-    """
-    problem, call, exchanged = column_major_call(request, operands)
-    # Whatever the caller's scalars are, from here on they can be compared and hashed.
-    call = replace(call, alpha=complex(call.alpha), beta=complex(call.beta))
-    why = _why_ieee(live, request, problem)
-    if not why:
-        scratch = scratch_of(live, queue)
-        with scratch.lock:
-            try:
-                chain = _chain(live, scratch, problem, call, request.arithmetic)
-                return chain.launch(request.report, exchanged, queue, after)
-            except OutOfMemoryError:
-                if request.arithmetic != "fp32":
-                    raise
-                why = "the device has too little memory left for parts"
-    if request.report is not None:
-        request.report.fixed("ieee", why)
-    return launch_gemm(live, replace(request, arithmetic=""), operands, queue, after)  # type: ignore[no-any-return]
-
-
-def _why_ieee(live: LiveDevice, request: Request, problem: Problem) -> str:
-    """Return why parts are out of the question; nothing if they are not."""
-    if complex(request.alpha).imag or complex(request.beta).imag:
-        return "alpha or beta is complex"
-    if problem.k == 0 or request.alpha == 0:
-        return "there is nothing to multiply"
-    routes = {"fp32": ROUTES[1:], "tf32": ("tf32",)}.get(request.arithmetic, ())
-    if routes and not unproved_are_served():
-        missing = [name for name in routes if not is_proved(live, SCHEMES[name])]
-        if missing:
-            return f"no matrix units of {live.id} are proved for {' and '.join(missing)}"
-    if request.arithmetic != "fp32":
-        return ""
-    if problem.k < TERMS_BF16:
-        return f"k={problem.k} is less than {TERMS_BF16}, where single precision errs least"
-    if problem.m * problem.n < _FEWEST_RESULTS:
-        return f"{problem.m} x {problem.n} results are no work for matrix units"
-    return ""
 
 
 @dataclass(frozen=True)
@@ -128,22 +66,27 @@ class Chain:
 
     # -- memory ----------------------------------------------------------------------------
 
-    def _stored(self) -> tuple[Stored, Stored]:
+    @cached_property
+    def _operands(self) -> Operands:
         p = self.problem
-        return (
-            Stored(p.m, p.k, p.trans_a.transposed),
-            Stored(p.n, p.k, not p.trans_b.transposed),
+        return Operands(
+            Stored(p.m, p.k, p.trans_a.transposed), Stored(p.n, p.k, not p.trans_b.transposed)
         )
 
-    def _turned(self, stored: Stored, scheme: Scheme) -> bool:
-        """Whether parts are stored in the other order than the operand."""
+    def _turned(self, scheme: Scheme) -> tuple[bool, bool]:
+        """Whether parts of A and of B are stored in the other order than the operand."""
         wants = product_for(self.live, scheme).k_fast and part_bytes(scheme.part) != 2
-        return wants and not stored.k_fast
+        return wants and not self._operands.a.k_fast, wants and not self._operands.b.k_fast
 
     def _parts(self, scheme: Scheme, which: int) -> Parts:
         """Return where an operand's parts go; memory for any scheme of the chain is there."""
-        stored = self._stored()[which]
-        turned = self._turned(stored, scheme)
+        stored, turned = self._stored(which), self._turned(scheme)[which]
+        k_fast = stored.k_fast or turned
+        trans = (Trans.T if k_fast else Trans.N) if which == 0 else Trans.N if k_fast else Trans.T
+        first = self._operands.first_b if which else 0
+        if self._is_read_itself(scheme, which):
+            x = self._operand(which)
+            return Parts(x.memory, x.ld * stored.outer, x.ld, trans, first, x.offset)
         inner, outer = (stored.outer, stored.inner) if turned else (stored.inner, stored.outer)
         unit = _ALIGNMENT // part_bytes(scheme.part)
         ld = -(-inner // unit) * unit
@@ -151,69 +94,112 @@ class Chain:
         memory = self.scratch.need(
             f"parts {which}", scheme.parts * stride * part_bytes(scheme.part)
         )
-        k_fast = stored.k_fast or turned
-        trans = (Trans.T if k_fast else Trans.N) if which == 0 else Trans.N if k_fast else Trans.T
-        first = self._sides_count() + (self.problem.m if which else 0)
         return Parts(memory, stride, ld, trans, first)
 
-    def _sides_count(self) -> int:
-        return self.problem.m + self.problem.n
+    def _stored(self, which: int) -> Stored:
+        return self._operands.b if which else self._operands.a
 
-    def _words(self) -> int:
-        return _WORDS_OF_SIDE * self._sides_count() + _MARKS
+    def _operand(self, which: int) -> Operand:
+        return self.call.b if which else self.call.a
+
+    def _is_read_itself(self, scheme: Scheme, which: int) -> bool:
+        """Whether the product can take an operand as it is, and cut it to its one part."""
+        x = self._operand(which)
+        begin = (x.memory if isinstance(x.memory, int) else 0) + _SINGLE * x.offset
+        return (
+            not _is_scaled(scheme)
+            and part_bytes(scheme.part) == _SINGLE
+            and product_for(self.live, scheme).cuts_float32
+            and self._stored(which).k_fast
+            and begin % _ALIGNMENT == _SINGLE * x.ld % _ALIGNMENT == 0
+        )
+
+    def _tops(self) -> Any:
+        return self.scratch.need(TOPS, 4 * self._operands.words_of_tops, zeroed=True)
 
     def _sides(self) -> Any:
-        return self.scratch.need("sides", 4 * self._words())
+        of = self._operands
+        return self.scratch.need("sides", 4 * (of.sides + of.words_of_counts))
+
+    def _exponents(self, scheme: Scheme) -> Any:
+        """Return memory that begins with what every side's elements were divided by."""
+        if _is_scaled(scheme):
+            return self._sides()
+        return self.scratch.need("no exponents", 4 * self._operands.sides, zeroed=True)
 
     # -- steps -----------------------------------------------------------------------------
 
-    def _before(self, scheme: Scheme, *, guarded: bool) -> Iterator[Step]:
-        """Return what comes before any split; a scheme of FP32's range alone needs no scaling."""
-        texts, sides = Texts(self.live.dialect), self._sides()
-        yield Step(texts.clear(), texts.clear_launch(self._words()), (_i(self._words()), sides))
-        if not (guarded or _is_scaled(scheme)):
-            return
-        for which, stored in enumerate(self._stored()):
-            x, first = self._operand(which)
-            arguments = (*_extent(stored), *x, sides, _i(first))
-            yield Step(texts.largest(stored), stored.launch, arguments)
+    def _matrices(self, of: Operands) -> tuple[Any, ...]:
+        """Return the arguments of either pass that tell it where operands are."""
+        placed: list[Any] = []
+        for which, stored in enumerate((of.a, of.b)):
+            x = self._operand(which)
+            placed += [_i(stored.inner), _i(stored.outer), x.memory, _i(x.offset), _i(x.ld)]
+        return *placed, _i(of.first_b)
 
-    def _operand(self, which: int) -> tuple[tuple[Any, ...], int]:
-        """Return an operand's memory, offset and leading dimension, and its first side."""
-        operand = self.call.b if which else self.call.a
-        place = (operand.memory, _i(operand.offset), _i(operand.ld))
-        return place, self.problem.m if which else 0
+    def _largest(self, *, guarded: bool) -> Step:
+        """Return the pass before the split; what the guard counts in is zero afterwards."""
+        of = self._operands
+        words = of.words_of_counts if guarded else 0
+        arguments = (*self._matrices(of), self._tops(), self._sides(), _i(of.sides), _i(words))
+        return Step(Texts(self.live.dialect).largest(of), of.launch, arguments)
 
-    def _splits(
-        self, scheme: Scheme, *, counted: bool, decision: Any = None, route: int | None = None
-    ) -> Iterator[Step]:
-        texts = Texts(self.live.dialect)
-        for which, stored in enumerate(self._stored()):
-            x, first = self._operand(which)
-            parts = self._parts(scheme, which)
-            source = texts.split(
-                stored,
-                scheme,
-                counted=counted,
-                transpose=self._turned(stored, scheme),
-                scaled=_is_scaled(scheme),
-                run_if=route,
-            )
-            arguments: tuple[Any, ...] = (
-                *_extent(stored), *x, parts.memory, _i(parts.stride), _i(parts.ld),
-                self._sides(), _i(self._sides_count()), _i(first),
-            )  # fmt: skip
-            if route is not None:
-                arguments += (decision,)
-            yield Step(source, stored.launch, arguments)
+    def _split(
+        self,
+        scheme: Scheme,
+        exponents: Exponents,
+        guard: tuple[Any, ...] = (),
+        only_if: tuple[int, Any] | None = None,
+        of: Operands | None = None,
+    ) -> Step:
+        """Return the pass that splits both operands.
+
+        Parameters
+        ----------
+        scheme : Scheme
+            Into which parts.
+        exponents
+            As of `Texts.split`.
+        guard : tuple, optional
+            What the guard needs besides to decide; nothing where it has nothing to say.
+        only_if : tuple, optional
+            A route, and memory with the decision that it waits for.
+        of : Operands, optional
+            Others than both, whole.
+        """
+        of = of or self._operands
+        source = Texts(self.live.dialect).split(
+            of,
+            scheme,
+            guarded=bool(guard),
+            turned=self._turned(scheme),
+            exponents=exponents,
+            run_if=None if only_if is None else only_if[0],
+        )
+        parts = [self._parts(scheme, which) for which in (0, 1)]
+        arguments = (
+            *self._matrices(of),
+            *(x for one in parts for x in (one.memory, _i(one.stride), _i(one.ld))),
+            self._tops(), self._sides(), _i(of.sides), *guard,
+        )  # fmt: skip
+        if exponents == "zero":  # the first launch of its call: begins when all others have ended
+            return Step(source, of.launch, arguments)
+        if only_if is None:
+            return Step(source, of.second_launch, arguments)
+        return Step(source, of.small_launch, (*arguments, only_if[1]))
 
     def before_products(self, scheme: Scheme) -> list[Step]:
         """Return the passes that split both operands into a named scheme's parts."""
-        return [
-            *self.first,
-            *self._before(scheme, guarded=False),
-            *self._splits(scheme, counted=False),
-        ]
+        if _is_scaled(scheme):
+            return [*self.first, self._largest(guarded=False), self._split(scheme, "of tops")]
+        a, b = (
+            replace(x, side=0, k=0) if self._is_read_itself(scheme, which) else x
+            for which, x in enumerate((self._operands.a, self._operands.b))
+        )
+        copied = Operands(a, b)
+        if a.tiles + b.tiles == 0:
+            return list(self.first)
+        return [*self.first, self._split(scheme, "zero", of=copied)]
 
     def products(
         self, scheme: Scheme, run_if: Any, wanted: int, product: Product | None = None
@@ -235,7 +221,7 @@ class Chain:
                 scheme, p.m, p.n, k0, min(k0 + MOST_K, p.k), float(complex(self.call.alpha).real),
                 self._parts(scheme, 0), self._parts(scheme, 1),
                 1.0 if k0 else float(complex(self.call.beta).real), self.call.c,
-                self._sides(), run_if, wanted,
+                self._exponents(scheme), run_if, wanted,
             )  # fmt: skip
             yield (product or product_for(self.live, scheme)).step(self.live, work)
 
@@ -259,14 +245,12 @@ class Chain:
         for which in (0, 1):  # the larger first: one piece of memory serves both
             self._parts(many, which)
         decision = self.scratch.need("decision", 4 * DECISION_WORDS)
-        sizes = (_i(self.problem.m), _i(self.problem.n), _i(self.problem.k))
-        decide = (*sizes, self._sides(), decision, decision if report is None else report)
+        guard = (_i(self.problem.k), decision, decision if report is None else report)
         return [
             *self.first,
-            *self._before(few, guarded=True),
-            *self._splits(few, counted=True),
-            Step(Texts(self.live.dialect).decide(), Launch((1, 1), (256, 1)), decide),
-            *self._splits(many, counted=False, decision=decision, route=2),
+            self._largest(guarded=True),
+            self._split(few, "of tops", guard),
+            self._split(many, "known", only_if=(2, decision)),
             *self.products(few, decision, 1),
             *self.products(many, decision, 2),
             self._ieee(decision),
@@ -275,7 +259,12 @@ class Chain:
     # -- launching -------------------------------------------------------------------------
 
     def launch(
-        self, report: Decision | None, exchanged: bool, queue: Any, after: tuple[Any, ...]
+        self,
+        report: Decision | None,
+        exchanged: bool,
+        queue: Any,
+        after: tuple[Any, ...],
+        again: Hashable | None = None,
     ) -> Event:
         """Enqueue all steps."""
         told = None
@@ -285,7 +274,7 @@ class Chain:
             else:
                 told = self.live.allocate(4 * DECISION_WORDS)
         if hasattr(self.live, "between_events"):
-            event = self._on_stream(told, queue)
+            event = self._on_stream(told, queue, again)
         else:
             event = self._on_queue(told, queue, after)
         if report is not None and told is not None:
@@ -297,7 +286,7 @@ class Chain:
         previous = self.scratch.last
         steps = self.steps(told)
         waits = tuple(after) + (() if previous is None else (previous.raw,))  # type: ignore[attr-defined]
-        with _enqueuing:
+        with _enqueuing, self.scratch.spoiled_by_failure(TOPS):
             for step in steps:
                 kernel = _kernel(self.live, step.source)
                 event: Any = self.live.launch(kernel, step.launch, step.arguments, queue, waits)
@@ -305,13 +294,11 @@ class Chain:
         self.scratch.last = event
         return event  # type: ignore[no-any-return]
 
-    def _on_stream(self, told: Any, queue: Any) -> Event:
+    def _on_stream(self, told: Any, queue: Any, again: Hashable | None) -> Event:
         """All launches between two events of a CUDA stream, laid out once for equal calls."""
         live: Any = self.live
         stream = live.stream if queue is None else int(queue)
-        schemes = [SCHEMES[name] for name in (self.arithmetic, *ROUTES[1:]) if name in SCHEMES]
-        by = tuple(product_for(live, scheme) for scheme in schemes)
-        key = (self.problem, self.call, self.arithmetic, self.given, by)
+        key = again or (self.problem, self.call, self.arithmetic, self.given, circumstances())
         prepared = self.scratch.prepared.get(key) if told is None else None
         if prepared is None:
             prepared = []
@@ -326,39 +313,8 @@ class Chain:
                 with launch.lock:
                     launch.enqueue(stream)
 
-        return live.between_events(enqueue, stream, (), prepared, self.arithmetic)  # type: ignore[no-any-return]
-
-
-def _chain(
-    live: LiveDevice, scratch: Scratch, problem: Problem, call: GemmCall, arithmetic: str
-) -> Chain:
-    """Return the chain of a call; a complex one as the real one of expand.cl."""
-    if not problem.precision.is_complex:
-        return Chain(live, scratch, problem, call, arithmetic, call)
-    texts = Texts(live.dialect)
-    m, n, k = problem.m, problem.n, problem.k
-
-    def copied(name: str, source: Source, rows: int, columns: int, of: Operand, across: int) -> Any:
-        ld = -(-2 * rows // 4) * 4  # whole vectors
-        made = Operand(scratch.need(name, 4 * ld * across), 0, ld)
-        arguments = (
-            _i(rows), _i(columns), of.memory, _i(of.offset), _i(of.ld), made.memory, _i(ld),
-        )  # fmt: skip
-        return made, Step(source, texts.clear_launch(rows * columns), arguments)
-
-    op_a, op_b = problem.trans_a, problem.trans_b
-    wide = texts.expand(op_a, wide=True, other=op_b)
-    a, step = copied("complex a", wide, m, k, call.a, 2 * k)
-    steps = [step]
-    b = Operand(call.b.memory, 2 * call.b.offset, 2 * call.b.ld)
-    if op_b.transposed:  # conjugated or not: A has the signs
-        b, step = copied("complex b", texts.expand(Trans.T, wide=False), k, n, call.b, n)
-        steps.append(step)
-    c = Operand(call.c.memory, 2 * call.c.offset, 2 * call.c.ld)
-    real = Problem(2 * m, n, 2 * k, "s", Trans.N, Trans.N, a.ld, b.ld, c.ld)  # type: ignore[arg-type]
-    scalars = complex(call.alpha).real, complex(call.beta).real
-    inner = GemmCall(real.precision, 2 * m, n, 2 * k, scalars[0], a, b, scalars[1], c)
-    return Chain(live, scratch, real, inner, arithmetic, call, tuple(steps))
+        with self.scratch.spoiled_by_failure(TOPS):
+            return live.between_events(enqueue, stream, (), prepared, self.arithmetic)  # type: ignore[no-any-return]
 
 
 def _is_scaled(scheme: Scheme) -> bool:
@@ -368,10 +324,6 @@ def _is_scaled(scheme: Scheme) -> bool:
 
 def _i(number: int) -> np.int64:
     return np.int64(number)
-
-
-def _extent(stored: Stored) -> tuple[np.int64, np.int64]:
-    return _i(stored.inner), _i(stored.outer)
 
 
 # Arguments belong to an OpenCL kernel until it is enqueued, whatever the queue.

@@ -8,7 +8,7 @@ is used: a stencil for matrix units comes before the model, which runs everywher
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,6 +35,7 @@ __all__ = [
     "Product",
     "Step",
     "Work",
+    "circumstances",
     "is_proved",
     "multiplied_by",
     "product_for",
@@ -66,6 +67,8 @@ class Parts:
         What is done to the parts as they are stored.
     first_exponent : int
         Where the operand's exponents begin among the sides' numbers.
+    offset : int
+        Elements before part 0, a multiple of 16 bytes.
     """
 
     memory: Any
@@ -73,6 +76,7 @@ class Parts:
     ld: int
     trans: Trans
     first_exponent: int
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,10 @@ class Product(Protocol):
     def k_fast(self) -> bool:
         """Whether it wants parts of more or less than 16 bits contiguous along k."""
 
+    @property
+    def cuts_float32(self) -> bool:
+        """Whether it reads single precision as TF32, as if it had been cut."""
+
     def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
         """Whether it computes this scheme on this device."""
 
@@ -141,6 +149,7 @@ class ModelProduct:
 
     extra_bits: int = EXTRA_BITS
     k_fast: ClassVar[bool] = False
+    cuts_float32: ClassVar[bool] = False
 
     def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
         """Every device runs it."""
@@ -156,7 +165,7 @@ class ModelProduct:
         whole, real = np.int64, np.float32
 
         def operand(parts: Parts, k_fast: bool) -> tuple[Any, ...]:
-            begin = work.k0 * (1 if k_fast else parts.ld)
+            begin = parts.offset + work.k0 * (1 if k_fast else parts.ld)
             return parts.memory, whole(begin), whole(parts.stride), whole(parts.ld)
 
         return Step(
@@ -186,6 +195,7 @@ class HopperProduct:
     config: Config | None = None
 
     k_fast: ClassVar[bool] = True
+    cuts_float32: ClassVar[bool] = True
 
     def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
         """Hopper through CUDA runs it."""
@@ -206,7 +216,7 @@ class HopperProduct:
         )
 
         def operand(parts: Parts, k_fast: bool) -> WgmmaParts:
-            begin = work.k0 * (1 if k_fast else parts.ld)
+            begin = parts.offset + work.k0 * (1 if k_fast else parts.ld)
             return WgmmaParts(parts.memory, begin, parts.ld, parts.stride)
 
         exponents_a, exponents_b = (work.sides + 4 * x.first_exponent for x in (work.a, work.b))
@@ -265,6 +275,16 @@ def serve_unproved() -> Iterator[None]:
 def unproved_are_served() -> bool:
     """Whether the caller is within `serve_unproved`."""
     return _unproved.get()
+
+
+_STANDARD = _products.get()
+
+
+def circumstances() -> tuple[Hashable, ...]:
+    """Return what calls depend on besides what they are given: they change with it."""
+    products = _products.get()
+    # What is always there need not be hashed, field by field.
+    return None if products is _STANDARD else products, _unproved.get()
 
 
 def product_for(live: LiveDevice, scheme: Scheme) -> Product:

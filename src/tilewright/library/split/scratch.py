@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,7 +13,10 @@ import numpy as np
 
 from tilewright.backend import Event, LiveDevice
 
-__all__ = ["Scratch", "scratch_of"]
+__all__ = ["TOPS", "Scratch", "scratch_of"]
+
+# The piece that is zero between calls (guard.h).
+TOPS = "tops"
 
 # Programs use one stream or a few; what more of them keep would only fill the device.
 _MOST_QUEUES = 8
@@ -37,10 +42,21 @@ class Scratch:
         self.prepared: OrderedDict[Any, Any] = OrderedDict()
         self._live = live
         self._pieces: dict[str, tuple[Any, int]] = {}
+        self._spoiled: set[str] = set()
         self._zero: Any = None
 
-    def need(self, name: str, size: int) -> Any:
+    def need(self, name: str, size: int, *, zeroed: bool = False) -> Any:
         """Return a piece of at least so many bytes.
+
+        Parameters
+        ----------
+        name : str
+            Of the piece.
+        size : int
+            In bytes.
+        zeroed : bool
+            Whether all of it is zero when it is made, or made anew; whoever writes to it leaves
+            zeros behind, or spoils it.
 
         Raises
         ------
@@ -48,16 +64,38 @@ class Scratch:
             If the device has too little; the piece is gone then.
         """
         held = self._pieces.get(name)
-        if held is not None and held[1] >= size:
+        if held is not None and held[1] >= size and name not in self._spoiled:
             return held[0]
+        self.drop(name)
+        self._spoiled.discard(name)
+        fresh = self._live.upload(np.zeros(size, np.uint8)) if zeroed else self._live.allocate(size)
+        self._pieces[name] = (fresh, size)
+        return fresh
+
+    def spoil(self, name: str) -> None:
+        """Make a zeroed piece anew before it is used again.
+
+        For calls that failed on their way: some of the launches that leave zeros are missing.
+        """
+        self._spoiled.add(name)
         self.prepared.clear()
+
+    @contextmanager
+    def spoiled_by_failure(self, name: str) -> Iterator[None]:
+        """Enqueue within this what leaves a piece zero if all of it runs."""
+        try:
+            yield
+        except BaseException:
+            self.spoil(name)
+            raise
+
+    def drop(self, name: str) -> None:
+        """Forget a piece, once nothing uses it, and launches that might name it."""
+        self.prepared.clear()
+        held = self._pieces.pop(name, None)
         if held is not None:
-            del self._pieces[name]
             self._live.finish()  # an earlier call may still use it
             self._live.free(held[0])
-        memory = self._live.allocate(size)
-        self._pieces[name] = (memory, size)
-        return memory
 
     @property
     def zero(self) -> Any:
@@ -88,7 +126,9 @@ _finding = threading.Lock()
 
 def scratch_of(live: LiveDevice, queue: Any) -> Scratch:
     """Return the memory for a queue: a stream's address, a pyopencl queue, None for our own."""
-    key = int(getattr(queue, "int_ptr", queue or 0))
+    if queue is None:  # CUDA's stream 0 is another than our own
+        queue = getattr(live, "stream", 0)
+    key = int(getattr(queue, "int_ptr", queue))
     with _finding:
         known = _all.setdefault(live, OrderedDict())
         found = known.get(key)

@@ -1,16 +1,20 @@
 /* What the guard counts, and how it decides; docs/fp32_accurate.md derives every number.
  *
- * One array of ints has it all; sides are the m rows of op(A), then the n columns of op(B),
- * m + n = `all` together:
+ * Sides are the m rows of op(A), then, from `first_b` on, the n columns of op(B), `all` together,
+ * where m and n are rounded up to 4.  Two arrays of ints tell of them:
  *
- *     | top of every side | exponent of every side | COUNTS of side 0 | of side 1 | ... | 2 marks |
+ *     tops   | blocks done, 3 unused | top of every side |
+ *     sides  | exponent of every side | faint of every side | narrow ... | cut ... | 2 marks |
  *
  * top: bits of the largest magnitude; a mark, of A and of B: some part but the first is not 0.
+ * Tops and the number before them are zero between calls: the last block of the second pass to
+ * end leaves them so, wherever those of the next call may lie.
  */
-#define TOP(side) (side)
-#define EXPONENT(side) (all + (side))
-#define COUNT(side, c) (2 * all + (side) * COUNTS + (c))
-#define MARK(operand) ((2 + COUNTS) * all + (operand))
+#define DONE 0
+#define TOP(side) (4 + (side))
+#define EXPONENT(side) (side)
+#define COUNT(side, c) ((1 + (c)) * all + (side))
+#define MARK(operand) ((1 + COUNTS) * all + (operand))
 
 #define COUNTS 3
 #define FAINT 0  /* below 2^-SEEN_BITS of the side's largest: may be lost in a sum */
@@ -42,7 +46,7 @@
 #define ROUTE_FP16X3 1
 #define ROUTE_BF16X6 2
 
-/* What `decide` writes, one int each. */
+/* What decide.h writes, one int each. */
 #define DECISION_ROUTE 0
 #define DECISION_FINITE 1     /* 0: infinity or NaN among the operands */
 #define DECISION_SEEN 2       /* terms that each element of C has, at least */

@@ -6,7 +6,8 @@
  *     FP16   s eeeee mmmmmmmmmm                   11 significant bits, subnormal below 2^-14
  *
  * All conversions round to nearest, ties to even.  They are integer arithmetic, so that every
- * device rounds alike, but for CUDA's own of FP16, which rounds so too in one instruction.  PART is one of the three numbers below.
+ * device rounds alike, but for CUDA's own, which round so too, two numbers in one instruction (a
+ * NaN's digits may differ).  PART is one of the three numbers below.
  */
 #define PART_FP16 1
 #define PART_BF16 2
@@ -114,5 +115,27 @@ HELPER float number_of(part_bits x)
     return of_bits((unsigned int)x << 16);
 #elif PART == PART_TF32
     return of_bits(x);
+#endif
+}
+
+/* Two neighbours' parts as memory has them, the first one lowest. */
+#if PART == PART_TF32
+typedef usize two_parts;
+#else
+typedef unsigned int two_parts;
+#endif
+
+HELPER two_parts parts_of(float x, float y)
+{
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800 && PART != PART_TF32
+    two_parts both; /* the second one comes first in PTX */
+#if PART == PART_FP16
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(y), "f"(x));
+#else
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(y), "f"(x));
+#endif
+    return both;
+#else
+    return (two_parts)part_of(x) | (two_parts)part_of(y) << 8 * sizeof(part_bits);
 #endif
 }

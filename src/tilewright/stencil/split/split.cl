@@ -1,4 +1,5 @@
-/* Second pass over an operand: its parts, its sides' exponents, and what the guard counts.
+/* Second pass over both operands: their parts, their sides' exponents, what the guard counts,
+ * and its decision.
  *
  *     x 2^-e = part 0 + part 1 (+ part 2) + what is lost,     e the exponent of x's side
  *
@@ -8,166 +9,280 @@
  *
  *     | part 0 | part 1 | ...     `stride` elements apart
  *
- * Macros: PART, PARTS, SIDE_INNER, TRANSPOSE, SCALED (0: every exponent is 0), COUNTED (0: the
- * guard has its counts already), RUN_IF.
+ * Tiles are taken from the last one on: the first pass has read that one last, so it may still
+ * be in the cache, and what is written last is what the product reads first.
+ *
+ * Macros: PART, PARTS, SIDE_INNER_A and _B, TRANSPOSE_A and _B, EXPONENTS (one of the three
+ * below), GUARDED (1: count, and decide), RUN_IF.
  */
 #include "split/numbers.h"
 #include "split/tiles.h"
 #include "split/guard.h"
+#include "split/decide.h"
 #include "prelude/run_if.h"
 
-/* Four neighbours of a part in words of 64 bits: CUDA's compiler does not join short stores. */
-#define PART_BITS (8 * (int)sizeof(part_bits))
-#define WORDS (VECTOR * PART_BITS / 64)
-typedef struct ALIGNED(VECTOR * sizeof(part_bits)) { usize word[WORDS]; } parts_of_four;
+#define EXPONENTS_ZERO 0      /* nothing is scaled; neither tops nor sides are looked at */
+#define EXPONENTS_OF_TOPS 1   /* the first pass has been here; sides get their exponents */
+#define EXPONENTS_KNOWN 2     /* another second pass has been here */
+
+/* Write four neighbours of a part; CUDA's compiler does not join shorter stores. */
+#if PART == PART_TF32
+#define WRITE_FOUR(to, x, y)                                                              \
+    store_words4(to, (unsigned int)(x), (unsigned int)((x) >> 32), (unsigned int)(y),     \
+                 (unsigned int)((y) >> 32))
+#define WITHOUT_SIGNS ((usize)0x7fffffffu << 32 | 0x7fffffffu)
+#else
+#define WRITE_FOUR(to, x, y) *(GLOBAL usize *)(to) = (usize)(x) | (usize)(y) << 32
+#define WITHOUT_SIGNS 0x7fff7fffu
+#endif
 
 /* What a side's elements are divided by the power of two of. */
 HELPER int exponent_of_side(int top)
 {
-    if (!SCALED || top == 0 || top >= 0x7f800000)
+    if (top == 0 || top >= 0x7f800000)
         return 0;
     return exponent_of(of_bits((unsigned int)top)) - TOP_EXPONENT;
 }
 
-/* What becomes of a side's elements: two factors, as one might not be a number, and the
- * magnitude below which they are faint. */
-typedef struct { float first, second, least; } scale;
+/* What becomes of a side's elements: two factors, as one might not be a number; and the bits
+ * of the magnitudes below which they are faint, and cut if they are not zero. */
+typedef struct { float first, second; unsigned int seen, whole; } scale;
 
-HELPER scale scale_of(int top)
+/* `known`: the side's exponent or its top. */
+HELPER scale scale_of(int known)
 {
-    const int e = -exponent_of_side(top);
+    const int e = EXPONENTS == EXPONENTS_OF_TOPS ? -exponent_of_side(known) : -known;
     scale s;
     s.first = power_of_two(e / 2);
     s.second = power_of_two(e - e / 2);
-    s.least = of_bits((unsigned int)top) * power_of_two(-SEEN_BITS);
+    s.seen = bits_of(of_bits((unsigned int)known) * power_of_two(-SEEN_BITS));
+    s.whole = bits_of(times_power(power_of_two(WHOLE_EXPONENT), -e));
     return s;
 }
 
-/* What the guard counts of one number, each in ten bits: x itself, and as it is scaled. */
-HELPER unsigned int counted(float x, float scaled, float least)
+/* The scales of a thread's four sides, or of its one in each step. */
+HELPER void read_scales(PRIVATE scale *scales, const GLOBAL int *known, tile t, int side_inner)
 {
-    const unsigned int size = bits_of(x) & 0x7fffffffu;
-    const int faint = of_bits(size) < least;
-    const int narrow = faint || (size & ((1u << (24 - WIDE_BITS + 1)) - 1u)) == 0;
-    const float whole = power_of_two(WHOLE_EXPONENT);
-    const int cut = size != 0 && scaled < whole && scaled > -whole;
-    return (unsigned int)faint | (unsigned int)narrow << 10 | (unsigned int)cut << 20;
+    const int i = THREAD_ID % ACROSS * VECTOR, down = THREAD_ID / ACROSS;
+    ints found = {{0, 0, 0, 0}};
+    if (EXPONENTS == EXPONENTS_ZERO)
+        return;
+    if (side_inner && i < t.inner_left)
+        found = *(const GLOBAL ints *)(known + i);
+    if (!side_inner)
+        UNROLL for (int step = 0; step < STEPS; ++step)
+            if (step * DOWN + down < t.outer_left)
+                found.e[step] = known[step * DOWN + down];
+    UNROLL for (int e = 0; e < VECTOR; ++e) scales[e] = scale_of(found.e[e]);
 }
 
-/* Split four neighbours and write their parts; return whether one but the first is not 0. */
-HELPER int write_parts(GLOBAL part_bits *to, isize stride, floats rest, int inside)
+/* What the guard counts of one number, each in ten bits.  Bits of magnitudes are compared, as
+ * they are ordered alike: size - 1 is below whole - 1 where size is not 0 and below whole. */
+HELPER unsigned int counted(float x, scale s)
 {
-    int longer = 0;
+    const unsigned int size = bits_of(x) & 0x7fffffffu, whole = s.whole > 1 ? s.whole : 1;
+    const int faint = size < s.seen;
+    const int narrow = faint || (size & ((1u << (24 - WIDE_BITS + 1)) - 1u)) == 0;
+    return (faint ? 1u : 0u) + (narrow ? 1u << 10 : 0u) + (size - 1 < whole - 1 ? 1u << 20 : 0u);
+}
+
+/* Split four neighbours and write their parts; return what is not 0 of all but the first. */
+HELPER two_parts write_parts(GLOBAL part_bits *to, isize stride, floats rest, int inside)
+{
+    two_parts longer = 0;
     UNROLL for (int p = 0; p < PARTS; ++p) {
-        parts_of_four made;
-        UNROLL for (int w = 0; w < WORDS; ++w) made.word[w] = 0;
-        UNROLL for (int e = 0; e < VECTOR; ++e) {
-            const part_bits part = part_of(rest.e[e]);
-            made.word[e * WORDS / VECTOR] |= (usize)part << e * PART_BITS % 64;
-            rest.e[e] -= number_of(part);
-            longer |= p > 0 && number_of(part) != 0;
+        two_parts made[VECTOR / 2];
+        UNROLL for (int e = 0; e < VECTOR; e += 2) {
+            const two_parts both = parts_of(rest.e[e], rest.e[e + 1]);
+            made[e / 2] = both;
+            rest.e[e] -= number_of((part_bits)both);
+            rest.e[e + 1] -= number_of((part_bits)(both >> 8 * sizeof(part_bits)));
+            if (p > 0)
+                longer |= both & WITHOUT_SIGNS;
         }
         if (inside)
-            *(GLOBAL parts_of_four *)(to + p * stride) = made;
+            WRITE_FOUR(to + p * stride, made[0], made[1]);
     }
     return longer;
 }
 
-/* The same of a whole tile in the other order: its rows become columns, and threads side by
- * side write what lies side by side. */
-#define TURNED_PITCH (INNER + 1)
-HELPER int write_turned(GLOBAL part_bits *to, isize stride, isize ld_parts,
-                        const SHARED float *turned, tile t)
-{
-    int longer = 0;
-    for (int at = THREAD_ID; at < INNER * OUTER; at += THREADS) {
-        const int o = at % OUTER, i = at / OUTER;
-        if (o >= t.outer_left || i >= t.inner_left)
-            continue;
-        float rest = turned[o * TURNED_PITCH + i];
-        UNROLL for (int p = 0; p < PARTS; ++p) {
-            const part_bits made = part_of(rest);
-            rest -= number_of(made);
-            longer |= p > 0 && number_of(made) != 0;
-            to[p * stride + t.outer0 + o + (t.inner0 + i) * ld_parts] = made;
-        }
-    }
-    return longer;
-}
-
-/* Scale four neighbours; return what the guard counts of them, added to `sums`. */
+/* Scale four neighbours; add to `sums` what the guard counts of them. */
 HELPER floats scaled_floats(floats v, const PRIVATE scale *scales, PRIVATE unsigned int *sums,
-                            int inside)
+                            int inside, int step, int side_inner)
 {
+    if (EXPONENTS == EXPONENTS_ZERO)
+        return v;
     UNROLL for (int e = 0; e < VECTOR; ++e) {
-        const scale s = scales[SIDE_INNER ? e : 0];
-        const float scaled = v.e[e] * s.first * s.second;
-        if (COUNTED && e < inside)
-            sums[SIDE_INNER ? e : 0] += counted(v.e[e], scaled, s.least);
-        v.e[e] = scaled;
+        const scale s = scales[side_inner ? e : step];
+        if (GUARDED)
+            sums[side_inner ? e : 0] += counted(v.e[e], s);
+        v.e[e] = v.e[e] * s.first * s.second;
     }
+    if (GUARDED && inside < VECTOR) /* take back what was counted of zeros outside */
+        UNROLL for (int e = 0; e < VECTOR; ++e)
+            if (e >= inside)
+                sums[side_inner ? e : 0] -= counted(0, scales[side_inner ? e : step]);
     return v;
 }
 
-/* Add what a block counted of its sides to what others did, and write their exponents. */
-HELPER void tell(GLOBAL int *sides, isize all, isize side, const SHARED unsigned int *found,
-                 int is_first)
+/* Where shared memory has four neighbours of row o of a tile that is turned.  Rows are read and
+ * columns written, or the other way round, by warps that meet no bank twice: every fourth row
+ * exchanges the fours within a row otherwise.
+ *
+ *     row 0-3    0 1 2 3 4 5 6 7 ...
+ *     row 4-7    1 0 3 2 5 4 7 6 ...
+ *     row 8-11   2 3 0 1 6 7 4 5 ...
+ */
+#define TURNED(o, i) ((o) * INNER + (((i) / VECTOR ^ (o) / VECTOR) * VECTOR) + (i) % VECTOR)
+#define OUTER_FOURS (OUTER / VECTOR)
+
+HELPER void leave_turned(SHARED float *turned, floats v, int o, int i)
 {
-    if (is_first)
-        sides[EXPONENT(side)] = exponent_of_side(sides[TOP(side)]);
-    if (!COUNTED)
-        return;
+    *(SHARED floats *)(turned + TURNED(o, i)) = v;
+}
+
+/* The parts of a whole tile in the other order: eight threads side by side write four
+ * neighbours each. */
+HELPER two_parts write_turned(GLOBAL part_bits *to, isize stride, isize ld,
+                              const SHARED float *turned, tile t)
+{
+    const int o = THREAD_ID % OUTER_FOURS * VECTOR, first = THREAD_ID / OUTER_FOURS;
+    GLOBAL part_bits *column = to + t.outer0 + o + (t.inner0 + first) * ld;
+    two_parts longer = 0;
+    UNROLL for (int step = 0; step < STEPS; ++step) {
+        const int i = first + step * (INNER / STEPS);
+        floats v;
+        UNROLL for (int e = 0; e < VECTOR; ++e) v.e[e] = turned[TURNED(o + e, i)];
+        longer |= write_parts(column, stride, v, o < t.outer_left && i < t.inner_left);
+        column += INNER / STEPS * ld;
+    }
+    return longer;
+}
+
+/* Where parts go. */
+typedef struct {
+    GLOBAL part_bits *first;
+    isize stride, ld;
+} parts_of_matrix;
+
+/* A tile's parts, or with `turn` its scaled elements in shared memory, and what the guard
+ * counts; returns what is not 0 of all parts but the first. */
+HELPER two_parts split_tile(matrix of, parts_of_matrix to, tile t, const GLOBAL int *known,
+                            SHARED int *found, SHARED float *turned, int side_inner, int turn)
+{
+    const int across = THREAD_ID % ACROSS, i = across * VECTOR, down = THREAD_ID / ACROSS;
+    GLOBAL part_bits *row = to.first + t.inner0 + i + (t.outer0 + down) * to.ld;
+    floats v[STEPS];
+    scale scales[VECTOR];
+    unsigned int sums[VECTOR] = {0, 0, 0, 0};
+    two_parts longer = 0;
+    read_tile(v, of, t);
+    read_scales(scales, known, t, side_inner);
+    UNROLL for (int step = 0; step < STEPS; ++step) {
+        const int o = step * DOWN + down, inside = o < t.outer_left ? t.inner_left - i : 0;
+        v[step] = scaled_floats(v[step], scales, sums, inside, step, side_inner);
+        if (turn)
+            leave_turned(turned, v[step], o, i);
+        else
+            longer |= write_parts(row, to.stride, v[step], inside > 0);
+        row += DOWN * to.ld;
+        if (GUARDED && !side_inner) {
+            found[slot(o, across, 0)] = (int)sums[0];
+            sums[0] = 0;
+        }
+    }
+    if (GUARDED && side_inner)
+        UNROLL for (int e = 0; e < VECTOR; ++e) found[slot(i + e, down, 1)] = (int)sums[e];
+    return longer;
+}
+
+/* Add what a block counted of a side to what others did. */
+HELPER void tell_counts(GLOBAL int *sides, isize all, isize side, const SHARED int *found,
+                        int side_inner)
+{
     unsigned int sum = 0;
-    for (int s = 0; s < SHARERS; ++s) sum += found[slot(THREAD_ID, s)];
+    UNROLL for (int s = 0; s < SHARERS(side_inner); ++s)
+        sum += (unsigned int)found[slot(THREAD_ID, s, side_inner)];
     for (int c = 0; c < COUNTS; ++c)
         if (sum >> 10 * c & 1023u)
             ATOMIC_ADD(sides + COUNT(side, c), (int)(sum >> 10 * c & 1023u));
 }
 
-KERNEL THREADS_PER_BLOCK(THREADS) void split(
-    isize inner, isize outer, const GLOBAL float *RESTRICT first, isize offset, isize ld,
-    GLOBAL part_bits *RESTRICT parts, isize stride, isize ld_parts,
-    GLOBAL int *RESTRICT sides, isize all, isize first_side RUN_IF_ARGUMENT)
+#if GUARDED
+#define GUARD_ARGUMENTS , isize k, GLOBAL int *RESTRICT decision, GLOBAL int *RESTRICT report
+#else
+#define GUARD_ARGUMENTS
+#endif
+
+/* A pass that may not be wanted has few blocks, which go on to further tiles. */
+#ifdef RUN_IF
+#define FOR_ITS_TILES(at, last) for (isize at = (last) - BLOCK_ID; at >= 0; at -= BLOCK_COUNT)
+#define TILE_DONE() BARRIER()
+#else
+#define FOR_ITS_TILES(at, last) const isize at = (last) - BLOCK_ID;
+#define TILE_DONE()
+#endif
+
+/* Both operands' tiles have one code, unless they lie in different orders. */
+#define ALIKE (SIDE_INNER_A == SIDE_INNER_B && TRANSPOSE_A == TRANSPOSE_B)
+#define USE_B(is_b) (!ALIKE && (is_b))
+
+KERNEL THREADS_AND_BLOCKS(THREADS, TOGETHER) void split(
+    MATRICES, GLOBAL part_bits *RESTRICT parts_a, isize stride_a, isize ld_parts_a,
+    GLOBAL part_bits *RESTRICT parts_b, isize stride_b, isize ld_parts_b,
+    GLOBAL int *RESTRICT tops, GLOBAL int *RESTRICT sides, isize all GUARD_ARGUMENTS
+    RUN_IF_ARGUMENT)
 {
+    LET_NEXT_BEGIN();
+    WAIT_FOR_PREVIOUS();
     RETURN_UNLESS_WANTED
-    SHARED_ARRAY unsigned int found[COUNTED ? SLOTS : 1];
-    SHARED_ARRAY float turned[TRANSPOSE ? OUTER * TURNED_PITCH : 1];
-    const tile t = tile_of(inner, outer);
-    const GLOBAL float *const x = first + offset + t.inner0 + t.outer0 * ld;
-    const isize side0 = first_side + (SIDE_INNER ? t.inner0 : t.outer0);
-    const int i = THREAD_ID % ACROSS * VECTOR, down = THREAD_ID / ACROSS;
-    const int aligned = is_aligned(x, ld), left = SIDE_INNER ? t.inner_left : t.outer_left;
-    unsigned int sums[VECTOR] = {0, 0, 0, 0};
-    scale scales[VECTOR]; /* of a thread's four sides, or its one of a step */
-    int longer = 0;       /* whether a part but the first is not zero */
-    if (SIDE_INNER)
-        UNROLL for (int e = 0; e < VECTOR; ++e)
-            scales[e] = scale_of(i + e < left ? sides[TOP(side0 + i + e)] : 0);
-    for (int step = 0; step < STEPS; ++step) {
-        const int o = step * DOWN + down, inside = o < t.outer_left ? t.inner_left - i : 0;
-        floats v = {{0, 0, 0, 0}};
-        if (inside > 0)
-            v = read_floats(x + o * ld, i, t.inner_left, aligned);
-        if (!SIDE_INNER)
-            scales[0] = scale_of(o < left ? sides[TOP(side0 + o)] : 0);
-        v = scaled_floats(v, scales, sums, inside);
-        if (TRANSPOSE)
-            UNROLL for (int e = 0; e < VECTOR; ++e) turned[o * TURNED_PITCH + i + e] = v.e[e];
+    SHARED_ARRAY int found[SLOTS];
+    SHARED_ARRAY floats turned[TRANSPOSE_A || TRANSPOSE_B ? OUTER * INNER / VECTOR : 1];
+    const isize of_a = tiles_of(inner_a, outer_a);
+    FOR_ITS_TILES(at, of_a + tiles_of(inner_b, outer_b) - 1) {
+        const int is_b = at >= of_a, side_inner = is_b ? SIDE_INNER_B : SIDE_INNER_A;
+        const matrix of = MATRIX(is_b);
+        const parts_of_matrix to = {is_b ? parts_b : parts_a, is_b ? stride_b : stride_a,
+                                    is_b ? ld_parts_b : ld_parts_a};
+        const tile t = tile_of(at - (is_b ? of_a : 0), of.inner, of.outer);
+        const isize side0 = of.first_side + (side_inner ? t.inner0 : t.outer0);
+        const GLOBAL int *const known =
+            EXPONENTS == EXPONENTS_KNOWN ? sides + EXPONENT(side0) : tops + TOP(side0);
+        SHARED float *const space = (SHARED float *)turned;
+        two_parts longer; /* not 0: a part but the first is not zero */
+        if (USE_B(is_b))
+            longer = split_tile(of, to, t, known, found, space, SIDE_INNER_B, TRANSPOSE_B);
         else
-            longer |= write_parts(parts + t.inner0 + i + (t.outer0 + o) * ld_parts, stride, v,
-                                  inside > 0);
-        if (COUNTED && !SIDE_INNER) {
-            found[slot(o, THREAD_ID % ACROSS)] = sums[0];
-            sums[0] = 0;
+            longer = split_tile(of, to, t, known, found, space, SIDE_INNER_A, TRANSPOSE_A);
+        BARRIER();
+        if (is_b ? TRANSPOSE_B : TRANSPOSE_A)
+            longer = write_turned(to.first, to.stride, to.ld, space, t);
+        if (GUARDED && longer)
+            sides[MARK(is_b)] = 1; /* whoever writes it writes this */
+        /* Numbers of sides are read by fours: what is missing to these has some, too. */
+        const int left = (SIDES_LEFT(t, side_inner) + VECTOR - 1) / VECTOR * VECTOR;
+        const int is_first = (side_inner ? t.outer0 : t.inner0) == 0;
+        if (EXPONENTS == EXPONENTS_OF_TOPS && is_first && THREAD_ID < left)
+            sides[EXPONENT(side0 + THREAD_ID)] = exponent_of_side(known[THREAD_ID]);
+        if (GUARDED && THREAD_ID < left) {
+            if (USE_B(is_b))
+                tell_counts(sides, all, side0 + THREAD_ID, found, SIDE_INNER_B);
+            else
+                tell_counts(sides, all, side0 + THREAD_ID, found, SIDE_INNER_A);
         }
+        TILE_DONE();
     }
-    if (COUNTED && SIDE_INNER)
-        UNROLL for (int e = 0; e < VECTOR; ++e) found[slot(i + e, down)] = sums[e];
-    BARRIER();
-    if (TRANSPOSE)
-        longer = write_turned(parts, stride, ld_parts, turned, t);
-    if (COUNTED && longer)
-        sides[MARK(first_side > 0)] = 1; /* whoever writes it writes this */
-    if (THREAD_ID < left)
-        tell(sides, all, side0 + THREAD_ID, found, (SIDE_INNER ? t.outer0 : t.inner0) == 0);
+#if EXPONENTS == EXPONENTS_OF_TOPS
+    if (!is_last_block(tops, found))
+        return;
+#if GUARDED
+    decide(k, found, tops, sides, all, first_b, decision, report);
+#else
+    const ints none = {{0, 0, 0, 0}};
+    for (isize s = THREAD_ID * VECTOR; s < all; s += THREADS * VECTOR)
+        *(GLOBAL ints *)(tops + TOP(s)) = none;
+#endif
+    if (THREAD_ID == 0)
+        tops[DONE] = 0;
+#endif
 }

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from tilewright.problem import Trans
 from tilewright.stencil.base import Dialect, Launch, Source
 from tilewright.stencil.split.scheme import PART_NUMBERS, Scheme
 from tilewright.stencil.text import read_text
 
-__all__ = ["Stored", "Texts"]
+__all__ = ["Exponents", "Operands", "Stored", "Texts"]
 
-# tiles.h: threads of a block, and elements of its tile along memory and across it.
+# tiles.h: threads of a block, elements of its tile along memory and across it, and what numbers
+# of sides are rounded up to.
 _THREADS = 256
-_INNER, _OUTER = 128, 64
+_INNER, _OUTER = 128, 32
+_VECTOR = 4
+
+# Blocks a multiprocessor of a pass that may not be wanted: enough of them to keep the memory
+# busy, and few to start for nothing.
+_RESIDENT = 4
+
+# guard.h: ints before the tops; counts of a side; marks.
+_BEFORE_TOPS, _COUNTS, _MARKS = 4, 3, 2
 
 # model.cl.
 _MODEL_THREADS = 64
@@ -23,6 +33,10 @@ _NEVER = 1 << 30
 
 # Bits below single precision's last that Hopper keeps while it adds, by the literature.
 EXTRA_BITS = 2
+
+# split.cl.
+Exponents = Literal["zero", "of tops", "known"]
+_EXPONENTS: dict[Exponents, int] = {"zero": 0, "of tops": 1, "known": 2}
 
 
 @dataclass(frozen=True)
@@ -52,10 +66,58 @@ class Stored:
         return self.side if self.k_fast else self.k
 
     @property
-    def launch(self) -> Launch:
+    def tiles(self) -> int:
         """Blocks that cover the operand in either pass."""
-        blocks = -(-self.inner // _INNER) * -(-self.outer // _OUTER)
-        return Launch(grid=(blocks, 1), block=(_THREADS, 1))
+        return -(-self.inner // _INNER) * -(-self.outer // _OUTER)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Both operands of a product as memory has them, and where numbers of their sides are.
+
+    Parameters
+    ----------
+    a, b : Stored
+        Operands; one with no elements is passed over.
+    """
+
+    a: Stored
+    b: Stored
+
+    @property
+    def first_b(self) -> int:
+        """Number of op(B)'s first column among the sides; op(A)'s first row is number 0."""
+        return -(-self.a.side // _VECTOR) * _VECTOR
+
+    @property
+    def sides(self) -> int:
+        """Rows of op(A) and columns of op(B), and what these are rounded up by."""
+        return self.first_b + -(-self.b.side // _VECTOR) * _VECTOR
+
+    @property
+    def words_of_tops(self) -> int:
+        """Ints that are zero between calls (guard.h)."""
+        return _BEFORE_TOPS + self.sides
+
+    @property
+    def words_of_counts(self) -> int:
+        """Ints that the guard counts in; exponents lie before them."""
+        return _COUNTS * self.sides + _MARKS
+
+    @property
+    def launch(self) -> Launch:
+        """A block for each tile, for the first pass."""
+        return Launch(grid=(self.a.tiles + self.b.tiles, 1), block=(_THREADS, 1))
+
+    @property
+    def second_launch(self) -> Launch:
+        """The same for the second pass, which waits for the one before it."""
+        return replace(self.launch, early=True)
+
+    @property
+    def small_launch(self) -> Launch:
+        """As many blocks as stay on the device, for a second pass that may not be wanted."""
+        return replace(self.second_launch, resident=_RESIDENT)
 
 
 @dataclass(frozen=True)
@@ -68,55 +130,58 @@ class Texts:
         parts = (f"prelude/dialect_{self.dialect}.h", f"split/{name}.cl")
         return Source("\n".join(read_text(part) for part in parts), defines, name)
 
-    def clear(self) -> Source:
-        """Return the kernel that writes zeros: ``(count, words)``."""
-        return self._source("clear", {})
+    def flat_launch(self, elements: int) -> Launch:
+        """Return a thread for each element."""
+        return Launch(grid=(-(-elements // _THREADS), 1), block=(_THREADS, 1))
 
-    def clear_launch(self, words: int) -> Launch:
-        """Return the blocks for so many words."""
-        return Launch(grid=(-(-words // _THREADS), 1), block=(_THREADS, 1))
+    def largest(self, operands: Operands) -> Source:
+        """Return the first pass: ``(matrices, tops, sides, all, words)``.
 
-    def largest(self, operand: Stored) -> Source:
-        """Return the first pass: ``(inner, outer, x, offset, ld, sides, first_side)``."""
-        return self._source("largest", {"PART": 1, "SIDE_INNER": int(not operand.k_fast)})
+        ``matrices`` stands for ``(inner, outer, x, offset, ld)`` of A and of B and ``first_b``;
+        so many words behind the exponents are made zero.
+        """
+        return self._source("largest", {"PART": 1, **_orders(operands)})
 
     def split(
         self,
-        operand: Stored,
+        operands: Operands,
         scheme: Scheme,
         *,
-        counted: bool,
-        transpose: bool = False,
-        scaled: bool = True,
+        guarded: bool = False,
+        turned: tuple[bool, bool] = (False, False),
+        exponents: Exponents = "of tops",
         run_if: int | None = None,
     ) -> Source:
         """Return the second pass.
 
-        ``(inner, outer, x, offset, ld, parts, stride, ld_parts, sides, all, first_side)``, and
-        with `run_if` a pointer to the int that has to be equal to it.
+        ``(matrices, parts_a, stride_a, ld_a, parts_b, stride_b, ld_b, tops, sides, all)``; where
+        it is guarded also ``(k, decision, report)``; and with `run_if` a pointer to the int that
+        has to be equal to it.  Parts are aligned to 16 bytes.
 
         Parameters
         ----------
-        operand : Stored
+        operands : Operands
             What is split.
         scheme : Scheme
             Into which parts.
-        counted : bool
-            Whether the guard's counts are made.
-        transpose : bool
-            Whether parts are stored in the other order.
-        scaled : bool
-            Whether sides are divided by powers of two.
+        guarded : bool
+            Whether the guard counts, and the last block decides.
+        turned : tuple of bool
+            Whether parts of A and of B are stored in the other order.
+        exponents : {"zero", "of tops", "known"}
+            What sides are divided by: nothing; powers of two that the first pass's findings
+            give, which are written down; those that were written down.
         run_if : int, optional
             The route for which the pass is made.
         """
         defines: dict[str, int | str] = {
             "PART": PART_NUMBERS[scheme.part],
             "PARTS": scheme.parts,
-            "SIDE_INNER": int(not operand.k_fast),
-            "TRANSPOSE": int(transpose),
-            "SCALED": int(scaled),
-            "COUNTED": int(counted),
+            **_orders(operands),
+            "TRANSPOSE_A": int(turned[0]),
+            "TRANSPOSE_B": int(turned[1]),
+            "EXPONENTS": _EXPONENTS[exponents],
+            "GUARDED": int(guarded),
         }
         if run_if is not None:
             defines["RUN_IF"] = run_if
@@ -144,10 +209,6 @@ class Texts:
             "NEGATED_SECOND": int(other.conjugated),
         }
         return self._source("expand", defines)
-
-    def decide(self) -> Source:
-        """Return the guard: ``(m, n, k, sides, decision, report)``, one block."""
-        return self._source("decide", {"PART": 1})
 
     def model(
         self,
@@ -189,3 +250,11 @@ class Texts:
     def model_launch(self, m: int, n: int) -> Launch:
         """Return a thread for every element of C."""
         return Launch(grid=(-(-m * n // _MODEL_THREADS), 1), block=(_MODEL_THREADS, 1))
+
+
+def _orders(operands: Operands) -> dict[str, int | str]:
+    """Return in which order either operand is stored."""
+    return {
+        "SIDE_INNER_A": int(not operands.a.k_fast),
+        "SIDE_INNER_B": int(not operands.b.k_fast),
+    }
