@@ -19,7 +19,6 @@ from hopper.cases import variant_of
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.library.waves import Timed, expected_ns
 from tilewright.problem import Problem
-from tilewright.space import Config
 
 CASES = ship.CASES
 SIZES = (512, 1024, 2048, 4096, 8192)
@@ -41,7 +40,7 @@ def chosen(found, trans, size):
         for key, (config, ns) in found.items()
     }
     timed = {
-        key: Timed(Config("simt_async", config), {problem(n): time for n, time in ns.items()})
+        key: Timed(config, {problem(n): time for n, time in ns.items()})
         for key, (config, ns) in ship.best_of_shapes(unseen).items()
     }
     asked = problem(size)

@@ -9,8 +9,8 @@ Each problem is multiplied in turns, ours, cuBLAS, ours, cuBLAS, on the config t
 chooses on this device; kernels are compiled before by a pool.  Beside the ratio stand the
 errors of both on the same inputs: eta = max |C' - AB| / (|A| |B|) and the Frobenius norm of
 C' - AB over that of |A| |B|, of some rows of C, against the sum in double precision.  FILE is
-written after each shape; the table comes last.  ``--fitted`` lets copies suit leading
-dimensions (`tilewright.library.choose.fitted`), which `gemm` does not do by itself yet.
+written after each shape; the table comes last.  Where copies were fitted to leading dimensions
+(`tilewright.library.choose.served`), what was chosen by size alone is timed, too.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ BESIDE = (-1, 0, 1)
 # What is asked: the geometric mean, the worst shape, and what a size one above a multiple loses.
 MEAN, WORST, CLIFF = 1.1, 0.9, 0.05
 ROUNDS = 7
-# Rows of C whose errors are computed: a sum in double precision of every element costs seconds.
-ROWS = 16
+# Rows and columns of C whose errors are computed: a sum in double precision of every element
+# costs seconds.
+ROWS, COLUMNS = 16, 64
+# Elements drawn; longer matrices repeat them.
+DRAWN = 2**24
 LETTER = "s"
 
 
@@ -60,17 +63,21 @@ def cliffs() -> list[Problem]:
     ]
 
 
-def chosen(live: Any, problem: Problem, fits: bool) -> Any:
-    """Return what `gemm` would launch for a problem, with copies that fit it if they shall."""
-    from tilewright.library.choose import choose, fitted
+def chosen(live: Any, problem: Problem) -> dict[str, Any]:
+    """Return what `gemm` launches for a problem, and what it was before copies were fitted."""
+    from tilewright.library.choose import choose, served
 
-    found = choose(live, problem)
-    return fitted(found, problem, live.spec) if fits else found
+    by_size, found = choose(live, problem), served(live, problem)
+    return {"tilewright": found} | ({} if by_size == found else {"unfitted": by_size})
 
 
-def compile_all(live: Any, problems: list[Problem], fits: bool, until: float) -> None:
+def compile_all(live: Any, problems: list[Problem], until: float) -> None:
     """Compile what will be chosen, in processes of their own."""
-    found = {(one.trans, chosen(live, one, fits).config): None for one in problems}
+    found = {
+        (one.trans, choice.config): None
+        for one in problems
+        for choice in chosen(live, one).values()
+    }
     jobs = [(LETTER, trans, config) for trans, config in found]
     print(f"{len(jobs)} kernels to compile", flush=True)
     for _ in compiled(live.arch, jobs, max(1, (os.cpu_count() or 2) - 1), until):
@@ -78,40 +85,60 @@ def compile_all(live: Any, problems: list[Problem], fits: bool, until: float) ->
 
 
 def reference(live: Any, load: Any) -> tuple[Any, Any, Any]:
-    """Return numbers of some rows of C, the rows in double precision, and |A| |B| there."""
+    """Return which part of C is looked at, it in double precision, and |A| |B| there."""
     p = load.problem
     a, b = (np.empty(load.elements[name], p.precision.dtype) for name in "ab")
     live.download(load.memory["a"], a)
     live.download(load.memory["b"], b)
-    rows = np.unique(np.linspace(0, p.m - 1, ROWS).round().astype(int))
+    rows, columns = (
+        np.unique(np.linspace(0, side - 1, most).round().astype(int))
+        for side, most in ((p.m, ROWS), (p.n, COLUMNS))
+    )
     x = a.reshape(-1, p.lda)[rows] if p.trans_a.transposed else a.reshape(-1, p.lda)[:, rows].T
-    y = b.reshape(-1, p.ldb) if p.trans_b.transposed else b.reshape(-1, p.ldb).T
+    y = b.reshape(-1, p.ldb)
+    y = y[:, columns] if p.trans_b.transposed else y[columns].T
     x, y = x.astype(np.float64), y.astype(np.float64)
-    return rows, x @ y, np.abs(x) @ np.abs(y)
+    return np.ix_(rows, columns), x @ y, np.abs(x) @ np.abs(y)
 
 
 def errors(live: Any, load: Any, right: tuple[Any, Any, Any]) -> dict[str, float]:
     """Return eta and the relative Frobenius error of what is in C."""
-    rows, product, size = right
+    part, product, size = right
     c = np.empty((load.problem.n, load.problem.ldc), load.problem.precision.dtype)
     live.download(load.memory["c"], c)
-    error = np.abs(c.T[rows] - product)
+    error = np.abs(c.T[part] - product)
     norms = float(np.linalg.norm(error)), float(np.linalg.norm(size))
     return {"eta": float((error / size).max()), "frobenius": norms[0] / norms[1]}
 
 
-def race(live: Any, cublas: Any, problem: Problem, fits: bool) -> dict[str, Any]:
-    """Return a row: times of both in turns, their ratio and their errors."""
+def run_of(live: Any, load: Any, choice: Any) -> Any:
+    """Return what runs a choice once."""
+    source = choice.stencil.source(
+        choice.config, variant_of(LETTER, load.problem.trans), live.dialect
+    )
+    kernel = live.compile(source)
+    return lambda: load.run(kernel, choice.stencil, choice.config)
+
+
+def shared(live: Any) -> dict[str, Any]:
+    """Return memory for the largest problem, A and B random: drawing each would take long."""
+    whole = 4 * (MOST + 1) ** 2
+    drawn = np.random.default_rng(SEED).standard_normal(DRAWN, dtype=np.float32)
+    memory = {name: live.allocate(whole) for name in "abc"}
+    for name, at in itertools.product("ab", range(0, whole, drawn.nbytes)):
+        live.write(memory[name], np.roll(drawn, at // 4096)[: (whole - at) // 4], at)
+    return memory
+
+
+def race(live: Any, cublas: Any, memory: dict[str, Any], problem: Problem) -> dict[str, Any]:
+    """Return a row: times of all in turns, their ratio and their errors."""
     from tilewright.tuning.measure import Workload
 
-    choice = chosen(live, problem, fits)
-    source = choice.stencil.source(choice.config, variant_of(LETTER, problem.trans), live.dialect)
-    kernel, load = live.compile(source), Workload(live, problem)
+    choices = chosen(live, problem)
+    choice, load = choices["tilewright"], Workload(live, problem, memory)
     try:
-        calls = {
-            "tilewright": lambda: load.run(kernel, choice.stencil, choice.config),
-            "cublas": cublas.prepare(load),
-        }
+        calls = {name: run_of(live, load, one) for name, one in choices.items()}
+        calls["cublas"] = cublas.prepare(load)
         times: dict[str, list[int]] = {name: [] for name in calls}
         for turn, (name, call) in itertools.product(range(ROUNDS + 2), calls.items()):
             taken = call()
@@ -132,13 +159,15 @@ def race(live: Any, cublas: Any, problem: Problem, fits: bool) -> dict[str, Any]
     }  # fmt: skip
 
 
-def row_of(live: Any, cublas: Any, kind: str, problem: Problem, fits: bool) -> dict[str, Any]:
+def row_of(
+    live: Any, cublas: Any, memory: dict[str, Any], kind: str, problem: Problem
+) -> dict[str, Any]:
     """Return what came of a problem, or why nothing did."""
     about = {
         "kind": kind, "trans": problem.trans, "m": problem.m, "n": problem.n, "k": problem.k,
     }  # fmt: skip
     try:
-        return {**about, **race(live, cublas, problem, fits)}
+        return {**about, **race(live, cublas, memory, problem)}
     except Exception as error:
         if getattr(live, "lost", None):
             raise
@@ -160,13 +189,26 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "shapes": len(ratios),
         "failed": len(rows) - len(made),
-        "mean": math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None,
+        "mean": mean(ratios),
+        # How much faster copies that fit are than those that check.
+        "fitted": mean(
+            [
+                row["tflops"]["tilewright"] / row["tflops"]["unfitted"]
+                for row in made
+                if "unfitted" in row["tflops"]
+            ]
+        ),
         "below_worst": sum(ratio < WORST for ratio in ratios),
         "slowest": [{key: row[key] for key in (*"mnk", "trans", "ratio")} for row in random[:8]],
         "cliffs": losses(made),
         "larger_error_than_cublas": worse,
         "errors_compared": len(made),
     }
+
+
+def mean(ratios: list[float]) -> float | None:
+    """Return the geometric mean, if there is one."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 
 
 def losses(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -190,6 +232,8 @@ def table(rows: list[dict[str, Any]]) -> None:
     if told["mean"]:
         print(f"geometric mean {told['mean']:.3f} of cuBLAS (wanted {MEAN});", end=" ")
         print(f"{told['below_worst']} below {WORST}; the slowest:")
+    if told["fitted"]:
+        print(f"fitted copies: {told['fitted']:.3f} times the rate of checked ones")
     for row in told["slowest"]:
         print(f"  {row['trans']} {row['m']:5} {row['n']:5} {row['k']:5}  {row['ratio']:.3f}")
     print(f"rate lost beside a multiple (wanted: at most {CLIFF:.0%}), ours and cuBLAS's:")
@@ -209,7 +253,7 @@ def write(path: Path, made: dict[str, Any]) -> None:
     write_atomically(path, json.dumps(whole, indent=1).encode())
 
 
-def measure(path: Path, seconds: float, fits: bool) -> list[dict[str, Any]]:
+def measure(path: Path, seconds: float) -> list[dict[str, Any]]:
     """Race shapes and cliffs in turns until the time is up."""
     from tilewright.backend import device
     from tilewright.bench.peers.cublas import CuBLAS
@@ -223,17 +267,16 @@ def measure(path: Path, seconds: float, fits: bool) -> list[dict[str, Any]]:
         "environment": environment_record(Method(ROUNDS)),
         "device": device_record(live, [cublas]),
         "seed": SEED,
-        "fitted": fits,
         "rows": [],
     }
     lists = [("shape", one) for one in shapes()], [("cliff", one) for one in cliffs()]
     jobs = [job for turn in itertools.zip_longest(*lists) for job in turn if job]
-    compile_all(live, [one for _, one in jobs], fits, started + seconds / 3)
-    said = time.time()
+    compile_all(live, [one for _, one in jobs], started + seconds / 3)
+    memory, said = shared(live), time.time()
     for kind, one in jobs:
         if time.time() - started > seconds:
             break
-        made["rows"].append(row_of(live, cublas, kind, one, fits))
+        made["rows"].append(row_of(live, cublas, memory, kind, one))
         if time.time() - said > 5:
             said = time.time()
             print(f"{said - started:5.0f} s: {len(made['rows'])} of {len(jobs)}", flush=True)
@@ -247,13 +290,12 @@ def main() -> None:
     parse.add_argument("--seconds", type=float, default=200)
     parse.add_argument("--json", type=Path, default=Path("shapes200.json"))
     parse.add_argument("--list", action="store_true", help="print the shapes and end")
-    parse.add_argument("--fitted", action="store_true", help="copies that suit alignment")
     given = parse.parse_args()
     if given.list:
         for one in (*shapes(), *cliffs()):
             print(one.trans, one.m, one.n, one.k)
         return
-    table(measure(given.json, given.seconds, given.fitted))
+    table(measure(given.json, given.seconds))
 
 
 if __name__ == "__main__":

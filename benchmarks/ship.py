@@ -2,9 +2,9 @@ r"""Make the tables that come with the package from committed results.
 
     python benchmarks/ship.py
 
-Reads benchmarks/results/h100/hopper_s.json (every candidate's times, and the races),
-cgemm_async.json and double_double.json (what was timed of stencils that are still the same);
-writes src/tilewright/library/shipped_tables/h100.json.  Kept are the winners
+Reads benchmarks/results/h100/hopper_s.json, hopper_c.json, hopper_d.json and hopper_z.json (every
+candidate's times, and the races) and double_double.json (what was timed of stencils that are
+still the same); writes src/tilewright/library/shipped_tables/h100.json.  Kept are the winners
 of races, and of each shape the best candidate: which shape is best depends on the size in
 question, which of its other parameters are hardly does.  Where schedule_proof.json is there too,
 rescheduled kernels that beat their twins come after them, with both times of the same race.
@@ -21,6 +21,7 @@ from pathlib import Path
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware.catalogue import recognised
 from tilewright.paths import write_atomically
+from tilewright.space import Config
 from tilewright.stencil import stencil, stencils
 
 ROOT = Path(__file__).parents[1]
@@ -29,7 +30,11 @@ PROOF = "schedule_proof.json"
 TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
 CASES = ("NN", "NT", "TN", "TT")
-SHAPE = ("block_m", "block_n", "tile_m", "tile_n", "resident", "split_k", "persistent", "stream_k")
+SHAPE = (
+    "block_m", "block_n", "tile_m", "tile_n", "warp_m", "warp_n", "resident", "split_k",
+    "persistent", "stream_k",
+)  # fmt: skip
+NEAR = 1.1  # times the fastest
 
 
 def load(name):
@@ -42,7 +47,7 @@ def searched(log, trans):
     for row in log:
         if row["kind"] == "tried" and row["trans"] == trans and not row["reason"]:
             ns = {int(size): time for size, time in row["ns"].items()}
-            found[row["id"]] = (row["config"], ns)
+            found[row["id"]] = (Config(row["stencil"], row["config"]), ns)
     return found
 
 
@@ -61,41 +66,38 @@ def raced(log, trans):
 
 
 def best_of_shapes(found):
-    """Return, of each shape, the candidate that is the fastest over the sizes all were timed on."""
+    """Return, of each shape, the candidate that is the fastest over the sizes all were timed on.
+
+    Only of shapes that come near the best of all at some size: others never serve.
+    """
     sizes = set.intersection(*(set(ns) for _, ns in found.values()))
+    fastest = {size: min(ns[size] for _, ns in found.values()) for size in sizes}
     best = {}
     for key, (config, ns) in found.items():
-        shape = tuple(config.get(name, 0) for name in SHAPE)
+        shape = (config.stencil, *(config.get(name, 0) for name in SHAPE))
         one = (math.prod(ns[size] for size in sizes), key)
         best[shape] = min(best.get(shape, one), one)
-    kept = {key for _, key in best.values()}
+    kept = {
+        key
+        for _, key in best.values()
+        if any(found[key][1][size] <= NEAR * fastest[size] for size in sizes)
+    }
     return {key: found[key] for key in found if key in kept}
 
 
-def single_rows(log):
-    for trans in CASES:
+def search_rows(letter, log):
+    """Yield the winners of a search's races, and the best of each shape."""
+    for trans in sorted({one["trans"] for one in log if one["kind"] == "tried"}):
         found, won = searched(log, trans), raced(log, trans)
         kept = best_of_shapes(found)
         for key, (config, ns) in found.items():
             if key in kept or key in won:
-                yield row("s", trans, "simt_async", config, square(ns), square(won.get(key, {})))
+                at, best = square(ns), square(won.get(key, {}))
+                yield row(letter, trans, config.stencil, dict(config), at, best)
 
 
 def square(ns):
     return [[n, n, n, round(ns[n])] for n in sorted(ns)]
-
-
-def sweep_rows(document):
-    """Yield the winners of a sweep with the sizes that each was timed on."""
-    found = {}
-    for one in document["devices"][0]["results"]:
-        config = dict(one["config"])
-        name = config.pop("stencil")
-        key = (one["precision"], one["trans"], name, json.dumps(config, sort_keys=True))
-        time = statistics.median(one["seconds"]["tilewright"]) * 1e9
-        found.setdefault(key, (config, []))[1].append([*one["size"], round(time)])
-    for (letter, trans, name, _), (config, times) in found.items():
-        yield row(letter, trans, name, config, sorted(times))
 
 
 def pairs_rows(document):
@@ -144,14 +146,12 @@ def row(letter, trans, name, config, times, won=()):
 
 def table():
     """Return the table of the H100 as text, a row a line."""
-    search, sweep = load("hopper_s.json"), load("cgemm_async.json")
-    device = sweep["devices"][0]["name"]  # of the same session
+    searches = {letter: load(f"hopper_{letter}.json") for letter in "scdz"}
+    search = searches["s"]
+    device = search["device"]["name"]
     known = recognised(device)
-    rows = [
-        *single_rows(search["log"]),
-        *sweep_rows(sweep),
-        *pairs_rows(load("double_double.json")),
-    ]
+    rows = [row for letter, one in searches.items() for row in search_rows(letter, one["log"])]
+    rows += pairs_rows(load("double_double.json"))
     head = {
         "device": device,
         "compute_capability": architecture_spec(ARCH).compute_capability,

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from benchmarks.hopper.pool import in_processes
 
 from tilewright.bench.bounded import bound_of, bound_record
-from tilewright.bench.formats import FORMATS
 from tilewright.bench.peers.formats import format_peer
 from tilewright.bench.tensor.accuracy import Exact, draw, errors
-from tilewright.bench.tensor.cases import Case, tuned_as
-from tilewright.bench.tensor.products import Matrices
+from tilewright.bench.tensor.cases import Case, candidates, tuned_as
+from tilewright.bench.tensor.products import Matrices, Sample
 from tilewright.microbench.power import sample_power
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil.wgmma import Wgmma
 
 FAMILY = Wgmma()
-# Rows and columns of C on which every kernel is checked at every size.
+# Rows and columns of C on which every kernel is checked at every size, and accuracy is judged.
 SAMPLE = (256, 64)
-# Sides of the matrices that are drawn; larger ones repeat them.
+JUDGED = (1024, 1024)
+# Sides of the matrices that are drawn; larger ones repeat them, and are not kept.
 DRAWN = 4096
-# Candidates so much slower than the best are timed at one size only.
-HOPELESS = 1.15
 FINALISTS = 3
+# Of an earlier result's best for each size, so many are tried.
+SEEDS = 2
 
 
 # Over cuBLAS, by size: what the project wants of FP32 in parts, of 16 bits, and of TF32.
@@ -83,8 +84,17 @@ def allowed(case: Case, k: int) -> float:
     return k * 2.0**-21 + rounded + operands
 
 
+@dataclass
+class Laid:
+    """Matrices of one size, and what is known of their products."""
+
+    matrices: Matrices
+    exact: dict[tuple[str, str], Exact] = field(default_factory=dict)
+    single: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
 class Measuring:
-    """A device, its library, and the matrices of one size at a time.
+    """A device, its library, and the matrices of small sizes and of one large one.
 
     Parameters
     ----------
@@ -92,35 +102,60 @@ class Measuring:
         Of `benchmarks.hopper.log`: where rows go, and what earlier processes did.
     live : LiveDevice
         Where.
+    seed : list of dict, optional
+        Rows of an earlier result: what was best there is tried first.
     """
 
-    def __init__(self, log: Any, live: Any) -> None:
+    def __init__(self, log: Any, live: Any, seed: list[dict[str, Any]] | None = None) -> None:
         from tilewright.bench.record import device_record
 
         self.log, self.live = log, live
+        self.started = time.time()
         self.peer = format_peer(live)
-        self._size, self._data, self._matrices = 0, "", None
-        self._exact: dict[tuple[str, str], Exact] = {}
-        self._single: dict[str, dict[str, float]] = {}
+        self._seed = [row for row in seed or [] if row["kind"] == "tried"]
+        self._laid: dict[tuple[int, str], Laid] = {}
+        self._drawn: dict[tuple[int, str], tuple[Any, Any]] = {}
         if not log.of("device"):
             log.add(kind="device", device=device_record(live, [self.peer]))
 
     # -- matrices --------------------------------------------------------------------------
 
-    def matrices(self, size: int, trans: str, data: str = "normal") -> Matrices:
-        """Return square matrices of a size; those of another one are given back."""
-        if (size, data) != (self._size, self._data):
-            if self._matrices is not None:
-                self._matrices.close()
-            rng = np.random.default_rng(0)
-            a, b = (draw(rng, (min(size, DRAWN),) * 2, data) for _ in "ab")
-            self._matrices = Matrices(self.live, Problem(size, size, size, "s"), a, b)
-            self._size, self._data = size, data
-            self._exact, self._single = {}, {}
-        self._matrices.turn(trans)
-        return self._matrices
+    def say(self, text: str) -> None:
+        """Print what happens, and when."""
+        print(f"{time.time() - self.started:5.1f} s: {text}", flush=True)
 
-    def _right(self, matrices: Matrices, case: Case, call: Any) -> dict[str, float]:
+    def laid(self, size: int, trans: str, data: str = "normal") -> Laid:
+        """Return square matrices of a size; other large ones, and other data, are given back."""
+        if (size, data) not in self._laid:
+            for known in [(n, d) for n, d in self._laid if n > DRAWN or d != data]:
+                self._laid.pop(known).matrices.close()
+            drawn = min(size, DRAWN), data
+            if drawn not in self._drawn:
+                rng = np.random.default_rng(0)
+                self._drawn = {drawn: tuple(draw(rng, (drawn[0],) * 2, data) for _ in "ab")}  # type: ignore[dict-item]
+            problem = Problem(size, size, size, "s")
+            self._laid[size, data] = Laid(Matrices(self.live, problem, *self._drawn[drawn]))
+        found = self._laid[size, data]
+        found.matrices.turn(trans)
+        return found
+
+    def _sample(self, laid: Laid, case: Case, sides: tuple[int, int] = SAMPLE) -> Exact:
+        """Return the exact product of what a case's library multiplies, in a sample of C."""
+        p = laid.matrices.problem
+        key = case.peer, case.trans
+        if key not in laid.exact:
+            rng = np.random.default_rng(1)
+            sample: Sample = (rng.integers(0, p.m, sides[0]), rng.integers(0, p.n, sides[1]))
+            laid.exact[key] = laid.matrices.exact(case.peer, sample)
+        return laid.exact[key]
+
+    @staticmethod
+    def _errors(laid: Laid, case: Case, call: Any, exact: Exact) -> dict[str, float]:
+        assert exact.sample is not None
+        picked = laid.matrices.picked(call, case.result, exact.sample)
+        return errors(picked, exact, picked=True)
+
+    def _right(self, laid: Laid, case: Case, call: Any) -> dict[str, float]:
         """Return a call's errors in some rows and columns.
 
         Raises
@@ -129,20 +164,14 @@ class Measuring:
             If they are larger than rounding can make them; of single precision in parts, if
             they are larger than SGEMM's on the same numbers.
         """
-        p = matrices.problem
-        name = case.arithmetic if case.arithmetic in FORMATS else "s"
-        key = name, case.trans
-        if key not in self._exact:
-            rng = np.random.default_rng(1)
-            sample = rng.integers(0, p.m, SAMPLE[0]), rng.integers(0, p.n, SAMPLE[1])
-            self._exact[key] = Exact(p, *(matrices.values(x, name) for x in "ab"), sample)
-        found = errors(matrices.result(call, case.result), self._exact[key])
-        most = {"eta": allowed(case, p.k)}
-        if name == "s":
-            if case.trans not in self._single:
-                theirs = matrices.result(matrices.theirs(case, self.peer), case.result)
-                self._single[case.trans] = errors(theirs, self._exact[key])
-            most = {what: self._single[case.trans][what] for what in ("eta", "median_relative")}
+        exact = self._sample(laid, case)
+        found = self._errors(laid, case, call, exact)
+        most = {"eta": allowed(case, laid.matrices.problem.k)}
+        if case.peer == "s":
+            if case.trans not in laid.single:
+                theirs = laid.matrices.theirs(case, self.peer)
+                laid.single[case.trans] = self._errors(laid, case, theirs, exact)
+            most = {what: laid.single[case.trans][what] for what in ("eta", "median_relative")}
         for what, limit in most.items():
             if not found[what] <= limit:
                 raise ValueError(f"{what} is {found[what]:.2e}, at most {limit:.2e}")
@@ -157,14 +186,11 @@ class Measuring:
         times: dict[int, float] = {}
         try:
             for size in () if reason else sizes:
-                matrices = self.matrices(size, case.trans)
-                call = matrices.ours(case, config)  # parts are there from now on
-                self._right(matrices, case, call)
-                alone = matrices.ours(case, config, split=False)
-                times[size] = float(np.median([alone() for _ in range(5)][1:]))
-                best = self._times(case, size)
-                if best and times[size] > HOPELESS * min(best.values()):
-                    break
+                laid = self.laid(size, case.trans)
+                call = laid.matrices.ours(case, config)  # parts are there from now on
+                self._right(laid, case, call)
+                alone = laid.matrices.ours(case, config, split=False)
+                times[size] = float(np.median([alone() for _ in range(6)][1:]))
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             if getattr(self.live, "lost", None):
@@ -172,10 +198,12 @@ class Measuring:
                 raise
         self.log.add(kind="tried", reason=reason, ns=times, **row)
 
-    def _times(self, case: Case, size: int) -> dict[Any, float]:
+    def _times(
+        self, case: Case, size: int, rows: list[dict[str, Any]] | None = None
+    ) -> dict[Any, float]:
         """Return the times of a tuned case's candidates at a size, by their values."""
         found = {}
-        for row in self.log.of("tried"):
+        for row in self.log.of("tried") if rows is None else rows:
             ns = {int(n): t for n, t in row["ns"].items()}
             if row["case"] == str(case) and not row["reason"] and size in ns:
                 found[tuple(row["config"].items())] = ns[size]
@@ -183,14 +211,25 @@ class Measuring:
 
     def ranked(self, case: Case, size: int) -> list[Config]:
         """Return the best candidates for a size, of the nearest size that was timed."""
-        tuned = tuned_as(case)
-        sizes = {int(n) for row in self.log.of("tried") for n in row["ns"]}
+        found = self._nearest(self.log.of("tried"), case, size)
+        first = self._nearest(self._seed, case, size) or candidates(case, self.live.spec)
+        return (found or first)[:FINALISTS]
+
+    def seeded(self, case: Case, size: int) -> list[Config]:
+        """Return what was best for a size in an earlier result, where it still can be."""
+        space = FAMILY.space(case.variant, self.live.spec)
+        found = self._nearest(self._seed, case, size)
+        return [config for config in found if config in space][:SEEDS]
+
+    def _nearest(self, rows: list[dict[str, Any]], case: Case, size: int) -> list[Config]:
+        """Return a case's candidates, the fastest first, at the nearest size that was timed."""
+        sizes = {int(n) for row in rows for n in row["ns"]}
         for near in sorted(sizes, key=lambda n: abs(np.log(n / size))):
-            times = self._times(tuned, near)
+            times = self._times(tuned_as(case), near, rows)
             if times:
                 order = sorted(times, key=lambda values: times[values])
-                return [Config(FAMILY.name, dict(values)) for values in order[:FINALISTS]]
-        return list(FAMILY.starts(case.variant, self.live.spec)[:FINALISTS])
+                return [Config(FAMILY.name, dict(values)) for values in order]
+        return []
 
     def best(self, case: Case, size: int) -> Config | None:
         """Return a case's fastest candidate at a size so far."""
@@ -215,13 +254,14 @@ class Measuring:
                     raise
             self.log.add(kind="race", **row)
 
-    def _fastest(self, matrices: Matrices, case: Case, size: int) -> tuple[Config, dict[str, Any]]:
+    def _fastest(self, laid: Laid, case: Case, size: int) -> tuple[Config, dict[str, Any]]:
         """Return the fastest of the best candidates here, in turns, and its errors."""
         calls, found = {}, {}
+        matrices = laid.matrices
         for config in self.ranked(case, size):
             try:
                 call = matrices.ours(case, config)
-                found[config] = self._right(matrices, case, call)
+                found[config] = self._right(laid, case, call)
                 calls[config] = matrices.ours(case, config, split=False)
             except ValueError as error:
                 found[config] = {"reason": str(error)}
@@ -235,8 +275,9 @@ class Measuring:
         return best, found[best]
 
     def _raced(self, size: int, case: Case) -> dict[str, Any]:
-        matrices = self.matrices(size, case.trans)
-        config, found = self._fastest(matrices, case, size)
+        laid = self.laid(size, case.trans)
+        matrices = laid.matrices
+        config, found = self._fastest(laid, case, size)
         calls = {"tilewright": matrices.ours(case, config)}
         calls["cublas"] = matrices.theirs(case, self.peer)
         if case.scheme is not None:
@@ -261,8 +302,7 @@ class Measuring:
         rates = {n: flops / float(np.median(ns)) / 1e3 for n, ns in times.items() if n != "split"}
         limit = bound_of(self.live, matrices.problem, arithmetic=case.bound)
         ratio = rates["tilewright"] / rates["cublas"]
-        print(f"{case} {size:5}: {rates['tilewright']:.1f} against {rates['cublas']:.1f}",
-              flush=True)  # fmt: skip
+        self.say(f"{case} {size:5}: {rates['tilewright']:.1f} against {rates['cublas']:.1f}")
         return {
             "config": dict(config), "id": config.id, "ns": times, "tflops": rates,
             "ratio": ratio, "wanted": wanted(case, size), "errors": found,
@@ -277,37 +317,36 @@ class Measuring:
         trans = "TN"
         row: dict[str, Any] = {"size": size, "data": data, "trans": trans}
         self.log.add(kind="judging", **row)
-        matrices = self.matrices(size, trans, data)
-        exact: dict[str, Exact] = {}
+        laid = self.laid(size, trans, data)
+        laid.exact.clear()  # a larger sample than a check's
         found: dict[str, Any] = {}
         failed: dict[str, str] = {}
         for name in arithmetics:
             case = Case(name, trans)
-            if case.peer not in exact:
-                held = (matrices.values(x, case.peer) for x in "ab")
-                exact[case.peer] = Exact(matrices.problem, *held)
             theirs = "sgemm" if case.peer == "s" else f"cublas {name}"
             for who in (name, theirs):
                 if who in found:
                     continue
                 try:
+                    exact = self._sample(laid, case, JUDGED)
                     if who == name:
-                        call = matrices.ours(case, self.ranked(case, size)[0])
+                        call = laid.matrices.ours(case, self.ranked(case, size)[0])
                     else:
-                        call = matrices.theirs(case, self.peer)
-                    found[who] = errors(matrices.result(call, case.result), exact[case.peer])
+                        call = laid.matrices.theirs(case, self.peer)
+                    found[who] = self._errors(laid, case, call, exact)
                 except Exception as error:
                     failed[who] = f"{type(error).__name__}: {error}".splitlines()[0]
         try:
-            told, result = self._guarded(matrices)
-            held = (matrices.values(x) for x in "ab")
-            found["guarded"] = errors(result, exact.get("s") or Exact(matrices.problem, *held))
+            told, result = self._guarded(laid.matrices)
+            exact = self._sample(laid, Case("fp16x3", trans), JUDGED)
+            found["guarded"] = errors(result, exact)
             row["guard"] = told
         except Exception as error:
             failed["guarded"] = f"{type(error).__name__}: {error}".splitlines()[0]
-        self.log.add(kind="accuracy", errors=found, failed=failed, **row)
-        print(f"accuracy {data} {size}: " + ", ".join(f"{n} {e['eta']:.1e}" for n, e in
-              found.items()), flush=True)  # fmt: skip
+        laid.exact.clear()
+        self.log.add(kind="accuracy", errors=found, failed=failed, sample=JUDGED, **row)
+        self.say(f"accuracy {data} {size}: "
+                 + ", ".join(f"{n} {e['eta']:.1e}" for n, e in found.items()))  # fmt: skip
 
     def _guarded(self, matrices: Matrices) -> tuple[dict[str, Any], Any]:
         """Return the guard's decision, and C^T as the library's accuracy "fp32" computes it."""

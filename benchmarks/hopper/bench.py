@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.microbench.power import sample_power
 from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.space import Config
@@ -21,6 +22,12 @@ FINALISTS = 4
 ALWAYS, CLOSE_AT, CLOSE = 4800, 4096, 1.04
 # The largest size that candidates are timed on; beyond it they are only raced.
 SEARCHED = 8192
+# The rate by which the length of a race is planned.
+ASSUMED_FLOPS_PER_NS = 50e3
+# What a race of candidates and one with cuBLAS may take each, in ns, and their fewest and most
+# rounds: a product of 8192 in complex numbers takes 80 ms.
+RACE_NS = 1.0e9
+ROUNDS, LAST_ROUNDS = (3, 7), (5, 21)
 
 
 class Bench:
@@ -118,7 +125,8 @@ class Bench:
             self.log.add(kind="final", **about, reason="no candidate was timed")
             return
         load = self.workload(trans, size)
-        config, times = self.race(load, best)
+        with sample_power(self.live) as power:
+            config, times = self.race(load, best)
         rates = {
             name: load.problem.flops / float(np.median(ns)) / 1e3 for name, ns in times.items()
         }
@@ -126,6 +134,7 @@ class Bench:
         self.log.add(
             kind="final", **about, stencil=config.stencil, config=dict(config), id=config.id,
             ns=times, tflops=rates, ratio=ratio, wanted=ASKED[self.letter].bar(trans, size),
+            clock_hz=power.clock_hz, power_w=power.power_w, throttle_reasons=power.reasons,
         )  # fmt: skip
         ours, theirs = rates["tilewright"], rates["cublas"]
         print(f"{self.letter} {trans} {size:5}: {ours:.1f} against {theirs:.1f}", flush=True)
@@ -136,17 +145,23 @@ class Bench:
 
         p = load.problem
         kernels = [(self.kernel(p.trans, one), stencil(one.stencil), one) for one in best]
-        raced = interleaved(load, kernels, 0.0, 3 if p.n > SEARCHED else 7)
+        about = p.flops / ASSUMED_FLOPS_PER_NS
+        raced = interleaved(load, kernels, 0.0, rounds_of(ROUNDS, len(best) * about))
         kernel, family, config = kernels[int(np.argmin([np.median(times) for times in raced]))]
         theirs = self.cublas.prepare(load)
         calls = {"tilewright": lambda: load.run(kernel, family, config), "cublas": theirs}
-        rounds = 5 if p.n > SEARCHED else 11 if p.n > 4096 else 21
+        rounds = rounds_of(LAST_ROUNDS, 2 * about)
         times: dict[str, list[int]] = {name: [] for name in calls}
         for turn, (name, call) in itertools.product(range(rounds + 1), calls.items()):
             taken = call()
             if turn:  # the first warms up
                 times[name].append(taken)
         return config, times
+
+
+def rounds_of(bounds: tuple[int, int], round_ns: float) -> int:
+    """Return how many rounds fit the time of a race, within bounds."""
+    return int(min(bounds[1], max(bounds[0], RACE_NS // round_ns)))
 
 
 def row_of(letter: str, trans: str, config: Config) -> dict[str, Any]:

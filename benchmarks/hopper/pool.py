@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 from tilewright.space import Config
 
 from .cases import variant_of
+from .ending import end_with_parent
 
 # Precision, case and candidate.
 Job = tuple[str, str, Config]
@@ -50,8 +52,13 @@ def in_processes(
     workers: int,
     until: float,
 ) -> Iterator[tuple[AnyJob, str]]:
-    """Call a function for each job in other processes; yield those that end, until a time."""
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    """Call a function for each job in other processes; yield those that end, until a time.
+
+    They end with this process: compilers that go on slow down whatever is measured next.
+    """
+    pool = ProcessPoolExecutor(
+        workers, multiprocessing.get_context("spawn"), end_with_parent, (os.getpid(),)
+    )
     futures: dict[Future[str], AnyJob] = {
         pool.submit(work, *call): job for job, call in zip(jobs, calls, strict=True)
     }

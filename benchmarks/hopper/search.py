@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from .bench import SEARCHED, Bench, row_of
@@ -15,6 +17,9 @@ from .pool import Job, compiled
 # The share of the time that is for the search; the rest is for races.
 SHARE = 0.66
 
+# So many of an earlier search's best come before all others; these keep their order.
+FROM_SEED = 40
+
 
 def in_turns(lists: Iterable[Iterable[Any]]) -> list[Any]:
     """Return the first of each list, then the second of each, and so on."""
@@ -22,10 +27,30 @@ def in_turns(lists: Iterable[Iterable[Any]]) -> list[Any]:
     return [one for turn in turns for one in turn if one is not None]
 
 
-def jobs_of(letter: str, cases: list[str], log: Log) -> list[Job]:
-    """Return what is still to be tried: all cases in turns, the likeliest first."""
+def ranked(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the ids of one case's candidates by the best place that each has at any size."""
+    places: dict[str, int] = {}
+    timed = [row for row in rows if row["ns"]]
+    for size in {size for row in timed for size in row["ns"]}:
+        there = sorted((row for row in timed if size in row["ns"]), key=lambda row: row["ns"][size])
+        for place, row in enumerate(there):
+            places[row["id"]] = min(place, places.get(row["id"], place))
+    return sorted(places, key=places.__getitem__)
+
+
+def jobs_of(letter: str, cases: list[str], log: Log, seed: Path | None = None) -> list[Job]:
+    """Return what is still to be tried: all cases in turns, the likeliest first.
+
+    Those are the best of an earlier file, where there is one.
+    """
     known = {(row["trans"], row["id"]) for kind in ("started", "tried") for row in log.of(kind)}
-    lists = [[(letter, trans, one) for one in candidates(letter, trans)] for trans in cases]
+    earlier = json.loads(seed.read_bytes())["log"] if seed else []
+    lists = []
+    for trans in cases:
+        of_case = [r for r in earlier if r["kind"] == "tried" and r["trans"] == trans]
+        place = {key: at for at, key in enumerate(ranked(of_case)[:FROM_SEED])}
+        found = sorted(candidates(letter, trans), key=lambda one: place.get(one.id, FROM_SEED))
+        lists.append([(letter, trans, one) for one in found])
     return [job for job in in_turns(lists) if (job[1], job[2].id) not in known]
 
 
@@ -45,7 +70,13 @@ def try_all(bench: Bench, jobs: list[Job], sizes: Sequence[int], stop: float, wo
 
 
 def measure(
-    log: Log, letter: str, cases: list[str], sizes: Sequence[int], until: float, workers: int
+    log: Log,
+    letter: str,
+    cases: list[str],
+    sizes: Sequence[int],
+    until: float,
+    workers: int,
+    seed: Path | None = None,
 ) -> None:
     """Search until two thirds of the time are over, then race.
 
@@ -63,9 +94,11 @@ def measure(
         When to stop, as `time.time` counts.
     workers : int
         Compilers beside this process.
+    seed : Path, optional
+        An earlier file, whose best candidates are tried first.
     """
     stop = time.time() + SHARE * (until - time.time())
-    jobs = jobs_of(letter, cases, log)
+    jobs = jobs_of(letter, cases, log, seed)
     bench = Bench(log, letter, max(sizes))
     print(f"{bench.live}, {len(jobs)} candidates, {workers} compilers", flush=True)
     try_all(bench, jobs, sizes, stop, workers)

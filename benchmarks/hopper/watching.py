@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from tilewright.paths import write_atomically
 
 from .cases import ASKED
+from .ending import end, started
 from .log import Log
 
 # A candidate that hangs is given up after so many seconds without a word.
@@ -28,19 +28,21 @@ def watch(
 
     Now and then `keep` is given what is known so far.
     """
-    child = subprocess.Popen(command)
+    child = started(command)
     heard, seen, written = time.time(), -1, time.time()
-    while child.poll() is None:
-        time.sleep(0.5)
-        size = log.stat().st_size if log.exists() else 0
-        if size != seen:
-            heard, seen = time.time(), size
-        if keep and seen and time.time() - written > EVERY:
-            keep(Log(log))
-            written = time.time()
-        if time.time() - heard > SILENCE or time.time() > until + 5:
-            child.kill()
-            child.wait()
+    try:
+        while child.poll() is None:
+            time.sleep(0.5)
+            size = log.stat().st_size if log.exists() else 0
+            if size != seen:
+                heard, seen = time.time(), size
+            if keep and seen and time.time() - written > EVERY:
+                keep(Log(log))
+                written = time.time()
+            if time.time() - heard > SILENCE or time.time() > until + 5:
+                break
+    finally:
+        end(child)  # and its compilers, if it crashed without them
     return child.returncode == 0
 
 

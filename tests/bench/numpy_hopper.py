@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.stencil.emulator.device import EmulatedDevice, Ended, Memory
+from tests.stencil.emulator.device import EmulatedDevice, Ended, Memory, memory_of
 from tilewright.backend import Kernel, LaunchError
 from tilewright.bench.formats import FORMATS, by_element
 from tilewright.stencil import TensorMap
@@ -42,6 +42,7 @@ class NumPyHopper(EmulatedDevice):
         return Kernel(source, source.entry, 0.0)
 
     def launch(self, kernel, launch, arguments, queue=None, after=()):
+        memory_of(arguments)
         defines = kernel.handle.defines
         if kernel.entry == "split":
             _split(defines, arguments)

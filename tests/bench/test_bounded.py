@@ -14,8 +14,8 @@ def test_a_bound_is_named_with_its_resource(live):
 
 
 def test_a_double_double_product_is_bound_by_its_sequence(live):
-    double = bound_record(bound_of(live, Problem(256, 256, 256, "d")))
-    accurate, fast = (bound_record(bound_of(live, Problem(256, 256, 256, x))) for x in "ef")
+    double = bound_record(bound_of(live, Problem(4096, 4096, 4096, "d")))
+    accurate, fast = (bound_record(bound_of(live, Problem(4096, 4096, 4096, x))) for x in "ef")
     rates = [x["flops_per_second"] for x in (double, fast, accurate)]
     assert rates == sorted(rates, reverse=True)
     assert "sequence chained" in accurate["resource"]

@@ -9,16 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks.hopper.log import Log
-from benchmarks.tensor import main, measure, parsed, table, write
+from benchmarks.tensor import SIZES, main, measure, parsed, races, table, write
 
 from tests.bench.numpy_hopper import NumPyHopper
+from tests.stencil.emulator.device import Ended
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.bench.tensor.accuracy import DATA, Exact, draw, errors
 from tilewright.bench.tensor.cases import Case, candidates, tuned_as
-from tilewright.bench.tensor.products import Matrices
+from tilewright.bench.tensor.products import Matrices, holding, timed
 from tilewright.bounds.schemes import SCHEMES as BOUNDS
 from tilewright.bounds.units import ARITHMETIC
+from tilewright.library.split.product import Step
 from tilewright.problem import Problem
+from tilewright.stencil import Launch, Source
 from tilewright.stencil.split import SCHEMES
 from tilewright.stencil.wgmma import ARITHMETICS
 
@@ -50,7 +53,8 @@ def test_cases_know_their_kernel_library_and_bound(name: str, trans: str):
     assert all(sum(first[0][k] != one[k] for k in one) == 1 for one in around)
     if name in BOUNDS:  # plain types have no room for a second set of sums beside the largest
         every = {two["promote_k"] for one in first for two in candidates(tuned, spec, one)}
-        assert every >= {0, 32, 64, 128}
+        assert every >= {32, 64, 128}
+        assert 0 not in every  # cut at every step, sums are worse than SGEMM's
 
 
 @pytest.mark.parametrize("pair", [("fp8", "NN"), ("bf16", "NC"), ("bf16", "N")])
@@ -84,6 +88,65 @@ def test_every_way_computes_the_same_product(tmp_path: Path, name: str, trans: s
         assert again == ours
         assert matrices.split(case)() > 0
     matrices.close()
+
+
+def test_calls_that_are_raced_stay_whole(tmp_path: Path):
+    """Each arithmetic has parts of its own: others of more or larger ones may come between."""
+    live, n = NumPyHopper(tmp_path), 48
+    a, b = (draw(np.random.default_rng(seed), (n, n), "normal") for seed in (0, 1))
+    matrices = Matrices(live, Problem(n, n, n, "s"), a, b)
+    calls = {}
+    for name in ("fp16x3", "bf16x6", "tf32x3"):  # the parts of each are larger than before
+        case = Case(name, "NN")
+        config = candidates(tuned_as(case), live.spec)[0]
+        calls[name] = matrices.ours(case, config)
+        calls[name]()
+        calls[f"{name} alone"] = matrices.ours(case, config, split=False)
+        calls[f"{name} split"] = matrices.split(case)
+    calls["guarded"] = matrices.guarded()
+    exact = Exact(matrices.problem, a, b)
+    for name, call in calls.items():
+        if name.endswith("split"):
+            call()
+        else:
+            assert errors(matrices.result(call, "float32"), exact)["eta"] < 1e-6, name
+    matrices.close()
+
+
+class Stream:
+    """A device that tells in which order it was given what."""
+
+    stream = 7
+
+    def __init__(self):
+        self.order = []
+
+    def compile(self, source):
+        return source.entry
+
+    def prepare(self, kernel, launch, arguments):
+        class Prepared:
+            def enqueue(_, stream):
+                assert stream == self.stream
+                self.order.append(kernel)
+
+        return Prepared()
+
+    def between_events(self, enqueue, stream, after, keep, name):
+        self.order.append("begin")
+        enqueue()
+        self.order.append("end")
+        return Ended()
+
+
+def test_the_stream_is_held_before_what_is_timed():
+    """Events count from when the device comes to the first, with all launches behind it."""
+    live = Stream()
+    steps = [Step(Source(f"text of {name}", {}, name), Launch((1, 1), (1, 1)), ()) for name in "xy"]
+    call = timed(live, steps, "two", holding(live))
+    assert call() == call() == 1
+    assert live.order == ["hold", "begin", "x", "y", "end"] * 2
+    holding(object())()  # launches that are timed one by one need nothing
 
 
 def test_errors_by_hand():
@@ -122,6 +185,51 @@ def test_large_problems_repeat_what_was_drawn(tmp_path: Path):
         assert len(np.unique(held.view("u2"), axis=0)) == 48
 
 
+@pytest.mark.parametrize("trans", ["NN", "TT"])
+def test_a_sample_needs_no_whole_matrices(tmp_path: Path, trans: str):
+    """Neither of large operands, which repeat what was drawn, nor of C."""
+    rng = np.random.default_rng(0)
+    a, b = (draw(rng, (16, 16), "normal") for _ in "ab")
+    matrices, case = Matrices(NumPyHopper(tmp_path), Problem(48, 48, 48, "s"), a, b), "bf16"
+    matrices.turn(trans)
+    sample = np.array([0, 17, 47]), np.array([5, 40])
+    found = matrices.exact(case, sample)
+    whole = Exact(matrices.problem, *(matrices.values(x, case) for x in "ab"), sample)
+    assert np.allclose(found.product, whole.product)
+    assert np.allclose(found.size, whole.size)
+    config = candidates(tuned_as(Case(case, trans)), matrices.live.spec)[0]
+    ours = matrices.ours(Case(case, trans), config)
+    picked = matrices.picked(ours, "bfloat16", sample)
+    assert np.array_equal(picked, whole.part_of(matrices.result(ours, "bfloat16")))
+    assert errors(picked, found, picked=True)["eta"] < 1e-2
+
+
+def test_an_earlier_result_comes_first(tmp_path: Path):
+    case = Case("bf16", "NN")
+    spec = architecture_spec("sm_90a")
+    slow, fast = (dict(one) for one in candidates(case, spec, candidates(case, spec)[0])[:2])
+    rows = [
+        {"kind": "tried", "case": str(case), "config": config, "reason": "", "ns": {"48": ns}}
+        for config, ns in ((slow, 2.0), (fast, 1.0))
+    ]
+    (tmp_path / "earlier.json").write_text(json.dumps({"log": rows}))
+    options = ["--sizes", "48", "--trans", "NN", "--arithmetics", "bf16", "--parts", "tune"]
+    options += ["--seed", str(tmp_path / "earlier.json"), "--each", "3", "--around", "1"]
+    given = parsed([*options, "--json", str(tmp_path / "t.json")])
+    given.live, given.until = NumPyHopper(tmp_path), time.time() + 60
+    log = Log(tmp_path / "t.log")
+    measure(given, log)
+    assert [row["config"] for row in log.of("tried")[:2]] == [fast, slow]
+
+
+def test_what_is_raced_everywhere_comes_first():
+    cases = parsed([]).cases
+    order = [(size, str(case)) for size, some in races(cases, list(SIZES)) for case in some]
+    assert len(order) == len(set(order)) == 4 * (4 * 5 + 2)
+    assert [size for size, case in order if case == "bf16x6 NN"] == [4096, 8192]
+    assert all(case.startswith("bf16x6") for _, case in order[-8:])
+
+
 def test_data_of_the_field():
     rng = np.random.default_rng(0)
     spans = [np.ptp(np.log2(np.abs(draw(rng, (200, 200), data)))) for data in DATA[1:]]
@@ -135,6 +243,7 @@ def test_the_benchmark_goes_through_all_its_parts(tmp_path: Path, capsys):
     """Some candidates are wrong, some are refused; each is a row with its reason."""
     options = ["--sizes", "48", "--accuracy-sizes", "64", "--trans", "NN,TN", "--each", "8"]
     options += ["--arithmetics", "fp16x3,bf16,tf32,tf32x3", "--json", str(tmp_path / "t.json")]
+    options += ["--around", "4"]
     given = parsed(options)
     given.live = NumPyHopper(tmp_path, broken=128, refused=3)
     given.until = time.time() + 60
@@ -175,7 +284,8 @@ def test_the_benchmark_goes_through_all_its_parts(tmp_path: Path, capsys):
 
 
 def test_time_that_is_up_stops_every_part(tmp_path: Path):
-    given = parsed(["--sizes", "64", "--trans", "NN", "--arithmetics", "bf16"])
+    options = ["--sizes", "64", "--trans", "NN", "--arithmetics", "bf16"]
+    given = parsed([*options, "--json", str(tmp_path / "t.json")])
     given.live, given.until = NumPyHopper(tmp_path), time.time() - 1
     log = Log(tmp_path / "t.log")
     measure(given, log)

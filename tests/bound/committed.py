@@ -14,6 +14,7 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h100"
 # device, times of calls, a timeline.
 WITHOUT_TIMES = {
     "host_cost.json",
+    "latches.json",
     "loops.json",
     "microbench.json",
     "native.json",
@@ -78,12 +79,12 @@ def _of(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield from ((who, problem, rate) for who, rate in rates.items())
     elif {"precision", "trans", "n"} <= row.keys():  # double_double.py
         yield "tilewright", _problem(row["n"], row["precision"], row["trans"]), rates
-    elif row.get("kind") == "final":  # hopper_s.py, the race
-        problem = _problem(row["size"], "s", row["trans"])
+    elif row.get("kind") == "final":  # hopper.py, the race
+        problem = _problem(row["size"], row["precision"], row["trans"])
         yield from ((who, problem, rate * 1e12) for who, rate in row["tflops"].items())
-    elif row.get("kind") == "tried":  # hopper_s.py, the search
+    elif row.get("kind") == "tried":  # hopper.py, the search
         for size, ns in (row["ns"] or {}).items():
-            problem = _problem(size, "s", row["trans"])
+            problem = _problem(size, row["precision"], row["trans"])
             yield row["id"], problem, problem.flops / (ns * 1e-9)
 
 

@@ -287,6 +287,20 @@ def test_on_cuda(cuda, accuracy, trans):
     assert eta < 2**-20
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(("accuracy", "served"), [("fp32", "fp16x3"), ("tf32", "tf32")])
+def test_hopper_is_proved(cuda, accuracy, served):
+    """There "fp32" and "tf32" need nobody's leave; elsewhere they are IEEE arithmetic."""
+    rng = np.random.default_rng(8)
+    a, b = (rng.standard_normal((1100, 1100)).astype(np.float32) for _ in range(2))
+    told = tw.Decision()
+    c = tw.gemm(a, b, accuracy=accuracy, report=told, device=cuda)
+    assert told.variant == (served if cuda.spec.compute_capability == 90 else "ieee")
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    eta = np.max(np.abs(c - x @ y) / (abs(x) @ abs(y)))
+    assert eta < (2**-20 if accuracy == "fp32" else 2**-9)
+
+
 @pytest.mark.parametrize("accuracy", ["ieee", "fp32"])
 def test_a_report_is_a_decision(accuracy):
     x = np.ones((2, 2), np.float32)

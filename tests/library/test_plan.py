@@ -76,7 +76,17 @@ def test_a_row_major_result_exchanges_the_operands():
 
 @pytest.mark.parametrize(
     ("alpha", "beta"),
-    [(0, 0), (0.0, 1), (1j, 0), (1, 1j), ("x", 0), (None, 0), (np.array([1, 2]), 0)],
+    [
+        (0, 0),
+        (0.0, 1),
+        (1j, 0),
+        (1, 1j),
+        ("x", 0),
+        (None, 0),
+        (np.array([1, 2]), 0),
+        (1e39, 0),
+        (1, -1e300),
+    ],
 )
 def test_scalars_that_need_a_closer_look_are_left_alone(alpha, beta):
     plan, launch = made()

@@ -13,14 +13,21 @@ import pytest
 
 from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.library.choose import _of_table, choose, default_choice, fitted
+from tilewright.library.choose import (
+    Choice,
+    _of_table,
+    choose,
+    default_choice,
+    fitted,
+    served,
+)
 from tilewright.library.shipped import _read, shipped, tables
 from tilewright.library.waves import Timed, effort, expected_ns
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.sass.scheduler_version import SCHEDULER_VERSION
 from tilewright.space import Config
-from tilewright.stencil import Variant, unscheduled
+from tilewright.stencil import Variant, stencil, unscheduled
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.measurement import Stage
 from tilewright.tuning.store import Store
@@ -71,7 +78,7 @@ def test_every_row_is_a_point_of_the_space_it_is_for():
     for table in tables():
         for row in table.rows:
             of = Variant.of(next(iter(row.ns)))
-            assert row.config in FAMILY.space(of, H100), row
+            assert row.config in stencil(row.config.stencil).space(of, H100), row
 
 
 def test_what_won_a_race_serves_its_size():
@@ -108,8 +115,8 @@ def test_a_device_of_the_same_architecture_is_served_too_but_no_other():
 
 
 def test_precisions_nobody_timed_have_their_default():
-    chosen = choose(device(), square(512, "NT", "z"))
-    assert chosen == default_choice(variant("NT", "z"), H100)
+    chosen = choose(device(), square(512, "NT", "w"))
+    assert chosen == default_choice(variant("NT", "w"), H100)
 
 
 def test_times_of_an_older_stencil_do_not_count(monkeypatch):
@@ -145,17 +152,34 @@ def test_a_winner_of_ones_own_serves_where_it_is_faster():
     assert choose(here, problem).tuned_on == "SGEMM NT 4096"
 
 
-def test_copies_are_fitted_to_leading_dimensions_where_that_is_asked_for():
+def test_copies_are_fitted_to_leading_dimensions():
     """Columns of 16 bytes' multiples keep what was chosen; others get single elements."""
-    for size, trans, narrow in ((4096, "NN", 0), (4097, "NN", 1), (4097, "TN", 0)):
-        problem = square(size, trans)
+    for size, trans, letter, narrow in (
+        (4096, "NN", "s", 0), (4097, "NN", "s", 1), (4097, "TN", "s", 0), (4097, "TN", "d", 1),
+        (4097, "NN", "z", 0), (4098, "TT", "d", 0), (4098, "NT", "s", 1),
+    ):  # fmt: skip
+        problem = square(size, trans, letter)
         chosen = choose(device(), problem)
-        found = fitted(chosen, problem, H100)
+        found = served(device(), problem)
         assert found.config.get("narrow", 0) == narrow
-        assert found.config in FAMILY.space(Variant.of(problem), H100)
+        assert found.config in found.stencil.space(Variant.of(problem), H100)
         assert (found == chosen) is not bool(narrow)
-    double = fitted(default_choice(variant("NT", "z"), H100), square(513, "NT", "z"), H100)
-    assert double == default_choice(variant("NT", "z"), H100)
+
+
+def test_vectors_along_k_are_for_columns_that_allow_them():
+    """Elsewhere each of their elements would be checked."""
+    config = FAMILY.default(variant("TN"), H100).replace(k_vectors=1)
+    for size, vectors in ((512, 1), (513, 0)):
+        found = fitted(Choice(FAMILY, config), square(size, "TN"), H100)
+        assert found.config.get("k_vectors") == vectors
+
+
+def test_what_was_tuned_for_a_problem_stays():
+    problem, here = square(4097, "NN"), device(fingerprint=MARK)
+    own_winner(problem, 1, FAMILY.default(variant("NN"), H100))
+    assert served(here, problem) == choose(here, problem)
+    padded = replace(problem, lda=4099)
+    assert served(here, padded) != choose(here, padded)
 
 
 def test_on_another_model_ones_own_winners_come_first():

@@ -13,7 +13,7 @@ from tests.stencil.emulator import EmulatedDevice, compiler
 from tilewright.backend import Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
-from tilewright.library.split import product as seam
+from tilewright.library.matrix_units import config_for
 from tilewright.library.split.product import HopperProduct, Parts, Work
 from tilewright.precision import precision
 from tilewright.problem import Trans
@@ -134,13 +134,13 @@ def test_tensor_cores_get_what_the_passes_leave(emulated):
         assert np.max(np.abs(got.T - right) / size) < 2**-21
 
 
-@pytest.mark.parametrize(("n", "least"), [(512, 64), (1024, 100), (4096, 500)])
+@pytest.mark.parametrize(("n", "least"), [(512, 32), (1024, 100), (4096, 500)])
 def test_small_results_are_cut_into_small_tiles(n, least):
     """An H100 has 132 multiprocessors: tiles enough for most, where the result has them."""
     device = replace(architecture_spec("sm_90a"), multiprocessors=132)
     scheme = SCHEMES["fp16x3"]
     of = TensorVariant(precision("s"), Trans.N, Trans.T, arithmetic=ARITHMETICS[scheme.name])
-    config = seam._config(of, device, scheme, n, n)
+    config = config_for(of, device, n, n, scheme.promote_k)
     assert config.integer("promote_k") == scheme.promote_k
     tiles = (n // config.integer("block_m")) * (n // config.integer("block_n"))
     assert tiles >= least

@@ -73,6 +73,12 @@ CHOICES: list[dict[str, Any]] = [
     {"name": "zNC", "turns": 8},
     {"name": "dTN", "persistent": 1, "stream_k": 1},
 ]
+# Operands along m, along n, and along k in planes of 4 and of 8 steps, wherever columns begin.
+NARROW = [
+    {"name": "dNT", "narrow": 1},
+    {"name": "dTN", "narrow": 1, "persistent": 1, "stream_k": 2},
+    {"name": "dNN", "narrow": 1, "mma_k": 8},
+]
 
 
 @pytest.mark.parametrize("choice", thorough_but(CHOICES[::2], CHOICES), ids=str)
@@ -82,6 +88,16 @@ def test_every_choice_computes_the_product(
     of = variant(choice["name"])
     config = small(of, emulated, **{key: v for key, v in choice.items() if key != "name"})
     computes_the_product(emulated, FAMILY, config, of)
+
+
+@pytest.mark.parametrize("choice", NARROW, ids=str)
+def test_columns_may_begin_anywhere(emulated: EmulatedDevice, choice: dict[str, Any]) -> None:
+    of = variant(choice["name"])
+    config = small(of, emulated, **{key: v for key, v in choice.items() if key != "name"})
+    computes_the_product(emulated, FAMILY, config, of)
+    for pad in (0, 1):
+        check = Check(150, 97, 51, beta=1, padding=pad, offset=1)
+        bench(emulated, FAMILY, config, of).exact(check, np.random.default_rng(5))
 
 
 @pytest.mark.thorough

@@ -7,7 +7,7 @@ import pytest
 from tests.stencil.contract import compiled, computes_the_product, same_bits_every_time
 from tilewright.backend import LiveDevice
 from tilewright.precision import precision
-from tilewright.problem import Problem, transposes_of
+from tilewright.problem import Problem, Trans, transposes_of
 from tilewright.stencil import Variant
 from tilewright.stencil.mma_f64 import MmaF64
 from tilewright.tuning.verify import certify
@@ -37,6 +37,14 @@ def test_default_keeps_the_contract_and_others_are_right(
     shipped = [c for c in FAMILY.starts(variant, live.spec) if c in space]
     for other in (*space.sample(2, seed=26), *shipped):
         computes_the_product(live, FAMILY, other, variant)
+
+
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+def test_columns_may_begin_anywhere(live: LiveDevice, trans: str) -> None:
+    of = Variant(precision("d"), *map(Trans, trans))
+    config = FAMILY.default(of, live.spec).replace(narrow=1)
+    certify(live, compiled(live, FAMILY, config, of), FAMILY, config, of)
+    computes_the_product(live, FAMILY, config.replace(persistent=1, stream_k=2), of)
 
 
 @pytest.mark.parametrize("letter", "dz")

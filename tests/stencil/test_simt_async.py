@@ -161,6 +161,8 @@ FAULTS = {
     "the first copies are not waited for": ("wait_for_groups<STAGES - 2>();\n    B", "B"),
     "a copy is for the wrong stage": ("into = stage;", ""),
     "zeros beyond k are left out": ("&& l < depth", ""),
+    "a neighbour's columns are stored, too": ("column < c.n_first || column >=", "column >="),
+    "a neighbour's rows are stored, too": ("row + e >= c.m_first && row", "row"),
     "a block leaves while others read": ("cluster_barrier(); /* nobody", "; /* nobody"),
     "sums are read before they are there": (
         "cluster_barrier();\n    const int columns",

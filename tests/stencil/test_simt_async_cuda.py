@@ -46,7 +46,8 @@ def test_it_is_for_cuda_devices_that_copy_asynchronously() -> None:
     for arch, suits in {"sm_75": False, "sm_80": True, "sm_90a": True}.items():
         device = architecture_spec(arch)
         assert FAMILY.suits(device) is suits
-        assert (stencils_for(device)[0].name == FAMILY.name) is suits
+        fitting = stencils_for(device, variant("sNN").precision)
+        assert (fitting[0].name == FAMILY.name) is suits
 
 
 def test_clusters_are_for_devices_that_have_them() -> None:

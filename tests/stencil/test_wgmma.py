@@ -52,6 +52,15 @@ def test_every_arithmetic(emulated: EmulatedDevice, name: str) -> None:
     Run(emulated, small(of, emulated, **changes), of).check(Case(66, 131, k, 2, -1, padding=1))
 
 
+@pytest.mark.parametrize("name", thorough_but(["bf16", "fp16x3"], EVERY))
+def test_inner_tiles_of_a_c_that_is_only_written(emulated: EmulatedDevice, name: str) -> None:
+    """They have a way of their own: no branches, and pairs of results rounded together."""
+    of = variant("TN", EVERY[name])
+    changes = {} if name in PLAIN else {"promote_k": 32}
+    run = Run(emulated, small(of, emulated, block_m=128, instruction_m=128, **changes), of)
+    run.check(Case(260, 132, 70, alpha=-2))
+
+
 CHOICES = [
     {"stages": 5, "block_k": 32},
     {"block_m": 128, "instruction_m": 128, "consumers": 1, "block_n": 128},

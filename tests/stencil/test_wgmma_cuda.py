@@ -36,13 +36,14 @@ def runs_of(config: Config, arithmetic: Arithmetic) -> int:
 def check(config: Config, of: TensorVariant, source: Source | None = None) -> None:
     """No consumer spills, and multiplies run one after the other without a wait.
 
-    The producer, whose code comes last, may keep a number of its 24 registers in memory.
+    The producer, whose code comes last, may keep two numbers of its 24 registers in memory: it
+    reads them while a stage of many hundred cycles is multiplied.
     """
     source = source or FAMILY.source(config, of, "cuda")
     cubin = compile_cubin(source, "sm_90a")
     kernel = read_cubin(cubin.code).kernel(cubin.lowered[source.entry])
     taken = resources(kernel)
-    assert taken.local_loads + taken.local_stores <= 4, config
+    assert taken.stack_bytes <= 8, config
     threads = FAMILY.resources(config, of).threads
     assert taken.registers * threads * config.integer("resident") <= 65536, config
     code = decode(kernel.code, kernel.arch)
@@ -146,7 +147,7 @@ def test_an_arithmetic_that_cannot_be_is_refused(changes: dict[str, object], wor
 
 def test_persistent_blocks_fill_the_device_in_whole_clusters() -> None:
     of = variant("TN", EVERY["f16"])
-    config = FAMILY.default(of, HOPPER)
+    config = FAMILY.default(of, HOPPER).replace(cluster_n=2)
     side = 100 * config.integer("block_m")
     assert FAMILY.launch(config, side, side).grid == (132, 1)
     once = config.replace(multiprocessors=0)

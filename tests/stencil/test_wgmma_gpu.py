@@ -37,6 +37,7 @@ def test_every_start_computes_the_product(hopper: LiveDevice, name: str, trans: 
         run = Run(hopper, config, of)
         run.check(Case(515, 389, 331, 2, -1, padding=1, padding_c=3))
         run.check(Case(3072, 2560, 200, beta=1))
+        run.check(Case(1024, 1280, 100))  # inner tiles, only written
 
 
 @pytest.mark.parametrize("changes", CHOICES, ids=str)

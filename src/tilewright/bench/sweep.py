@@ -13,7 +13,7 @@ import numpy as np
 from tilewright.backend import Kernel, LiveDevice
 from tilewright.bench.cold import ColdCache
 from tilewright.bench.peers import Peer, UnavailableError
-from tilewright.library.choose import Choice, choose
+from tilewright.library.choose import Choice, served
 from tilewright.problem import Problem
 from tilewright.stencil import Variant
 from tilewright.timeline import span
@@ -190,7 +190,7 @@ def _measure(
     method: Method,
     flush: Callable[[], object],
 ) -> Row:
-    choice = choose(live, problem)
+    choice = served(live, problem)
     calls: dict[str, Call] = {OURS: our_call(workload, choice)}
     missing: dict[str, str] = {}
     for one in peers:

@@ -28,6 +28,7 @@ __all__ = [
     "default_choice",
     "distance",
     "fitted",
+    "served",
     "store_state",
 ]
 
@@ -221,23 +222,24 @@ def _of_table(spec: DeviceSpec, problem: Problem, table: Table) -> tuple[Choice,
     return Choice(stencil(best.config.stencil), best.config, str(nearest)), min(times)
 
 
-def fitted(chosen: Choice, problem: Problem, spec: DeviceSpec) -> Choice:
-    """Return a choice whose copies suit a problem's leading dimensions, where there is one.
+def served(device: Served, problem: Problem) -> Choice:
+    """Return what `gemm` launches: the choice by size, with copies that suit the columns.
 
-    A config that copies 16 bytes at once checks each element where columns are not aligned to
-    them; the one that differs from it in copying single elements unchecked does not.  `choose`
-    does not ask for it: no such config has been timed on a device.
+    What was tuned for this very problem, its columns one behind the other, stays as it is.
     """
-    variant, config = Variant.of(problem), chosen.config
-    chunk = max(1, 16 // problem.precision.element_bytes)
-    columns = [ld for ld, along_k in ((problem.lda, variant.trans_a.transposed),
-                                      (problem.ldb, not variant.trans_b.transposed))
-               if not along_k]  # fmt: skip
-    space = chosen.stencil.space(variant, spec)
-    if all(ld % chunk == 0 for ld in columns) or "narrow" not in (p.name for p in space.parameters):
+    chosen = choose(device, problem)
+    tight = replace(problem, lda=0, ldb=0, ldc=0)
+    if problem == tight and chosen.tuned_on == str(problem):
         return chosen
-    narrow = config.replace(narrow=1)
-    return replace(chosen, config=narrow) if narrow in space else chosen
+    return fitted(chosen, problem, device.spec)
+
+
+def fitted(chosen: Choice, problem: Problem, spec: DeviceSpec) -> Choice:
+    """Return a choice that suits a problem's leading dimensions, where its stencil has one."""
+    config = chosen.stencil.fitted(chosen.config, problem)
+    if config == chosen.config or config not in chosen.stencil.space(Variant.of(problem), spec):
+        return chosen
+    return replace(chosen, config=config)
 
 
 @lru_cache(maxsize=256)

@@ -17,7 +17,7 @@ import numpy as np
 from tilewright.backend import CompileError, GemmCall, Kernel, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.library.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy
-from tilewright.library.choose import choose
+from tilewright.library.choose import served
 from tilewright.library.double_double import DoubleDouble
 from tilewright.library.layout import Strided, layout_of, operation
 from tilewright.library.narrow_types import is_narrow
@@ -30,7 +30,7 @@ from tilewright.timeline import span
 if TYPE_CHECKING:
     from tilewright.library.split import Decision
 
-__all__ = ["gemm", "launch_gemm", "prepare_gemm", "shortcuts", "sizes_of"]
+__all__ = ["check_scalars", "gemm", "launch_gemm", "prepare_gemm", "shortcuts", "sizes_of"]
 
 # What an adapter offers for arrays of exactly one type: the whole of `gemm` for a call
 # like one it has seen, or None for any other.  It is asked before anything is checked.
@@ -62,8 +62,9 @@ def gemm(
     ----------
     a, b : array
         Two-dimensional arrays of one dtype: float32, float64, complex64 or complex128;
-        also float16 and bfloat16 (products summed in float32 and rounded once) and int8
-        (exact in int32, modulo 2^32), of NumPy's, CuPy's or PyTorch's.
+        also float16 and bfloat16 (products summed in float32 and rounded once; on Hopper's
+        tensor cores, which cut sums: docs/tensor_cores.md has the bound) and int8 (exact in
+        int32, modulo 2^32), of any kind but pyopencl's.
         NumPy arrays; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or
         anything's with DLPack.  Or `DoubleDouble` arrays whose words are NumPy's, CuPy's or
         pyopencl's.  op(a) is m x k, op(b) is k x n.
@@ -85,8 +86,8 @@ def gemm(
         and turns to IEEE arithmetic where they would not be.  "tf32": operands may be cut to
         11 significant bits.  "fp16x3", "bf16x6", "bf16x9", "tf32x3": this very scheme of
         `tilewright.stencil.split`, without a guard, to measure it.  Where a device has no
-        matrix units that are proved, "fp32" and "tf32" are "ieee", and the schemes run as a
-        model of such units, slowly.  docs/fp32_accurate.md has the bounds.
+        matrix units that are proved (Hopper's are), "fp32" and "tf32" are "ieee", and the
+        schemes run as a model of such units, slowly.  docs/fp32_accurate.md has the bounds.
     out_dtype : dtype, optional
         Of the new array, where `a` is float16 or bfloat16: that type (the default) or float32.
         int8 gives int32.
@@ -116,9 +117,9 @@ def gemm(
     could take them: unit stride along one axis, any leading dimension along the other.
     Only an array that BLAS itself could not take (two non-unit strides, a negative or
     zero stride, elements not aligned to their size) is copied.  Arrays on a device are
-    never copied: such a one is refused.  On a device that does not share the host's
-    memory, NumPy arrays travel there and back.  Equal config and equal data give equal
-    bits.
+    never copied: such a one is refused, but of 8- and 16-bit numbers, which take a copy.  On
+    a device that does not share the host's memory, NumPy arrays travel there and back.  Equal
+    config and equal data give equal bits.
 
     Arrays on a device are multiplied in the caller's order, and the call returns at once:
     CuPy's and PyTorch's on their current stream, pyopencl's on the array's queue, other
@@ -126,20 +127,22 @@ def gemm(
     ``__cuda_array_interface__``, or else on the legacy default stream.
     """
     shortcut = shortcuts.get(type(a))
-    if shortcut is not None and report is None and out_dtype is None:
-        made = shortcut(a, b, c, alpha, beta, trans_a, trans_b, accuracy, device)
+    if shortcut is not None and report is None and type(out_dtype).__hash__ is not None:
+        made = shortcut(a, b, c, alpha, beta, trans_a, trans_b, accuracy, device, out_dtype)
         if made is not None:
             return made
     check_report(report)
-    if is_narrow(a):
+    adapter = None if is_narrow(a) else _adapter(a, b, c)
+    # DLPack tells no type before an array is exported.
+    given_a, a = a, a if adapter is None else adapter.view("a", a)
+    if adapter is None or is_narrow(a):
         from tilewright.library.narrow import narrow_gemm
 
         refuse_contract(accuracy, report)
-        return narrow_gemm(a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
+        return narrow_gemm(given_a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
     if out_dtype is not None:
         raise ValueError(f"out_dtype={out_dtype!r} is for float16, bfloat16 and int8; leave it out")
-    adapter = _adapter(a, b, c)
-    a, b = adapter.view("a", a), adapter.view("b", b)
+    b = adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
     op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
     precision = with_accuracy(_one_precision(a, b, c), accuracy)
@@ -149,7 +152,7 @@ def gemm(
     if precision.parts == 2:
         alpha, beta = _pairs(alpha, beta)
     m, n, k = sizes_of(a, b, c, op_a, op_b)
-    _check_scalars(alpha, beta, precision, c)
+    check_scalars(alpha, beta, precision, c)
     if c is None:
         c = adapter.empty_like(a, (m, n))
     request = Request(precision, m, n, k, alpha, beta, op_a, op_b, a, b, c, arithmetic, report)
@@ -265,7 +268,8 @@ def sizes_of(a: Any, b: Any, c: Any, op_a: Trans, op_b: Trans) -> tuple[int, int
     return int(m), int(n), int(k)
 
 
-def _check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -> None:
+def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -> None:
+    """Refuse scalars that are no numbers of a precision, and a beta without its C."""
     for name, value in (("alpha", alpha), ("beta", beta)):
         try:
             number = complex(value)
@@ -350,7 +354,7 @@ def prepare_gemm(
     """
     problem, call, exchanged = column_major_call(request, operands)
     with span("choose"):
-        chosen = choose(live, problem)
+        chosen = served(live, problem)
     launch = chosen.stencil.launch(chosen.config, problem.m, problem.n)
     variant, family = Variant.of(problem), chosen.stencil
     with _lock:

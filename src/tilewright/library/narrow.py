@@ -1,125 +1,29 @@
-"""float16, bfloat16 and int8 arrays: computed in single precision, rounded once.
+"""float16, bfloat16 and int8 arrays: on tensor cores as they are, elsewhere in single precision.
 
-No stencil for matrix units is proved on a device yet, so every device serves these types the
-same way: elements become float32, which holds each of them, and the kernels for single
-precision multiply.  Sums of int8 are cut where they would no longer be exact.
+Where a device has tensor cores that are proved (`tilewright.library.narrow_units`), they take the
+elements as they lie and add in float32, or exactly in int32.  Elsewhere elements become float32,
+which holds each of them, and the kernels for single precision multiply; sums of int8 are cut
+where they would no longer be exact.  Either way results are rounded once.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
 from tilewright.backend import LiveDevice
-from tilewright.library.narrow_types import NARROW, type_name
-from tilewright.library.overlap import overlap, overlaps_itself
+from tilewright.library.narrow_arrays import Arrays, ExportedArrays, arrays_of
+from tilewright.library.narrow_calls import Call, on_arrays_device, on_host
+from tilewright.library.narrow_types import type_name
+from tilewright.library.overlap import overlaps_itself
+from tilewright.precision import precision
 from tilewright.problem import Trans
 
-__all__ = ["narrow_gemm"]
+__all__ = ["narrow_gemm", "scalars_of"]
 
 # (-128)^2 is 2^14: so many products sum up to at most 2^24, which float32 holds exactly.
 _EXACT_K = 1024
-
-
-class _NumPyLike:
-    """Arrays of NumPy or CuPy."""
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-
-    def cast(self, x: Any, name: str) -> Any:
-        with np.errstate(over="ignore", invalid="ignore"):  # infinity and wrapping are meant
-            return x.astype(_dtype(name) if isinstance(x, np.ndarray) else name)
-
-    def put(self, c: Any, values: Any) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            c[...] = values.astype(c.dtype)
-
-    def check(self, name: str, x: Any) -> None:
-        if isinstance(x, np.ma.MaskedArray):
-            raise TypeError("masked arrays are not multiplied; fill them first with .filled(value)")
-        if name == "c" and isinstance(x, np.ndarray) and not x.flags.writeable:
-            raise ValueError("c is read-only; give a writeable array")
-
-    def shared(self, x: Any, y: Any) -> bool:
-        if isinstance(x, np.ndarray):
-            return bool(np.shares_memory(x, y))
-        return overlap(*((z.data.ptr, z.shape, z.strides, z.dtype) for z in (x, y)))
-
-    def out_name(self, dtype: Any) -> str:
-        try:
-            return type_name(dtype if isinstance(dtype, str) else np.dtype(dtype))
-        except TypeError:  # no type at all: its caller names those that there are
-            return ""
-
-    def steps(self, x: Any) -> Any:
-        return x.strides
-
-    def own(self, x: Any) -> bool:
-        return isinstance(x, self._module.ndarray)
-
-
-def _dtype(name: str) -> Any:
-    """Return NumPy's type of a name; bfloat16 is there once ml_dtypes is."""
-    if name != "bfloat16":
-        return np.dtype(name)
-    import ml_dtypes  # whoever has such an array has it
-
-    return np.dtype(ml_dtypes.bfloat16)
-
-
-class _Torch:
-    """Tensors of PyTorch on a CUDA device."""
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-
-    def cast(self, x: Any, name: str) -> Any:
-        return x.to(getattr(self._module, name))
-
-    def put(self, c: Any, values: Any) -> None:
-        c.copy_(values)
-
-    def check(self, name: str, x: Any) -> None:
-        if x.requires_grad and self._module.is_grad_enabled():
-            raise ValueError(
-                f"{name} requires grad, which gemm() does not compute; give {name}.detach()"
-            )
-
-    def shared(self, x: Any, y: Any) -> bool:
-        def place(z: Any) -> tuple[Any, ...]:
-            size = z.element_size()
-            return z.data_ptr(), z.shape, [s * size for s in z.stride()], f"V{size}"
-
-        return overlap(place(x), place(y))
-
-    def out_name(self, dtype: Any) -> str:
-        return type_name(dtype)
-
-    def steps(self, x: Any) -> Any:
-        return x.stride()
-
-    def own(self, x: Any) -> bool:
-        return isinstance(x, self._module.Tensor) and bool(x.is_cuda)
-
-
-def _library_of(a: Any, b: Any, c: Any) -> _NumPyLike | _Torch:
-    """Return what casts these arrays."""
-    given = [x for x in (a, b, c) if x is not None]
-    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
-    kinds: list[_NumPyLike | _Torch] = [_NumPyLike(np)]
-    kinds += [_NumPyLike(cupy)] if cupy is not None else []
-    kinds += [_Torch(torch)] if torch is not None else []
-    for kind in kinds:
-        if all(kind.own(x) for x in given):
-            return kind
-    names = ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)
-    raise TypeError(
-        f"a, b and c are {names}; of {', '.join(NARROW)} give NumPy arrays only,"
-        " or CuPy's or PyTorch's on one CUDA device"
-    )
 
 
 def narrow_gemm(
@@ -140,7 +44,24 @@ def narrow_gemm(
     ValueError, TypeError
         If an argument is wrong; the message names it.
     """
-    library = _library_of(a, b, c)
+    library = arrays_of(a, b, c)
+    rest = {"trans_a": trans_a, "trans_b": trans_b, "device": device}
+    if isinstance(library, ExportedArrays):
+        return _exported(library, (a, b, c), alpha, beta, out_dtype, rest)
+    out = _checked(library, a, b, c, out_dtype)
+    made = _on_units(library, a, b, c, alpha, beta, out, out_dtype, rest)
+    if made is not None:
+        return made
+    widened = _integers if out == "int32" else _floats
+    made = widened(library, a, b, c, alpha, beta, rest)
+    if c is None:
+        return library.cast(made, out)
+    library.put(c, made)
+    return c
+
+
+def _checked(library: Arrays, a: Any, b: Any, c: Any, out_dtype: Any) -> str:
+    """Return the name of the result's type, once the arrays are known to go together."""
     kind = type_name(a.dtype)
     for name, x in (("a", a), ("b", b), ("c", c)):
         if x is not None:
@@ -153,18 +74,73 @@ def narrow_gemm(
     for name, x in (("a", a), ("b", b)):
         if c is not None and library.shared(x, c):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
-    rest = {"trans_a": trans_a, "trans_b": trans_b, "device": device}
-    if kind == "int8":
-        made = _integers(library, a, b, c, alpha, beta, rest)
-    else:
-        made = _floats(library, a, b, c, alpha, beta, rest)
-    if c is None:
-        return library.cast(made, out)
-    library.put(c, made)
-    return c
+    return out
 
 
-def _out(library: _NumPyLike | _Torch, kind: str, c: Any, out_dtype: Any) -> str:
+def _on_units(
+    library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, out: str, asked: Any,
+    rest: dict[str, Any],
+) -> Any:  # fmt: skip
+    """Return the result of tensor cores; None where there are none, or nothing for them."""
+    from tilewright.library.gemm import sizes_of
+
+    op_a, op_b = Trans.parse(rest["trans_a"], "trans_a"), Trans.parse(rest["trans_b"], "trans_b")
+    m, n, k = sizes_of(a, b, c, op_a, op_b)
+    alpha, beta = scalars_of(alpha, beta, c, whole=out == "int32")
+    if 0 in (m, n, k) or alpha == 0:  # nothing is multiplied
+        return None
+    call = Call(type_name(a.dtype), out, m, n, k, alpha, beta, op_a, op_b)
+    if isinstance(a, np.ndarray):
+        return on_host(call, a, b, c, rest["device"])
+    if rest["device"] is not None:  # which is refused elsewhere
+        return None
+    return on_arrays_device(call, library, a, b, c, asked)
+
+
+def _exported(
+    library: ExportedArrays, given: tuple[Any, Any, Any], alpha: Any, beta: Any, out_dtype: Any,
+    rest: dict[str, Any],
+) -> Any:  # fmt: skip
+    """Return the product of DLPack arrays: in place on tensor cores, else through CuPy."""
+    a, b = (library.adapter.view(name, x) for name, x in zip("ab", given[:2], strict=True))
+    c = None if given[2] is None else library.adapter.view("c", given[2])
+    out = _checked(library, a, b, c, out_dtype)
+    made = _on_units(library, a, b, c, alpha, beta, out, out_dtype, rest)
+    if made is not None:
+        return made
+    try:
+        import cupy
+    except ImportError:
+        raise ValueError(
+            f"{type(given[0]).__name__} of {type_name(a.dtype)} is converted by CuPy here;"
+            " install it, or give float32"
+        ) from None
+    with library.adapter.on_stream(cupy, a.ordinal):
+        x, y, z = (None if one is None else cupy.from_dlpack(one) for one in given)
+        made = narrow_gemm(x, y, z, alpha, beta, out_dtype=out_dtype, **rest)
+    return made if given[2] is None else given[2]
+
+
+def scalars_of(alpha: Any, beta: Any, c: Any, *, whole: bool) -> tuple[Any, Any]:
+    """Return alpha and beta as floats, or as integers of 32 bits.
+
+    Raises
+    ------
+    ValueError
+        If one is neither, or beta has no c to scale; the message names it.
+    """
+    from tilewright.library.gemm import check_scalars
+
+    if whole:
+        alpha, beta = _integer("alpha", alpha), _integer("beta", beta)
+        if c is None and beta != 0:
+            raise ValueError(f"beta={beta!r} needs c to scale; give c, or leave beta at 0")
+        return alpha, beta
+    check_scalars(alpha, beta, precision("s"), c)
+    return complex(alpha).real, complex(beta).real
+
+
+def _out(library: Arrays, kind: str, c: Any, out_dtype: Any) -> str:
     """Return the name of the result's type."""
     able = ("int32",) if kind == "int8" else (kind, "float32")
     out = able[0] if out_dtype is None else library.out_name(out_dtype)
@@ -179,9 +155,7 @@ def _out(library: _NumPyLike | _Torch, kind: str, c: Any, out_dtype: Any) -> str
     return held
 
 
-def _floats(
-    library: _NumPyLike | _Torch, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any
-) -> Any:
+def _floats(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any) -> Any:
     """Return the result in float32."""
     from tilewright.library.gemm import gemm
 
@@ -192,15 +166,11 @@ def _floats(
     return gemm(x, y, wide, alpha=alpha, beta=beta, **rest)
 
 
-def _integers(
-    library: _NumPyLike | _Torch, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any
-) -> Any:
+def _integers(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any) -> Any:
     """Return the result in 64-bit integers: the sum over k in exact pieces."""
     from tilewright.library.gemm import gemm, sizes_of
 
-    alpha, beta = _integer("alpha", alpha), _integer("beta", beta)
-    if c is None and beta != 0:
-        raise ValueError(f"beta={beta!r} needs c to scale; give c, or leave beta at 0")
+    alpha, beta = scalars_of(alpha, beta, c, whole=True)
     op_a, op_b = Trans.parse(rest["trans_a"], "trans_a"), Trans.parse(rest["trans_b"], "trans_b")
     across_a, across_b = op_a.transposed, op_b.transposed
     _, _, k = sizes_of(a, b, c, op_a, op_b)

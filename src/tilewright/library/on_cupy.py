@@ -16,7 +16,7 @@ from tilewright.library.plan import plans
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
 
-__all__ = ["empty_like", "result", "run", "view"]
+__all__ = ["call_key", "empty_like", "new", "result", "run", "stream_of", "view"]
 
 _ndarray = cupy.ndarray
 _empty = cupy.empty
@@ -35,8 +35,13 @@ def result(x: View) -> Any:
 
 def empty_like(like: View, shape: tuple[int, int]) -> View:
     """Return a new row-major array on the same device."""
+    return new(like, shape, like.dtype)
+
+
+def new(like: View, shape: tuple[int, int], dtype: Any) -> View:
+    """Return a new row-major array of a type on the same device."""
     with cupy.cuda.Device(like.ordinal):
-        made = _empty(shape, like.dtype)
+        made = _empty(shape, dtype)
     return View(
         made, made.data.ptr, made.shape, made.strides, made.dtype, like.ordinal, made_here=True
     )
@@ -45,22 +50,25 @@ def empty_like(like: View, shape: tuple[int, int]) -> View:
 def run(request: Request, device: str | LiveDevice | None) -> None:
     """Enqueue the product on the current stream of the arrays' device."""
     c = None if request.c.made_here else request.c.array
-    key = _key(request.a.array, request.b.array, c, request.trans_a, request.trans_b)
-    on_device.run(request, device, _stream, key)
+    key = call_key(request.a.array, request.b.array, c, request.trans_a, request.trans_b)
+    on_device.run(request, device, stream_of, key)
 
 
-def _stream(ordinal: int) -> int:
+def stream_of(ordinal: int) -> int:
+    """Return the address of the stream that is current on a device."""
     return int(_current_stream(ordinal).ptr)
 
 
-def _key(a: Any, b: Any, c: Any, trans_a: Any, trans_b: Any) -> Hashable:
+def call_key(a: Any, b: Any, c: Any, trans_a: Any, trans_b: Any, out_dtype: Any = None) -> Hashable:
     """Return what calls launched alike have in common; "N" and Trans.N are equal."""
     one = (
         a.shape, a.strides, a.dtype, a.data.device_id,
         b.shape, b.strides, b.dtype, b.data.device_id,
         trans_a, trans_b,
     )  # fmt: skip
-    return one if c is None else (one, c.shape, c.strides, c.dtype, c.data.device_id)
+    if c is None:
+        return one if out_dtype is None else (one, out_dtype)
+    return (one, c.shape, c.strides, c.dtype, c.data.device_id)
 
 
 def _shortcut(
@@ -73,13 +81,14 @@ def _shortcut(
     trans_b: Any,
     accuracy: str,
     device: Any,
+    out_dtype: Any,
 ) -> Any:
     """Do all of gemm() for a call like one made before; None for any other."""
     if type(b) is not _ndarray or device is not None or accuracy != "ieee":
         return None
-    if c is not None and type(c) is not _ndarray:
+    if c is not None and (type(c) is not _ndarray or out_dtype is not None):
         return None
-    plan = plans.get(_key(a, b, c, trans_a, trans_b))
+    plan = plans.get(call_key(a, b, c, trans_a, trans_b, out_dtype))
     if plan is None:
         return None
     data = a.data
@@ -87,7 +96,8 @@ def _shortcut(
     if c is None:
         if beta != 0:
             return None
-        c = _ndarray(plan.shape, a.dtype)  # what cupy.empty calls, without the call around it
+        # What cupy.empty calls, without the call around it.
+        c = _ndarray(plan.shape, plan.dtype or a.dtype)
         if c.data.device_id != ordinal:  # another device is current
             return None
     stream = _current_stream(ordinal).ptr

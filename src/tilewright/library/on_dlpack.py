@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +55,13 @@ class _Versioned(ctypes.Structure):
     )
 
 
-# DLDataTypeCode: kDLFloat and kDLComplex.
+# DLDataTypeCode: kDLInt, kDLFloat, kDLBfloat and kDLComplex.
+_BFLOAT16 = (4, 16)
+_NARROW: dict[tuple[int, int], np.dtype[Any]] = {
+    (0, 8): np.dtype("int8"),
+    (0, 32): np.dtype("int32"),  # results of int8
+    (2, 16): np.dtype("float16"),
+}
 _DTYPES: dict[tuple[int, int], np.dtype[Any]] = {
     (2, 32): np.dtype("float32"),
     (2, 64): np.dtype("float64"),
@@ -108,18 +116,18 @@ class DLPackArrays:
                     f"{name} is a {type(x).__name__} on DLPack device {(int(kind), int(number))};"
                     " give NumPy arrays only, or arrays on one CUDA device only"
                 )
-        self._stream = _named_stream(a if c is None else c)
+        self.stream = _named_stream(a if c is None else c)
 
     def view(self, name: str, x: Any) -> View:
         """Return what there is to know of an array."""
         try:
-            capsule = _exported(x, self._stream)
+            capsule = _exported(x, self.stream)
         except (BufferError, RuntimeError) as error:
             raise ValueError(f"{name} cannot be shared through DLPack: {error}") from error
         tensor, read_only = _opened(name, capsule)
         if read_only and name == "c":
             raise ValueError("c is read-only; give a writeable array")
-        dtype = _DTYPES.get((tensor.code, tensor.bits))
+        dtype = _dtype(name, (tensor.code, tensor.bits))
         if dtype is None or tensor.lanes != 1:
             raise ValueError(
                 f"{name}.dtype={getattr(x, 'dtype', '?')} has no GEMM here; convert to one of "
@@ -140,6 +148,10 @@ class DLPackArrays:
 
     def empty_like(self, like: View, shape: tuple[int, int]) -> View:
         """Return a new row-major CuPy array on the same device, made on our stream."""
+        return self.new(like, shape, like.dtype)
+
+    def new(self, like: View, shape: tuple[int, int], dtype: Any) -> View:
+        """Return a new row-major CuPy array of a type on the same device."""
         try:
             import cupy
         except ImportError:
@@ -147,20 +159,38 @@ class DLPackArrays:
                 f"c is missing and {type(like.array).__name__} has no way to make it here;"
                 " give c, or install CuPy"
             ) from None
-        stream = (
-            cupy.cuda.Stream.null
-            if self._stream == _LEGACY_STREAM
-            else cupy.cuda.ExternalStream(self._stream)
-        )
-        with cupy.cuda.Device(like.ordinal), stream:
-            made = cupy.empty(shape, like.dtype)
+        with self.on_stream(cupy, like.ordinal):
+            made = cupy.empty(shape, dtype)
         return View(
             made, made.data.ptr, made.shape, made.strides, made.dtype, like.ordinal, made_here=True
         )
 
+    @contextlib.contextmanager
+    def on_stream(self, cupy: Any, ordinal: int) -> Iterator[None]:
+        """Let CuPy work on the arrays' device and our stream."""
+        stream = (
+            cupy.cuda.Stream.null
+            if self.stream == _LEGACY_STREAM
+            else cupy.cuda.ExternalStream(self.stream)
+        )
+        with cupy.cuda.Device(ordinal), stream:
+            yield
+
     def run(self, request: Request, device: str | LiveDevice | None) -> None:
         """Enqueue the product."""
-        on_device.run(request, device, lambda _: self._stream)
+        on_device.run(request, device, lambda _: self.stream)
+
+
+def _dtype(name: str, kind: tuple[int, int]) -> np.dtype[Any] | None:
+    """Return NumPy's type of DLPack's code and bits."""
+    if kind != _BFLOAT16:
+        return (_DTYPES | _NARROW).get(kind)
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise ValueError(f"{name} holds bfloat16, which needs: pip install ml_dtypes") from None
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 def _named_stream(x: Any) -> int:

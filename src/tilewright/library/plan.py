@@ -61,15 +61,21 @@ class Plan:
         self._launch = launch
         self._lock = launch.lock
         self._enqueue = traced("launch", launch.enqueue)  # itself, unless a timeline is recorded
-        slot = launch.arguments.slot
-        first, second = (_B, _A) if made.exchanged else (_A, _B)
-        self._a, self._b, self._c = slot(first), slot(second), slot(_C)
+        self.dtype: Any = None  # of a new result, as the caller's library has it; None: as a's
+        self._a, self._b, self._c = self._slots(made.exchanged)
         self._size_a, self._size_b, self._size_c = extents
         self._misaligned = made.call.precision.element_bytes - 1  # a power of two, less one
+        self._misaligned_c = self._misaligned
         self._apart: set[tuple[int, int]] = set()
         # What the block holds now; None stands for objects whose value may change.
         self._alpha: Any = None
         self._beta: Any = None
+
+    def _slots(self, exchanged: bool) -> tuple[Any, Any, Any]:
+        """Return where the addresses of the caller's a, b and c are written."""
+        slot = self._launch.arguments.slot
+        first, second = (_B, _A) if exchanged else (_A, _B)
+        return slot(first), slot(second), slot(_C)
 
     def accept(self, a: int, b: int, c: int) -> None:
         """Remember that arrays so far from one another share no element."""
@@ -89,7 +95,7 @@ class Plan:
         stream : int
             Address of a stream.
         """
-        if (a | b | c) & self._misaligned:
+        if (a | b) & self._misaligned or c & self._misaligned_c:
             return False
         end = c + self._size_c
         if ((a < end and c < a + self._size_a) or (b < end and c < b + self._size_b)) and (
@@ -110,20 +116,26 @@ class Plan:
 
     def _scale(self, alpha: Any, beta: Any) -> bool:
         """Write other scalars; False where they are not for this plan."""
+        from tilewright.library.gemm import check_scalars
+
         precision = self._made.call.precision
         try:
-            values = complex(alpha), complex(beta)
-        except (TypeError, ValueError):
+            check_scalars(alpha, beta, precision, self)  # there is a C by now, given or new
+        except ValueError:
             return False
-        if values[0] == 0 or not (precision.is_complex or values[0].imag == values[1].imag == 0):
+        if complex(alpha) == 0:
             return False
         for position, value in zip((_ALPHA, _BETA), (alpha, beta), strict=True):
             for part, number in enumerate(precision.scalar(value)):
                 self._launch.arguments.put(position + part, number)
+        self._keep(alpha, beta)
+        return True
+
+    def _keep(self, alpha: Any, beta: Any) -> None:
+        """Remember which scalars the block holds."""
         fixed = (int, float, complex)
         self._alpha = alpha if type(alpha) in fixed else None
         self._beta = beta if type(beta) in fixed else None
-        return True
 
 
 class Plans:
@@ -166,6 +178,13 @@ class Plans:
                     self._plans.clear()
                 found = self._plans[key] = make()
             return found
+
+    def replace(self, key: Hashable, plan: Plan) -> None:
+        """Keep a plan for a call, in another one's place if that is no longer good."""
+        with self._lock:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            self._plans[key] = plan
 
     def clear(self) -> None:
         """Forget all plans: the next calls choose anew."""

@@ -396,6 +396,13 @@ class Stencil(ABC):
         """
         return call.arguments()
 
+    def fitted(self, config: Config, problem: Problem) -> Config:
+        """Return the config that suits a problem's leading dimensions, if it is another.
+
+        Not for every size a point of the space: whoever asks looks.
+        """
+        return config
+
     @abstractmethod
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         """Return the text specialised for a config and a variant."""

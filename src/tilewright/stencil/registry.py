@@ -19,9 +19,9 @@ def _all() -> dict[str, Stencil]:
     from tilewright.stencil.simt_async import SimtAsync
     from tilewright.stencil.wgmma import Wgmma
 
-    # Where several suit a device, the first is the most fitting.  What comes after Portable has
-    # not run on a device yet: it is tuned and served where it is asked for by name.
-    return {made.name: made for made in (SimtAsync(), Packed(), Portable(), Wgmma(), MmaF64())}
+    # Where several suit a device, the first is the most fitting.  Wgmma computes no precision of
+    # BLAS: what it multiplies is asked for as an accuracy, or is an array of shorter numbers.
+    return {made.name: made for made in (MmaF64(), SimtAsync(), Packed(), Portable(), Wgmma())}
 
 
 def register(made: Stencil) -> None:

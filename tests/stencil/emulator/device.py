@@ -69,6 +69,7 @@ class Memory:
     def __init__(self, size: int) -> None:
         whole = np.zeros(size + ALIGNMENT, np.uint8)
         self.bytes = whole[-whole.ctypes.data % ALIGNMENT :][:size]
+        self.freed = False
 
     def __add__(self, offset: int) -> Memory:
         rest = Memory(0)
@@ -217,7 +218,7 @@ class EmulatedDevice(LiveDevice):
         """
         loaded: Loaded = kernel.handle
         launch = launch.on(self.spec.multiprocessors)
-        memory = [x for x in map(_memory_of, arguments) if x is not None]
+        memory = memory_of(arguments)
         space = Workspace(launch.grid[0], loaded.part_bytes)
         if self.workspace.bytes.nbytes < space.size:
             self.workspace = Memory(space.size)
@@ -273,7 +274,8 @@ class EmulatedDevice(LiveDevice):
         memory.bytes[offset : offset + array.nbytes] = np.frombuffer(array.tobytes("A"), np.uint8)
 
     def free(self, memory: Memory) -> None:
-        """Leave it to Python."""
+        """Leave it to Python, but let no launch name it again."""
+        memory.freed = True
 
     def finish(self) -> None:
         """Nothing runs on."""
@@ -288,11 +290,19 @@ def _ranges(memory: Sequence[Memory]) -> Any:
     return ranges
 
 
-def _memory_of(argument: Any) -> Memory | None:
-    """Return the memory that an argument names, if it names any."""
-    if isinstance(argument, TensorMap):
-        argument = argument.memory
-    return argument if isinstance(argument, Memory) else None
+def memory_of(arguments: Sequence[Any]) -> list[Memory]:
+    """Return the memory that arguments name.
+
+    Raises
+    ------
+    LaunchError
+        If any of it was freed: a device writes into who knows whose.
+    """
+    named = (x.memory if isinstance(x, TensorMap) else x for x in arguments)
+    found = [x for x in named if isinstance(x, Memory)]
+    if any(x.freed for x in found):
+        raise LaunchError("an argument names memory that was freed")
+    return found
 
 
 def _foreign(argument: Any) -> tuple[Any, int]:

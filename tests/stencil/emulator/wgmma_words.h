@@ -29,6 +29,7 @@ inline void arrive(shared_at at, unsigned int rank)
 }
 inline void wait_for(shared_at at, unsigned int parity) { emulated::wait_for_parity(at, parity); }
 
+inline void expect_map(const tensor_map *) {}
 template <bool SHARED_BY_BLOCKS>
 inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int x, int y, int z,
                      unsigned short mask)
@@ -80,16 +81,21 @@ inline output rounded(accumulator v) { return v; }
 inline accumulator widened(output v) { return v; }
 #endif
 
-/* Pairs 0 to 3 of each of some 8 numbers are with four lanes; afterwards each has
- * consecutive ones. */
-inline void exchange_quad(accumulator *v)
+inline void round_chunk(chunk *to, const accumulator *v)
 {
-    const int count = 16 / OUTPUT_BYTES, lane = emulated::now.current->id.x % 4;
-    std::vector<unsigned> words(count);
-    std::memcpy(words.data(), v, 4 * count);
+    for (int e = 0; e < 8 / OUTPUT_BYTES; ++e) to->e[e] = rounded(v[e]);
+}
+
+/* Lanes 2 i and 2 i + 1 have pairs 2 i and 2 i + 1 of two groups; afterwards each has both of
+ * its group. */
+inline void exchange_pairs(accumulator *v)
+{
+    if (OUTPUT_BYTES == 4)
+        return;
+    const int lane = emulated::now.current->id.x % 4;
+    std::vector<unsigned> words(4);
+    std::memcpy(words.data(), v, 16);
     const auto all = emulated::among(4, words);
-    for (int e = 0; e < count; ++e) {
-        const int at = lane * count + e; /* of the 4 * count numbers */
-        std::memcpy(v + e, &all[at % 8 / 2][at / 8 * 2 + at % 2], 4);
-    }
+    for (int e = 0; e < 4; ++e)
+        std::memcpy(v + e, &all[lane / 2 * 2 + e / 2][lane % 2 * 2 + e % 2], 4);
 }

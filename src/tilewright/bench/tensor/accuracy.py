@@ -84,26 +84,39 @@ class Exact:
             library = _gpu() or np
         else:
             op_a, op_b_t = op_a[sample[0]], op_b_t[sample[1]]
-        x, y = (library.asarray(v, library.float64) for v in (op_a, op_b_t))
-        product, size = y @ x.T, abs(y) @ abs(x).T
-        if library is not np:
-            product, size = product.get(), size.get()
-        self.product, self.size = product, size
+        self.product, self.size = _products(library, op_a, op_b_t)
+
+    @classmethod
+    def of_sides(cls, op_a: NDArray[Any], op_b: NDArray[Any], sample: Any) -> Exact:
+        """Return what a sample has, from those rows of op(A) and columns of op(B), as rows."""
+        made = cls.__new__(cls)
+        made.sample = sample
+        made.product, made.size = _products(np, op_a, op_b)
+        return made
 
     def part_of(self, result: NDArray[Any]) -> NDArray[Any]:
         """Return what is compared of C^T."""
         return result if self.sample is None else result[np.ix_(self.sample[1], self.sample[0])]
 
 
-def errors(result: NDArray[Any], exact: Exact) -> dict[str, float]:
+def _products(library: Any, op_a: Any, op_b: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return op(B)^T op(A)^T and the same of magnitudes, from rows along k."""
+    x, y = (library.asarray(v, library.float64) for v in (op_a, op_b))
+    product, size = y @ x.T, abs(y) @ abs(x).T
+    return (product, size) if library is np else (product.get(), size.get())
+
+
+def errors(result: NDArray[Any], exact: Exact, *, picked: bool = False) -> dict[str, float]:
     """Return eta, the median relative error and the Frobenius error; NaN where C' has one.
 
     Parameters
     ----------
     result : ndarray
-        C^T, all of it.
+        C^T, all of it; with `picked` what the sample has of it.
     exact : Exact
         What it should be.
+    picked : bool
+        Whether the sample was taken already.
 
     Returns
     -------
@@ -111,7 +124,7 @@ def errors(result: NDArray[Any], exact: Exact) -> dict[str, float]:
         ``eta`` = max |C' - AB| / (|A||B|), ``median_relative`` of |C' - AB| / |AB|, and
         ``frobenius`` = ||C' - AB|| / ||AB||.
     """
-    off = np.abs(exact.part_of(result) - exact.product)
+    off = np.abs((result if picked else exact.part_of(result)) - exact.product)
     tiny = np.finfo(np.float64).tiny
     return {
         "eta": float(np.max(off / np.maximum(exact.size, tiny))),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Any
 
 from tilewright.bench.formats import FORMATS
 from tilewright.hardware import DeviceSpec
@@ -15,11 +17,37 @@ from tilewright.stencil.wgmma import Arithmetic, TensorVariant, Wgmma
 
 __all__ = ["Case", "candidates", "tuned_as"]
 
+_NAMES = ("block_m", "block_n", "instruction_m", "consumers", "turns", "row_bytes", "stages",
+          "promote_k", "partials", "cluster_m", "cluster_n", "multiprocessors")  # fmt: skip
+# Tried besides the stencil's starts.  1024 x 1024 results are 128 blocks of 128 x 64, for 132
+# multiprocessors: each needs its operands at 96 bytes a cycle, more than L2 gives all of them, so
+# neighbours share them.  The first are for 2048 and more.
+_PLAIN = (
+    (128, 128, 128, 2, 0, 128, 6, 0, 1, 2, 1, 132),
+    (128, 128, 128, 2, 0, 128, 6, 0, 1, 1, 2, 132),
+    (128, 64, 128, 1, 0, 128, 6, 0, 1, 1, 2, 0),
+    (128, 64, 128, 1, 0, 128, 6, 0, 1, 2, 2, 0),
+    (64, 128, 64, 2, 0, 128, 6, 0, 1, 2, 1, 0),
+    (128, 64, 128, 1, 0, 128, 8, 0, 1, 1, 1, 0),
+    (64, 128, 64, 2, 0, 128, 8, 0, 1, 1, 1, 0),
+)
+_PROMOTED = (
+    (256, 128, 128, 2, 0, 64, 3, 32, 1, 1, 2, 132),
+    (128, 128, 128, 2, 0, 64, 4, 64, 1, 1, 1, 132),
+    (128, 128, 128, 2, 0, 64, 4, 64, 1, 2, 1, 132),
+    (64, 128, 64, 2, 0, 64, 5, 32, 1, 1, 1, 0),
+    (64, 128, 64, 2, 0, 64, 5, 32, 1, 2, 1, 0),
+    (128, 64, 128, 1, 0, 64, 6, 32, 1, 1, 2, 0),
+    (128, 64, 128, 1, 0, 64, 6, 64, 1, 1, 2, 0),
+    (128, 64, 128, 1, 0, 128, 3, 32, 2, 1, 2, 0),
+    (128, 64, 64, 1, 0, 64, 6, 32, 2, 1, 1, 0),
+)
+
 _FAMILY = Wgmma()
 # What is varied around a config, what pays most first; the rest follows from the block.
-_VARIED = ("stages", "promote_k", "raster_rows", "cluster_m", "cluster_n", "partials", "resident",
-           "turns", "block_k", "multiprocessors", "instruction_m", "block_m", "block_n",
-           "consumers")  # fmt: skip
+_VARIED = ("stages", "cluster_m", "cluster_n", "raster_rows", "promote_k", "block_k", "partials",
+           "resident", "turns", "instruction_m", "block_m", "block_n",
+           "consumers", "multiprocessors")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -114,6 +142,8 @@ def tuned_as(case: Case) -> Case:
 def candidates(case: Case, device: DeviceSpec, around: Config | None = None) -> list[Config]:
     """Return configs to try: the stencil's starts, or the neighbours of one.
 
+    A scheme's sums leave the matrix unit now and then, or they are worse than SGEMM's.
+
     Parameters
     ----------
     case : Case
@@ -121,17 +151,36 @@ def candidates(case: Case, device: DeviceSpec, around: Config | None = None) -> 
     device : DeviceSpec
         Whose limits hold.
     around : Config, optional
-        Every config that differs from it in one value.
+        Every config that differs from it in one value: the next one of each parameter first.
     """
     space = _FAMILY.space(case.variant, device)
     if around is None:
-        found: Iterator[Config] = iter(_FAMILY.starts(case.variant, device))
+        found: Iterator[Config] = chain(_FAMILY.starts(case.variant, device), _besides(case))
     else:
-        values = {p.name: p.values for p in space.parameters}
-        found = (
-            Config(_FAMILY.name, {**around, name: value})
-            for name in _VARIED
-            for value in values[name]
-            if value != around[name]
-        )
-    return [config for config in dict.fromkeys(found) if config in space]
+        found = _around(around, {p.name: p.values for p in space.parameters})
+    promoted = case.scheme is not None and case.scheme.promote_k > 0
+    return [
+        config
+        for config in dict.fromkeys(found)
+        if config in space and (config.integer("promote_k") > 0 or not promoted)
+    ]
+
+
+def _around(config: Config, values: Mapping[str, Sequence[Any]]) -> Iterator[Config]:
+    """Yield the neighbours of a config, those at a step of each parameter before others."""
+    lists = []
+    for name in _VARIED:
+        own = values[name].index(config[name])
+        others = sorted(range(len(values[name])), key=lambda i, own=own: abs(i - own))[1:]  # type: ignore[misc]
+        lists.append([Config(_FAMILY.name, {**config, name: values[name][i]}) for i in others])
+    for turn in zip_longest(*lists):
+        yield from (one for one in turn if one is not None)
+
+
+def _besides(case: Case) -> Iterator[Config]:
+    """Yield what is tried besides the stencil's starts."""
+    made = case.variant.arithmetic
+    for shape in _PROMOTED if len(made.products) > 1 else _PLAIN:
+        values = dict(zip(_NAMES, shape, strict=True))
+        values["block_k"] = values.pop("row_bytes") // made.element_bytes
+        yield Config(_FAMILY.name, {**values, "resident": 1, "raster_rows": 8})

@@ -2,37 +2,87 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.bench.formats import FORMATS, by_element
 from tilewright.bench.peers.formats import FormatPeer, Product
+from tilewright.bench.tensor.accuracy import Exact
 from tilewright.bench.tensor.cases import Case
 from tilewright.library.split.chain import Chain
 from tilewright.library.split.product import HopperProduct, Step
 from tilewright.library.split.scratch import Scratch
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
+from tilewright.stencil import Launch, Source
+from tilewright.stencil.text import read_text
 from tilewright.stencil.wgmma import Parts, TensorCall, Wgmma
 
-__all__ = ["Call", "Matrices", "timed"]
+__all__ = ["Call", "Matrices", "Sample", "holding", "timed"]
 
 Call = Callable[[], int]
+# Rows and columns of C.
+Sample = tuple[NDArray[Any], NDArray[Any]]
 _FAMILY = Wgmma()
 _LETTER = {"s": "float32"}
 _TURN = 7  # no divisor of anything: repeated bands never meet the same column
 
+# How long launches are held back: enqueueing the guard's ten takes Python some 40
+# microseconds; these are 100 at an H100's 1.98 GHz.
+_HELD_CYCLES = 200_000
 
-def timed(live: LiveDevice, steps: Sequence[Step], name: str) -> Call:
+
+def holding(live: LiveDevice) -> Callable[[], None]:
+    """Return a function that keeps a device's stream busy while launches are enqueued.
+
+    Without it, events around a product of ten microseconds measure how fast the host enqueues
+    it.  Where launches are timed one by one it does nothing.
+    """
+    if not hasattr(live, "between_events"):
+        return lambda: None
+    device: Any = live
+    text = read_text("tensor/hold.cuh", "tilewright.bench")
+    kernel = device.compile(Source(text, {}, "hold"))
+    launch = device.prepare(kernel, Launch((1, 1), (1, 1)), (np.int64(_HELD_CYCLES),))
+
+    def hold() -> None:
+        assert kernel  # it lives as long as its launches
+        launch.enqueue(device.stream)
+
+    return hold
+
+
+# Kernels that were loaded last: the passes before a product come with every candidate again.
+_MOST_LOADED = 64
+_kernels: WeakKeyDictionary[LiveDevice, OrderedDict[Any, Kernel]] = WeakKeyDictionary()
+
+
+def _loaded(live: LiveDevice, source: Source) -> Kernel:
+    """Return a compiled source, loaded anew only if that was long ago."""
+    known = _kernels.setdefault(live, OrderedDict())
+    key = source.text, tuple(source.defines.items()), source.entry
+    if key not in known:
+        known[key] = live.compile(source)
+        if len(known) > _MOST_LOADED:
+            known.popitem(last=False)
+    known.move_to_end(key)
+    return known[key]
+
+
+def timed(
+    live: LiveDevice, steps: Sequence[Step], name: str, hold: Callable[[], None] = lambda: None
+) -> Call:
     """Return a function that runs launches one after the other and returns nanoseconds.
 
-    On CUDA all of them lie between two events, as one product does.
+    On CUDA all of them lie between two events, as one product does; `hold` comes before.
     """
-    kernels = [live.compile(step.source) for step in steps]
+    kernels = [_loaded(live, step.source) for step in steps]
     if not hasattr(live, "between_events"):
         return lambda: sum(
             live.launch(kernel, step.launch, step.arguments).nanoseconds()
@@ -49,6 +99,7 @@ def timed(live: LiveDevice, steps: Sequence[Step], name: str) -> Call:
             launch.enqueue(device.stream)
 
     def run() -> int:
+        hold()
         event = device.between_events(enqueue, device.stream, (), (prepared, kernels), name)
         return int(event.nanoseconds())
 
@@ -77,9 +128,13 @@ class Matrices:
         self.live, self.problem = live, problem
         self._drawn = {"a": a, "b": b}
         self._memory: dict[tuple[str, str], Any] = {}
+        # Numbers as formats hold them: those that were drawn, and all of a matrix.
+        self._few: dict[tuple[str, str], NDArray[Any]] = {}
         self._values: dict[tuple[str, str], NDArray[Any]] = {}
-        self._scratch = Scratch(live)
+        # One for each arithmetic: growing for another's parts would free what calls name.
+        self._scratches: dict[str, Scratch] = {}
         self._c = live.allocate(4 * problem.n * problem.ldc)
+        self._hold = holding(live)
 
     def turn(self, trans: str) -> None:
         """Take the same numbers for another pair of transposes; square problems only."""
@@ -93,18 +148,52 @@ class Matrices:
         key = which, name
         if key not in self._memory:
             drawn = self._drawn[which]
-            stored = drawn if name == "s" else FORMATS[name].store(drawn)
-            self._memory[key] = self.live.upload(np.ascontiguousarray(self._grown(stored)))
+            self._memory[key] = self._uploaded(drawn if name == "s" else FORMATS[name].store(drawn))
         return self._memory[key]
+
+    def _uploaded(self, x: NDArray[Any]) -> Any:
+        """Return device memory with what `_grown` returns, which need not be here at once."""
+        times = self.problem.n // len(x)
+        if times <= 1:
+            return self.live.upload(np.ascontiguousarray(x))
+        memory = self.live.allocate(times * times * x.nbytes)
+        for i in range(times):
+            band = np.tile(np.roll(x, _TURN * i, 1), times)
+            self.live.write(memory, band, i * band.nbytes)
+        return memory
 
     def values(self, which: str, name: str = "s") -> NDArray[Any]:
         """Return an operand's numbers as a format holds them, whole, as they lie in memory."""
         key = which, name
         if key not in self._values:
-            drawn, form = self._drawn[which], FORMATS.get(name)
-            held = drawn if form is None else form.values(form.store(drawn))
-            self._values[key] = self._grown(held)
+            self._values[key] = self._grown(self._held(which, name))
         return self._values[key]
+
+    def _held(self, which: str, name: str) -> NDArray[Any]:
+        """Return the drawn numbers of an operand as a format holds them."""
+        key = which, name
+        if key not in self._few:
+            drawn, form = self._drawn[which], FORMATS.get(name)
+            self._few[key] = drawn if form is None else form.values(form.store(drawn))
+        return self._few[key]
+
+    def exact(self, name: str, sample: Sample) -> Exact:
+        """Return the product in double precision of what a format holds, in a sample of C."""
+        p = self.problem
+        op_a = self._picked(self._held("a", name), sample[0], p.trans_a.transposed)
+        op_b = self._picked(self._held("b", name), sample[1], not p.trans_b.transposed)
+        return Exact.of_sides(op_a, op_b, sample)
+
+    def _picked(self, x: NDArray[Any], which: NDArray[Any], rows: bool) -> NDArray[Any]:
+        """Return rows of what `_grown` returns, or columns as rows."""
+        size = self.problem.n
+        along = np.arange(size)
+        i, j = (which[:, None], along) if rows else (along, which[:, None])
+        whole = size <= len(x)
+        picked: NDArray[Any] = (
+            x[i, j] if whole else x[i % len(x), (j - _TURN * (i // len(x))) % len(x)]
+        )
+        return picked
 
     def _grown(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return a matrix as large as a square problem's, from the drawn one or its like."""
@@ -120,28 +209,49 @@ class Matrices:
         Without it parts must be there from an earlier call with it.
         """
         if case.scheme is None:
-            return timed(self.live, [self._plain(case, config)], str(case))
+            return timed(self.live, [self._plain(case, config)], str(case), self._hold)
         chain = self._chain(case.scheme.name)
         before = chain.before_products(case.scheme)
-        product = chain.products(case.scheme, self._scratch.zero, 0, HopperProduct(config))
-        return timed(self.live, [*(before if split else ()), *product], str(case))
+        product = chain.products(case.scheme, chain.scratch.zero, 0, HopperProduct(config))
+        return timed(self.live, [*(before if split else ()), *product], str(case), self._hold)
 
     def split(self, case: Case) -> Call:
         """Return the passes before the product alone."""
         assert case.scheme is not None
         steps = self._chain(case.scheme.name).before_products(case.scheme)
-        return timed(self.live, steps, f"{case} split")
+        return timed(self.live, steps, f"{case} split", self._hold)
 
     def guarded(self) -> Call:
         """Return what ``accuracy="fp32"`` runs where all of it is proved: the guard decides."""
-        return timed(self.live, self._chain("fp32").steps(), "fp32")
+        return timed(self.live, self._chain("fp32").steps(), "fp32", self._hold)
 
     def theirs(self, case: Case, peer: FormatPeer) -> Call:
         """Return a library's product: in the case's format, or in single precision."""
         name = case.peer
         form = FORMATS.get(name) or by_element(_LETTER[name])
         a, b = self.operand("a", name), self.operand("b", name)
-        return peer.prepare_product(Product(self.problem, form, a, b, self._c, case.result))
+        call = peer.prepare_product(Product(self.problem, form, a, b, self._c, case.result))
+
+        def run() -> int:
+            self._hold()
+            return call()
+
+        return run
+
+    def picked(self, call: Call, kind: str, sample: Sample) -> NDArray[Any]:
+        """Return a sample of C^T as a call leaves it; unwritten elements are NaN."""
+        p, form = self.problem, by_element(kind)
+        nothing = form.store(np.full(1, 0 if kind == "int32" else np.nan, np.float32))
+        column = np.full(p.ldc, nothing[0])
+        places = [int(j) * column.nbytes for j in sample[1]]
+        for at in places:
+            self.live.write(self._c, column, at)
+        call()
+        found = []
+        for at in places:
+            self.live.download(self._c, column, at)
+            found.append(column[sample[0]])
+        return form.values(np.array(found))
 
     def result(self, call: Call, kind: str) -> NDArray[Any]:
         """Return C^T (rows are columns of C) as a call leaves it; unwritten elements are NaN."""
@@ -155,7 +265,9 @@ class Matrices:
 
     def close(self) -> None:
         """Give all memory back."""
-        self._scratch.close()
+        for scratch in self._scratches.values():
+            scratch.close()
+        self._scratches.clear()
         for memory in (*self._memory.values(), self._c):
             self.live.free(memory)
         self._memory.clear()
@@ -181,4 +293,5 @@ class Matrices:
         p = self.problem
         a, b = (Operand(self.operand(x, "s"), 0, ld) for x, ld in (("a", p.lda), ("b", p.ldb)))
         call = GemmCall(p.precision, p.m, p.n, p.k, 1, a, b, 0, Operand(self._c, 0, p.ldc))
-        return Chain(self.live, self._scratch, p, call, arithmetic, call)
+        scratch = self._scratches.setdefault(arithmetic, Scratch(self.live))
+        return Chain(self.live, scratch, p, call, arithmetic, call)

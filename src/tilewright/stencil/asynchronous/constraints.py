@@ -17,6 +17,7 @@ __all__ = [
     "clusters",
     "copied_evenly",
     "keep_busy",
+    "nothing_to_copy_narrowly",
     "registers_of_a_thread",
     "resident_blocks",
     "room_for",
@@ -75,6 +76,16 @@ def copied_evenly(a: Quantity, b: Quantity) -> tuple[Constraint, Constraint]:
     return (
         Constraint("A is copied evenly", a, reason, "divisibility"),
         Constraint("B is copied evenly", b, reason, "divisibility"),
+    )
+
+
+def nothing_to_copy_narrowly() -> Constraint:
+    """Return what leaves single elements to operands that they are for."""
+    return Constraint(
+        "nothing to copy narrowly",
+        lambda narrow: narrow == 0,
+        "all operands are copied by single elements anyway, or an element is 16 bytes",
+        "divisibility",
     )
 
 

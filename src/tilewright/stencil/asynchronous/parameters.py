@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 
-__all__ = ["RESIDENT", "STAGES", "block_sides", "grid"]
+__all__ = ["NARROW", "RESIDENT", "STAGES", "block_sides", "grid"]
 
 STAGES = Parameter(
     "stages",
@@ -17,6 +17,15 @@ RESIDENT = Parameter(
     (1, 2, 3, 4),
     "thread blocks that a multiprocessor shall hold: caps a thread's registers",
     "registers: too few spill",
+)
+# A config that does not name it is older than it is.
+NARROW = Parameter(
+    "narrow",
+    (0, 1),
+    "how operands are copied: 0: 16 bytes at once, where columns are aligned to them, 1: single "
+    "elements, wherever columns begin",
+    "four times the copies (of floats)",
+    unnamed=0,
 )
 
 

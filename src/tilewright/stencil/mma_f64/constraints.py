@@ -14,6 +14,7 @@ from tilewright.stencil.asynchronous.constraints import (
     clusters,
     copied_evenly,
     keep_busy,
+    nothing_to_copy_narrowly,
     registers_of_a_thread,
     resident_blocks,
     room_for,
@@ -92,24 +93,28 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
     along_a, along_b = variant.k_fast
     size = variant.precision.element_bytes
 
-    def even(along_k: bool, side: Values, block_k: Values, number: Values) -> Values:
+    def even(
+        along_k: bool, side: Values, block_k: Values, narrow: Values, number: Values
+    ) -> Values:
+        piece = np.where(np.asarray(narrow) > 0, size, CHUNK_BYTES)
         if along_k:
-            abreast = number // (RUN_BYTES // CHUNK_BYTES)
+            abreast = number // (RUN_BYTES // piece)
             # Within 16 rows of a plane the sides are dealt in another order.
             return (abreast % LINE == 0) & (side % np.maximum(abreast, 1) == 0)
-        across = side * size // CHUNK_BYTES
+        across = np.minimum(side * size // piece, number)
         return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
 
-    return copied_evenly(
-        lambda block_m, block_n, block_k, warp_m, warp_n: even(
-            along_a, block_m, block_k,
+    found = copied_evenly(
+        lambda block_m, block_n, block_k, narrow, warp_m, warp_n: even(
+            along_a, block_m, block_k, narrow,
             threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n),
         ),
-        lambda block_m, block_n, block_k, warp_m, warp_n: even(
-            along_b, block_n, block_k,
+        lambda block_m, block_n, block_k, narrow, warp_m, warp_n: even(
+            along_b, block_n, block_k, narrow,
             threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n),
         ),
     )  # fmt: skip
+    return found if size < CHUNK_BYTES else (*found, nothing_to_copy_narrowly())
 
 
 def _generation(device: DeviceSpec) -> tuple[Constraint, ...]:

@@ -19,7 +19,7 @@
  *     B, complex: both parts; instructions of 4 steps take them one by one
  *
  * Shared memory: an operand keeps the order of its own memory, so that all copies are of 16
- * bytes, whatever op is.
+ * bytes, whatever op is; with NARROW they are of single elements, wherever these begin.
  *
  *     along m or n: BLOCK_K rows, a little    along k: planes of DEEP steps along k, a row for
  *     longer than the block's side            each of the block's side

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
-from tilewright.stencil.asynchronous.parameters import RESIDENT, STAGES, block_sides, grid
+from tilewright.stencil.asynchronous.parameters import NARROW, RESIDENT, STAGES, block_sides, grid
 
 __all__ = ["parameters"]
 
@@ -56,6 +56,7 @@ def _pipeline() -> tuple[Parameter, ...]:
             "shared memory; waste where k is no multiple",
         ),
         STAGES,
+        NARROW,
         Parameter(
             "ahead",
             (0, 1),

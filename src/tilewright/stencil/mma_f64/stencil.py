@@ -27,8 +27,9 @@ class MmaF64(SimtAsync):
     """
 
     name: ClassVar[str] = "mma_f64"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     multiplier: ClassVar[str] = "mma_f64/mma.cuh"
+    fitted_along_k: ClassVar[dict[str, int]] = {"narrow": 1}
 
     def computes(self, precision: Precision) -> bool:
         """Whether an element is a double, or a pair of them."""

@@ -20,7 +20,8 @@
 #define ADVANCE_A 0
 #define ADVANCE_B 0
 
-#define HOW_COPIED(K_FAST) ((K_FAST) ? PLANES : CHUNKS)
+#define HOW_COPIED(K_FAST) \
+    ((K_FAST) ? (NARROW ? SINGLES : PLANES) : (NARROW ? NARROWLY : CHUNKS))
 
 /* Rows of a plane: of 16, first those that a lane has first (0, 2, 4, ... of doubles). */
 HELPER int row_of_plane(int side)
@@ -41,11 +42,11 @@ template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)
     return (l * PITCH + s) * ELEM_BYTES;
 }
 
-/* Along k: asynchronous copies of 16 bytes.  ABREAST is a multiple of 16, so that a thread's
+/* Along k: asynchronous copies of BYTES each.  ABREAST is a multiple of 16, so that a thread's
  * rows are as far apart in a plane as they are in the matrix. */
-template <int SIDE, int PITCH> struct layout<SIDE, PITCH, PLANES> {
+template <int SIDE, int PITCH, int BYTES> struct layout_of_planes {
     enum {
-        ACROSS = RUN_BYTES / 16,
+        ACROSS = RUN_BYTES / BYTES,
         ABREAST = THREADS / ACROSS,
         ROWS = SIDE / ABREAST,
         PARTS = BLOCK_K * ELEM_BYTES / RUN_BYTES,
@@ -55,3 +56,7 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, PLANES> {
     };
     static METHOD int side_of(int row) { return side_of_plane(row); }
 };
+template <int SIDE, int PITCH>
+struct layout<SIDE, PITCH, PLANES> : layout_of_planes<SIDE, PITCH, 16> {};
+template <int SIDE, int PITCH>
+struct layout<SIDE, PITCH, SINGLES> : layout_of_planes<SIDE, PITCH, ELEM_BYTES> {};

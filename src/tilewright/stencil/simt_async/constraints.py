@@ -15,6 +15,7 @@ from tilewright.stencil.asynchronous.constraints import (
     clusters,
     copied_evenly,
     keep_busy,
+    nothing_to_copy_narrowly,
     registers_of_a_thread,
     resident_blocks,
     room_for,
@@ -91,14 +92,7 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
         )
     ]  # fmt: skip
     if (along_a and along_b) or chunk == 1:
-        found.append(
-            Constraint(
-                "nothing to copy narrowly",
-                lambda narrow: narrow == 0,
-                "both operands are contiguous along k, or an element is 16 bytes",
-                "divisibility",
-            )
-        )
+        found.append(nothing_to_copy_narrowly())
     else:
         found.append(
             Constraint(

@@ -17,7 +17,7 @@ HELPER bool is_aligned(const elem *first, isize ld, isize k, int k_fast)
     if (!k_fast)
         return HOW_COPIED(0) == NARROWLY || aligned;
     /* Tiles begin behind the remainder of k. */
-    return HOW_COPIED(1) == ELEMENTS || (aligned && k % CHUNK == 0);
+    return HOW_COPIED(1) == ELEMENTS || HOW_COPIED(1) == SINGLES || (aligned && k % CHUNK == 0);
 }
 
 HELPER operand operand_at(const elem *first, isize ld, edge begin, isize side, isize k,
@@ -98,7 +98,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     {
         const int id = THREAD_ID, fast = id % map::ACROSS, slow = id / map::ACROSS;
         const int s = K_FAST ? map::side_of(slow) : fast * (HOW == CHUNKS ? CHUNK : 1);
-        const int l = !K_FAST ? slow : fast * (HOW == ELEMENTS ? 1 : CHUNK);
+        const int l = !K_FAST ? slow : fast * (HOW == ELEMENTS || HOW == SINGLES ? 1 : CHUNK);
         from = (const char *)(x.first + (K_FAST ? k_at + l + s * x.ld : (k_at + l) * x.ld + s));
         row = map::ABREAST * x.ld * ELEM_BYTES;
         tile = K_FAST ? BLOCK_K * ELEM_BYTES - (map::ROWS - 1) * row : row;
@@ -121,7 +121,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
         const char *const piece = from + part * map::PART;
         if (HOW == CHUNKS || HOW == PLANES)
             copy_chunk(place(i, stage), piece);
-        else if (HOW == ELEMENTS || HOW == NARROWLY)
+        else if (HOW == ELEMENTS || HOW == NARROWLY || HOW == SINGLES)
             copy_element(place(i, stage), piece);
         else
             held[i] = load_chunk(piece);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
-from tilewright.stencil.asynchronous.parameters import RESIDENT, STAGES, block_sides, grid
+from tilewright.stencil.asynchronous.parameters import NARROW, RESIDENT, STAGES, block_sides, grid
 from tilewright.stencil.schedule import schedule_parameter
 
 __all__ = ["parameters"]
@@ -70,14 +70,7 @@ def _pipeline() -> tuple[Parameter, ...]:
             "1: 16 bytes to registers, written one by one",
             "1: registers; slow where leading dimensions or k are no multiples of 16 bytes",
         ),
-        Parameter(
-            "narrow",
-            (0, 1),
-            "how an operand contiguous along m or n is copied: 0: 16 bytes at once, where columns "
-            "are aligned to them, 1: single elements, wherever columns begin",
-            "four times the copies (of floats)",
-            unnamed=0,
-        ),
+        NARROW,
         Parameter(
             "walk",
             (0, 1, 2, 3),

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
+from tilewright.problem import Problem
 from tilewright.space import Config, Space
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, shared_bytes
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
@@ -35,9 +36,11 @@ class SimtAsync(Stencil):
     """
 
     name: ClassVar[str] = "simt_async"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     # What multiplies; kernel.cuh is the same for all.
     multiplier: ClassVar[str] = "simt_async/simt.cuh"
+    # What copies an operand along k wherever its columns begin.
+    fitted_along_k: ClassVar[dict[str, int]] = {"k_vectors": 0}
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device runs CUDA and copies asynchronously."""
@@ -90,6 +93,23 @@ class SimtAsync(Stencil):
         held = ("block_m", "block_n", "block_k", "tile_m", "tile_n", "k_vectors")
         values = {name: config.integer(name) for name in held}
         return int(registers(**values, precision=variant.precision, k_fast=variant.k_fast))
+
+    def fitted(self, config: Config, problem: Problem) -> Config:
+        """Return the config with copies of single elements where 16 bytes are not aligned.
+
+        A kernel that copies 16 bytes at once checks each element where it cannot; one that
+        copies single elements does not.
+        """
+        chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
+        along = Variant.of(problem).k_fast
+        operands = tuple(zip((problem.lda, problem.ldb), along, strict=True))
+        if any(ld % chunk for ld, k_fast in operands if not k_fast):
+            changes = {"narrow": 1, "k_vectors": 0}
+        elif any(ld % chunk or problem.k % chunk for ld, k_fast in operands if k_fast):
+            changes = self.fitted_along_k
+        else:
+            return config
+        return config.replace(**{n: v for n, v in changes.items() if config.get(n, 0) != v})
 
     def launch(self, config: Config, m: int, n: int) -> Launch:
         """Return a grid in one dimension, blocks of a cluster side by side.

@@ -18,6 +18,7 @@ enum way {
     NARROWLY,   /* along m or n, single elements */
     ELEMENTS,   /* along k, single elements, transposed by their addresses */
     TRANSPOSED, /* along k, 16 bytes to registers, written one by one */
-    PLANES      /* along k, 16 bytes, k stays the fast index */
+    PLANES,     /* along k, 16 bytes, k stays the fast index */
+    SINGLES     /* the same by single elements */
 };
 template <int SIDE, int PITCH, way HOW> struct layout;

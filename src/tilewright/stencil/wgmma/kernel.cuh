@@ -87,14 +87,18 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
     const GRID_CONSTANT tensor_map b, scalar beta, output *c, isize ldc,
     const int *exponents_a, const int *exponents_b, const int *run_if, int run_value)
 {
-    /* Another launch is the one for these numbers: all blocks see the same word. */
-    if (ROUTED && *run_if != run_value)
-        return;
+    const int run = ROUTED ? *run_if : run_value; /* on its way while barriers begin */
     const unsigned int rank = cluster_rank();
     const shared_at arena = shared_memory();
-    if (THREAD_ID == 0)
+    if (THREAD_ID == 0) {
+        expect_map(&a);
+        expect_map(&b);
         begin_barriers(arena);
+    }
     cluster_barrier();
+    /* Another launch is the one for these numbers: all blocks see the same word. */
+    if (run != run_value)
+        return;
 
     /* alpha = 0 reads no operand; sums stay zero. */
     const unsigned int steps = alpha == 0 ? 0 : (unsigned int)((k + BLOCK_K - 1) / BLOCK_K);
@@ -107,7 +111,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
                 bring_tile(&a, &b, arena, &at, tile_at(m, n, number, rank), steps);
     } else {
         take_registers();
-        const bool aligned = (ADDRESS(c) | (unsigned long long)ldc * OUTPUT_BYTES) % 16 == 0;
+        const bool aligned = (ADDRESS(c) | (unsigned long long)ldc * OUTPUT_BYTES) % 8 == 0;
         const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, aligned};
         const unsigned int turn = TURNS ? THREAD_ID / GROUP : 0, turns = TURNS ? CONSUMERS : 1;
         unsigned int round = turn == 0; /* nobody comes before the first */

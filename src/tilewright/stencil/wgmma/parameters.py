@@ -11,13 +11,16 @@ __all__ = ["parameters"]
 # Rows of a tile that lies along k are so many bytes: as many as pieces are exchanged within.
 _ROWS = (64, 128)
 
-# Multiprocessors of Hopper's models: H20, H100 PCIe, H100 SXM and H200.
+# Multiprocessors of Hopper's models: H20, H100 PCIe, H100 SXM and H200.  A part of one has others.
 _MULTIPROCESSORS = (78, 114, 132)
 
 
-def parameters(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
-    """Return what may be varied for an arithmetic."""
-    return (*_tiles(arithmetic), *_pipeline(arithmetic), *_grid())
+def parameters(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[Parameter, ...]:
+    """Return what may be varied for an arithmetic, on a device of so many multiprocessors.
+
+    1 stands for an architecture without a device.
+    """
+    return (*_tiles(arithmetic), *_pipeline(arithmetic), *_grid(multiprocessors))
 
 
 def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
@@ -82,7 +85,8 @@ def _pipeline(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
     )
 
 
-def _grid() -> tuple[Parameter, ...]:
+def _grid(multiprocessors: int) -> tuple[Parameter, ...]:
+    own = () if multiprocessors <= 1 else (multiprocessors,)
     return (
         Parameter(
             "cluster_m",
@@ -104,7 +108,7 @@ def _grid() -> tuple[Parameter, ...]:
         ),
         Parameter(
             "multiprocessors",
-            (0, *_MULTIPROCESSORS),
+            tuple(sorted({0, *_MULTIPROCESSORS, *own})),
             "multiprocessors that persistent blocks fill; 0: a block for each tile of C",
             "persistent: a block that is late has no other to take its work",
         ),

@@ -34,8 +34,9 @@ typedef unsigned short output; /* the bits */
 #define OUTPUT_BYTES 2
 #endif
 
-struct ALIGNED(16) chunk {
-    output e[16 / OUTPUT_BYTES];
+union ALIGNED(8) chunk {
+    output e[8 / OUTPUT_BYTES];
+    unsigned int pairs[2]; /* of 2-byte elements */
 };
 
 /* Numbers that a thread holds of an instruction's 64 x INSTRUCTION_M results. */
@@ -135,13 +136,15 @@ HELPER void expect_bytes(shared_at barrier, int bytes)
                  : "memory");
 }
 
-/* Arrive at the barrier at the same place of a block of the cluster. */
+/* Arrive at the barrier at the same place of a block of the cluster.  No ordinary store is
+ * handed over with it: the tensor cores have read what the copy engine writes next.  So the
+ * scope is the block's; the cluster's would be a fence of all memory in every step. */
 HELPER void arrive(shared_at barrier, unsigned int rank)
 {
     if (CLUSTER_BLOCKS > 1)
         asm volatile("{\n\t.reg .b32 there;\n\t"
                      "mapa.shared::cluster.u32 there, %0, %1;\n\t"
-                     "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n\t}" ::"r"(
+                     "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(
                          barrier),
                      "r"(rank)
                      : "memory");
@@ -149,23 +152,25 @@ HELPER void arrive(shared_at barrier, unsigned int rank)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* Wait until the phase of that parity has ended. */
+/* Wait until the phase of that parity has ended.  What came are copies, which the barrier
+ * itself counted: there are no stores of other blocks to see, nor caches to forget. */
 HELPER void wait_for(shared_at barrier, unsigned int parity)
 {
-#if CLUSTER_BLOCKS > 1
-#define ACQUIRE ".acquire.cluster"
-#else
-#define ACQUIRE ""
-#endif
     asm volatile("{\n\t.reg .pred done;\n"
                  "again:\n\t"
-                 "mbarrier.try_wait.parity" ACQUIRE ".shared::cta.b64 done, [%0], %1;\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
                  "@!done bra again;\n\t}" ::"r"(barrier),
                  "r"(parity)
                  : "memory");
 }
 
 /* ---- the copy engine ---- */
+
+/* Bring a map to where the copy engine looks for it. */
+HELPER void expect_map(const tensor_map *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
 
 /* Copy the box at coordinates x (contiguous), y and z, and count its bytes at `full`; with
  * SHARED to the same place of every block of the mask. */
@@ -235,9 +240,21 @@ HELPER float widened(output bits)
     asm("cvt.f32." NARROW " %0, %1;" : "=f"(v) : "h"(bits));
     return v;
 }
+HELPER void round_chunk(chunk *to, const accumulator *v)
+{
+    UNROLL for (int i = 0; i < 2; ++i)
+        asm("cvt.rn." NARROW "x2.f32 %0, %1, %2;"
+            : "=r"(to->pairs[i])
+            : "f"(v[2 * i + 1]), "f"(v[2 * i]));
+}
 #else
 HELPER output rounded(accumulator v) { return v; }
 HELPER accumulator widened(output v) { return v; }
+
+HELPER void round_chunk(chunk *to, const accumulator *v)
+{
+    UNROLL for (int i = 0; i < 2; ++i) to->e[i] = v[i];
+}
 #endif
 
 /* One number of the lane that differs in `bit`. */
@@ -252,28 +269,16 @@ HELPER accumulator of_lane_across(accumulator v, int bit)
     return other;
 }
 
-/* Exchange slots x and y of pairs with the lane that differs in `bit`: who has it set keeps
- * y and gets the other's y in place of x; who has not, keeps x and gets the other's x for y. */
-#define SWAP_PAIRS(v, x, y, bit)                                              \
-    UNROLL for (int e = 0; e < 2; ++e) {                                      \
-        const bool set = THREAD_ID & bit;                                     \
-        const accumulator sent = set ? v[2 * (x) + e] : v[2 * (y) + e];       \
-        const accumulator got = of_lane_across(sent, bit);                    \
-        (set ? v[2 * (x) + e] : v[2 * (y) + e]) = got;                        \
-    }
-
-/* Four lanes have pairs number 0 to 3 of each of some 8 numbers; afterwards each has
- * consecutive ones of all, the first lane the first.  16 or 32 numbers in all. */
-HELPER void exchange_quad(accumulator *v)
+/* Two lanes side by side have a pair of each of two groups; afterwards the even one has both
+ * of the first group and the odd one both of the second.  4-byte results stay where they are. */
+HELPER void exchange_pairs(accumulator *v)
 {
-#if OUTPUT_BYTES == 4
-    SWAP_PAIRS(v, 0, 1, 2)
-    SWAP_PAIRS(v, 0, 1, 1)
-#else
-    SWAP_PAIRS(v, 0, 1, 1)
-    SWAP_PAIRS(v, 2, 3, 1)
-    SWAP_PAIRS(v, 0, 2, 2)
-    SWAP_PAIRS(v, 1, 3, 2)
+#if OUTPUT_BYTES == 2
+    const bool odd = THREAD_ID & 1;
+    UNROLL for (int e = 0; e < 2; ++e) {
+        const accumulator got = of_lane_across(odd ? v[e] : v[2 + e], 1);
+        (odd ? v[e] : v[2 + e]) = got;
+    }
 #endif
 }
 

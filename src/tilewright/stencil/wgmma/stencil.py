@@ -29,7 +29,7 @@ from tilewright.stencil.wgmma.resources import (
     sums,
     threads,
 )
-from tilewright.stencil.wgmma.starts import starts
+from tilewright.stencil.wgmma.starts import speeds, starts
 
 __all__ = ["Wgmma"]
 
@@ -101,7 +101,9 @@ class Wgmma(Stencil):
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device."""
         made = self.arithmetic(variant)
-        return Space(self.name, parameters(made), constraints(variant, made, device))
+        return Space(
+            self.name, parameters(made, device.multiprocessors), constraints(variant, made, device)
+        )
 
     def default(self, variant: Variant, device: DeviceSpec) -> Config:
         """Return the first of `starts` in the space.
@@ -115,7 +117,12 @@ class Wgmma(Stencil):
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return what is likely fast, the likeliest first."""
-        return tuple(Config(self.name, values) for values in starts(self.arithmetic(variant)))
+        found = starts(self.arithmetic(variant), device.multiprocessors)
+        return tuple(Config(self.name, values) for values in found)
+
+    def speeds(self, variant: Variant) -> tuple[float, ...]:
+        """Return the measured speed of each of `starts`, beside the first one's."""
+        return speeds(self.arithmetic(variant))
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of a consumer's registers."""
