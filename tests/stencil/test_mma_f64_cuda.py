@@ -21,7 +21,15 @@ needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewrigh
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arch", "name"),
-    [("sm_90a", "dNN"), ("sm_90a", "dTT"), ("sm_90a", "zNC"), ("sm_90a", "zTC"), ("sm_80", "dTN")],
+    [
+        ("sm_90a", "dTT"),
+        ("sm_90a", "zTC"),
+        ("sm_80", "dTN"),
+        *(
+            pytest.param("sm_90a", name, marks=pytest.mark.thorough)
+            for name in ("dNN", "dNT", "dTN", "zNN", "zNC", "zTT")
+        ),
+    ],
 )
 def test_what_ships_fits_its_registers(arch: str, name: str) -> None:
     starts_fit_their_registers(FAMILY, arch, name)

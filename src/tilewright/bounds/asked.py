@@ -16,15 +16,23 @@ __all__ = ["Asked"]
 class Asked:
     """A problem on a device: what every term is computed from.
 
-    `peak` is that of the arithmetic, at the clock that is asked for; `promote_k` the steps of k
-    between two promotions out of matrix units, None for never.
+    `problem` is what units multiply, `given` what was asked for: another one where a complex
+    product is computed as a real one.  `peak` is that of the arithmetic, at the clock that is
+    asked for; `promote_k` the steps of k between two promotions out of matrix units, None for
+    never.
     """
 
+    given: Problem
     problem: Problem
     device: CatalogueDevice
     units: Units
     peak: Term
     promote_k: int | None = None
+
+    @property
+    def expands(self) -> bool:
+        """Whether every element of A becomes four real numbers before the product."""
+        return self.given.precision != self.problem.precision
 
     @property
     def peak_source(self) -> str:

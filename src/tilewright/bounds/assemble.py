@@ -11,7 +11,7 @@ from tilewright.bounds.bound import Bound
 from tilewright.bounds.levels import levels
 from tilewright.bounds.main_loop import multiprocessor
 from tilewright.bounds.modern import Compiled
-from tilewright.bounds.schemes import PROMOTE_K, arithmetic_of
+from tilewright.bounds.schemes import PROMOTE_K, arithmetic_of, real_product
 from tilewright.bounds.terms import Term, given, term
 from tilewright.bounds.units import PEAK, Units, units_of
 from tilewright.hardware import CatalogueDevice, Quantity, catalogue_device
@@ -49,7 +49,8 @@ def bound(
         ``"ieee"``: the problem's own precision on the fastest units that have it.
         ``"tf32"``, ``"fp16"``, ``"bf16"``, ``"int8"``: matrix units, A and B stored so; the
         problem's precision is then ``"s"``.  ``"fp16x3"``, ``"tf32x3"``, ``"bf16x6"``,
-        ``"bf16x9"``: single precision from products of parts on matrix units.
+        ``"bf16x9"``: single precision from products of parts on matrix units.  These and
+        ``"tf32"`` go with ``"c"`` too, as the real product that `schemes.real_product` returns.
     accuracy : str, optional
         ``"ieee"``, ``"tf32"`` or ``"fp32"`` in place of `arithmetic`: the fastest that meets it.
     promote_k : int, optional
@@ -104,9 +105,9 @@ def bound(
         raise ValueError(f"promote_k={promote_k} is no interval; give 1 step of k or more")
     how = _How(promote_k, presplit, transfer, overlap, reads_c, warm_cache, sustained, kernel_rate)
     names = (arithmetic,) if accuracy is None else arithmetic_of(accuracy)
-    if accuracy is not None and names != ("ieee",) and problem.precision.letter != "s":
+    if accuracy is not None and names != ("ieee",) and problem.precision.letter not in ("s", "c"):
         raise ValueError(
-            f"accuracy={accuracy!r} goes with precision s, not {problem.precision}; use ieee"
+            f"accuracy={accuracy!r} goes with precision s or c, not {problem.precision}; use ieee"
         )
     found = [
         _bound_with(problem, device, units_of(problem, device, name, sequence), how, compiled)
@@ -136,8 +137,10 @@ def _bound_with(
 ) -> Bound:
     """Return the bound with these units."""
     promote_k = how.promote_k or (None if units.scheme is None else PROMOTE_K)
-    asked = Asked(problem, device, units, units.peak(device), promote_k)
-    emulates = units.scheme is not None and asked.peak.value is not None
+    multiplied = real_product(problem) if units.of_single else problem
+    asked = Asked(problem, multiplied, device, units, units.peak(device), promote_k)
+    emulates = units.of_single and (units.scheme is not None or asked.expands)
+    emulates = emulates and asked.peak.value is not None
     splits = emulates and not how.presplit
     terms = [asked.peak]
     if how.sustained:
@@ -149,7 +152,9 @@ def _bound_with(
     if units.warpgroups and asked.peak.value is not None:
         terms += tensor_terms.beside_products(asked, how.reads_c)
     known = [t.value for t in terms if t.value is not None]
-    reads = levels(problem, device, min(known), tuple(terms), units.element_bytes) if known else ()
+    reads = (
+        levels(multiplied, device, min(known), tuple(terms), units.element_bytes) if known else ()
+    )
     notes = _notes(asked)
     if emulates:
         notes += tensor_terms.notes(asked, terms, splits, how.warm_cache)
@@ -253,7 +258,7 @@ def _transfer(
     asked: Asked, terms: list[Term], kernel_rate: float | None, reads_c: bool, overlap: bool
 ) -> Term:
     """Return Nakasato's equations 3 to 5; without a kernel's rate, with the smallest term."""
-    p = asked.problem
+    p = asked.given
     known = [t.value for t in terms if t.value is not None]
     rate = kernel_rate or min(known, default=float("inf"))
     origin = "given" if kernel_rate else "smallest of the other terms"
@@ -282,9 +287,9 @@ def _transfer(
 def _notes(asked: Asked) -> tuple[str, ...]:
     """Return the assumptions behind the numbers."""
     notes = []
-    if asked.problem.precision.is_complex:
+    if asked.given.precision.is_complex:
         notes.append("a complex product is four real ones; the three-product method is another")
-    if asked.problem.precision.parts == 2:
+    if asked.given.precision.parts == 2:
         notes.append("pairs are multiplied by this sequence on double-precision units, not by"
                      " splitting them into integers for matrix units")  # fmt: skip
     if asked.device.id == "cpu" or asked.device.spec.kind == "cpu":

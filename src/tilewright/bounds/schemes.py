@@ -11,19 +11,37 @@ single precision, but for those that are too small to matter:
 Matrix units sum by truncation (measured, and simulated in the papers named below), so that sums
 are taken out of them and added in single precision every `promote_k` steps of k.
 
+A complex product is a real one of four times the multiply-adds (`real_product`), because memory
+of a complex C is that of a real one with twice the rows::
+
+    | re  |     | re  -im |   | re |
+    | im  |  =  | im   re |   | im |        C 2m x n,  A 2m x 2k,  B 2k x n
+       C             A           B
+
 References
 ----------
 G. Henry, P. T. P. Tang and A. Heinecke, "Leveraging the bfloat16 artificial intelligence datatype
 for higher-precision computations", ARITH 2019.  H. Ootomo and R. Yokota, "Recovering single
 precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance",
-IJHPCA 2022.
+IJHPCA 2022.  F. G. Van Zee, "Implementing high-performance complex matrix multiplication via the
+1m method", SIAM J. Sci. Comput. 42(5), 2020: of its two formats, "1e" is this A and "1r" this B.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ACCURACY", "PROMOTE_K", "SCHEMES", "Scheme", "arithmetic_of"]
+from tilewright.problem import Problem
+
+__all__ = [
+    "ACCURACY",
+    "OF_SINGLE",
+    "PROMOTE_K",
+    "SCHEMES",
+    "Scheme",
+    "arithmetic_of",
+    "real_product",
+]
 
 # Steps of k between two additions: what FP16x3 was measured with on an H100 and TF32x3 simulated,
 # both more accurate than single precision's own sums.  Other intervals are `promote_k`'s to ask.
@@ -73,6 +91,9 @@ SCHEMES: dict[str, Scheme] = {
     )
 }
 
+# Arithmetics whose operands are single precision: those of its complex type may be, too.
+OF_SINGLE = ("tf32", *SCHEMES)
+
 # What a named accuracy may be computed with.
 ACCURACY: dict[str, tuple[str, ...]] = {
     "ieee": ("ieee",),
@@ -92,3 +113,15 @@ def arithmetic_of(accuracy: str) -> tuple[str, ...]:
     if accuracy not in ACCURACY:
         raise ValueError(f"accuracy={accuracy!r} is unknown; use one of {', '.join(ACCURACY)}")
     return ACCURACY[accuracy]
+
+
+def real_product(problem: Problem) -> Problem:
+    """Return the product of real numbers that computes a problem; a real one as it is.
+
+    Neither sizes nor memory of B and C grow, and A's doubles: every element becomes four numbers.
+    It has as many operations as BLAS counts for a complex product (Van Zee 2020, the 1m method).
+    """
+    if not problem.precision.is_complex:
+        return problem
+    letter = {"float32": "s", "float64": "d"}[problem.precision.real_name]
+    return Problem(2 * problem.m, problem.n, 2 * problem.k, letter)  # type: ignore[arg-type]

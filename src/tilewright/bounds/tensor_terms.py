@@ -13,7 +13,6 @@ __all__ = ["beside_products", "fed", "notes", "split_seconds", "with_split"]
 
 _FED, _FED_FORMULA = "warpgroup tiles and tail wave", "arithmetic peak x feed x tail"
 _PROMOTION, _EPILOGUE, _SPLIT = "promotion (additions)", "epilogue", "split in a pre-pass"
-_SINGLE = 4  # bytes of a single-precision element, as A and B are given
 
 
 def fed(asked: Asked) -> Term:
@@ -88,14 +87,13 @@ def split_seconds(asked: Asked, warm_cache: bool) -> tuple[float | None, tuple[Q
     holds it; both cross the cache's port.  ``copy_bytes_per_s`` is measured; where it is
     not, the published bandwidth counts.
     """
-    p, device, units = asked.problem, asked.device, asked.units
-    elements = p.m * p.k + p.k * p.n
-    read, written = elements * _SINGLE, elements * units.element_bytes
+    device = asked.device
+    read, written = _pass_bytes(asked)
     key = "memory_bytes_per_s" if device.get("copy_bytes_per_s") is None else "copy_bytes_per_s"
     rate, cache, port = device.get(key), device.get("l2_bytes"), device.get("l2_bytes_per_s")
     kept = 0.0 if cache is None else min(cache.value, (read if warm_cache else 0.0) + written)
     inputs: tuple[Quantity, ...] = (
-        given("bytes", read + written, "B", f"A and B read, {units.parts} parts of each written"),
+        given("bytes", read + written, "B", _pass_source(asked)),
         given("kept", kept, "B", "of them in the last cache"),
         *(q for q in (rate, port) if q is not None),
     )
@@ -107,6 +105,29 @@ def split_seconds(asked: Asked, warm_cache: bool) -> tuple[float | None, tuple[Q
         return seconds, inputs, formula
     through = (read + written) / port.value
     return max(seconds, through), inputs, f"max({formula}, bytes / l2_bytes_per_s)"
+
+
+def _pass_bytes(asked: Asked) -> tuple[int, int]:
+    """Return the least bytes that are read and written before the product.
+
+    Elements of a complex A become four numbers each on their way to its parts.  B is in the
+    order of the real product already (at best), so that with one part of it nothing is done.
+    """
+    p, real, size = asked.given, asked.problem, asked.units.element_bytes
+    a, b = p.m * p.k, p.k * p.n
+    if asked.units.scheme is None:
+        b = 0
+    written = (real.m * real.k + (real.k * real.n if b else 0)) * size
+    return (a + b) * p.precision.element_bytes, written
+
+
+def _pass_source(asked: Asked) -> str:
+    parts = f"{asked.units.parts} parts of each written"
+    if asked.units.scheme is None:
+        return "A read and written, four numbers for an element"
+    if asked.expands:
+        return f"A and B read, {parts}, four numbers for an element of A"
+    return f"A and B read, {parts}"
 
 
 def with_split(asked: Asked, terms: Sequence[Term], warm_cache: bool) -> Term:
@@ -136,6 +157,9 @@ def notes(asked: Asked, terms: Sequence[Term], splits: bool, warm_cache: bool) -
     ]
     if splits:
         told.append("A and B are split by a pass of its own; a producer that splits is another")
+    if splits and asked.expands:
+        told.append("that pass makes four numbers of each element of A; a copy before it, as"
+                    " kernels have it, comes on top")  # fmt: skip
     by_name = {t.name: t.value for t in terms if t.value is not None}
     if not by_name:
         return tuple(told)

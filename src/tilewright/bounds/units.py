@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.bounds.double_double import SEQUENCE_OF, SEQUENCES, Sequence
-from tilewright.bounds.schemes import SCHEMES, Scheme
+from tilewright.bounds.schemes import OF_SINGLE, SCHEMES, Scheme
 from tilewright.bounds.terms import Term, given, term
 from tilewright.hardware import CatalogueDevice, Quantity
 from tilewright.problem import Problem
@@ -69,6 +69,11 @@ class Units:
     def parts(self) -> int:
         """Stored parts of an element of A or B."""
         return 1 if self.scheme is None else self.scheme.parts
+
+    @property
+    def of_single(self) -> bool:
+        """Whether matrix units compute single precision, elements of which may be complex."""
+        return self.scheme is not None or self.lane == "tensor.tf32"
 
     @property
     def warpgroups(self) -> bool:
@@ -178,9 +183,11 @@ def units_of(
         return Units(label, lane, f"peak.{type_}", precision.flops // 2, size, size)
     stored = ARITHMETIC[arithmetic]
     if stored is not None:
-        if precision.letter != "s":
+        able = ("s", "c") if arithmetic in OF_SINGLE else ("s",)
+        if precision.letter not in able:
             raise ValueError(
-                f"arithmetic={arithmetic!r} goes with precision s, not {precision}; use ieee"
+                f"arithmetic={arithmetic!r} goes with precision {' or '.join(able)},"
+                f" not {precision}; use ieee"
             )
         scheme = SCHEMES.get(arithmetic)
         type_ = arithmetic if scheme is None else scheme.stored

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli.output import (
+    ArithmeticOption,
     JsonOption,
     SizeOption,
     TransOption,
+    arithmetic_name,
     emit_json,
     parse_size,
     parse_trans,
@@ -36,13 +38,7 @@ def command(
             "--device", help="Of the catalogue, such as gtx580; a live one's id; a .toml file."
         ),
     ] = None,
-    arithmetic: Annotated[
-        str,
-        typer.Option(
-            "--arithmetic",
-            help="ieee; tf32, fp16, bf16, int8; products of parts: fp16x3, tf32x3, bf16x6, bf16x9.",
-        ),
-    ] = "ieee",
+    arithmetic: ArithmeticOption = "ieee",
     accuracy: Annotated[
         str | None,
         typer.Option(
@@ -97,7 +93,7 @@ def command(
     found = bound(
         problem,
         numbers,
-        arithmetic=arithmetic,
+        arithmetic=arithmetic_name(arithmetic),
         accuracy=accuracy,
         promote_k=promote_k,
         presplit=presplit,

@@ -10,7 +10,15 @@ import typer
 
 from tilewright.cli.config_argument import Wanted, is_cubin, wanted_config
 from tilewright.cli.inspect_schedule import diff, rescheduled, show
-from tilewright.cli.output import JsonOption, emit_json, emit_table, say
+from tilewright.cli.output import (
+    ArithmeticOption,
+    JsonOption,
+    ResultOption,
+    arithmetic_name,
+    emit_json,
+    emit_table,
+    say,
+)
 from tilewright.paths import write_atomically
 
 if TYPE_CHECKING:
@@ -42,7 +50,9 @@ def command(
     stencil: Annotated[
         str | None,
         typer.Option(
-            "--stencil", help="A config's stencil or a rung of the ladder; portable by default."
+            "--stencil",
+            help="A config's stencil or a rung of the ladder; portable by default, or what has"
+            " the arithmetic.",
         ),
     ] = None,
     precision: Annotated[
@@ -52,6 +62,8 @@ def command(
         str | None,
         typer.Option("--trans", help="Transposes of A and B: NN, NT, TN, TT, or with C."),
     ] = None,
+    arithmetic: ArithmeticOption = "ieee",
+    result: ResultOption = None,
     arch: Annotated[
         str | None, typer.Option("--arch", help="Compile a config for it; sm_90a by default.")
     ] = None,
@@ -78,6 +90,7 @@ def command(
     """Show a kernel's resources, occupancy, main loop, registers and bounding resource."""
     for_configs = {
         "stencil": stencil, "precision": precision, "trans": trans, "arch": arch,
+        "arithmetic": None if arithmetic == "ieee" else arithmetic, "result": result,
         "output": output, "store": store, "schedule": schedule,
     }  # fmt: skip
     for_cubins = {"kernel": kernel, "threads": threads, "shared": shared or None, "diff": before}
@@ -89,7 +102,10 @@ def command(
         _inspect_cubin(Path(what), kernel, threads, shared, listing, json)
         return
     _refuse(for_cubins, "a cubin", f"{what!r} is a config")
-    made = _inspect_config(wanted_config(what, store), stencil, precision, trans, arch)
+    named = arithmetic_name(arithmetic)
+    made = _inspect_config(
+        wanted_config(what, store), stencil, precision, trans, arch, named, result
+    )
     if schedule and made.rescheduled is not None:
         raise ValueError("--schedule: the config has a schedule of its own; leave the option out")
     if schedule:
@@ -160,6 +176,8 @@ def _inspect_config(
     precision: str | None,
     trans: str | None,
     arch: str | None,
+    arithmetic: str,
+    result: str | None,
 ) -> ConfigInspection:
     """Compile a config and read it; an option goes before what the config's file says."""
     from tilewright.backend.cuda.inspection import inspect_config
@@ -170,11 +188,13 @@ def _inspect_config(
         raise ValueError(f"stencil={stencil!r} but the config is of {wanted.stencil!r}; name that")
     return inspect_config(
         wanted.values,
-        stencil=stencil or wanted.stencil or "portable",
+        stencil=stencil or wanted.stencil,
         precision=precision or wanted.precision or "s",
         trans=(trans or wanted.trans or "NN").upper(),
         arch=arch or "sm_90a",
         partial=wanted.partial,
+        arithmetic=arithmetic,
+        result=result,
     )
 
 
@@ -183,7 +203,7 @@ def _report(one: Inspection, listing: bool, estimated: int | None = None) -> Non
     from tilewright.sass import annotate
 
     _show(one, estimated)
-    if listing and one.loop is not None and one.cycles is not None:
+    if listing and one.loop is not None:
         say(annotate(one.loop, one.cycles, one.wavefronts))
     say(f"{one.resources.name}: {one.verdict}")
 
@@ -214,12 +234,13 @@ def _show(one: Inspection, estimated: int | None) -> None:
         f"limited by {fits.limited_by}",
     )
     table.add_row("instructions", f"{taken.instructions}, {one.unknown} of them not known here")
-    if one.loop is not None and one.registers is not None and one.cycles is not None:
+    if one.loop is not None and one.registers is not None:
         mix = ", ".join(f"{count} {name}" for name, count in one.loop.mix().items())
         table.add_row("main loop", mix)
         table.add_row("multiply-adds", f"{100 * one.loop.useful_share:.1f} % of its instructions")
         roles = ", ".join(f"{count} {role}" for role, count in one.registers.most.items())
         table.add_row("registers in it", f"{roles}; {one.registers.peak_live} live at most")
+    if one.cycles is not None:
         terms = ", ".join(f"{name} {value:.0f}" for name, value in one.cycles.terms.items())
         table.add_row(
             "cycles a trip over k", f"{one.cycles.cycles:.0f} simulated; least by {terms}"

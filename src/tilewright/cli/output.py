@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
+    "ArithmeticOption",
     "BudgetOption",
     "DeviceOption",
     "JsonOption",
     "PrecisionOption",
+    "ResultOption",
     "SizeOption",
     "StencilOption",
     "TransOption",
+    "arithmetic_name",
     "emit_json",
     "emit_table",
     "gigaflops",
@@ -48,6 +51,20 @@ BudgetOption = Annotated[str, typer.Option("--budget", help="Time to spend: 90s,
 StencilOption = Annotated[
     str | None, typer.Option("--stencil", help="Stencil; the one that fits best by default.")
 ]
+ArithmeticOption = Annotated[
+    str,
+    typer.Option(
+        "--arithmetic",
+        help="ieee; tf32, fp16, bf16, int8; products of parts: fp16x3, tf32x3, bf16x6, bf16x9.",
+    ),
+]
+ResultOption = Annotated[
+    str | None,
+    typer.Option("--result", help="Type of C with fp16 or bf16: float32, or as narrow (default)."),
+]
+
+# What the benchmarks and their files call them.
+_ALSO = {"f16": "fp16", "s8": "int8"}
 
 
 def emit_json(value: Any) -> None:
@@ -102,6 +119,12 @@ def parse_size(text: str) -> tuple[int, int, int]:
         raise ValueError(f"size={text!r} is not a size; write 1024 or 512x512x64")
     sizes = [int(part) for part in parts] * (3 if len(parts) == 1 else 1)
     return sizes[0], sizes[1], sizes[2]
+
+
+def arithmetic_name(text: str) -> str:
+    """Return the name of an arithmetic, in small letters, for any of its spellings."""
+    name = text.strip().lower()
+    return _ALSO.get(name, name)
 
 
 def parse_trans(text: str) -> tuple[str, str]:

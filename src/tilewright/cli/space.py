@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from tilewright.cli.output import (
+    ArithmeticOption,
     DeviceOption,
     JsonOption,
     PrecisionOption,
+    ResultOption,
     StencilOption,
     TransOption,
+    arithmetic_name,
     emit_json,
     emit_table,
     parse_trans,
 )
 
 if TYPE_CHECKING:
+    from tilewright.hardware import DeviceSpec
+    from tilewright.problem import Problem
     from tilewright.space import Funnel, Space
+    from tilewright.stencil import Stencil, Variant
 
 __all__ = ["command", "show_funnel", "show_parameters"]
+
+_HOPPER = "sm_90a"  # whose matrix units `--arithmetic` is about, with a GPU or without
 
 
 def command(
@@ -27,26 +37,36 @@ def command(
     trans: TransOption = "NN",
     device: DeviceOption = None,
     stencil: StencilOption = None,
+    arithmetic: ArithmeticOption = "ieee",
+    result: ResultOption = None,
+    arch: Annotated[
+        str | None,
+        typer.Option(
+            "--arch",
+            help="Architecture in place of a device; sm_90a for an arithmetic of matrix units"
+            " where the best device has none.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show a stencil's parameters and the funnel of its constraints."""
-    from tilewright.backend import device as find_device
     from tilewright.problem import Problem
-    from tilewright.stencil import Variant, stencils_for
-    from tilewright.stencil import stencil as find_stencil
 
-    trans_a, trans_b = parse_trans(trans)
-    live = find_device(device)
-    variant = Variant.of(Problem(1, 1, 1, precision, trans_a, trans_b))  # type: ignore[arg-type]
-    fitting = stencils_for(live.spec, variant.precision)
-    family = find_stencil(stencil) if stencil else fitting[0]
-    space = family.space(variant, live.spec)
+    problem = Problem(1, 1, 1, precision, *parse_trans(trans))  # type: ignore[arg-type]
+    variant, family = _asked(problem, stencil, arithmetic_name(arithmetic), result)
+    where, spec = _device(device, arch, variant, family)
+    if family is None:
+        from tilewright.stencil import stencils_for
+
+        family = stencils_for(spec, variant.precision)[0]
+    space = family.space(variant, spec)
     funnel = space.funnel()
     if json:
         emit_json(
             {
                 "stencil": family.name,
-                "device": live.id,
+                "variant": str(variant),
+                "device": where,
                 "raw_size": funnel.raw_size,
                 "parameters": [asdict(p) for p in space.parameters],
                 "funnel": [asdict(stage) for stage in funnel],
@@ -55,6 +75,40 @@ def command(
         return
     show_parameters(space)
     show_funnel(funnel)
+
+
+def _asked(
+    problem: Problem, stencil: str | None, arithmetic: str, result: str | None
+) -> tuple[Variant, Stencil | None]:
+    """Return the variant, and the stencil that was named or has the arithmetic."""
+    from tilewright.stencil import stencil as find_stencil
+    from tilewright.stencil.wgmma.named import family_of, variant_of
+
+    name = family_of(arithmetic, stencil)
+    return variant_of(problem, arithmetic, result), find_stencil(name) if name else None
+
+
+def _device(
+    device: str | None, arch: str | None, variant: Variant, family: Stencil | None
+) -> tuple[str, DeviceSpec]:
+    """Return a device's id and numbers; an architecture's name and numbers if that is meant."""
+    from tilewright.backend import device as find_device
+    from tilewright.backend.cuda.architecture import architecture_spec
+    from tilewright.stencil.wgmma import TensorVariant
+
+    if arch is not None and device is not None:
+        raise ValueError(f"arch={arch!r} and device={device!r} are two devices; give one")
+    if arch is not None:
+        where, spec = arch, architecture_spec(arch)
+    else:
+        live = find_device(device)
+        where, spec = live.id, live.spec
+    if not isinstance(variant, TensorVariant) or family is None or family.suits(spec):
+        return where, spec
+    if arch is not None or device is not None:
+        named = f"device={device!r}" if arch is None else f"arch={arch!r}"
+        raise ValueError(f"{named} has no such matrix units; leave it out, or use arch={_HOPPER}")
+    return _HOPPER, architecture_spec(_HOPPER)
 
 
 def show_parameters(space: Space) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tilewright.sass.cycles import LoopCycles
 from tilewright.sass.instruction import Control, Instruction
@@ -32,7 +32,7 @@ def verdict(cycles: LoopCycles) -> str:
 
 
 def notes(
-    instruction: Instruction, use: PortUse, wait: int, wavefronts: int | None = None
+    instruction: Instruction, use: PortUse | None, wait: int, wavefronts: int | None = None
 ) -> list[str]:
     """Return what is worth saying about one line."""
     found = []
@@ -41,11 +41,11 @@ def notes(
         conflict = wavefronts * 32 > (instruction.access_bits or wavefronts * 32)
         passes = "wavefront" if wavefronts == 1 else "wavefronts"
         found.append(f"{wavefronts} {passes}" + (", bank conflict" if conflict else ""))
-    if use.cycles > 1:
+    if use is not None and use.cycles > 1:
         banks = "+".join(str(count) for count in use.reads)
         found.append(f"port conflict ({banks} reads, {use.cycles} cycles)")
-    if use.missed_reuse and use.cycles > 1:
-        found.append("reuse miss")
+        if use.missed_reuse:
+            found.append("reuse miss")
     if instruction.control.stall > _LONG_STALL:
         found.append(f"stall {instruction.control.stall}")
     if wait:
@@ -56,15 +56,21 @@ def notes(
     return found
 
 
-def annotate(loop: Loop, cycles: LoopCycles, wavefronts: Mapping[int, int] | None = None) -> str:
+def annotate(
+    loop: Loop, cycles: LoopCycles | None, wavefronts: Mapping[int, int] | None = None
+) -> str:
     """Return the loop line by line: address, control, instruction, notes.
 
+    Where the cycle model does not know the loop nothing is said of ports.
     Wavefronts of shared accesses are told where they are given, by address.
     The control column reads ``stall, Y (yields), W (write barrier), R (read
     barrier)``.
     """
     lines = []
-    for instruction, use, wait in zip(loop.instructions, cycles.ports, cycles.waits, strict=True):
+    count = len(loop.instructions)
+    ports: Sequence[PortUse | None] = (None,) * count if cycles is None else cycles.ports
+    waits = (0,) * count if cycles is None else cycles.waits
+    for instruction, use, wait in zip(loop.instructions, ports, waits, strict=True):
         passes = (wavefronts or {}).get(instruction.address)
         said = "; ".join(notes(instruction, use, wait, passes))
         text = (

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tilewright.sass.decode import INSTRUCTION_BYTES
 from tilewright.sass.instruction import Instruction
+from tilewright.sass.warpgroups import MULTIPLIES
 
 __all__ = ["Loop", "ffma_share", "find_loops", "instruction_class", "is_useful", "main_loop"]
 
@@ -94,6 +95,11 @@ class Loop:
         return sum(is_useful(i) for i in self.instructions)
 
     @property
+    def multiplies(self) -> int:
+        """Warpgroup multiplies among them."""
+        return sum(i.mnemonic in MULTIPLIES for i in self.instructions)
+
+    @property
     def useful_share(self) -> float:
         """Multiply-adds as a share of all instructions, from 0 to 1."""
         return self.useful / len(self.instructions)
@@ -151,20 +157,25 @@ def main_loop(instructions: Sequence[Instruction]) -> Loop | None:
     k together with an epilogue and a remainder, and would hide it.  Where that
     loop still encloses others that hold a quarter of its multiply-adds or more,
     such as two loops over k, one for the edges of C, it is one of those, by the
-    same rule.
+    same rule.  Beside a warpgroup's multiplies no others count: those of an epilogue
+    outnumber them, and do a thousandth of their work.
     """
-    loops = [loop for loop in find_loops(instructions) if loop.useful]
-    found = None
+    grouped = any(i.mnemonic in MULTIPLIES for i in instructions)
+    every = [
+        (loop.multiplies if grouped else loop.useful, loop) for loop in find_loops(instructions)
+    ]
+    loops = [(work, loop) for work, loop in every if work]
+    found: tuple[int, Loop] | None = None
     while loops:
-        most = max(loop.useful for loop in loops)
-        if found is not None and 4 * most < found.useful:
+        most = max(work for work, _ in loops)
+        if found is not None and 4 * most < found[0]:
             break
         found = min(
-            (loop for loop in loops if 2 * loop.useful >= most),
-            key=lambda loop: (len(loop.instructions), -loop.useful),
+            (one for one in loops if 2 * one[0] >= most),
+            key=lambda one: (len(one[1].instructions), -one[0]),
         )
-        loops = [loop for loop in loops if found.encloses(loop)]
-    return found
+        loops = [one for one in loops if found[1].encloses(one[1])]
+    return None if found is None else found[1]
 
 
 def ffma_share(blocking: int, load_bits: int) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from tilewright.sass.instruction import Instruction
+from tilewright.sass.warpgroups import MULTIPLIES
 
 __all__ = ["Pipes", "pipe_of"]
 
@@ -30,7 +31,7 @@ _CONTROL = frozenset(("BRA", "BAR", "NOP", "BSSY", "BSYNC", "EXIT", "DEPBAR", "L
 # Multiplies of a warpgroup: each of its warps sits on a scheduler of its own, whose tensor core
 # takes half a cycle a column for 64 rows and 32 bytes of k, in every type: 128 cycles for 256
 # columns as measured (docs/microbenchmarks.md, "Rates of every unit").
-_WARPGROUP = frozenset(("HGMMA", "IGMMA"))
+_CYCLES_A_COLUMN = 0.5
 
 
 def _columns(instruction: Instruction) -> int:
@@ -48,8 +49,8 @@ def pipe_of(instruction: Instruction, arch: int) -> tuple[str, float]:
         return "imad", WARP * SCHEDULERS / _INTEGER_LANES
     if name in ("DFMA", "DADD", "DMUL"):
         return "fp64", WARP * SCHEDULERS / _FP64_LANES.get(arch, 2)
-    if name in _WARPGROUP:
-        return "tensor", _columns(instruction) / 2
+    if name in MULTIPLIES:
+        return "tensor", _columns(instruction) * _CYCLES_A_COLUMN
     if name == "DMMA":
         return "tensor", SCHEDULERS * _dmma(instruction) / _DMMA_RATE[_shape(instruction)]
     if name in _MEMORY:

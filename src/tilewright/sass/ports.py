@@ -26,7 +26,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.pipes import pipe_of
@@ -38,7 +38,8 @@ WINDOW = 3  # instructions that read at a time; 2 and 4 predict ten times as man
 WRITES = (3, 4)  # cycles after its dispatch in which an instruction's result drops kept copies
 # No loop of these was measured; each keeps its pipe for longer than it could read.
 _UNKNOWN = frozenset(("DMMA",))
-Latch = tuple[str, int]
+# A latch by its slot, and by the bank of a register read through it.
+_LATCHES = {"A": (0, 1), "B": (2, 3), "C": (4, 5)}
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,44 @@ class PortUse:
     missed_reuse: int = 0
 
 
-@dataclass
-class _Fetch:
-    """An instruction in the window: what it still has to read, by bank, and its latches."""
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """What an instruction reads, whatever the latches hold; sets of latches have a bit for each.
 
-    pending: tuple[list[tuple[Latch, ...]], list[tuple[Latch, ...]]]
-    latches: set[Latch]
-    use: PortUse
+    `registers` has each register with its latches, and them as a set; `flags` every latch with its
+    register and whether that is kept there.
+    """
+
+    instruction: Instruction
+    registers: tuple[tuple[int, tuple[int, ...], int], ...]
+    flags: tuple[tuple[int, int, bool], ...]
+    latches: int
+
+    @classmethod
+    def of(cls, instruction: Instruction, none: bool) -> _Reads:
+        """Return an instruction's reads; `none` if they take no port."""
+        wanted: dict[int, list[int]] = {}
+        flags = []
+        for operand in () if none else instruction.srcs:
+            for register in operand.registers:
+                latch = _LATCHES[operand.slot][register % 2]
+                flags.append((latch, register, operand.reuse))
+                wanted.setdefault(register, []).append(latch)
+        registers = tuple((r, tuple(x), sum({1 << y for y in x})) for r, x in wanted.items())
+        return cls(instruction, registers, tuple(flags), sum({1 << at for at, _, _ in flags}))
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """An instruction in the window: sets of latches it still has to read, by bank; its own."""
+
+    even: list[int]
+    odd: list[int]
+    latches: int
     writes: tuple[int, ...]
+    reads: tuple[int, int]
+    hits: int
+    missed: int
     dispatched: int = -1
 
 
@@ -88,8 +119,9 @@ class Ports:
         self._apart = apart
         self._cycle = 0
         self._window: list[_Fetch] = []
-        self._kept: dict[Latch, int] = {}
-        self._before: dict[Latch, int] = {}
+        self._kept: dict[int, int] = {}
+        self._before: dict[int, int] = {}
+        self._reads: dict[int, _Reads] = {}  # a loop's instructions come again and again
         self._written: deque[tuple[int, tuple[int, ...]]] = deque()
         self.newest: _Fetch
 
@@ -112,9 +144,7 @@ class Ports:
         if switched:
             self._kept.clear()
         self._drop_written()
-        if self._apart and pipe_of(instruction, _ARCH)[0] == "memory":
-            instruction = replace(instruction, srcs=())
-        self.newest = self._decode(instruction)
+        self.newest = self._decode(self._reads_of(instruction))
         self._window.append(self.newest)
         if instruction.control.yields:
             self._kept.clear()
@@ -133,14 +163,18 @@ class Ports:
 
     def _tick(self) -> None:
         """Serve each bank once, then dispatch the oldest instruction if it has all it needs."""
-        for bank in (0, 1):
-            taken: set[Latch] = set()
-            for fetch in self._window:
-                if _serve(fetch.pending[bank], taken):
-                    break
-                taken |= fetch.latches
+        taken = 0
+        for fetch in self._window:
+            if fetch.even and _serve(fetch.even, taken):
+                break
+            taken |= fetch.latches
+        taken = 0
+        for fetch in self._window:
+            if fetch.odd and _serve(fetch.odd, taken):
+                break
+            taken |= fetch.latches
         oldest = self._window[0]
-        if not oldest.pending[0] and not oldest.pending[1]:
+        if not oldest.even and not oldest.odd:
             oldest.dispatched = self._cycle
             if oldest.writes:
                 self._written.append((self._cycle, oldest.writes))
@@ -160,41 +194,43 @@ class Ports:
                 break  # a copy made in this cycle is still dropped in the next one
             self._written.popleft()
 
-    def _decode(self, instruction: Instruction) -> _Fetch:
+    def _reads_of(self, instruction: Instruction) -> _Reads:
+        known = self._reads.get(id(instruction))
+        if known is None or known.instruction is not instruction:
+            memory = self._apart and pipe_of(instruction, _ARCH)[0] == "memory"
+            known = _Reads.of(instruction, memory or instruction.mnemonic in _UNKNOWN)
+            self._reads[id(instruction)] = known
+        return known
+
+    def _decode(self, reads: _Reads) -> _Fetch:
         """Look operands up in the latches; keep what is flagged, forget what is read over."""
-        wanted: dict[int, list[Latch]] = {}
-        latches: set[Latch] = set()
+        kept, before = self._kept, self._before
         hits = missed = 0
-        flags: list[tuple[Latch, int, bool]] = []
-        for operand in () if instruction.mnemonic in _UNKNOWN else instruction.srcs:
-            for register in operand.registers:
-                latch: Latch = (operand.slot, register % 2)
-                latches.add(latch)
-                flags.append((latch, register, operand.reuse))
-                wanted.setdefault(register, []).append(latch)
-        for register, through in list(wanted.items()):
-            if all(self._kept.get(latch) == register for latch in through):
+        pending: tuple[list[int], list[int]] = ([], [])
+        for register, through, latches in reads.registers:
+            for latch in through:
+                if kept.get(latch) != register:
+                    for each in through:
+                        missed += before.get(each) == register
+                    pending[register & 1].append(latches)
+                    break
+            else:
                 hits += len(through)
-                del wanted[register]
-            else:
-                missed += sum(self._before.get(latch) == register for latch in through)
-        for place, register, keep in flags:
-            self._before[place] = register
+        for latch, register, keep in reads.flags:
+            before[latch] = register
             if keep:
-                self._kept[place] = register
+                kept[latch] = register
             else:
-                self._kept.pop(place, None)
-        pending: tuple[list[tuple[Latch, ...]], list[tuple[Latch, ...]]] = ([], [])
-        for register, through in wanted.items():
-            pending[register % 2].append(tuple(through))
-        use = PortUse(1, (len(pending[0]), len(pending[1])), hits, missed)
-        return _Fetch(pending, latches, use, instruction.dst)
+                kept.pop(latch, None)
+        even, odd = pending
+        counts = len(even), len(odd)
+        return _Fetch(even, odd, reads.latches, reads.instruction.dst, counts, hits, missed)
 
 
-def _serve(pending: list[tuple[Latch, ...]], taken: set[Latch]) -> bool:
+def _serve(pending: list[int], taken: int) -> bool:
     """Read the first register whose latches are all free; return whether there was one."""
     for index, through in enumerate(pending):
-        if taken.isdisjoint(through):
+        if not taken & through:
             del pending[index]
             return True
     return False
@@ -215,4 +251,6 @@ def port_use(body: Sequence[Instruction], apart: bool = False) -> list[PortUse]:
     ports.drained()
     times = [fetch.dispatched for fetch in before + fetches]
     spans = [now - earlier for earlier, now in itertools.pairwise(times)]
-    return [replace(f.use, cycles=span) for f, span in zip(fetches, spans, strict=True)]
+    return [
+        PortUse(span, f.reads, f.hits, f.missed) for f, span in zip(fetches, spans, strict=True)
+    ]

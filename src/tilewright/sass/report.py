@@ -12,10 +12,11 @@ from tilewright.sass.elf import Kernel
 from tilewright.sass.lanes import shared_wavefronts
 from tilewright.sass.loops import Loop, main_loop
 from tilewright.sass.occupancy import Occupancy, occupancy
-from tilewright.sass.pipes import WARP
+from tilewright.sass.pipes import WARP, pipe_of
 from tilewright.sass.registers import RegisterMap, register_map
 from tilewright.sass.resources import Resources, resources
 from tilewright.sass.trace import k_loop
+from tilewright.sass.warpgroups import MULTIPLIES, WarpgroupLoop, multiply_runs
 
 __all__ = ["Inspection", "inspect_kernel"]
 
@@ -27,7 +28,9 @@ class Inspection:
     """What a kernel takes, how many fit, and its main loop, None where there is none.
 
     ``wavefronts`` holds those of the loop's shared accesses, by address, that
-    `tilewright.sass.lanes` derives from the code.
+    `tilewright.sass.lanes` derives from the code.  A loop of warpgroup multiplies has
+    ``warpgroups`` instead of ``cycles``: copies and multiplies are of different warps there,
+    which the cycle model does not know.
     """
 
     resources: Resources
@@ -39,10 +42,13 @@ class Inspection:
     cycles: LoopCycles | None
     wavefronts: dict[int, int] = field(default_factory=dict)
     dynamic_shared_bytes: int = 0
+    warpgroups: WarpgroupLoop | None = None
 
     @property
     def verdict(self) -> str:
         """One line that says what bounds the kernel."""
+        if self.warpgroups is not None:
+            return self.warpgroups.verdict
         if self.cycles is None:
             return "no loop with multiply-adds: nothing to bound"
         return verdict(self.cycles)
@@ -77,6 +83,7 @@ class Inspection:
                 "instructions": self.cycles.instructions,
                 "multiply_adds": self.cycles.multiply_adds,
             },
+            "warpgroups": self.warpgroups and asdict(self.warpgroups),
             "verdict": self.verdict,
         }
 
@@ -115,6 +122,12 @@ def inspect_kernel(
         return Inspection(
             taken, size, fits, unknown, None, None, None, dynamic_shared_bytes=dynamic_shared_bytes
         )
+    if loop.multiplies:
+        return Inspection(
+            taken, size, fits, unknown, loop, register_map(instructions, loop), None,
+            dynamic_shared_bytes=dynamic_shared_bytes,
+            warpgroups=_warpgroups(loop, kernel.arch),
+        )  # fmt: skip
     warps = -(-size // WARP)
     passes = shared_wavefronts(instructions, k_loop(instructions, loop), size)
     return Inspection(
@@ -128,3 +141,10 @@ def inspect_kernel(
         passes,
         dynamic_shared_bytes,
     )
+
+
+def _warpgroups(loop: Loop, arch: int) -> WarpgroupLoop:
+    """Return what the multiplies of a loop ask of a tensor core."""
+    multiplies = [i for i in loop.instructions if i.mnemonic in MULTIPLIES]
+    cycles = sum(pipe_of(i, arch)[1] for i in multiplies)
+    return WarpgroupLoop(multiply_runs(loop.instructions), cycles)

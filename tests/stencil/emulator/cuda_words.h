@@ -22,7 +22,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -114,7 +113,7 @@ struct machine {
     std::function<void()> body;
     std::string fault; /* the first */
 };
-inline machine now;
+extern machine now; /* engine.cc */
 
 /* More than any of our kernels keeps in a frame when nothing lives in registers. */
 constexpr size_t STACK = 256 * 1024;
@@ -239,187 +238,10 @@ inline void acquire_word(const unsigned *at)
     move_all(now.taken[now.current->rank], now.sent[(unsigned *)at]);
 }
 
-/* Multiply what a warp's lanes hold: fragments as the PTX ISA has them, "Matrix Fragments for
- * mma.m16n8k16 with floating point type" and the others for .f64. */
-inline void multiply_warp(thread *lanes)
-{
-    const int rows = lanes->mine.rows, steps = lanes->mine.steps;
-    std::vector<double> a(rows * steps), b(steps * 8);
-    for (int lane = 0; lane < LANES; ++lane) {
-        const product &p = lanes[lane].mine;
-        if (p.rows != rows || p.steps != steps)
-            return fault("lanes of a warp start different products");
-        const int g = lane / 4, t = lane % 4;
-        for (int i = 0; i < rows * steps / LANES; ++i)
-            a[(g + i % (rows / 8) * 8) * steps + t + i / (rows / 8) * 4] = p.a[i];
-        for (int i = 0; i < steps / 4; ++i) b[(t + 4 * i) * 8 + g] = p.b[i];
-    }
-    for (int lane = 0; lane < LANES; ++lane)
-        for (int i = 0; i < rows / 4; ++i) {
-            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-            double &sum = *lanes[lane].mine.c[i];
-            for (int l = 0; l < steps; ++l)
-                sum = std::fma(a[row * steps + l], b[l * 8 + column], sum);
-        }
-}
-
 inline void warp_product(const product &mine)
 {
     now.current->mine = mine;
     leave(AT_WARP_PRODUCT);
-}
-
-/* Release the warps all of whose lanes have started a product; false if there is none. */
-inline bool release_warps()
-{
-    bool released = false;
-    for (size_t first = 0; first + LANES <= now.threads.size(); first += LANES) {
-        thread *const lanes = &now.threads[first];
-        if (std::any_of(lanes, lanes + LANES,
-                        [](thread &t) { return t.where != AT_WARP_PRODUCT; }))
-            continue;
-        multiply_warp(lanes);
-        for (int lane = 0; lane < LANES; ++lane) lanes[lane].where = READY;
-        released = true;
-    }
-    return released;
-}
-
-inline void run_one()
-{
-    now.body();
-    leave(DONE);
-}
-
-/* Release who waits at a barrier that all have reached; false if nobody can go on. */
-inline bool release()
-{
-    if (release_warps()) /* whoever is at a barrier waits a little longer */
-        return true;
-    bool released = false;
-    auto all = [](state s, int rank) {
-        return std::all_of(now.threads.begin(), now.threads.end(), [&](thread &t) {
-            return t.where == s || (rank >= 0 && t.rank != rank);
-        });
-    };
-    for (int rank = 0; rank <= (int)now.shared.size(); ++rank) {
-        const bool cluster = rank == (int)now.shared.size();
-        const state at = cluster ? AT_CLUSTER_BARRIER : AT_BLOCK_BARRIER;
-        if (!all(at, cluster ? -1 : rank))
-            continue;
-        for (thread &t : now.threads)
-            if (cluster || t.rank == rank) {
-                t.where = READY;
-                move_all(now.left[t.rank], t.own);
-            }
-        if (!cluster)
-            apply(now.taken[rank]);
-        released = true;
-    }
-    for (thread &t : now.threads)
-        if (t.where == WAITING && t.until()) {
-            t.where = READY;
-            released = true;
-        }
-    return released;
-}
-
-/* Let one of the copies that are under way land; false if there is none. */
-inline bool land(std::mt19937 &random)
-{
-    if (now.landing.empty())
-        return false;
-    std::swap(now.landing[random() % now.landing.size()], now.landing.back());
-    const std::function<void()> last = std::move(now.landing.back());
-    now.landing.pop_back();
-    last();
-    return true;
-}
-
-/* Start blocks while fewer than `most` run. */
-inline bool start_blocks(std::vector<int> &order, int most)
-{
-    int running = 0;
-    for (int left : now.running) running += left > 0;
-    bool started = false;
-    for (; running < most && !order.empty(); ++running, started = true) {
-        const int rank = order.back();
-        order.pop_back();
-        for (thread &t : now.threads)
-            if (t.rank == rank) {
-                t.where = READY;
-                ++now.running[rank];
-            }
-    }
-    return started;
-}
-
-/* Run every thread that can go on, in a new order. */
-inline void run_ready(std::mt19937 &random, int first_block)
-{
-    std::vector<thread *> order;
-    for (thread &t : now.threads) order.push_back(&t);
-    std::shuffle(order.begin(), order.end(), random);
-    const int first = random() % now.shared.size(), ranks = now.shared.size();
-    if (random() % 2) /* one block runs ahead of the others */
-        std::stable_sort(order.begin(), order.end(), [&](thread *x, thread *y) {
-            return (x->rank + first) % ranks < (y->rank + first) % ranks;
-        });
-    for (thread *t : order)
-        if (t->where == READY) {
-            now.current = t;
-            now.block.x = first_block + t->rank;
-            swapcontext(&now.scheduler, &t->context);
-            now.running[t->rank] -= t->where == DONE;
-        }
-}
-
-/* All threads at their first instruction, and nothing under way. */
-inline void set_out()
-{
-    now.barriers.clear();
-    now.landing.clear();
-    now.running.assign(now.shared.size(), 0);
-    now.left.assign(now.shared.size(), {});
-    now.taken.assign(now.shared.size(), {});
-    for (thread &t : now.threads) {
-        t.where = WAITING_TO_START;
-        t.groups.assign(1, {});
-        t.multiplies.assign(1, {});
-        t.said.clear();
-        t.waits = 0;
-        t.fenced = t.at_flag = false;
-        getcontext(&t.context);
-        t.context.uc_stack = {t.stack.get(), 0, STACK};
-        t.context.uc_link = nullptr;
-        makecontext(&t.context, run_one, 0);
-    }
-}
-
-/* Run the blocks of a cluster, or all that stay, `most` of them at a time. */
-inline void run_blocks(std::mt19937 &random, int most)
-{
-    set_out();
-    std::vector<int> order;
-    for (int rank = 0; rank < (int)now.shared.size(); ++rank) order.push_back(rank);
-    std::shuffle(order.begin(), order.end(), random);
-    const int first_block = now.block.x;
-    start_blocks(order, most);
-    for (bool goes_on = true; goes_on && now.fault.empty();) {
-        run_ready(random, first_block);
-        const bool released = release(), started = start_blocks(order, most);
-        goes_on = released || started || land(random);
-    }
-    if (!now.landing.empty())
-        fault("a block ends before the copies to it");
-    for (thread &t : now.threads) {
-        if (t.where == WAITING && t.at_flag)
-            fault("blocks wait for one another");
-        if (t.where != DONE)
-            fault("a barrier is not met by all");
-        apply(t.own);
-    }
-    for (writes &w : now.left) apply(w);
 }
 
 struct launch {
@@ -428,29 +250,8 @@ struct launch {
     const range *readable;
 };
 
-inline const char *run(const launch &l, std::function<void()> body)
-{
-    now = machine{};
-    now.body = std::move(body);
-    now.late = l.late;
-    now.grid = {l.blocks, 1, 1};
-    now.readable.assign(l.readable, l.readable + l.arrays);
-    const int together = l.at_once ? l.blocks : l.cluster;
-    now.threads.resize(l.threads * together);
-    for (int i = 0; i < l.threads * together; ++i) {
-        now.threads[i].stack.reset(new char[STACK]); /* only what is used is ever touched */
-        now.threads[i].id = {i % l.threads, 0, 0};
-        now.threads[i].rank = i / l.threads;
-    }
-    std::mt19937 random(l.seed);
-    for (int b = 0; b < l.blocks && now.fault.empty(); b += together) {
-        /* All bits set: NaN, in either precision. */
-        now.shared.assign(together, std::vector<char>(l.shared_bytes, (char)0xff));
-        now.block = {b, 0, 0};
-        run_blocks(random, l.at_once ? l.at_once : together);
-    }
-    return now.fault.c_str();
-}
+/* Run a kernel, all its threads; return the first fault or nothing (engine.cc). */
+const char *run(const launch &l, std::function<void()> body);
 
 }  // namespace emulated
 

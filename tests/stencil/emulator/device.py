@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import math
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +42,25 @@ def _words() -> tuple[str, ...]:
 def compiler() -> str | None:
     """Return the host's C++ compiler, if there is one."""
     return shutil.which("g++") or shutil.which("clang++")
+
+
+_scratch = tempfile.TemporaryDirectory(prefix="emulator-")
+
+
+@functools.cache
+def _built(found: str) -> Path:
+    """Return a folder with what all texts share, compiled once: the engine, and their prefix.
+
+    Only g++ compiles headers so that it finds them; others read them anew each time.
+    """
+    directory = Path(_scratch.name)
+    prefix, engine = directory / "prefix.h", directory / "engine.o"
+    names = (HERE / name for name in ("cuda_words.h", "hopper_words.h"))
+    prefix.write_text("".join(f'#include "{name}"\n' for name in names))
+    header = ("-x", "c++-header", "-o", f"{prefix}.gch", str(prefix))
+    subprocess.run([found, *_OPTIONS, *header], capture_output=True)
+    subprocess.run([found, *_OPTIONS, "-c", "-o", str(engine), str(HERE / "engine.cc")], check=True)
+    return directory
 
 
 class Memory:
@@ -156,18 +177,6 @@ class EmulatedDevice(LiveDevice):
     def backend(self) -> str:
         return "emulated"
 
-    def _prefix(self, found: str) -> Path:
-        """Return the file that stands before every text, compiled once where g++ can."""
-        prefix = self.directory / "prefix.h"
-        if not prefix.exists():
-            names = (HERE / name for name in ("cuda_words.h", "hopper_words.h"))
-            prefix.write_text("".join(f'#include "{name}"\n' for name in names))
-            subprocess.run(
-                [found, *_OPTIONS, "-x", "c++-header", "-o", f"{prefix}.gch", str(prefix)],
-                capture_output=True,
-            )
-        return prefix
-
     def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
         text = "\n".join((source.text, (HERE / "entry.h").read_text()))
         macros = {"EMULATED": f'"{self.words}"', **source.defines}
@@ -178,9 +187,9 @@ class EmulatedDevice(LiveDevice):
             found = compiler()
             assert found is not None
             done = subprocess.run(
-                [found, *_OPTIONS, "-shared", "-include", str(self._prefix(found)),
+                [found, *_OPTIONS, "-shared", "-include", str(_built(found) / "prefix.h"),
                  *(f"-D{key}={value}" for key, value in macros.items()),
-                 "-o", str(library), str(file)],
+                 "-o", str(library), str(file), str(_built(found) / "engine.o")],
                 capture_output=True, text=True,
             )  # fmt: skip
             if done.returncode:

@@ -15,6 +15,8 @@ from tilewright.sass import Comparison, Inspection, compare, inspect_kernel, rea
 from tilewright.space import Config, Value
 from tilewright.stencil import Resources, Source, Variant
 from tilewright.stencil import stencil as find_stencil
+from tilewright.stencil.wgmma import TensorVariant
+from tilewright.stencil.wgmma.named import family_of, variant_of
 
 __all__ = ["ConfigInspection", "inspect_config"]
 
@@ -75,11 +77,13 @@ class ConfigInspection:
 def inspect_config(
     config: Mapping[str, Value] | None = None,
     *,
-    stencil: str = "portable",
+    stencil: str | None = None,
     precision: str = "s",
     trans: str = "NN",
     arch: str = "sm_90a",
     partial: bool = False,
+    arithmetic: str = "ieee",
+    result: str | None = None,
 ) -> ConfigInspection:
     """Compile a config and return what its machine code says; needs no GPU.
 
@@ -88,8 +92,8 @@ def inspect_config(
     config : Mapping, optional
         A value for each of the stencil's parameters; the stencil's default for
         the architecture if left out.
-    stencil : str
-        Name of the stencil.
+    stencil : str, optional
+        Name of the stencil; without it ``"portable"``, or what has the arithmetic.
     precision : str
         BLAS letter: s, d, c or z.
     trans : str
@@ -98,6 +102,8 @@ def inspect_config(
         Architecture to compile for.
     partial : bool
         Whether parameters that `config` leaves out take the default's values.
+    arithmetic, result : str
+        Of matrix units, and the type of C there: as in `tilewright.stencil.wgmma.variant_of`.
 
     Raises
     ------
@@ -109,9 +115,12 @@ def inspect_config(
     """
     if len(trans) != 2 or any(letter not in tuple(Trans) for letter in trans):
         raise ValueError(f"trans={trans!r} is not a pair of N, T and C; write NN, NT, TN or TT")
-    family = find_stencil(stencil)
-    variant = Variant.of(Problem(1, 1, 1, precision, trans[0], trans[1]))  # type: ignore[arg-type]
+    asked = Problem(1, 1, 1, precision, trans[0], trans[1])  # type: ignore[arg-type]
+    variant = variant_of(asked, arithmetic, result)
+    family = find_stencil(family_of(arithmetic, stencil) or "portable")
     device = architecture_spec(arch)
+    if isinstance(variant, TensorVariant) and not family.suits(device):
+        raise ValueError(f"arch={arch!r} has no such matrix units; use sm_90a")
     space = family.space(variant, device)
     values: Mapping[str, Value] = config or {}
     if config is None or partial:

@@ -2,6 +2,16 @@
 
 from tilewright.stencil.wgmma.arithmetic import ARITHMETICS, Arithmetic, TensorVariant
 from tilewright.stencil.wgmma.call import Parts, TensorCall
+from tilewright.stencil.wgmma.named import named_arithmetic, variant_of
 from tilewright.stencil.wgmma.stencil import Wgmma
 
-__all__ = ["ARITHMETICS", "Arithmetic", "Parts", "TensorCall", "TensorVariant", "Wgmma"]
+__all__ = [
+    "ARITHMETICS",
+    "Arithmetic",
+    "Parts",
+    "TensorCall",
+    "TensorVariant",
+    "Wgmma",
+    "named_arithmetic",
+    "variant_of",
+]

@@ -1,0 +1,136 @@
+"""`--arithmetic`: matrix units by name in every command that takes a stencil; no GPU here."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.backend.cuda.compiler import nvrtc
+from tilewright.bounds.units import ARITHMETIC
+from tilewright.cli.app import run
+from tilewright.problem import Problem
+from tilewright.stencil.wgmma import TensorVariant, Wgmma, variant_of
+from tilewright.stencil.wgmma.named import IEEE, NAMES
+
+needs_compiler = pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not here")
+
+
+def printed(capsys, *arguments):
+    assert run(list(arguments)) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_bounds_and_kernels_have_the_same_names():
+    assert {IEEE, *NAMES} == set(ARITHMETIC)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "result", "products"),
+    [
+        ("fp16", None, "float16", 1),
+        ("fp16", "float32", "float32", 1),
+        ("bf16", None, "bfloat16", 1),
+        ("tf32", None, "float32", 1),
+        ("int8", None, "int32", 1),
+        ("fp16x3", None, "float32", 3),
+        ("tf32x3", None, "float32", 3),
+        ("bf16x6", None, "float32", 6),
+        ("bf16x9", None, "float32", 9),
+    ],
+)
+def test_a_name_is_a_variant_with_a_default_for_hopper(name, given, result, products):
+    hopper = architecture_spec("sm_90a")
+    made = variant_of(Problem(1, 1, 1, "s", "T", "N"), name, given)
+    assert isinstance(made, TensorVariant)
+    assert (made.arithmetic.result, len(made.arithmetic.products)) == (result, products)
+    # What has several products is split and guarded before.
+    assert made.arithmetic.scaled is made.arithmetic.routed is (products > 1)
+    assert Wgmma().default(made, hopper) in Wgmma().space(made, hopper)
+
+
+def test_the_space_is_listed_without_a_gpu(capsys):
+    found = printed(capsys, "space", "--arithmetic", "fp16x3", "--trans", "NT", "--json")
+    assert (found["stencil"], found["device"]) == ("wgmma", "sm_90a")
+    assert found["variant"] == "snt-float16x3"
+    assert {"stages", "promote_k"} <= {one["name"] for one in found["parameters"]}
+    counts = [found["raw_size"], *(stage["survivors"] for stage in found["funnel"])]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] > 0
+    # Integers are summed exactly, so that nothing is promoted.
+    whole = printed(capsys, "space", "--arithmetic", "s8", "--trans", "TN", "--json")
+    (promote,) = (one for one in whole["parameters"] if one["name"] == "promote_k")
+    assert promote["values"] == [0]
+
+
+def test_any_stencil_has_a_space_for_an_architecture(capsys):
+    found = printed(capsys, "space", "--arch", "sm_80", "--stencil", "portable", "--json")
+    assert found["device"] == "sm_80"
+
+
+@needs_compiler
+def test_machine_code_is_inspected_without_a_gpu(capsys):
+    command = ("inspect", "default,stages=3", "--arithmetic", "f16", "--trans", "NT")
+    found = printed(capsys, *command, "--result", "float32", "--json")
+    assert found["variant"] == "snt-float16x1"
+    assert found["config"]["stages"] == 3
+    (kernel,) = found["kernels"]
+    config = found["config"]
+    # A stage is multiplied in steps of 16 along k, and waited for once.
+    pieces = config["block_m"] * config["block_n"]
+    pieces //= 64 * config["instruction_m"] * config["consumers"]
+    steps = pieces * config["block_k"] // 16
+    assert kernel["warpgroups"]["runs"] == [steps]
+    assert kernel["warpgroups"]["cycles"] == steps * config["instruction_m"] / 2
+    assert kernel["loop"]["mix"]["multiply-add"] == steps
+    assert kernel["cycles"] is None
+    assert f"{steps} warpgroup multiplies a trip over k" in kernel["verdict"]
+
+
+@needs_compiler
+def test_the_loop_is_printed_line_by_line(capsys):
+    assert run(["inspect", "default", "--arithmetic", "int8", "--trans", "TN"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "IGMMA.64x" in line]
+    assert lines
+    assert "port conflict" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("space --arithmetic fp8", "arithmetic='fp8' is unknown; use ieee or one of fp16, bf16"),
+        ("space --arithmetic tf32", "trans='NN': matrix units read tf32 along k only"),
+        ("space --arithmetic bf16 --precision d", "goes with precision s, not d; use ieee"),
+        ("space --arithmetic bf16 --stencil portable", "stencil='portable' has no arithmetic="),
+        ("space --arithmetic bf16 --result int32", "result='int32' is no result of bfloat16"),
+        ("space --arithmetic bf16 --result half", "result='half' is unknown; use float32"),
+        ("space --result float32", "result='float32' needs an arithmetic of matrix units"),
+        ("space --arithmetic bf16 --arch sm_80", "arch='sm_80' has no such matrix units"),
+        ("space --arithmetic bf16 --device opencl", "device='opencl' has no such matrix units"),
+        ("space --arch sm_90a --device opencl", "are two devices; give one"),
+        ("inspect default --arithmetic fp8", "arithmetic='fp8' is unknown"),
+        ("inspect default --arithmetic bf16 --arch sm_80", "arch='sm_80' has no such matrix"),
+        ("inspect default --arithmetic bf16 --stencil packed", "stencil='packed' has no"),
+        ("inspect x.cubin --arithmetic bf16", "arithmetic='bf16' is for a config"),
+        ("tune --arithmetic fp8", "arithmetic='fp8' is unknown"),
+        ("tune --arithmetic bf16 --stencil packed", "stencil='packed' has no arithmetic="),
+        ("tune --result float32", "result='float32' needs an arithmetic"),
+        ("tune --arithmetic int8 --trans TN", "benchmarks/tensor.py; run: python -m"
+         " benchmarks.tensor --parts tune --arithmetics s8 --trans TN"),
+        ("bound --arithmetic fp8 --device h100", "arithmetic='fp8' is unknown"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_one_line(capsys, command, said):
+    assert run(command.split()) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_the_benchmarks_names_mean_the_same(capsys):
+    short, long = (
+        printed(capsys, "bound", "--device", "h100", "--arithmetic", name, "--json")
+        for name in ("f16", "fp16")
+    )
+    assert short == long
