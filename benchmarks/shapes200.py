@@ -218,8 +218,8 @@ def losses(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for n, trans, beside in itertools.product(MULTIPLES, cases_of(LETTER), BESIDE):
         if beside and (trans, n) in rates and (trans, n + beside) in rates:
             loss = {
-                name: 1 - rate / rates[trans, n][name]
-                for name, rate in rates[trans, n + beside].items()
+                name: 1 - rates[trans, n + beside][name] / rates[trans, n][name]
+                for name in ("tilewright", "cublas")
             }
             found.append({"trans": trans, "n": n + beside, "loss": loss})
     return found

@@ -51,10 +51,6 @@ class SimtAsync(Stencil):
         """Whether an element has at most 16 bytes, the most that is copied at once."""
         return precision.element_bytes <= CHUNK_BYTES
 
-    def proven(self, precision: Precision) -> bool:
-        """Whether it is not double-double, which only ran where blocks are emulated yet."""
-        return precision.parts == 1
-
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device."""
         return Space(self.name, parameters(), constraints(variant, device))
