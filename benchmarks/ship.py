@@ -34,7 +34,8 @@ SHAPE = (
     "block_m", "block_n", "tile_m", "tile_n", "warp_m", "warp_n", "resident", "split_k",
     "persistent", "stream_k",
 )  # fmt: skip
-NEAR = 1.1  # times the fastest
+# Times the fastest; all candidates in double-double are bound by the same instructions, and near.
+NEAR, NEAR_OF_PAIRS = 1.1, 1.03
 
 
 def load(name):
@@ -107,10 +108,18 @@ def pairs_rows(document):
     for one in document["rows"] + document.get("scan", []):
         for key, ns in one.get("ns", {}).items():
             times.setdefault((one["precision"], one["trans"], key), {})[one["n"]] = ns
+    fastest = {}
+    for (letter, trans, _), ns in times.items():
+        for size, time in ns.items():
+            at = (letter, trans, size)
+            fastest[at] = min(time, fastest.get(at, time))
     for (letter, trans, key), ns in times.items():
         config = dict(document["configs"][key])
         name = config.pop("stencil")
-        if name in current:
+        near = any(
+            time <= NEAR_OF_PAIRS * fastest[letter, trans, size] for size, time in ns.items()
+        )
+        if name in current and near:
             yield row(letter, trans, name, config, square(ns))
 
 

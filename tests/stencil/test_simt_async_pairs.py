@@ -77,7 +77,7 @@ def test_checks_find(emulated: EmulatedDevice, fault: str) -> None:
     fault_is_found(emulated, faulty(SimtAsync, old, new), config, of, (WrongResultError,))
 
 
-def test_it_is_not_served_before_it_ran_on_a_device(emulated: EmulatedDevice) -> None:
+def test_it_comes_before_the_portable_stencil(emulated: EmulatedDevice) -> None:
     found = [family.name for family in stencils_for(emulated.spec, DOUBLE_DOUBLE["e"])]
-    assert found.index("portable") < found.index("simt_async")
+    assert found.index("simt_async") < found.index("portable")
     assert not FAMILY.computes(DOUBLE_DOUBLE["w"])

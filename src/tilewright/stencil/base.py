@@ -346,13 +346,6 @@ class Stencil(ABC):
         """Whether there are kernels for this precision."""
         return True
 
-    def proven(self, precision: Precision) -> bool:
-        """Whether kernels of this precision have run on a device.
-
-        Others are tuned and run where they are asked for, but nothing untuned is served by them.
-        """
-        return True
-
     @abstractmethod
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device."""

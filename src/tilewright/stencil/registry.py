@@ -60,12 +60,11 @@ def stencil(name: str) -> Stencil:
 def stencils_for(device: DeviceSpec, precision: Precision | None = None) -> tuple[Stencil, ...]:
     """Return the stencils that suit a device, the most fitting first.
 
-    With a precision, those that compute in it, what is not proven of it last; where none of
-    them suits the device, those that do not suit it but run on it.
+    With a precision, those that compute in it; where none of them suits the device, those that
+    do not suit it but run on it.
     """
     fitting = tuple(made for made in _all().values() if made.suits(device))
     if precision is None:
         return fitting
     able = [made for made in _all().values() if made.computes(precision)]
-    able.sort(key=lambda made: not made.proven(precision))
     return tuple([made for made in able if made in fitting] or able)

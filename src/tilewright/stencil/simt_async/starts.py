@@ -62,7 +62,7 @@ _DOUBLE_COMPLEX: tuple[_Shape, ...] = (
 )
 # Double-double: 12 or 21 instructions a multiply-add on a thread's tile of 4 x 4, whose reads of
 # shared memory are few beside them.  Blocks of 32 x 64 do not transpose A on the way, those of
-# 64 x 32 not B; the small ones fit all.  Clusters that split k end more evenly.  Not timed yet.
+# 64 x 32 not B; the small ones fit all.  Clusters that split k end more evenly.
 _PAIRS: tuple[_Shape, ...] = (
     (32, 64, 4, 4, 8, 16, 4, 3, 2, 1, 0, 0, 2, 8),
     (64, 32, 4, 4, 8, 16, 4, 3, 2, 1, 0, 0, 2, 8),
