@@ -1,16 +1,16 @@
-r"""Draw what was measured of SGEMM on an H100 from committed results.
+r"""Draw what was measured of GEMM on an H100 from committed results.
 
     python benchmarks/draw_hopper.py
 
 Reads benchmarks/results/h100/hopper_s.json and sgemm_4096_profile.json, and
 benchmarks/results/sm_90a/hopper_model.json; writes docs/figures/h100_sgemm.svg and the part of
-docs/hopper.md between its ``results`` marks.  Nothing there is typed by hand; a test compares
+docs/hopper.md between its ``results`` marks.  What `draw_races` makes of the searches in all
+precisions goes between the marks of `PARTS`.  Nothing there is typed by hand; a test compares
 the tables.  The figure needs matplotlib: pip install -e '.[figures]'.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import defaultdict
 from pathlib import Path
@@ -18,10 +18,18 @@ from pathlib import Path
 import numpy as np
 
 import choice
+import draw_races
+from draw_races import PEAK, load, races
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "hopper.md"
+# Other parts of pages: the page, the name of its marks, and who draws it.
+PARTS = (
+    (PAGE, "single", draw_races.single),
+    (PAGE, "complex", draw_races.complex_single),
+    (ROOT / "docs" / "dgemm.md", "results", draw_races.double),
+    (ROOT / "docs" / "scheduling.md", "proof", draw_races.proof),
+)
 FIGURE = ROOT / "docs" / "figures" / "h100_sgemm.svg"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 CASES = ("NN", "NT", "TN", "TT")
@@ -39,16 +47,6 @@ CHOICES = {
     "persistent": 0,
     "stream_k": 0,
 }
-
-
-def load(name):
-    return json.loads((RESULTS / name).read_text())
-
-
-def races():
-    """Return the races of the search: case and size to the row."""
-    rows = load("h100/hopper_s.json")["log"]
-    return {(one["trans"], one["size"]): one for one in rows if one["kind"] == "final"}
 
 
 def device_line():
@@ -191,7 +189,6 @@ def spearman(first, second):
 def model_table():
     """Return how the cycle model's forecast ranks candidates."""
     document = load("sm_90a/hopper_model.json")
-    peak = 132 * 128 * 2 * 1.98e9  # lanes of FP32, at the clock that the profile has
     lines = [
         f"| forecast by {document['compiler']}, at {document['size']} | candidates | Spearman |"
         " of the faster half | forecast less measured share of peak, median (quartiles) |",
@@ -200,7 +197,7 @@ def model_table():
     for trans in (*CASES, "all"):
         rows = [r for r in document["rows"] if r["forecast"] and trans in (r["trans"], "all")]
         rows.sort(key=lambda row: row["ns"])
-        shares = [2 * document["size"] ** 3 / (row["ns"] * 1e-9) / peak for row in rows]
+        shares = [2 * document["size"] ** 3 / (row["ns"] * 1e-9) / PEAK for row in rows]
         told = [row["forecast"] for row in rows]
         half = len(rows) // 2
         low, middle, high = np.percentile(np.subtract(told, shares) * 100, (25, 50, 75))
@@ -246,7 +243,7 @@ def text():
         ],
         rate_table(),
         [wanted_line()],
-        ["**Counters** (Nsight Compute, of a tuned config, in the same session):"],
+        ["**Counters** (Nsight Compute, of a config of the day's earlier search):"],
         counter_table(),
         [
             f"**What was tried**, all four cases, without clusters, at {AT}. The last column:"
@@ -254,7 +251,7 @@ def text():
             " all else equal, median and range."
         ],
         tried_table(),
-        ["**What the cycle model said before anything ran:**"],
+        ["**What the cycle model said** of candidates of the day's earlier search:"],
         model_table(),
         [
             "**Sizes never seen** (`python benchmarks/choice.py`): share of the best rate of all"
@@ -269,6 +266,13 @@ def page_with(page, results):
     """Return the page with its results replaced."""
     head, rest = page.split(BEGIN)
     return f"{head}{BEGIN}\n{results}\n{END}{rest.split(END)[1]}"
+
+
+def page_with_part(page, mark, drawn):
+    """Return the page with what stands between two named marks replaced."""
+    begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
+    head, rest = page.split(begin)
+    return f"{head}{begin}\n{drawn}\n{end}{rest.split(end)[1]}"
 
 
 def figure(path):
@@ -301,6 +305,8 @@ def figure(path):
 
 def main():
     PAGE.write_text(page_with(PAGE.read_text(), text()))
+    for page, mark, draw in PARTS:
+        page.write_text(page_with_part(page.read_text(), mark, draw()))
     figure(FIGURE)
     print(f"{PAGE.relative_to(ROOT)}, {FIGURE.relative_to(ROOT)}")
 

