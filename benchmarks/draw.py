@@ -47,18 +47,81 @@ def table():
         "",
         "| | size | NN | NT | TN | TT |",
         "|---|---:|---:|---:|---:|---:|",
-        *(f"| SGEMM, H100, cuBLAS; TFLOP/s {row}" for row in draw_hopper.rate_table()[2:]),
+        *search_lines("s"),
+        *tensor_lines("fp16x3", 'SGEMM, accuracy="fp32"', "cuBLAS SGEMM", who="guarded"),
+        *search_lines("d"),
+        *search_lines("c", (4096, 8192)),
+        *search_lines("z", (4096, 8192)),
+        *tensor_lines("bf16", "bfloat16", "cuBLAS", (1024, 4096, 8192)),
+        *tensor_lines("tf32", "TF32", "cuBLAS", (4096, 8192)),
+        *pairs_lines((4096, 8192)),
         *cpu_lines(gemm),
         "",
         *space_lines(space),
         "",
-        "Reproduce: `python benchmarks/hopper_s.py --seconds 165 --json"
-        " benchmarks/results/h100/hopper_s.json`, `tilewright bench --precision s,d --sizes 1024"
-        " --against numpy,clblast --device opencl:0,opencl:1 --tune 60s -o"
+        "Reproduce: `python benchmarks/hopper.py --precision s --seconds 165 --json"
+        " benchmarks/results/h100/hopper_s.json` (d, c and z likewise), `python -m"
+        " benchmarks.tensor --seconds 200 --json benchmarks/results/h100/tensor.json`, `python"
+        " benchmarks/double_double.py --device cuda:0 --json"
+        " benchmarks/results/h100/double_double.json`, `tilewright bench --precision s,d --sizes"
+        " 1024 --against numpy,clblast --device opencl:0,opencl:1 --tune 60s -o"
         " benchmarks/results/cpu/gemm_1024.json`, `python benchmarks/space_build.py --json"
         " benchmarks/results/cpu/space_build.json`, then `python benchmarks/draw.py`.",
     ]
     return "\n".join(lines)
+
+
+def cell(ours, theirs):
+    """Return two rates and their ratio."""
+    digits = 0 if ours >= 100 else 1
+    return f"**{ours:.{digits}f}** / {theirs:.{digits}f} ({ours / theirs:.2f}x)"
+
+
+def lines_of(about, found, sizes):
+    """Return lines of the table: `found` has pairs of TFLOP/s by case and size."""
+    return [
+        f"| {about}; TFLOP/s | {size} | "
+        + " | ".join(cell(*found[trans, size]) for trans in draw_hopper.CASES)
+        + " |"
+        for size in sizes or sorted({size for _, size in found})
+    ]
+
+
+def search_lines(letter, sizes=()):
+    """Return the races of a search with cuBLAS."""
+    found = {
+        (row["trans"], row["size"]): (row["tflops"]["tilewright"], row["tflops"]["cublas"])
+        for row in load(f"h100/hopper_{letter}.json")["log"]
+        if row["kind"] == "final" and "tflops" in row
+    }
+    return lines_of(f"{letter.upper()}GEMM, H100, cuBLAS", found, sizes)
+
+
+def tensor_lines(arithmetic, name, peer, sizes=(), who="tilewright"):
+    """Return the races of an arithmetic of matrix units; "guarded" is what `gemm` serves."""
+    found = {}
+    for row in load("h100/tensor.json")["log"]:
+        if row["kind"] == "race" and row["case"].split()[0] == arithmetic and "tflops" in row:
+            rates = row["tflops"][who], row["tflops"]["cublas"]
+            found[row["case"].split()[1], row["size"]] = rates
+    return lines_of(f"{name}, H100, {peer}", found, sizes)
+
+
+def pairs_lines(sizes):
+    """Return the rates in double-double beside what bounds them."""
+    found = {
+        (row["precision"], row["n"], row["trans"]): row
+        for row in load("h100/double_double.json")["rows"]
+    }
+    lines = []
+    for letter, name in (("e", "accurate"), ("f", "fast")):
+        for size in sizes:
+            rows = [found[letter, size, trans] for trans in draw_hopper.CASES]
+            rates = [(row["flops_per_second"], row["bound"]) for row in rows]
+            told = " | ".join(f"**{rate / 1e12:.2f}** ({rate / most:.0%})" for rate, most in rates)
+            about = f"double-double, {name}, H100; TFLOP/s (of its bound)"
+            lines.append(f"| {about} | {size} | {told} |")
+    return lines
 
 
 def cpu_lines(document):
