@@ -42,6 +42,23 @@ def test_the_page_on_hopper_is_what_the_results_say():
     assert draw.page_with(page, draw.text()) == page
 
 
+def test_pages_have_the_tables_of_all_races():
+    draw = load_draw("draw_hopper")
+    for page, mark, drawn in draw.PARTS:
+        text = page.read_text()
+        assert draw.page_with_part(text, mark, drawn()) == text, (page.name, mark)
+
+
+def test_what_pages_say_of_races_is_true():
+    """Ranges that prose names, beside the tables that are drawn."""
+    draw = load_draw("draw_races")
+    for letter, page in (("c", "hopper"), ("d", "dgemm"), ("z", "dgemm")):
+        ratios = [row["ratio"] for row in draw.races(letter).values()]
+        least, most = (f"{ratio:.2f}" for ratio in (min(ratios), max(ratios)))
+        assert f"{least} to {most}" in (ROOT / "docs" / "design.md").read_text()
+        assert draw.race_line(letter) in (ROOT / "docs" / f"{page}.md").read_text()
+
+
 def test_the_page_on_hopper_says_what_was_compiled():
     draw, page = load_draw("draw_static"), (ROOT / "docs" / "hopper.md").read_text()
     assert draw.page_with(page, draw.text()) == page

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from tilewright.problem import Problem
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h100"
 # What has no times of whole products: counters and machine code of loops, measurements of the
-# device, times of calls, a timeline.
+# device, times of calls, errors, a timeline; and products that do not say their size.
 WITHOUT_TIMES = {
+    "fp32_accuracy.json",
     "host_cost.json",
     "latches.json",
     "loops.json",
     "microbench.json",
     "native.json",
     "s4096_trace.json",
+    "wgmma_first_light.json",
 }
 
 
@@ -58,10 +61,30 @@ def _tensor(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield who, _problem(row["size"], "s", trans), rate * 1e12, how[who]
 
 
+def _calls(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield (who, problem, FLOP/s, how) of whole calls of fp32_accurate.py."""
+    problem = _problem(row["n"], "s", row["trans"])
+    how = {"fp32": (("accuracy", "fp32"),), "ieee": (), "cublas": ()}
+    for who, seconds in row["seconds"].items():
+        yield who, problem, problem.flops / seconds, how.get(who, (("arithmetic", who),))
+
+
+def _twins(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield (who, problem, FLOP/s) of schedule_proof.py: the compiler's code, and rescheduled."""
+    for size, pair in row.get("ns", {}).items():
+        problem = _problem(size, row["precision"], row["trans"])
+        for who, times in zip(("compiler", row["level"]), pair, strict=True):
+            yield who, problem, problem.flops / (median(times) * 1e-9)
+
+
 def _of(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Yield (who, problem, FLOP/s) of a row, and how if not plainly, by what it has."""
     rates = row.get("flops_per_second")
-    if "case" in row and row.get("kind") in ("tried", "race"):
+    if {"n", "trans", "seconds", "host_seconds"} <= row.keys():
+        yield from _calls(row)
+    elif {"level", "precision", "trans"} <= row.keys():
+        yield from _twins(row)
+    elif "case" in row and row.get("kind") in ("tried", "race"):
         yield from _tensor(row)
     elif "rungs" in row and row["problem"].startswith("BF16"):  # the tensor ladder
         m, n, k = row["size"]
