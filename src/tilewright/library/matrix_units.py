@@ -66,7 +66,7 @@ def _promising(
     able = _able(variant, device, promote_k)
     if not able:
         raise ValueError(f"device={device.name!r} runs no config of wgmma for {variant}")
-    return min(able, key=lambda one: _time(*one, device, size))
+    return min(able, key=lambda one: _time(one[0], one[1], device, size))
 
 
 @lru_cache(maxsize=64)
