@@ -167,7 +167,7 @@ def starts_row(live: Any, arithmetic: str, size: int) -> Row:
     finally:
         matrices.close()
     medians = {name: statistics.median(row) for name, row in times.items()}
-    chosen = config_for(case.variant, live.spec, size, size, promote)
+    chosen = config_for(case.variant, live.spec, size, size, size, promote)
     best = min(medians, key=lambda name: medians[name])
     return {
         "arithmetic": arithmetic, "size": size, "ns": medians, "chosen": chosen.id, "best": best,

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import statistics
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -21,15 +22,30 @@ ROOT = Path(__file__).parents[1]
 DOCS, RESULTS = ROOT / "docs", ROOT / "benchmarks" / "results" / "h100"
 
 
-@pytest.fixture(scope="module")
-def draw():
-    spec = importlib.util.spec_from_file_location("draw_pages", ROOT / "benchmarks/draw_pages.py")
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(ROOT / "benchmarks"))  # as when it is run: it asks its neighbours
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
     return module
 
 
-def test_tables_are_what_the_results_say(draw):
+@pytest.fixture(scope="module")
+def draw():
+    return loaded("draw_pages")
+
+
+@pytest.fixture(scope="module")
+def tensor():
+    return loaded("draw_tensor")
+
+
+@pytest.mark.parametrize("script", ["draw_pages", "draw_tensor"])
+def test_tables_are_what_the_results_say(script):
+    draw = loaded(script)
     for name, parts in draw.PARTS.items():
         text = (DOCS / name).read_text()
         for mark, drawn in parts.items():
@@ -38,6 +54,32 @@ def test_tables_are_what_the_results_say(draw):
 
 def test_the_trace_shown_is_one_that_perfetto_reads():
     jsonschema.validate(json.loads((RESULTS / "s4096_trace.json").read_text()), SCHEMA)
+
+
+def test_single_precision_from_parts_is_as_fast_as_its_page_says(tensor):
+    """Every bar, with the guard and without; the ratios in the page's first part."""
+    rows = {key: row for key, row in tensor.races().items() if key[0] == "fp16x3"}
+    assert len(rows) == 4 * 5
+    assert all(tensor.is_met(row, ours) for row in rows.values() for ours in tensor.OURS)
+    text = (DOCS / "fp32_accurate.md").read_text()
+    least = {
+        size: min(
+            row["tflops"]["guarded"] / row["tflops"]["cublas"]
+            for key, row in rows.items()
+            if key[2] == size
+        )
+        for size in (1024, 2048, 4096, 8192)
+    }
+    said = re.search(r"is (.+?) times as fast .*? at 1024, (.+?) at 2048, (.+?) at 4096 and"
+                     r" (.+?) to", text)  # fmt: skip
+    assert [f"{one:.1f}" for one in least.values()] == list(said.groups())
+
+
+def test_errors_of_the_guarded_call_are_no_worse_than_cublas(tensor):
+    for row in tensor.log("accuracy"):
+        ours, theirs = row["errors"]["guarded"], row["errors"]["sgemm"]
+        assert ours["eta"] <= theirs["eta"]
+        assert ours["median_relative"] <= theirs["median_relative"]
 
 
 def double_double(letter):

@@ -186,7 +186,7 @@ def test_small_results_are_cut_into_small_tiles(n, least):
     device = replace(architecture_spec("sm_90a"), multiprocessors=132)
     scheme = SCHEMES["fp16x3"]
     of = TensorVariant(precision("s"), Trans.N, Trans.T, arithmetic=ARITHMETICS[scheme.name])
-    config = config_for(of, device, n, n, scheme.promote_k)
+    config = config_for(of, device, n, n, n, scheme.promote_k)
     assert config.integer("promote_k") == scheme.promote_k
     tiles = (n // config.integer("block_m")) * (n // config.integer("block_n"))
     assert tiles >= least

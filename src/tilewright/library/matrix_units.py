@@ -8,8 +8,9 @@ from tilewright.hardware import DeviceSpec
 from tilewright.space import Config
 from tilewright.stencil import stencil
 from tilewright.stencil.wgmma import TensorVariant, Wgmma
+from tilewright.stencil.wgmma.starts import Pace
 
-__all__ = ["config_for", "wgmma"]
+__all__ = ["config_for", "multiply_adds", "wgmma"]
 
 
 def wgmma() -> Wgmma:
@@ -21,16 +22,13 @@ def wgmma() -> Wgmma:
 
 @lru_cache(maxsize=4096)
 def config_for(
-    variant: TensorVariant, device: DeviceSpec, m: int, n: int, promote_k: int = 0
+    variant: TensorVariant, device: DeviceSpec, m: int, n: int, k: int, promote_k: int = 0
 ) -> Config:
-    """Return the start that promises the shortest time: of its speed, the share it can use.
+    """Return the start that promises the shortest time, by its pace and its waves of tiles.
 
-    The speed is what the start reached at 4096 (`tilewright.stencil.wgmma.starts`), the share
-    that of all waves of tiles which is work.  On an H100 their product orders the starts that
-    were timed at 1024 as the times do: in BF16 NT 15.8 us for 128 x 128 and 21.1 for 256 x 128
-    (in TN 17.3 and 22.6), in BF16x6 NT 32.2 us for 64 x 128, 42.5 for 128 x 128 and 75.5 for
-    256 x 128; but for one time, 108 us of FP16x3 NT, which is 46 to 47 in the other transposes.
-    Times differ by less than the product does: starting a launch costs all alike.
+    Waves of tiles take k steps each and a launch `fill` more (`tilewright.stencil.wgmma.starts`).
+    Of what was timed on an H100 at 1024, 2048 and 4096 this takes configs within 2 % of the best
+    in BF16, TF32, FP16x3 and BF16x6 (`tests/library/test_matrix_units.py`).
 
     Parameters
     ----------
@@ -38,8 +36,8 @@ def config_for(
         Arithmetic and order of the operands.
     device : DeviceSpec
         Whose multiprocessors are filled.
-    m, n : int
-        Of the result.
+    m, n, k : int
+        Sizes.
     promote_k : int
         Sums leave the tensor core after at most so many steps; 0: whenever.
 
@@ -48,32 +46,50 @@ def config_for(
     ValueError
         If the device runs none.
     """
+    return _promising(variant, device, (m, n, k), promote_k)[0]
+
+
+def multiply_adds(
+    variant: TensorVariant, device: DeviceSpec, m: int, n: int, k: int, promote_k: int = 0
+) -> float:
+    """Return what a product takes, counted in multiply-adds of the first start at its pace.
+
+    Parameters and errors are those of `config_for`.
+    """
+    config, pace = _promising(variant, device, (m, n, k), promote_k)
+    return _time(config, pace, device, (m, n, k))
+
+
+def _promising(
+    variant: TensorVariant, device: DeviceSpec, size: tuple[int, int, int], promote_k: int
+) -> tuple[Config, Pace]:
     able = _able(variant, device, promote_k)
     if not able:
         raise ValueError(f"device={device.name!r} runs no config of wgmma for {variant}")
-    return max(able, key=lambda one: one[1] * _share(one[0], device, m, n))[0]
+    return min(able, key=lambda one: _time(one[0], one[1], device, size))
 
 
 @lru_cache(maxsize=64)
 def _able(
     variant: TensorVariant, device: DeviceSpec, promote_k: int
-) -> tuple[tuple[Config, float], ...]:
-    """Return the starts of the space that promote often enough, each with its speed."""
+) -> tuple[tuple[Config, Pace], ...]:
+    """Return the starts of the space that promote often enough, each with its pace."""
     family = wgmma()
     space = family.space(variant, device)
-    both = zip(family.starts(variant, device), family.speeds(variant), strict=True)
+    both = zip(family.starts(variant, device), family.paces(variant), strict=True)
     return tuple(
-        (config, speed)
-        for config, speed in both
+        (config, pace)
+        for config, pace in both
         if config in space and (not promote_k or 0 < config.integer("promote_k") <= promote_k)
     )
 
 
-def _share(config: Config, device: DeviceSpec, m: int, n: int) -> float:
-    """Return which share of all waves of tiles is work (the tail effect)."""
+def _time(config: Config, pace: Pace, device: DeviceSpec, size: tuple[int, int, int]) -> float:
+    """Return what a product takes with a config, as `multiply_adds` counts."""
+    m, n, k = size
     block_m, block_n = config.integer("block_m"), config.integer("block_n")
     tiles = -(-m // block_m) * -(-n // block_n)
-    # A speed is that of a multiprocessor with all its blocks: one alone has no more than its part.
+    # A pace is that of a multiprocessor with all its blocks: one alone has no more than its part.
     slots = device.multiprocessors * config.integer("resident")
     waves = max(1, -(-tiles // slots))
-    return m * n / (waves * slots * block_m * block_n)
+    return (waves * k + pace.fill) * slots * block_m * block_n / pace.speed

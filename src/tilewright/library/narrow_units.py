@@ -165,7 +165,7 @@ def steps(live: LiveDevice, product: Product, need: Callable[[str, int], Any]) -
     trans = Trans.T if a.k_fast else Trans.N, Trans.N if b.k_fast else Trans.T
     variant = TensorVariant(precision("s"), *trans, arithmetic=arithmetic)
     m, n, family = product.a.side, product.b.side, wgmma()
-    config = config_for(variant, live.spec, m, n)
+    config = config_for(variant, live.spec, m, n, product.a.k)
     call = TensorCall(
         m, n, product.a.k, product.alpha, Parts(a.memory, 0, a.ld), Parts(b.memory, 0, b.ld),
         product.beta, product.c,

@@ -212,7 +212,7 @@ class HopperProduct:
             precision("s"), work.a.trans, work.b.trans, arithmetic=_arithmetic(work.scheme)
         )
         config = self.config or config_for(
-            variant, live.spec, work.m, work.n, work.scheme.promote_k
+            variant, live.spec, work.m, work.n, work.k1 - work.k0, work.scheme.promote_k
         )
 
         def operand(parts: Parts, k_fast: bool) -> WgmmaParts:

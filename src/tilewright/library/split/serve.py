@@ -14,6 +14,7 @@ from tilewright.library.split.chain import Chain
 from tilewright.library.split.decision import ROUTES, TERMS_BF16
 from tilewright.library.split.product import Step, is_proved, unproved_are_served
 from tilewright.library.split.scratch import Scratch, scratch_of
+from tilewright.library.split.worth import is_worth
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Source
 from tilewright.stencil.split import SCHEMES, Texts
@@ -81,6 +82,9 @@ def _why_ieee(live: LiveDevice, request: Request, problem: Problem) -> str:
         return f"k={problem.k} is less than {TERMS_BF16}, where single precision errs least"
     if problem.m * problem.n < _FEWEST_RESULTS:
         return f"{problem.m} x {problem.n} results are no work for matrix units"
+    # Who serves what is unproved measures; what is proved is served because it is fast.
+    if not unproved_are_served() and not is_worth(problem, live.spec):
+        return "single precision is faster at this size"
     return ""
 
 

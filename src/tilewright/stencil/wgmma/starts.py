@@ -2,48 +2,78 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tilewright.stencil.wgmma.arithmetic import Arithmetic
 
-__all__ = ["speeds", "starts"]
+__all__ = ["Pace", "paces", "starts"]
 
 _NAMES = (
     "block_m", "block_n", "instruction_m", "consumers", "turns", "row_bytes", "stages", "promote_k",
     "partials", "resident", "cluster_m", "cluster_n", "raster_rows", "multiprocessors",
 )  # fmt: skip
 
-_Shape = tuple[int, ...]
 
-# With each shape its speed beside the first one's: 4096 x 4096 x 4096 on an H100 SXM of 132
-# multiprocessors, 2026-11-21, NT (TN where elements want k contiguous).  In TFLOP/s the first is
-# 726 in BF16, 705 in FP16, 380 in TF32 and 1256 in INT8.  The speeds are BF16's; those of the
-# others lie within 0.07 of them.
-_PLAIN: tuple[tuple[_Shape, float], ...] = (
-    ((256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 1, 8, 132), 1.0),
-    ((128, 128, 128, 2, 0, 128, 6, 0, 1, 1, 1, 1, 8, 132), 0.97),
-    ((128, 128, 128, 2, 0, 128, 3, 0, 1, 1, 1, 1, 8, 0), 0.69),
-    ((256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 2, 8, 132), 0.64),
-    ((128, 64, 128, 1, 0, 128, 4, 0, 1, 2, 1, 1, 8, 0), 0.55),
-    ((256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 2, 1, 8, 132), 0.43),
-    ((128, 256, 128, 2, 0, 128, 4, 0, 1, 1, 2, 1, 8, 132), 0.41),
-    ((128, 128, 128, 2, 1, 128, 6, 0, 1, 1, 2, 1, 8, 132), 0.26),
-    ((256, 64, 256, 2, 1, 128, 4, 0, 1, 1, 2, 1, 8, 132), 0.26),
-    # Not measured.
-    ((256, 192, 256, 3, 0, 128, 3, 0, 1, 1, 1, 1, 8, 132), 0.0),
+class Pace(NamedTuple):
+    """How fast a start multiplies.
+
+    Every wave of its tiles takes the time of k steps, and a launch that of `fill` steps more.
+
+    Parameters
+    ----------
+    speed : float
+        Of steps, beside the first start's.
+    fill : int
+        Steps that starting, the first copies and the last stores take the time of.
+    """
+
+    speed: float
+    fill: int
+
+
+_Row = tuple[tuple[int, ...], float, int]
+
+# With each shape its pace on an H100 SXM of 132 multiprocessors, from the rows "tried" of
+# benchmarks/results/h100/tensor.json (2026-11-21; geometric means over the transposes).  A pace
+# goes through two times: at 2048 and 4096 of the large blocks, at 1024 and 2048 of the small
+# ones, which only small results want.  #
+# 16 bits, in BF16 (FP16's lie beside them; of 8-bit integers only the first without a cluster
+# was timed, 1256 TFLOP/s at 4096).  Microseconds at 1024, 2048, 4096 of the first five:
+# 16.8, 28.9, 180.9;  16.6, 28.9, 181.6;  15.2, 27.3, 181.6;  10.0, 26.7, 182.5;  9.9, 26.7, 189.1.
+# At 1024 the last two take 7.8 and 8.1.  Clusters that share what they read pay from 4096 on:
+# 807 TFLOP/s at 8192, against 780 without.
+_PLAIN: tuple[_Row, ...] = (
+    ((256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 2, 8, 132), 1.0, 680),
+    ((128, 256, 128, 2, 0, 128, 4, 0, 1, 1, 2, 1, 8, 132), 0.995, 670),
+    ((256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 1, 8, 132), 0.985, 490),
+    ((128, 128, 128, 2, 1, 128, 6, 0, 1, 1, 1, 1, 8, 132), 0.975, 810),
+    ((128, 128, 128, 2, 0, 128, 6, 0, 1, 1, 1, 1, 4, 132), 0.936, 620),
+    ((128, 64, 128, 1, 0, 128, 8, 0, 1, 1, 1, 1, 4, 0), 0.64, 870),
+    ((64, 128, 64, 2, 0, 128, 8, 0, 1, 1, 1, 1, 8, 0), 0.593, 780),
+)
+# TF32, of which a row of 128 bytes is 32 steps: 27.1, 50.8, 338.6;  27.3, 52.1, 339.6;
+# 25.3, 48.9, 346.0;  15.4, 54.1, 429.6 us; at 1024 the last two take 12.0 and 11.4.
+_TF32: tuple[_Row, ...] = (
+    ((256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 2, 4, 132), 1.0, 480),
+    ((128, 256, 128, 2, 0, 128, 4, 0, 1, 1, 2, 1, 8, 132), 1.0, 550),
+    ((256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 1, 4, 132), 0.969, 310),
+    ((128, 128, 128, 2, 0, 128, 6, 0, 1, 1, 1, 1, 8, 132), 0.767, 40),
+    ((64, 128, 64, 2, 0, 128, 8, 0, 1, 1, 1, 1, 8, 0), 0.54, 270),
+    ((128, 64, 128, 1, 0, 128, 8, 0, 1, 1, 1, 1, 4, 0), 0.505, 120),
 )
 # Sums promoted every 32 steps: what a Triton kernel of the same products needed for errors
-# below single precision's.  The first is 242 TFLOP/s in FP16x3, 136 in BF16x6, 94 in BF16x9; the
-# speeds are FP16x3's.  Those of BF16x6 fall more slowly (0.96, 0.90 and 0.65 for the last three
-# of one block without a cluster); TF32x3 begins with the third (120).
-_PROMOTED: tuple[tuple[_Shape, float], ...] = (
-    ((256, 128, 128, 2, 0, 64, 3, 32, 1, 1, 1, 1, 8, 132), 1.0),
-    ((128, 128, 128, 2, 0, 64, 6, 64, 1, 1, 1, 1, 8, 132), 0.93),
-    ((256, 128, 128, 2, 0, 128, 2, 32, 1, 1, 1, 2, 8, 132), 0.91),
-    ((128, 128, 64, 2, 0, 64, 3, 32, 2, 1, 1, 1, 8, 0), 0.90),
-    ((256, 128, 128, 2, 0, 64, 4, 32, 1, 1, 1, 2, 8, 132), 0.75),
-    ((64, 128, 64, 2, 0, 64, 4, 32, 1, 1, 1, 1, 8, 0), 0.74),
-    ((256, 128, 64, 2, 0, 64, 4, 32, 2, 1, 1, 2, 8, 132), 0.74),
-    ((128, 128, 128, 2, 0, 128, 3, 32, 1, 1, 1, 2, 8, 132), 0.66),
-    ((64, 64, 64, 1, 0, 64, 4, 32, 1, 2, 1, 1, 8, 0), 0.60),
+# below single precision's.  Paces are FP16x3's: 40.3, 77.2, 540.6 us of the first, 23.1, 84.6,
+# 597.4 of 128 x 128 in two parts, 16.9, 106.7, 761.3 of 64 x 128.  Small blocks lose less in
+# BF16x6, which multiplies twice as long between two copies (67.6, 135.4, 983.5 and 22.2, 148.0,
+# 1133.8 us), but the best at 1024, 2048 and 4096 are the same.
+_PROMOTED: tuple[_Row, ...] = (
+    ((256, 128, 128, 2, 0, 64, 3, 32, 1, 1, 1, 1, 8, 132), 1.0, 340),
+    ((256, 128, 128, 2, 0, 64, 3, 32, 1, 1, 1, 2, 8, 132), 0.995, 420),
+    ((256, 128, 128, 2, 0, 128, 2, 32, 1, 1, 1, 2, 8, 132), 0.995, 420),
+    ((128, 128, 128, 2, 0, 64, 4, 64, 1, 1, 1, 1, 8, 132), 0.959, 570),
+    ((128, 128, 64, 2, 0, 64, 3, 32, 2, 1, 1, 1, 8, 0), 0.904, 640),
+    ((64, 128, 64, 2, 0, 64, 4, 32, 1, 1, 1, 1, 8, 0), 0.645, 330),
+    ((64, 64, 64, 1, 0, 64, 4, 32, 1, 2, 1, 1, 8, 0), 0.506, 150),
 )
 
 
@@ -59,7 +89,7 @@ def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, 
         what was measured.
     """
     found = []
-    for shape, _ in _shapes(arithmetic):
+    for shape, _, _ in _rows(arithmetic):
         values = dict(zip(_NAMES, shape, strict=True))
         values["block_k"] = values.pop("row_bytes") // arithmetic.element_bytes
         if values["multiprocessors"] and multiprocessors > 1:
@@ -68,13 +98,12 @@ def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, 
     return tuple(found)
 
 
-def speeds(arithmetic: Arithmetic) -> tuple[float, ...]:
-    """Return how fast each of `starts` multiplies matrices that fill the device, beside the first.
-
-    0 stands for one that was never measured.
-    """
-    return tuple(speed for _, speed in _shapes(arithmetic))
+def paces(arithmetic: Arithmetic) -> tuple[Pace, ...]:
+    """Return the pace of each of `starts`."""
+    return tuple(Pace(speed, fill) for _, speed, fill in _rows(arithmetic))
 
 
-def _shapes(arithmetic: Arithmetic) -> tuple[tuple[_Shape, float], ...]:
-    return _PROMOTED if len(arithmetic.products) > 1 else _PLAIN
+def _rows(arithmetic: Arithmetic) -> tuple[_Row, ...]:
+    if len(arithmetic.products) > 1:
+        return _PROMOTED
+    return _TF32 if arithmetic.element == "tf32" else _PLAIN

@@ -29,7 +29,7 @@ from tilewright.stencil.wgmma.resources import (
     sums,
     threads,
 )
-from tilewright.stencil.wgmma.starts import speeds, starts
+from tilewright.stencil.wgmma.starts import Pace, paces, starts
 
 __all__ = ["Wgmma"]
 
@@ -120,9 +120,9 @@ class Wgmma(Stencil):
         found = starts(self.arithmetic(variant), device.multiprocessors)
         return tuple(Config(self.name, values) for values in found)
 
-    def speeds(self, variant: Variant) -> tuple[float, ...]:
-        """Return the measured speed of each of `starts`, beside the first one's."""
-        return speeds(self.arithmetic(variant))
+    def paces(self, variant: Variant) -> tuple[Pace, ...]:
+        """Return how fast each of `starts` was measured to be."""
+        return paces(self.arithmetic(variant))
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of a consumer's registers."""
