@@ -78,7 +78,8 @@ def test_every_row_is_a_point_of_the_space_it_is_for():
     for table in tables():
         for row in table.rows:
             of = Variant.of(next(iter(row.ns)))
-            assert row.config in stencil(row.config.stencil).space(of, H100), row
+            twin = unscheduled(row.config)  # its own schedule is for devices that have proved it
+            assert twin in stencil(twin.stencil).space(of, H100), row
 
 
 def test_what_won_a_race_serves_its_size():

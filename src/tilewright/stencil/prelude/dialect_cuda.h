@@ -48,9 +48,9 @@
 typedef long long isize;
 typedef unsigned long long usize;
 
-/* In PTX: the compiler makes four stores of one of 16 bytes. */
-HELPER void store_words4(unsigned int *at, unsigned int x, unsigned int y, unsigned int z,
-                         unsigned int w)
+/* In PTX: the compiler makes four stores of one of 16 bytes.  Few texts need it. */
+__attribute__((unused)) HELPER void store_words4(unsigned int *at, unsigned int x, unsigned int y,
+                                                 unsigned int z, unsigned int w)
 {
 #ifdef __CUDACC__
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(x), "r"(y), "r"(z),

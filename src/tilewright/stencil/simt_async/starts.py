@@ -15,7 +15,7 @@ _Shape = tuple[int, ...]
 
 # Thread tiles of 128 elements, the most that leave room for fragments, so the fewest reads of
 # shared memory a multiply-add; walked along the shorter side.  These three were the fastest of
-# 778 candidates from 2048 on (benchmarks/results/h100/hopper_s.json); the first is within 3 % of
+# 778 candidates from 2048 on in a search before blocks could stay; the first is within 3 % of
 # the best in all cases.
 _TALL: _Shape = (256, 128, 16, 8, 4, 16, 16, 2, 1, 1, 1, 0, 4, 8)
 _SQUARE: _Shape = (128, 128, 16, 8, 4, 16, 16, 2, 2, 1, 1, 0, 4, 8)
