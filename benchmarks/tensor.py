@@ -159,6 +159,20 @@ def table(log: Log, sizes: list[int]) -> None:
         print(f"{name:>10}" + "".join(f"{cell:>22}" for cell in cells))
 
 
+def shares(log: Log) -> None:
+    """Print the best times without shared tiles and with either kind of them."""
+    best: dict[tuple[str, int], dict[int, float]] = {}
+    for row in log.of("tried"):
+        for size, ns in {} if row["reason"] else row["ns"].items():
+            found = best.setdefault((row["case"], int(size)), {})
+            kind = row["config"].get("stream_k", 0)
+            found[kind] = min(ns, found.get(kind, ns))
+    for (case, size), found in best.items():
+        if len(found) > 1:
+            cells = ", ".join(f"{kind}: {ns / 1e3:.1f}" for kind, ns in sorted(found.items()))
+            print(f"{case:>10} {size}: us by stream_k, {cells}")
+
+
 def write(path: Path, log: Log) -> None:
     """Write what is known so far."""
     from tilewright.bench.record import environment_record
@@ -226,6 +240,7 @@ def main(arguments: list[str]) -> int:
     log = Log(path)
     write(given.json, log)
     table(log, given.sizes)
+    shares(log)
     return 0 if log.of("race") or log.of("accuracy") or log.of("tried") else 1
 
 

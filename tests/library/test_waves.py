@@ -13,8 +13,8 @@ from tilewright.library.waves import Timed, effort, expected_ns
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Variant
+from tilewright.stencil.asynchronous.division import divide
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.stencil.simt_async.division import divide
 
 FAMILY = SimtAsync()
 H100 = replace(architecture_spec("sm_90a"), multiprocessors=132)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stencil.contract import with_fault
+from tests.stencil.contract import thorough_but, with_fault
 from tests.stencil.test_wgmma import EVERY
 from tests.stencil.wgmma_harness import FAMILY, variant
 from tilewright.backend.cuda.architecture import architecture_spec
@@ -33,11 +33,13 @@ def runs_of(config: Config, arithmetic: Arithmetic) -> int:
     return len(arithmetic.products) * depth * (1 if within else pieces)
 
 
-def check(config: Config, of: TensorVariant, source: Source | None = None) -> None:
+def check(config: Config, of: TensorVariant, source: Source | None = None) -> int:
     """No consumer spills, and multiplies run one after the other without a wait.
 
+    Returns the instructions from the first multiply to the last one.
+
     The producer, whose code comes last, may keep two numbers of its 24 registers in memory: it
-    reads them while a stage of many hundred cycles is multiplied.
+    reads them while a stage of many hundred cycles is multiplied, or once to divide shares.
     """
     source = source or FAMILY.source(config, of, "cuda")
     cubin = compile_cubin(source, "sm_90a")
@@ -53,6 +55,7 @@ def check(config: Config, of: TensorVariant, source: Source | None = None) -> No
     assert not {"LDL", "STL"} & set(loop), config
     runs = multiply_runs(code)
     assert set(runs) == {runs_of(config, of.arithmetic)}, (config, runs)
+    return len(loop)
 
 
 STARTS = [
@@ -79,6 +82,19 @@ def test_no_start_spills_or_waits_for_each_multiply(name: str, trans: str) -> No
 def test_the_default_does_neither(name: str) -> None:
     of = variant("TN", EVERY[name])
     check(FAMILY.default(of, HOPPER), of)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", thorough_but(["f16", "bf16x9"], EVERY))
+def test_starts_that_share_tiles_do_neither(name: str) -> None:
+    """What they do besides stays out of the loop: it has no more instructions than before."""
+    of = variant("TN", EVERY[name])
+    space = FAMILY.space(of, HOPPER)
+    alone = [config for config in FAMILY.starts(of, HOPPER) if config in space]
+    both = [(x, x.replace(stream_k=2)) for x in alone if x.replace(stream_k=2) in space]
+    assert both
+    for config, sharing in both:
+        assert check(sharing, of) <= check(config, of) + 2
 
 
 @needs_nvrtc

@@ -12,7 +12,7 @@ from tilewright.problem import Problem
 from tilewright.sass import occupancy
 from tilewright.space import Config
 from tilewright.stencil import Launch, Variant, stencil
-from tilewright.stencil.simt_async.division import divide
+from tilewright.stencil.asynchronous.division import divide
 
 __all__ = ["Timed", "distance", "effort", "expected_ns"]
 

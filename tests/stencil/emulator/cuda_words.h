@@ -45,8 +45,8 @@ struct copy {
     int bytes, total; /* read, and written: zeros behind what is read */
 };
 
-enum state { WAITING_TO_START, READY, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER, AT_WARP_PRODUCT,
-             WAITING, DONE };
+enum state { WAITING_TO_START, READY, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER, AT_SOME_BARRIER,
+             AT_WARP_PRODUCT, WAITING, DONE };
 
 /* Bytes for another block. */
 struct write {
@@ -69,6 +69,7 @@ struct thread {
     std::unique_ptr<char[]> stack;
     index3 id;
     int rank; /* of the block in its cluster */
+    int meets; /* threads that a barrier of some waits for, if AT_SOME_BARRIER */
     state where;
     std::function<bool()> until;           /* what it waits for, if WAITING */
     bool at_flag;                          /* and that is a word of another block's */
@@ -129,6 +130,13 @@ inline void leave(state where)
     thread *self = now.current;
     self->where = where;
     swapcontext(&self->context, &now.scheduler);
+}
+
+/* Meet some threads of the block. */
+inline void meet(int threads)
+{
+    now.current->meets = threads;
+    leave(AT_SOME_BARRIER);
 }
 
 /* Let others run until a condition holds. */

@@ -56,12 +56,33 @@ void run_one()
     leave(DONE);
 }
 
+/* Release who waits at a barrier of some of a block's threads; false if nobody can go on. */
+bool release_some()
+{
+    bool released = false;
+    for (int rank = 0; rank < (int)now.shared.size(); ++rank) {
+        std::vector<thread *> there;
+        for (thread &t : now.threads)
+            if (t.rank == rank && t.where == AT_SOME_BARRIER)
+                there.push_back(&t);
+        if (there.empty() || (int)there.size() != there[0]->meets)
+            continue;
+        for (thread *t : there) {
+            t->where = READY;
+            move_all(now.left[rank], t->own);
+        }
+        apply(now.taken[rank]);
+        released = true;
+    }
+    return released;
+}
+
 /* Release who waits at a barrier that all have reached; false if nobody can go on. */
 bool release()
 {
     if (release_warps()) /* whoever is at a barrier waits a little longer */
         return true;
-    bool released = false;
+    bool released = release_some();
     auto all = [](state s, int rank) {
         return std::all_of(now.threads.begin(), now.threads.end(), [&](thread &t) {
             return t.where == s || (rank >= 0 && t.rank != rank);

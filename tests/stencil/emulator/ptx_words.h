@@ -1,4 +1,5 @@
 /* The functions of simt_async/ptx.cuh and mma_f64/ptx.cuh, for a CPU. */
+#include "flag_words.h"
 
 #define CLUSTER
 
@@ -57,29 +58,6 @@ inline void write_chunk(shared_at at, chunk v)
 }
 
 inline int thread_id() { return emulated::now.current->id.x; }
-
-inline void write_word(shared_at at, unsigned v)
-{
-    std::memcpy(emulated::shared_bytes(cluster_rank(), at, 4, "a thread writes"), &v, 4);
-}
-
-inline unsigned read_word(shared_at at)
-{
-    unsigned v;
-    std::memcpy(&v, emulated::shared_bytes(cluster_rank(), at, 4, "a thread reads"), 4);
-    return v;
-}
-
-inline unsigned draw_number(unsigned *at, unsigned last)
-{
-    const unsigned drawn = *at;
-    *at = drawn >= last ? 0 : drawn + 1;
-    return drawn;
-}
-
-inline void raise_flag(unsigned *at) { emulated::release_word(at); }
-inline void lower_flag(unsigned *at) { *at = 0; }
-inline void await_flag(const unsigned *at) { emulated::acquire_word(at); }
 
 inline void write_part(void *at, REAL v) { emulated::write_for_others(at, &v, sizeof v); }
 

@@ -1,11 +1,11 @@
 /* The functions of stencil/wgmma/ptx.cuh, for a CPU. */
-#include "hopper_words.h"
+#include "flag_words.h"
 
 #define CLUSTER
 #define GRID_CONSTANT
 
 inline shared_at shared_memory() { return 0; }
-inline unsigned int cluster_rank() { return emulated::rank_now(); }
+inline unsigned int cluster_rank() { return CLUSTER_BLOCKS > 1 ? emulated::rank_now() : 0; }
 inline void cluster_barrier()
 {
     emulated::leave(CLUSTER_BLOCKS > 1 ? emulated::AT_CLUSTER_BARRIER : emulated::AT_BLOCK_BARRIER);
@@ -19,6 +19,8 @@ inline void take_registers()
     if (CONSUMERS * CONSUMER_REGISTERS + PRODUCER_REGISTERS > started)
         emulated::fault("consumers ask for more registers than there are");
 }
+
+inline void consumers_barrier() { emulated::meet(GROUP * CONSUMERS); }
 
 inline void begin_barrier(shared_at at, int arrivals) { emulated::begin_barrier(at, arrivals); }
 inline void publish_barriers() {}
@@ -37,6 +39,15 @@ inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int x,
     emulated::box_copy c = {{}, to, full, SHARED_BY_BLOCKS ? mask : 1u << emulated::rank_now(), {x, y, z}};
     std::memcpy(&c.from, map, sizeof(c.from));
     emulated::start_box(c);
+}
+
+inline void write_part(void *at, accumulator v) { emulated::write_for_others(at, &v, sizeof v); }
+inline accumulator read_part(const void *at)
+{
+    accumulator v{};
+    if (emulated::check_readable(at, sizeof v, sizeof v))
+        std::memcpy(&v, at, sizeof v);
+    return v;
 }
 
 inline void begin_multiplies() { emulated::now.current->fenced = true; }

@@ -141,7 +141,7 @@ def tuned_as(case: Case) -> Case:
 
 
 def candidates(case: Case, device: DeviceSpec, around: Config | None = None) -> list[Config]:
-    """Return configs to try: the stencil's starts, or the neighbours of one.
+    """Return configs to try: the stencil's starts and more of their kind, or one's neighbours.
 
     A scheme's sums leave the matrix unit now and then, or they are worse than SGEMM's.
 
@@ -156,7 +156,8 @@ def candidates(case: Case, device: DeviceSpec, around: Config | None = None) -> 
     """
     space = _FAMILY.space(case.variant, device)
     if around is None:
-        found: Iterator[Config] = chain(_FAMILY.starts(case.variant, device), _besides(case))
+        starts = _FAMILY.starts(case.variant, device)
+        found: Iterator[Config] = chain(starts, _sharing(starts), _besides(case))
     else:
         found = _around(around, {p.name: p.values for p in space.parameters})
     promoted = case.scheme is not None and case.scheme.promote_k > 0
@@ -176,6 +177,15 @@ def _around(config: Config, values: Mapping[str, Sequence[Any]]) -> Iterator[Con
         lists.append([Config(_FAMILY.name, {**config, name: values[name][i]}) for i in others])
     for turn in zip_longest(*lists):
         yield from (one for one in turn if one is not None)
+
+
+def _sharing(starts: Sequence[Config]) -> Iterator[Config]:
+    """Yield starts with tiles that all blocks share; the space refuses those that cannot.
+
+    No device has run them yet, so they are no starts themselves.
+    """
+    for config in starts:
+        yield from (config.replace(stream_k=kind) for kind in (1, 2))
 
 
 def _besides(case: Case) -> Iterator[Config]:

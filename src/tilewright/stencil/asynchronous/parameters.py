@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 
-__all__ = ["NARROW", "RESIDENT", "STAGES", "block_sides", "grid"]
+__all__ = ["NARROW", "RESIDENT", "STAGES", "STREAM_K", "block_sides", "grid"]
 
 STAGES = Parameter(
     "stages",
@@ -25,6 +25,14 @@ NARROW = Parameter(
     "how operands are copied: 0: 16 bytes at once, where columns are aligned to them, 1: single "
     "elements, wherever columns begin",
     "four times the copies (of floats)",
+    unnamed=0,
+)
+STREAM_K = Parameter(
+    "stream_k",
+    (0, 1, 2),
+    "tiles of C that all blocks share evenly, steps along k apart: 0: none, 1: those of "
+    "the last wave where it is not full, 2: of the last full wave, too",
+    "parts of C pass through device memory",
     unnamed=0,
 )
 
@@ -62,12 +70,5 @@ def grid() -> tuple[Parameter, ...]:
             "registers: where the block is",
             unnamed=0,
         ),
-        Parameter(
-            "stream_k",
-            (0, 1, 2),
-            "tiles of C that all blocks share evenly, steps along k apart: 0: none, 1: those of "
-            "the last wave where it is not full, 2: of the last full wave, too",
-            "parts of C pass through device memory",
-            unnamed=0,
-        ),
+        STREAM_K,
     )

@@ -1,36 +1,9 @@
-/* Blocks that stay: whole tiles in turns, the rest shared evenly.  A part of kernel.cuh.
- *
- * A grid of one block for each tile ends in a wave that leaves multiprocessors idle.  Here as
- * many blocks as fit at once divide all steps along k of all tiles of C (Osama et al.,
- * "Stream-K", PPoPP 2023).  Four blocks, seven tiles of six steps, STREAM_K 1: tiles 0 to 3 are
- * computed as ever; tiles 4 to 6, which would leave a block without work, are 18 steps, and each
- * block takes the next 4 or 5 of them, whichever tile they are of:
- *
- *     block   0        1        2        3
- *             [  0   ] [  1   ] [  2   ] [  3   ]       a tile each: all six steps
- *     worker  0        1        2        3              (numbered as said below)
- *             [ 4  ][4 | 5 ][ 5  |6 ][  6  ]            18 steps in shares of 4 or 5
- *
- * A share begins inside a tile, or with one.  Who has a tile's first step owns it: it adds up,
- * in the order of k, the parts that the workers after it leave in device memory, and stores the
- * tile.  So a sum's order depends on sizes, config and grid alone: the same bits in every run.
- * A worker computes the part that it leaves to others before anything else of its share, so that
- * it is there long before its owner, who comes to it at the end of a share, looks for it.
+/* Blocks that stay: whole tiles in turns, the rest shared evenly (asynchronous/division.cuh).
+ * A part of kernel.cuh.
  *
  * While a result is stored, or others are waited for, the copies of the next piece's first tiles
  * are on their way: shared memory is free then.
- *
- * The workspace, zero up to the parts before a launch and after it:
- *
- *     | number | a flag for each worker | part of worker 0 | part of worker 1 | ...
- *
- * Progress, whatever order blocks are started in and however few run at once: a block draws its
- * worker's number when it runs, the last numbers first, and waits for higher numbers only: for
- * blocks that were running before it.  And no block waits before it has left its own part, so
- * the one that drew first waits for nobody, and so on.
  */
-
-#define GRID_BLOCKS (gridDim.x)
 
 /* A share has at least 64 steps of k: parts of C are written and read at the cost of some 40. */
 #define LEAST_STEPS (64 / BLOCK_K)
@@ -38,59 +11,24 @@
 /* Shared memory behind the stages: the number that the block drew. */
 #define NUMBER_AT (STAGES * STAGE_BYTES)
 
-/* The workspace, as the package lays it out. */
-#define FLAGS_AT 128
-#define PARTS_AT 16384
 #define PART_BYTES ((isize)(BLOCK_M * BLOCK_N * ELEM_BYTES))
 
 /* Numbers in an element: 2 in complex arithmetic. */
 #define REALS (ELEM_BYTES / REAL_BYTES)
 
-#if STREAM_K
-#define WORKSPACE_ARGUMENT , unsigned char *workspace
-#define WORKSPACE workspace
-#else
-#define WORKSPACE_ARGUMENT
-#define WORKSPACE ((unsigned char *)0)
-#endif
-
-/* So many steps along k of one tile of C; none at all where k is 0. */
-struct piece {
-    unsigned int tile, first, count;
-};
-
-#define NO_TILE 0xffffffffu
-
-/* Who computes what. */
-struct division {
-    unsigned int steps;   /* along k, of one tile */
-    unsigned int whole;   /* tiles that one block computes each: the first ones */
-    unsigned int shared;  /* tiles behind them, of which all take shares */
-    unsigned int workers; /* how many shares */
-};
-
-HELPER division divide(const matrices *x)
+HELPER unsigned int tiles_of_all(const matrices *x)
 {
     const unsigned int rows = (unsigned int)((x->m + BLOCK_M - 1) / BLOCK_M);
     const unsigned int columns = (unsigned int)((x->n + BLOCK_N - 1) / BLOCK_N);
-    const unsigned int tiles = rows * columns, rest = tiles % GRID_BLOCKS;
-    division d;
-    d.steps = (unsigned int)((x->k + BLOCK_K - 1) / BLOCK_K);
-    d.shared = 0;
-    if (STREAM_K && rest && d.steps)
-        d.shared = rest + (STREAM_K > 1 && tiles > GRID_BLOCKS ? GRID_BLOCKS : 0);
-    d.whole = tiles - d.shared;
-    const unsigned int each = d.steps > LEAST_STEPS ? d.steps / LEAST_STEPS : 1;
-    const isize most = (isize)d.shared * each;
-    d.workers = most < GRID_BLOCKS ? (unsigned int)most : GRID_BLOCKS;
-    return d;
+    return rows * columns;
 }
 
-/* Where a worker's share begins, in steps of all shared tiles. */
-HELPER isize share_at(division d, unsigned int worker)
+HELPER unsigned int steps_of_tile(const matrices *x)
 {
-    return (isize)d.shared * d.steps * worker / d.workers;
+    return (unsigned int)((x->k + BLOCK_K - 1) / BLOCK_K);
 }
+
+#include "asynchronous/division.cuh"
 
 /* This block's number among the workers; a block too many has none of theirs. */
 HELPER unsigned int worker_of(division d, shared_at tiles)
@@ -125,11 +63,6 @@ HELPER piece piece_after(piece last, division d, shared_at tiles)
     const unsigned int left = d.steps - first;
     const piece next = {d.whole + tile, first, end - at < left ? (unsigned int)(end - at) : left};
     return next;
-}
-
-HELPER unsigned int *flag_of(unsigned char *workspace, unsigned int worker)
-{
-    return (unsigned int *)(workspace + FLAGS_AT) + worker;
 }
 
 /* Where this thread's first number of a worker's part lies; real by real, consecutive threads

@@ -9,6 +9,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.space import Config, Space
+from tilewright.stencil.asynchronous.division import MOST_SHARES
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, shared_bytes
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.schedule import macros, schedule_of
@@ -22,9 +23,6 @@ __all__ = ["SimtAsync"]
 
 # Copies from device memory to shared memory came with this compute capability, times ten.
 _ASYNCHRONOUS_COPIES_SINCE = 80
-
-# Adding up more parts of a tile than this takes longer than computing them.
-_MOST_SHARES = 64
 
 
 class SimtAsync(Stencil):
@@ -111,7 +109,7 @@ class SimtAsync(Stencil):
         """Return a grid in one dimension, blocks of a cluster side by side.
 
         Blocks that stay are cut to what fits; where they share tiles with all others, there
-        are at most `_MOST_SHARES` for a tile.
+        are at most `MOST_SHARES` for a tile.
         """
         blocks_m = -(-m // config.integer("block_m"))
         blocks_n = -(-n // config.integer("block_n"))
@@ -119,7 +117,7 @@ class SimtAsync(Stencil):
         launch = Launch(grid=(blocks, 1), block=(self.threads(config), 1))
         if not config.get("persistent", 0):
             return launch
-        shares = _MOST_SHARES if config.get("stream_k", 0) else 1
+        shares = MOST_SHARES if config.get("stream_k", 0) else 1
         return replace(launch, grid=(blocks * shares, 1), resident=config.integer("resident"))
 
     def threads(self, config: Config) -> int:

@@ -38,6 +38,7 @@ def constraints(
     return (
         *_shapes(),
         *_shares(variant.k_fast),
+        *_streams(),
         *_promotion(arithmetic),
         *_hardware(arithmetic, device),
         *_heuristics(),
@@ -67,6 +68,30 @@ def _shapes() -> tuple[Constraint, ...]:
             ),
             "turns need several consumers, and blocks with several tiles each",
             "heuristic",
+        ),
+    )
+
+
+def _streams() -> tuple[Constraint, ...]:
+    """Return who may share tiles with all other blocks."""
+    return (
+        Constraint(
+            "who shares a tile",
+            lambda stream_k, multiprocessors: (stream_k == 0) | (multiprocessors > 0),
+            "only blocks that stay share tiles with all others",
+            "divisibility",
+        ),
+        Constraint(
+            "shares of single blocks",
+            lambda stream_k, cluster_m, cluster_n: (stream_k == 0) | (cluster_m * cluster_n == 1),
+            "blocks of a cluster bring each other's operands, so they would need equal shares",
+            "divisibility",
+        ),
+        Constraint(
+            "shares of all consumers",
+            lambda stream_k, turns: (stream_k == 0) | (turns == 0),
+            "consumers in turn have a tile each, and pieces of tiles are not equally long",
+            "divisibility",
         ),
     )
 

@@ -51,12 +51,16 @@
  * Each tells the next when it has met all its operands: before, the barriers of the stages
  * could not tell whether they are full of this tile's or of one's before.
  *
+ * With STREAM_K blocks share what would not fill the device evenly, in pieces of tiles
+ * (shares.cuh); no clusters then, and no TURNS.
+ *
  * The tensor core's sums are truncated, not rounded.  With PROMOTE_K they are moved every
  * PROMOTE_K steps of k into sums that ordinary additions round.
  *
  * Macros given with the text: the parameters of parameters.py in capitals; ELEMENT, OUTPUT,
  * TRANS_A, TRANS_B, PARTS, PRODUCTS, PRODUCT_COUNT, SCALED and ROUTED of variant.py;
- * CONSUMER_REGISTERS and PRODUCER_REGISTERS of resources.py.  The dialect comes first.
+ * CONSUMER_REGISTERS, PRODUCER_REGISTERS and LEAST_STEPS of resources.py.  The dialect comes
+ * first.
  */
 
 #define ELEMENT_F16 1
@@ -81,11 +85,13 @@
 #include "wgmma/produce.cuh"
 #include "wgmma/multiply.cuh"
 #include "wgmma/store.cuh"
+#include "wgmma/shares.cuh"
 
 KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
     isize m, isize n, isize k, scalar alpha, const GRID_CONSTANT tensor_map a,
     const GRID_CONSTANT tensor_map b, scalar beta, output *c, isize ldc,
-    const int *exponents_a, const int *exponents_b, const int *run_if, int run_value)
+    const int *exponents_a, const int *exponents_b, const int *run_if, int run_value
+    WORKSPACE_ARGUMENT)
 {
     const int run = ROUTED ? *run_if : run_value; /* on its way while barriers begin */
     const unsigned int rank = cluster_rank();
@@ -103,16 +109,24 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
     /* alpha = 0 reads no operand; sums stay zero. */
     const unsigned int steps = alpha == 0 ? 0 : (unsigned int)((k + BLOCK_K - 1) / BLOCK_K);
     const tiles all = tiles_of(m, n);
+    const work all_of_c = {all.count, steps};
     ring at = {0, 0};
     if (THREAD_ID / GROUP == CONSUMERS) {
         give_registers();
+#if STREAM_K
+        bring_pieces(&a, &b, arena, &at, divide(&all_of_c), m, n, workspace);
+#else
         if (THREAD_ID % GROUP == 0)
             for (unsigned int number = all.first; number < all.count; number += all.stride)
-                bring_tile(&a, &b, arena, &at, tile_at(m, n, number, rank), steps);
+                bring_tile(&a, &b, arena, &at, tile_at(m, n, number, rank), 0, steps);
+#endif
     } else {
         take_registers();
         const bool aligned = (ADDRESS(c) | (unsigned long long)ldc * OUTPUT_BYTES) % 8 == 0;
         const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, aligned};
+#if STREAM_K
+        multiply_pieces(to, arena, &at, divide(&all_of_c), workspace);
+#else
         const unsigned int turn = TURNS ? THREAD_ID / GROUP : 0, turns = TURNS ? CONSUMERS : 1;
         unsigned int round = turn == 0; /* nobody comes before the first */
         skip(&at, turn * steps);
@@ -128,6 +142,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
             skip(&at, (turns - 1) * steps);
             store_tile(to, tile_at(m, n, number, rank), sum);
         }
+#endif
     }
     if (CLUSTER_BLOCKS > 1)
         cluster_barrier(); /* nobody leaves while others copy to it or report to it */

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
-from tilewright.stencil.asynchronous.parameters import block_sides
+from tilewright.stencil.asynchronous.parameters import STREAM_K, block_sides
 from tilewright.stencil.wgmma.arithmetic import Arithmetic
 
 __all__ = ["parameters"]
@@ -112,4 +112,6 @@ def _grid(multiprocessors: int) -> tuple[Parameter, ...]:
             "multiprocessors that persistent blocks fill; 0: a block for each tile of C",
             "persistent: a block that is late has no other to take its work",
         ),
+        # A config that does not name it is older than it is.
+        STREAM_K,
     )

@@ -115,6 +115,12 @@ HELPER void take_registers(void)
 #endif
 }
 
+/* Every thread of every consumer is here.  Number 0 is the whole block's. */
+HELPER void consumers_barrier(void)
+{
+    asm volatile("bar.sync 1, %0;" ::"n"(GROUP * CONSUMERS) : "memory");
+}
+
 /* ---- barriers in shared memory ---- */
 
 HELPER void begin_barrier(shared_at barrier, int arrivals)
@@ -162,6 +168,31 @@ HELPER void wait_for(shared_at barrier, unsigned int parity)
                  "@!done bra again;\n\t}" ::"r"(barrier),
                  "r"(parity)
                  : "memory");
+}
+
+/* ---- what blocks tell each other ---- */
+
+#include "asynchronous/words.cuh"
+
+/* A number from one block to another through device memory: past the first-level cache. */
+HELPER void write_part(void *at, accumulator v)
+{
+#if ELEMENT == ELEMENT_S8
+    asm volatile("st.global.cg.s32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
+#else
+    asm volatile("st.global.cg.f32 [%0], %1;" ::"l"(at), "f"(v) : "memory");
+#endif
+}
+
+HELPER accumulator read_part(const void *at)
+{
+    accumulator v;
+#if ELEMENT == ELEMENT_S8
+    asm volatile("ld.global.cg.s32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+#else
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(at) : "memory");
+#endif
+    return v;
 }
 
 /* ---- the copy engine ---- */

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Space
+from tilewright.stencil.asynchronous.division import MOST_SHARES
 from tilewright.stencil.base import (
     Call,
     Dialect,
@@ -24,6 +25,7 @@ from tilewright.stencil.wgmma.parameters import parameters
 from tilewright.stencil.wgmma.resources import (
     OTHER_REGISTERS,
     consumer_registers,
+    least_steps,
     producer_registers,
     shared_bytes,
     sums,
@@ -48,6 +50,7 @@ _RESULTS = {
     "bfloat16": "OUTPUT_BF16",
     "int32": "OUTPUT_S32",
 }
+_SUM_BYTES = 4  # of an accumulator, float or int
 _SUMS = (
     "block_m", "block_n", "block_k", "instruction_m", "consumers", "turns", "promote_k",
     "partials",
@@ -136,15 +139,24 @@ class Wgmma(Stencil):
         )
 
     def launch(self, config: Config, m: int, n: int) -> Launch:
-        """Return a grid in one dimension, blocks of a cluster side by side."""
+        """Return a grid in one dimension, blocks of a cluster side by side.
+
+        Where blocks share tiles with all others, there are at most `MOST_SHARES` for a tile.
+        """
         take = config.integer
         cluster = take("cluster_m") * take("cluster_n")
         rows = -(-m // (take("block_m") * take("cluster_m")))
         columns = -(-n // (take("block_n") * take("cluster_n")))
         blocks = rows * columns * cluster
+        if config.get("stream_k", 0):
+            blocks *= MOST_SHARES
         if take("multiprocessors"):
             blocks = min(blocks, take("multiprocessors") * take("resident"))
-        return Launch(grid=(blocks, 1), block=(threads(consumers=take("consumers")), 1))
+        return Launch(
+            grid=(blocks, 1),
+            block=(threads(consumers=take("consumers")), 1),
+            resident=take("resident") if config.get("stream_k", 0) else 0,
+        )
 
     def arguments(
         self, config: Config, variant: Variant, call: Call | TensorCall
@@ -182,6 +194,8 @@ class Wgmma(Stencil):
             "PRODUCT_COUNT": len(numbers),
             "SCALED": int(made.scaled),
             "ROUTED": int(made.routed),
+            "STREAM_K": 0,  # a config need not name it
+            "LEAST_STEPS": least_steps(block_k=config.integer("block_k"), arithmetic=made),
             "PRODUCER_REGISTERS": int(producer_registers(**split)),
             "CONSUMER_REGISTERS": int(consumer_registers(**split)),
         }
@@ -189,4 +203,6 @@ class Wgmma(Stencil):
         parts = ("prelude/dialect_cuda.h", "wgmma/kernel.cuh")
         text = "\n".join(read_text(part) for part in parts)
         shared = self.resources(config, variant).shared_bytes
-        return Source(text, defines, dynamic_shared_bytes=shared)
+        part = config.integer("block_m") * config.integer("block_n") * _SUM_BYTES
+        part *= int(config.get("stream_k", 0)) > 0
+        return Source(text, defines, dynamic_shared_bytes=shared, part_bytes=part)

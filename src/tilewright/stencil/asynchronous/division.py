@@ -1,4 +1,4 @@
-"""How blocks that stay divide the steps along k of all tiles: what persistent.cuh computes."""
+"""How blocks that stay divide the steps along k of all tiles: what division.cuh computes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from tilewright.space import Config
 
-__all__ = ["Division", "divide"]
+__all__ = ["MOST_SHARES", "Division", "divide"]
 
-# A share has at least so many steps of k, as LEAST_STEPS of persistent.cuh says.
+# A share has at least so many steps of k, as LEAST_STEPS of simt_async/persistent.cuh says.
 _LEAST_SHARE = 64
+
+# Adding up more parts of a tile than this takes longer than computing them.
+MOST_SHARES = 64
 
 
 @dataclass(frozen=True)
@@ -46,17 +49,21 @@ class Division:
         return -(-self.shared * self.steps // self.workers) if self.shared else 0
 
 
-def divide(config: Config, sizes: tuple[int, int, int], blocks: int) -> Division:
+def divide(
+    config: Config, sizes: tuple[int, int, int], blocks: int, least: int | None = None
+) -> Division:
     """Return the division of a problem among so many blocks.
 
     Parameters
     ----------
     config : Config
-        One with ``persistent``.
+        One whose blocks stay.
     sizes : tuple of int
         m, n and k.
     blocks : int
         Of the launch on a device.
+    least : int, optional
+        Steps of a tile of block_k that a share has at least; 64 of k, where it is left out.
     """
     m, n, k = (-(-x // config.integer(f"block_{s}")) for x, s in zip(sizes, "mnk", strict=True))
     tiles, stream_k = m * n, int(config.get("stream_k", 0))
@@ -64,5 +71,5 @@ def divide(config: Config, sizes: tuple[int, int, int], blocks: int) -> Division
     shared = 0
     if stream_k and rest and k:
         shared = rest + (blocks if stream_k > 1 and tiles > blocks else 0)
-    least = _LEAST_SHARE // config.integer("block_k")
+    least = least or _LEAST_SHARE // config.integer("block_k")
     return Division(blocks, k, tiles - shared, shared, min(blocks, shared * max(1, k // least)))
