@@ -178,7 +178,7 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
 def test_clusters_and_turns_share_nothing() -> None:
     of = variant("TN", EVERY["f16"])
     space = FAMILY.space(of, HOPPER)
-    config = FAMILY.default(of, HOPPER)
+    config = FAMILY.default(of, HOPPER).replace(cluster_m=1, cluster_n=1)
     assert config.replace(stream_k=1) in space
     for changes in ({"cluster_n": 2}, {"multiprocessors": 0}, {"turns": 1}):
         with pytest.raises(ValueError, match="share"):
@@ -189,7 +189,7 @@ def test_clusters_and_turns_share_nothing() -> None:
 def test_there_are_blocks_and_memory_for_every_share() -> None:
     """A single tile is shared by many blocks, no more than the device has room for."""
     of = variant("TN", EVERY["f16"])
-    config = FAMILY.default(of, HOPPER).replace(stream_k=2)
+    config = FAMILY.default(of, HOPPER).replace(cluster_m=1, cluster_n=1, stream_k=2)
     assert FAMILY.launch(config, 1, 1) == Launch((64, 1), (384, 1), resident=1)
     assert FAMILY.launch(config, 9999, 9999).grid == (132, 1)
     assert FAMILY.launch(config, 9999, 9999).on(78).grid == (78, 1)
