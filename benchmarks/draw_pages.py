@@ -224,14 +224,19 @@ def page_with(text, mark, drawn):
     return f"{head}{begin}\n{drawn}\n{end}{rest.split(end)[1]}"
 
 
-def main():
-    for name, parts in PARTS.items():
+def write_pages(pages):
+    """Draw parts of pages anew: names of pages, and of each its marks with what draws there."""
+    for name, parts in pages.items():
         page = DOCS / name
         text = page.read_text()
         for mark, draw in parts.items():
             text = page_with(text, mark, draw())
         page.write_text(text)
         print(page.relative_to(ROOT))
+
+
+def main():
+    write_pages(PARTS)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import statistics
 from collections import defaultdict
 
 import draw_pages
-from draw_pages import DOCS, ROOT, about, page_with, power, table
+from draw_pages import about, power, table
 
 TRANS = ("NN", "NT", "TN", "TT")
 SIZES = (1024, 2048, 4096, 8192, 16384)
@@ -319,13 +319,7 @@ PARTS = {
 
 
 def main():
-    for name, parts in PARTS.items():
-        page = DOCS / name
-        text = page.read_text()
-        for mark, draw in parts.items():
-            text = page_with(text, mark, draw())
-        page.write_text(text)
-        print(page.relative_to(ROOT))
+    draw_pages.write_pages(PARTS)
 
 
 if __name__ == "__main__":

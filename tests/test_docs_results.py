@@ -44,9 +44,8 @@ def tensor():
 
 
 @pytest.mark.parametrize("script", ["draw_pages", "draw_tensor"])
-def test_tables_are_what_the_results_say(script):
-    draw = loaded(script)
-    for name, parts in draw.PARTS.items():
+def test_tables_are_what_the_results_say(draw, script):
+    for name, parts in loaded(script).PARTS.items():
         text = (DOCS / name).read_text()
         for mark, drawn in parts.items():
             assert draw.page_with(text, mark, drawn()) == text, (name, mark)

@@ -36,7 +36,8 @@ _Row = tuple[tuple[int, ...], float, int]
 # With each shape its pace on an H100 SXM of 132 multiprocessors, from the rows "tried" of
 # benchmarks/results/h100/tensor.json (2026-11-21; geometric means over the transposes).  A pace
 # goes through two times: at 2048 and 4096 of the large blocks, at 1024 and 2048 of the small
-# ones, which only small results want.  #
+# ones, which only small results want.
+#
 # 16 bits, in BF16 (FP16's lie beside them; of 8-bit integers only the first without a cluster
 # was timed, 1256 TFLOP/s at 4096).  Microseconds at 1024, 2048, 4096 of the first five:
 # 16.8, 28.9, 180.9;  16.6, 28.9, 181.6;  15.2, 27.3, 181.6;  10.0, 26.7, 182.5;  9.9, 26.7, 189.1.
