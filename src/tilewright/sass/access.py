@@ -24,6 +24,7 @@ _FIXED = {
     "fma": "FFMA FMUL FADD HADD2 HFMA2 HMUL2 IMAD",
     "alu": "FSEL FMNMX FSETP MOV SEL ISETP IADD3 LEA LOP3 PRMT SHF PLOP3 IABS VIADD VIADDMNMX"
     " VIMNMX I2FP",
+    "to uniform": "R2UR",
     "uniform": "UMOV USEL UISETP UIADD3 ULEA ULOP3 USHF UIMAD ULDC",
     "wide": "",  # IMAD.WIDE and IMAD.HI: twice through the multiplier
     "fp64": "DADD DMUL DFMA",

@@ -21,12 +21,13 @@ _READ: dict[str, dict[str, int]] = {
     # A multiply-add pipe's result reaches the next one there after four cycles, and others' too,
     # but memory instructions a cycle later.  IMAD.WIDE reads what it adds to later than the rest.
     "fma": {"fma": 4, "alu": 4, "other": 4, "wide": 2, "": 5},
-    "alu": {"alu": 4, "fma": 4, "other": 4, "wide": 3, "": 5},
+    "alu": {"alu": 4, "fma": 4, "other": 4, "to uniform": 4, "wide": 3, "": 5},
     "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
     "fp64": {"global": 7, "other": 6, "": 8},
     "fp64 set": {"": 6},
     # The hardware holds a reader of uniform registers back by itself.
     "uniform": {"": 2},
+    "to uniform": {"": 13},
     "special": {"fma": 8, "": 13},
 }
 # Results must arrive in order.  The low ones are pairs under a predicate and its opposite.
@@ -37,6 +38,7 @@ _WRITE: dict[str, dict[str, int]] = {
     "fp64": {"": 8},
     "fp64 set": {"": 6},
     "uniform": {"": 2},
+    "to uniform": {"": 13},
     "special": {"": 6},
 }
 
