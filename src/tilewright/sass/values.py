@@ -20,7 +20,9 @@ __all__ = ["Meaning", "Symbols", "execute", "is_plain_ffma", "meaning", "writes_
 _CONTROL = ((1 << 20) - 1) << 105  # stall to reuse flags
 _REGISTER = 0xFF
 _FFMA = 0x223  # all operands in registers
-_SIGNS = 1 << 63 | 1 << 62 | 1 << 73 | 1 << 72  # of a factor: then it is no plain product
+# Of either factor: a product that is not of the two but of an absolute value.  A sign of either
+# (bits 63 and 72) is the product's, whichever factor stands where.
+_ABSOLUTE = 1 << 62 | 1 << 73
 _NOTHING_SPECIAL = 0xFF  # CS2R of register 255 reads zero; [79:72]
 
 
@@ -73,8 +75,8 @@ def writes_zeros(one: Instruction) -> bool:
 
 
 def is_plain_ffma(one: Instruction) -> bool:
-    """Whether it is FFMA of three operands in registers, without signs."""
-    return one.opcode == _FFMA and not one.raw & _SIGNS and len(one.srcs) == 3
+    """Whether it is FFMA of three operands in registers, and of no absolute value."""
+    return one.opcode == _FFMA and not one.raw & _ABSOLUTE and len(one.srcs) == 3
 
 
 def meaning(
