@@ -48,6 +48,21 @@ def test_a_form_that_may_name_a_register_is_not_modelled() -> None:
     assert (access(bar).kind, access(other).kind) == ("order", "unknown")
 
 
+@pytest.mark.parametrize(
+    ("mnemonic", "word"),
+    [
+        ("CGAERRBAR", 0x000FEC0000000000_00000000000075AB),
+        ("YIELD", 0x0000000003800000_0000000000007946),
+    ],
+)
+def test_what_waits_for_other_blocks_names_no_register(mnemonic: str, word: int) -> None:
+    """A release for the whole device waits for the cluster's errors; a loop of acquires yields."""
+    one = decode_one(word, 0, 90)
+    use = access(one)
+    assert (one.mnemonic, use.kind) == (mnemonic, "order")
+    assert not use.reads | use.writes
+
+
 def test_a_resource_has_the_name_of_its_file() -> None:
     assert [name_of(r) for r in (3, 256, 513, 526)] == ["R3", "UR0", "P1", "UP6"]
     with pytest.raises(ValueError, match="resource=-1"):

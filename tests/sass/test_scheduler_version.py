@@ -10,7 +10,12 @@ from tilewright.sass.scheduler_version import SCHEDULER_VERSION
 # Of the small SGEMM that is kept as a cubin, one round of every step, by version.  Whoever changes
 # what the scheduler makes raises SCHEDULER_VERSION and adds the new digest here: proofs and
 # measurements of the old one then count no more.
-DIGESTS = {1: "513eb2ca8db6d967", 2: "92e6d72c36c823dd", 3: "bbdf45556caf5d07"}
+DIGESTS = {
+    1: "513eb2ca8db6d967",
+    2: "92e6d72c36c823dd",
+    3: "bbdf45556caf5d07",
+    4: "bbdf45556caf5d07",  # registers of kernels with CGAERRBAR and YIELD; this one has neither
+}
 
 
 def test_the_version_is_raised_when_the_code_changes() -> None:

@@ -41,7 +41,9 @@ _VARIABLE = {
     # shapes and types take a fixed time that differs from each to each, and are not modelled.
     "dmma": "DMMA",
 }
-_ORDER = {"order": "BAR DEPBAR NOP BRA EXIT BSSY BSYNC MEMBAR ERRBAR CCTL WARPSYNC"}
+_ORDER = {
+    "order": "BAR DEPBAR NOP BRA EXIT BSSY BSYNC MEMBAR ERRBAR CGAERRBAR CCTL WARPSYNC YIELD",
+}
 CLASSES = {
     mnemonic: name
     for table in (_FIXED, _VARIABLE, _ORDER)
@@ -56,7 +58,8 @@ _READS = {
         ("SEL", "FSEL", "FMNMX", "FSETP", "ISETP", "DSETP", "LEA", "LOP3", "VIMNMX"), (87,)
     ),
     **dict.fromkeys(
-        ("VIADDMNMX", "IMAD", "BRA", "USEL", "UISETP", "ULEA", "ULOP3", "UIMAD", "VOTE"), (87,)
+        ("VIADDMNMX", "IMAD", "BRA", "USEL", "UISETP", "ULEA", "ULOP3", "UIMAD", "VOTE", "YIELD"),
+        (87,),
     ),
     **dict.fromkeys(("IADD3", "UIADD3"), (87, 77)),
     "PLOP3": (87, 77),
@@ -72,8 +75,9 @@ _UNIFORM_WRITES = {
 # Forms of what the decoder claims no register for that name none: others may.
 _WITHOUT_REGISTERS = {
     "BAR": (0xB1D,), "BRA": (0x947, 0x547), "BSSY": (0x945,), "BSYNC": (0x941,), "CCTL": (0x98F,),
-    "DEPBAR": (0x91A,), "ERRBAR": (0x9AB,), "EXIT": (0x94D,), "LDGDEPBAR": (0x9AF,),
-    "MEMBAR": (0x992,), "NOP": (0x918,), "WARPSYNC": (0x948,),
+    "CGAERRBAR": (0x5AB,), "DEPBAR": (0x91A,), "ERRBAR": (0x9AB,), "EXIT": (0x94D,),
+    "LDGDEPBAR": (0x9AF,), "MEMBAR": (0x992,), "NOP": (0x918,), "WARPSYNC": (0x948,),
+    "YIELD": (0x946,),
 }  # fmt: skip
 _UNIFORM_CONDITION = 0x547  # BRA.U: a uniform predicate at [26:24]
 

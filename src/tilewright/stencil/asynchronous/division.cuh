@@ -26,6 +26,9 @@
  * worker's number when it runs, the last numbers first, and waits for higher numbers only: for
  * blocks that were running before it.  And no block waits before it has left its own part, so
  * the one that drew first waits for nobody, and so on.
+ *
+ * Steps of shared tiles are counted in 32 bits.  A division of 64 bits is a call, which takes
+ * registers from all that lives across it, and makes machine code that is not rescheduled.
  */
 
 #define GRID_BLOCKS (gridDim.x)
@@ -63,19 +66,27 @@ template <class SIZES> HELPER division divide(const SIZES *x)
     division d;
     d.steps = steps_of_tile(x);
     d.shared = 0;
-    if (STREAM_K && rest && d.steps)
-        d.shared = rest + (STREAM_K > 1 && tiles > GRID_BLOCKS ? GRID_BLOCKS : 0);
+    if (STREAM_K && rest && d.steps) {
+        const unsigned int all = rest + (STREAM_K > 1 && tiles > GRID_BLOCKS ? GRID_BLOCKS : 0);
+        /* Where they have 2^32 steps and more, a tile takes so long that it may as well stay
+         * whole.  Said by a division: a product of 64 bits is not what machine code's model has. */
+        d.shared = all <= 0xffffffffu / d.steps ? all : 0;
+    }
     d.whole = tiles - d.shared;
     const unsigned int each = d.steps > LEAST_STEPS ? d.steps / LEAST_STEPS : 1;
-    const isize most = (isize)d.shared * each;
-    d.workers = most < GRID_BLOCKS ? (unsigned int)most : GRID_BLOCKS;
+    const unsigned int most = d.shared * each;
+    d.workers = most < GRID_BLOCKS ? most : GRID_BLOCKS;
     return d;
 }
 
-/* Where a worker's share begins, in steps of all shared tiles. */
-HELPER isize share_at(division d, unsigned int worker)
+/* Where a worker's share begins, in steps of all shared tiles: steps * worker / workers, rounded
+ * down.  What is left of equal shares is dealt by itself, so that no product leaves 32 bits: it
+ * is less than the workers, and these are fewer than the flags that the workspace has room for. */
+HELPER unsigned int share_at(division d, unsigned int worker)
 {
-    return (isize)d.shared * d.steps * worker / d.workers;
+    const unsigned int steps = d.shared * d.steps;
+    const unsigned int each = steps / d.workers, left = steps % d.workers;
+    return each * worker + left * worker / d.workers;
 }
 
 HELPER unsigned int *flag_of(unsigned char *workspace, unsigned int worker)

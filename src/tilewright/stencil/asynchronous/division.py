@@ -14,6 +14,9 @@ _LEAST_SHARE = 64
 # Adding up more parts of a tile than this takes longer than computing them.
 MOST_SHARES = 64
 
+# Kernels count steps of shared tiles in 32 bits; where these are too few, all tiles are whole.
+_MOST_STEPS = 2**32 - 1
+
 
 @dataclass(frozen=True)
 class Division:
@@ -71,5 +74,7 @@ def divide(
     shared = 0
     if stream_k and rest and k:
         shared = rest + (blocks if stream_k > 1 and tiles > blocks else 0)
+    if shared * k > _MOST_STEPS:
+        shared = 0
     least = least or _LEAST_SHARE // config.integer("block_k")
     return Division(blocks, k, tiles - shared, shared, min(blocks, shared * max(1, k // least)))

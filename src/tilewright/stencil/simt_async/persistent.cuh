@@ -54,14 +54,13 @@ HELPER piece piece_after(piece last, division d, shared_at tiles)
     const unsigned int worker = worker_of(d, tiles);
     if (worker >= d.workers)
         return none;
-    const isize end = share_at(d, worker + 1);
-    const isize at = shares ? (isize)(last.tile - d.whole) * d.steps + last.first + last.count
-                            : share_at(d, worker);
+    const unsigned int end = share_at(d, worker + 1);
+    const unsigned int at = shares ? (last.tile - d.whole) * d.steps + last.first + last.count
+                                   : share_at(d, worker);
     if (at >= end)
         return none;
-    const unsigned int tile = (unsigned int)(at / d.steps), first = (unsigned int)(at % d.steps);
-    const unsigned int left = d.steps - first;
-    const piece next = {d.whole + tile, first, end - at < left ? (unsigned int)(end - at) : left};
+    const unsigned int tile = at / d.steps, first = at % d.steps, left = d.steps - first;
+    const piece next = {d.whole + tile, first, end - at < left ? end - at : left};
     return next;
 }
 
@@ -89,7 +88,7 @@ HELPER void leave_part(const elem *sum, unsigned int worker, unsigned char *work
 HELPER void add_parts(elem *sum, piece p, division d, unsigned int worker,
                       unsigned char *workspace)
 {
-    const isize tile_end = (isize)(p.tile - d.whole + 1) * d.steps;
+    const unsigned int tile_end = (p.tile - d.whole + 1) * d.steps;
     ROLLED for (unsigned int other = worker + 1; share_at(d, other) < tile_end; ++other) {
         if (THREAD_ID == 0) {
             unsigned int *const flag = flag_of(workspace, other);

@@ -39,9 +39,9 @@ HELPER unsigned int steps_of_tile(const work *all) { return all->steps; }
 HELPER shared_at share_of(shared_at arena) { return turn_of(arena, 0); }
 
 /* How many workers behind one leave it parts: those whose shares begin in the tile that it ends in. */
-HELPER unsigned int others_of(division d, unsigned int worker, isize end)
+HELPER unsigned int others_of(division d, unsigned int worker, unsigned int end)
 {
-    const isize tile_end = (end + d.steps - 1) / d.steps * d.steps;
+    const unsigned int tile_end = ((end - 1) / d.steps + 1) * d.steps; /* no share is empty */
     unsigned int next = worker + 1;
     ROLLED while (share_at(d, next) < tile_end) ++next;
     return next - worker - 1;
@@ -54,12 +54,12 @@ HELPER void draw_share(shared_at arena, division d, unsigned char *workspace)
     const unsigned int worker =
         d.workers - 1 - draw_number((unsigned int *)workspace, GRID_BLOCKS - 1);
     const bool works = worker < d.workers; /* a block too many has no share */
-    const isize begin = works ? share_at(d, worker) : 0;
-    const isize end = works ? share_at(d, worker + 1) : 0;
+    const unsigned int begin = works ? share_at(d, worker) : 0;
+    const unsigned int end = works ? share_at(d, worker + 1) : 0;
     write_word(to + WORKER_AT, works ? others_of(d, worker, end) << 16 | worker : 0);
-    write_word(to + TILE_AT, d.whole + (unsigned int)(begin / d.steps));
-    write_word(to + FIRST_AT, (unsigned int)(begin % d.steps));
-    write_word(to + COUNT_AT, (unsigned int)(end - begin));
+    write_word(to + TILE_AT, d.whole + begin / d.steps);
+    write_word(to + FIRST_AT, begin % d.steps);
+    write_word(to + COUNT_AT, end - begin);
     arrive(to, 0);
 }
 
