@@ -23,7 +23,7 @@ PT = 7
 _FIXED = {
     "fma": "FFMA FMUL FADD HADD2 HFMA2 HMUL2 IMAD",
     "alu": "FSEL FMNMX FSETP MOV SEL ISETP IADD3 LEA LOP3 PRMT SHF PLOP3 IABS VIADD VIADDMNMX"
-    " VIMNMX I2FP",
+    " VIMNMX I2FP P2R",
     "to uniform": "R2UR",
     "uniform": "UMOV USEL UISETP UIADD3 ULEA ULOP3 USHF UIMAD ULDC",
     "wide": "",  # IMAD.WIDE and IMAD.HI: twice through the multiplier
@@ -79,6 +79,8 @@ _WITHOUT_REGISTERS = {
     "LDGDEPBAR": (0x9AF,), "MEMBAR": (0x992,), "NOP": (0x918,), "WARPSYNC": (0x948,),
     "YIELD": (0x946,),
 }  # fmt: skip
+# P2R with a mask of predicates at [38:32]; other forms are not modelled.
+_PREDICATES_BY_MASK = 0x803
 _UNIFORM_CONDITION = 0x547  # BRA.U: a uniform predicate at [26:24]
 
 
@@ -122,7 +124,12 @@ def access(instruction: Instruction) -> Access:
     """
     name = instruction.mnemonic
     kind = CLASSES.get(name) if instruction.known else None
-    if kind is None or _may_name_more(instruction):
+    packs = name == "P2R"
+    if (
+        kind is None
+        or _may_name_more(instruction)
+        or (packs and instruction.opcode != _PREDICATES_BY_MASK)
+    ):
         return Access(frozenset(), frozenset(), "unknown")
     if name == "IMAD" and instruction.modifiers[:1] in (("WIDE",), ("HI",)):
         kind = "wide"
@@ -135,6 +142,8 @@ def access(instruction: Instruction) -> Access:
         reads.add((UNIFORM_PREDICATE if uniform else PREDICATE) + instruction.guard.index)
     if name == "PLOP3" and (third := instruction.raw >> 68 & PT) != PT:
         reads.add((UNIFORM_PREDICATE if instruction.raw >> 67 & 1 else PREDICATE) + third)
+    if packs:
+        reads |= {PREDICATE + p for p in range(PT) if instruction.raw >> 32 + p & 1}
     if instruction.opcode == _UNIFORM_CONDITION:
         reads.add(UNIFORM_PREDICATE + (instruction.raw >> 24 & PT))
     writes |= {PREDICATE + p for p in instruction.dst_predicates}
