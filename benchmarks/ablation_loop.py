@@ -27,20 +27,22 @@ READS, COPIES, BARRIERS = ("LDS", "LDSM"), ("LDGSTS",), ("BAR", "DEPBAR", "LDGDE
 LEAVING = ("CALL", "RET", "EXIT", "BSSY", "BSYNC")
 
 
-def straight(kernel: Sequence[Instruction], body: Sequence[Instruction]) -> bool:
-    """Whether the loop is entered at its start only and left at its end only."""
+def closed(kernel: Sequence[Instruction], body: Sequence[Instruction]) -> bool:
+    """Whether the loop is entered at its start only, and left at its end only.
+
+    Within it, branches may lead forward: around copies, where there is nothing left to copy.
+    """
     first, last = (body[at].address // INSTRUCTION_BYTES for at in (0, -1))
     after = successors(kernel)
-    if any(after[at] != (at + 1,) for at in range(first, last)):
-        return False
-    calls = any(one.mnemonic in LEAVING for one in body)
+    inside = range(first, last + 1)
+    leaves = any(to not in inside or to <= at for at in inside[:-1] for to in after[at])
     led_into = any(
-        first < to <= last
+        to in inside[1:]
         for at, following in enumerate(after)
-        if not first <= at <= last
+        if at not in inside
         for to in following
     )
-    return not calls and not led_into
+    return not leaves and not led_into and not any(one.mnemonic in LEAVING for one in body)
 
 
 def classes_of(
@@ -53,7 +55,8 @@ def classes_of(
     useful = frozenset(at for at in inside if is_useful(kernel[at]))
     # Multiply-adds take data only; every other reader may make an address of what it reads.
     data = frozenset(at for at, one in enumerate(kernel) if is_useful(one))
-    steering = _needed(kernel, uses, inside, frozenset((inside[-1],)), frozenset(), data)
+    branches = frozenset(at for at in inside if kernel[at].mnemonic == "BRA")
+    steering = _needed(kernel, uses, inside, branches, frozenset(), data)
     free = frozenset(inside) - useful - steering
     copies = frozenset(at for at in free if kernel[at].mnemonic in COPIES)
     roots = useful | frozenset(at for at in inside if not uses[at].pure)

@@ -14,6 +14,7 @@ import itertools
 import json
 import math
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,7 +55,9 @@ def compiled(case: Row, arch: str) -> Any:
 
 
 def prepare(case: Row, arch: str, predict: bool) -> str:
-    """Compile a case and read its loop; return a row as JSON, with the reason where that fails.
+    """Compile a case and patch it; return a row as JSON, with the reason where that fails.
+
+    Its ``codes`` are the cubins of all variants, which are passed on to be timed, not kept.
 
     Parameters
     ----------
@@ -63,7 +66,7 @@ def prepare(case: Row, arch: str, predict: bool) -> str:
     arch : str
         Such as ``"sm_90a"``.
     predict : bool
-        Whether the model is asked of each variant, too, which takes seconds: ``variants``.
+        Whether the model is asked of each variant instead: ``variants``.
     """
     try:
         made, source = compiled(case, arch), source_of(case)
@@ -78,9 +81,22 @@ def prepare(case: Row, arch: str, predict: bool) -> str:
         row: Row = {"blocks": blocks, "threads": threads, "multiply_adds": body.multiply_adds}
         if predict:
             row["variants"] = list(predictions(body, blocks, threads))
+        else:
+            row["codes"], row["refused"] = codes_of(body)
     except Exception as error:
         return json.dumps({"reason": f"{type(error).__name__}: {error}".splitlines()[0]})
     return json.dumps({"reason": "", **row})
+
+
+def codes_of(body: Body) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the variants' cubins in base 64, and of those that cannot be the reason."""
+    codes, refused = {}, {}
+    for name, change in VARIANTS.items():
+        try:
+            codes[name] = b64encode(body.patched(change)).decode()
+        except ValueError as error:
+            refused[name] = str(error)
+    return codes, refused
 
 
 def resident(case: Row, fit: int) -> int:
@@ -131,11 +147,12 @@ def measure(
     calls = [(case, live.arch, predict) for case, predict in jobs]
     for (case, predict), text in in_processes(prepare, jobs, calls, workers, until):
         row = json.loads(text)
+        codes = row.pop("codes", {})
         log.add(kind="predicted" if predict else "prepared", **case, **row)
         if not predict:
-            names = [name for name in VARIANTS if (key_of(case), name) not in known]
+            todo = {name: codes[name] for name in codes if (key_of(case), name) not in known}
             share = (until - time.time()) / (len(left) - done)
-            stage.case(log, {**case, **row}, names, time.time() + share)
+            stage.case(log, {**case, **row}, todo, time.time() + share)
             done += 1
 
 
@@ -162,31 +179,31 @@ class Stage:
             part = np.roll(drawn, at // 4097)[: (self.area - at) // drawn.itemsize]
             live.write(self.memory[name], part, at)
 
-    def case(self, log: Log, case: Row, names: Sequence[str], until: float) -> None:
+    def case(self, log: Log, case: Row, codes: dict[str, str], until: float) -> None:
         """Time variants of a case, each beside the plain kernel; rows of the log."""
-        if case["reason"] or not names:
+        if not codes:
             return
         made, source = compiled(case, self.live.arch), source_of(case)
-        body = Body.of(made.code, made.lowered.get(source.entry, source.entry))
         plain = self.live.compile(source)
-        for place, name in enumerate(names):
-            each = (until - time.time()) / (len(names) - place)
+        for place, (name, text) in enumerate(codes.items()):
+            each = (until - time.time()) / (len(codes) - place)
             if each < LEAST / 2:
-                break
+                print(f"{case['trans']}: no time for {len(codes) - place} variants", flush=True)
+                return
             about = {"trans": case["trans"], "case": case["case"], "variant": name}
             about["id"] = f"{case['case']} {name}"
             log.add(kind="started", **about)
             reason, found = "", {}
             try:
-                code = body.patched(VARIANTS[name])
-                patched = self.loaded(dataclasses.replace(made, code=code), source)
+                cubin = dataclasses.replace(made, code=b64decode(text))
+                patched = self.loaded(cubin, source)
                 found = self.timed(case, plain, patched, min(MOST, each))
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}".splitlines()[0]
             log.add(kind="tried", reason=reason, **about, **found)
             if getattr(self.live, "lost", None):
                 raise self.live.lost
-        print(f"{case['trans']}: {place + 1} of {len(names)} variants", flush=True)
+        print(f"{case['trans']}: {len(codes)} variants", flush=True)
 
     def loaded(self, cubin: Any, source: Any) -> Any:
         """Return a kernel of patched code, which no cache ever sees."""

@@ -7,10 +7,11 @@ it (`ablation_loop`): it is for timing only.
 from __future__ import annotations
 
 import functools
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ablation_loop import OTHERS, classes_of, straight
+from ablation_loop import OTHERS, classes_of, closed
 from tilewright.sass import (
     Instruction,
     decode,
@@ -45,9 +46,9 @@ class Change:
         Of `ablation_loop.CLASSES`; each of their instructions becomes a NOP.
     deleted : bool
         They leave no NOP: what follows moves up.
-    no_reuse, no_waits, no_yields : bool
-        The multiply-adds' reuse flags are cleared; they wait for no barrier; nothing advises the
-        scheduler to turn to another warp.
+    no_reuse, no_yields : bool
+        The multiply-adds' reuse flags are cleared; nothing advises the scheduler to turn to
+        another warp.
     free : bool
         The multiply-adds' factors become registers that never wait for a port.
     """
@@ -55,7 +56,6 @@ class Change:
     gone: tuple[str, ...] = ()
     deleted: bool = False
     no_reuse: bool = False
-    no_waits: bool = False
     no_yields: bool = False
     free: bool = False
 
@@ -75,7 +75,6 @@ VARIANTS = {
     "FFMA only": Change((OTHERS,)),
     "FFMA only, deleted": Change((OTHERS,), deleted=True),
     "no reuse flags": Change(no_reuse=True),
-    "no waits of FFMA": Change(no_waits=True),
     "no advice to yield": Change(no_yields=True),
     "no port conflicts": Change(free=True),
     "FFMA only, no port conflicts": Change((OTHERS,), free=True),
@@ -85,7 +84,7 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Body:
-    """A kernel whose loop over k is one straight run, and the classes of what is in it.
+    """A kernel whose trip of the loop over k is one run, and the classes of what is in it.
 
     Parameters
     ----------
@@ -116,7 +115,7 @@ class Body:
         Raises
         ------
         ValueError
-            If there is none, or it branches, or something leads into its middle.
+            If there is none, or a trip is not all of it, or something leads into its middle.
         """
         found = read_cubin(cubin).kernel(name)
         kernel = decode(found.code, found.arch)
@@ -124,8 +123,8 @@ class Body:
         if loop is None:
             raise ValueError(f"kernel={found.name} has no loop with multiply-adds; give a GEMM")
         body = loop.instructions
-        if steady_trace(kernel, k_loop(kernel, loop)) != body or not straight(kernel, body):
-            raise ValueError(f"kernel={found.name}: its loop branches; give one that is unrolled")
+        if steady_trace(kernel, k_loop(kernel, loop)) != body or not closed(kernel, body):
+            raise ValueError(f"kernel={found.name}: its loop has other ways; unroll all of it")
         classes = classes_of(kernel, body)
         return cls(cubin, found.name, found.arch, found.registers, kernel, body, classes)
 
@@ -144,7 +143,7 @@ class Body:
         Raises
         ------
         ValueError
-            If a deletion cannot keep what is left apart.
+            If something else than data would come too early.
         """
         made = list(self.loop)
         if change.free:
@@ -153,7 +152,10 @@ class Body:
         gone = self.gone(change)
         if change.deleted:
             return _closed_up(made, gone, self.arch)
-        return tuple(nop(one, self.arch) if at in gone else one for at, one in enumerate(made))
+        made = [nop(one, self.arch) if at in gone else one for at, one in enumerate(made)]
+        if (at := _short(made, _near(made), self.arch)) is not None:
+            raise ValueError(f"what follows {made[at]} at {made[at].address:#x} would be too early")
+        return tuple(made)
 
     def patched(self, change: Change) -> bytes:
         """Return the cubin with a change; it computes nothing of use and must not be kept."""
@@ -167,11 +169,9 @@ class Body:
 
 def _without_flags(one: Instruction, arch: int, change: Change) -> Instruction:
     """Return an instruction without the flags that a change clears."""
-    control, useful = one.control, is_useful(one)
-    if change.no_reuse and useful and any(control.reuse):
+    control = one.control
+    if change.no_reuse and is_useful(one) and any(control.reuse):
         one = edit(one, arch, reuse=(False,) * 3)
-    if change.no_waits and useful and control.wait_mask:
-        one = edit(one, arch, wait_mask=0)
     if change.no_yields and control.yields:
         one = edit(one, arch, yields=False)
     return one
@@ -210,12 +210,16 @@ def _closed_up(
         If no stall is long enough to keep what is left apart.
     """
     made, waits = [], 0
+    kept = [at for at in range(len(body)) if at not in gone]
     for at, one in enumerate(body):
         waits |= one.control.wait_mask
         if at in gone:
             continue
         address = body[len(made)].address
-        if waits != one.control.wait_mask or one.target is not None:
+        if one.target is not None:
+            leads = body[bisect_left(kept, _position(one.target, body))].address
+            made.append(edit(one, arch, address=address, target=leads, wait_mask=waits))
+        elif waits != one.control.wait_mask:
             made.append(edit(one, arch, address=address, wait_mask=waits))
         else:
             made.append(replace(one, address=address))
@@ -226,10 +230,14 @@ def _closed_up(
     return tuple(made)
 
 
+def _position(address: int, body: Sequence[Instruction]) -> int:
+    return (address - body[0].address) // INSTRUCTION_BYTES
+
+
 def _space(made: list[Instruction], arch: int) -> None:
     """Lengthen stalls until nothing but data comes too late: what is gone stood between."""
     near = _near(made)
-    while (at := _short([(at, made[at]) for at in near], arch)) is not None:
+    while (at := _short(made, near, arch)) is not None:
         made[at] = edit(made[at], arch, stall=made[at].control.stall + 1)
 
 
@@ -244,35 +252,28 @@ def _near(made: Sequence[Instruction]) -> list[int]:
     return sorted(near)
 
 
-def _short(near: Sequence[tuple[int, Instruction]], arch: int) -> int | None:
+def _short(made: Sequence[Instruction], near: Sequence[int], arch: int) -> int | None:
     """Return the position of a stall in a loop that is too short; None where all are long enough.
 
     Multiply-adds stand aside as NOPs: what one reads too early is wrong data, as in every patched
     kernel.
     """
-    alone = [
-        replace(
-            nop(one, arch) if is_useful(one) else one,
-            address=place * INSTRUCTION_BYTES,
-            target=None if one.target is None else 0,
-        )
-        for place, (_, one) in enumerate(near)
-    ]
+    alone = []
+    for place, at in enumerate(near):
+        one = nop(made[at], arch) if is_useful(made[at]) else made[at]
+        leads = None if one.target is None else bisect_left(near, _position(one.target, made))
+        target = None if leads is None else leads * INSTRUCTION_BYTES
+        alone.append(replace(one, address=place * INSTRUCTION_BYTES, target=target))
     for hazard in hazards(alone):
         place = hazard.address // INSTRUCTION_BYTES
         if "stalls" in hazard.reason:  # for less than must lie between it and the next one
-            return near[place][0]
+            return near[place]
         if place:
-            return near[place - 1][0]
+            return near[place - 1]
     return None
 
 
 # ---- What the model says ---------------------------------------------------------------------
-
-
-def trip(body: Sequence[Instruction]) -> Sequence[Instruction]:
-    """Return a changed loop up to its branch."""
-    return body[: next(at for at, one in enumerate(body) if one.mnemonic == "BRA") + 1]
 
 
 def predictions(body: Body, blocks: int, threads: int) -> Iterator[dict[str, object]]:
@@ -294,26 +295,21 @@ def predictions(body: Body, blocks: int, threads: int) -> Iterator[dict[str, obj
     for name, change in VARIANTS.items():
         row: dict[str, object] = {"variant": name, "reason": ""}
         try:
-            now = trip(body.changed(change))
+            gone = body.gone(change)
+            now = body.changed(change)[: len(body.loop) - len(gone) * change.deleted]
         except ValueError as error:
             yield {**row, "reason": str(error)}
             continue
-        passes = _moved(body, change, now, known)
+        left = [one.address for at, one in enumerate(body.loop) if at not in gone]
+        if change.deleted:  # accesses have other addresses
+            moved = zip(left, now, strict=True)
+            passes = {new.address: known[old] for old, new in moved if old in known}
+        else:
+            passes = known
         yield {
             **row,
             "instructions": len(now),
-            "gone": len(body.gone(change)),
+            "gone": len(gone),
             "ports": sum(use.cycles for use in port_use(now, chip.memory_apart)),
             "predicted": simulate(now, body.arch, blocks, threads // 32, wavefronts=passes),
         }
-
-
-def _moved(
-    body: Body, change: Change, now: Sequence[Instruction], known: dict[int, int]
-) -> dict[int, int]:
-    """Return the wavefronts of accesses at the addresses that they have now."""
-    if not change.deleted:
-        return known
-    gone = body.gone(change)
-    was = [one.address for at, one in enumerate(body.loop) if at not in gone]
-    return {new.address: known[old] for old, new in zip(was, now, strict=True) if old in known}
