@@ -311,3 +311,19 @@ def no_sensors(device):
 def here(work, jobs, calls, *rest):
     """Do in this process what others would."""
     return [(job, work(*call)) for job, call in zip(jobs, calls, strict=True)]
+
+
+def test_a_variant_that_hangs_keeps_its_row_and_a_reason(script, tmp_path):
+    """What the process that watches makes of a log whose last start has no end."""
+    from hopper.watching import blame
+
+    log = script.main.Log(tmp_path / "a.log")
+    case = {**script.main.case_of(CASE, "TN"), "reason": ""}
+    log.add(kind="prepared", **case)
+    about = {"trans": "TN", "case": case["case"], "variant": "no barriers", "id": "x no barriers"}
+    log.add(kind="started", **about)
+    blame(log)
+    (row,) = script.main.Log(log.path).of("tried")
+    assert script.measure.key_of(row) == script.measure.key_of(case)
+    (line,) = (one for one in script.main.lines(log) if "no barriers" in one)
+    assert line.endswith("the process crashed or hung")
