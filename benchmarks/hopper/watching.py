@@ -22,11 +22,16 @@ EVERY = 30
 
 
 def watch(
-    command: list[str], log: Path, until: float, keep: Callable[[Log], object] | None = None
+    command: list[str],
+    log: Path,
+    until: float,
+    keep: Callable[[Log], object] | None = None,
+    silence: float = SILENCE,
 ) -> bool:
     """Run the measuring process; False if it crashed or hung before the time was up.
 
-    Now and then `keep` is given what is known so far.
+    Now and then `keep` is given what is known so far; `silence` is how many seconds without a
+    word are a hang.
     """
     child = started(command)
     heard, seen, written = time.time(), -1, time.time()
@@ -39,20 +44,20 @@ def watch(
             if keep and seen and time.time() - written > EVERY:
                 keep(Log(log))
                 written = time.time()
-            if time.time() - heard > SILENCE or time.time() > until + 5:
+            if time.time() - heard > silence or time.time() > until + 5:
                 break
     finally:
         end(child)  # and its compilers, if it crashed without them
     return child.returncode == 0
 
 
-def supervise(path: Path, until: float) -> Log:
+def supervise(path: Path, until: float, silence: float = SILENCE) -> Log:
     """Run this command's measuring process, again after a crash, and write the results."""
     log_path = path.with_suffix(".log")
     log_path.unlink(missing_ok=True)
     command = [sys.executable, *sys.argv, "--until", str(until)]
     rows, keep = -1, partial(write, path)
-    while time.time() < until and not watch(command, log_path, until, keep):
+    while time.time() < until and not watch(command, log_path, until, keep, silence):
         log = Log(log_path)
         if len(log.rows) == rows or not log.rows:
             break  # it fails before it tries anything
