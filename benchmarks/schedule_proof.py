@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 import ship
+from hopper.cases import cases_of
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import proofs
 from tilewright.backend.cuda.architecture import architecture_spec
@@ -82,7 +83,7 @@ def jobs() -> list[Row]:
         more += [job("s", trans, shapes[key][0]) for key in dict.fromkeys(spread) if key not in won]
         more += [job("c", trans, config) for config in complex_starts(trans)]
     log = ship.load("hopper_c.json")["log"]
-    for trans in CASES:
+    for trans in cases_of("c"):
         found = ship.searched(log, trans)
         first += [job("c", trans, found[key][0], True) for key in sorted(winners(log, trans))]
     every = (*first, *sorted(more, key=lambda row: loop_length(row["config"])))

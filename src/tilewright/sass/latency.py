@@ -38,7 +38,7 @@ _WRITE: dict[str, dict[str, int]] = {
     "fp64": {"": 8},
     "fp64 set": {"": 6},
     "uniform": {"": 2},
-    "to uniform": {"": 13},
+    "to uniform": {"": 9},
     "special": {"": 6},
 }
 

@@ -26,7 +26,7 @@ from tilewright.sass.stalls import numbered, restalled
 from tilewright.sass.trace import k_loop, steady_trace
 from tilewright.sass.waits import rewaited
 
-__all__ = ["spaced", "with_loads"]
+__all__ = ["loop_cycles", "spaced", "with_loads"]
 
 _APART = (6, 8, 12)  # instructions between accesses that are tried
 _FORCED = 8
@@ -90,14 +90,14 @@ def with_loads(
     body = list(kernel[block.start : block.stop])
     before = entry(kernel, block.start)
     best, moved = body, 0
-    least = float("inf") if whatever else _cycles(kernel, loop, arch, machine)
+    least = float("inf") if whatever else loop_cycles(kernel, loop, arch, machine)
     for apart in (_FORCED,) if whatever else _APART:
         try:
             made = spaced(body, before, apart, arch)
         except RefusedError:
             continue
         whole = [*kernel[: block.start], *made, *kernel[block.stop :]]
-        now = _cycles(whole, loop, arch, machine)
+        now = loop_cycles(whole, loop, arch, machine)
         if now < least:
             best, least = made, now
             moved = sum(
@@ -107,7 +107,8 @@ def with_loads(
     return best, moved
 
 
-def _cycles(kernel: Sequence[Instruction], loop: Loop, arch: int, machine: Machine) -> float:
+def loop_cycles(kernel: Sequence[Instruction], loop: Loop, arch: int, machine: Machine) -> float:
+    """Return the cycles of the loop over k, summed over three ways that warps may be resident."""
     first, last = loop.start // 16, loop.end // 16
     inner = Loop(tuple(kernel[first : last + 1]))
     trace = steady_trace(kernel, k_loop(kernel, inner))

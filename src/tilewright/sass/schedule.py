@@ -7,6 +7,7 @@ loads      move shared loads and copies apart and ahead of their readers (`place
 stalls     let every instruction wait no longer than the next ones need (`stalls`)
 reuse      set the reuse flags anew: where the next read through a latch is of the same register
 operands   exchange the factors of a product, so that the latch holds what comes again
+walk       walk them there and back over the tile, with sums in the banks that this wants (`walk`)
 order      exchange multiply-adds near a conflict of operand fetch, if that takes cycles away
 spread     move shared loads and copies apart even where the model sees no gain in it
 yields     let no instruction of the loop advise the scheduler to turn to another warp
@@ -29,15 +30,17 @@ from tilewright.sass.instruction import Instruction
 from tilewright.sass.loops import Loop, is_useful
 from tilewright.sass.machine import Machine, machine_of
 from tilewright.sass.order import Order
-from tilewright.sass.placement import with_loads
+from tilewright.sass.placement import loop_cycles, with_loads
 from tilewright.sass.stalls import with_stalls, without_yields
+from tilewright.sass.walk import walked
 
 __all__ = ["EVERY_STEP", "STEPS", "Scheduled", "schedule"]
 
 STEPS = ("reuse", "operands", "order", "banks", "loads", "stalls")
 """The steps that are taken unless others are asked for."""
-# What the model cannot judge, to be measured: how loads wait, and several warps that yield.
-EVERY_STEP = (*STEPS, "spread", "yields")
+# What the model cannot judge, to be measured: how loads wait, and several warps that yield.  And
+# what takes the place of `banks`.
+EVERY_STEP = (*STEPS, "spread", "yields", "walk")
 _FFMA = 0x223  # all operands in registers
 _LEAST = 32  # FFMAs of a block worth a search for their order and registers
 _FEW = 8  # multiply-adds of a block worth anything
@@ -152,6 +155,8 @@ class _Made:
         """Take the steps, one behind the other."""
         if "banks" in steps and self.searched:
             self.rename(draw, rounds)
+        if "walk" in steps and self.searched:
+            self.walk()
         if steps & {"loads", "spread"}:
             self.place("spread" in steps)
         if "stalls" in steps:
@@ -169,6 +174,22 @@ class _Made:
             )
         except RefusedError as error:
             self.refused[self.code[self.spans[0].start].address] = str(error)
+
+    def walk(self) -> None:
+        """Walk multiply-adds there and back, where the simulation finds that faster."""
+        for block in self.blocks:
+            before = loop_cycles(self.code, self.loop, self.arch, self.machine)
+            code = list(self.code)
+            try:
+                body, moved, renamed = walked(self.code, block, self.arch, self.apart)
+            except RefusedError as error:
+                self.refused[self.code[block.start].address] = str(error)
+                continue
+            code[block.start : block.stop] = body
+            if loop_cycles(code, self.loop, self.arch, self.machine) < before:
+                self.code = code
+                self.moved += moved
+                self.renamed += renamed
 
     def place(self, whatever: bool) -> None:
         """Move loads and copies; whatever the model says of it if so asked."""

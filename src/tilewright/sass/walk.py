@@ -1,4 +1,4 @@
-"""A loop's multiply-adds walked there and back over the tile, and sums in the banks that this wants.
+"""A loop's multiply-adds walked there and back over the tile, sums in the banks that this wants.
 
 A step along k multiplies each of some factors by each of some others.  With one of them held in a
 latch, an FFMA reads the other and its sum: one read of each bank, if they lie in different ones.
@@ -49,6 +49,10 @@ class _Product:
     factors: tuple[int, int]
     before: int
     after: int
+
+    def other(self, factor: int) -> int:
+        """Return the factor that is not this one."""
+        return self.factors[self.factors[0] == factor]
 
 
 def walked(
@@ -218,12 +222,8 @@ class _Tile:
         """Return one step's products, one factor held after the other."""
         order: list[int] = []
         for number, (factor, row) in enumerate(rows.items()):
-            register = self.webs.register
-
-            def moving(p: _Product, factor: int = factor) -> int:
-                return register[p.factors[p.factors[0] == factor]]
-
-            order += [p.at for p in sorted(row, key=moving, reverse=bool(number % 2))]
+            moving = {p.at: self.webs.register[p.other(factor)] for p in row}
+            order += sorted(moving, key=moving.__getitem__, reverse=bool(number % 2))
         return order
 
     def merged(self, backbone: Sequence[int]) -> list[int]:
@@ -341,8 +341,7 @@ class _Registers:
         tile, wanted = self.tile, {}
         register = tile.webs.register
         for web, (_, reader) in tile.sums.items():
-            a, b = tile.products[reader].factors
-            moving = b if tile.held[reader] == a else a
+            moving = tile.products[reader].other(tile.held[reader])
             wanted[web] = 1 - (register[moving] & 1)
         return wanted
 

@@ -75,6 +75,7 @@ LEVELS: tuple[Schedule | None, ...] = (
     Schedule("all", _ORDER),
     Schedule("banks", (*_ORDER, "banks")),
     Schedule("placed", (*_ORDER, "banks", "loads", "stalls")),
+    Schedule("walked", ("walk", *_ORDER)),
 )
 
 
