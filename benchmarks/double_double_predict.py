@@ -1,7 +1,7 @@
 r"""How flat double-double is to be expected between the sizes that were timed; needs no GPU.
 
     python benchmarks/double_double_predict.py [--times FILE] [--precision e,f] [--trans NN,...]
-        [--json FILE]
+        [--json FILE] [--carry]
 
 Takes the times of FILE (benchmarks/results/h100/double_double.json by default), and carries them
 over to other sizes by `tilewright.library.waves`: blocks come in whole numbers, those at an edge
@@ -9,14 +9,18 @@ are multiplied in full, and so is the last tile along k.  For each case it says 
 today would reach at its slowest size, what the best of all configs timed would, and what these
 two lose there: to edges, to the remainder of k, and to what is left, uneven shares and ends.
 All sizes up to 2048, then those where a row of blocks begins or ends: between two such sizes
-the work done is the same and the work asked for grows.  Rates count 2 m n k.
+the work done is the same and the work asked for grows.  Rates count 2 m n k.  ``--carry`` says
+how well times of one size carry over to the next that was timed.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-from collections.abc import Sequence
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +31,11 @@ from tilewright.library.choose import choose
 from tilewright.library.waves import Timed, expected_ns, timed_nearby
 from tilewright.paths import write_atomically
 from tilewright.precision import precision
-from tilewright.problem import Problem
+from tilewright.problem import Problem, Trans
 from tilewright.space import Config
+from tilewright.stencil import Variant
 
-__all__ = ["Expected", "expected", "sizes_that_matter", "square", "timed_of"]
+__all__ = ["Expected", "expected", "square", "timed_of", "variant_of"]
 
 TIMES = Path(__file__).parent / "results/h100/double_double.json"
 ARCH, MULTIPROCESSORS = "sm_90a", 132
@@ -85,18 +90,23 @@ def whole(n: int, part: int) -> int:
     return -(-n // part) * part
 
 
-def square(n: int, letter: str, trans: str) -> Problem:
-    """Return a square problem."""
-    return Problem(n, n, n, precision(letter), *trans)
+def square(n: int, variant: Variant) -> Problem:
+    """Return the square problem of a variant."""
+    return Problem(n, n, n, variant.precision, variant.trans_a, variant.trans_b)
 
 
-def timed_of(document: dict[str, Any], letter: str, trans: str) -> list[Timed]:
+def variant_of(letter: str, trans: str) -> Variant:
+    """Return what kernels of a case are compiled for."""
+    return Variant(precision(letter), Trans(trans[0]), Trans(trans[1]))
+
+
+def timed_of(document: Mapping[str, Any], variant: Variant) -> list[Timed]:
     """Return the configs of a file of double_double.py with what they took of one case."""
     times: dict[str, dict[Problem, float]] = {}
     for row in document["rows"] + document.get("scan", []):
-        if (row["precision"], row["trans"]) == (letter, trans):
+        if variant_of(row["precision"], row["trans"]) == variant:
             for key, ns in row.get("ns", {}).items():
-                times.setdefault(key, {})[square(row["n"], letter, trans)] = ns
+                times.setdefault(key, {})[square(row["n"], variant)] = ns
     configs = {key: dict(document["configs"][key]) for key in times}
     return [Timed(Config(configs[key].pop("stencil"), configs[key]), times[key]) for key in times]
 
@@ -128,9 +138,10 @@ def served(problem: Problem, timed: Sequence[Timed], device: Device) -> Expected
 
 def row_of(document: dict[str, Any], letter: str, trans: str, device: Device) -> dict[str, Any]:
     """Return the slowest and the fastest size of a case, of the best config and of what serves."""
-    timed = timed_of(document, letter, trans)
+    variant = variant_of(letter, trans)
+    timed = timed_of(document, variant)
     row: dict[str, Any] = {"precision": letter, "trans": trans}
-    problems = [square(n, letter, trans) for n in sizes_that_matter(LEAST, DENSE, MOST)]
+    problems = [square(n, variant) for n in sizes_that_matter(LEAST, DENSE, MOST)]
     best = [expected(timed, one, device.spec, MULTIPROCESSORS) for one in problems]
     chosen = [one for one in (served(p, timed, device) for p in problems) if one]
     for name, found in (("served", chosen), ("best", best)):
@@ -164,6 +175,29 @@ def told(one: Expected) -> dict[str, Any]:
     }
 
 
+def carried(document: dict[str, Any], variant: Variant, device: DeviceSpec) -> dict[str, list]:
+    """Return how far off times are that are carried from one size to the next, by who shares."""
+    found: dict[str, list] = {}
+    for one in timed_of(document, variant):
+        kind = "blocks that share" if one.config.get("stream_k") else "blocks of their own"
+        for small, large in itertools.pairwise(sorted(one.ns, key=lambda size: size.n)):
+            there = Timed(one.config, {small: one.ns[small]})
+            ns = expected_ns(there, large, device, MULTIPROCESSORS)
+            found.setdefault(f"{kind}, from {small.n}", []).append(ns / one.ns[large] - 1)
+    return found
+
+
+def carry_table(document: dict[str, Any], variants: Sequence[Variant], device: DeviceSpec) -> None:
+    """Print the mean and the root mean square of these."""
+    found: dict[str, list] = {}
+    for variant in variants:
+        for kind, off in carried(document, variant, device).items():
+            found.setdefault(kind, []).extend(off)
+    for kind, off in sorted(found.items()):
+        mean, size = statistics.fmean(off), math.sqrt(statistics.fmean(x * x for x in off))
+        print(f"{kind:34} {len(off):3} times carried: {mean:+6.1%} mean, {size:5.1%} rms")
+
+
 def line(row: dict[str, Any], name: str) -> str:
     """Return one choice's part of a row for a person."""
     one, slow, fast = row[name], row[name]["slowest"], row[name]["fastest"]
@@ -184,21 +218,25 @@ def main() -> None:
     parse.add_argument("--precision", default="e,f")
     parse.add_argument("--trans", default="NN,NT,TN,TT")
     parse.add_argument("--json", type=Path)
+    parse.add_argument("--carry", action="store_true")
     given = parse.parse_args()
     document = json.loads(given.times.read_text())
     spec = replace(
         architecture_spec(ARCH), name=document["device"]["name"], multiprocessors=MULTIPROCESSORS
     )
+    cases = list(itertools.product(given.precision.split(","), given.trans.split(",")))
+    if given.carry:
+        carry_table(document, [variant_of(*case) for case in cases], spec)
+        return
     rows = []
-    for letter in given.precision.split(","):
-        for trans in given.trans.split(","):
-            rows.append(row_of(document, letter, trans, Device(spec)))
-            for name in ("served", "best"):
-                if name in rows[-1]:
-                    print(line(rows[-1], name), flush=True)
-            if given.json:
-                text = json.dumps({"commit": document["environment"]["commit"], "rows": rows})
-                write_atomically(given.json, (text + "\n").encode())
+    for case in cases:
+        rows.append(row_of(document, *case, Device(spec)))
+        for name in ("served", "best"):
+            if name in rows[-1]:
+                print(line(rows[-1], name), flush=True)
+        if given.json:
+            text = json.dumps({"commit": document["environment"]["commit"], "rows": rows})
+            write_atomically(given.json, (text + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -97,7 +97,9 @@ def effort(config: Config, problem: Problem, device: DeviceSpec, multiprocessors
     area = problem.m * problem.n * split / blocks
     if "block_m" in config and "block_n" in config:
         area = config.integer("block_m") * config.integer("block_n")
-    return (each + waves * _HIDING_WARPS / warps) * area * (_steps(config, problem.k, split) + _ENDS)
+    return (
+        (each + waves * _HIDING_WARPS / warps) * area * (_steps(config, problem.k, split) + _ENDS)
+    )
 
 
 def _steps(config: Config, k: int, split: int) -> float:
