@@ -6,8 +6,8 @@ r"""How flat double-double is to be expected between the sizes that were timed; 
 Takes the times of FILE (benchmarks/results/h100/double_double.json by default), and carries them
 over to other sizes by `tilewright.library.waves`: blocks come in whole numbers, those at an edge
 are multiplied in full, and so is the last tile along k.  For each case it says what `gemm` chooses
-today would reach at its slowest size, what the best of all configs timed would, and what these
-two lose there: to edges, to the remainder of k, and to what is left, uneven shares and ends.
+today would reach at its slowest size, what the best of all configs timed would, and what is lost
+there to edges and to the remainder of k.
 All sizes up to 2048, then those where a row of blocks begins or ends: between two such sizes
 the work done is the same and the work asked for grows.  Rates count 2 m n k.  ``--carry`` says
 how well times of one size carry over to the next that was timed.
@@ -35,7 +35,7 @@ from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Variant
 
-__all__ = ["Expected", "expected", "square", "timed_of", "variant_of"]
+__all__ = ["Expected", "expected", "spread", "square", "timed_of", "variant_of"]
 
 TIMES = Path(__file__).parent / "results/h100/double_double.json"
 ARCH, MULTIPROCESSORS = "sm_90a", 132
@@ -80,6 +80,11 @@ class Expected:
         return whole(self.n, sides[0]) * whole(self.n, sides[1]) / self.n**2
 
     @property
+    def done(self) -> float:
+        """The rate of the multiply-adds that are done, of which some are not asked for."""
+        return self.rate * self.edges * self.remainder
+
+    @property
     def remainder(self) -> float:
         """Steps along k that are multiplied, for each that is asked for."""
         return whole(self.n, self.config.integer("block_k")) / self.n
@@ -111,6 +116,11 @@ def timed_of(document: Mapping[str, Any], variant: Variant) -> list[Timed]:
     return [Timed(Config(configs[key].pop("stencil"), configs[key]), times[key]) for key in times]
 
 
+def spread(rates: Sequence[float]) -> float:
+    """Return how far the slowest is below the fastest, as a share of the fastest."""
+    return 1 - min(rates) / max(rates)
+
+
 def expected(timed: Sequence[Timed], problem: Problem, device: DeviceSpec, many: int) -> Expected:
     """Return the config of which the shortest time is expected, with its rate."""
     ns, config = min(
@@ -137,31 +147,36 @@ def served(problem: Problem, timed: Sequence[Timed], device: Device) -> Expected
 
 
 def row_of(document: dict[str, Any], letter: str, trans: str, device: Device) -> dict[str, Any]:
-    """Return the slowest and the fastest size of a case, of the best config and of what serves."""
+    """Return the slowest size of a case, of the best config and of what serves.
+
+    The fastest is sought among the sizes that were timed: beyond these the model may be generous.
+    """
     variant = variant_of(letter, trans)
     timed = timed_of(document, variant)
     row: dict[str, Any] = {"precision": letter, "trans": trans}
     problems = [square(n, variant) for n in sizes_that_matter(LEAST, DENSE, MOST)]
     best = [expected(timed, one, device.spec, MULTIPROCESSORS) for one in problems]
     chosen = [one for one in (served(p, timed, device) for p in problems) if one]
+    known = {size.n for one in timed for size in one.ns}
+    fast = max((one for one in best if one.n in known), key=lambda one: one.rate)
+    row["fastest"] = told(fast)
     for name, found in (("served", chosen), ("best", best)):
         if found:
-            slow, fast = (f(found, key=lambda one: one.rate) for f in (min, max))
+            slow = min(found, key=lambda one: one.rate)
             row[name] = {
                 "sizes": len(found),
                 "spread": 1 - slow.rate / fast.rate,
-                "flat_from": flat_from(found, 0.95),
+                "spread_without_edges": 1 - min(one.done for one in found) / fast.done,
+                "flat_from": flat_from(found, 0.95 * fast.rate),
                 "slowest": told(slow),
-                "fastest": told(fast),
             }
     return row
 
 
-def flat_from(found: Sequence[Expected], share: float) -> int:
-    """Return the size from which on all rates are at least a share of the fastest."""
-    most = max(one.rate for one in found)
-    last = max((one.n for one in found if one.rate < share * most), default=0)
-    return min((one.n for one in found if one.n > last), default=last)
+def flat_from(found: Sequence[Expected], least: float) -> int | None:
+    """Return the size from which on all rates are at least so large; None if there is none."""
+    last = max((one.n for one in found if one.rate < least), default=0)
+    return min((one.n for one in found if one.n > last), default=None)
 
 
 def told(one: Expected) -> dict[str, Any]:
@@ -200,14 +215,14 @@ def carry_table(document: dict[str, Any], variants: Sequence[Variant], device: D
 
 def line(row: dict[str, Any], name: str) -> str:
     """Return one choice's part of a row for a person."""
-    one, slow, fast = row[name], row[name]["slowest"], row[name]["fastest"]
+    one, slow, fast = row[name], row[name]["slowest"], row["fastest"]
     c = slow["config"]
     block = f"{c['block_m']}x{c['block_n']}x{c['block_k']}"
     shares = f"stream_k {c['stream_k']}" if c.get("stream_k") else f"split_k {c.get('split_k', 1)}"
     return (
         f"{row['precision']} {row['trans']} {name:6} {slow['flops_per_second'] / 1e9:7.1f} at"
         f" {slow['n']:4} to {fast['flops_per_second'] / 1e9:7.1f} at {fast['n']:4}: flat within"
-        f" {one['spread']:5.1%}, within 5 % from {one['flat_from']:4}; slowest {c['stencil']}"
+        f" {one['spread']:5.1%}, within 5 % from {one['flat_from']}; slowest {c['stencil']}"
         f" {block} {shares}, edges {slow['edges'] - 1:5.1%}, k {slow['remainder'] - 1:5.1%}"
     )
 

@@ -17,13 +17,13 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from double_double_predict import expected, square
+from double_double_predict import expected, spread, square
 from tilewright.hardware import DeviceSpec
 from tilewright.library.choose import choose
 from tilewright.library.waves import Timed, expected_ns
 from tilewright.stencil import Variant
 
-__all__ = ["flatness", "scan", "scan_table", "sizes_to_scan"]
+__all__ = ["scan", "scan_table", "sizes_to_scan"]
 
 # Seconds of repetitions at a size, beyond which one run is enough.
 ENOUGH = 0.15
@@ -146,11 +146,6 @@ def _row(
     return row
 
 
-def flatness(rates: Sequence[float]) -> float:
-    """Return how far the slowest is below the fastest, as a share of the fastest."""
-    return 1 - min(rates) / max(rates)
-
-
 def scan_table(rows: Sequence[Mapping[str, Any]], scanned: Sequence[Mapping[str, Any]]) -> None:
     """Print how flat each case is: the best candidates at all sizes, and what is served."""
     worst = {}
@@ -163,12 +158,12 @@ def scan_table(rows: Sequence[Mapping[str, Any]], scanned: Sequence[Mapping[str,
             rates = {row["n"]: row[key] for row in mine if key in row}
             if len(rates) > 1:
                 low, high = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
-                spread = flatness(list(rates.values()))
-                worst[letter, name] = max(spread, worst.get((letter, name), 0.0))
+                apart = spread(list(rates.values()))
+                worst[letter, name] = max(apart, worst.get((letter, name), 0.0))
                 print(
                     f"{letter} {trans} {name:6} {len(rates):3} sizes, {rates[low] / 1e9:.1f}"
                     f" GFLOP/s at {low} to {rates[high] / 1e9:.1f} at {high},"
-                    f" flat within {spread:.1%}"
+                    f" flat within {apart:.1%}"
                 )
-    for (letter, name), spread in sorted(worst.items()):
-        print(f"{letter} {name}, every case scanned: flat within {spread:.1%}")
+    for (letter, name), apart in sorted(worst.items()):
+        print(f"{letter} {name}, every case scanned: flat within {apart:.1%}")
