@@ -103,7 +103,7 @@ HELPER void store_chunk(result c, const elem *sum, int j, int i)
     if (column < c.n_first || column >= c.n_left)
         return;
     elem *const to = c.at + column * c.ld + row;
-    if (REAL_BYTES < 16 && c.wide) { /* a pair is as wide as a chunk: one way is enough */
+    if (CHUNK > 1 && c.wide) { /* one way is enough where an element is a chunk */
         elem v[CHUNK], old[CHUNK];
         chunk there;
         if (row < c.m_first || row >= c.m_left)
