@@ -62,7 +62,8 @@ def test_blocks_that_stay_are_tried_early(hopper, letter, first):
         assert {one.get("stream_k", 0) for one in stay} == {0, 1, 2}
         if letter == "z":
             assert {one["resident"] for one in stay} == {1, 2}
-            assert any(one["mma_k"] == 8 and not one["ahead"] for one in found)
+            # Instructions of 8 steps spill beside complex sums.
+            assert {one["mma_k"] for one in found} == {4}
         else:
             assert {(one["block_m"], one["block_n"]) for one in stay} > {(128, 64), (64, 64)}
 

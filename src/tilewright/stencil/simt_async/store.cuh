@@ -40,6 +40,11 @@ HELPER void remember(result *c, const elem *a, isize lda, const elem *b, isize l
 }
 #endif
 
+/* Whether sums are kept as conjugates of what they are, which a text that multiplies may say. */
+#ifndef SUMS_CONJUGATE
+#define SUMS_CONJUGATE 0
+#endif
+
 /* A sum, anew if it has to be; row and column count from the thread's own first element. */
 HELPER elem finished(const result *c, elem sum, int row, int column)
 {
@@ -48,7 +53,7 @@ HELPER elem finished(const result *c, elem sum, int row, int column)
         return computed_anew(c->a + row * (K_FAST_A ? c->lda : 1), c->lda,
                              c->b + column * (K_FAST_B ? c->ldb : 1), c->ldb, c->k);
 #endif
-    return sum;
+    return SUMS_CONJUGATE ? elem_conj(sum) : sum;
 }
 
 /* What a launch is given: op(A) m x k, op(B) k x n, C m x n. */
