@@ -15,6 +15,9 @@ __all__ = ["FEW", "MANY", "likely"]
 # Configs of a stencil that are tried for the first transpose, and for each of the others.
 MANY, FEW = 24, 16
 
+# Three blocks of four warps leave a thread 168 registers; blocks that stay spill 25 of them then.
+CROWDED = 3
+
 # What may help the smallest blocks, so many of them: other registers by the compiler, a longer
 # text, a stage more.
 TURNED = 2
@@ -34,7 +37,8 @@ def likely(live: Any, family: Stencil, variant: Variant, most: int, samples: int
         small = sorted((c for c in found if c.get("split_k", 1) == 1), key=size_of)
         turned = [c.replace(**turn) for turn in TURNS for c in small[:TURNED]]
         plain = [c for c in dict.fromkeys([*small, *found, *turned]) if c in space]
-        stay = [c.replace(persistent=1, stream_k=k) for c in plain for k in (1, 2)]
+        roomy = [c for c in plain if c.integer("resident") != CROWDED]
+        stay = [c.replace(persistent=1, stream_k=k) for c in roomy for k in (1, 2)]
         turns = itertools.zip_longest((c for c in stay if c in space), plain)
         found = [c for both in turns for c in both if c is not None]
     found = found[:most]
