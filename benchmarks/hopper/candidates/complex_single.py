@@ -19,7 +19,8 @@ LARGE = (
     (128, 32, 8, 8, 8, 3), (32, 128, 8, 4, 4, 4),
 )  # fmt: skip
 # The fastest at 4096 and 8192 in nearly every case are these, when they stay (hopper_c.json).
-STAYING = ((128, 64, 8, 8, 8, 2), (64, 128, 8, 8, 4, 2), (64, 64, 8, 8, 8, 2))
+# Blocks of two warps stay four at a time: two would leave each scheduler one warp.
+STAYING = ((128, 64, 8, 8, 8, 2), (64, 128, 8, 8, 4, 2), (64, 64, 8, 8, 8, 4))
 SMALL = ((64, 64, 8, 4, 4, 1), (64, 32, 8, 4, 4, 3), (32, 32, 4, 4, 4, 4), (64, 32, 4, 4, 8, 4))
 FIXED = {
     "copy_groups": 2, "raster_rows": 8, "split_k": 1, "b_first": 0, "walk": 1, "k_vectors": 0,
