@@ -7,11 +7,11 @@
 For each precision and transpose the stencil's likely configs (and --samples drawn ones, and
 what was tuned before) are compiled on all cores, checked bit for bit on small problems, and
 timed on the smallest sizes; the best go on to the larger ones.  Then the winner of each is
-certified, and its eta measured at k = 4096 for phi 0 and 2.  --scan times the candidates of the
-first transpose on so many sizes from the smallest to the largest, most of them ragged, and says
-how flat they are (double_double_scan.py).  When --seconds are up it stops; the file is written
-after each part.  Rates count 2 m n k; the bound is the one for the kernels' own sequence of
-instructions.
+certified, and its eta measured at k = 4096 for phi 0 and 2.  --scan times the candidates on so
+many sizes from the smallest to the largest, those of which the least and the most is expected
+among them, and says how flat they are (double_double_scan.py); what won most of these sizes is
+certified too.  When --seconds are up it stops; the file is written after each part.  Rates count
+2 m n k; the bound is the one for the kernels' own sequence of instructions.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ import numpy as np
 
 import tilewright as tw
 from clock import Clock
-from double_double_scan import scan, scan_table
+from double_double_candidates import FEW, MANY, likely
+from double_double_predict import square, timed_of
+from double_double_scan import scan, scan_table, sizes_to_scan
 from tilewright.backend import GemmCall, Operand
 from tilewright.bench.record import device_record, environment_record
 from tilewright.bench.sweep import Method
 from tilewright.bounds.double_double import SEQUENCE_OF
 from tilewright.double_double import error_of_product, random
-from tilewright.library.choose import choose
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Stencil, Variant, stencil, stencils
@@ -53,9 +54,6 @@ NEAR = 1.12
 
 # What the scan leaves for each variant's accuracy.
 SECONDS_TO_CERTIFY = 3.0
-
-# Configs of a stencil that are tried for transposes that are not scanned.
-FEW = 5
 
 # Seconds of repetitions, beyond which one run is enough.
 ENOUGH = 0.4
@@ -87,28 +85,13 @@ class Memory:
             self.live.free(part)
 
 
-def likely(live: Any, family: Stencil, variant: Variant, most: int, samples: int) -> list[Any]:
-    """Return a family's likely configs on the device, drawn ones, and what was tuned before."""
-    space = family.space(variant, live.spec)
-    found = [c for c in family.starts(variant, live.spec) if c in space][:most]
-    # Blocks that stay and share what does not fill the device, where the stencil knows them.
-    if "stream_k" in {parameter.name for parameter in space.parameters}:
-        stay = [c.replace(persistent=1, stream_k=1) for c in found if c.get("split_k", 1) == 1]
-        found += [c for c in stay if c in space]
-    square = Problem(2048, 2048, 2048, variant.precision, variant.trans_a, variant.trans_b)
-    tuned = choose(live, square)
-    if tuned.stencil is family:
-        found.append(tuned.config)
-    return found + (space.sample(samples, seed=1) if samples else [])
-
-
 def compiled(
     live: Any, variants: list[Variant], families: list[Stencil], samples: int, clock: Clock
 ) -> dict[Any, list]:
     """Compile all candidates of all variants on all cores; a refusal is left out, and said."""
     jobs = []
     for variant in variants:
-        most = 100 if str(variant)[1:] == str(variants[0])[1:] else FEW
+        most = MANY if str(variant)[1:] == str(variants[0])[1:] else FEW
         for family in families:
             if family.suits(live.spec) and family.computes(variant.precision):
                 made = likely(live, family, variant, most, samples)
@@ -160,7 +143,7 @@ def sizes_of(
     """Time candidates from the smallest size up; return rows and the best candidates."""
     rows = []
     for n in sorted(sizes):
-        problem = Problem(n, n, n, variant.precision, variant.trans_a, variant.trans_b)
+        problem = square(n, variant)
         row: dict[str, Any] = {
             "precision": variant.precision.letter,
             "trans": problem.trans,
@@ -199,6 +182,17 @@ def sizes_of(
             row["no_bound"] = str(error)
         clock.say(variant, n, f"{problem.flops / median / 1e9:.1f} GFLOP/s")
     return rows, candidates
+
+
+def often_best(candidates: list, variant: Variant, rows: list[dict[str, Any]]) -> list:
+    """Return the candidate that won most of a scan's sizes, if there is one."""
+    of = [
+        row
+        for row in rows
+        if "ns" in row and f"{row['precision']}{row['trans']}".lower() == str(variant)
+    ]
+    won = [min(row["ns"], key=row["ns"].__getitem__) for row in of]
+    return [one for one in candidates if won and one[2].id == statistics.mode(won)]
 
 
 def promising(candidates: list, variant: Variant, rows: list[dict[str, Any]]) -> list:
@@ -280,12 +274,12 @@ def table(document: dict[str, Any]) -> None:
             continue
         share = f"{row['flops_per_second'] / row['bound']:9.3f}" if row.get("bound") else ""
         print(f"{name:10} {row['n']:6} {row['flops_per_second'] / 1e9:9.1f} {share}")
-    scan_table(document["scan"])
     for one in document["accuracy"]:
         etas = "  ".join(f"{k} 2^{np.log2(v):.1f}" for k, v in one.items() if "eta" in k)
         print(one["variant"], one.get("wrong", etas))
     for name, rate in document["peers"].items():
         print(f"{name}: {rate / 1e9:.4f} GFLOP/s")
+    scan_table(document["rows"], document["scan"])
 
 
 def main() -> None:
@@ -345,18 +339,22 @@ def main() -> None:
                 document["rows"] += rows
                 keep()
         if options.scan:
-            first = [v for v in variants if str(v)[1:] == str(variants[0])[1:]]
             spared = SECONDS_TO_CERTIFY * len(variants)
-            chosen = {v: promising(candidates[v], v, document["rows"]) for v in first}
-            for row in scan(live, chosen, memory, sizes, options.scan, timed, clock, spared):
+            chosen = {v: promising(candidates[v], v, document["rows"]) for v in variants}
+            timed_on = {v: timed_of(document, v) for v in variants}
+            wanted = sizes_to_scan(timed_on, live.spec, min(sizes), max(sizes), options.scan)
+            clock.say("scan of", *wanted)
+            for row in scan(live, chosen, timed_on, wanted, memory, timed, clock, spared):
                 document["scan"].append(row)
                 keep()
     finally:
         memory.close()
     for variant in variants:
-        if best[variant] and clock.left > 3:
-            document["accuracy"].append(accuracy_of(live, variant, best[variant][0], clock))
-            keep()
+        often = often_best(candidates[variant], variant, document["scan"])
+        for candidate in {one[2].id: one for one in best[variant][:1] + often}.values():
+            if clock.left > 3:
+                document["accuracy"].append(accuracy_of(live, variant, candidate, clock))
+                keep()
     if options.against:
         document["peers"] = peers(options.against.split(","), live, min(sizes), clock)
     keep()

@@ -18,6 +18,7 @@ from pathlib import Path
 from tilewright.bench.counters import COUNTERS
 
 ROOT = Path(__file__).parents[1]
+EXPECTED = ROOT / "benchmarks/results/sm_90a/double_double_expected.json"
 RESULTS = ROOT / "benchmarks" / "results" / "h100"
 DOCS = ROOT / "docs"
 
@@ -127,29 +128,55 @@ def double_double():
 
 
 def flat(document):
-    """Return how flat the scan of sizes is, if there is one: the best and what is served."""
-    said = []
-    for letter in "ef":
-        for name, key in (("best", "flops_per_second"), ("served", "served_flops_per_second")):
-            rates = {
-                one["n"]: one[key]
-                for one in document.get("scan", [])
-                if one["precision"] == letter and key in one
-            }
+    """Return how flat each case is with the scan's sizes, if there are any: best and served."""
+    said, scanned = [], document.get("scan", [])
+    for letter, trans in sorted({(one["precision"], one["trans"]) for one in scanned}):
+        for name, key, rows in (
+            ("best", "flops_per_second", document["rows"] + scanned),
+            ("served", "served_flops_per_second", scanned),
+        ):
+            mine = [one for one in rows if (one["precision"], one["trans"]) == (letter, trans)]
+            rates = {one["n"]: one[key] for one in mine if key in one}
             if len(rates) > 1:
                 low, high = min(rates, key=rates.get), max(rates, key=rates.get)
                 spread = 100 * (1 - rates[low] / rates[high])
                 said.append(
-                    [f"`{letter}`, {name}", str(len(rates)), f"{rates[low] / 1e12:.3f} at {low}",
-                     f"{rates[high] / 1e12:.3f} at {high}", f"{spread:.1f} %"]
+                    [f"`{letter}` {trans}, {name}", str(len(rates)),
+                     f"{rates[low] / 1e12:.3f} at {low}", f"{rates[high] / 1e12:.3f} at {high}",
+                     f"{spread:.1f} %"]
                 )  # fmt: skip
     head = ["sizes of all kinds", "sizes", "slowest, TFLOP/s", "fastest", "spread"]
     return [table(head, said)] if said else []
 
 
 def etas(document, variant):
-    (found,) = (one for one in document["accuracy"] if one["variant"] == variant)
-    return [f"2^{math.log2(found[f'eta_phi_{phi}']):.1f}" for phi in (0, 2)]
+    """Return a case's errors: the largest of the configs that were certified."""
+    found = [one for one in document["accuracy"] if one["variant"] == variant]
+    keys = [f"eta_phi_{phi}" for phi in (0, 2)]
+    return [f"2^{math.log2(max(one[key] for one in found if key in one)):.1f}" for key in keys]
+
+
+def expected():
+    """Return what is expected between the sizes that were timed."""
+    rows = []
+    for one in json.loads(EXPECTED.read_text())["rows"]:
+        best, slow = one["best"], one["best"]["slowest"]
+        rows.append(
+            [
+                f"`{one['precision']}` {one['trans']}",
+                f"{slow['flops_per_second'] / 1e12:.3f} at {slow['n']}",
+                f"{100 * (slow['edges'] - 1):.1f} %",
+                f"{100 * (slow['remainder'] - 1):.1f} %",
+                f"{100 * one['served']['spread']:.1f} %",
+                f"{100 * best['spread']:.1f} %",
+                str(best["flat_from"]),
+                f"{100 * best['spread_without_edges']:.1f} %",
+            ]
+        )
+    head = ["expected", "slowest, TFLOP/s", "its edges repeat", "its last tile along k",
+            "spread of what is served", "spread of the best timed", "within 5 % from",
+            "spread, were there no edges"]  # fmt: skip
+    return table(head, rows)
 
 
 def against(document):
@@ -212,7 +239,7 @@ def fp32_accurate():
 PARTS = {
     "fp32_accurate.md": {"errors": fp32_accurate},
     "benchmarking.md": {"profile": profile, "timeline": timeline},
-    "double_double.md": {"results": double_double},
+    "double_double.md": {"results": double_double, "expected": expected},
     "export.md": {"results": native},
 }
 

@@ -52,6 +52,38 @@ def test_candidates_are_points_of_their_spaces(hopper, letter):
             assert one in space
 
 
+@pytest.mark.parametrize(("letter", "first"), [("z", 20), ("c", 15)])
+def test_blocks_that_stay_are_tried_early(hopper, letter, first):
+    """Each way to share, in every case, and of complex doubles with one block and with two."""
+    _, _, candidates, cases, *_ = hopper
+    for trans in cases.cases_of(letter):
+        found = candidates.candidates(letter, trans)[:first]
+        stay = [one for one in found if one.get("persistent")]
+        assert {one.get("stream_k", 0) for one in stay} == {0, 1, 2}
+        if letter == "z":
+            assert {one["resident"] for one in stay} == {1, 2}
+            # Instructions of 8 steps spill beside complex sums.
+            assert {one["mma_k"] for one in found} == {4}
+        else:
+            assert {(one["block_m"], one["block_n"]) for one in stay} > {(128, 64), (64, 64)}
+
+
+def test_an_earlier_search_leaves_room_for_what_is_new(hopper, tmp_path):
+    _, _, candidates, _, log, search, _ = hopper
+    found = candidates.candidates("c", "NN")
+    best = found[-6:]
+    rows = [
+        {"kind": "tried", "trans": "NN", "id": one.id, "ns": {"1024": 100 + at}}
+        for at, one in enumerate(best)
+    ]
+    seed = tmp_path / "seed.json"
+    seed.write_text(json.dumps({"log": rows}))
+    jobs = search.jobs_of("c", ["NN"], log.Log(tmp_path / "x.log"), seed)
+    first = search.FROM_SEED
+    assert [job[2] for job in jobs[:first]] == best[:first]
+    assert [job[2] for job in jobs[first:]] == [one for one in found if one not in best[:first]]
+
+
 @pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 def test_a_search_ends_in_races_and_a_table(hopper, monkeypatch, tmp_path, capsys):
     """A candidate that is right is raced; one that does not compile is a row with a reason."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.library.waves import Timed, effort, expected_ns
+from tilewright.library.waves import Timed, effort, expected_ns, timed_nearby
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Variant
@@ -91,3 +91,31 @@ def test_shares_leave_nobody_idle(config, n: int) -> None:
     ends = area * resident * (config.integer("block_k") + 64 * 2 + 72)
     # Half as much again: what a block of four warps cannot hide of its only tile.
     assert effort(config, problem, H100, 132) <= (even + ends) * 1.5
+
+
+@given(n=st.integers(64, 2000))
+def test_the_last_tile_along_k_is_a_whole_one(n: int) -> None:
+    config = WHOLE[0]
+    depth = config.integer("block_k")
+    least, most = (
+        Problem(512, 512, k, "s") for k in (n // depth * depth + 1, -(-(n + 1) // depth) * depth)
+    )
+    assert effort(config, least, H100, 132) == effort(config, most, H100, 132)
+
+
+def test_what_was_not_timed_nearby_has_lost() -> None:
+    """A search takes only the best of small sizes to large ones: hopes of the others end there."""
+    both = Timed(WHOLE[0], {square(2048): 100.0, square(8192): 6400.0})
+    dropped = Timed(WHOLE[1], {square(2048): 101.0})
+    assert timed_nearby([dropped, both], square(2500)) == [dropped, both]
+    assert timed_nearby([dropped, both], square(6000)) == [both]
+
+
+def test_parts_cost_little_beside_a_step_of_pairs() -> None:
+    """What a config gains from a small size to a large one is less where steps are longer."""
+    config = SHARING[0].replace(block_m=32, block_n=32, tile_m=4, tile_n=4, lanes_m=8, resident=4)
+    gains = []
+    for letter in "se":
+        per = [effort(config, Problem(n, n, n, letter), H100, 132) / n**3 for n in (1056, 8448)]
+        gains.append(per[0] / per[1] - 1)
+    assert 0 < gains[1] < gains[0] / 4

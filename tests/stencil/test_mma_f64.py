@@ -131,9 +131,8 @@ FAULTS = {
     "rows of a plane are not in the order of lanes": (
         "dTN", "side % CHUNK * 8 + side % 16 / CHUNK", "side % 16"
     ),
-    "a conjugate has the wrong sign": (
-        "zCN", "CONJ_A == CONJ_B ? negative(im) : im", "negative(im)"
-    ),
+    "a conjugate has the wrong sign": ("zCN", "TURNED_BACK ? im : negative(im)", "negative(im)"),
+    "sums stay conjugates": ("zCC", "SUMS_CONJUGATE ? elem_conj(sum) : sum", "sum"),
     "some lanes do not multiply": ("dNT", "MMA_M / 8) mma(", "MMA_M / 8) if (lane_t()) mma("),
     "a barrier is left out": ("dTN", "BARRIER();\n                    trip", "trip"),
     "copies are not waited for": (

@@ -7,8 +7,9 @@ import pytest
 from tests.stencil.contract import defaults_are_in_the_space, starts_fit_their_registers
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.backend.cuda.compiler import nvrtc
+from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.backend.cuda.inspection import inspect_config
+from tilewright.sass import decode, main_loop, read_cubin
 from tilewright.stencil import stencils_for
 from tilewright.stencil.mma_f64 import MmaF64
 
@@ -53,6 +54,21 @@ def test_the_loop_moves_no_doubles_between_registers(trans: str) -> None:
     for i in loop.instructions:
         if i.mnemonic == "LDS" and i.address in made.kernel.wavefronts:
             assert made.kernel.wavefronts[i.address] == (i.access_bits or 0) // 32
+
+
+@needs_nvrtc
+def test_an_epilogue_in_a_loop_over_tiles_is_not_the_loop_over_k() -> None:
+    """Complex blocks that stay scale their sums by 384 DFMA, beside 64 DMMA of a step."""
+    device = architecture_spec("sm_90a")
+    config = FAMILY.default(variant("zNN"), device).replace(
+        block_m=64, block_n=64, warp_m=32, warp_n=32, split_k=1, persistent=1, stream_k=1
+    )
+    source = FAMILY.source(config, variant("zNN"), "cuda")
+    (kernel,) = read_cubin(compile_cubin(source, "sm_90a").code).kernels
+    loop = main_loop(decode(kernel.code, kernel.arch))
+    assert loop is not None
+    products = sum(i.mnemonic == "DMMA" for i in loop.instructions)
+    assert products > len(loop.instructions) / 8
 
 
 def test_it_comes_first_where_there_are_such_units() -> None:

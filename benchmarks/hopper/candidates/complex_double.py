@@ -15,4 +15,5 @@ DEPTHS = ((8, 8, 2), (8, 8, 3), (16, 8, 2))
 
 def candidates(trans: str) -> list[Config]:
     """Return points of the space, the likeliest first."""
-    return matrix_units.with_few("z", trans, ordinary("z", trans, SHAPES, (2, 1), DEPTHS))
+    others = ordinary("z", trans, SHAPES, (2, 1), DEPTHS)
+    return [*matrix_units.best_complex(trans), *matrix_units.with_few("z", trans, others)]

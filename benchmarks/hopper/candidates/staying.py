@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from tilewright.space import Config, Space
 
-CHOICES = ({"stream_k": 2}, {"stream_k": 1}, {})
+CHOICES: tuple[Mapping[str, int], ...] = ({"stream_k": 2}, {"stream_k": 1}, {})
 
 
 def staying(configs: Iterable[Config], space: Space) -> Iterator[Config]:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tilewright.hardware import DeviceSpec
 from tilewright.library.shipped import Table, shipped
-from tilewright.library.waves import Timed, distance, expected_ns
+from tilewright.library.waves import Timed, distance, expected_ns, timed_nearby
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils, stencils_for
@@ -216,8 +216,9 @@ def _of_table(spec: DeviceSpec, problem: Problem, table: Table) -> tuple[Choice,
     if won and spec.multiprocessors == many:
         row = min(won, key=lambda one: one.won[sizes])  # two where one is rescheduled
         return Choice(stencil(row.config.stencil), row.config, str(problem)), row.won[sizes]
-    times = [expected_ns(row, problem, spec, many) for row in table.rows]
-    best = table.rows[times.index(min(times))]
+    rows = timed_nearby(table.rows, problem)
+    times = [expected_ns(row, problem, spec, many) for row in rows]
+    best = rows[times.index(min(times))]
     nearest = min(best.ns, key=lambda other: distance(problem, other))
     return Choice(stencil(best.config.stencil), best.config, str(nearest)), min(times)
 

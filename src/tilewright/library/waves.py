@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -14,7 +14,7 @@ from tilewright.space import Config
 from tilewright.stencil import Launch, Variant, stencil
 from tilewright.stencil.asynchronous.division import divide
 
-__all__ = ["Timed", "distance", "effort", "expected_ns"]
+__all__ = ["Timed", "distance", "effort", "expected_ns", "timed_nearby"]
 
 # Before its first multiply-add and after its last a thread block waits for memory, as long as
 # for so many steps along k; and each wave of blocks adds the latency that so few warps cannot
@@ -27,6 +27,12 @@ _HIDING_WARPS = 2.0
 # as for so many steps along k: 4 bytes in and out of each block's share of the L2's bandwidth,
 # where a step is two flops.  Counted from that, not fitted: no such kernel has been timed yet.
 _PARTS = 40
+
+# A step of double-double is 12 or 21 instructions at half the rate, so that what passes between
+# shares is so many times fewer steps.  Of 1, 2, 4, 8, 12 and infinitely many the number that
+# carries times over best from 1024 to 2048 and so on to 8192: 1 % off, where 1 is off by 9 %
+# (python benchmarks/double_double_predict.py --carry).
+_LONGER_STEPS_OF_PAIRS = 8
 
 _NEIGHBOURS = 2
 
@@ -77,7 +83,8 @@ def effort(config: Config, problem: Problem, device: DeviceSpec, multiprocessors
     Notes
     -----
     Blocks come in whole numbers: a multiprocessor with one more than the others sets the time
-    (tail effect; Lai & Seznec 2013 leave it out).  Blocks at an edge count as whole ones.
+    (tail effect; Lai & Seznec 2013 leave it out).  Blocks at an edge count as whole ones, and so
+    does the last tile along k.
     """
     launch = stencil(config.stencil).launch(config, problem.m, problem.n)
     warps = max(1.0, prod(launch.block) / device.warp_size)
@@ -90,7 +97,17 @@ def effort(config: Config, problem: Problem, device: DeviceSpec, multiprocessors
     area = problem.m * problem.n * split / blocks
     if "block_m" in config and "block_n" in config:
         area = config.integer("block_m") * config.integer("block_n")
-    return (each + waves * _HIDING_WARPS / warps) * area * (problem.k / split + _ENDS)
+    return (
+        (each + waves * _HIDING_WARPS / warps) * area * (_steps(config, problem.k, split) + _ENDS)
+    )
+
+
+def _steps(config: Config, k: int, split: int) -> float:
+    """Return the steps along k that each of so many blocks does: of tiles, which are whole."""
+    if "block_k" not in config:
+        return k / split
+    depth = config.integer("block_k")
+    return -(-k // depth) * depth / split
 
 
 def _shared_effort(
@@ -110,8 +127,9 @@ def _shared_effort(
     if d.shared:
         # Blocks are spread evenly: few workers have a multiprocessor each.
         steps += -(-d.workers // multiprocessors) * d.longest_share
-    ends = _ENDS + (_PARTS if d.shared else 0)
-    hiding = 1 + _HIDING_WARPS / (warps * max(1, steps // max(1, d.steps)))
+    longer = _LONGER_STEPS_OF_PAIRS if problem.precision.parts == 2 else 1
+    ends = (_ENDS + (_PARTS if d.shared else 0)) / longer
+    hiding = 1 + _HIDING_WARPS / (longer * warps * max(1, steps // max(1, d.steps)))
     return hiding * area * (steps * depth + together * ends)
 
 
@@ -125,6 +143,17 @@ def _resident(config: Config, variant: Variant, device: DeviceSpec) -> int:
     registers = min(uses.registers, device.max_registers_per_thread or uses.registers)
     fits = occupancy(device.compute_capability, uses.threads, registers, uses.shared_bytes)
     return max(1, fits.blocks)
+
+
+def timed_nearby(rows: Sequence[Timed], problem: Problem) -> list[Timed]:
+    """Return the rows that have a time at the size nearest to a problem's.
+
+    A search takes to larger sizes only what was fast at smaller ones, so a config without a time
+    there has lost; what `expected_ns` hopes of it from small sizes is no reason to serve it.
+    """
+    sizes = dict.fromkeys(size for row in rows for size in row.ns)
+    nearest = min(sizes, key=lambda size: distance(problem, size))
+    return [row for row in rows if nearest in row.ns]
 
 
 def expected_ns(timed: Timed, problem: Problem, device: DeviceSpec, multiprocessors: int) -> float:

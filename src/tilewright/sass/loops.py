@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from tilewright.sass.decode import INSTRUCTION_BYTES
@@ -17,9 +18,9 @@ from tilewright.sass.warpgroups import MULTIPLIES
 
 __all__ = ["Loop", "ffma_share", "find_loops", "instruction_class", "is_useful", "main_loop"]
 
-MULTIPLY_ADDS = frozenset(
-    ("FFMA", "FFMA2", "DFMA", "HFMA2", "HMMA", "DMMA", "IMMA", "HGMMA", "IGMMA")
-)
+# Of a warp's matrix units: one does hundreds of multiply-adds.
+_OF_WARPS = frozenset(("HMMA", "DMMA", "IMMA"))
+MULTIPLY_ADDS = _OF_WARPS | {"FFMA", "FFMA2", "DFMA", "HFMA2", "HGMMA", "IGMMA"}
 _CLASSES: dict[str, str] = {
     **dict.fromkeys(MULTIPLY_ADDS, "multiply-add"),
     **dict.fromkeys(("LDS", "LDSM"), "shared load"),
@@ -149,6 +150,10 @@ def find_loops(instructions: Sequence[Instruction]) -> tuple[Loop, ...]:
     return tuple(found)
 
 
+def _count(loop: Loop, mnemonics: AbstractSet[str]) -> int:
+    return sum(is_useful(i) and i.mnemonic in mnemonics for i in loop.instructions)
+
+
 def main_loop(instructions: Sequence[Instruction]) -> Loop | None:
     """Return the loop that does the work, None where no loop has a multiply-add.
 
@@ -157,13 +162,15 @@ def main_loop(instructions: Sequence[Instruction]) -> Loop | None:
     k together with an epilogue and a remainder, and would hide it.  Where that
     loop still encloses others that hold a quarter of its multiply-adds or more,
     such as two loops over k, one for the edges of C, it is one of those, by the
-    same rule.  Beside a warpgroup's multiplies no others count: those of an epilogue
-    outnumber them, and do a thousandth of their work.
+    same rule.  Beside a warpgroup's multiplies, or a warp's on matrix units, no others
+    count: those of an epilogue outnumber them, and do a hundredth of their work or less.
     """
-    grouped = any(i.mnemonic in MULTIPLIES for i in instructions)
-    every = [
-        (loop.multiplies if grouped else loop.useful, loop) for loop in find_loops(instructions)
-    ]
+    present = {i.mnemonic for i in instructions}
+    if present & MULTIPLIES:
+        every = [(loop.multiplies, loop) for loop in find_loops(instructions)]
+    else:
+        counted = present & _OF_WARPS or MULTIPLY_ADDS
+        every = [(_count(loop, counted), loop) for loop in find_loops(instructions)]
     loops = [(work, loop) for work, loop in every if work]
     found: tuple[int, Loop] | None = None
     while loops:

@@ -82,6 +82,11 @@ HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int
     read_side<WARP_N, PITCH_B, K_FAST_B, PAIR_N>(&f->b, from_b, l, part);
 }
 
+/* conj(a) b is the conjugate of a conj(b): sums are of these, so that A's parts are multiplied as
+ * they were read, whichever conjugates are asked for.  A conjugate of B turns A the other way. */
+#define SUMS_CONJUGATE CONJ_A
+#define TURNED_BACK (CONJ_A != CONJ_B)
+
 /* The pair of A that an instruction takes for four steps along k: two rows; or the parts of a
  * complex row, for the imaginary parts of B turned: i times it. */
 HELPER void pair_of_a(REAL *to, const fragments *f, int i, int kk, int part)
@@ -91,9 +96,8 @@ HELPER void pair_of_a(REAL *to, const fragments *f, int i, int kk, int part)
         return;
     }
     const REAL re = f->a.at[kk][i][0], im = f->a.at[kk][i][WORDS - 1];
-    /* Conjugates: the sign of A's imaginary part, and of both where B's is multiplied. */
-    to[0] = part == 0 ? re : CONJ_A == CONJ_B ? negative(im) : im;
-    to[1] = part == 0 ? (CONJ_A ? negative(im) : im) : (CONJ_B ? negative(re) : re);
+    to[0] = part == 0 ? re : TURNED_BACK ? im : negative(im);
+    to[1] = part == 0 ? im : TURNED_BACK ? negative(re) : re;
 }
 
 /* Instruction (i, j) of four steps, or more, from kk on, with one part of B. */

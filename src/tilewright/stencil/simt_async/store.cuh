@@ -40,6 +40,11 @@ HELPER void remember(result *c, const elem *a, isize lda, const elem *b, isize l
 }
 #endif
 
+/* Whether sums are kept as conjugates of what they are, which a text that multiplies may say. */
+#ifndef SUMS_CONJUGATE
+#define SUMS_CONJUGATE 0
+#endif
+
 /* A sum, anew if it has to be; row and column count from the thread's own first element. */
 HELPER elem finished(const result *c, elem sum, int row, int column)
 {
@@ -48,7 +53,7 @@ HELPER elem finished(const result *c, elem sum, int row, int column)
         return computed_anew(c->a + row * (K_FAST_A ? c->lda : 1), c->lda,
                              c->b + column * (K_FAST_B ? c->ldb : 1), c->ldb, c->k);
 #endif
-    return sum;
+    return SUMS_CONJUGATE ? elem_conj(sum) : sum;
 }
 
 /* What a launch is given: op(A) m x k, op(B) k x n, C m x n. */
@@ -103,7 +108,7 @@ HELPER void store_chunk(result c, const elem *sum, int j, int i)
     if (column < c.n_first || column >= c.n_left)
         return;
     elem *const to = c.at + column * c.ld + row;
-    if (REAL_BYTES < 16 && c.wide) { /* a pair is as wide as a chunk: one way is enough */
+    if (CHUNK > 1 && c.wide) { /* one way is enough where an element is a chunk */
         elem v[CHUNK], old[CHUNK];
         chunk there;
         if (row < c.m_first || row >= c.m_left)
