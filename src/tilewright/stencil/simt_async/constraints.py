@@ -134,9 +134,10 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
         found.append(
             Constraint(
                 "an operand to keep",
-                lambda tile_m, tile_n, k_vectors: (
-                    (k_vectors < 2)
-                    | np.any(kept_of(tile_m=tile_m, tile_n=tile_n, k_vectors=k_vectors), axis=0)
+                lambda tile_m, tile_n, k_vectors: functools.reduce(
+                    np.bitwise_or,
+                    kept_of(tile_m=tile_m, tile_n=tile_n, k_vectors=k_vectors),
+                    k_vectors < 2,
                 ),
                 f"a thread holds at most {MOST_KEPT} lines of what it reads along k",
                 "divisibility",
