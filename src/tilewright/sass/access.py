@@ -25,7 +25,8 @@ _FIXED = {
     "alu": "FSEL FMNMX FSETP MOV SEL ISETP IADD3 LEA LOP3 PRMT SHF PLOP3 IABS VIADD VIADDMNMX"
     " VIMNMX I2FP P2R",
     "to uniform": "R2UR",
-    "uniform": "UMOV USEL UISETP UIADD3 ULEA ULOP3 USHF UIMAD ULDC",
+    "vote": "VOTEU",
+    "uniform": "UMOV USEL UISETP UIADD3 ULEA ULOP3 USHF UIMAD ULDC UPLOP3",
     "wide": "",  # IMAD.WIDE and IMAD.HI: twice through the multiplier
     "fp64": "DADD DMUL DFMA",
     "fp64 set": "DSETP",
@@ -63,6 +64,8 @@ _READS = {
     ),
     **dict.fromkeys(("IADD3", "UIADD3"), (87, 77)),
     "PLOP3": (87, 77),
+    "UPLOP3": (87, 77),
+    "VOTEU": (87,),
     "LDGSTS": (87,),
 }
 # IADD3, IMAD and LEA read their carry only as .X, LDGSTS its condition always.
@@ -71,6 +74,7 @@ _EXTENDED = 74
 _HIGH_PART = 72  # ISETP.EX compares high parts: the low ones' predicate is at [70:68]
 _UNIFORM_WRITES = {
     "UISETP": (81, 84), "UIADD3": (81, 84), "ULEA": (81,), "ULOP3": (81,), "UIMAD": (81,),
+    "UPLOP3": (81, 84), "VOTEU": (81,),
 }  # fmt: skip
 # Forms of what the decoder claims no register for that name none: others may.
 _WITHOUT_REGISTERS = {
@@ -140,8 +144,9 @@ def access(instruction: Instruction) -> Access:
     reads |= {base + p for p in _condition_fields(instruction) if p != PT}
     if instruction.guard.index != PT:
         reads.add((UNIFORM_PREDICATE if uniform else PREDICATE) + instruction.guard.index)
-    if name == "PLOP3" and (third := instruction.raw >> 68 & PT) != PT:
-        reads.add((UNIFORM_PREDICATE if instruction.raw >> 67 & 1 else PREDICATE) + third)
+    if name in ("PLOP3", "UPLOP3") and (third := instruction.raw >> 68 & PT) != PT:
+        among = UNIFORM_PREDICATE if uniform or instruction.raw >> 67 & 1 else PREDICATE
+        reads.add(among + third)
     if packs:
         reads |= {PREDICATE + p for p in range(PT) if instruction.raw >> 32 + p & 1}
     if instruction.opcode == _UNIFORM_CONDITION:
@@ -170,7 +175,7 @@ def _condition_fields(instruction: Instruction) -> list[int]:
     if name == "BRA" and instruction.opcode == _UNIFORM_CONDITION:
         return []
     fields = [raw >> low & PT for low in _READS.get(name, ())]
-    if name == "ISETP" and raw >> _HIGH_PART & 1:
+    if name in ("ISETP", "UISETP") and raw >> _HIGH_PART & 1:
         fields.append(raw >> 68 & PT)
     return fields
 

@@ -28,6 +28,7 @@ _READ: dict[str, dict[str, int]] = {
     # The hardware holds a reader of uniform registers back by itself.
     "uniform": {"": 2},
     "to uniform": {"": 13},
+    "vote": {"": 1},
     "special": {"fma": 8, "": 13},
 }
 # Results must arrive in order.  The low ones are pairs under a predicate and its opposite.
@@ -39,6 +40,7 @@ _WRITE: dict[str, dict[str, int]] = {
     "fp64 set": {"": 6},
     "uniform": {"": 2},
     "to uniform": {"": 9},
+    "vote": {"": 1},
     "special": {"": 6},
 }
 

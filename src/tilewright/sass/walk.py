@@ -34,7 +34,7 @@ from tilewright.sass.stalls import numbered, restalled
 from tilewright.sass.waits import rewaited
 from tilewright.sass.webs import Webs, find_webs
 
-__all__ = ["walked"]
+__all__ = ["fetch_cycles", "walked"]
 
 _FFMA = 0x223  # all operands in registers
 _STACK = 1
@@ -80,14 +80,14 @@ def walked(
     best, found = float("inf"), None
     for other in (False, True):
         made, moved, renamed = _walked(kernel, block, webs, arch, other)
-        cost = cost_of(made, arch, apart)
+        cost = fetch_cycles(made, arch, apart)
         if cost < best:
             best, found = cost, (made, moved, renamed)
     assert found is not None
     return found
 
 
-def cost_of(body: Sequence[Instruction], arch: int, apart: bool) -> int:
+def fetch_cycles(body: Sequence[Instruction], arch: int, apart: bool) -> int:
     """Return the cycles that a block takes to fetch its operands."""
     ops = [op_of(one, False, arch) for one in body]
     return cycles(ops, flagged(ops), apart)
@@ -394,24 +394,67 @@ class _Registers:
     def given(self) -> dict[int, int]:
         """Return the register of each inner sum.
 
+        A sum whose home, the register that it enters the block in, lies in the wanted bank
+        throughout stays there; and one for which there was no other place.
+
         Raises
         ------
         RefusedError
             If there are too few.
         """
-        for web in sorted(self.tile.sums, key=lambda web: self.place[self.tile.sums[web][0]]):
-            wanted = self.wanted[web]
-            register = self.free(web, wanted)
-            if register is None:
-                register = self.cleared(web, wanted)
-            if register is None:
-                register = self.free(web, 1 - wanted)
-            if register is None:
-                register = self.cleared(web, 1 - wanted)
-            if register is None:
+        chains = self._chains()
+        at_home = {
+            first
+            for first, webs in chains.items()
+            if all(self.wanted[web] == self._home(first) & 1 for web in webs)
+        }
+        while True:
+            lost = self._dealt(chains, at_home)
+            if lost is None:
+                return self.given_now
+            if lost in at_home:
                 raise RefusedError("there are not enough registers for the sums")
-            self.take(web, register)
-        return self.given_now
+            at_home.add(lost)
+
+    def _home(self, first: int) -> int:
+        return self.tile.webs.register[first]
+
+    def _chains(self) -> dict[int, list[int]]:
+        """Return inner sums by the web that enters the block, in the order of their terms."""
+        first: dict[int, int] = {}
+        chains: dict[int, list[int]] = {}
+        sums = self.tile.sums
+        for at in self.order:
+            product = self.tile.products.get(at)
+            if product is not None and product.after in sums:
+                root = first.get(product.before, product.before)
+                first[product.after] = root
+                chains.setdefault(root, []).append(product.after)
+        return chains
+
+    def _dealt(self, chains: dict[int, list[int]], at_home: set[int]) -> int | None:
+        """Deal all registers; return the chain of a sum that found none."""
+        self.busy = list(self.fixed)
+        self.held = [set() for _ in range(self.count)]
+        self.given_now = {}
+        for first in at_home:
+            for web in chains[first]:
+                if self.busy[self._home(first)] & self.life(web):
+                    return first
+                self.take(web, self._home(first))
+        away = {web: first for first, webs in chains.items() for web in webs}
+        away = {web: first for web, first in away.items() if first not in at_home}
+        for web in sorted(away, key=lambda web: self.place[self.tile.sums[web][0]]):
+            for bank in (self.wanted[web], 1 - self.wanted[web]):
+                register = self.free(web, bank)
+                if register is None:
+                    register = self.cleared(web, bank)
+                if register is not None:
+                    self.take(web, register)
+                    break
+            else:
+                return away[web]
+        return None
 
     def life(self, web: int) -> int:
         """Return the places behind which a sum is held."""
