@@ -35,6 +35,8 @@ _FIXED = {
 _VARIABLE = {
     "shared": "LDS LDSM STS SHFL",
     "global": "LDG LDGSTS STG LDL STL ATOMG",
+    # Of any space, as a cluster's blocks read each other's shared memory.
+    "generic": "LD",
     "constant": "LDC",
     "other": "S2R S2UR MUFU F2I F2F I2F POPC FLO FCHK",
     "copies": "LDGDEPBAR",
@@ -43,7 +45,8 @@ _VARIABLE = {
     "dmma": "DMMA",
 }
 _ORDER = {
-    "order": "BAR DEPBAR NOP BRA EXIT BSSY BSYNC MEMBAR ERRBAR CGAERRBAR CCTL WARPSYNC YIELD",
+    "order": "BAR DEPBAR NOP BRA EXIT BSSY BSYNC MEMBAR ERRBAR CGAERRBAR CCTL WARPSYNC YIELD"
+    " UCGABAR_ARV UCGABAR_WAIT",
 }
 CLASSES = {
     mnemonic: name
@@ -78,7 +81,7 @@ _UNIFORM_WRITES = {
 }  # fmt: skip
 # Forms of what the decoder claims no register for that name none: others may.
 _WITHOUT_REGISTERS = {
-    "BAR": (0xB1D,), "BRA": (0x947, 0x547), "BSSY": (0x945,), "BSYNC": (0x941,), "CCTL": (0x98F,),
+    "UCGABAR_ARV": (0x9C7,), "UCGABAR_WAIT": (0xDC7,), "BAR": (0xB1D,), "BRA": (0x947, 0x547), "BSSY": (0x945,), "BSYNC": (0x941,), "CCTL": (0x98F,),
     "CGAERRBAR": (0x5AB,), "DEPBAR": (0x91A,), "ERRBAR": (0x9AB,), "EXIT": (0x94D,),
     "LDGDEPBAR": (0x9AF,), "MEMBAR": (0x992,), "NOP": (0x918,), "WARPSYNC": (0x948,),
     "YIELD": (0x946,),

@@ -287,7 +287,7 @@ class _Reader:
             found.append(self._register("C", 16, d))
         if self._field(91, 1):
             # Global accesses read a 64-bit descriptor there, shared ones a 32-bit address.
-            width = 2 if a == 2 or self.op.mnemonic in ("LDG", "STG", "ATOMG") else 1
+            width = 2 if a == 2 or self.op.mnemonic in ("LD", "LDG", "STG", "ATOMG") else 1
             low = 32 if self.op.layout == "load" else 64
             found.append(self._uniform(low, width, "C" if low == 64 else "B"))
         return tuple(found)

@@ -66,7 +66,7 @@ def needed(producer: str, consumer: str, how: str) -> int:
 # Cycles from an instruction to the very next one, where ptxas never leaves just one: by classes,
 # and by what it is whatever follows.  Two accesses that are executed are four cycles apart, which
 # is how often the memory pipe takes one.
-_MEMORY = frozenset(("shared", "global"))
+_MEMORY = frozenset(("shared", "global", "generic"))
 _ACCESSES = 4
 _NEXT = {
     **{(x, y): 2 for x in ("fp64", "fp64 set") for y in ("fp64", "fp64 set")},

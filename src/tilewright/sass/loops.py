@@ -25,6 +25,7 @@ _CLASSES: dict[str, str] = {
     **dict.fromkeys(MULTIPLY_ADDS, "multiply-add"),
     **dict.fromkeys(("LDS", "LDSM"), "shared load"),
     "STS": "shared store",
+    "LD": "global load",
     "LDG": "global load",
     "STG": "global store",
     **dict.fromkeys(("LDGSTS", "UTMALDG", "UBLKCP"), "asynchronous copy"),

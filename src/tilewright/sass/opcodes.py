@@ -160,6 +160,7 @@ _UNIFORM = (
 )
 
 _MEMORY = (
+    Op(0x180, "LD", "load", (1, 2, 0, 0)),
     Op(0x181, "LDG", "load", (1, 2, 0, 0)),
     Op(0x183, "LDL", "load", (1, 1, 0, 0)),
     Op(0x184, "LDS", "load", (1, 1, 0, 0)),
@@ -184,6 +185,8 @@ _MEMORY = (
     Op(0x1AB, "ERRBAR", "none", form=4),
     Op(0x1AB, "CGAERRBAR", "none", first=90, form=2),
     Op(0x1C6, "FENCE", "none", first=90),
+    Op(0x1C7, "UCGABAR_ARV", "none", first=90, form=4),
+    Op(0x1C7, "UCGABAR_WAIT", "none", first=90, form=6),
     Op(0x1AF, "LDGDEPBAR", "none", first=80),
     Op(0x11A, "DEPBAR", "none"),
     Op(0x11D, "BAR", "none"),

@@ -23,7 +23,7 @@ _INTEGER_LANES = 64
 # Multiply-adds a cycle of DMMA by its shape; "884" is the only one before sm_90.
 _DMMA_RATE = {"884": 64, "8x8x4": 64, "16x8x4": 128, "16x8x8": 128, "16x8x16": 128}
 _MEMORY = frozenset(
-    ("LDS", "LDSM", "STS", "LDG", "STG", "LDGSTS", "LDL", "STL", "LDC", "ATOMG", "SHFL")
+    ("LDS", "LDSM", "STS", "LD", "LDG", "STG", "LDGSTS", "LDL", "STL", "LDC", "ATOMG", "SHFL")
 )
 _UNIFORM = frozenset(("UIADD3", "UIMAD", "ULEA", "ULOP3", "USHF", "UISETP", "UMOV", "ULDC"))
 _CONTROL = frozenset(("BRA", "BAR", "NOP", "BSSY", "BSYNC", "EXIT", "DEPBAR", "LDGDEPBAR"))

@@ -192,7 +192,7 @@ def _select(raw: int, op: Op, arch: int) -> Result:
 
 
 _RULES: dict[str, Callable[[int, Op, int], Result]] = {
-    **dict.fromkeys(("LDG", "LDL", "LDS", "STG", "STL", "STS"), _memory),
+    **dict.fromkeys(("LD", "LDG", "LDL", "LDS", "STG", "STL", "STS"), _memory),
     "ATOMG": _atomic,
     "LDC": _constant,
     "ULDC": _constant,
