@@ -30,6 +30,7 @@ from tilewright.sass.decode import INSTRUCTION_BYTES
 from tilewright.sass.edit import nop
 from tilewright.sass.loops import is_useful
 from tilewright.sass.machine import machine_of
+from tilewright.sass.rename import registers_of
 
 PLAIN = "as compiled"
 # Cycles after which no result of fixed latency is under way; each instruction takes one or more.
@@ -93,7 +94,8 @@ class Body:
     name : str
         The kernel's.
     arch, registers : int
-        Architecture number; registers of a thread.
+        Architecture number; one more than the highest register that the kernel names: those
+        above, which ptxas counts for itself, are illegal on the device.
     kernel, loop : tuple of Instruction
         All of it, and the loop's part.
     classes : dict
@@ -126,7 +128,7 @@ class Body:
         if steady_trace(kernel, k_loop(kernel, loop)) != body or not closed(kernel, body):
             raise ValueError(f"kernel={found.name}: its loop has other ways; unroll all of it")
         classes = classes_of(kernel, body)
-        return cls(cubin, found.name, found.arch, found.registers, kernel, body, classes)
+        return cls(cubin, found.name, found.arch, registers_of(kernel), kernel, body, classes)
 
     @functools.cached_property
     def multiply_adds(self) -> int:
