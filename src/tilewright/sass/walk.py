@@ -39,6 +39,7 @@ __all__ = ["fetch_cycles", "walked"]
 _FFMA = 0x223  # all operands in registers
 _STACK = 1
 _MOST_MOVED = 4  # sums that make room for one
+_SENT_HOME = 4  # sums that stay where they are, where one that does found no place
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,14 @@ def walked(
         If something is not modelled, there is no such tile, or there are no registers left.
     """
     webs = find_webs(kernel)
-    best, found = float("inf"), None
+    best, found, seen = float("inf"), None, []
     for other in (False, True):
-        made, moved, renamed = _walked(kernel, block, webs, arch, other)
+        tile = _Tile(kernel[block.start : block.stop], webs, block.start)
+        order = tile.merged(tile.backbone(other))
+        if order in seen:  # only one side's factors may be held
+            continue
+        seen.append(order)
+        made, moved, renamed = _walked(kernel, block, tile, order, arch)
         cost = fetch_cycles(made, arch, apart)
         if cost < best:
             best, found = cost, (made, moved, renamed)
@@ -94,19 +100,17 @@ def fetch_cycles(body: Sequence[Instruction], arch: int, apart: bool) -> int:
 
 
 def _walked(
-    kernel: Sequence[Instruction], block: Block, webs: Webs, arch: int, other: bool
+    kernel: Sequence[Instruction], block: Block, tile: _Tile, order: Sequence[int], arch: int
 ) -> tuple[list[Instruction], int, int]:
-    """Return `walked` with one or the other side's factors held."""
+    """Return the block in a new order, with registers and control fields for it."""
     body = kernel[block.start : block.stop]
-    tile = _Tile(body, webs, block.start)
-    order = tile.merged(tile.backbone(other))
     given = _Registers(tile, order, registers_of(kernel)).given()
     changed = [tile.written(at, given, arch) for at in order]
     before = entry(kernel, block.start)
     new = restalled(body, rewaited(body, changed, before, arch), before, arch)
     made = numbered(new, body[0].address, arch)
     moved = sum(at != place for place, at in enumerate(order) if at in tile.products)
-    renamed = sum(webs.register[web] != register for web, register in given.items())
+    renamed = sum(tile.webs.register[web] != register for web, register in given.items())
     return with_flags(made, arch), moved, renamed
 
 
@@ -408,13 +412,16 @@ class _Registers:
             for first, webs in chains.items()
             if all(self.wanted[web] == self._home(first) & 1 for web in webs)
         }
+        others = sorted(chains.keys() - at_home)
         while True:
             lost = self._dealt(chains, at_home)
             if lost is None:
                 return self.given_now
-            if lost in at_home:
+            staying = {lost, *others[: _SENT_HOME if lost in at_home else 0]} - at_home
+            if not staying:
                 raise RefusedError("there are not enough registers for the sums")
-            at_home.add(lost)
+            at_home |= staying
+            others = [first for first in others if first not in at_home]
 
     def _home(self, first: int) -> int:
         return self.tile.webs.register[first]
@@ -437,13 +444,13 @@ class _Registers:
         self.busy = list(self.fixed)
         self.held = [set() for _ in range(self.count)]
         self.given_now = {}
-        for first in at_home:
-            for web in chains[first]:
-                if self.busy[self._home(first)] & self.life(web):
-                    return first
-                self.take(web, self._home(first))
-        away = {web: first for first, webs in chains.items() for web in webs}
-        away = {web: first for web, first in away.items() if first not in at_home}
+        away: dict[int, int] = {}
+        for first, webs in chains.items():
+            for web in webs:
+                if first in at_home and not self.busy[self._home(first)] & self.life(web):
+                    self.take(web, self._home(first))
+                else:
+                    away[web] = first
         for web in sorted(away, key=lambda web: self.place[self.tile.sums[web][0]]):
             for bank in (self.wanted[web], 1 - self.wanted[web]):
                 register = self.free(web, bank)
