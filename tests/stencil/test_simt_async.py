@@ -21,7 +21,6 @@ from tests.stencil.contract import (
     every_start_computes_the_product,
     fault_is_found,
     faulty,
-    thorough_but,
 )
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
@@ -78,63 +77,6 @@ def test_what_passes_through_registers_is_right(
         run.exact(Check(64, 64, k, beta=1), np.random.default_rng(k))
 
 
-KEPT = {
-    "sNN": {"tile_m": 16, "tile_n": 8, "block_m": 128, "block_n": 64, "lanes_m": 4},
-    "sTT": {"stages": 2, "walk": 3, "block_k": 8, "split_k": 2},
-    "sTN": {"walk": 2, "block_k": 32, "unroll_k": 4, "persistent": 1, "stream_k": 2},
-    "cCN": {"stages": 2},
-    "dTN": {"walk": 1, "persistent": 1},
-}
-
-
-@pytest.mark.parametrize("name", thorough_but(["sNN", "sTT"], KEPT))
-def test_what_is_read_along_k_is_right(emulated: EmulatedDevice, name: str) -> None:
-    """One operand keeps the order of its memory; lines that are done are read anew at once."""
-    of = variant(name)
-    config = small(of, emulated, **KEPT[name], k_vectors=2)
-    run = bench(emulated, FAMILY, config, of)
-    screen(emulated, run.kernel, FAMILY, config, of)
-    for k in (64, 70):
-        run.exact(Check(128, 64, k, beta=1), np.random.default_rng(k))
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("&lines, from_a + rows_a, from_b + rows_b", "&lines, from_a, from_b"),
-        ("read_line(held, next_a", "if (l + 1 < STEPS) read_line(held, next_a"),
-    ],
-)
-def test_lines_that_are_not_read_anew_are_found(
-    emulated: EmulatedDevice, old: str, new: str
-) -> None:
-    of = variant("sTT")
-    config = small(of, emulated, **KEPT["sTT"], k_vectors=2)
-    fault_is_found(emulated, faulty(SimtAsync, old, new), config, of)
-
-
-def test_what_is_kept_is_one_operand_of_few_lines() -> None:
-    """16 x 8 keeps B, 8 x 16 A where it can, and an element of 16 bytes has nothing to keep."""
-    device = architecture_spec("sm_90a")
-    tall = dict(FAMILY.starts(variant("sNN"), device)[0]) | {"k_vectors": 2}
-    wide = tall | {"block_m": 128, "block_n": 256, "tile_m": 8, "tile_n": 16, "lanes_m": 8}
-    for name, one, sound in (
-        ("sNN", tall, True), ("sTT", tall, False), ("sNT", tall, False), ("sTN", tall, True),
-        ("sNN", wide, False), ("sTT", wide, True), ("sTN", wide, True),
-    ):  # fmt: skip
-        assert (Config("simt_async", one) in FAMILY.space(variant(name), device)) is sound
-    of = variant("zNN")
-    assert FAMILY.default(of, device).replace(k_vectors=2) not in FAMILY.space(of, device)
-    # Rows of B are 16 bytes longer than its 16 steps, and nothing is of the 4 elements more that
-    # a transposed row has.
-    (kept, other) = (
-        FAMILY.resources(Config("simt_async", tall | {"k_vectors": v}), variant("sNN")).shared_bytes
-        for v in (2, 0)
-    )
-    assert kept == 2 * (256 * 16 + 128 * 20) * 4
-    assert other == 2 * (256 + 132) * 16 * 4
-
-
 @pytest.mark.parametrize("name", ["sNT", "sTT"])
 def test_columns_may_begin_anywhere(emulated: EmulatedDevice, name: str) -> None:
     """Single elements, unchecked in inner blocks whatever the leading dimensions."""
@@ -163,9 +105,7 @@ def test_narrow_copies_are_for_what_runs_along_m_or_n() -> None:
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name[0] != "s"])
 def test_every_other_variant_computes_the_product(emulated: EmulatedDevice, name: str) -> None:
     of = variant(name)
-    for vectors in (0, 1, 2) if any(of.k_fast) else (0,):
-        if vectors == 2 and of.precision.element_bytes == 16:
-            continue  # nothing to read at once
+    for vectors in (0, 1) if any(of.k_fast) else (0,):
         config = small(of, emulated, block_k=8, split_k=2, k_vectors=vectors)
         computes_the_product(emulated, FAMILY, config, of)
 

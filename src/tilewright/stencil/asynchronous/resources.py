@@ -34,17 +34,16 @@ def shared_bytes(
     split_k: Values,
     stream_k: Values,
     precision: Precision,
-    longer: Values,
-    apart: Values = 0,
+    longer: int,
 ) -> Values:
     """Return the shared memory of a block, exact.
 
     `longer` is by how many elements a row of A's tile and one of B's together exceed the
-    block's sides, `apart` how many more a stage has.  Where blocks of a cluster add up their
-    parts, a part takes the place of the stages.  Blocks that share tiles with all others keep
-    the number that they drew behind the stages.
+    block's sides.  Where blocks of a cluster add up their parts, a part takes the place of the
+    stages.  Blocks that share tiles with all others keep the number that they drew behind the
+    stages.
     """
-    ring = stages * (block_k * (block_m + block_n + longer) + apart)
+    ring = stages * block_k * (block_m + block_n + longer)
     part = np.where(np.asarray(split_k) > 1, block_m * block_n, 0)
     number = np.where(np.asarray(stream_k) > 0, NUMBER_BYTES, 0)
     return np.maximum(ring, part) * precision.element_bytes + number

@@ -45,10 +45,6 @@ struct fragments {
     side<WARP_N> b;
 };
 
-/* Fragments are read whole for each step; none is kept for the next. */
-struct kept {};
-HELPER void read_first(kept *, shared_at, shared_at) {}
-
 /* Read one of TURNS of step l, from where the lane's first element of the tile lies. */
 template <int SIDE, int PITCH, int K_FAST, int PAIR>
 HELPER void read_side(side<SIDE> *to, shared_at from, int l, int part)
@@ -119,7 +115,7 @@ HELPER void multiply_lines(elem *sum, const fragments *f, int i, int j, int kk, 
 
 /* One of TURNS of a step's instructions, there and back, so that one operand is at hand at each
  * turn; a complex sum's two are far apart. */
-HELPER void multiply(elem *sum, const fragments *f, kept *, shared_at, shared_at, int, int part)
+HELPER void multiply(elem *sum, const fragments *f, int part)
 {
     enum { ROWS = WARP_M * WORDS / 16, COLUMNS = WARP_N / 8, FAST = WALK ? COLUMNS : ROWS };
     enum { ROUND = ROWS * COLUMNS, ALL = STEP_K / MMA_K * WORDS * ROUND };

@@ -9,7 +9,6 @@ import numpy as np
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Space
-from tilewright.stencil.asynchronous.resources import shared_bytes
 from tilewright.stencil.base import Variant
 from tilewright.stencil.mma_f64.constraints import constraints
 from tilewright.stencil.mma_f64.parameters import parameters
@@ -53,15 +52,9 @@ class MmaF64(SimtAsync):
         """Return what is likely fast, the likeliest first."""
         return tuple(Config(self.name, values) for values in starts(variant))
 
-    def shared_bytes(self, config: Config, variant: Variant) -> int:
-        """Return the shared memory of a block, exact."""
-        names = ("block_m", "block_n", "block_k", "stages", "split_k")
-        ring = {name: config.integer(name) for name in names}
-        more = longer(variant.precision, variant.k_fast)
-        stream_k = int(config.get("stream_k", 0))
-        return int(
-            shared_bytes(**ring, stream_k=stream_k, precision=variant.precision, longer=more)
-        )
+    def longer(self, variant: Variant) -> int:
+        """Return by how many elements rows of both tiles exceed the block's sides."""
+        return longer(variant.precision, variant.k_fast)
 
     def registers(self, config: Config, variant: Variant) -> int:
         """Return the estimated registers of a thread."""

@@ -23,17 +23,10 @@ from tilewright.stencil.asynchronous.constraints import (
     who_shares_a_tile,
     whole_warps,
 )
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, WARP, Values
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, WARP, Values, shared_bytes
 from tilewright.stencil.base import Variant
 from tilewright.stencil.schedule import schedule_constraints
-from tilewright.stencil.simt_async.resources import (
-    LEAST_OTHER,
-    MOST_KEPT,
-    kept,
-    registers,
-    shared,
-    threads,
-)
+from tilewright.stencil.simt_async.resources import LEAST_OTHER, longer, registers, threads
 
 __all__ = ["constraints"]
 
@@ -86,18 +79,15 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
     along_a, along_b = variant.k_fast
     chunk = CHUNK_BYTES // variant.precision.element_bytes
     even = functools.partial(_even, variant.precision)
-    kept_of = functools.partial(kept, k_fast=variant.k_fast)
     found = [
         *copied_evenly(
             lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors: even(
                 along_a, block_m, block_k, k_vectors,
                 threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
-                kept_of(tile_m=tile_m, tile_n=tile_n, k_vectors=k_vectors)[0],
             ),
             lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors: even(
                 along_b, block_n, block_k, k_vectors,
                 threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
-                kept_of(tile_m=tile_m, tile_n=tile_n, k_vectors=k_vectors)[1],
             ),
         )
     ]  # fmt: skip
@@ -121,28 +111,6 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
                 "divisibility",
             )
         )
-    elif chunk == 1:
-        found.append(
-            Constraint(
-                "nothing to read at once along k",
-                lambda k_vectors: k_vectors < 2,
-                "an element is 16 bytes, as much as is read at once",
-                "divisibility",
-            )
-        )
-    else:
-        found.append(
-            Constraint(
-                "an operand to keep",
-                lambda tile_m, tile_n, k_vectors: functools.reduce(
-                    np.bitwise_or,
-                    kept_of(tile_m=tile_m, tile_n=tile_n, k_vectors=k_vectors),
-                    k_vectors < 2,
-                ),
-                f"a thread holds at most {MOST_KEPT} lines of what it reads along k",
-                "divisibility",
-            )
-        )
     return tuple(found)
 
 
@@ -153,20 +121,19 @@ def _even(
     block_k: Values,
     k_vectors: Values,
     number: Values,
-    kept: Values,
 ) -> Values:
     chunk = CHUNK_BYTES // precision.element_bytes
     if along_k:
         sector = SECTOR_BYTES // precision.element_bytes
         across = np.where(k_vectors == 1, sector // chunk, sector)
-        across = np.where(kept, block_k // chunk, across)
         return (block_k % sector == 0) & (side % np.maximum(number // across, 1) == 0)
     across = side // chunk
     return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
 
 
 def _shared(variant: Variant) -> Callable[..., Values]:
-    return functools.partial(shared, precision=variant.precision, k_fast=variant.k_fast)
+    more = longer(variant.k_fast)
+    return functools.partial(shared_bytes, precision=variant.precision, longer=more)
 
 
 def _used(variant: Variant) -> Callable[..., Values]:
@@ -209,20 +176,22 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 
 
 def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
-    used, kept_there = _used(variant), _shared(variant)
+    used, shared = _used(variant), _shared(variant)
 
     def fit(
         block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
         stages: Values, split_k: Values, k_vectors: Values, resident: Values,
     ) -> Values:  # fmt: skip
-        block = {"block_m": block_m, "block_n": block_n, "tile_m": tile_m, "tile_n": tile_n}
-        ring = block | {"block_k": block_k, "k_vectors": k_vectors}
+        sides = {"block_m": block_m, "block_n": block_n}
+        tiles = {"tile_m": tile_m, "tile_n": tile_n}
         return room_for(
             device,
             resident=resident,
-            threads=threads(**block),
-            registers=used(**ring),
-            shared_bytes=kept_there(**ring, stages=stages, split_k=split_k, stream_k=0),
+            threads=threads(**sides, **tiles),
+            registers=used(**sides, **tiles, block_k=block_k, k_vectors=k_vectors),
+            shared_bytes=shared(
+                **sides, block_k=block_k, stages=stages, split_k=split_k, stream_k=0
+            ),
         )
 
     return fit

@@ -17,8 +17,7 @@ HELPER bool is_aligned(const elem *first, isize ld, isize k, int k_fast)
     if (!k_fast)
         return HOW_COPIED(0) == NARROWLY || aligned;
     /* Tiles begin behind the remainder of k. */
-    const way how = k_fast > 1 ? HOW_COPIED(2) : HOW_COPIED(1);
-    return how == ELEMENTS || how == SINGLES || (aligned && k % CHUNK == 0);
+    return HOW_COPIED(1) == ELEMENTS || HOW_COPIED(1) == SINGLES || (aligned && k % CHUNK == 0);
 }
 
 HELPER operand operand_at(const elem *first, isize ld, edge begin, isize side, isize k,

@@ -65,11 +65,10 @@ def _pipeline() -> tuple[Parameter, ...]:
         ),
         Parameter(
             "k_vectors",
-            (0, 1, 2),
+            (0, 1),
             "how an operand contiguous along k is transposed: 0: copies of single elements, "
-            "1: 16 bytes to registers, written one by one, 2: one operand by reads of 16 bytes "
-            "along k, and copies of as many; the other as with 0",
-            "1, 2: registers; slow where leading dimensions or k are no multiples of 16 bytes",
+            "1: 16 bytes to registers, written one by one",
+            "1: registers; slow where leading dimensions or k are no multiples of 16 bytes",
         ),
         NARROW,
         Parameter(

@@ -44,8 +44,6 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
     const shared_at from_a = tiles + first_fragment_a();
     const shared_at from_b = tiles + BYTES_A + first_fragment_b();
     fragments held[1 + AHEAD];
-    kept lines;
-    read_first(&lines, from_a, from_b);
     if (AHEAD)
         UNROLL for (int part = 0; part < TURNS; ++part)
             read_fragments(&held[0], from_a, from_b, 0, part);
@@ -101,7 +99,7 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
                     f->a.serve(l * TURNS + part, into);
                     f->b.serve(l * TURNS + part, into);
                 }
-                multiply(sum, now, &lines, from_a + rows_a, from_b + rows_b, l, part);
+                multiply(sum, now, part);
             }
         }
 #ifdef SETTLE_STEPS

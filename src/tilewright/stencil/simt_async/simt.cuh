@@ -12,20 +12,11 @@
  * How an operand gets there depends on which index its memory runs along:
  *
  *     along m or n: 16 bytes a copy      along k: one element a copy, transposed by its
- *     +----+----+----+----+              address; or 16 bytes to registers (K_VECTORS 1),
+ *     +----+----+----+----+              address; or 16 bytes to registers (K_VECTORS),
  *     | 0  | 1  | 2  | 3  |  k           written one by one half a step later.  Rows are 4
  *     +----+----+----+----+              elements longer than the block's side, so that
  *     | 4  | 5  | 6  | 7  |  k + 1       what a warp writes at once, 32 bytes of k by some
  *     +----+----+----+----+              rows, lies in different banks.
- *
- * With K_VECTORS 2 one operand that is contiguous along k is kept so: 16 bytes a copy, rows of
- * BLOCK_K elements and 16 bytes more.  A thread then reads CHUNK steps of a line at once, as
- * many reads in all, and holds them until they are used up:
- *
- *     +----+----+----+----+----
- *     | k  | +1 | +2 | +3 | ...  column 0 of op(B), or row 0 of op(A)
- *     +----+----+----+----+----
- *     | k  | +1 | +2 | +3 |      column 1
  *
  * Threads: a warp's lanes form LANES_M x LANES_N, numbered so that lanes 2i and 2i + 1
  * read the same of B, and lanes i and i + 2 (i % 4 < 2) the same of A: then two quarters
@@ -48,11 +39,6 @@
 
 /* Fragments are of one k, read one step ahead. */
 #define STEP_K 1
-
-/* Which operand is kept: the one of which a thread has at most 8 lines, so that what it holds,
- * 4 words of each, leaves registers for the rest. */
-#define KEPT_B (K_VECTORS == 2 && !TRANS_B && TILE_N <= 8)
-#define KEPT_A (K_VECTORS == 2 && TRANS_A && TILE_M <= 8 && !KEPT_B)
 #define STEPS UNROLL_K
 #define TURNS 1
 #define AHEAD 1

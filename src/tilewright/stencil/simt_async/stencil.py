@@ -10,12 +10,12 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.space import Config, Space
 from tilewright.stencil.asynchronous.division import MOST_SHARES
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, shared_bytes
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.schedule import macros, schedule_of
 from tilewright.stencil.simt_async.constraints import constraints
 from tilewright.stencil.simt_async.parameters import parameters
-from tilewright.stencil.simt_async.resources import registers, shared, threads
+from tilewright.stencil.simt_async.resources import longer, registers, threads
 from tilewright.stencil.simt_async.starts import starts
 from tilewright.stencil.text import read_text
 
@@ -69,15 +69,18 @@ class SimtAsync(Stencil):
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of registers."""
-        shared = self.shared_bytes(config, variant)
-        return Resources(self.threads(config), shared, self.registers(config, variant))
+        ring = ("block_m", "block_n", "block_k", "stages", "split_k")
+        shared = shared_bytes(
+            **{name: config.integer(name) for name in ring},
+            stream_k=int(config.get("stream_k", 0)),
+            precision=variant.precision,
+            longer=self.longer(variant),
+        )
+        return Resources(self.threads(config), int(shared), self.registers(config, variant))
 
-    def shared_bytes(self, config: Config, variant: Variant) -> int:
-        """Return the shared memory of a block, exact."""
-        sides = ("block_m", "block_n", "block_k", "tile_m", "tile_n")
-        values = {name: config.integer(name) for name in (*sides, "stages", "split_k")}
-        values |= {name: int(config.get(name, 0)) for name in ("k_vectors", "stream_k")}
-        return int(shared(**values, precision=variant.precision, k_fast=variant.k_fast))
+    def longer(self, variant: Variant) -> int:
+        """Return by how many elements rows of both tiles exceed the block's sides."""
+        return longer(variant.k_fast)
 
     def registers(self, config: Config, variant: Variant) -> int:
         """Return the estimated registers of a thread."""

@@ -1,13 +1,8 @@
 /* Words that both a stencil's own text and kernel.cuh use. */
 
-/* Whether an operand's memory is contiguous along k: 2 where a text that can multiply it either
- * way leaves it so in shared memory (KEPT_A, KEPT_B). */
-#ifndef KEPT_A
-#define KEPT_A 0
-#define KEPT_B 0
-#endif
-#define K_FAST_A (TRANS_A ? 1 + KEPT_A : 0)
-#define K_FAST_B (!TRANS_B ? 1 + KEPT_B : 0)
+/* Whether an operand's memory is contiguous along k. */
+#define K_FAST_A (TRANS_A)
+#define K_FAST_B (!TRANS_B)
 
 /* The widest access, 16 bytes, in elements. */
 #define CHUNK (16 / ELEM_BYTES)
