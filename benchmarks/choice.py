@@ -41,7 +41,7 @@ def chosen(found, trans, size):
     }
     timed = {
         key: Timed(config, {problem(n): time for n, time in ns.items()})
-        for key, (config, ns) in ship.best_of_shapes(unseen).items()
+        for key, (config, ns) in (ship.best_of_shapes(unseen) | ship.best_divided(unseen)).items()
     }
     asked = problem(size)
     return min(timed, key=lambda key: expected_ns(timed[key], asked, device, MULTIPROCESSORS))

@@ -6,9 +6,10 @@ Reads benchmarks/results/h100/hopper_s.json, hopper_c.json, hopper_d.json and ho
 candidate's times, and the races) and double_double.json (what was timed of stencils that are
 still the same); writes src/tilewright/library/shipped_tables/h100.json.  Kept are the winners
 of races, and of each shape the best candidate: which shape is best depends on the size in
-question, which of its other parameters are hardly does.  Where schedule_proof.json is there too,
-rescheduled kernels that beat their twins come after them, with both times of the same race.
-A test compares the file.
+question, which of its other parameters are hardly does.  In single precision also the best of
+each block and division of k: squares do not show what serves few tiles with long sums.  Where
+schedule_proof.json is there too, rescheduled kernels that beat their twins come after them, with
+both times of the same race.  A test compares the file.
 """
 
 from __future__ import annotations
@@ -86,11 +87,28 @@ def best_of_shapes(found):
     return {key: found[key] for key in found if key in kept}
 
 
+def best_divided(found):
+    """Return, of each block with k divided in a cluster, the best as `best_of_shapes` says it.
+
+    They serve where k is long beside few tiles, which squares do not show.
+    """
+    sizes = set.intersection(*(set(ns) for _, ns in found.values()))
+    best = {}
+    for key, (config, ns) in found.items():
+        if config.get("split_k", 1) > 1:
+            shape = tuple(config[name] for name in ("block_m", "block_n", "split_k"))
+            one = (math.prod(ns[size] for size in sizes), key)
+            best[shape] = min(best.get(shape, one), one)
+    return {key: found[key] for _, key in best.values()}
+
+
 def search_rows(letter, log):
     """Yield the winners of a search's races, and the best of each shape."""
     for trans in sorted({one["trans"] for one in log if one["kind"] == "tried"}):
         found, won = searched(log, trans), raced(log, trans)
         kept = best_of_shapes(found)
+        if letter == "s":  # elsewhere `library.waves` cannot say when they serve
+            kept |= best_divided(found)
         for key, (config, ns) in found.items():
             if key in kept or key in won:
                 at, best = square(ns), square(won.get(key, {}))

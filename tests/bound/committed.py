@@ -84,6 +84,9 @@ def _of(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield from _calls(row)
     elif {"level", "precision", "trans"} <= row.keys():
         yield from _twins(row)
+    elif row.get("kind") in ("shape", "cliff"):  # shapes200.py
+        problem = _problem([row["m"], row["n"], row["k"]], "s", row["trans"])
+        yield from ((who, problem, rate * 1e12) for who, rate in row.get("tflops", {}).items())
     elif "case" in row and row.get("kind") in ("tried", "race"):
         yield from _tensor(row)
     elif "rungs" in row and row["problem"].startswith("BF16"):  # the tensor ladder

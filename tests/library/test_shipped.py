@@ -21,6 +21,7 @@ from tilewright.library.choose import (
     fitted,
     served,
 )
+from tilewright.library.cycles import work
 from tilewright.library.shipped import _read, shipped, tables
 from tilewright.library.waves import Timed, effort, expected_ns
 from tilewright.precision import precision
@@ -193,16 +194,22 @@ def test_on_another_model_ones_own_winners_come_first():
 
 def test_a_multiprocessor_with_one_block_more_sets_the_time():
     config = FAMILY.default(variant("NT"), H100)
-    side = config.integer("block_m")
+    side, depth = config.integer("block_m"), 4096
     assert side == config.integer("block_n")
 
-    def busiest(blocks: int) -> float:
-        return effort(config, Problem(side, side * blocks, 4096, "s", "N", "T"), H100, 132)
+    def of(blocks: int) -> Problem:
+        return Problem(side, side * blocks, depth, "s", "N", "T")
 
-    assert busiest(1) == busiest(132)
-    assert busiest(133) > busiest(132)
-    assert busiest(2 * 132) == busiest(133)
-    assert busiest(20 * 132) == pytest.approx(10 * busiest(2 * 132))
+    def busiest(blocks: int) -> float:
+        return work(config, of(blocks), config.integer("resident"), 132).steps
+
+    assert busiest(1) == busiest(132) == depth
+    assert busiest(133) == busiest(2 * 132) == 2 * depth
+    assert effort(config, of(133), H100, 132) > 1.3 * effort(config, of(132), H100, 132)
+    # One C more in memory's time, and a launch that weighs less.
+    assert effort(config, of(20 * 132), H100, 132) == pytest.approx(
+        10 * effort(config, of(2 * 132), H100, 132), rel=0.1
+    )
 
 
 def test_a_time_that_was_measured_is_the_one_expected():

@@ -25,7 +25,7 @@ from tilewright.sass.hazards import hazards
 from tilewright.sass.instruction import Instruction
 from tilewright.space import Config
 from tilewright.stencil import Source, stencil
-from tilewright.stencil.asynchronous.division import Division, divide
+from tilewright.stencil.asynchronous.division import MOST_SINGLE, Division, divide
 from tilewright.stencil.text import read_text
 
 HOPPER = architecture_spec("sm_90a")
@@ -58,11 +58,12 @@ extern "C" void ask(unsigned int tiles, unsigned int steps, unsigned int blocks,
 Ask = Callable[[int, int, int], tuple[Division, list[int]]]
 
 
-def asked(stream_k: int, folder: Path) -> Ask:
+def asked(stream_k: int, most: int | None, folder: Path) -> Ask:
     """Return the text's answers for tiles, steps and blocks: who has what, where shares begin."""
     text, built = folder / f"{stream_k}.cc", folder / f"{stream_k}.so"
     text.write_text(HOST)
     macros = [f"-DSTREAM_K={stream_k}", f"-DLEAST_STEPS={LEAST}"]
+    macros += [f"-DMOST_SHARES={most}"] if most else []
     found = compiler()
     assert found is not None
     options = ["-O1", "-w", "-fPIC", "-shared", *macros]
@@ -78,19 +79,23 @@ def asked(stream_k: int, folder: Path) -> Ask:
     return answer
 
 
-@pytest.fixture(scope="module", params=[0, 1, 2], ids="stream_k={}".format)
+Kind = tuple[int, int | None]  # stream_k, and how many shares a tile has at most
+
+
+@pytest.fixture(scope="module", params=[(0, None), (1, None), (2, None), (1, MOST_SINGLE)], ids=str)
 def text(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[int, Ask]:
+) -> tuple[Kind, Ask]:
     if compiler() is None:
         pytest.skip("needs g++ or clang++")
-    return request.param, asked(request.param, tmp_path_factory.mktemp("division"))
+    return request.param, asked(*request.param, tmp_path_factory.mktemp("division"))
 
 
-def exact(stream_k: int, tiles: int, steps: int, blocks: int) -> Division:
+def exact(kind: Kind, tiles: int, steps: int, blocks: int) -> Division:
     """Return what Python says of so many tiles in a row."""
+    stream_k, most = kind
     side = {"block_m": 1, "block_n": 1, "block_k": 1, "stream_k": stream_k}
-    return divide(Config("simt_async", side), (tiles, 1, steps), blocks, LEAST)
+    return divide(Config("simt_async", side), (tiles, 1, steps), blocks, LEAST, most)
 
 
 # Few steps as well as those around the most that are shared.
@@ -103,11 +108,11 @@ STEPS = st.one_of(st.integers(0, 40), st.integers(0, 2**20), st.integers(2**18, 
     blocks=st.one_of(st.integers(1, 9), st.integers(1, MOST_BLOCKS)),
 )
 def test_the_text_divides_as_python_does(
-    text: tuple[int, Ask], tiles: int, steps: int, blocks: int
+    text: tuple[Kind, Ask], tiles: int, steps: int, blocks: int
 ) -> None:
-    stream_k, answer = text
+    kind, answer = text
     found, shares = answer(tiles, steps, blocks)
-    wanted = exact(stream_k, tiles, steps, blocks)
+    wanted = exact(kind, tiles, steps, blocks)
     assert found == wanted
     if found.shared:
         assert shares == [wanted.share_at(worker) for worker in range(found.workers + 1)]
@@ -115,20 +120,20 @@ def test_the_text_divides_as_python_does(
 
 @given(blocks=st.integers(3, MOST_BLOCKS), rest=st.integers(0, MOST_BLOCKS), less=st.integers(0, 3))
 def test_as_many_steps_as_32_bits_hold_are_shared(
-    text: tuple[int, Ask], blocks: int, rest: int, less: int
+    text: tuple[Kind, Ask], blocks: int, rest: int, less: int
 ) -> None:
     """One step of each tile more, and all tiles are whole: never a number that is cut off."""
-    stream_k, answer = text
+    kind, answer = text
     tiles = 2 * blocks + 2 + rest % (blocks - 2)  # two waves, and at least two tiles to share
-    shared = exact(stream_k, tiles, 1, blocks).shared
+    shared = exact(kind, tiles, 1, blocks).shared
     most = (2**32 - 1) // max(shared, 1)
     found, shares = answer(tiles, most - less, blocks)
-    assert found == exact(stream_k, tiles, most - less, blocks)
-    assert found.shared == shared == (0 if not stream_k else tiles - found.whole)
+    assert found == exact(kind, tiles, most - less, blocks)
+    assert found.shared == shared == (0 if not kind[0] else tiles - found.whole)
     assert shares == [found.share_at(worker) for worker in range(len(shares))]
-    if stream_k:
+    if kind[0]:
         beyond, _ = answer(tiles, most + 1, blocks)
-        assert beyond == exact(stream_k, tiles, most + 1, blocks)
+        assert beyond == exact(kind, tiles, most + 1, blocks)
         assert (beyond.whole, beyond.shared, beyond.workers) == (tiles, 0, 0)
 
 

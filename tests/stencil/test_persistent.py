@@ -105,6 +105,16 @@ def test_with_every_pipeline(emulated: EmulatedDevice, changes: dict[str, int]) 
 
 
 @needs_compiler
+@pytest.mark.parametrize("k", [832, 1100])
+def test_a_long_sum_has_no_more_shares_than_its_owner_may_add(
+    emulated: EmulatedDevice, k: int
+) -> None:
+    """13 and 17 shares of 64 steps, of which some blocks go without one."""
+    run = bench(emulated, "sTN", 20, **SHARING)
+    run.exact(Check(30, 32, k, beta=1), np.random.default_rng(k))
+
+
+@needs_compiler
 def test_rounding_depends_on_the_grid_only(emulated: EmulatedDevice) -> None:
     """Bits of random data: the same for every order of blocks, others for other grids."""
     rng = np.random.default_rng(5)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from tilewright.hardware import DeviceSpec
+from tilewright.library.cycles import COSTS, Costs, cycles, work
 from tilewright.problem import Problem
 from tilewright.sass import occupancy
 from tilewright.space import Config
@@ -35,6 +36,14 @@ _PARTS = 40
 _LONGER_STEPS_OF_PAIRS = 8
 
 _NEIGHBOURS = 2
+
+# Where effort is in cycles, times far away say less than the cycles themselves: these weigh as a
+# time 10 doublings away.  Of weights of 0, 0.1, 0.25, 0.5, 1 and 2 the largest with which sizes
+# left out are served no worse (benchmarks/choice.py); shapes are met better the more they weigh.
+_CYCLES_WEIGH = 0.1
+
+# Of the device that cycles were fitted on, an H100 at 1.9 GHz.
+_CYCLES_PER_NS = 1.9
 
 
 @dataclass(frozen=True)
@@ -66,8 +75,17 @@ def distance(problem: Problem, other: Problem) -> float:
     return m + n + k
 
 
-def effort(config: Config, problem: Problem, device: DeviceSpec, multiprocessors: int) -> float:
-    """Return what the busiest multiprocessor has to do, in multiply-adds of full speed.
+def effort(
+    config: Config,
+    problem: Problem,
+    device: DeviceSpec,
+    multiprocessors: int,
+    costs: Costs = COSTS,
+) -> float:
+    """Return what the busiest multiprocessor has to do, in a unit of its precision and stencil.
+
+    In single precision with asynchronous copies cycles (`tilewright.library.cycles`), elsewhere
+    multiply-adds of full speed.
 
     Parameters
     ----------
@@ -79,6 +97,8 @@ def effort(config: Config, problem: Problem, device: DeviceSpec, multiprocessors
         For its occupancy.
     multiprocessors : int
         That blocks are spread over.
+    costs : Costs
+        Of what is counted in cycles.
 
     Notes
     -----
@@ -86,6 +106,9 @@ def effort(config: Config, problem: Problem, device: DeviceSpec, multiprocessors
     (tail effect; Lai & Seznec 2013 leave it out).  Blocks at an edge count as whole ones, and so
     does the last tile along k.
     """
+    if _in_cycles(config, problem):
+        resident = _resident(config, Variant.of(problem), device)
+        return cycles(work(config, problem, resident, multiprocessors), costs)
     launch = stencil(config.stencil).launch(config, problem.m, problem.n)
     warps = max(1.0, prod(launch.block) / device.warp_size)
     if config.get("stream_k"):
@@ -100,6 +123,11 @@ def effort(config: Config, problem: Problem, device: DeviceSpec, multiprocessors
     return (
         (each + waves * _HIDING_WARPS / warps) * area * (_steps(config, problem.k, split) + _ENDS)
     )
+
+
+def _in_cycles(config: Config, problem: Problem) -> bool:
+    """Whether it is what `tilewright.library.cycles` was fitted to."""
+    return config.stencil == "simt_async" and problem.precision.letter == "s"
 
 
 def _steps(config: Config, k: int, split: int) -> float:
@@ -145,14 +173,19 @@ def _resident(config: Config, variant: Variant, device: DeviceSpec) -> int:
     return max(1, fits.blocks)
 
 
+def _products(problem: Problem) -> int:
+    return max(1, problem.m) * max(1, problem.n) * max(1, problem.k)
+
+
 def timed_nearby(rows: Sequence[Timed], problem: Problem) -> list[Timed]:
-    """Return the rows that have a time at the size nearest to a problem's.
+    """Return the rows that have a time at the size of nearly as many multiply-adds.
 
     A search takes to larger sizes only what was fast at smaller ones, so a config without a time
     there has lost; what `expected_ns` hopes of it from small sizes is no reason to serve it.
+    An oblong problem is as small as the square that takes as long.
     """
     sizes = dict.fromkeys(size for row in rows for size in row.ns)
-    nearest = min(sizes, key=lambda size: distance(problem, size))
+    nearest = min(sizes, key=lambda size: abs(math.log2(_products(problem) / _products(size))))
     return [row for row in rows if nearest in row.ns]
 
 
@@ -173,11 +206,14 @@ def expected_ns(timed: Timed, problem: Problem, device: DeviceSpec, multiprocess
     multiprocessors : int
         Of the device that the times are from.
     """
-    near = sorted(timed.ns, key=lambda other: distance(problem, other))[:_NEIGHBOURS]
-    apart = [distance(problem, other) for other in near]
+    far_from = {other: distance(problem, other) for other in timed.ns}
+    near = sorted(far_from, key=far_from.__getitem__)[:_NEIGHBOURS]
+    apart = [far_from[other] for other in near]
     if apart[0] == 0 and multiprocessors == device.multiprocessors:
         return timed.ns[near[0]]
     total = logarithm = 0.0
+    if _in_cycles(timed.config, problem):
+        total, logarithm = _CYCLES_WEIGH, -_CYCLES_WEIGH * math.log(_CYCLES_PER_NS)
     for other, far in zip(near, apart, strict=True):
         weight = 1 / max(far, 1e-9)
         rate = timed.ns[other] / effort(timed.config, other, device, multiprocessors)

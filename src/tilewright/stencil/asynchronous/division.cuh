@@ -33,6 +33,11 @@
 
 #define GRID_BLOCKS (gridDim.x)
 
+/* Shares of a tile, where a text limits them: who owns it adds parts up one after another. */
+#ifndef MOST_SHARES
+#define MOST_SHARES 0xffffffffu
+#endif
+
 /* The workspace, as the package lays it out. */
 #define FLAGS_AT 128
 #define PARTS_AT 16384
@@ -74,7 +79,7 @@ template <class SIZES> HELPER division divide(const SIZES *x)
     }
     d.whole = tiles - d.shared;
     const unsigned int each = d.steps > LEAST_STEPS ? d.steps / LEAST_STEPS : 1;
-    const unsigned int most = d.shared * each;
+    const unsigned int most = d.shared * (each < MOST_SHARES ? each : MOST_SHARES);
     d.workers = most < GRID_BLOCKS ? most : GRID_BLOCKS;
     return d;
 }

@@ -6,13 +6,19 @@ from dataclasses import dataclass
 
 from tilewright.space import Config
 
-__all__ = ["MOST_SHARES", "Division", "divide"]
+__all__ = ["MOST_SHARES", "MOST_SINGLE", "Division", "divide"]
 
 # A share has at least so many steps of k, as LEAST_STEPS of simt_async/persistent.cuh says.
 _LEAST_SHARE = 64
 
 # Adding up more parts of a tile than this takes longer than computing them.
 MOST_SHARES = 64
+
+# In single precision: an owner adds parts up one after another, 2 us each on an H100, where 50
+# shares of one tile of 128 x 128, k 3126, took 94 us.  By the costs fitted to such shapes
+# (library/cycles.py) the best number grows with the root of k, from 7 at 1024 to 20 at 8192; with
+# 12 none of these is slower than with its own by more than a seventh.
+MOST_SINGLE = 12
 
 # Kernels count steps of shared tiles in 32 bits; where these are too few, all tiles are whole.
 _MOST_STEPS = 2**32 - 1
@@ -53,7 +59,11 @@ class Division:
 
 
 def divide(
-    config: Config, sizes: tuple[int, int, int], blocks: int, least: int | None = None
+    config: Config,
+    sizes: tuple[int, int, int],
+    blocks: int,
+    least: int | None = None,
+    most: int | None = None,
 ) -> Division:
     """Return the division of a problem among so many blocks.
 
@@ -67,6 +77,8 @@ def divide(
         Of the launch on a device.
     least : int, optional
         Steps of a tile of block_k that a share has at least; 64 of k, where it is left out.
+    most : int, optional
+        Shares of a tile at most, where the kernel limits them: `MOST_SINGLE` in single precision.
     """
     m, n, k = (-(-x // config.integer(f"block_{s}")) for x, s in zip(sizes, "mnk", strict=True))
     tiles, stream_k = m * n, int(config.get("stream_k", 0))
@@ -77,4 +89,7 @@ def divide(
     if shared * k > _MOST_STEPS:
         shared = 0
     least = least or _LEAST_SHARE // config.integer("block_k")
-    return Division(blocks, k, tiles - shared, shared, min(blocks, shared * max(1, k // least)))
+    each = max(1, k // least)
+    if most:
+        each = min(each, most)
+    return Division(blocks, k, tiles - shared, shared, min(blocks, shared * each))

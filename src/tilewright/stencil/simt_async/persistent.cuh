@@ -8,6 +8,12 @@
 /* A share has at least 64 steps of k: parts of C are written and read at the cost of some 40. */
 #define LEAST_STEPS (64 / BLOCK_K)
 
+/* In single precision a tile has at most so many, as MOST_SINGLE of asynchronous/division.py says,
+ * and why; elsewhere a step takes longer beside a part. */
+#if ELEM_BYTES == 4
+#define MOST_SHARES 12
+#endif
+
 /* Shared memory behind the stages: the number that the block drew. */
 #define NUMBER_AT (STAGES * STAGE_BYTES)
 

@@ -1,0 +1,235 @@
+"""How long a multiprocessor takes in single precision, from what its blocks have to do.
+
+What a launch does is counted (`work`); what each thing costs was fitted (`Costs`).  Counted are,
+for the busiest multiprocessor, steps along k, copies into shared memory, tiles stored, parts that
+a tile's owner adds up one after another, sums of clusters; and for the device, bytes that pass
+the L2 and the memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from tilewright.problem import Problem
+from tilewright.space import Config
+from tilewright.stencil import Variant, stencil
+from tilewright.stencil.asynchronous.division import MOST_SINGLE, divide
+
+__all__ = ["COSTS", "Costs", "Work", "cycles", "work"]
+
+_FMA = 128  # multiply-adds of a multiprocessor in a cycle: four schedulers of 32 lanes
+_BYTES = 4  # of an element
+_VECTOR = 4  # elements that are copied or stored at once where they are aligned
+
+# The slower of arithmetic and memory, smoothly: two equal times are 41 % more than one.  Fitted
+# with the costs it was 2.2; 4, and the plain sum, left larger errors.
+_POWER = 2
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What things cost, in cycles unless said otherwise.
+
+    The values are those of ``python benchmarks/choice_fit.py`` for an H100: 248 shapes and the
+    search's squares, 512 to 8192.  Half of the former are met within 6 %.
+
+    Parameters
+    ----------
+    launch : float
+        Of a kernel, between two events.
+    begin : float
+        From its start to the first multiply-adds.
+    hiding : float
+        Warps; of so many beside those that are there, the time goes to latency.
+    copy : float
+        Of an instruction's lane that copies into shared memory, 1 or 4 elements.
+    store : float
+        Of an element of C, with the first copies of its tile.
+    turn : float
+        Between two tiles of a block that stays.
+    meet : float
+        That a cluster's blocks wait for each other.  What they send each other costs nothing
+        that a fit could tell from `store`.
+    part : float
+        That an owner waits for a part, reads of one element included.
+    part_element : float
+        Of each element of a thread's tile in that part.
+    l2, memory : float
+        Bytes in a cycle, of the device.
+    segment : float
+        Bytes that a segment stored by single elements is worth (`Work.segments`).
+    """
+
+    launch: float
+    begin: float
+    hiding: float
+    copy: float
+    store: float
+    turn: float
+    meet: float
+    part: float
+    part_element: float
+    l2: float
+    memory: float
+    segment: float
+
+
+COSTS = Costs(
+    launch=4360, begin=20300, hiding=1.55, copy=0.0411, store=0.272, turn=5660, meet=1740,
+    part=1530, part_element=19.5, l2=3670, memory=560, segment=39.8,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the busiest multiprocessor has to do, and bytes of all of them.
+
+    Parameters
+    ----------
+    area : int
+        Elements of a tile of C.
+    of_thread : int
+        Elements of it that a thread has.
+    warps : float
+        On the multiprocessor at a time.
+    copies : float
+        Of a step along k: lanes that copy.
+    steps : float
+        Along k, of all its tiles.
+    tiles : int
+        That it stores, or parts of them.
+    turns : int
+        Tiles of a block that stays; 0 for others.
+    parts : int
+        That the owner of a tile adds up.
+    waves : int
+        Of clusters.
+    l2, memory : int
+        Bytes read from the L2; bytes of A, B and C.
+    segments : float
+        Where C's columns are not aligned to 16 bytes: columns that each store of a warp touches,
+        of single elements 16 bytes apart, which leave most of each sector empty.
+    """
+
+    area: int
+    of_thread: int
+    warps: float
+    copies: float
+    steps: float
+    tiles: int
+    turns: int
+    parts: int
+    waves: int
+    l2: int
+    memory: int
+    segments: float
+
+
+# The same sizes are asked of all rows of a table: those that were timed in every choice.
+@lru_cache(maxsize=8192)
+def work(
+    config: Config,
+    problem: Problem,
+    resident: int,
+    multiprocessors: int,
+    shares: int = MOST_SINGLE,
+) -> Work:
+    """Return what a launch of `simt_async` has to do.
+
+    Parameters
+    ----------
+    config : Config
+        A point of its space.
+    problem : Problem
+        In single precision.
+    resident : int
+        Blocks that fit on a multiprocessor.
+    multiprocessors : int
+        That blocks are spread over.
+    shares : int, optional
+        Of a tile at most; kernels that were timed once had others than today's.
+    """
+    m, n, k = problem.m, problem.n, problem.k
+    block_m, block_n = config.integer("block_m"), config.integer("block_n")
+    launch = stencil(config.stencil).launch(config, m, n)
+    threads = prod(launch.block)
+    area = block_m * block_n
+    blocks = prod(launch.on(multiprocessors).grid)
+    split = int(config.get("split_k", 1))
+    each = -(-blocks // _reached(multiprocessors, split))
+    tiles, steps, turns, parts, waves = each, 0.0, 0, 0, 0
+    if config.get("persistent"):
+        tiles, steps, turns, parts = _staying(config, (m, n, k), multiprocessors, blocks, shares)
+    else:
+        depth = config.integer("block_k")
+        steps = each * (-(-k // depth) * depth) / split
+        if split > 1:
+            waves = -(-each // resident)
+    return Work(
+        area=area,
+        of_thread=area // threads,
+        warps=min(each, resident) * threads / 32,
+        copies=_copies(config, problem),
+        steps=steps,
+        tiles=tiles,
+        turns=turns,
+        parts=parts,
+        waves=waves,
+        l2=_BYTES * k * (-(-n // block_n) * m + -(-m // block_m) * n),
+        memory=_BYTES * (m * k + k * n + m * n),
+        segments=m * n / config.integer("lanes_m") if problem.ldc % _VECTOR else 0.0,
+    )
+
+
+# Blocks of a cluster are neighbours on the chip, so that some of its corners stay empty: 64
+# clusters of 4 that should fit two to a multiprocessor took 1.4 times as long.  Of 104 to 132
+# multiprocessors those with the least error.
+_REACHED = {4: 124 / 132, 8: 128 / 132}
+
+
+def _reached(multiprocessors: int, split: int) -> int:
+    """Return how many multiprocessors clusters of so many blocks are spread over."""
+    return max(1, round(multiprocessors * _REACHED.get(split, 1.0)))
+
+
+def _staying(
+    config: Config, sizes: tuple[int, int, int], multiprocessors: int, blocks: int, most: int
+) -> tuple[int, float, int, int]:
+    """Return tiles and steps of the busiest multiprocessor, turns of a block, and parts."""
+    d = divide(config, sizes, blocks, most=most)
+    turns, rest = divmod(d.whole, d.blocks)
+    tiles = turns * -(-d.blocks // multiprocessors) + -(-rest // multiprocessors)
+    shares = -(-d.workers // multiprocessors) if d.shared else 0
+    steps = tiles * d.steps + shares * d.longest_share
+    parts = 0
+    if d.shared and d.workers != d.shared:
+        parts = max(1, -(-d.steps // d.longest_share))
+    more = 1 if rest or d.shared else 0
+    return tiles + shares, float(steps * config.integer("block_k")), turns + more, parts
+
+
+def _copies(config: Config, problem: Problem) -> float:
+    """Return the lanes that copy a step of A and B, in copies that fit (`stencil.fitted`)."""
+    along = Variant.of(problem).k_fast
+    aligned = [problem.lda % _VECTOR == 0, problem.ldb % _VECTOR == 0]
+    narrow = any(not even and not k for even, k in zip(aligned, along, strict=True))
+    vectors = bool(config.get("k_vectors", 0)) and all(aligned) and problem.k % _VECTOR == 0
+    lanes = 0.0
+    for side, k_fast in zip("mn", along, strict=True):
+        single = narrow or (k_fast and not vectors)
+        lanes += config.integer(f"block_{side}") / (1 if single else _VECTOR)
+    return lanes
+
+
+def cycles(does: Work, costs: Costs = COSTS) -> float:
+    """Return the cycles that a launch takes."""
+    step = does.area / _FMA + costs.copy * does.copies
+    busy = does.steps * step * (1 + costs.hiding / max(1.0, does.warps))
+    busy += costs.begin + costs.store * does.tiles * does.area + costs.turn * does.turns
+    busy += costs.meet * does.waves
+    busy += does.parts * (costs.part + costs.part_element * does.of_thread)
+    memory = does.memory + costs.segment * does.segments
+    waiting = does.l2 / costs.l2 + memory / costs.memory
+    return costs.launch + float((busy**_POWER + waiting**_POWER) ** (1 / _POWER))
