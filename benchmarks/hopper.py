@@ -35,6 +35,9 @@ def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parse.add_argument("--json", type=Path, default=Path("hopper.json"))
     parse.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parse.add_argument("--seed", type=Path, help="an earlier FILE, whose best are tried first")
+    parse.add_argument(
+        "--only", type=Path, help="a list of candidates, tried instead of all others"
+    )
     parse.add_argument("--list", action="store_true", help="count the candidates and end")
     parse.add_argument("--until", type=float, help=argparse.SUPPRESS)
     return parse.parse_args(arguments)
@@ -51,7 +54,7 @@ def main() -> None:
         return
     if given.until:
         log = Log(given.json.with_suffix(".log"))
-        measure(log, letter, cases, sizes, given.until, given.workers, given.seed)
+        measure(log, letter, cases, sizes, given.until, given.workers, given.seed, given.only)
         return
     log = supervise(given.json, time.time() + given.seconds)
     table(log, letter, sizes, cases)

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilewright.space import Config
+
 from .bench import SEARCHED, Bench, row_of
 from .candidates import candidates
 from .log import Log
@@ -39,15 +41,26 @@ def ranked(rows: Iterable[dict[str, Any]]) -> list[str]:
     return sorted(places, key=places.__getitem__)
 
 
-def jobs_of(letter: str, cases: list[str], log: Log, seed: Path | None = None) -> list[Job]:
+def jobs_of(
+    letter: str, cases: list[str], log: Log, seed: Path | None = None, only: Path | None = None
+) -> list[Job]:
     """Return what is still to be tried: all cases in turns, the likeliest first.
 
-    Those are the best of an earlier file, where there is one.
+    Those are the best of an earlier file, where there is one.  With `only`, the rows of that file
+    and nothing else: ``trans``, ``stencil`` and ``config``, rescheduled ones among them, which
+    are in no list of candidates because each is searched for minutes.
     """
     known = {(row["trans"], row["id"]) for kind in ("started", "tried") for row in log.of(kind)}
     earlier = json.loads(seed.read_bytes())["log"] if seed else []
     lists = []
+    given = (
+        [row for row in json.loads(only.read_bytes()) if row["precision"] == letter] if only else []
+    )
     for trans in cases:
+        if only:
+            found = [Config(r["stencil"], r["config"]) for r in given if r["trans"] == trans]
+            lists.append([(letter, trans, one) for one in found])
+            continue
         of_case = [r for r in earlier if r["kind"] == "tried" and r["trans"] == trans]
         place = {key: at for at, key in enumerate(ranked(of_case)[:FROM_SEED])}
         found = sorted(candidates(letter, trans), key=lambda one: place.get(one.id, FROM_SEED))
@@ -78,6 +91,7 @@ def measure(
     until: float,
     workers: int,
     seed: Path | None = None,
+    only: Path | None = None,
 ) -> None:
     """Search until two thirds of the time are over, then race.
 
@@ -97,9 +111,11 @@ def measure(
         Compilers beside this process.
     seed : Path, optional
         An earlier file, whose best candidates are tried first.
+    only : Path, optional
+        A file of candidates to try instead.
     """
     stop = time.time() + SHARE * (until - time.time())
-    jobs = jobs_of(letter, cases, log, seed)
+    jobs = jobs_of(letter, cases, log, seed, only)
     bench = Bench(log, letter, max(sizes))
     print(f"{bench.live}, {len(jobs)} candidates, {workers} compilers", flush=True)
     try_all(bench, jobs, sizes, stop, workers)
