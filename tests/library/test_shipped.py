@@ -214,11 +214,11 @@ def test_a_multiprocessor_with_one_block_more_sets_the_time():
 
 def test_a_time_that_was_measured_is_the_one_expected():
     config = FAMILY.default(variant("NT"), H100)
-    timed = Timed(config, {square(1024, "NT"): 100.0, square(2048, "NT"): 500.0})
-    assert expected_ns(timed, square(2048, "NT"), H100, 132) == 500
-    assert 100 < expected_ns(timed, square(1500, "NT"), H100, 132) < 500
+    timed = Timed(config, {square(1024, "NT"): 100e3, square(2048, "NT"): 500e3})
+    assert expected_ns(timed, square(2048, "NT"), H100, 132) == 500e3
+    assert 100e3 < expected_ns(timed, square(1500, "NT"), H100, 132) < 500e3
     slower = replace(H100, multiprocessors=66)
-    assert expected_ns(timed, square(2048, "NT"), slower, 132) > 900
+    assert expected_ns(timed, square(2048, "NT"), slower, 132) > 900e3
 
 
 def rescheduled_table(monkeypatch, raced, version=SCHEDULER_VERSION):
