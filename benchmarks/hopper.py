@@ -20,7 +20,7 @@ from hopper.candidates import candidates
 from hopper.cases import ASKED, cases_of
 from hopper.log import Log
 from hopper.search import measure
-from hopper.watching import supervise, table
+from hopper.watching import keep_search, supervise, table
 
 
 def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -37,6 +37,9 @@ def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parse.add_argument("--seed", type=Path, help="an earlier FILE, whose best are tried first")
     parse.add_argument(
         "--only", type=Path, help="a list of candidates, tried instead of all others"
+    )
+    parse.add_argument(
+        "--keep", type=Path, help="an earlier FILE, whose search is kept in this one"
     )
     parse.add_argument("--list", action="store_true", help="count the candidates and end")
     parse.add_argument("--until", type=float, help=argparse.SUPPRESS)
@@ -57,6 +60,8 @@ def main() -> None:
         measure(log, letter, cases, sizes, given.until, given.workers, given.seed, given.only)
         return
     log = supervise(given.json, time.time() + given.seconds)
+    if given.keep:
+        keep_search(given.json, given.keep)
     table(log, letter, sizes, cases)
 
 

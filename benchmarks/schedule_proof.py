@@ -11,7 +11,7 @@ a pool of processes while those that are ready run in a process of their own:
    data: all of C's memory has its twin's bits;
 2. many launches of five sizes, C compared on the device after each: first alone, then while another
    stream copies through memory and a third one runs another kernel;
-3. winners only: both in turns, A B A B, at 2048, 4096 and 8192.
+3. winners only: both in turns, A B A B, at 1024, 2048, 4096 and 8192.
 
 A kernel that crashes or hangs is a row with a reason.  FILE is written after each row.  A level is
 proved where no kernel differed or failed and enough ran (backend.cuda.proofs.earned); proofs go to
@@ -57,8 +57,8 @@ CASES = ("NN", "NT", "TN", "TT")
 OTHERS = 3  # configs of a transpose besides the winner
 COMPLEX = 2  # of CGEMM, for each transpose
 LAUNCHES = 32
-TIMED, ROUNDS = (2048, 4096, 8192), 11
-WON_AT = 4096
+TIMED, ROUNDS = (1024, 2048, 4096, 8192), 11
+FEWER = 5  # rounds of the largest, whose times differ least
 SILENCE = 25.0  # seconds without a word after which the device's process is given up
 Row = dict[str, Any]
 
@@ -68,7 +68,7 @@ def variant_of(row: Row) -> Variant:
 
 
 def jobs() -> list[Row]:
-    """Return what is to be proved: winners first, whose search takes longest."""
+    """Return what is to be proved: what won rescheduled, then other winners, then the rest."""
     log = ship.load("hopper_s.json")["log"]
     first, more = [], []
     for trans in CASES:
@@ -88,12 +88,17 @@ def jobs() -> list[Row]:
         first += [job("c", trans, found[key][0], True) for key in sorted(winners(log, trans))]
     every = (*first, *sorted(more, key=lambda row: loop_length(row["config"])))
     levels = [level for level, one in enumerate(LEVELS) if one is not None]
-    return [at_level(row, level) for row in every for level in levels]
+    won = [at_level(row, row["config"][SCHEDULE]) for row in first if SCHEDULE in row["config"]]
+    each = [*won, *(at_level(row, level) for row in every for level in levels)]
+    found: dict[tuple[str, str, str], Row] = {}
+    for row in each:
+        found.setdefault((row["precision"], row["trans"], row["id"]), row)
+    return list(found.values())
 
 
 def winners(log: list[Row], trans: str) -> set[str]:
-    """Return what won at the size that rescheduled kernels are judged by."""
-    return {key for key, sizes in ship.raced(log, trans).items() if WON_AT in sizes}
+    """Return what won at one of the sizes that rescheduled kernels are timed at."""
+    return {key for key, sizes in ship.raced(log, trans).items() if sizes.keys() & set(TIMED)}
 
 
 def relatives(values: dict[str, Any]) -> list[dict[str, Any]]:
@@ -215,18 +220,22 @@ def _proved(live: Any, row: Row, done: dict[str, int]) -> Row:
 
 def timed(live: Any, row: Row, twins: Any) -> dict[str, list[list[int]]]:
     """Return times of the compiler's own and the rescheduled kernel, in turns, by size."""
+    from tilewright.tuning.matrices import normal
     from tilewright.tuning.measure import Workload, interleaved
 
-    drawn = np.random.default_rng(0).standard_normal(max(TIMED) ** 2 // 4, dtype=np.float32)
-    memory = {name: live.allocate(16 * len(drawn)) for name in "abc"}
+    letter = row["precision"]
+    of = precision(letter)
+    drawn = normal(np.random.default_rng(0), (max(TIMED) ** 2 // 4,), of)
+    memory = {name: live.allocate(4 * drawn.nbytes) for name in "abc"}
     for name, part in ((name, part) for name in "ab" for part in range(4)):
         live.write(memory[name], np.roll(drawn, 4097 * part), part * drawn.nbytes)
     pair = [(twins.plain, FAMILY, twins.config), (twins.made, FAMILY, twins.config)]
     try:
         found = {}
         for size in TIMED:
-            load = Workload(live, Problem(size, size, size, "s", *row["trans"]), memory)
-            found[str(size)] = [list(x) for x in interleaved(load, pair, 0.0, ROUNDS)]
+            load = Workload(live, Problem(size, size, size, letter, *row["trans"]), memory)
+            rounds = FEWER if size == max(TIMED) else ROUNDS
+            found[str(size)] = [list(x) for x in interleaved(load, pair, 0.0, rounds)]
         return found
     finally:
         for one in memory.values():

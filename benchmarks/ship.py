@@ -23,7 +23,7 @@ from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware.catalogue import recognised
 from tilewright.paths import write_atomically
 from tilewright.space import Config
-from tilewright.stencil import stencil, stencils
+from tilewright.stencil import stencil, stencils, unscheduled
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "h100"
@@ -103,9 +103,16 @@ def best_divided(found):
 
 
 def search_rows(letter, log):
-    """Yield the winners of a search's races, and the best of each shape."""
+    """Yield the winners of a search's races, and the best of each shape.
+
+    Of rescheduled kernels these are their twins: how much faster they are themselves is said
+    beside these alone (`rescheduled_rows`).
+    """
     for trans in sorted({one["trans"] for one in log if one["kind"] == "tried"}):
         found, won = searched(log, trans), raced(log, trans)
+        twins = {unscheduled(found[key][0]).id for key in won if key in found}
+        found = {k: v for k, v in found.items() if unscheduled(v[0]) == v[0]}
+        won = {key: won.get(key, {}) for key in {*won, *twins} & found.keys()}
         kept = best_of_shapes(found)
         if letter == "s":  # elsewhere `library.waves` cannot say when they serve
             kept |= best_divided(found)

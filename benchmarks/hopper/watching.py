@@ -78,6 +78,23 @@ def blame(log: Log) -> None:
             log.add(**{**row, "kind": "tried", "reason": reason, "ns": {}})
 
 
+def keep_search(path: Path, earlier: Path) -> None:
+    """Put what an earlier FILE tried, and this one did not, before the rows of this one.
+
+    Such rows say which run they are of (``of``); its races are left out, so that all races are of
+    one run.
+    """
+    made, old = (json.loads(one.read_bytes()) for one in (path, earlier))
+    again = {(row["trans"], row["id"]) for row in made["log"] if row["kind"] == "tried"}
+    run = {name: old["environment"][name] for name in ("date", "commit")}
+    rows = [
+        {"of": run} | row
+        for row in old["log"]
+        if row["kind"] == "tried" and (row["trans"], row["id"]) not in again
+    ]
+    write_atomically(path, json.dumps(made | {"log": rows + made["log"]}, indent=1).encode())
+
+
 def write(path: Path, log: Log) -> None:
     """Write what is known so far."""
     from tilewright.bench.record import environment_record
