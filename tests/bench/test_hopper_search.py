@@ -84,6 +84,37 @@ def test_an_earlier_search_leaves_room_for_what_is_new(hopper, tmp_path):
     assert [job[2] for job in jobs[first:]] == [one for one in found if one not in best[:first]]
 
 
+def test_only_what_a_list_names_is_tried(hopper, tmp_path):
+    """Rescheduled kernels too, which no list of candidates has."""
+    _, _, candidates, _, log, search, _ = hopper
+    one = candidates.candidates("s", "NT")[0]
+    named = [
+        {"precision": letter, "trans": "NT", "stencil": one.stencil, "config": dict(config)}
+        for letter, config in (("s", one.replace(schedule=2)), ("s", one), ("c", one))
+    ]
+    only = tmp_path / "only.json"
+    only.write_text(json.dumps(named))
+    jobs = search.jobs_of("s", ["NN", "NT"], log.Log(tmp_path / "log"), None, only)
+    assert jobs == [("s", "NT", one.replace(schedule=2)), ("s", "NT", one)]
+
+
+def test_an_earlier_search_is_kept_beside_new_races(hopper, tmp_path):
+    """Its rows say which run they are of; its races go, since all races are of one run."""
+    *_, watching = hopper
+    tried = [{"kind": "tried", "trans": "NN", "id": key, "ns": {"512": n}} for n, key in
+             enumerate("abc")]  # fmt: skip
+    race = {"kind": "final", "trans": "NN", "size": 512}
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    run = {"date": "2026-01-01", "commit": "0" * 7, "cores": 2}
+    old.write_text(json.dumps({"environment": run, "log": [*tried[:2], race]}))
+    new.write_text(json.dumps({"environment": {}, "log": [*tried[1:], race]}))
+    watching.keep_search(new, old)
+    rows = json.loads(new.read_text())["log"]
+    assert [row["id"] for row in rows if row["kind"] == "tried"] == ["a", "b", "c"]
+    assert [row["of"]["date"] for row in rows if "of" in row] == ["2026-01-01"]
+    assert len([row for row in rows if row["kind"] == "final"]) == 1
+
+
 @pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 def test_a_search_ends_in_races_and_a_table(hopper, monkeypatch, tmp_path, capsys):
     """A candidate that is right is raced; one that does not compile is a row with a reason."""
