@@ -96,6 +96,28 @@ def test_the_main_loop_changes_and_is_proved_the_same(
     assert searches.count == 5
 
 
+def test_a_proof_is_made_once_for_the_same_code(
+    searches: Searches, cache: KernelCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = reschedule(compiled(), SOURCE, cache)
+    proofs: list[bytes] = []
+
+    def no_more(before: bytes, after: bytes, arch: int) -> str:
+        proofs.append(after)
+        return "it is not proved"
+
+    monkeypatch.setattr(rescheduling, "_reason", no_more)
+    assert reschedule(compiled(), SOURCE, cache).code == made.code
+    assert proofs == []
+    # Without a cache, or for other code, there is none.
+    with pytest.raises(RefusedScheduleError, match="it is not proved"):
+        reschedule(compiled(), SOURCE)
+    key = schedule_key(text(compiled()), 90, LEVEL)
+    cache.save(key, text(compiled()))
+    reschedule(compiled(), SOURCE, cache)
+    assert proofs[-1] == text(compiled())
+
+
 def test_code_that_comes_with_the_package_needs_no_search(
     searches: Searches, cache: KernelCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

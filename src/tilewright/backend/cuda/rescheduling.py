@@ -6,7 +6,7 @@
 
 What the search makes depends on the kernel's machine code, the level and the scheduler's version
 alone, so that is the key it is kept under: kernels that differ in their name only, as exported ones
-do, share it.  Code from a cache is data like any other: it passes the same check as new code.
+do, share it.  Code from a cache is data like any other: it passes the same check as new code, once.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ __all__ = ["SHIPPED", "RefusedScheduleError", "kept_code", "reschedule", "schedu
 _FORMAT = 1
 
 SHIPPED = "scheduled_code"  # folder of the package: a file for each key, compressed
+
+_PROVED = b"the same\n"  # what is kept of a proof
 
 # Far above any kernel's code; a file cannot make us fill the memory.
 _LIMIT_BYTES = 1 << 24
@@ -93,25 +95,42 @@ def reschedule(
     key = schedule_key(kernel.code, kernel.arch, wanted)
     with span("reschedule", {"level": wanted.name}):
         for code in (cache.load(key) if cache is not None else None, kept_code(key)):
-            if code is not None and not _reason(kernel.code, code, kernel.arch):
+            if code is not None and not _refusal(kernel, code, cache):
                 return _with_code(cubin, kernel, code)
         if cache is not None:
             cache.drop(key)
-        code = _searched(kernel, wanted, seconds)
+        code = _searched(kernel, wanted, cache, seconds)
     if cache is not None:
         cache.save(key, code)
     return _with_code(cubin, kernel, code)
 
 
-def _searched(kernel: Kernel, wanted: Schedule, seconds: float) -> bytes:
+def _searched(kernel: Kernel, wanted: Schedule, cache: KernelCache | None, seconds: float) -> bytes:
     """Return rescheduled code of a kernel, checked."""
     try:
         code = searched(kernel.code, kernel.arch, wanted, seconds)
     except RefusedError as error:
         raise _refused(wanted, str(error)) from None
-    if reason := _reason(kernel.code, code, kernel.arch):
+    if reason := _refusal(kernel, code, cache):
         raise _refused(wanted, reason)
     return code
+
+
+def _refusal(kernel: Kernel, code: bytes, cache: KernelCache | None) -> str:
+    """Return why code may not take a kernel's place; empty if it is proved the same.
+
+    A proof takes seconds.  That there was one is kept beside the binaries, which are the user's
+    alone, under both codes' digest: other code has another.
+    """
+    digests = [hashlib.sha256(one).hexdigest() for one in (kernel.code, code)]
+    parts = [_FORMAT, "proof", SCHEDULER_VERSION, kernel.arch, *digests]
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    if cache is not None and cache.load(key) == _PROVED:
+        return ""
+    reason = _reason(kernel.code, code, kernel.arch)
+    if cache is not None and not reason:
+        cache.save(key, _PROVED)
+    return reason
 
 
 def _refused(wanted: Schedule, why: str) -> RefusedScheduleError:
