@@ -62,7 +62,7 @@ def table():
         "Reproduce: `python benchmarks/hopper.py --precision s --seconds 165 --json"
         " benchmarks/results/h100/hopper_s.json` (d, c and z likewise), `python -m"
         " benchmarks.tensor --seconds 200 --json benchmarks/results/h100/tensor.json`, `python"
-        " benchmarks/double_double.py --device cuda:0 --json"
+        " benchmarks/double_double.py --device cuda:0 --families simt_async --scan 24 --json"
         " benchmarks/results/h100/double_double.json`, `tilewright bench --precision s,d --sizes"
         " 1024 --against numpy,clblast --device opencl:0,opencl:1 --tune 60s -o"
         " benchmarks/results/cpu/gemm_1024.json`, `python benchmarks/space_build.py --json"

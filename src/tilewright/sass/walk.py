@@ -1,7 +1,7 @@
 """A loop's multiply-adds walked there and back over the tile, sums in the banks that this wants.
 
 A step along k multiplies each of some factors by each of some others.  With one of them held in a
-latch, an FFMA reads the other and its sum: one read of each bank, if they lie in different ones.
+latch, an FFMA reads the other and its sum: one read of each bank, if they lie in different ones::
 
              b0   b1   b2   b3        one row there, the next one back: at the turn the factor
     a0      ──────────────────>┐      that has moved so far is at hand, and the one that is held

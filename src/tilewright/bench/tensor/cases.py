@@ -182,7 +182,7 @@ def _around(config: Config, values: Mapping[str, Sequence[Any]]) -> Iterator[Con
 def _sharing(starts: Sequence[Config]) -> Iterator[Config]:
     """Yield starts with tiles that all blocks share; the space refuses those that cannot.
 
-    No device has run them yet, so they are no starts themselves.
+    On an H100 they were slower (docs/tensor_cores.md), so they are no starts themselves.
     """
     for config in starts:
         yield from (config.replace(stream_k=kind) for kind in (1, 2))
