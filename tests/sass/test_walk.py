@@ -16,6 +16,7 @@ from tilewright.sass.dependencies import Block, RefusedError, blocks
 from tilewright.sass.edit import edit
 from tilewright.sass.equivalence import differences
 from tilewright.sass.hazards import hazards
+from tilewright.sass.latency import needed
 from tilewright.sass.schedule import schedule
 from tilewright.sass.values import is_plain_ffma
 from tilewright.sass.walk import fetch_cycles, walked
@@ -108,6 +109,19 @@ def test_a_sign_is_the_product_s_whichever_factor_stands_where() -> None:
     assert differences(code, (*code[:at], plain, *code[at + 1 :]), 90) == []
     for bit in (62, 73):  # of an absolute value
         assert not is_plain_ffma(replace(one, raw=one.raw | 1 << bit))
+
+
+def test_what_the_uniform_pipe_computes_is_read_later_than_what_it_moves() -> None:
+    """Taken for one, they let a USEL read its UIADD3 two cycles later: wrong on an H100."""
+    seen: list[tuple[str, str, str, int]] = []
+    for name in ("cNT", "cCN"):
+        hazards(kernel(name), lambda *what: seen.append(what))
+    least = {
+        producer: min(c for p, q, how, c in seen if (p, q, how) == (producer, "uniform", "read"))
+        for producer in ("uniform", "uniform move")
+    }
+    assert least["uniform"] == needed("uniform", "uniform", "read") == 4
+    assert needed("uniform move", "uniform", "read") == 2 <= least["uniform move"]
 
 
 def test_a_kernel_with_too_few_registers_is_left_alone_with_the_reason() -> None:

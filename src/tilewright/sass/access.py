@@ -26,7 +26,8 @@ _FIXED = {
     " VIMNMX I2FP P2R",
     "to uniform": "R2UR",
     "vote": "VOTEU",
-    "uniform": "UMOV USEL UISETP UIADD3 ULEA ULOP3 USHF UIMAD ULDC UPLOP3",
+    "uniform": "USEL UISETP UIADD3 ULEA ULOP3 USHF UIMAD UPLOP3",
+    "uniform move": "UMOV ULDC",
     "wide": "",  # IMAD.WIDE and IMAD.HI: twice through the multiplier
     "fp64": "DADD DMUL DFMA",
     "fp64 set": "DSETP",
@@ -142,7 +143,7 @@ def access(instruction: Instruction) -> Access:
         kind = "wide"
     reads = set(instruction.reads) | {UNIFORM + r for r in instruction.ureads}
     writes = set(instruction.dst) | {UNIFORM + r for r in instruction.udst}
-    uniform = kind == "uniform"
+    uniform = kind in ("uniform", "uniform move")
     base = UNIFORM_PREDICATE if uniform else PREDICATE
     reads |= {base + p for p in _condition_fields(instruction) if p != PT}
     if instruction.guard.index != PT:

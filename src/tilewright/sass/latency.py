@@ -25,10 +25,12 @@ _READ: dict[str, dict[str, int]] = {
     "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
     "fp64": {"global": 7, "other": 6, "": 8},
     "fp64 set": {"": 6},
-    # The hardware holds a reader of uniform registers back by itself.
-    "uniform": {"": 2},
+    # What the uniform pipe computes; a rescheduled kernel that read it two cycles later, as moves
+    # and constants may be, was wrong on an H100.
+    "uniform": {"uniform": 4, "uniform move": 7, "alu": 6, "fma": 6, "other": 9, "": 12},
+    "uniform move": {"": 2},
     "to uniform": {"": 13},
-    "vote": {"": 1},
+    "vote": {"uniform": 1, "": 12},
     "special": {"fma": 8, "": 13},
 }
 # Results must arrive in order.  The low ones are pairs under a predicate and its opposite.
@@ -38,7 +40,8 @@ _WRITE: dict[str, dict[str, int]] = {
     "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
     "fp64": {"": 8},
     "fp64 set": {"": 6},
-    "uniform": {"": 2},
+    "uniform": {"uniform": 2, "": 4},
+    "uniform move": {"": 2},
     "to uniform": {"": 9},
     "vote": {"": 1},
     "special": {"": 6},

@@ -7,4 +7,4 @@ __all__ = ["SCHEDULER_VERSION"]
 # Raised whenever `tilewright.sass.schedule` may give other code for the same kernel, or
 # `tilewright.sass.differences` may let other code pass: what was proved on a device is then
 # proved no more.  A test compares code that is kept.
-SCHEDULER_VERSION = 4
+SCHEDULER_VERSION = 5
