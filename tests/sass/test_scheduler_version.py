@@ -14,8 +14,8 @@ DIGESTS = {
     1: "513eb2ca8db6d967",
     2: "92e6d72c36c823dd",
     3: "bbdf45556caf5d07",
-    4: "bbdf45556caf5d07",
-    5: "bbdf45556caf5d07",  # registers of kernels with CGAERRBAR and YIELD; this one has neither
+    4: "bbdf45556caf5d07",  # registers of kernels with CGAERRBAR and YIELD; this one has neither
+    5: "bbdf45556caf5d07",  # stalls behind what the uniform pipe computes; this one has none
 }
 
 
