@@ -22,6 +22,8 @@ winners that are faster than their twins goes to FILE's folder, scheduled_code/K
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import json
 import lzma
 import multiprocessing
@@ -88,7 +90,10 @@ def jobs() -> list[Row]:
         first += [job("c", trans, found[key][0], True) for key in sorted(winners(log, trans))]
     every = (*first, *sorted(more, key=lambda row: loop_length(row["config"])))
     levels = [level for level, one in enumerate(LEVELS) if one is not None]
-    won = [at_level(row, row["config"][SCHEDULE]) for row in first if SCHEDULE in row["config"]]
+    rescheduled = [row for row in first if SCHEDULE in row["config"]]
+    of = {letter: [r for r in rescheduled if r["precision"] == letter] for letter in "sc"}
+    turns = itertools.zip_longest(of["s"], of["c"])
+    won = [at_level(row, row["config"][SCHEDULE]) for pair in turns for row in pair if row]
     each = [*won, *(at_level(row, level) for row in every for level in levels)]
     found: dict[tuple[str, str, str], Row] = {}
     for row in each:
@@ -220,26 +225,29 @@ def _proved(live: Any, row: Row, done: dict[str, int]) -> Row:
 
 def timed(live: Any, row: Row, twins: Any) -> dict[str, list[list[int]]]:
     """Return times of the compiler's own and the rescheduled kernel, in turns, by size."""
-    from tilewright.tuning.matrices import normal
     from tilewright.tuning.measure import Workload, interleaved
 
     letter = row["precision"]
-    of = precision(letter)
-    drawn = normal(np.random.default_rng(0), (max(TIMED) ** 2 // 4,), of)
+    memory = operands(live, letter)
+    pair = [(twins.plain, FAMILY, twins.config), (twins.made, FAMILY, twins.config)]
+    found = {}
+    for size in TIMED:
+        load = Workload(live, Problem(size, size, size, letter, *row["trans"]), memory)
+        rounds = FEWER if size == max(TIMED) else ROUNDS
+        found[str(size)] = [list(x) for x in interleaved(load, pair, 0.0, rounds)]
+    return found
+
+
+@functools.cache
+def operands(live: Any, letter: str) -> dict[str, Any]:
+    """Return matrices of the largest size, the same for all kernels of a precision."""
+    from tilewright.tuning.matrices import normal
+
+    drawn = normal(np.random.default_rng(0), (max(TIMED) ** 2 // 4,), precision(letter))
     memory = {name: live.allocate(4 * drawn.nbytes) for name in "abc"}
     for name, part in ((name, part) for name in "ab" for part in range(4)):
         live.write(memory[name], np.roll(drawn, 4097 * part), part * drawn.nbytes)
-    pair = [(twins.plain, FAMILY, twins.config), (twins.made, FAMILY, twins.config)]
-    try:
-        found = {}
-        for size in TIMED:
-            load = Workload(live, Problem(size, size, size, letter, *row["trans"]), memory)
-            rounds = FEWER if size == max(TIMED) else ROUNDS
-            found[str(size)] = [list(x) for x in interleaved(load, pair, 0.0, rounds)]
-        return found
-    finally:
-        for one in memory.values():
-            live.free(one)
+    return memory
 
 
 class Device:

@@ -101,6 +101,15 @@ def test_narrow_copies_are_for_what_runs_along_m_or_n() -> None:
         assert (config in FAMILY.space(of, device)) is sound
 
 
+@pytest.mark.parametrize("name", ["cNT", "cCN"])
+def test_a_loop_of_four_steps_is_right(emulated: EmulatedDevice, name: str) -> None:
+    """A short text, whose tile along k is one sector of complex elements."""
+    of = variant(name)
+    stays = {"persistent": 1, "stream_k": 1} if name == "cNT" else {}
+    config = small(of, emulated, block_k=4, unroll_k=4, stages=4, **stays)
+    computes_the_product(emulated, FAMILY, config, of)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name[0] != "s"])
 def test_every_other_variant_computes_the_product(emulated: EmulatedDevice, name: str) -> None:

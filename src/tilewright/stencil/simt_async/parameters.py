@@ -46,7 +46,7 @@ def _pipeline() -> tuple[Parameter, ...]:
     return (
         Parameter(
             "block_k",
-            (8, 16, 32),
+            (4, 8, 16, 32),
             "steps in k between two barriers",
             "shared memory; length of the loop; waste where k is no multiple",
         ),
