@@ -15,6 +15,7 @@ import math
 import statistics
 from pathlib import Path
 
+from draw_ablation import ablation
 from tilewright.bench.counters import COUNTERS
 
 ROOT = Path(__file__).parents[1]
@@ -241,6 +242,7 @@ PARTS = {
     "benchmarking.md": {"profile": profile, "timeline": timeline},
     "double_double.md": {"results": double_double, "expected": expected},
     "export.md": {"results": native},
+    "hopper.md": {"ablation": ablation},
 }
 
 

@@ -14,6 +14,7 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h100"
 # What has no times of whole products: counters and machine code of loops, measurements of the
 # device, times of calls, errors, a timeline; and products that do not say their size.
 WITHOUT_TIMES = {
+    "ablation.json",
     "fp32_accuracy.json",
     "host_cost.json",
     "latches.json",
