@@ -8,6 +8,7 @@ the L2 and the memory.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -20,20 +21,18 @@ from tilewright.stencil.asynchronous.division import MOST_SINGLE, divide
 __all__ = ["COSTS", "Costs", "Work", "cycles", "work"]
 
 _FMA = 128  # multiply-adds of a multiprocessor in a cycle: four schedulers of 32 lanes
+_SCHEDULERS = 4  # of a multiprocessor
 _BYTES = 4  # of an element
 _VECTOR = 4  # elements that are copied or stored at once where they are aligned
-
-# The slower of arithmetic and memory, smoothly: two equal times are 41 % more than one.  Fitted
-# with the costs it was 2.2; 4, and the plain sum, left larger errors.
-_POWER = 2
 
 
 @dataclass(frozen=True)
 class Costs:
     """What things cost, in cycles unless said otherwise.
 
-    The values are those of ``python benchmarks/choice_fit.py`` for an H100: 248 shapes and the
-    search's squares, 512 to 8192.  Half of the former are met within 6 %.
+    The values are those of ``python benchmarks/choice_fit.py`` for an H100: 248 shapes in two
+    runs and the search's squares, 512 to 8192.  Half of the former are met within 5 %, by costs
+    that were fitted to the others, too.
 
     Parameters
     ----------
@@ -43,8 +42,12 @@ class Costs:
         From its start to the first multiply-adds.
     hiding : float
         Warps; of so many beside those that are there, the time goes to latency.
+    latency : float
+        Of a copy from device memory to shared memory, from its start.
     copy : float
         Of an instruction's lane that copies into shared memory, 1 or 4 elements.
+    check : float
+        Of an element that is copied with checks (`Work.checked`), in place of `copy`.
     store : float
         Of an element of C, with the first copies of its tile.
     turn : float
@@ -53,7 +56,8 @@ class Costs:
         That a cluster's blocks wait for each other.  What they send each other costs nothing
         that a fit could tell from `store`.
     part : float
-        That an owner waits for a part, reads of one element included.
+        That an owner waits for a part, reads of one element included; held in the fit, which is
+        as good from 600 to 3000, while few parts of small tiles were timed.
     part_element : float
         Of each element of a thread's tile in that part.
     l2, memory : float
@@ -65,7 +69,9 @@ class Costs:
     launch: float
     begin: float
     hiding: float
+    latency: float
     copy: float
+    check: float
     store: float
     turn: float
     meet: float
@@ -77,8 +83,8 @@ class Costs:
 
 
 COSTS = Costs(
-    launch=4360, begin=20300, hiding=1.55, copy=0.0411, store=0.272, turn=5660, meet=1740,
-    part=1530, part_element=19.5, l2=3670, memory=560, segment=39.8,
+    launch=4360, begin=14000, hiding=1.29, latency=915, copy=0.0471, check=0.334, store=0.462,
+    turn=7390, meet=1800, part=2600, part_element=8.2, l2=3910, memory=874, segment=72.3,
 )  # fmt: skip
 
 
@@ -96,8 +102,14 @@ class Work:
         On the multiprocessor at a time.
     copies : float
         Of a step along k: lanes that copy.
+    checked : float
+        Of a step along k: elements that are checked instead, all of those where a side of the
+        matrix is shorter than the block's (simt_async/edges.cuh).
     steps : float
         Along k, of all its tiles.
+    waits : float
+        Latencies of copies, one after another: a stage may be read once its copies arrived,
+        which were started `stages` - 1 tiles of k before.  Blocks side by side wait together.
     tiles : int
         That it stores, or parts of them.
     turns : int
@@ -117,7 +129,9 @@ class Work:
     of_thread: int
     warps: float
     copies: float
+    checked: float
     steps: float
+    waits: float
     tiles: int
     turns: int
     parts: int
@@ -155,38 +169,42 @@ def work(
     block_m, block_n = config.integer("block_m"), config.integer("block_n")
     launch = stencil(config.stencil).launch(config, m, n)
     threads = prod(launch.block)
+    thin = m < block_m or n < block_n
+    even = problem.ldc % _VECTOR == 0
     area = block_m * block_n
     blocks = prod(launch.on(multiprocessors).grid)
     split = int(config.get("split_k", 1))
     each = -(-blocks // _reached(multiprocessors, split))
+    depth, together = config.integer("block_k"), max(1, min(each, resident))
     tiles, steps, turns, parts, waves = each, 0.0, 0, 0, 0
     if config.get("persistent"):
         tiles, steps, turns, parts = _staying(config, (m, n, k), multiprocessors, blocks, shares)
     else:
-        depth = config.integer("block_k")
         steps = each * (-(-k // depth) * depth) / split
         if split > 1:
             waves = -(-each // resident)
     return Work(
         area=area,
         of_thread=area // threads,
-        warps=min(each, resident) * threads / 32,
-        copies=_copies(config, problem),
+        warps=together * threads / 32,
+        copies=0.0 if thin else _copies(config, problem),
+        checked=block_m + block_n if thin else 0.0,
         steps=steps,
+        waits=steps / depth / together / max(1, config.integer("stages") - 1),
         tiles=tiles,
         turns=turns,
         parts=parts,
         waves=waves,
         l2=_BYTES * k * (-(-n // block_n) * m + -(-m // block_m) * n),
         memory=_BYTES * (m * k + k * n + m * n),
-        segments=m * n / config.integer("lanes_m") if problem.ldc % _VECTOR else 0.0,
+        segments=0.0 if even else m * n / config.integer("lanes_m"),
     )
 
 
 # Blocks of a cluster are neighbours on the chip, so that some of its corners stay empty: 64
-# clusters of 4 that should fit two to a multiprocessor took 1.4 times as long.  Of 104 to 132
+# clusters of 4 that should fit two to a multiprocessor took 1.4 times as long.  Of 112 to 132
 # multiprocessors those with the least error.
-_REACHED = {4: 124 / 132, 8: 128 / 132}
+_REACHED = {4: 124 / 132, 8: 120 / 132}
 
 
 def _reached(multiprocessors: int, split: int) -> int:
@@ -225,11 +243,23 @@ def _copies(config: Config, problem: Problem) -> float:
 
 def cycles(does: Work, costs: Costs = COSTS) -> float:
     """Return the cycles that a launch takes."""
-    step = does.area / _FMA + costs.copy * does.copies
-    busy = does.steps * step * (1 + costs.hiding / max(1.0, does.warps))
+    step = does.area / _FMA + costs.copy * does.copies + costs.check * does.checked
+    # A scheduler without a warp issues nothing.
+    warps = max(1.0, does.warps)
+    idle = max(1.0, _SCHEDULERS / warps) + costs.hiding / warps
+    busy = _slower(does.steps * step * idle, costs.latency * does.waits)
     busy += costs.begin + costs.store * does.tiles * does.area + costs.turn * does.turns
     busy += costs.meet * does.waves
     busy += does.parts * (costs.part + costs.part_element * does.of_thread)
     memory = does.memory + costs.segment * does.segments
     waiting = does.l2 / costs.l2 + memory / costs.memory
-    return costs.launch + float((busy**_POWER + waiting**_POWER) ** (1 / _POWER))
+    return costs.launch + _slower(busy, waiting)
+
+
+def _slower(one: float, other: float) -> float:
+    """Return the time of two things at once, smoothly the longer.
+
+    Two equal times are 41 % more than one.  The power, fitted with the costs, was 2.2; 4, and the
+    plain sum, left larger errors.
+    """
+    return math.sqrt(one * one + other * other)
