@@ -7,9 +7,9 @@ candidate's times, and the races) and double_double.json (what was timed of sten
 still the same); writes src/tilewright/library/shipped_tables/h100.json.  Kept are the winners
 of races, and of each shape the best candidate: which shape is best depends on the size in
 question, which of its other parameters are hardly does.  In single precision also the best of
-each block and division of k: squares do not show what serves few tiles with long sums.  Where
-schedule_proof.json is there too, rescheduled kernels that beat their twins come after them, with
-both times of the same race.  A test compares the file.
+each block and division of k: squares do not show what serves few tiles with long sums.  Of
+schedule_proof.json the rescheduled kernels that beat their twins come after them, with both times
+of the same race.  A test compares the file.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import math
 import statistics
 from pathlib import Path
 
+from tilewright.backend.cuda import proofs
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware.catalogue import recognised
 from tilewright.paths import write_atomically
@@ -152,9 +153,12 @@ def rescheduled_rows(proof):
     """Yield rescheduled kernels with the same bits that were faster than their twins at some size.
 
     Each carries its own and its twin's median of a race in turns, at the sizes where more than
-    half of the rounds saved time.
+    half of the rounds saved time.  Only of levels that are proved: `gemm` serves no other.
     """
+    known = {(one.stencil, one.precision, one.level) for one in proofs.proofs()}
     for one in proof["rows"]:
+        if (one["stencil"], one["precision"], one["level"]) not in known:
+            continue
         raced = []
         for size, (twin, mine) in (one.get("ns") or {}).items():
             saved = statistics.median(a - b for a, b in zip(twin, mine, strict=True))
@@ -165,6 +169,21 @@ def rescheduled_rows(proof):
             yield {name: one[name] for name in ("precision", "trans", "stencil", "config")} | {
                 "raced": sorted(raced)
             }
+
+
+def twins_of(rescheduled, rows):
+    """Yield the twins of rescheduled kernels that no search has, with their times beside them."""
+    known = {(one["precision"], one["trans"], plain(one)) for one in rows}
+    for one in rescheduled:
+        if (one["precision"], one["trans"], plain(one)) not in known:
+            at = [[m, n, k, twin] for m, n, k, _, twin in one["raced"]]
+            config = dict(plain(one))
+            yield row(one["precision"], one["trans"], one["stencil"], config, at)
+
+
+def plain(one):
+    """Return a row's config as the compiler leaves it."""
+    return unscheduled(Config(one["stencil"], one["config"]))
 
 
 def row(letter, trans, name, config, times, won=()):
@@ -186,6 +205,9 @@ def table():
     known = recognised(device)
     rows = [row for letter, one in searches.items() for row in search_rows(letter, one["log"])]
     rows += pairs_rows(load("double_double.json"))
+    proof = load(PROOF)
+    rescheduled = list(rescheduled_rows(proof))
+    rows += twins_of(rescheduled, rows)
     head = {
         "device": device,
         "compute_capability": architecture_spec(ARCH).compute_capability,
@@ -197,10 +219,8 @@ def table():
         "commit": search["environment"]["commit"],
     }
     text = json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines(rows)}\n]'
-    if (RESULTS / PROOF).exists():
-        proof = load(PROOF)
-        text += f',\n "scheduler": {proof["scheduler"]}'
-        text += f',\n "rescheduled": [\n{lines(rescheduled_rows(proof))}\n]'
+    text += f',\n "scheduler": {proof["scheduler"]}'
+    text += f',\n "rescheduled": [\n{lines(rescheduled)}\n]'
     return f"{text}}}\n"
 
 
