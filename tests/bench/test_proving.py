@@ -180,7 +180,7 @@ def test_what_the_device_says_of_a_kernel_becomes_a_row(
 
 def test_a_loops_share_is_the_deeper_run_less_the_other() -> None:
     """Of 1000 cycles before and after the loop, in which nothing is multiplied, nothing is left."""
-    made = script("schedule_model")
+    made = script("model_shares")
 
     def run(loop: float) -> dict[str, float]:
         return {"cycles": loop + 1000, "fma_instructions_pct": 85 * loop / (loop + 1000)}
