@@ -130,7 +130,7 @@ class _Made:
 
     def __init__(self, code: list[Instruction], loop: Loop, arch: int, machine: Machine) -> None:
         self.code, self.loop, self.arch = code, loop, arch
-        # What wide reads cost is the same in every order of the same instructions, and left out:
+        # Every order of the same instructions has as many wide reads, so their cost is left out:
         # that it was found (after version 5) changes no kernel, and proofs of them hold.
         self.machine = replace(machine, wide_read=0.0)
         self.apart = machine.memory_apart
