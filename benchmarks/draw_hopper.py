@@ -29,6 +29,7 @@ PARTS = (
     (PAGE, "complex", draw_races.complex_single),
     (ROOT / "docs" / "dgemm.md", "results", draw_races.double),
     (ROOT / "docs" / "scheduling.md", "proof", draw_races.proof),
+    (ROOT / "docs" / "scheduling.md", "model", draw_races.model),
 )
 FIGURE = ROOT / "docs" / "figures" / "h100_sgemm.svg"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"

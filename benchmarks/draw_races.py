@@ -1,8 +1,8 @@
 """Tables of races with cuBLAS on an H100 and of the searches before them, in any precision.
 
-Reads benchmarks/results/h100/hopper_s.json, hopper_d.json, hopper_c.json, hopper_z.json and
-schedule_proof.json; `draw_hopper` puts what is drawn here into docs/hopper.md, docs/dgemm.md and
-docs/scheduling.md.
+Reads hopper_s.json, hopper_d.json, hopper_c.json, hopper_z.json, schedule_proof.json and
+schedule_model.json of benchmarks/results/h100; `draw_hopper` puts what is drawn here into
+docs/hopper.md, docs/dgemm.md and docs/scheduling.md.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 import statistics
 from collections import Counter
 from pathlib import Path
+
+from model_shares import AT_FIRST, PREDICTED, shares, within
 
 RESULTS = Path(__file__).parent / "results"
 CASES = {
@@ -241,6 +243,37 @@ def proof():
         f" {count['late']} were not come to."
     )
     return joined([line], proof_table())
+
+
+def model_table(rows):
+    """Return predicted and counted shares of the FMA pipe, before and after rescheduling."""
+    lines = []
+    for row in rows:
+        (was, counted), (now, counted_after) = shares(row)
+        (first, _), (second, _) = shares(row, AT_FIRST)
+        lines.append(
+            [
+                f"{row['trans']} {shape(row['config'])}, {row['config']['unroll_k']} steps",
+                *(f"{one:.1f}" for one in (first, was, counted, second, now, counted_after)),
+            ]
+        )
+    head = ["kernel, % of the FMA pipe in its loop"]
+    for when in ("before", "after"):
+        head += [f"{when}: predicted then", "predicted now", "counted"]
+    return markdown(head, lines)
+
+
+def model():
+    """Return what docs/scheduling.md shows of the cycle model against Nsight Compute."""
+    document = load("h100/schedule_model.json")
+    rows = [row for row in document["rows"] if "counted" in row]
+    now, then = (within(document["rows"], told) for told in (PREDICTED, AT_FIRST))
+    line = (
+        f"NVRTC {document['toolkit']}, {document['environment']['date'][:10]}, level"
+        f" `{rows[0]['level']}`: within 3 points: {now[0]} before and {now[1]} after, of"
+        f" {len(rows)}; as the model was when they were counted, {then[0]} and {then[1]}."
+    )
+    return joined([line], model_table(rows))
 
 
 # ---- Parts of pages ------------------------------------------------------------------------

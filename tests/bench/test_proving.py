@@ -180,12 +180,27 @@ def test_what_the_device_says_of_a_kernel_becomes_a_row(
 
 def test_a_loops_share_is_the_deeper_run_less_the_other() -> None:
     """Of 1000 cycles before and after the loop, in which nothing is multiplied, nothing is left."""
-    made = script("schedule_model")
+    made = script("model_shares")
 
     def run(loop: float) -> dict[str, float]:
         return {"cycles": loop + 1000, "fma_instructions_pct": 85 * loop / (loop + 1000)}
 
     assert made.counted_share([run(5000), run(10000)]) == pytest.approx(85)
+
+
+def test_predictions_of_now_and_then_are_told_apart() -> None:
+    """Of three kernels counted at 80 %: one predicted anew, one as it was, and one not counted."""
+    made = script("model_shares")
+    run = [{"cycles": n, "fma_instructions_pct": 80.0} for n in (1000.0, 2000.0)]
+
+    def told(before: float, after: float) -> dict[str, dict[str, float]]:
+        return {"before": {"pipe_share": before}, "after": {"pipe_share": after}}
+
+    counted = {"before": run, "after": run}
+    anew = {"counted": counted, made.AT_FIRST: told(0.9, 0.85), made.PREDICTED: told(0.81, 0.82)}
+    rows = [anew, {"counted": counted, made.PREDICTED: told(0.78, 0.9)}, {}]
+    assert made.within(rows) == (2, 1)
+    assert made.within(rows, made.AT_FIRST) == (1, 0)
 
 
 def test_a_kernel_that_gained_is_shipped_beside_its_twin() -> None:

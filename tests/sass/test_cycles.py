@@ -136,6 +136,22 @@ def test_a_lone_warp_waits_for_its_load_and_more_warps_hide_it() -> None:
     assert _model(_loop(load, use), warps=40).cycles < one.cycles / 4
 
 
+@pytest.mark.parametrize(("cost", "cycles"), [(0.0, 0), (0.5, 1), (1.0, 2), (1.5, 3)])
+def test_a_wide_read_keeps_its_scheduler_longer_than_its_slot(cost: float, cycles: int) -> None:
+    """Two of 128 bits in a trip; narrower ones and those that are switched off cost a slot."""
+    machine = replace(Machine(), wide_read=cost)
+
+    def trip(bits: int, guard: int = 7) -> float:
+        size = {64: 5, 128: 6}[bits] << 73
+        load = decode_one(word(LDS, 8, 4, 0, 0, extra=size, guard=guard), 0, 90)
+        spread = [ffma(1, 2, 3, 255)] * 31
+        return _model(_loop(load, *spread, load, *spread), warps=16, machine=machine).cycles
+
+    assert trip(64) == pytest.approx(64)
+    assert trip(128) == pytest.approx(64 + cycles)
+    assert trip(128, guard=15) == pytest.approx(64)  # @!PT
+
+
 @pytest.mark.parametrize(("blocks", "warps"), [(0, 4), (1, 0)])
 def test_no_warp_is_refused(blocks: int, warps: int) -> None:
     with pytest.raises(ValueError, match="=0 cannot issue anything; give 1 or more"):

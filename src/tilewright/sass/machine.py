@@ -10,7 +10,7 @@ from tilewright.hardware import catalogue_device
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.pipes import SCHEDULERS
 
-__all__ = ["Machine", "latencies", "machine_of", "wavefront_cycles"]
+__all__ = ["Machine", "latencies", "machine_of", "reads_wide", "wavefront_cycles"]
 
 # Wavefronts of an access whose lane addresses are not known: a GEMM's fragment loads share words
 # between lanes, and every lane of a store writes words of its own.
@@ -41,6 +41,12 @@ class Machine:
         Of anything else that ends in a barrier.
     branch : int
         From a taken branch to the next instruction.
+    wide_read : float
+        After a shared read of 128 bits, in which its scheduler issues nothing,
+        beside the read's own slot.  Not of that search: 1.0 to 1.6 a read where
+        reads were taken out of SGEMM's loops (``docs/hopper.md``, ablation),
+        0.7 where some were put into a loop of FFMA, and nothing for narrower
+        ones (``docs/scheduling.md``, latches).
     barrier : int
         From the last warp's arrival at a thread block's barrier to the first
         one's next instruction.
@@ -57,6 +63,7 @@ class Machine:
     global_latency: int = 400
     other_latency: int = 24
     branch: int = 24
+    wide_read: float = 1.0
     barrier: int = 20
     memory_apart: bool = False
 
@@ -72,6 +79,12 @@ def machine_of(arch: int) -> Machine:
     if name is None:
         return Machine()
     return Machine(memory_apart=catalogue_device(name).value("memory_apart") == 1)
+
+
+def reads_wide(instruction: Instruction) -> bool:
+    """Return whether an instruction is an LDS.128 that is not switched off."""
+    wide = instruction.mnemonic == "LDS" and instruction.access_bits == 128
+    return wide and not instruction.guard.never
 
 
 def wavefront_cycles(instruction: Instruction, known: Mapping[int, int]) -> float:

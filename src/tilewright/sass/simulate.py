@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.sass.instruction import Instruction
-from tilewright.sass.machine import Machine, latencies, machine_of, wavefront_cycles
+from tilewright.sass.machine import Machine, latencies, machine_of, reads_wide, wavefront_cycles
 from tilewright.sass.pipes import SCHEDULERS, Pipes, pipe_of
 from tilewright.sass.ports import Ports
 
@@ -51,6 +51,7 @@ class _Step:
     read_latency: float
     barrier: bool
     taken: bool
+    pause: float
 
 
 def simulate(
@@ -113,6 +114,7 @@ def _steps(
                 barrier=instruction.mnemonic == "BAR",
                 taken=instruction.mnemonic == "BRA"
                 and following.address != instruction.address + 16,
+                pause=chip.wide_read if reads_wide(instruction) else 0.0,
             )
         )
     return steps
@@ -135,6 +137,7 @@ class _Scheduler:
         self.shared_free = 0.0
         self.queue: list[float] = []  # when each of the last memory instructions leaves the queue
         self.queue_free = 0.0
+        self.pauses = 0.0  # of wide reads, less than a cycle: what is whole was taken
 
     def run(self) -> float:
         """Return the mean cycles between ends of trips, once each warp could have made one."""
@@ -145,12 +148,18 @@ class _Scheduler:
         begun = 0.0
         while finished < goal:
             chosen, when = self._choose(now, last)
+            step = self.steps[chosen.at]
             ended, when = self._issue(chosen, when, chosen is not last)
             finished += ended
-            now, last = when + 1, chosen
+            now, last = when + 1 + self._pause(step), chosen
             if ended and finished == first:
                 begun, counted = when, finished
         return (now - 1 - begun) / (finished - counted)
+
+    def _pause(self, step: _Step) -> int:
+        """Return the cycles without an issue after a step; parts of one are saved up."""
+        self.pauses, whole = math.modf(self.pauses + step.pause)
+        return int(whole)
 
     def _choose(self, now: float, last: _Warp | None) -> tuple[_Warp, float]:
         """Stay with the last warp if it may issue now; else the one that may issue first."""
