@@ -171,14 +171,21 @@ def rescheduled_rows(proof):
             }
 
 
-def twins_of(rescheduled, rows):
-    """Yield the twins of rescheduled kernels that no search has, with their times beside them."""
-    known = {(one["precision"], one["trans"], plain(one)) for one in rows}
+def add_twins(rows, rescheduled):
+    """Give twins of rescheduled kernels the times of their races where the search has none.
+
+    A search times the largest sizes of what is close to the best only, as few twins are.
+    """
+    known = {(one["precision"], one["trans"], plain(one)): one for one in rows}
     for one in rescheduled:
-        if (one["precision"], one["trans"], plain(one)) not in known:
-            at = [[m, n, k, twin] for m, n, k, _, twin in one["raced"]]
-            config = dict(plain(one))
-            yield row(one["precision"], one["trans"], one["stencil"], config, at)
+        key = (one["precision"], one["trans"], plain(one))
+        if key not in known:
+            known[key] = row(*key[:2], one["stencil"], dict(key[2]), [])
+            rows.append(known[key])
+        times = {tuple(at[:3]): at for at in known[key]["times"]}
+        for m, n, k, _, twin in one["raced"]:
+            times.setdefault((m, n, k), [m, n, k, twin])
+        known[key]["times"] = [times[size] for size in sorted(times)]
 
 
 def plain(one):
@@ -207,7 +214,7 @@ def table():
     rows += pairs_rows(load("double_double.json"))
     proof = load(PROOF)
     rescheduled = list(rescheduled_rows(proof))
-    rows += twins_of(rescheduled, rows)
+    add_twins(rows, rescheduled)
     head = {
         "device": device,
         "compute_capability": architecture_spec(ARCH).compute_capability,

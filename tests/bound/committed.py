@@ -22,8 +22,13 @@ WITHOUT_TIMES = {
     "microbench.json",
     "native.json",
     "s4096_trace.json",
+    "schedule_model.json",
     "wgmma_first_light.json",
 }
+
+
+# Kinds of elements, and the arithmetic whose bound they have.
+NARROW = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 class Run(NamedTuple):
@@ -90,6 +95,10 @@ def _of(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield from ((who, problem, rate * 1e12) for who, rate in row.get("tflops", {}).items())
     elif "case" in row and row.get("kind") in ("tried", "race"):
         yield from _tensor(row)
+    elif row.get("kind") in NARROW and "tflops" in row:  # narrow.py
+        how = (("arithmetic", NARROW[row["kind"]]),)
+        for who, rate in row["tflops"].items():
+            yield who, _problem(row["size"], "s", row["trans"]), rate * 1e12, how
     elif "rungs" in row and row["problem"].startswith("BF16"):  # the tensor ladder
         m, n, k = row["size"]
         for rung in row["rungs"]:
