@@ -21,9 +21,9 @@ PT = 7
 # How a result arrives.  Fixed classes: a number of cycles after issue.  The others: when the
 # barrier that the instruction names is released, in order among themselves.
 _FIXED = {
-    "fma": "FFMA FMUL FADD HADD2 HFMA2 HMUL2 IMAD",
-    "alu": "FSEL FMNMX FSETP MOV SEL ISETP IADD3 LEA LOP3 PRMT SHF PLOP3 IABS VIADD VIADDMNMX"
-    " VIMNMX I2FP P2R",
+    "fma": "FFMA FMUL FADD HADD2 HFMA2 HMUL2 IMAD VIADD",
+    "alu": "FSEL FMNMX FSETP MOV SEL ISETP IADD3 LEA LOP3 PRMT SHF PLOP3 IABS VIADDMNMX VIMNMX I2FP"
+    " P2R",
     "to uniform": "R2UR",
     "vote": "VOTEU",
     "uniform": "USEL UISETP UIADD3 ULEA ULOP3 USHF UIMAD UPLOP3",

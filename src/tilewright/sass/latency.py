@@ -20,8 +20,8 @@ GUARD = 13  # from what sets a predicate to an instruction that it guards, or a 
 _READ: dict[str, dict[str, int]] = {
     # A multiply-add pipe's result reaches the next one there after four cycles, and others' too,
     # but memory instructions a cycle later.  IMAD.WIDE reads what it adds to later than the rest.
-    "fma": {"fma": 4, "alu": 4, "other": 4, "wide": 2, "": 5},
-    "alu": {"alu": 4, "fma": 4, "other": 4, "to uniform": 4, "wide": 3, "": 5},
+    "fma": {"fma": 4, "other": 4, "wide": 2, "": 5},
+    "alu": {"alu": 4, "other": 4, "to uniform": 4, "wide": 3, "": 5},
     "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
     "fp64": {"global": 7, "other": 6, "": 8},
     "fp64 set": {"": 6},
