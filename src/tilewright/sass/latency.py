@@ -18,8 +18,8 @@ GUARD = 13  # from what sets a predicate to an instruction that it guards, or a 
 
 # Producer's class to consumer's class to cycles; "" is any other.
 _READ: dict[str, dict[str, int]] = {
-    # A multiply-add pipe's result reaches the next one there after four cycles, and others' too,
-    # but memory instructions a cycle later.  IMAD.WIDE reads what it adds to later than the rest.
+    # A pipe's result reaches the next instruction there after four cycles, the other pipe's and
+    # memory instructions a cycle later.  IMAD.WIDE reads what it adds to later than the rest.
     "fma": {"fma": 4, "other": 4, "wide": 2, "": 5},
     "alu": {"alu": 4, "other": 4, "to uniform": 4, "wide": 3, "": 5},
     "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},

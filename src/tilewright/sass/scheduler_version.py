@@ -6,6 +6,6 @@ __all__ = ["SCHEDULER_VERSION"]
 
 # Raised whenever `tilewright.sass.schedule` may give other code for the same kernel, or
 # `tilewright.sass.differences` may let other code pass: what was proved on a device is then
-# proved no more.  A test compares code that is kept.  A model that only asks for more cycles lets no
-# other code pass, and the code that was proved passes still: that alone needs no new version.
+# proved no more.  A test compares code that is kept.  A model that only asks for more cycles lets
+# no other code pass, and the code that was proved passes still: that needs no new version.
 SCHEDULER_VERSION = 5
