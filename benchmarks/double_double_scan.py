@@ -62,18 +62,20 @@ def sizes_to_scan(
         How many sizes.
     """
     steps = range(least // SIDE * SIDE, most, SIDE)
+    seen = {size.n for rows in timed.values() for one in rows for size in one.ns}
     known = [n for at in steps for n in (at + x for x in OFFSETS) if least < n < most]
+    known = [n for n in known if n not in seen]
     found = {variant: rows for variant, rows in timed.items() if rows}
     share = {n: _share(found, device, n, most) for n in known} if found else {}
     slow = sorted(share, key=lambda n: (share[n], n))
     fast = sorted((n for n in share if n <= FAST), key=lambda n: (-share[n], n))
     each = max(1, number // 3)
     drawn = random.Random(0)
-    free = [round(least * (most / least) ** drawn.random()) for _ in range(number)]
+    free = [round(least * (most / least) ** drawn.random()) for _ in range(number + len(seen))]
+    free = [n for n in free if n not in seen][:number]
     kinds = (_apart(slow)[:each], _apart(fast)[:each], free)
     turns = [n for one in itertools.zip_longest(*kinds) for n in one if n]
-    seen = {size.n for rows in timed.values() for one in rows for size in one.ns}
-    return [n for n in dict.fromkeys(turns) if n not in seen][:number]
+    return list(dict.fromkeys(turns))[:number]
 
 
 def _apart(sizes: Sequence[int]) -> list[int]:

@@ -33,13 +33,14 @@ def document(modules):
 
 
 def test_times_of_shares_carry_over_from_size_to_size(modules, document):
-    """Within 3 %, which is what ranks candidates between the sizes that were timed."""
+    """Within 5 %, all but a few within 3, which ranks candidates between the sizes timed."""
     predict = modules[0]
     for letter in "ef":
         off = predict.carried(document, predict.variant_of(letter, "NN"), H100)
         shares = [one for kind, found in off.items() if "share" in kind for one in found]
         assert len(shares) > 3
-        assert max(map(abs, shares)) < 0.03
+        assert max(map(abs, shares)) < 0.05
+        assert sum(abs(share) < 0.03 for share in shares) > 0.9 * len(shares)
 
 
 def test_a_size_beside_a_multiple_pays_for_its_edges(modules, document):
@@ -58,8 +59,13 @@ def test_a_size_beside_a_multiple_pays_for_its_edges(modules, document):
 def test_a_scan_has_the_worst_the_best_and_others(modules, document):
     predict, scan, _ = modules
     variants = [predict.variant_of("f", trans) for trans in ("NN", "TN")]
-    timed = {variant: predict.timed_of(document, variant) for variant in variants}
+    rows = document | {"scan": []}  # as before its own scan, whose sizes are not taken again
+    timed = {variant: predict.timed_of(rows, variant) for variant in variants}
     sizes = scan.sizes_to_scan(timed, H100, 1024, 8192, 12)
+    again = {variant: predict.timed_of(document, variant) for variant in variants}
+    others = scan.sizes_to_scan(again, H100, 1024, 8192, 12)
+    assert len(others) == 12
+    assert not {size.n for one in again.values() for x in one for size in x.ns} & {*others}
     assert sizes == scan.sizes_to_scan(timed, H100, 1024, 8192, 12)
     assert len(set(sizes)) == len(sizes) == 12
     assert sizes[0] == 1025  # the slowest, drawn from all

@@ -22,8 +22,9 @@ PT = 7
 # barrier that the instruction names is released, in order among themselves.
 _FIXED = {
     "fma": "FFMA FMUL FADD HADD2 HFMA2 HMUL2 IMAD VIADD",
-    "alu": "FSEL FMNMX FSETP MOV SEL ISETP IADD3 LEA LOP3 PRMT SHF PLOP3 IABS VIADDMNMX VIMNMX I2FP"
-    " P2R",
+    "alu": "FSEL FMNMX FSETP MOV SEL ISETP IADD3 LEA LOP3 PRMT SHF PLOP3 IABS VIADDMNMX VIMNMX"
+    " I2FP",
+    "packed": "P2R",
     "to uniform": "R2UR",
     "vote": "VOTEU",
     "uniform": "USEL UISETP UIADD3 ULEA ULOP3 USHF UIMAD UPLOP3",

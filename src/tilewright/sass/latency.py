@@ -21,7 +21,8 @@ _READ: dict[str, dict[str, int]] = {
     # A pipe's result reaches the next instruction there after four cycles, the other pipe's and
     # memory instructions a cycle later.  IMAD.WIDE reads what it adds to later than the rest.
     "fma": {"fma": 4, "other": 4, "wide": 2, "": 5},
-    "alu": {"alu": 4, "other": 4, "to uniform": 4, "wide": 3, "": 5},
+    "alu": {"alu": 4, "other": 4, "packed": 4, "to uniform": 4, "wide": 3, "": 5},
+    "packed": {"": 5},
     "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
     "fp64": {"global": 7, "other": 6, "": 8},
     "fp64 set": {"": 6},
@@ -31,12 +32,13 @@ _READ: dict[str, dict[str, int]] = {
     "uniform move": {"": 2},
     "to uniform": {"": 13},
     "vote": {"uniform": 1, "": 12},
-    "special": {"fma": 8, "": 13},
+    "special": {"fma": 8, "fp64": 9, "": 13},
 }
 # Results must arrive in order.  The low ones are pairs under a predicate and its opposite.
 _WRITE: dict[str, dict[str, int]] = {
-    "fma": {"fma": 2, "alu": 1, "wide": 2, "": 5},
-    "alu": {"alu": 1, "fma": 3, "wide": 3, "": 5},
+    "fma": {"fma": 1, "alu": 1, "wide": 2, "": 5},
+    "alu": {"alu": 1, "fma": 3, "packed": 1, "wide": 3, "": 5},
+    "packed": {"": 1},
     "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
     "fp64": {"": 8},
     "fp64 set": {"": 6},
