@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from tilewright.sass.dependencies import blocks
 from tilewright.sass.edit import edit
 from tilewright.sass.instruction import Instruction
-from tilewright.sass.webs import Webs, zeroes_pair
+from tilewright.sass.webs import Webs, bits_between, zeroes_pair
 
 __all__ = ["Moves", "Renaming", "registers_of"]
 
@@ -186,7 +186,7 @@ class _Cleared:
             found = self.webs.live[web]
             if web in self.movable:
                 for index in self.webs.zeros[web]:
-                    found &= ~_bits(*self.stretch[self.block[index]])
+                    found &= ~bits_between(*self.stretch[self.block[index]])
             self._cores[web] = found
         return found
 
@@ -202,7 +202,7 @@ class _Cleared:
             cleared = self.where.get((block, register))
             if cleared is None:
                 return None
-            life |= _bits(cleared, self.stretch[block][1])
+            life |= bits_between(cleared, self.stretch[block][1])
         return life
 
     def lost(self, web: int, register: int) -> bool:
@@ -213,10 +213,6 @@ class _Cleared:
         meant = {self.block[index] for index in self.webs.zeros.get(web, ())}
         life = self.core(web)
         return any(life >> index & 1 for index in clearings if self.block[index] not in meant)
-
-
-def _bits(first: int, last: int) -> int:
-    return ((1 << last - first + 1) - 1) << first
 
 
 def registers_of(instructions: Iterable[Instruction]) -> int:

@@ -23,7 +23,7 @@ from tilewright.sass.flow import live_before, successors
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.values import writes_zeros
 
-__all__ = ["Webs", "find_webs", "zeroes_pair"]
+__all__ = ["Sets", "Webs", "bits_between", "find_webs", "zeroes_pair"]
 
 _STACK = 1  # R1 by the calling convention
 Names = dict[int, int]  # register to web
@@ -62,23 +62,26 @@ class Webs:
     zeros: dict[int, list[int]] = field(default_factory=dict)
 
 
-class _Sets:
+class Sets:
     """Disjoint sets of numbers."""
 
     def __init__(self) -> None:
         self.parent: list[int] = []
 
     def new(self) -> int:
+        """Return the number of a new set of one."""
         self.parent.append(len(self.parent))
         return len(self.parent) - 1
 
     def find(self, x: int) -> int:
+        """Return the number that stands for a number's set."""
         while self.parent[x] != x:
             self.parent[x] = self.parent[self.parent[x]]
             x = self.parent[x]
         return x
 
     def join(self, x: int, y: int) -> None:
+        """Make one set of two numbers' sets."""
         x, y = self.find(x), self.find(y)
         self.parent[max(x, y)] = min(x, y)
 
@@ -110,7 +113,7 @@ class _Builder:
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.code = instructions
-        self.sets = _Sets()
+        self.sets = Sets()
         self.registers: list[int] = []
         self.reads: list[Names] = [{} for _ in instructions]
         self.writes: list[Names] = [{} for _ in instructions]
@@ -168,7 +171,7 @@ class _Builder:
             for register, name in names.items():
                 names[register] = web[name]
         registers = [self.registers[root] for root in roots]
-        bodies, align = _Sets(), dict.fromkeys(range(len(roots)), 1)
+        bodies, align = Sets(), dict.fromkeys(range(len(roots)), 1)
         for _ in roots:
             bodies.new()
         operands = list(self._operands())
@@ -226,14 +229,15 @@ def _ranges(
             one = instructions[index]
             for web in made.writes[index].values():
                 last = held.pop(web, index) if one.guard.always else index
-                yield web, _bits(index, last)
+                yield web, bits_between(index, last)
             for web in made.reads[index].values():
                 held.setdefault(web, index - 1)
         for web, last in held.items():
-            yield web, _bits(block.start, last)
+            yield web, bits_between(block.start, last)
 
 
-def _bits(first: int, last: int) -> int:
+def bits_between(first: int, last: int) -> int:
+    """Return a number with the bits from `first` to `last` set; none where `last` is less."""
     return ((1 << last - first + 1) - 1) << first if last >= first else 0
 
 
