@@ -25,6 +25,7 @@ from typing import Any
 from ablation_measure import key_of, measure, prepare
 from ablation_patches import PLAIN, VARIANTS
 from hopper.log import Log
+from hopper.named import json_file
 from hopper.pool import in_processes
 from hopper.watching import supervise, write
 from tilewright.space import Config
@@ -138,7 +139,7 @@ def measured(row: Row) -> str:
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """Return what the command line asks for."""
     parse = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parse.add_argument("--configs", type=Path, default=RESULT, help="a file with configs")
+    parse.add_argument("--configs", type=json_file, default=RESULT, help="a file with configs")
     parse.add_argument("--trans", help="cases, with commas between; all by default")
     parse.add_argument("--size", type=int, default=4096, help="m and n, about")
     parse.add_argument("--depth", type=int, default=4096, help="k")

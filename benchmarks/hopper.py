@@ -19,6 +19,7 @@ from pathlib import Path
 from hopper.candidates import candidates
 from hopper.cases import ASKED, cases_of
 from hopper.log import Log
+from hopper.named import json_file, named_in
 from hopper.search import measure
 from hopper.watching import keep_search, supervise, table
 
@@ -34,26 +35,29 @@ def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parse.add_argument("--seconds", type=float, default=165)
     parse.add_argument("--json", type=Path, default=Path("hopper.json"))
     parse.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
-    parse.add_argument("--seed", type=Path, help="an earlier FILE, whose best are tried first")
-    parse.add_argument(
-        "--only", type=Path, help="a list of candidates, tried instead of all others"
-    )
-    parse.add_argument(
-        "--keep", type=Path, help="an earlier FILE, whose search is kept in this one"
-    )
+    parse.add_argument("--seed", type=json_file, help="an earlier FILE, whose best are tried first")
+    parse.add_argument("--only", type=json_file, help="a list of candidates to try instead of all")
+    parse.add_argument("--keep", type=json_file, help="an earlier FILE, whose search is kept in it")
     parse.add_argument("--list", action="store_true", help="count the candidates and end")
     parse.add_argument("--until", type=float, help=argparse.SUPPRESS)
-    return parse.parse_args(arguments)
+    given = parse.parse_args(arguments)
+    wanted = given.trans.split(",") if given.trans else None
+    given.cases = [one for one in cases_of(given.precision) if not wanted or one in wanted]
+    if given.only:
+        try:
+            given.named = named_in(given.only, given.precision, given.cases)
+        except ValueError as error:
+            parse.error(f"argument --only: {error}")
+    return given
 
 
 def main() -> None:
     given = arguments()
-    letter = given.precision
-    cases = [one for one in cases_of(letter) if not given.trans or one in given.trans.split(",")]
+    letter, cases = given.precision, given.cases
     sizes = [int(size) for size in given.sizes.split(",")] if given.sizes else ASKED[letter].sizes
     if given.list:
         for trans in cases:
-            print(trans, len(candidates(letter, trans)))
+            print(trans, len(given.named[trans] if given.only else candidates(letter, trans)))
         return
     if given.until:
         log = Log(given.json.with_suffix(".log"))

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.space import Config
-
 from .bench import SEARCHED, Bench, row_of
 from .candidates import candidates
 from .log import Log
+from .named import named_in
 from .pool import Job, compiled
 
 # The share of the time that is for the search; the rest is for races.
@@ -53,13 +52,10 @@ def jobs_of(
     known = {(row["trans"], row["id"]) for kind in ("started", "tried") for row in log.of(kind)}
     earlier = json.loads(seed.read_bytes())["log"] if seed else []
     lists = []
-    given = (
-        [row for row in json.loads(only.read_bytes()) if row["precision"] == letter] if only else []
-    )
+    named = named_in(only, letter, cases) if only else {}
     for trans in cases:
         if only:
-            found = [Config(r["stencil"], r["config"]) for r in given if r["trans"] == trans]
-            lists.append([(letter, trans, one) for one in found])
+            lists.append([(letter, trans, one) for one in named[trans]])
             continue
         of_case = [r for r in earlier if r["kind"] == "tried" and r["trans"] == trans]
         place = {key: at for at, key in enumerate(ranked(of_case)[:FROM_SEED])}

@@ -98,6 +98,42 @@ def test_only_what_a_list_names_is_tried(hopper, tmp_path):
     assert jobs == [("s", "NT", one.replace(schedule=2)), ("s", "NT", one)]
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "cannot be read: No such file"),
+        ("rows", "holds no JSON"),
+        ('[{"precision": "s"}]', "row 0: KeyError: 'trans'"),
+        ('["NT"]', "row 0: TypeError"),
+        ("NO POINT", "is no point of the space of s NT"),
+        ("NO LEVEL", "is no point of the space of s NT"),
+    ],
+)
+def test_a_list_of_something_else_is_refused_in_one_line(hopper, tmp_path, capsys, text, told):
+    """Before anything is compiled: a config from a file is data."""
+    _, _, candidates, *_ = hopper
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("command", ROOT / "benchmarks" / "hopper.py")
+    command = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(command)
+    one = candidates.candidates("s", "NT")[0]
+    row = {"precision": "s", "trans": "NT", "stencil": one.stencil}
+    made = {
+        "NO POINT": json.dumps([row | {"config": dict(one) | {"block_m": 7}}]),
+        "NO LEVEL": json.dumps([row | {"config": dict(one) | {"schedule": 77}}]),
+    }
+    path = tmp_path / "only.json"
+    if text is not None:
+        path.write_text(made.get(text, text))
+    with pytest.raises(SystemExit) as ended:
+        command.arguments(["--only", str(path)])
+    assert ended.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "argument --only: " in last
+    assert told in last
+
+
 def test_an_earlier_search_is_kept_beside_new_races(hopper, tmp_path):
     """Its rows say which run they are of; its races go, since all races are of one run."""
     *_, watching = hopper
