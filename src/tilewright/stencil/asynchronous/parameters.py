@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 
-__all__ = ["NARROW", "RESIDENT", "STAGES", "STREAM_K", "block_sides", "grid"]
+__all__ = ["GUARDED", "NARROW", "RESIDENT", "STAGES", "STREAM_K", "block_sides", "grid"]
 
 STAGES = Parameter(
     "stages",
@@ -25,6 +25,15 @@ NARROW = Parameter(
     "how operands are copied: 0: 16 bytes at once, where columns are aligned to them, 1: single "
     "elements, wherever columns begin",
     "four times the copies (of floats)",
+    unnamed=0,
+)
+# As old as that without it.
+GUARDED = Parameter(
+    "guarded",
+    (0, 1),
+    "blocks longer than a side of the matrix: 0: check each element that they copy, 1: copy whole "
+    "tiles but for what lies outside",
+    "one comparison for each row that a thread copies along k",
     unnamed=0,
 )
 STREAM_K = Parameter(

@@ -142,7 +142,8 @@ class SimtAsync(Stencil):
             "simt_async/kernel.cuh",
         )
         defines: dict[str, int | str] = {**variant.macros}
-        defines |= {"PERSISTENT": 0, "STREAM_K": 0, "NARROW": 0}  # a config need not name these
+        # A config need not name these.
+        defines |= {"PERSISTENT": 0, "STREAM_K": 0, "NARROW": 0, "GUARDED": 0}
         defines |= macros(config)
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n")
