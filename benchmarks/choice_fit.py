@@ -78,7 +78,9 @@ def problem_of(row):
 def launched(run, config, problem, ns, shares):
     """Return a launch with its work, as it was timed."""
     resident = config.integer("resident")
-    return Taken(run, problem, config, work(config, problem, resident, MULTIPROCESSORS, shares), ns)
+    guarded = bool(config.get("guarded", 0))
+    does = work(config, problem, resident, MULTIPROCESSORS, shares, guarded=guarded)
+    return Taken(run, problem, config, does, ns)
 
 
 def ours(row):
@@ -191,9 +193,8 @@ def carried(spec, row):
 
 
 def fits(one, config, problem, spec):
-    """Whether it is this config, before copies were fitted."""
-    family = stencil(one.config.stencil)
-    return config == one.config or config == family.fitted(one.config, problem)
+    """Whether it is this config, its copies fitted as they are today."""
+    return config == stencil(one.config.stencil).fitted(one.config, problem)
 
 
 def report_choices(rows):

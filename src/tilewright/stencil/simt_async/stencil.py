@@ -92,18 +92,32 @@ class SimtAsync(Stencil):
         """Return the config with copies of single elements where 16 bytes are not aligned.
 
         A kernel that copies 16 bytes at once checks each element where it cannot; one that
-        copies single elements does not.
+        copies single elements does not.  Neither does one that guards what lies outside of a
+        matrix shorter than its blocks.
         """
         chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
         along = Variant.of(problem).k_fast
         operands = tuple(zip((problem.lda, problem.ldb), along, strict=True))
+        changes: dict[str, int] = {}
         if any(ld % chunk for ld, k_fast in operands if not k_fast):
             changes = {"narrow": 1, "k_vectors": 0}
         elif any(ld % chunk or problem.k % chunk for ld, k_fast in operands if k_fast):
             changes = self.fitted_along_k
-        else:
-            return config
+        changes = changes | self._guards(config, problem)
         return config.replace(**{n: v for n, v in changes.items() if config.get(n, 0) != v})
+
+    def _guards(self, config: Config, problem: Problem) -> dict[str, int]:
+        """Return what lets blocks that are longer than a side copy whole tiles.
+
+        Pieces of 16 bytes along that side have to end with it; else they are single elements.
+        """
+        chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
+        sides = zip((problem.m, problem.n), "mn", Variant.of(problem).k_fast, strict=True)
+        short = [(side, k) for side, of, k in sides if side < config.integer(f"block_{of}")]
+        if not short:
+            return {}
+        ragged = any(side % chunk for side, k_fast in short if not k_fast)
+        return {"guarded": 1} | ({"narrow": 1, "k_vectors": 0} if ragged else {})
 
     def launch(self, config: Config, m: int, n: int) -> Launch:
         """Return a grid in one dimension, blocks of a cluster side by side.
