@@ -100,6 +100,9 @@ def measured():
             config = Config(row["stencil"], row["config"])
             if config.stencil == "simt_async":
                 yield launched(run, config, problem_of(row), ours(row), shares)
+            for key, values in row.get("others", {}).items():
+                ns = statistics.median(row["ns"][key])
+                yield launched(run, Config("simt_async", values), problem_of(row), ns, shares)
     log = ship.load("hopper_s.json")["log"]
     for trans in ship.CASES:
         variant = variant_of("s", trans)

@@ -13,6 +13,9 @@ errors of both on the same inputs: eta = max |C' - AB| / (|A| |B|) and the Frobe
 C' - AB over that of |A| |B|, of some rows of C, against the sum in double precision.  FILE is
 written after each shape; the table comes last.  Where copies were fitted to leading dimensions
 (`tilewright.library.choose.served`), what was chosen by size alone is timed, too.
+
+``--configs FILE`` (as `likely.py` writes it) times also, of each shape, the ``--each`` configs of
+FILE of which the shortest time is expected, once they have passed a tuner's check.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from typing import Any
 
 import numpy as np
 
+from hopper.beside import Beside
 from hopper.cases import cases_of, variant_of
+from hopper.named import json_file, named_in
 from hopper.pool import compiled
 from tilewright.paths import write_atomically
 from tilewright.problem import Problem
@@ -73,12 +78,12 @@ def chosen(live: Any, problem: Problem) -> dict[str, Any]:
     return {"tilewright": found} | ({} if by_size == found else {"unfitted": by_size})
 
 
-def compile_all(live: Any, problems: list[Problem], until: float) -> None:
+def compile_all(live: Any, problems: list[Problem], until: float, beside: Beside) -> None:
     """Compile what will be chosen, in processes of their own."""
     found = {
         (one.trans, choice.config): None
         for one in problems
-        for choice in chosen(live, one).values()
+        for choice in (*chosen(live, one).values(), *beside.wanted(live.spec, one).values())
     }
     jobs = [(LETTER, trans, config) for trans, config in found]
     print(f"{len(jobs)} kernels to compile", flush=True)
@@ -132,12 +137,16 @@ def shared(live: Any) -> dict[str, Any]:
     return memory
 
 
-def race(live: Any, cublas: Any, memory: dict[str, Any], problem: Problem) -> dict[str, Any]:
+def race(
+    live: Any, cublas: Any, memory: dict[str, Any], problem: Problem, beside: Beside
+) -> dict[str, Any]:
     """Return a row: times of all in turns, their ratio and their errors."""
     from tilewright.tuning.measure import Workload
 
     choices = chosen(live, problem)
+    others, refused = beside.sound(live, problem, list(choices.values()))
     choice, load = choices["tilewright"], Workload(live, problem, memory)
+    choices |= others
     try:
         calls = {name: run_of(live, load, one) for name, one in choices.items()}
         calls["cublas"] = cublas.prepare(load)
@@ -158,18 +167,19 @@ def race(live: Any, cublas: Any, memory: dict[str, Any], problem: Problem) -> di
         "tuned_on": choice.tuned_on, "ns": times, "errors": found,
         "ratio": medians["cublas"] / medians["tilewright"],
         "tflops": {name: problem.flops / ns / 1e3 for name, ns in medians.items()},
+        "others": {name: dict(one.config) for name, one in others.items()}, "refused": refused,
     }  # fmt: skip
 
 
 def row_of(
-    live: Any, cublas: Any, memory: dict[str, Any], kind: str, problem: Problem
+    live: Any, cublas: Any, memory: dict[str, Any], kind: str, problem: Problem, beside: Beside
 ) -> dict[str, Any]:
     """Return what came of a problem, or why nothing did."""
     about = {
         "kind": kind, "trans": problem.trans, "m": problem.m, "n": problem.n, "k": problem.k,
     }  # fmt: skip
     try:
-        return {**about, **race(live, cublas, memory, problem)}
+        return {**about, **race(live, cublas, memory, problem, beside)}
     except Exception as error:
         if getattr(live, "lost", None):
             raise
@@ -242,11 +252,25 @@ def table(rows: list[dict[str, Any]]) -> None:
     for row in told["cliffs"]:
         ours, theirs = row["loss"]["tilewright"], row["loss"]["cublas"]
         print(f"  {row['trans']} {row['n']:5}  {ours:7.1%} {theirs:7.1%}")
+    overtaken(rows)
     worse = told["larger_error_than_cublas"]
     print(
         f"error above cuBLAS's: eta {worse['eta']}, Frobenius {worse['frobenius']} times", end=" "
     )
     print(f"of {told['errors_compared']}")
+
+
+def overtaken(rows: list[dict[str, Any]]) -> None:
+    """Print which of other configs were faster than what `gemm` chose, and what was refused."""
+    for row in rows:
+        rates = {name: row["tflops"][name] for name in row.get("others", {})}
+        best = max(rates, key=rates.__getitem__, default=None)
+        if best and rates[best] > row["tflops"]["tilewright"]:
+            shape = f"{row['trans']} {row['m']:5} {row['n']:5} {row['k']:5}"
+            ratio = rates[best] / row["tflops"]["cublas"]
+            print(f"  {shape}  {row['ratio']:.3f}, by {best} {ratio:.3f}: {row['others'][best]}")
+    for name, why in {key: v for row in rows for key, v in row.get("refused", {}).items()}.items():
+        print(f"  {name} was refused: {why}")
 
 
 def write(path: Path, made: dict[str, Any]) -> None:
@@ -255,7 +279,7 @@ def write(path: Path, made: dict[str, Any]) -> None:
     write_atomically(path, json.dumps(whole, indent=1).encode())
 
 
-def measure(path: Path, seconds: float, seed: int = SEED) -> list[dict[str, Any]]:
+def measure(path: Path, seconds: float, seed: int, beside: Beside) -> list[dict[str, Any]]:
     """Race shapes and cliffs in turns until the time is up."""
     from tilewright.backend import device
     from tilewright.bench.peers.cublas import CuBLAS
@@ -273,12 +297,12 @@ def measure(path: Path, seconds: float, seed: int = SEED) -> list[dict[str, Any]
     }
     lists = [("shape", one) for one in shapes(seed)], [("cliff", one) for one in cliffs()]
     jobs = [job for turn in itertools.zip_longest(*lists) for job in turn if job]
-    compile_all(live, [one for _, one in jobs], started + seconds / 3)
+    compile_all(live, [one for _, one in jobs], started + seconds / 3, beside)
     memory, said = shared(live), time.time()
     for kind, one in jobs:
         if time.time() - started > seconds:
             break
-        made["rows"].append(row_of(live, cublas, memory, kind, one))
+        made["rows"].append(row_of(live, cublas, memory, kind, one, beside))
         if time.time() - said > 5:
             said = time.time()
             print(f"{said - started:5.0f} s: {len(made['rows'])} of {len(jobs)}", flush=True)
@@ -293,12 +317,18 @@ def main() -> None:
     parse.add_argument("--json", type=Path, default=Path("shapes200.json"))
     parse.add_argument("--seed", type=int, default=SEED, help="that shapes are drawn from")
     parse.add_argument("--list", action="store_true", help="print the shapes and end")
+    parse.add_argument("--configs", type=json_file, help="others to time beside gemm's choice")
+    parse.add_argument("--each", type=int, default=3, help="so many of them of a shape")
     given = parse.parse_args()
     if given.list:
         for one in (*shapes(given.seed), *cliffs()):
             print(one.trans, one.m, one.n, one.k)
         return
-    table(measure(given.json, given.seconds, given.seed))
+    try:
+        named = named_in(given.configs, LETTER, cases_of(LETTER)) if given.configs else {}
+    except ValueError as error:
+        parse.error(str(error))
+    table(measure(given.json, given.seconds, given.seed, Beside(named, given.each)))
 
 
 if __name__ == "__main__":
