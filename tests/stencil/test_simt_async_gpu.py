@@ -66,6 +66,27 @@ def test_columns_may_begin_anywhere(copying: LiveDevice, name: str, stays: int) 
     screen(copying, kernel, FAMILY, config, of)
 
 
+@pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT", "dTN", "cNT", "eTN"])
+@pytest.mark.parametrize("how", [{}, {"narrow": 1}, {"persistent": 1, "stream_k": 2}], ids=str)
+def test_sides_shorter_than_a_block_are_right(
+    copying: LiveDevice, name: str, how: dict[str, int]
+) -> None:
+    """Every remainder of the copies' rows, and shapes of which every block is at an edge."""
+    of = variant(name)
+    config = FAMILY.default(of, copying.spec).replace(guarded=1, **{"split_k": 1, **how})
+    if config not in FAMILY.space(of, copying.spec):
+        pytest.skip("nothing to copy narrowly")
+    kernel = compiled(copying, FAMILY, config, of)
+    certify(copying, kernel, FAMILY, config, of)
+    screen(copying, kernel, FAMILY, config, of)
+    run, rng = Bench(copying, kernel, FAMILY, config, of), np.random.default_rng(3)
+    block_m, block_n = config.integer("block_m"), config.integer("block_n")
+    for short in (1, 4, 7, 16, 28, 29):
+        run.exact(Check(min(short, block_m - 1), 3 * block_n + 5, 777, beta=1), rng)
+        run.exact(Check(2 * block_m + 3, min(short, block_n - 1), 200, beta=2, padding=1), rng)
+    run.exact(Check(block_m - 4, block_n - 4, 2048, beta=1), rng)
+
+
 def test_launches_on_two_streams_do_not_share_a_workspace(copying: LiveDevice) -> None:
     """Many at once, on two streams: each result is the one that it is alone."""
     of, size = variant("sNN"), 1100
