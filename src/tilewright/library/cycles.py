@@ -16,7 +16,7 @@ from math import prod
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
-from tilewright.stencil.asynchronous.division import MOST_SINGLE, divide
+from tilewright.stencil.asynchronous.division import MOST_IN_TREE, MOST_SINGLE, divide
 
 __all__ = ["COSTS", "Costs", "Work", "cycles", "work"]
 
@@ -115,7 +115,7 @@ class Work:
     turns : int
         Tiles of a block that stays; 0 for others.
     parts : int
-        That the owner of a tile adds up.
+        That the owner of a tile adds up, or that it waits for, one after another, in a tree.
     waves : int
         Of clusters.
     l2, memory : int
@@ -185,7 +185,8 @@ def work(
     depth, together = config.integer("block_k"), max(1, min(each, resident))
     tiles, steps, turns, parts, waves = each, 0.0, 0, 0, 0
     if config.get("persistent"):
-        tiles, steps, turns, parts = _staying(config, (m, n, k), multiprocessors, blocks, shares)
+        most = MOST_IN_TREE if config.get("tree") else shares
+        tiles, steps, turns, parts = _staying(config, (m, n, k), multiprocessors, blocks, most)
     else:
         steps = each * (-(-k // depth) * depth) / split
         if split > 1:
@@ -231,6 +232,10 @@ def _staying(
     parts = 0
     if d.shared and d.workers != d.shared:
         parts = max(1, -(-d.steps // d.longest_share))
+        if config.get("tree"):
+            # Counted, not timed yet: on the longest way to the owner each doubling of the shares
+            # adds a part that is waited for and read, and one, half as dear, that is written.
+            parts = math.ceil(1.5 * math.log2(parts + 1))
     more = 1 if rest or d.shared else 0
     return tiles + shares, float(steps * config.integer("block_k")), turns + more, parts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 
-__all__ = ["GUARDED", "NARROW", "RESIDENT", "STAGES", "STREAM_K", "block_sides", "grid"]
+__all__ = ["GUARDED", "NARROW", "RESIDENT", "STAGES", "STREAM_K", "TREE", "block_sides", "grid"]
 
 STAGES = Parameter(
     "stages",
@@ -44,6 +44,14 @@ STREAM_K = Parameter(
     "parts of C pass through device memory",
     unnamed=0,
 )
+TREE = Parameter(
+    "tree",
+    (0, 1),
+    "who adds up the parts of a tile that blocks share: 0: its owner, one after another, 1: those "
+    "who left them, too, by halves",
+    "others wait, too",
+    unnamed=0,
+)
 
 
 def block_sides(sides: tuple[int, ...], taken: str) -> tuple[Parameter, Parameter]:
@@ -80,4 +88,5 @@ def grid() -> tuple[Parameter, ...]:
             unnamed=0,
         ),
         STREAM_K,
+        TREE,
     )

@@ -19,6 +19,7 @@ from tilewright.stencil.asynchronous.constraints import (
     resident_blocks,
     room_for,
     schedulers,
+    who_adds_parts_up,
     who_shares_a_tile,
     whole_warps,
 )
@@ -85,6 +86,7 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
             "divisibility",
         ),
         who_shares_a_tile(),
+        who_adds_parts_up(),
     )
 
 

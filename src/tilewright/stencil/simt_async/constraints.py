@@ -20,6 +20,7 @@ from tilewright.stencil.asynchronous.constraints import (
     resident_blocks,
     room_for,
     schedulers,
+    who_adds_parts_up,
     who_shares_a_tile,
     whole_warps,
 )
@@ -71,6 +72,7 @@ def _shapes(precision: Precision) -> tuple[Constraint, ...]:
             "divisibility",
         ),
         who_shares_a_tile(),
+        who_adds_parts_up(),
     )
 
 

@@ -157,7 +157,7 @@ class SimtAsync(Stencil):
         )
         defines: dict[str, int | str] = {**variant.macros}
         # A config need not name these.
-        defines |= {"PERSISTENT": 0, "STREAM_K": 0, "NARROW": 0, "GUARDED": 0}
+        defines |= {"PERSISTENT": 0, "STREAM_K": 0, "TREE": 0, "NARROW": 0, "GUARDED": 0}
         defines |= macros(config)
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n")
