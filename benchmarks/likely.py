@@ -35,13 +35,16 @@ from tilewright.stencil import stencil, unscheduled
 # What effort in cycles depends on: of candidates that agree in it one is enough.
 TOLD_APART = (
     "block_m", "block_n", "tile_m", "tile_n", "block_k", "stages", "resident", "split_k",
-    "persistent", "stream_k", "lanes_m", "k_vectors",
+    "persistent", "stream_k", "tree", "lanes_m", "k_vectors",
 )  # fmt: skip
 WRITTEN = ship.ROOT / "benchmarks" / "results" / "sm_90a" / "likely_s.json"
 SIDES = (32, 64, 128, 256)
 # A block for each tile or for a share in a cluster, or blocks that stay and share.
-SHARED = [{"split_k": split, "persistent": 0, "stream_k": 0} for split in (1, 2, 4, 8)]
-SHARED += [{"split_k": 1, "persistent": 1, "stream_k": how} for how in (1, 2)]
+SHARED = [{"split_k": split, "persistent": 0, "stream_k": 0, "tree": 0} for split in (1, 2, 4, 8)]
+SHARED += [
+    {"split_k": 1, "persistent": 1, "stream_k": how, "tree": tree}
+    for how, tree in itertools.product((1, 2), (0, 1))
+]
 # What promises more than this share of a time is worth a race, though half of all forecasts are
 # off by more; so each shape gets some, of those that come this near to its best.
 WORTH, EACH, NEAR = 0.02, 3, 0.04
@@ -149,7 +152,7 @@ def table(shapes: list[Slow], chosen: list[tuple[str, Config]]) -> None:
         line = f"  {p.trans} {p.m:5} {p.n:5} {p.k:5}  {shape.ratio:.2f}"
         line += f" {shape.cublas / shape.today:.2f}"
         if best:
-            how = " ".join(f"{name} {best.get(name, 0)}" for name in TOLD_APART[4:10])
+            how = " ".join(f"{name} {best.get(name, 0)}" for name in TOLD_APART[4:11])
             line += f" {shape.cublas / shape.others[best]:.2f}  "
             line += f"{best['block_m']}x{best['block_n']} {how}"
         print(line)

@@ -318,7 +318,7 @@ def main() -> None:
     parse.add_argument("--seed", type=int, default=SEED, help="that shapes are drawn from")
     parse.add_argument("--list", action="store_true", help="print the shapes and end")
     parse.add_argument("--configs", type=json_file, help="others to time beside gemm's choice")
-    parse.add_argument("--each", type=int, default=3, help="so many of them of a shape")
+    parse.add_argument("--each", type=int, default=4, help="so many of them of a shape")
     given = parse.parse_args()
     if given.list:
         for one in (*shapes(given.seed), *cliffs()):

@@ -67,7 +67,16 @@ def test_columns_may_begin_anywhere(copying: LiveDevice, name: str, stays: int) 
 
 
 @pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT", "dTN", "cNT", "eTN"])
-@pytest.mark.parametrize("how", [{}, {"narrow": 1}, {"persistent": 1, "stream_k": 2}], ids=str)
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"narrow": 1},
+        {"persistent": 1, "stream_k": 2},
+        {"persistent": 1, "stream_k": 1, "tree": 1},
+    ],
+    ids=str,
+)
 def test_sides_shorter_than_a_block_are_right(
     copying: LiveDevice, name: str, how: dict[str, int]
 ) -> None:
@@ -120,13 +129,27 @@ def test_launches_on_two_streams_do_not_share_a_workspace(copying: LiveDevice) -
     assert len(set(bits)) == 1
 
 
-@pytest.mark.parametrize("choice", ["split_k", "stream_k"])
+@pytest.mark.parametrize("name", ["sNN", "sTN", "dNT", "cCN", "eTN"])
+def test_parts_are_added_up_by_halves(copying: LiveDevice, name: str) -> None:
+    """Few tiles with long sums, of which each has many shares."""
+    of = variant(name)
+    config = FAMILY.default(of, copying.spec).replace(split_k=1, persistent=1, stream_k=2, tree=1)
+    kernel = compiled(copying, FAMILY, config, of)
+    certify(copying, kernel, FAMILY, config, of)
+    screen(copying, kernel, FAMILY, config, of)
+    for sizes in ((100, 90, 1100), (300, 290, 1000), (700, 650, 900)):
+        for blocks in (None, 37):
+            run = Bench(copying, kernel, FAMILY, config, of, blocks)
+            run.exact(Check(*sizes, beta=1), np.random.default_rng(9))
+
+
+@pytest.mark.parametrize("choice", ["split_k", "stream_k", "tree"])
 @pytest.mark.parametrize("size", [512, 1000])
 def test_the_same_bits_every_time(copying: LiveDevice, size: int, choice: str) -> None:
     """Whoever shares a tile adds up in the order of k, whichever comes first."""
     problem = Problem(size, size, size, "s", "T", "N")
     of = Variant.of(problem)
     config = next(c for c in FAMILY.starts(of, copying.spec) if c.integer("split_k") > 1)
-    if choice == "stream_k":
-        config = config.replace(split_k=1, persistent=1, stream_k=1)
+    if choice != "split_k":
+        config = config.replace(split_k=1, persistent=1, stream_k=1, tree=int(choice == "tree"))
     same_bits_every_time(copying, FAMILY, config, problem)
