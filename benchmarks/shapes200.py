@@ -15,7 +15,8 @@ written after each shape; the table comes last.  Where copies were fitted to lea
 (`tilewright.library.choose.served`), what was chosen by size alone is timed, too.
 
 ``--configs FILE`` (as `likely.py` writes it) times also, of each shape, the ``--each`` configs of
-FILE of which the shortest time is expected, once they have passed a tuner's check.
+FILE of which the shortest time is expected, once they have passed a tuner's check; those that
+were faster than the choice at some shape are timed at squares in the end, for `ship.py`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ ROWS, COLUMNS = 16, 64
 # Elements drawn; longer matrices repeat them.
 DRAWN = 2**24
 LETTER = "s"
+# Seconds that squares of what won beside a choice may take in the end.
+SQUARES = 20
 
 
 def shapes(seed: int = SEED) -> list[Problem]:
@@ -84,7 +87,7 @@ def compile_all(live: Any, problems: list[Problem], until: float, beside: Beside
         (one.trans, choice.config): None
         for one in problems
         for choice in (*chosen(live, one).values(), *beside.wanted(live.spec, one).values())
-    }
+    } | dict.fromkeys(beside.all())
     jobs = [(LETTER, trans, config) for trans, config in found]
     print(f"{len(jobs)} kernels to compile", flush=True)
     for _ in compiled(live.arch, jobs, max(1, (os.cpu_count() or 2) - 1), until):
@@ -307,6 +310,8 @@ def measure(path: Path, seconds: float, seed: int, beside: Beside) -> list[dict[
             said = time.time()
             print(f"{said - started:5.0f} s: {len(made['rows'])} of {len(jobs)}", flush=True)
             write(path, made)
+    write(path, made)
+    made["squares"] = beside.squares(live, memory, made["rows"], started + seconds + SQUARES)
     write(path, made)
     return made["rows"]
 

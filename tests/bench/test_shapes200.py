@@ -58,6 +58,10 @@ def matrices(live) -> dict[str, Any]:
     return {name: live.upload(drawn.random(n, np.float32)) for name, n in elements.items()}
 
 
+def square_matrices(live, n: int) -> dict[str, Any]:
+    return {name: live.upload(np.ones(n * n, np.float32)) for name in "abc"}
+
+
 def configs(live) -> list[Config]:
     """Return a config, one that is expected to be slower, and one that is wrong."""
     first = small(variant("sTN"), live)
@@ -87,6 +91,34 @@ def test_what_is_named_is_timed_beside_the_choice(shapes200, live, monkeypatch):
     assert row["ns"].keys() == row["tflops"].keys() == {"tilewright", other.id, "cublas"}
     assert row["refused"] == {wrong.id: "WrongResultError: C[0, 0]"}
     assert row["errors"][other.id]["eta"] < 1e-6
+
+
+def test_what_won_is_timed_at_squares(shapes200, live, monkeypatch):
+    """As it was named, not as it was fitted to the shape; the table takes it up."""
+    import ship
+    from hopper import beside
+
+    default = FAMILY.default(variant("sTN"), live.spec)
+    of = beside.Beside({"TN": [default]}, 1)
+    (key,) = of.wanted(live.spec, THIN)
+    monkeypatch.setattr(beside, "SQUARES", (32,))
+    row = {"trans": "TN", "others": {key: {}}, "tflops": {"tilewright": 10.0, key: 10.1}}
+    assert of.squares(live, matrices(live), [row], 1e12) == []
+    row["tflops"][key] = 10.3
+    assert of.winners([row, {"reason": "no"}]) == [("TN", default)]
+    monkeypatch.setattr(of, "winners", lambda rows: [("TN", configs(live)[0])])
+    (found,) = of.squares(live, square_matrices(live, 32), [row], 1e12)
+    assert found["trans"] == "TN"
+    assert found["config"] == dict(configs(live)[0])
+    assert found["ns"].keys() == {32}
+    assert of.squares(live, {}, [row], 0.0) == []
+    path = Path(live.directory) / ship.BESIDE
+    path.write_text(json.dumps({"squares": [found]}))
+    monkeypatch.setattr(ship, "RESULTS", path.parent)
+    (taken,) = ship.beside_rows([])
+    assert taken["config"] == found["config"]
+    assert [n for n, *_ in taken["times"]] == [32]
+    assert list(ship.beside_rows([taken])) == []
 
 
 def test_those_of_least_expected_time_are_wanted(shapes200, live):
