@@ -34,7 +34,7 @@ def shared_bytes(
     split_k: Values,
     stream_k: Values,
     precision: Precision,
-    longer: int,
+    longer: Values,
 ) -> Values:
     """Return the shared memory of a block, exact.
 

@@ -74,13 +74,13 @@ class SimtAsync(Stencil):
             **{name: config.integer(name) for name in ring},
             stream_k=int(config.get("stream_k", 0)),
             precision=variant.precision,
-            longer=self.longer(variant),
+            longer=self.longer(config, variant),
         )
         return Resources(self.threads(config), int(shared), self.registers(config, variant))
 
-    def longer(self, variant: Variant) -> int:
+    def longer(self, config: Config, variant: Variant) -> int:
         """Return by how many elements rows of both tiles exceed the block's sides."""
-        return longer(variant.k_fast)
+        return int(longer(config.integer("block_k"), variant.precision, variant.k_fast))
 
     def registers(self, config: Config, variant: Variant) -> int:
         """Return the estimated registers of a thread."""
