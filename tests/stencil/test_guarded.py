@@ -39,6 +39,7 @@ SINGLE: list[dict[str, Any]] = [
     {"name": "sNT", "narrow": 1},
     {"name": "sTT", "narrow": 1, "split_k": 2},
     {"name": "sTN", "k_vectors": 1},
+    {"name": "sTN", "block_k": 12, "unroll_k": 12},
     {"name": "sNT", "narrow": 1, "block_m": 256, "tile_m": 16},
 ]
 DOUBLE: list[dict[str, Any]] = [
