@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 
-__all__ = ["NARROW", "RESIDENT", "STAGES", "STREAM_K", "block_sides", "grid"]
+__all__ = ["NARROW", "RESIDENT", "STAGED", "STAGES", "STREAM_K", "block_sides", "grid"]
 
 STAGES = Parameter(
     "stages",
@@ -25,6 +25,14 @@ NARROW = Parameter(
     "how operands are copied: 0: 16 bytes at once, where columns are aligned to them, 1: single "
     "elements, wherever columns begin",
     "four times the copies (of floats)",
+    unnamed=0,
+)
+STAGED = Parameter(
+    "staged",
+    (0, 1),
+    "how results are stored where columns of C are not aligned to 16 bytes: 0: each thread its "
+    "own, single elements apart, 1: through shared memory, by a warp's lanes side by side",
+    "a write and a read of shared memory for each result",
     unnamed=0,
 )
 STREAM_K = Parameter(

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
-from tilewright.stencil.asynchronous.parameters import NARROW, RESIDENT, STAGES, block_sides, grid
+from tilewright.stencil.asynchronous.parameters import (
+    NARROW,
+    RESIDENT,
+    STAGED,
+    STAGES,
+    block_sides,
+    grid,
+)
 
 __all__ = ["parameters"]
 
@@ -57,6 +64,7 @@ def _pipeline() -> tuple[Parameter, ...]:
         ),
         STAGES,
         NARROW,
+        STAGED,
         Parameter(
             "ahead",
             (0, 1),

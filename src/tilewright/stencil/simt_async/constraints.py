@@ -20,10 +20,17 @@ from tilewright.stencil.asynchronous.constraints import (
     resident_blocks,
     room_for,
     schedulers,
+    staged_results,
     who_shares_a_tile,
     whole_warps,
 )
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, WARP, Values, shared_bytes
+from tilewright.stencil.asynchronous.resources import (
+    CHUNK_BYTES,
+    WARP,
+    Values,
+    room_to_stage,
+    shared_bytes,
+)
 from tilewright.stencil.base import Variant
 from tilewright.stencil.schedule import schedule_constraints
 from tilewright.stencil.simt_async.resources import LEAST_OTHER, longer, registers, threads
@@ -39,6 +46,7 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     return (
         *_shapes(variant.precision),
         *_copies(variant),
+        _stores(variant),
         *_hardware(variant, device),
         *_heuristics(variant, device),
         *schedule_constraints("simt_async", variant.precision, device),
@@ -112,6 +120,24 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
             )
         )
     return tuple(found)
+
+
+def _stores(variant: Variant) -> Constraint:
+    fits = functools.partial(
+        room_to_stage, precision=variant.precision, longer=longer(variant.k_fast)
+    )
+    return staged_results(
+        variant.precision,
+        lambda block_m, block_n, block_k, tile_m, tile_n, staged: (
+            (staged == 0)
+            | fits(
+                block_m=block_m,
+                block_n=block_n,
+                block_k=block_k,
+                threads=threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
+            )
+        ),
+    )
 
 
 def _even(

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
-from tilewright.stencil.asynchronous.parameters import NARROW, RESIDENT, STAGES, block_sides, grid
+from tilewright.stencil.asynchronous.parameters import (
+    NARROW,
+    RESIDENT,
+    STAGED,
+    STAGES,
+    block_sides,
+    grid,
+)
 from tilewright.stencil.schedule import schedule_parameter
 
 __all__ = ["parameters"]
@@ -71,6 +78,7 @@ def _pipeline() -> tuple[Parameter, ...]:
             "1: registers; slow where leading dimensions or k are no multiples of 16 bytes",
         ),
         NARROW,
+        STAGED,
         Parameter(
             "walk",
             (0, 1, 2, 3),

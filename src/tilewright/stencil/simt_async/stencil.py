@@ -10,7 +10,7 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.space import Config, Space
 from tilewright.stencil.asynchronous.division import MOST_SHARES
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, shared_bytes
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, room_to_stage, shared_bytes
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.schedule import macros, schedule_of
 from tilewright.stencil.simt_async.constraints import constraints
@@ -19,10 +19,15 @@ from tilewright.stencil.simt_async.resources import longer, registers, threads
 from tilewright.stencil.simt_async.starts import starts
 from tilewright.stencil.text import read_text
 
-__all__ = ["SimtAsync"]
+__all__ = ["STAGED_K", "SimtAsync", "stages_results"]
 
 # Copies from device memory to shared memory came with this compute capability, times ten.
 _ASYNCHRONOUS_COPIES_SINCE = 80
+
+# Beyond so many steps along k results are stored as they are: on an H100 an element of C whose
+# columns are not aligned costs 5 to 9 ps more (docs/hopper.md), less than a tenth of what 2048
+# multiply-adds take, and another text of a kernel may be a few per cent slower by its registers.
+STAGED_K = 2048
 
 
 class SimtAsync(Stencil):
@@ -92,9 +97,12 @@ class SimtAsync(Stencil):
         """Return the config with copies of single elements where 16 bytes are not aligned.
 
         A kernel that copies 16 bytes at once checks each element where it cannot; one that
-        copies single elements does not.
+        copies single elements does not.  Where columns of C are not aligned, and sums are
+        short, results are staged.
         """
         chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
+        if stages_results(problem) and self._room_to_stage(config, problem):
+            config = config.replace(staged=1)
         along = Variant.of(problem).k_fast
         operands = tuple(zip((problem.lda, problem.ldb), along, strict=True))
         if any(ld % chunk for ld, k_fast in operands if not k_fast):
@@ -104,6 +112,16 @@ class SimtAsync(Stencil):
         else:
             return config
         return config.replace(**{n: v for n, v in changes.items() if config.get(n, 0) != v})
+
+    def _room_to_stage(self, config: Config, problem: Problem) -> bool:
+        """Whether results may pass through the stage that is free while they are stored."""
+        values = {name: config.integer(name) for name in ("block_m", "block_n", "block_k")}
+        more = self.longer(Variant.of(problem))
+        return bool(
+            room_to_stage(
+                **values, threads=self.threads(config), precision=problem.precision, longer=more
+            )
+        )
 
     def launch(self, config: Config, m: int, n: int) -> Launch:
         """Return a grid in one dimension, blocks of a cluster side by side.
@@ -142,7 +160,12 @@ class SimtAsync(Stencil):
             "simt_async/kernel.cuh",
         )
         defines: dict[str, int | str] = {**variant.macros}
-        defines |= {"PERSISTENT": 0, "STREAM_K": 0, "NARROW": 0}  # a config need not name these
+        defines |= {
+            "PERSISTENT": 0,
+            "STREAM_K": 0,
+            "NARROW": 0,
+            "STAGED": 0,
+        }  # a config need not name these
         defines |= macros(config)
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n")
@@ -155,3 +178,14 @@ class SimtAsync(Stencil):
             part_bytes=part,
             schedule=schedule_of(config),
         )
+
+
+def stages_results(problem: Problem) -> bool:
+    """Whether results should be staged: some columns of C, or their ends, are not aligned.
+
+    Where C begins is not known here, and is aligned in nearly all arrays.
+    """
+    chunk = CHUNK_BYTES // problem.precision.element_bytes
+    if chunk <= 1 or problem.k > STAGED_K:
+        return False
+    return problem.ldc % chunk > 0 or problem.m % chunk > 0
