@@ -80,7 +80,7 @@ def launched(run, config, problem, ns, shares):
     """Return a launch with its work, as it was timed."""
     resident = config.integer("resident")
     staged = bool(config.get("staged", 0))
-    does = work(config, problem, resident, MULTIPROCESSORS, shares, staged)
+    does = work(config, problem, resident, MULTIPROCESSORS, shares, staged=staged)
     return Taken(run, problem, config, does, ns)
 
 

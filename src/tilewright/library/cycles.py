@@ -167,6 +167,7 @@ def work(
     resident: int,
     multiprocessors: int,
     shares: int = MOST_SINGLE,
+    *,
     staged: bool | None = None,
 ) -> Work:
     """Return what a launch of `simt_async` has to do.

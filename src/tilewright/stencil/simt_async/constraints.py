@@ -47,6 +47,7 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         *_shapes(variant.precision),
         *_copies(variant),
         _stores(variant),
+        _staged_or_rescheduled(),
         *_hardware(variant, device),
         *_heuristics(variant, device),
         *schedule_constraints("simt_async", variant.precision, device),
@@ -137,6 +138,17 @@ def _stores(variant: Variant) -> Constraint:
                 threads=threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
             )
         ),
+    )
+
+
+def _staged_or_rescheduled() -> Constraint:
+    # ptxas lets a read of shared memory overwrite what a store to C has still to read, where both
+    # queue for the same unit; `tilewright.sass.hazards` knows no such order and refuses the kernel.
+    return Constraint(
+        "staged or rescheduled",
+        lambda staged, schedule: (staged == 0) | (schedule == 0),
+        "the scheduler does not understand how compilers order staged stores",
+        "divisibility",
     )
 
 

@@ -12,7 +12,7 @@ from tilewright.space import Config, Space
 from tilewright.stencil.asynchronous.division import MOST_SHARES
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, room_to_stage, shared_bytes
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
-from tilewright.stencil.schedule import macros, schedule_of
+from tilewright.stencil.schedule import macros, schedule_of, unscheduled
 from tilewright.stencil.simt_async.constraints import constraints
 from tilewright.stencil.simt_async.parameters import parameters
 from tilewright.stencil.simt_async.resources import longer, registers, threads
@@ -102,7 +102,7 @@ class SimtAsync(Stencil):
         """
         chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
         if stages_results(problem) and self._room_to_stage(config, problem):
-            config = config.replace(staged=1)
+            config = unscheduled(config).replace(staged=1)  # the scheduler refuses both at once
         along = Variant.of(problem).k_fast
         operands = tuple(zip((problem.lda, problem.ldb), along, strict=True))
         if any(ld % chunk for ld, k_fast in operands if not k_fast):
