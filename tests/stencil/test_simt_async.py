@@ -110,6 +110,19 @@ def test_a_loop_of_four_steps_is_right(emulated: EmulatedDevice, name: str) -> N
     computes_the_product(emulated, FAMILY, config, of)
 
 
+@pytest.mark.parametrize(
+    ("name", "block_k", "unroll_k"),
+    [("sNN", 12, 12), ("sTN", 12, 6), ("sTT", 24, 12), ("cTN", 12, 6), ("dTN", 12, 4)],
+)
+def test_tiles_of_half_sectors_are_right(
+    emulated: EmulatedDevice, name: str, block_k: int, unroll_k: int
+) -> None:
+    """12 steps of floats are one sector and a half: 4 threads lie side by side along k."""
+    of = variant(name)
+    config = small(of, emulated, block_k=block_k, unroll_k=unroll_k, persistent=1, stream_k=1)
+    computes_the_product(emulated, FAMILY, config, of)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name[0] != "s"])
 def test_every_other_variant_computes_the_product(emulated: EmulatedDevice, name: str) -> None:

@@ -65,7 +65,7 @@ def test_a_default_is_in_the_space(arch: str, letter: str) -> None:
 
 
 def test_shared_memory_is_what_the_text_has() -> None:
-    """A ring of stages, rows 4 elements longer where copies transpose; or a part of C."""
+    """A ring of stages, rows 4 or 8 elements longer where copies transpose; or a part of C."""
     of = variant("sTT")
     config = FAMILY.default(of, architecture_spec("sm_90a"))
     take = config.integer
@@ -75,6 +75,17 @@ def test_shared_memory_is_what_the_text_has() -> None:
     split = config.replace(split_k=2)
     part = take("block_m") * take("block_n")
     assert FAMILY.resources(split, of).shared_bytes == 4 * max(ring, part)
+    halves = config.replace(block_k=12, unroll_k=12)
+    ring = take("stages") * 12 * (take("block_m") + 8 + take("block_n"))
+    assert FAMILY.resources(halves, of).shared_bytes == 4 * ring
+
+
+def test_sums_of_pairs_are_settled_with_a_tiles_end() -> None:
+    device = architecture_spec("sm_90a")
+    of = variant("eNN")
+    space = FAMILY.space(of, device)
+    against = space.violated(FAMILY.default(of, device).replace(block_k=12, unroll_k=4))
+    assert "sums are settled with a tile's end" in [constraint.name for constraint in against]
 
 
 def test_only_cuda_has_it() -> None:

@@ -207,7 +207,7 @@ def test_short_sums_into_unaligned_columns_are_staged() -> None:
     # Both ways are fitted at once, and one that has no room to stage is not asked to.
     both = fitted(replace(short, m=1021, lda=0, ldc=0))
     assert (both["staged"], both["narrow"]) == (1, 1)
-    # Staged stores are not for the scheduler: its code of another text would not be staged's anyway.
+    # The scheduler does not take such stores; its code of the other text would not be theirs.
     assert "schedule" not in fitted(replace(short, ldc=1025), schedule=5)
     assert fitted(short, schedule=5)["schedule"] == 5
     crowded = {"block_m": 64, "block_n": 64, "tile_m": 4, "tile_n": 4, "block_k": 8, "unroll_k": 8}

@@ -40,7 +40,10 @@ def starts_and_best(points: Points) -> list[Config]:
         (128, 128, 8, 16, 8, 2, 1, 4), (256, 128, 8, 16, 8, 1, 0, 2), (256, 128, 16, 8, 4, 1, 1, 2),
     )  # fmt: skip
     odd = ((128, 64, 8, 8, 8, 2, 0, 2), (64, 64, 8, 8, 8, 4, 0, 2), (128, 128, 8, 8, 8, 2, 0, 2))
+    tall = ((128, 256, 16, 8, 4, 1, 1, 4), (128, 128, 8, 16, 8, 2, 0, 4))
     return [
+        # 12 steps are the longest text that is near the schedulers.
+        *points.of(names, (*best, *tall), depth=((12, 12, 3),)),
         *points.of(names, best, depth=((16, 16, 2),)),
         *points.of(names, odd, depth=((16, 8, 3),)),
         *points.of(names, best[:2], depth=((8, 8, 3), (16, 8, 2))),
@@ -49,7 +52,7 @@ def starts_and_best(points: Points) -> list[Config]:
 
 def large(points: Points) -> list[Config]:
     """Return what may be fast from 2048 on."""
-    best, depths = LARGE[:4], ((8, 8, 3), (16, 16, 2), (16, 8, 2))
+    best, depths = LARGE[:4], ((12, 12, 3), (16, 16, 2), (8, 8, 3), (16, 8, 2))
     found = list(points.of(NAMES, LARGE, b_first=BOTH, depth=depths))
     # Points that no operand of these transposes makes differ are not in the space.
     wide = [
@@ -66,7 +69,8 @@ def large(points: Points) -> list[Config]:
 
 def small(points: Points) -> list[Config]:
     """Return what may be fast up to 1024: blocks of a cluster share a tile of C."""
-    found = list(points.of(NAMES, SMALL, split_k=(4, 2, 1, 8), depth=((16, 8, 3),)))
+    found = list(points.of(NAMES, SMALL[:4], split_k=(2,), depth=((16, 16, 3),)))
+    found += points.of(NAMES, SMALL, split_k=(4, 2, 1, 8), depth=((16, 8, 3),))
     found += points.of(NAMES, SMALL[:5], k_vectors=(1,), split_k=(4, 2), depth=((16, 8, 3),))
     found += points.of(NAMES, SMALL[:5], split_k=(2, 4), depth=((32, 8, 2), (8, 8, 5)))
     return found

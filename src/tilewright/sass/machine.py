@@ -43,7 +43,7 @@ class Machine:
         From a taken branch to the next instruction.
     wide_read : float
         After a shared read of 128 bits, in which its scheduler issues nothing,
-        beside the read's own slot.  Not of that search: 1.0 to 1.6 a read where
+        beside the read's own slot.  Not of that search: 0.7 to 1.5 a read where
         reads were taken out of SGEMM's loops (``docs/hopper.md``, ablation),
         0.7 where some were put into a loop of FFMA, and nothing for narrower
         ones (``docs/scheduling.md``, latches).

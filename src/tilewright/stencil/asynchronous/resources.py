@@ -36,10 +36,9 @@ def room_to_stage(
     block_k: Values,
     threads: Values,
     precision: Precision,
-    longer: int,
 ) -> Values:
-    """Return whether one stage has room for results on their way; `longer` as below."""
-    stage = block_k * (block_m + block_n + longer) * precision.element_bytes
+    """Return whether one stage, its rows no longer than the block's sides, has room for results."""
+    stage = block_k * (block_m + block_n) * precision.element_bytes
     return threads * _STAGED_BYTES <= stage
 
 
@@ -52,7 +51,7 @@ def shared_bytes(
     split_k: Values,
     stream_k: Values,
     precision: Precision,
-    longer: int,
+    longer: Values,
 ) -> Values:
     """Return the shared memory of a block, exact.
 

@@ -125,11 +125,7 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
 
 
 def _stores(variant: Variant) -> Constraint:
-    fits = functools.partial(
-        room_to_stage,
-        precision=variant.precision,
-        longer=longer(variant.precision, variant.k_fast),
-    )
+    fits = functools.partial(room_to_stage, precision=variant.precision)
     return staged_results(
         variant.precision,
         lambda block_m, block_n, block_k, warp_m, warp_n, staged: (

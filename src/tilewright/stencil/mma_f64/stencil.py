@@ -52,7 +52,7 @@ class MmaF64(SimtAsync):
         """Return what is likely fast, the likeliest first."""
         return tuple(Config(self.name, values) for values in starts(variant))
 
-    def longer(self, variant: Variant) -> int:
+    def longer(self, config: Config, variant: Variant) -> int:
         """Return by how many elements rows of both tiles exceed the block's sides."""
         return longer(variant.precision, variant.k_fast)
 

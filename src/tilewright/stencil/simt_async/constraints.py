@@ -33,12 +33,12 @@ from tilewright.stencil.asynchronous.resources import (
 )
 from tilewright.stencil.base import Variant
 from tilewright.stencil.schedule import schedule_constraints
-from tilewright.stencil.simt_async.resources import LEAST_OTHER, longer, registers, threads
+from tilewright.stencil.simt_async.resources import LEAST_OTHER, lanes_k, longer, registers, threads
 
 __all__ = ["constraints"]
 
-# The least that device memory transfers at a time.
-SECTOR_BYTES = 32
+# The most steps between two renormalisations of a pair: SETTLE_STEPS of prelude/pair.h.
+_SETTLE_STEPS = 32
 
 
 def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
@@ -80,6 +80,21 @@ def _shapes(precision: Precision) -> tuple[Constraint, ...]:
             "divisibility",
         ),
         who_shares_a_tile(),
+        *_settled(precision),
+    )
+
+
+def _settled(precision: Precision) -> tuple[Constraint, ...]:
+    """Return what lets sums of pairs be settled at the end of a tile (prelude/pair.h)."""
+    if precision.parts == 1:
+        return ()
+    return (
+        Constraint(
+            "sums are settled with a tile's end",
+            lambda block_k: _SETTLE_STEPS % block_k == 0,
+            f"sums of pairs are renormalised every {_SETTLE_STEPS} steps",
+            "divisibility",
+        ),
     )
 
 
@@ -124,9 +139,7 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
 
 
 def _stores(variant: Variant) -> Constraint:
-    fits = functools.partial(
-        room_to_stage, precision=variant.precision, longer=longer(variant.k_fast)
-    )
+    fits = functools.partial(room_to_stage, precision=variant.precision)
     return staged_results(
         variant.precision,
         lambda block_m, block_n, block_k, tile_m, tile_n, staged: (
@@ -162,16 +175,25 @@ def _even(
 ) -> Values:
     chunk = CHUNK_BYTES // precision.element_bytes
     if along_k:
-        sector = SECTOR_BYTES // precision.element_bytes
-        across = np.where(k_vectors == 1, sector // chunk, sector)
-        return (block_k % sector == 0) & (side % np.maximum(number // across, 1) == 0)
+        lanes = lanes_k(block_k, precision)
+        across = np.where(k_vectors == 1, lanes // chunk, lanes)
+        return (block_k % lanes == 0) & (side % np.maximum(number // across, 1) == 0)
     across = side // chunk
     return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
 
 
 def _shared(variant: Variant) -> Callable[..., Values]:
-    more = longer(variant.k_fast)
-    return functools.partial(shared_bytes, precision=variant.precision, longer=more)
+    def shared(
+        block_m: Values, block_n: Values, block_k: Values, stages: Values, split_k: Values,
+        stream_k: Values,
+    ) -> Values:  # fmt: skip
+        return shared_bytes(
+            block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, split_k=split_k,
+            stream_k=stream_k, precision=variant.precision,
+            longer=longer(block_k, variant.precision, variant.k_fast),
+        )  # fmt: skip
+
+    return shared
 
 
 def _used(variant: Variant) -> Callable[..., Values]:

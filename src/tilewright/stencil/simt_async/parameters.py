@@ -53,14 +53,14 @@ def _pipeline() -> tuple[Parameter, ...]:
     return (
         Parameter(
             "block_k",
-            (4, 8, 16, 32),
+            (4, 8, 12, 16, 24, 32),
             "steps in k between two barriers",
             "shared memory; length of the loop; waste where k is no multiple",
         ),
         STAGES,
         Parameter(
             "unroll_k",
-            (4, 8, 16),
+            (4, 6, 8, 12, 16),
             "steps in k that the loop's text has",
             "code: a loop larger than the nearest instruction cache waits for instructions",
         ),

@@ -13,6 +13,7 @@ from tilewright.stencil.asynchronous.resources import Values
 __all__ = [
     "LEAST_OTHER",
     "OTHER_REGISTERS",
+    "lanes_k",
     "longer",
     "registers",
     "threads",
@@ -24,19 +25,36 @@ __all__ = [
 OTHER_REGISTERS = 36
 LEAST_OTHER = 16
 
+# The least that device memory transfers at a time.
+SECTOR_BYTES = 32
+
+# What shared memory's 32 banks take at once.
+BANK_BYTES = 128
+
 
 def threads(*, block_m: Values, block_n: Values, tile_m: Values, tile_n: Values) -> Values:
     """Return the threads of a block."""
     return block_m * block_n // (tile_m * tile_n)
 
 
-def longer(k_fast: tuple[bool, bool]) -> int:
+def lanes_k(block_k: Values, precision: Precision) -> Values:
+    """Return the threads side by side along k that transpose an operand (tiles.cuh).
+
+    Together they read the 32 bytes that device memory gives at least, where these divide a tile
+    along k, else half of them.
+    """
+    whole = SECTOR_BYTES // precision.element_bytes
+    return np.where(block_k % whole, max(1, whole // 2), whole)
+
+
+def longer(block_k: Values, precision: Precision, k_fast: tuple[bool, bool]) -> Values:
     """Return by how much rows of both tiles exceed the block's sides, in elements.
 
-    `k_fast`: whose memory runs along k.  Rows of an operand that is transposed on its way are
-    4 elements longer.
+    `k_fast`: whose memory runs along k.  Rows of an operand that is transposed on its way are so
+    much longer that what is written at once, as many bytes as there are banks, meets each once.
     """
-    return 4 * sum(k_fast)
+    at_once = BANK_BYTES // precision.element_bytes
+    return at_once // lanes_k(block_k, precision) * sum(k_fast)
 
 
 def registers(

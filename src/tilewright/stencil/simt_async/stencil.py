@@ -25,8 +25,9 @@ __all__ = ["STAGED_K", "SimtAsync", "stages_results"]
 _ASYNCHRONOUS_COPIES_SINCE = 80
 
 # Beyond so many steps along k results are stored as they are: on an H100 an element of C whose
-# columns are not aligned costs 5 to 9 ps more (docs/hopper.md), less than a tenth of what 2048
-# multiply-adds take, and another text of a kernel may be a few per cent slower by its registers.
+# columns are not aligned costs 5 ps more, or 11 with lanes_m 4 (docs/hopper.md), an eighth at most
+# of what 2048 multiply-adds take; and another text of a kernel may be a few per cent slower, by
+# its registers.
 STAGED_K = 2048
 
 
@@ -79,13 +80,13 @@ class SimtAsync(Stencil):
             **{name: config.integer(name) for name in ring},
             stream_k=int(config.get("stream_k", 0)),
             precision=variant.precision,
-            longer=self.longer(variant),
+            longer=self.longer(config, variant),
         )
         return Resources(self.threads(config), int(shared), self.registers(config, variant))
 
-    def longer(self, variant: Variant) -> int:
+    def longer(self, config: Config, variant: Variant) -> int:
         """Return by how many elements rows of both tiles exceed the block's sides."""
-        return longer(variant.k_fast)
+        return int(longer(config.integer("block_k"), variant.precision, variant.k_fast))
 
     def registers(self, config: Config, variant: Variant) -> int:
         """Return the estimated registers of a thread."""
@@ -116,12 +117,8 @@ class SimtAsync(Stencil):
     def _room_to_stage(self, config: Config, problem: Problem) -> bool:
         """Whether results may pass through the stage that is free while they are stored."""
         values = {name: config.integer(name) for name in ("block_m", "block_n", "block_k")}
-        more = self.longer(Variant.of(problem))
-        return bool(
-            room_to_stage(
-                **values, threads=self.threads(config), precision=problem.precision, longer=more
-            )
-        )
+        number = self.threads(config)
+        return bool(room_to_stage(**values, threads=number, precision=problem.precision))
 
     def launch(self, config: Config, m: int, n: int) -> Launch:
         """Return a grid in one dimension, blocks of a cluster side by side.
@@ -160,12 +157,8 @@ class SimtAsync(Stencil):
             "simt_async/kernel.cuh",
         )
         defines: dict[str, int | str] = {**variant.macros}
-        defines |= {
-            "PERSISTENT": 0,
-            "STREAM_K": 0,
-            "NARROW": 0,
-            "STAGED": 0,
-        }  # a config need not name these
+        # A config need not name these.
+        defines |= {"PERSISTENT": 0, "STREAM_K": 0, "NARROW": 0, "STAGED": 0}
         defines |= macros(config)
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n")

@@ -1,13 +1,14 @@
 /* How tiles lie in shared memory, and how whole ones are copied there.  A part of simt.cuh. */
 
 /* Threads side by side along k where an operand is contiguous there: 32 bytes, the least
- * that device memory gives. */
-#define LANES_K (32 / ELEM_BYTES)
+ * that device memory gives, where these divide a tile, else half of them. */
+#define LANES_K ((BLOCK_K * ELEM_BYTES % 32 ? 16 : 32) / ELEM_BYTES)
 
-/* Elements between rows of a tile.  LANES_K columns of 4 rows then lie in different banks
- * when they are written, and rows stay aligned for reads of 16 bytes. */
-#define PITCH_A (BLOCK_M + 4 * K_FAST_A)
-#define PITCH_B (BLOCK_N + 4 * K_FAST_B)
+/* Elements between rows of a tile.  What is written at once, 128 bytes, LANES_K columns of so
+ * many rows, then lies in different banks, and rows stay aligned for reads of 16 bytes. */
+#define LONGER (128 / ELEM_BYTES / LANES_K)
+#define PITCH_A (BLOCK_M + LONGER * K_FAST_A)
+#define PITCH_B (BLOCK_N + LONGER * K_FAST_B)
 #define BYTES_A (BLOCK_K * PITCH_A * ELEM_BYTES)
 #define BYTES_B (BLOCK_K * PITCH_B * ELEM_BYTES)
 
