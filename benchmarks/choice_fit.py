@@ -9,7 +9,8 @@ a shape's two configs is told, and what would be chosen for shapes that were slo
 in the second run.  A fit is by least squares of log(time), robust (soft L1, at 10 %); a square
 counts 0.3 of a shape.  Clocks of long kernels agree between the runs within 1 %; short ones took
 some microseconds more in the first, ours and cuBLAS's, so that its launches have a cost of their
-own (`FIRST`).  Of what a fit cannot tell from others two costs are held (`HELD`).
+own (`FIRST`).  Costs that a fit cannot tell from others, or that no run has paid, are held
+(`HELD`).
 With ``--folds`` shapes are left out in turns, in both runs, and met by what the others say.
 A median is of |log(expected / measured)|.
 """
@@ -48,7 +49,7 @@ FIRST = 3220
 # this factor the row was disturbed in one of the runs (104 x 514 x 226: ours 3.8 times, cuBLAS
 # 3.0 times as long), which says nothing of a config.
 ALIKE, BROKEN = 0.05, 2
-HELD = ("launch", "part")
+HELD = ("launch", "part", "staged")
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,8 @@ def problem_of(row):
 def launched(run, config, problem, ns, shares):
     """Return a launch with its work, as it was timed."""
     resident = config.integer("resident")
-    guarded = bool(config.get("guarded", 0))
-    does = work(config, problem, resident, MULTIPROCESSORS, shares, guarded=guarded)
+    named = {name: bool(config.get(name, 0)) for name in ("guarded", "staged")}
+    does = work(config, problem, resident, MULTIPROCESSORS, shares, **named)
     return Taken(run, problem, config, does, ns)
 
 

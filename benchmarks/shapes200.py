@@ -2,6 +2,7 @@ r"""SGEMM of random shapes, and of sizes beside multiples, through gemm's choice
 
     python benchmarks/shapes200.py --seconds 200 --json FILE           needs a CUDA device
     python benchmarks/shapes200.py --list                              the shapes; no GPU
+    python benchmarks/shapes200.py --below 0.95 --of FILE --json NEW   those that were slow in FILE
 
 ``--seed`` draws others: what a choice was fitted to is no witness for it.
 
@@ -11,8 +12,10 @@ Each problem is multiplied in turns, ours, cuBLAS, ours, cuBLAS, on the config t
 chooses on this device; kernels are compiled before by a pool.  Beside the ratio stand the
 errors of both on the same inputs: eta = max |C' - AB| / (|A| |B|) and the Frobenius norm of
 C' - AB over that of |A| |B|, of some rows of C, against the sum in double precision.  FILE is
-written after each shape; the table comes last.  Where copies were fitted to leading dimensions
-(`tilewright.library.choose.served`), what was chosen by size alone is timed, too.
+written after each shape; the table comes last.  Where a choice was fitted to leading dimensions
+(`tilewright.library.choose.served`), what was chosen by size alone is timed in the same turns, too
+("unfitted"), and the fitted choice without each parameter of `WITHOUT` that it has ("unstaged",
+"unguarded").
 
 ``--configs FILE`` (as `likely.py` writes it) times also, of each shape, the ``--each`` configs of
 FILE of which the shortest time is expected, once they have passed a tuner's check; those that
@@ -27,6 +30,7 @@ import json
 import math
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +57,8 @@ DRAWN = 2**24
 LETTER = "s"
 # Seconds that squares of what won beside a choice may take in the end.
 SQUARES = 20
+# What a choice may be fitted with, by the name of its twin without.
+WITHOUT = {"unstaged": "staged", "unguarded": "guarded"}
 
 
 def shapes(seed: int = SEED) -> list[Problem]:
@@ -74,11 +80,33 @@ def cliffs() -> list[Problem]:
 
 
 def chosen(live: Any, problem: Problem) -> dict[str, Any]:
-    """Return what `gemm` launches for a problem, and what it was before copies were fitted."""
+    """Return what `gemm` launches for a problem, and what differs from it: each once."""
     from tilewright.library.choose import choose, served
 
-    by_size, found = choose(live, problem), served(live, problem)
-    return {"tilewright": found} | ({} if by_size == found else {"unfitted": by_size})
+    found = served(live, problem)
+    twins = {
+        name: replace(found, config=without(found.config, parameter))
+        for name, parameter in WITHOUT.items()
+    }
+    first = {}
+    for name, one in {"tilewright": found, **twins, "unfitted": choose(live, problem)}.items():
+        first.setdefault(one.config, (name, one))
+    return dict(first.values())
+
+
+def without(config: Any, parameter: str) -> Any:
+    """Return the config that does not name a parameter."""
+    return type(config)(config.stencil, {k: v for k, v in config.items() if k != parameter})
+
+
+def slow(path: Path, below: float) -> list[tuple[str, Problem]]:
+    """Return kind and problem of an earlier run's rows below a ratio, and of those that failed."""
+    rows = json.loads(path.read_text())["rows"]
+    return [
+        (row["kind"], Problem(*(row[side] for side in "mnk"), LETTER, *row["trans"]))
+        for row in rows
+        if row.get("ratio", 0) < below
+    ]
 
 
 def compile_all(live: Any, problems: list[Problem], until: float, beside: Beside) -> None:
@@ -205,20 +233,21 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "shapes": len(ratios),
         "failed": len(rows) - len(made),
         "mean": mean(ratios),
-        # How much faster copies that fit are than those that check.
-        "fitted": mean(
-            [
-                row["tflops"]["tilewright"] / row["tflops"]["unfitted"]
-                for row in made
-                if "unfitted" in row["tflops"]
-            ]
-        ),
+        # How much faster the choice is than its twins.
+        "faster_than": {name: twins(made, name) for name in ("unfitted", *WITHOUT)},
         "below_worst": sum(ratio < WORST for ratio in ratios),
         "slowest": [{key: row[key] for key in (*"mnk", "trans", "ratio")} for row in random[:8]],
         "cliffs": losses(made),
         "larger_error_than_cublas": worse,
         "errors_compared": len(made),
     }
+
+
+def twins(rows: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
+    """Return how many choices have such a twin, by how much they are faster, and the worst."""
+    rates = [row["tflops"] for row in rows if name in row["tflops"]]
+    ratios = [rate["tilewright"] / rate[name] for rate in rates]
+    return {"rows": len(ratios), "mean": mean(ratios), "least": min(ratios)} if ratios else None
 
 
 def mean(ratios: list[float]) -> float | None:
@@ -240,6 +269,19 @@ def losses(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def lines(rows: list[dict[str, Any]]) -> None:
+    """Print each row that has a twin: its rate and its twins' as ratios to cuBLAS's."""
+    print("ratios to cuBLAS of rows with twins:")
+    for row in rows:
+        names = [name for name in row.get("tflops", ()) if name not in ("tilewright", "cublas")]
+        if not names:
+            continue
+        theirs = row["tflops"]["cublas"]
+        others = ", ".join(f"{name} {row['tflops'][name] / theirs:.3f}" for name in names)
+        shape = f"{row['trans']} {row['m']:5} {row['n']:5} {row['k']:5}"
+        print(f"  {shape}  {row['ratio']:.3f}  {others}")
+
+
 def table(rows: list[dict[str, Any]]) -> None:
     """Print what a person wants to know."""
     told = summary(rows)
@@ -247,10 +289,12 @@ def table(rows: list[dict[str, Any]]) -> None:
     if told["mean"]:
         print(f"geometric mean {told['mean']:.3f} of cuBLAS (wanted {MEAN});", end=" ")
         print(f"{told['below_worst']} below {WORST}; the slowest:")
-    if told["fitted"]:
-        print(f"fitted copies: {told['fitted']:.3f} times the rate of checked ones")
     for row in told["slowest"]:
         print(f"  {row['trans']} {row['m']:5} {row['n']:5} {row['k']:5}  {row['ratio']:.3f}")
+    for name, than in told["faster_than"].items():
+        if than:
+            print(f"times the rate of {name}, {than['rows']} rows:", end=" ")
+            print(f"{than['mean']:.3f}, at worst {than['least']:.3f}")
     print(f"rate lost beside a multiple (wanted: at most {CLIFF:.0%}), ours and cuBLAS's:")
     for row in told["cliffs"]:
         ours, theirs = row["loss"]["tilewright"], row["loss"]["cublas"]
@@ -282,8 +326,16 @@ def write(path: Path, made: dict[str, Any]) -> None:
     write_atomically(path, json.dumps(whole, indent=1).encode())
 
 
-def measure(path: Path, seconds: float, seed: int, beside: Beside) -> list[dict[str, Any]]:
-    """Race shapes and cliffs in turns until the time is up."""
+def everything(seed: int) -> list[tuple[str, Problem]]:
+    """Return shapes and cliffs in turns, each with its kind."""
+    lists = [("shape", one) for one in shapes(seed)], [("cliff", one) for one in cliffs()]
+    return [job for turn in itertools.zip_longest(*lists) for job in turn if job]
+
+
+def measure(
+    path: Path, seconds: float, jobs: list[tuple[str, Problem]], seed: int, beside: Beside
+) -> list[dict[str, Any]]:
+    """Race problems, each with its kind, until the time is up."""
     from tilewright.backend import device
     from tilewright.bench.peers.cublas import CuBLAS
     from tilewright.bench.record import device_record, environment_record
@@ -298,8 +350,6 @@ def measure(path: Path, seconds: float, seed: int, beside: Beside) -> list[dict[
         "seed": seed,
         "rows": [],
     }
-    lists = [("shape", one) for one in shapes(seed)], [("cliff", one) for one in cliffs()]
-    jobs = [job for turn in itertools.zip_longest(*lists) for job in turn if job]
     compile_all(live, [one for _, one in jobs], started + seconds / 3, beside)
     memory, said = shared(live), time.time()
     for kind, one in jobs:
@@ -322,18 +372,29 @@ def main() -> None:
     parse.add_argument("--json", type=Path, default=Path("shapes200.json"))
     parse.add_argument("--seed", type=int, default=SEED, help="that shapes are drawn from")
     parse.add_argument("--list", action="store_true", help="print the shapes and end")
+    parse.add_argument("--below", type=float, help="only what had a lower ratio, in the file of")
+    parse.add_argument("--of", type=Path, help="an earlier run's results")
     parse.add_argument("--configs", type=json_file, help="others to time beside gemm's choice")
     parse.add_argument("--each", type=int, default=4, help="so many of them of a shape")
     given = parse.parse_args()
+    if (given.below is None) != (given.of is None):
+        parse.error("--below and --of belong together: a ratio, and a file of an earlier run")
+    try:
+        jobs = slow(given.of, given.below) if given.of else everything(given.seed)
+    except (OSError, ValueError, KeyError) as error:
+        parse.error(f"--of={given.of} has no rows of an earlier run: {error!r}")
     if given.list:
-        for one in (*shapes(given.seed), *cliffs()):
+        for _, one in jobs:
             print(one.trans, one.m, one.n, one.k)
         return
     try:
         named = named_in(given.configs, LETTER, cases_of(LETTER)) if given.configs else {}
     except ValueError as error:
         parse.error(str(error))
-    table(measure(given.json, given.seconds, given.seed, Beside(named, given.each)))
+    beside = Beside(named, given.each)
+    rows = measure(given.json, given.seconds, jobs, given.seed, beside)
+    lines(rows)
+    table(rows)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,14 @@ def test_sides_shorter_than_a_block_are_right(live: LiveDevice, name: str, narro
     computes_the_product(live, FAMILY, config.replace(persistent=1, stream_k=2), of)
 
 
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+def test_results_may_be_staged(live: LiveDevice, trans: str) -> None:
+    of = Variant(precision("d"), *map(Trans, trans))
+    config = FAMILY.default(of, live.spec).replace(staged=1)
+    certify(live, compiled(live, FAMILY, config, of), FAMILY, config, of)
+    computes_the_product(live, FAMILY, config.replace(persistent=1, stream_k=2), of)
+
+
 @pytest.mark.parametrize("letter", "dz")
 @pytest.mark.parametrize("split", [1, 2])
 def test_the_same_bits_every_time(live: LiveDevice, letter: str, split: int) -> None:

@@ -96,6 +96,21 @@ def test_sides_shorter_than_a_block_are_right(
     run.exact(Check(block_m - 4, block_n - 4, 1000, beta=1), rng)
 
 
+@pytest.mark.parametrize("name", ["sNN", "sTT", "dNT", "cCN"])
+@pytest.mark.parametrize("stays", [{}, {"split_k": 2}, {"persistent": 1, "stream_k": 2}], ids=str)
+def test_results_may_be_staged(copying: LiveDevice, name: str, stays: dict[str, int]) -> None:
+    """On their way to columns of C that begin anywhere; also while a next tile is copied."""
+    of = variant(name)
+    config = FAMILY.default(of, copying.spec).replace(**{"split_k": 1, **stays}, staged=1)
+    if config not in FAMILY.space(of, copying.spec):
+        pytest.skip("this device has no clusters")
+    kernel = compiled(copying, FAMILY, config, of)
+    certify(copying, kernel, FAMILY, config, of)
+    screen(copying, kernel, FAMILY, config, of)
+    many = Check(2501, 2303, 200, beta=1, padding=1, offset=1)
+    Bench(copying, kernel, FAMILY, config, of).exact(many, np.random.default_rng(9))
+
+
 def test_launches_on_two_streams_do_not_share_a_workspace(copying: LiveDevice) -> None:
     """Many at once, on two streams: each result is the one that it is alone."""
     of, size = variant("sNN"), 1100

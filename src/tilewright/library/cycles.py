@@ -17,6 +17,7 @@ from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.asynchronous.division import MOST_IN_TREE, MOST_SINGLE, divide
+from tilewright.stencil.simt_async.stencil import stages_results
 
 __all__ = ["COSTS", "Costs", "Work", "cycles", "work"]
 
@@ -64,6 +65,8 @@ class Costs:
         Bytes in a cycle, of the device.
     segment : float
         Bytes that a segment stored by single elements is worth (`Work.segments`).
+    staged : float
+        Of an element of C that passes through shared memory.
     """
 
     launch: float
@@ -80,11 +83,15 @@ class Costs:
     l2: float
     memory: float
     segment: float
+    staged: float
 
 
 COSTS = Costs(
     launch=4360, begin=14000, hiding=1.29, latency=915, copy=0.0471, check=0.334, store=0.462,
     turn=7390, meet=1800, part=2600, part_element=8.2, l2=3910, memory=874, segment=72.3,
+    # An estimate until such stores have been timed: for 32 elements an instruction of 32 lanes that
+    # reads 4 bytes each and a quarter of one that writes 16, 128 bytes a cycle either way.
+    staged=0.0625,
 )  # fmt: skip
 
 
@@ -122,7 +129,10 @@ class Work:
         Bytes read from the L2; bytes of A, B and C.
     segments : float
         Where C's columns are not aligned to 16 bytes: columns that each store of a warp touches,
-        of single elements 16 bytes apart, which leave most of each sector empty.
+        of single elements 16 bytes apart, which leave most of each sector empty.  For those that
+        are staged as many as leave as much of sectors empty.
+    staged : int
+        Elements of C that it stages.
     """
 
     area: int
@@ -139,6 +149,14 @@ class Work:
     l2: int
     memory: int
     segments: float
+    staged: int
+
+
+# A staged store fills all sectors of a column that it touches but one, as it begins and ends within
+# one; of single elements 16 bytes apart a fourth of each sector is filled.  So 8 lanes leave 32 of
+# 160 bytes empty, not 128, and touch a fourth of the columns: an estimate from traffic alone, until
+# such stores have been timed.
+_STAGED_SEGMENTS = 1 / 4 / 4
 
 
 # The same sizes are asked of all rows of a table: those that were timed in every choice.
@@ -151,6 +169,7 @@ def work(
     shares: int = MOST_SINGLE,
     *,
     guarded: bool = True,
+    staged: bool | None = None,
 ) -> Work:
     """Return what a launch of `simt_async` has to do.
 
@@ -171,6 +190,8 @@ def work(
         (`stencil.fitted`) and those that the costs were fitted to did not.  Guards count
         nothing: of 2254 instructions a trip of TN's loop (128 x 128 x 16) they add 36, of NT's
         none, as compiled; how long such blocks take has not been measured yet.
+    staged : bool, optional
+        Whether results that are not aligned are staged; as `gemm` would have it, if left out.
     """
     m, n, k = problem.m, problem.n, problem.k
     block_m, block_n = config.integer("block_m"), config.integer("block_n")
@@ -191,6 +212,9 @@ def work(
         steps = each * (-(-k // depth) * depth) / split
         if split > 1:
             waves = -(-each // resident)
+    if staged is None:
+        staged = bool(config.get("staged", 0)) or stages_results(problem)
+    segments = 0.0 if even else m * n / config.integer("lanes_m")
     return Work(
         area=area,
         of_thread=area // threads,
@@ -205,7 +229,8 @@ def work(
         waves=waves,
         l2=_BYTES * k * (-(-n // block_n) * m + -(-m // block_m) * n),
         memory=_BYTES * (m * k + k * n + m * n),
-        segments=0.0 if even else m * n / config.integer("lanes_m"),
+        segments=segments * _STAGED_SEGMENTS if staged else segments,
+        staged=tiles * area if staged and not even else 0,
     )
 
 
@@ -261,7 +286,7 @@ def cycles(does: Work, costs: Costs = COSTS) -> float:
     idle = max(1.0, _SCHEDULERS / warps) + costs.hiding / warps
     busy = _slower(does.steps * step * idle, costs.latency * does.waits)
     busy += costs.begin + costs.store * does.tiles * does.area + costs.turn * does.turns
-    busy += costs.meet * does.waves
+    busy += costs.meet * does.waves + costs.staged * does.staged
     busy += does.parts * (costs.part + costs.part_element * does.of_thread)
     memory = does.memory + costs.segment * does.segments
     waiting = does.l2 / costs.l2 + memory / costs.memory

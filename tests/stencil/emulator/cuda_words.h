@@ -46,7 +46,7 @@ struct copy {
 };
 
 enum state { WAITING_TO_START, READY, AT_BLOCK_BARRIER, AT_CLUSTER_BARRIER, AT_SOME_BARRIER,
-             AT_WARP_PRODUCT, WAITING, DONE };
+             AT_WARP_BARRIER, AT_WARP_PRODUCT, WAITING, DONE };
 
 /* Bytes for another block. */
 struct write {

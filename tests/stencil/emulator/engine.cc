@@ -34,16 +34,19 @@ void multiply_warp(thread *lanes)
         }
 }
 
-/* Release the warps all of whose lanes have started a product; false if there is none. */
+/* Release the warps all of whose lanes have started a product, or are at their barrier; false if
+ * there is none. */
 bool release_warps()
 {
     bool released = false;
     for (size_t first = 0; first + LANES <= now.threads.size(); first += LANES) {
         thread *const lanes = &now.threads[first];
-        if (std::any_of(lanes, lanes + LANES,
-                        [](thread &t) { return t.where != AT_WARP_PRODUCT; }))
+        const state at = lanes->where;
+        if ((at != AT_WARP_PRODUCT && at != AT_WARP_BARRIER) ||
+            std::any_of(lanes, lanes + LANES, [&](thread &t) { return t.where != at; }))
             continue;
-        multiply_warp(lanes);
+        if (at == AT_WARP_PRODUCT)
+            multiply_warp(lanes);
         for (int lane = 0; lane < LANES; ++lane) lanes[lane].where = READY;
         released = true;
     }

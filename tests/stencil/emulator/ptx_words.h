@@ -46,6 +46,17 @@ inline void write_element(shared_at at, elem v)
                 &v, ELEM_BYTES);
 }
 
+inline elem read_element(shared_at at)
+{
+    elem v;
+    std::memcpy(&v, emulated::shared_bytes(emulated::now.current->rank, at, ELEM_BYTES,
+                                           "a thread reads"),
+                ELEM_BYTES);
+    return v;
+}
+
+inline void warp_barrier() { emulated::leave(emulated::AT_WARP_BARRIER); }
+
 inline void end_group() { emulated::now.current->groups.emplace_back(); }
 
 template <int LATEST> void wait_for_groups() { emulated::wait_for_all_but(LATEST); }

@@ -9,8 +9,9 @@ import functools
 from collections.abc import Callable
 
 from tilewright.hardware import DeviceSpec
+from tilewright.precision import Precision
 from tilewright.space import Constraint
-from tilewright.stencil.asynchronous.resources import WARP, Values
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, WARP, Values
 
 __all__ = [
     "block_limits",
@@ -22,6 +23,7 @@ __all__ = [
     "resident_blocks",
     "room_for",
     "schedulers",
+    "staged_results",
     "who_adds_parts_up",
     "who_shares_a_tile",
     "whole_warps",
@@ -96,6 +98,23 @@ def nothing_to_copy_narrowly() -> Constraint:
         "nothing to copy narrowly",
         lambda narrow: narrow == 0,
         "all operands are copied by single elements anyway, or an element is 16 bytes",
+        "divisibility",
+    )
+
+
+def staged_results(precision: Precision, room: Quantity) -> Constraint:
+    """Return what leaves staging to results that it is for, and that have room; `room` says."""
+    if precision.element_bytes >= CHUNK_BYTES:
+        return Constraint(
+            "nothing to stage",
+            lambda staged: staged == 0,
+            "an element is 16 bytes: all columns are aligned to it",
+            "divisibility",
+        )
+    return Constraint(
+        "room to stage results",
+        room,
+        f"one stage holds two chunks of {CHUNK_BYTES} bytes for each thread while it is free",
         "divisibility",
     )
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 
-__all__ = ["GUARDED", "NARROW", "RESIDENT", "STAGES", "STREAM_K", "TREE", "block_sides", "grid"]
+__all__ = [
+    "GUARDED",
+    "NARROW",
+    "RESIDENT",
+    "STAGED",
+    "STAGES",
+    "STREAM_K",
+    "TREE",
+    "block_sides",
+    "grid",
+]
 
 STAGES = Parameter(
     "stages",
@@ -34,6 +44,14 @@ GUARDED = Parameter(
     "blocks longer than a side of the matrix: 0: check each element that they copy, 1: copy whole "
     "tiles but for what lies outside",
     "one comparison for each row that a thread copies along k",
+    unnamed=0,
+)
+STAGED = Parameter(
+    "staged",
+    (0, 1),
+    "how results are stored where columns of C are not aligned to 16 bytes: 0: each thread its "
+    "own, single elements apart, 1: through shared memory, by a warp's lanes side by side",
+    "a write and a read of shared memory for each result",
     unnamed=0,
 )
 STREAM_K = Parameter(

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.precision import Precision
 
-__all__ = ["CHUNK_BYTES", "NUMBER_BYTES", "WARP", "Values", "shared_bytes"]
+__all__ = ["CHUNK_BYTES", "NUMBER_BYTES", "WARP", "Values", "room_to_stage", "shared_bytes"]
 
 # An integer, or an array of them.
 Values = Any
@@ -23,6 +23,23 @@ CHUNK_BYTES = 16
 
 # What a block that shares tiles with all others keeps behind its stages, aligned as these are.
 NUMBER_BYTES = 16
+
+
+# Two places of a chunk for each thread, which take turns (simt_async/staged.cuh).
+_STAGED_BYTES = 2 * CHUNK_BYTES
+
+
+def room_to_stage(
+    *,
+    block_m: Values,
+    block_n: Values,
+    block_k: Values,
+    threads: Values,
+    precision: Precision,
+) -> Values:
+    """Return whether one stage, its rows no longer than the block's sides, has room for results."""
+    stage = block_k * (block_m + block_n) * precision.element_bytes
+    return threads * _STAGED_BYTES <= stage
 
 
 def shared_bytes(

@@ -19,11 +19,17 @@ from tilewright.stencil.asynchronous.constraints import (
     resident_blocks,
     room_for,
     schedulers,
+    staged_results,
     who_adds_parts_up,
     who_shares_a_tile,
     whole_warps,
 )
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, Values, shared_bytes
+from tilewright.stencil.asynchronous.resources import (
+    CHUNK_BYTES,
+    Values,
+    room_to_stage,
+    shared_bytes,
+)
 from tilewright.stencil.base import Variant
 from tilewright.stencil.mma_f64.resources import (
     LEAST_OTHER,
@@ -48,6 +54,7 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     return (
         *_shapes(variant),
         *_copies(variant),
+        _stores(variant),
         *_generation(device),
         *_limits(variant, device),
         *_heuristics(variant, device),
@@ -117,6 +124,22 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
         ),
     )  # fmt: skip
     return found if size < CHUNK_BYTES else (*found, nothing_to_copy_narrowly())
+
+
+def _stores(variant: Variant) -> Constraint:
+    fits = functools.partial(room_to_stage, precision=variant.precision)
+    return staged_results(
+        variant.precision,
+        lambda block_m, block_n, block_k, warp_m, warp_n, staged: (
+            (staged == 0)
+            | fits(
+                block_m=block_m,
+                block_n=block_n,
+                block_k=block_k,
+                threads=threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n),
+            )
+        ),
+    )
 
 
 def _generation(device: DeviceSpec) -> tuple[Constraint, ...]:

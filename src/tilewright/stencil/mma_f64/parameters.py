@@ -7,6 +7,7 @@ from tilewright.stencil.asynchronous.parameters import (
     GUARDED,
     NARROW,
     RESIDENT,
+    STAGED,
     STAGES,
     block_sides,
     grid,
@@ -65,6 +66,7 @@ def _pipeline() -> tuple[Parameter, ...]:
         STAGES,
         NARROW,
         GUARDED,
+        STAGED,
         Parameter(
             "ahead",
             (0, 1),

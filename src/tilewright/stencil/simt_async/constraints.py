@@ -20,11 +20,18 @@ from tilewright.stencil.asynchronous.constraints import (
     resident_blocks,
     room_for,
     schedulers,
+    staged_results,
     who_adds_parts_up,
     who_shares_a_tile,
     whole_warps,
 )
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, WARP, Values, shared_bytes
+from tilewright.stencil.asynchronous.resources import (
+    CHUNK_BYTES,
+    WARP,
+    Values,
+    room_to_stage,
+    shared_bytes,
+)
 from tilewright.stencil.base import Variant
 from tilewright.stencil.schedule import schedule_constraints
 from tilewright.stencil.simt_async.resources import LEAST_OTHER, lanes_k, longer, registers, threads
@@ -40,6 +47,8 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     return (
         *_shapes(variant.precision),
         *_copies(variant),
+        _stores(variant),
+        _staged_or_rescheduled(),
         *_hardware(variant, device),
         *_heuristics(variant, device),
         *schedule_constraints("simt_async", variant.precision, device),
@@ -129,6 +138,33 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
             )
         )
     return tuple(found)
+
+
+def _stores(variant: Variant) -> Constraint:
+    fits = functools.partial(room_to_stage, precision=variant.precision)
+    return staged_results(
+        variant.precision,
+        lambda block_m, block_n, block_k, tile_m, tile_n, staged: (
+            (staged == 0)
+            | fits(
+                block_m=block_m,
+                block_n=block_n,
+                block_k=block_k,
+                threads=threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
+            )
+        ),
+    )
+
+
+def _staged_or_rescheduled() -> Constraint:
+    # ptxas lets a read of shared memory overwrite what a store to C has still to read, where both
+    # queue for the same unit; `tilewright.sass.hazards` knows no such order and refuses the kernel.
+    return Constraint(
+        "staged or rescheduled",
+        lambda staged, schedule: (staged == 0) | (schedule == 0),
+        "the scheduler does not understand how compilers order staged stores",
+        "divisibility",
+    )
 
 
 def _even(

@@ -16,6 +16,9 @@ HELPER int thread_n(void)
 HELPER int first_fragment_a(void) { return thread_m() * 16; }
 HELPER int first_fragment_b(void) { return thread_n() * 16; }
 
+/* Columns of C that a thread has side by side. */
+#define RUN CHUNK
+
 /* The thread's first element in the block's part of C, and where its column j lies from there. */
 HELPER int thread_row(void) { return thread_m() * CHUNK; }
 HELPER int thread_column(void) { return thread_n() * CHUNK; }

@@ -17,6 +17,7 @@
  *     HOW_COPIED, layout, place_in_tile          how tiles are copied
  *     fragments, read_fragments, multiply        what a thread reads and does with it
  *     first_fragment_a, first_fragment_b, thread_row, thread_column, column_of
+ *     RUN                                        columns of C that a thread has side by side
  *
  * A step of the pipeline, for each l of STEPS: read the fragments of l + 1 (of l, where
  * AHEAD is 0), start a few copies, multiply the fragments of l; a step may take turns with
@@ -35,6 +36,9 @@
  * Small results: SPLIT_K blocks, a cluster, share the steps of one tile of C and add
  * their parts in the order of k through each other's shared memory (compute capability
  * 9.0): the same bits in every run.
+ *
+ * Results: each thread stores its own, 16 bytes at once where columns of C are aligned to them.
+ * Where they are not, and with STAGED, results pass through shared memory (staged.cuh).
  *
  * The end of the grid: PERSISTENT blocks stay and take tile after tile; with STREAM_K they
  * share what would not fill the device evenly (persistent.cuh).
@@ -73,7 +77,7 @@ HELPER void compute_tile(const matrices *x)
     if (SPLIT_K > 1)
         store_sums_of_cluster(c, sum, tiles);
     else
-        store_own_sums(c, sum);
+        store_own_sums(c, sum, tiles);
 }
 
 KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(

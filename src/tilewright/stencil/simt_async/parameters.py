@@ -7,6 +7,7 @@ from tilewright.stencil.asynchronous.parameters import (
     GUARDED,
     NARROW,
     RESIDENT,
+    STAGED,
     STAGES,
     block_sides,
     grid,
@@ -79,6 +80,7 @@ def _pipeline() -> tuple[Parameter, ...]:
         ),
         NARROW,
         GUARDED,
+        STAGED,
         Parameter(
             "walk",
             (0, 1, 2, 3),

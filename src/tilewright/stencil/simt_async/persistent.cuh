@@ -142,7 +142,7 @@ HELPER void finish_piece(const matrices *x, elem *sum, piece p, division d, shar
     }
     if (STREAM_K && p.count < d.steps)
         add_parts(sum, p, d, worker_of(d, tiles), workspace);
-    store_own_sums(result_in(x, place_in(x->m, x->n, p.tile)), sum);
+    store_own_sums(result_in(x, place_in(x->m, x->n, p.tile)), sum, tiles);
 }
 
 /* Compute this block's share of all tiles. */

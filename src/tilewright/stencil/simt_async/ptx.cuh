@@ -115,6 +115,25 @@ HELPER void write_element(shared_at at, elem v)
 #endif
 }
 
+/* Volatile as read_chunk is. */
+HELPER elem read_element(shared_at at)
+{
+    elem v;
+#if ELEM_BYTES == 4
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at));
+#elif ELEM_BYTES == 8 && REAL_BYTES == 8
+    asm volatile("ld.shared.f64 %0, [%1];" : "=d"(v) : "r"(at));
+#elif ELEM_BYTES == 8
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at));
+#else
+    asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(v.x), "=d"(v.y) : "r"(at));
+#endif
+    return v;
+}
+
+/* All lanes of the warp are here, and each sees what the others wrote. */
+HELPER void warp_barrier(void) { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+
 /* All copies that this thread has started since the last call are one group. */
 HELPER void end_group(void) { asm volatile("cp.async.commit_group;"); }
 

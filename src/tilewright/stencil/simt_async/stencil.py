@@ -10,19 +10,25 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.space import Config, Space
 from tilewright.stencil.asynchronous.division import MOST_SHARES
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, shared_bytes
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, room_to_stage, shared_bytes
 from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
-from tilewright.stencil.schedule import macros, schedule_of
+from tilewright.stencil.schedule import macros, schedule_of, unscheduled
 from tilewright.stencil.simt_async.constraints import constraints
 from tilewright.stencil.simt_async.parameters import parameters
 from tilewright.stencil.simt_async.resources import longer, registers, threads
 from tilewright.stencil.simt_async.starts import starts
 from tilewright.stencil.text import read_text
 
-__all__ = ["SimtAsync"]
+__all__ = ["STAGED_K", "SimtAsync", "stages_results"]
 
 # Copies from device memory to shared memory came with this compute capability, times ten.
 _ASYNCHRONOUS_COPIES_SINCE = 80
+
+# Beyond so many steps along k results are stored as they are: on an H100 an element of C whose
+# columns are not aligned costs 5 ps more, or 11 with lanes_m 4 (docs/hopper.md), an eighth at most
+# of what 2048 multiply-adds take; and another text of a kernel may be a few per cent slower, by
+# its registers.
+STAGED_K = 2048
 
 
 class SimtAsync(Stencil):
@@ -93,9 +99,12 @@ class SimtAsync(Stencil):
 
         A kernel that copies 16 bytes at once checks each element where it cannot; one that
         copies single elements does not.  Neither does one that guards what lies outside of a
-        matrix shorter than its blocks.
+        matrix shorter than its blocks.  Where columns of C are not aligned, and sums are short,
+        results are staged.
         """
         chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
+        if stages_results(problem) and self._room_to_stage(config, problem):
+            config = unscheduled(config).replace(staged=1)  # the scheduler refuses both at once
         along = Variant.of(problem).k_fast
         operands = tuple(zip((problem.lda, problem.ldb), along, strict=True))
         changes: dict[str, int] = {}
@@ -118,6 +127,12 @@ class SimtAsync(Stencil):
             return {}
         ragged = any(side % chunk for side, k_fast in short if not k_fast)
         return {"guarded": 1} | ({"narrow": 1, "k_vectors": 0} if ragged else {})
+
+    def _room_to_stage(self, config: Config, problem: Problem) -> bool:
+        """Whether results may pass through the stage that is free while they are stored."""
+        values = {name: config.integer(name) for name in ("block_m", "block_n", "block_k")}
+        number = self.threads(config)
+        return bool(room_to_stage(**values, threads=number, precision=problem.precision))
 
     def launch(self, config: Config, m: int, n: int) -> Launch:
         """Return a grid in one dimension, blocks of a cluster side by side.
@@ -157,7 +172,8 @@ class SimtAsync(Stencil):
         )
         defines: dict[str, int | str] = {**variant.macros}
         # A config need not name these.
-        defines |= {"PERSISTENT": 0, "STREAM_K": 0, "TREE": 0, "NARROW": 0, "GUARDED": 0}
+        asked = ("PERSISTENT", "STREAM_K", "TREE", "NARROW", "GUARDED", "STAGED")
+        defines |= dict.fromkeys(asked, 0)
         defines |= macros(config)
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n")
@@ -170,3 +186,14 @@ class SimtAsync(Stencil):
             part_bytes=part,
             schedule=schedule_of(config),
         )
+
+
+def stages_results(problem: Problem) -> bool:
+    """Whether results should be staged: some columns of C, or their ends, are not aligned.
+
+    Where C begins is not known here, and is aligned in nearly all arrays.
+    """
+    chunk = CHUNK_BYTES // problem.precision.element_bytes
+    if chunk <= 1 or problem.k > STAGED_K:
+        return False
+    return problem.ldc % chunk > 0 or problem.m % chunk > 0

@@ -1,6 +1,6 @@
 /* Alpha and beta, and C written.  A part of kernel.cuh. */
 
-/* C, from a thread's own first element on: what lies inside it, and the scalars. */
+/* C, from the first element on that a thread stores: what lies inside it, and the scalars. */
 struct result {
     elem *at;
     isize ld;
@@ -45,7 +45,8 @@ HELPER void remember(result *c, const elem *a, isize lda, const elem *b, isize l
 #define SUMS_CONJUGATE 0
 #endif
 
-/* A sum, anew if it has to be; row and column count from the thread's own first element. */
+/* A sum, anew if it has to be; row and column count from the thread's own first element, also
+ * where another lane stores it. */
 HELPER elem finished(const result *c, elem sum, int row, int column)
 {
 #ifdef SUM_NEEDS_CARE
@@ -55,6 +56,14 @@ HELPER elem finished(const result *c, elem sum, int row, int column)
 #endif
     return SUMS_CONJUGATE ? elem_conj(sum) : sum;
 }
+
+/* With beta = 0 C may hold anything, NaN too. */
+HELPER elem with_old(result c, elem v, const elem *old)
+{
+    return elem_is_zero(c.beta) ? v : elem_add(v, elem_scale(c.beta, *old));
+}
+
+#include "simt_async/staged.cuh"
 
 /* What a launch is given: op(A) m x k, op(B) k x n, C m x n. */
 struct matrices {
@@ -91,14 +100,14 @@ HELPER result result_in(const matrices *x, place p)
     remember(&c, x->a + x->offset_a + p.i.at * (K_FAST_A ? x->lda : 1), x->lda,
              x->b + x->offset_b + p.j.at * (K_FAST_B ? x->ldb : 1), x->ldb, x->k);
 #endif
+    if (STAGED && !c.wide)
+        begin_where_stored(&c);
     return c;
 }
 
 HELPER elem scaled(result c, elem sum, const elem *old)
 {
-    const elem v = elem_scale(c.alpha, sum);
-    /* With beta = 0 C may hold anything, NaN too. */
-    return elem_is_zero(c.beta) ? v : elem_add(v, elem_scale(c.beta, *old));
+    return with_old(c, elem_scale(c.alpha, sum), old);
 }
 
 /* Write chunk number i of column j of the thread's tile. */
@@ -127,11 +136,21 @@ HELPER void store_chunk(result c, const elem *sum, int j, int i)
     }
 }
 
-HELPER void store_own_sums(result c, const elem *sum)
+/* Store `count` columns of the thread's tile, from `first` on. */
+HELPER void store_columns(result c, const elem *sum, int first, int count, shared_at tiles)
 {
-    UNROLL for (int j = 0; j < TILE_N; ++j)
+    if (STAGED && !c.wide) {
+        store_staged(c, sum, first, count, tiles);
+        return;
+    }
+    UNROLL for (int j = 0; j < count; ++j)
         UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
-            store_chunk(c, sum + j * TILE_M + i * CHUNK, j, i);
+            store_chunk(c, sum + j * TILE_M + i * CHUNK, first + j, i);
+}
+
+HELPER void store_own_sums(result c, const elem *sum, shared_at tiles)
+{
+    store_columns(c, sum, 0, TILE_N, tiles);
 }
 
 /* Where chunk i of column j of a thread's sums lies: consecutive threads side by side.
@@ -153,15 +172,19 @@ HELPER void store_sums_of_cluster(result c, const elem *sum, shared_at base)
             write_chunk(sums_at(base, j, i), chunk_of(sum + j * TILE_M + i * CHUNK));
     cluster_barrier();
     const int columns = TILE_N / SPLIT_K, first = cluster_rank() * columns;
+    elem totals[TILE_M * (TILE_N / SPLIT_K)];
     UNROLL for (int j = 0; j < columns; ++j)
         UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i) {
-            elem total[CHUNK];
+            elem *const total = totals + j * TILE_M + i * CHUNK;
             UNROLL for (int rank = 0; rank < SPLIT_K; ++rank) {
                 const chunk v = read_chunk_of(rank, sums_at(base, first + j, i));
                 UNROLL for (int e = 0; e < CHUNK; ++e)
                     total[e] = rank ? elem_add(total[e], element_of(v, e)) : element_of(v, e);
             }
-            store_chunk(c, total, first + j, i);
+            if (!STAGED)
+                store_chunk(c, total, first + j, i);
         }
     cluster_barrier(); /* nobody leaves while others read from it */
+    if (STAGED) /* and nobody reads where results are staged */
+        store_columns(c, totals, first, columns, base);
 }

@@ -1,0 +1,214 @@
+"""Results that pass through shared memory on their way to C: the texts run on the CPU.
+
+`staged` changes where lanes store, so that what is asked here are columns of C that begin
+anywhere, blocks at every edge, and who else uses shared memory meanwhile: copies for a next tile,
+the other blocks of a cluster.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.stencil import test_mma_f64, test_simt_async
+from tests.stencil.contract import compiled, faulty, thorough_but
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.portable_harness import variant
+from tests.stencil.test_persistent import SHARING, STAYING, TINY
+from tilewright.backend import LaunchError
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.problem import Problem
+from tilewright.space import Config
+from tilewright.stencil import Variant, stencil
+from tilewright.stencil.mma_f64 import MmaF64
+from tilewright.stencil.simt_async import SimtAsync
+from tilewright.stencil.simt_async.stencil import STAGED_K
+from tilewright.tuning.matrices import Matrix
+from tilewright.tuning.verify import Bench, Check, WrongResultError, certify, screen
+
+SIMT, MMA = SimtAsync(), MmaF64()
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
+
+
+def bench(
+    live: EmulatedDevice,
+    name: str,
+    family: Any = SIMT,
+    blocks: int | None = None,
+    **changes: int,
+) -> Bench:
+    """Return a staged config of few threads, compiled."""
+    of = variant(name)
+    smalls = test_mma_f64.small if isinstance(family, MmaF64) else test_simt_async.small
+    config = smalls(of, live, **{"staged": 1, **changes})
+    return Bench(live, compiled(live, family, config, of), family, config, of, blocks)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["sNT", "cCN", "dNN"])
+def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
+    """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf."""
+    run = bench(emulated, name, MMA if name[0] == "d" else SIMT)
+    certify(emulated, run.kernel, run.stencil, run.config, run.variant)
+
+
+# Lanes both ways, every transpose, and whoever shares a tile; blocks that stay are small, so that
+# there are several tiles for each.
+WAYS: list[dict[str, Any]] = [
+    {"name": "sNN"},
+    {"name": "sTN", "lanes_m": 4, "block_n": 64, "split_k": 4},
+    {"name": "sNT", "lanes_m": 4, "block_n": 64},
+    {"name": "sTT", **TINY, **STAYING, "lanes_m": 4, "tile_m": 8, "tile_n": 4},
+    {"name": "sTN", **TINY, **SHARING},
+]
+
+
+@needs_compiler
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    way=st.sampled_from(WAYS),
+    sizes=st.tuples(st.integers(1, 150), st.integers(1, 90), st.integers(0, 130)),
+    scalars=st.tuples(st.sampled_from([0, 1, -2]), st.sampled_from([0, 3])),
+    padding=st.integers(0, 4),
+    offset=st.integers(0, 3),
+    blocks=st.integers(1, 5),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_any_problem_is_computed_exactly(
+    emulated: EmulatedDevice,
+    way: dict[str, Any],
+    sizes: tuple[int, int, int],
+    scalars: tuple[int, int],
+    padding: int,
+    offset: int,
+    blocks: int,
+    seed: int,
+) -> None:
+    """Columns aligned and not, blocks that begin earlier and that do not, whoever shares a tile."""
+    run = bench(emulated, **way, blocks=blocks if "persistent" in way else None)
+    check = Check(*sizes, *scalars, padding, offset, nan_in_c=scalars[1] == 0)
+    run.exact(check, np.random.default_rng(seed))
+
+
+# Other sizes of an element, both ways lanes lie, other runs of columns (mma_f64: B along n or not).
+OTHERS: list[dict[str, Any]] = [
+    {"name": "cNT", "lanes_m": 4, "block_n": 64, "split_k": 2},
+    {"name": "cTC", "persistent": 1, "stream_k": 1},
+    {"name": "dNT", "family": MMA, "mma_k": 8, "turns": 16},
+    {"name": "dTT", "family": MMA, "split_k": 2, "narrow": 1},
+    {"name": "dTN", "family": MMA, "persistent": 1, "stream_k": 2},
+    {"name": "dNN", "lanes_m": 4, "block_n": 64, "narrow": 1},
+]
+
+
+@needs_compiler
+@pytest.mark.parametrize("choice", thorough_but(OTHERS[::2], OTHERS), ids=str)
+def test_every_choice_computes_the_product(
+    emulated: EmulatedDevice, choice: dict[str, Any]
+) -> None:
+    run = bench(emulated, **choice)
+    screen(emulated, run.kernel, run.stencil, run.config, run.variant)
+    for pad in (0, 1, 2):
+        check = Check(131, 67, 50, beta=3, padding=pad, offset=pad)
+        run.exact(check, np.random.default_rng(pad))
+
+
+@needs_compiler
+@pytest.mark.parametrize("m", [64, 67])
+def test_bits_are_those_of_results_that_are_not_staged(emulated: EmulatedDevice, m: int) -> None:
+    """How C is stored changes nothing in it, nor in what lies beside it."""
+    rng, check = np.random.default_rng(m), Check(m, 35, 40, beta=3)
+    a, b, c = (rng.standard_normal(s, np.float32) for s in ((m, 40), (40, 35), (m, 35)))
+    x, y = Matrix.place(a), Matrix.place(b)
+
+    def bits(staged: int) -> bytes:
+        return bench(emulated, "sNN", staged=staged).run(check, x, y, Matrix.result(c)).tobytes()
+
+    assert bits(0) == bits(1)
+
+
+FAULTS = {
+    "lanes do not wait for each other": ("warp_barrier();", ";", {}),
+    "one place for all rounds": ("round % 2 * ROUND_BYTES", "0 * round", {}),
+    "warps share a place": ("THREAD_ID / 32 * (2 * ROUND_BYTES)", "0", {}),
+    "results lie where a next tile arrives": ("(STAGES - 1) * STAGE_BYTES + THREAD_ID",
+                                              "THREAD_ID", STAYING),
+    "results lie where others still read": (
+        "cluster_barrier(); /* nobody leaves while others read from it */\n    if (STAGED)",
+        "if (STAGED)", {"split_k": 2, "stages": 2}),
+    "a neighbour's rows are stored, too": ("own[e] = row >= c.m_first && ", "own[e] = ", {}),
+    "a neighbour's columns are stored, too": ("column >= c.n_first && column < c.n_left;",
+                                              "column < c.n_left;", {}),
+    "rows beyond C are stored": ("row < c.m_left && column >= ", "column >= ", {}),
+    "lanes read what lies turned elsewhere": ("(m ^ turned)", "(m ^ turned * (THREAD_ID % 2))", {}),
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
+    """Each fault, put into the text, fails checks that the text passes."""
+    old, new, changes = FAULTS[fault]
+    of, stays = variant("sTN"), "persistent" in changes
+    config = test_simt_async.small(of, emulated, staged=1, **(TINY if stays else {}), **changes)
+    kernels = [compiled(emulated, x, config, of) for x in (SIMT, faulty(SimtAsync, old, new))]
+
+    def check_all(kernel: Any) -> None:
+        for size, seed in itertools.product((131, 50), range(3)):
+            run = Bench(emulated, kernel, SIMT, config, of, 2 if stays else None)
+            run.exact(Check(size, 70, 100, beta=3), np.random.default_rng(seed))
+
+    check_all(kernels[0])
+    with pytest.raises((WrongResultError, LaunchError)):
+        check_all(kernels[1])
+
+
+def test_staging_is_for_elements_smaller_than_a_chunk_that_have_room() -> None:
+    """Two chunks of 16 bytes a thread, in a stage of both tiles."""
+    device = architecture_spec("sm_90a")
+    for name, sound in {"sNN": True, "cTT": True, "dNT": True, "zNT": False, "eNN": False}.items():
+        of = variant(name)
+        config = SIMT.default(of, device).replace(staged=1)
+        assert (config in SIMT.space(of, device)) is sound
+    tight = {"block_m": 64, "block_n": 64, "tile_m": 4, "tile_n": 4, "lanes_m": 8, "unroll_k": 4}
+    space = SIMT.space(variant("sNT"), device)
+    for block_k, sound in ((8, False), (16, True)):
+        config = SIMT.default(variant("sNT"), device).replace(**tight, block_k=block_k, staged=1)
+        names = [one.name for one in space.violated(config)]
+        assert ("room to stage results" not in names) is sound
+    both = SIMT.default(variant("sNT"), device).replace(schedule=1, staged=1)
+    assert "staged or rescheduled" in [one.name for one in space.violated(both)]
+
+
+def fitted(problem: Problem, family: str = "simt_async", **changes: int) -> Config:
+    of = Variant.of(problem)
+    config = stencil(family).default(of, architecture_spec("sm_90a"))
+    return stencil(family).fitted(config.replace(**changes), problem)
+
+
+def test_short_sums_into_unaligned_columns_are_staged() -> None:
+    """Where the store is a good part of the work; nothing changes where C is aligned."""
+    short = Problem(1024, 1024, 128, "s", "N", "N")
+    assert "staged" not in fitted(short)
+    assert fitted(replace(short, m=1021, lda=0, ldc=0))["staged"] == 1
+    assert fitted(replace(short, ldc=1025))["staged"] == 1
+    assert fitted(replace(short, m=1021, lda=1024, ldc=1024))["staged"] == 1
+    assert "staged" not in fitted(replace(short, ldc=1025, k=STAGED_K + 1, ldb=0))
+    assert "staged" not in fitted(Problem(1021, 1024, 128, "z", "N", "N"))
+    assert "staged" not in fitted(Problem(1022, 1024, 128, "c", "N", "N"))
+    assert fitted(Problem(1021, 1024, 128, "d", "N", "N"), "mma_f64")["staged"] == 1
+    # Both ways are fitted at once, and one that has no room to stage is not asked to.
+    both = fitted(replace(short, m=1021, lda=0, ldc=0))
+    assert (both["staged"], both["narrow"]) == (1, 1)
+    # The scheduler does not take such stores; its code of the other text would not be theirs.
+    assert "schedule" not in fitted(replace(short, ldc=1025), schedule=5)
+    assert fitted(short, schedule=5)["schedule"] == 5
+    crowded = {"block_m": 64, "block_n": 64, "tile_m": 4, "tile_n": 4, "block_k": 8, "unroll_k": 8}
+    assert "staged" not in fitted(replace(short, ldc=1025), **crowded)
