@@ -108,6 +108,19 @@ def test_blocks_that_stay_share_short_sides(
 
 
 @needs_compiler
+@pytest.mark.parametrize("name", ["sTN", "sNT"])
+def test_all_that_is_fitted_works_together(emulated: EmulatedDevice, name: str) -> None:
+    """Short sides, columns that begin anywhere, results staged, parts added up by halves."""
+    changes = {"persistent": 1, "stream_k": 1, "tree": 1, "guarded": 1, "staged": 1}
+    changes["narrow"] = int(name == "sNT")
+    for blocks in (3, 7):
+        run = test_persistent.bench(emulated, name, blocks, **changes)
+        for sizes in ((21, 90, 500), (97, 13, 333), (7, 5, 700)):
+            check = Check(*sizes, beta=1, padding=1, offset=3)
+            run.exact(check, np.random.default_rng(blocks))
+
+
+@needs_compiler
 @pytest.mark.parametrize("name", ["sTN", "cNT"])
 def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
     run = made(emulated, {"name": name, "narrow": int(name == "cNT")})
