@@ -79,8 +79,8 @@ def problem_of(row):
 def launched(run, config, problem, ns, shares):
     """Return a launch with its work, as it was timed."""
     resident = config.integer("resident")
-    staged = bool(config.get("staged", 0))
-    does = work(config, problem, resident, MULTIPROCESSORS, shares, staged=staged)
+    named = {name: bool(config.get(name, 0)) for name in ("guarded", "staged")}
+    does = work(config, problem, resident, MULTIPROCESSORS, shares, **named)
     return Taken(run, problem, config, does, ns)
 
 
@@ -101,6 +101,9 @@ def measured():
             config = Config(row["stencil"], row["config"])
             if config.stencil == "simt_async":
                 yield launched(run, config, problem_of(row), ours(row), shares)
+            for key, values in row.get("others", {}).items():
+                ns = statistics.median(row["ns"][key])
+                yield launched(run, Config("simt_async", values), problem_of(row), ns, shares)
     log = ship.load("hopper_s.json")["log"]
     for trans in ship.CASES:
         variant = variant_of("s", trans)
@@ -194,9 +197,8 @@ def carried(spec, row):
 
 
 def fits(one, config, problem, spec):
-    """Whether it is this config, before copies were fitted."""
-    family = stencil(one.config.stencil)
-    return config == one.config or config == family.fitted(one.config, problem)
+    """Whether it is this config, its copies fitted as they are today."""
+    return config == stencil(one.config.stencil).fitted(one.config, problem)
 
 
 def report_choices(rows):

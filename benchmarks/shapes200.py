@@ -14,7 +14,12 @@ errors of both on the same inputs: eta = max |C' - AB| / (|A| |B|) and the Frobe
 C' - AB over that of |A| |B|, of some rows of C, against the sum in double precision.  FILE is
 written after each shape; the table comes last.  Where a choice was fitted to leading dimensions
 (`tilewright.library.choose.served`), what was chosen by size alone is timed in the same turns, too
-("unfitted"), and the fitted choice without each parameter of `WITHOUT` that it has ("unstaged").
+("unfitted"), and the fitted choice without each parameter of `WITHOUT` that it has ("unstaged",
+"unguarded").
+
+``--configs FILE`` (as `likely.py` writes it) times also, of each shape, the ``--each`` configs of
+FILE of which the shortest time is expected, once they have passed a tuner's check; those that
+were faster than the choice at some shape are timed at squares in the end, for `ship.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +36,9 @@ from typing import Any
 
 import numpy as np
 
+from hopper.beside import Beside
 from hopper.cases import cases_of, variant_of
+from hopper.named import json_file, named_in
 from hopper.pool import compiled
 from tilewright.paths import write_atomically
 from tilewright.problem import Problem
@@ -48,8 +55,10 @@ ROWS, COLUMNS = 16, 64
 # Elements drawn; longer matrices repeat them.
 DRAWN = 2**24
 LETTER = "s"
+# Seconds that squares of what won beside a choice may take in the end.
+SQUARES = 20
 # What a choice may be fitted with, by the name of its twin without.
-WITHOUT = {"unstaged": "staged"}
+WITHOUT = {"unstaged": "staged", "unguarded": "guarded"}
 
 
 def shapes(seed: int = SEED) -> list[Problem]:
@@ -100,13 +109,13 @@ def slow(path: Path, below: float) -> list[tuple[str, Problem]]:
     ]
 
 
-def compile_all(live: Any, problems: list[Problem], until: float) -> None:
+def compile_all(live: Any, problems: list[Problem], until: float, beside: Beside) -> None:
     """Compile what will be chosen, in processes of their own."""
     found = {
         (one.trans, choice.config): None
         for one in problems
-        for choice in chosen(live, one).values()
-    }
+        for choice in (*chosen(live, one).values(), *beside.wanted(live.spec, one).values())
+    } | dict.fromkeys(beside.all())
     jobs = [(LETTER, trans, config) for trans, config in found]
     print(f"{len(jobs)} kernels to compile", flush=True)
     for _ in compiled(live.arch, jobs, max(1, (os.cpu_count() or 2) - 1), until):
@@ -159,12 +168,16 @@ def shared(live: Any) -> dict[str, Any]:
     return memory
 
 
-def race(live: Any, cublas: Any, memory: dict[str, Any], problem: Problem) -> dict[str, Any]:
+def race(
+    live: Any, cublas: Any, memory: dict[str, Any], problem: Problem, beside: Beside
+) -> dict[str, Any]:
     """Return a row: times of all in turns, their ratio and their errors."""
     from tilewright.tuning.measure import Workload
 
     choices = chosen(live, problem)
+    others, refused = beside.sound(live, problem, list(choices.values()))
     choice, load = choices["tilewright"], Workload(live, problem, memory)
+    choices |= others
     try:
         calls = {name: run_of(live, load, one) for name, one in choices.items()}
         calls["cublas"] = cublas.prepare(load)
@@ -185,18 +198,19 @@ def race(live: Any, cublas: Any, memory: dict[str, Any], problem: Problem) -> di
         "tuned_on": choice.tuned_on, "ns": times, "errors": found,
         "ratio": medians["cublas"] / medians["tilewright"],
         "tflops": {name: problem.flops / ns / 1e3 for name, ns in medians.items()},
+        "others": {name: dict(one.config) for name, one in others.items()}, "refused": refused,
     }  # fmt: skip
 
 
 def row_of(
-    live: Any, cublas: Any, memory: dict[str, Any], kind: str, problem: Problem
+    live: Any, cublas: Any, memory: dict[str, Any], kind: str, problem: Problem, beside: Beside
 ) -> dict[str, Any]:
     """Return what came of a problem, or why nothing did."""
     about = {
         "kind": kind, "trans": problem.trans, "m": problem.m, "n": problem.n, "k": problem.k,
     }  # fmt: skip
     try:
-        return {**about, **race(live, cublas, memory, problem)}
+        return {**about, **race(live, cublas, memory, problem, beside)}
     except Exception as error:
         if getattr(live, "lost", None):
             raise
@@ -285,11 +299,25 @@ def table(rows: list[dict[str, Any]]) -> None:
     for row in told["cliffs"]:
         ours, theirs = row["loss"]["tilewright"], row["loss"]["cublas"]
         print(f"  {row['trans']} {row['n']:5}  {ours:7.1%} {theirs:7.1%}")
+    overtaken(rows)
     worse = told["larger_error_than_cublas"]
     print(
         f"error above cuBLAS's: eta {worse['eta']}, Frobenius {worse['frobenius']} times", end=" "
     )
     print(f"of {told['errors_compared']}")
+
+
+def overtaken(rows: list[dict[str, Any]]) -> None:
+    """Print which of other configs were faster than what `gemm` chose, and what was refused."""
+    for row in rows:
+        rates = {name: row["tflops"][name] for name in row.get("others", {})}
+        best = max(rates, key=rates.__getitem__, default=None)
+        if best and rates[best] > row["tflops"]["tilewright"]:
+            shape = f"{row['trans']} {row['m']:5} {row['n']:5} {row['k']:5}"
+            ratio = rates[best] / row["tflops"]["cublas"]
+            print(f"  {shape}  {row['ratio']:.3f}, by {best} {ratio:.3f}: {row['others'][best]}")
+    for name, why in {key: v for row in rows for key, v in row.get("refused", {}).items()}.items():
+        print(f"  {name} was refused: {why}")
 
 
 def write(path: Path, made: dict[str, Any]) -> None:
@@ -305,7 +333,7 @@ def everything(seed: int) -> list[tuple[str, Problem]]:
 
 
 def measure(
-    path: Path, seconds: float, jobs: list[tuple[str, Problem]], seed: int
+    path: Path, seconds: float, jobs: list[tuple[str, Problem]], seed: int, beside: Beside
 ) -> list[dict[str, Any]]:
     """Race problems, each with its kind, until the time is up."""
     from tilewright.backend import device
@@ -322,16 +350,18 @@ def measure(
         "seed": seed,
         "rows": [],
     }
-    compile_all(live, [one for _, one in jobs], started + seconds / 3)
+    compile_all(live, [one for _, one in jobs], started + seconds / 3, beside)
     memory, said = shared(live), time.time()
     for kind, one in jobs:
         if time.time() - started > seconds:
             break
-        made["rows"].append(row_of(live, cublas, memory, kind, one))
+        made["rows"].append(row_of(live, cublas, memory, kind, one, beside))
         if time.time() - said > 5:
             said = time.time()
             print(f"{said - started:5.0f} s: {len(made['rows'])} of {len(jobs)}", flush=True)
             write(path, made)
+    write(path, made)
+    made["squares"] = beside.squares(live, memory, made["rows"], started + seconds + SQUARES)
     write(path, made)
     return made["rows"]
 
@@ -344,6 +374,8 @@ def main() -> None:
     parse.add_argument("--list", action="store_true", help="print the shapes and end")
     parse.add_argument("--below", type=float, help="only what had a lower ratio, in the file of")
     parse.add_argument("--of", type=Path, help="an earlier run's results")
+    parse.add_argument("--configs", type=json_file, help="others to time beside gemm's choice")
+    parse.add_argument("--each", type=int, default=4, help="so many of them of a shape")
     given = parse.parse_args()
     if (given.below is None) != (given.of is None):
         parse.error("--below and --of belong together: a ratio, and a file of an earlier run")
@@ -355,7 +387,12 @@ def main() -> None:
         for _, one in jobs:
             print(one.trans, one.m, one.n, one.k)
         return
-    rows = measure(given.json, given.seconds, jobs, given.seed)
+    try:
+        named = named_in(given.configs, LETTER, cases_of(LETTER)) if given.configs else {}
+    except ValueError as error:
+        parse.error(str(error))
+    beside = Beside(named, given.each)
+    rows = measure(given.json, given.seconds, jobs, given.seed, beside)
     lines(rows)
     table(rows)
 

@@ -7,7 +7,8 @@ candidate's times, and the races) and double_double.json (what was timed of sten
 still the same); writes src/tilewright/library/shipped_tables/h100.json.  Kept are the winners
 of races, and of each shape the best candidate: which shape is best depends on the size in
 question, which of its other parameters are hardly does.  In single precision also the best of
-each block and division of k: squares do not show what serves few tiles with long sums.  Of
+each block and division of k: squares do not show what serves few tiles with long sums; and what
+beat the choice at some shape of a run of ``shapes200.py --configs`` (BESIDE, if there is one).  Of
 schedule_proof.json the rescheduled kernels that beat their twins come after them, with both times
 of the same race.  A test compares the file.
 """
@@ -29,6 +30,7 @@ from tilewright.stencil import stencil, stencils, unscheduled
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "h100"
 PROOF = "schedule_proof.json"
+BESIDE = "shapes200_likely.json"
 TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
 CASES = ("NN", "NT", "TN", "TT")
@@ -127,6 +129,22 @@ def square(ns):
     return [[n, n, n, round(ns[n])] for n in sorted(ns)]
 
 
+def beside_rows(rows):
+    """Yield configs that beat a choice at some shape, but those that are there already."""
+    if not (RESULTS / BESIDE).exists():
+        return
+    known = {(one["trans"], plain(one)) for one in rows if one["precision"] == "s"}
+    for one in (one for one in load(BESIDE).get("squares", []) if "ns" in one):
+        found = row("s", one["trans"], "simt_async", one["config"], square_of(one["ns"]))
+        if (one["trans"], plain(found)) not in known:
+            yield found
+
+
+def square_of(ns):
+    """Return times by size as they are in a file, whose keys are text."""
+    return square({int(n): time for n, time in ns.items()})
+
+
 def pairs_rows(document):
     """Yield the candidates in double-double with the sizes that each was timed on."""
     current = {s.name for s in stencils() if document.get("stencils", {}).get(s.name) == s.version}
@@ -211,6 +229,7 @@ def table():
     device = search["device"]["name"]
     known = recognised(device)
     rows = [row for letter, one in searches.items() for row in search_rows(letter, one["log"])]
+    rows += list(beside_rows(rows))
     rows += pairs_rows(load("double_double.json"))
     proof = load(PROOF)
     rescheduled = list(rescheduled_rows(proof))

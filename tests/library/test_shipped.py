@@ -10,6 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.architecture import architecture_spec
@@ -21,7 +23,7 @@ from tilewright.library.choose import (
     fitted,
     served,
 )
-from tilewright.library.cycles import work
+from tilewright.library.cycles import cycles, work
 from tilewright.library.shipped import _read, shipped, tables
 from tilewright.library.waves import Timed, effort, expected_ns
 from tilewright.precision import precision
@@ -183,6 +185,35 @@ def test_copies_are_fitted_to_leading_dimensions():
         assert found.config.get("narrow", 0) == narrow
         assert found.config in found.stencil.space(Variant.of(problem), H100)
         assert (found == chosen) is not bool(narrow)
+
+
+@given(
+    sides=st.tuples(st.integers(1, 300), st.integers(1, 4000)),
+    k=st.integers(1, 5000),
+    trans=st.sampled_from(["NN", "NT", "TN", "TT"]),
+    letter=st.sampled_from("sdcz"),
+    flat=st.booleans(),
+)
+def test_blocks_longer_than_a_side_are_guarded(sides, k, trans, letter, flat):
+    """Whatever was chosen: their copies are not checked."""
+    m, n = sides if flat else reversed(sides)
+    problem = Problem(m, n, k, letter, *trans)
+    found = served(device(), problem)
+    config = found.config
+    short = m < config.integer("block_m") or n < config.integer("block_n")
+    assert config.get("guarded", 0) == short
+    assert config in found.stencil.space(Variant.of(problem), H100)
+
+
+def test_checked_copies_are_what_guards_save():
+    """A side of 111 was served by small blocks, whose copies were not checked."""
+    config = FAMILY.default(variant("TN"), H100).replace(block_m=128, block_n=128)
+    thin, whole = (Problem(m, 3578, 4361, "s", "T", "N") for m in (111, 128))
+    guarded, checked = (work(config, thin, 1, 132, guarded=guards) for guards in (True, False))
+    assert guarded.checked == 0 < checked.checked
+    assert guarded.copies == work(config, whole, 1, 132).copies > checked.copies
+    assert cycles(guarded) < 0.7 * cycles(checked)
+    assert choose(device(), thin).config.integer("block_m") >= 128
 
 
 def test_vectors_along_k_are_for_columns_that_allow_them():

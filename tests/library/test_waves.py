@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.library.choose import choose
-from tilewright.library.cycles import work
+from tilewright.library.cycles import cycles, work
 from tilewright.library.waves import Timed, effort, expected_ns, timed_nearby
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
@@ -175,3 +175,17 @@ def test_many_tiles_of_short_sums_are_not_cut_up(trans, m, n, k) -> None:
     """A part costs as much as 30 steps of k: a tile is one block's, or two's."""
     config = choose(LIVE, Problem(m, n, k, "s", *trans)).config
     assert not config.get("stream_k") or owners_add(config, (m, n, k)) <= 1
+
+
+def test_a_tree_of_parts_is_waited_for_as_long_as_it_is_high() -> None:
+    """Nine tiles for 132 multiprocessors: more shares of each, and fewer waits of its owner."""
+    config = SHARING[0].replace(block_m=128, block_n=128)
+    problem = Problem(368, 340, 6373, "s")
+    chain, tree = (
+        work(one, problem, config.integer("resident"), 132)
+        for one in (config, config.replace(tree=1))
+    )
+    assert chain.parts == MOST_SINGLE
+    assert tree.parts < chain.parts
+    assert tree.steps < chain.steps
+    assert cycles(tree) < cycles(chain)

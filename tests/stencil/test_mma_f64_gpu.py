@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.stencil.contract import compiled, computes_the_product, same_bits_every_time
+from tests.stencil.portable_harness import variant
 from tilewright.backend import LiveDevice
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans, transposes_of
@@ -44,6 +45,18 @@ def test_columns_may_begin_anywhere(live: LiveDevice, trans: str) -> None:
     of = Variant(precision("d"), *map(Trans, trans))
     config = FAMILY.default(of, live.spec).replace(narrow=1)
     certify(live, compiled(live, FAMILY, config, of), FAMILY, config, of)
+    computes_the_product(live, FAMILY, config.replace(persistent=1, stream_k=2), of)
+
+
+@pytest.mark.parametrize("name", ["dNN", "dNT", "dTN", "dTT", "zCN"])
+@pytest.mark.parametrize("narrow", [0, 1])
+def test_sides_shorter_than_a_block_are_right(live: LiveDevice, name: str, narrow: int) -> None:
+    of = variant(name)
+    config = FAMILY.default(of, live.spec).replace(guarded=1, narrow=narrow)
+    if config not in FAMILY.space(of, live.spec):
+        pytest.skip("nothing to copy narrowly")
+    certify(live, compiled(live, FAMILY, config, of), FAMILY, config, of)
+    computes_the_product(live, FAMILY, config, of)
     computes_the_product(live, FAMILY, config.replace(persistent=1, stream_k=2), of)
 
 

@@ -59,7 +59,7 @@ def test_what_a_tuner_tries_is_checked(emulated: EmulatedDevice, changes: dict[s
 @needs_compiler
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    stream_k=st.sampled_from([0, 1, 2]),
+    how=st.sampled_from([(0, 0), (1, 0), (2, 0), (1, 1), (2, 1)]),
     blocks=st.integers(1, 7),
     tiles=st.tuples(st.integers(1, 5), st.integers(1, 3)),
     ragged=st.tuples(st.integers(0, 31), st.integers(0, 31)),
@@ -69,7 +69,7 @@ def test_what_a_tuner_tries_is_checked(emulated: EmulatedDevice, changes: dict[s
 )
 def test_any_number_of_blocks_computes_any_problem(
     emulated: EmulatedDevice,
-    stream_k: int,
+    how: tuple[int, int],
     blocks: int,
     tiles: tuple[int, int],
     ragged: tuple[int, int],
@@ -78,7 +78,7 @@ def test_any_number_of_blocks_computes_any_problem(
     seed: int,
 ) -> None:
     """Whole waves, shares of one tile and of several, tiles of many shares, and idle blocks."""
-    run = bench(emulated, "sTN", blocks, persistent=1, stream_k=stream_k)
+    run = bench(emulated, "sTN", blocks, persistent=1, stream_k=how[0], tree=how[1])
     m, n = (32 * count - less for count, less in zip(tiles, ragged, strict=True))
     check = Check(m, n, k, *scalars, nan_in_c=scalars[1] == 0)
     run.exact(check, np.random.default_rng(seed))
@@ -115,6 +115,27 @@ def test_a_long_sum_has_no_more_shares_than_its_owner_may_add(
 
 
 @needs_compiler
+@pytest.mark.parametrize("blocks", [2, 9, 16, 40])
+def test_parts_are_added_up_by_halves(emulated: EmulatedDevice, blocks: int) -> None:
+    """Up to 32 shares of a tile, and workers between two tiles: each part once, in the order of k.
+
+    Whatever their numbers: which of them add parts up depends on these.
+    """
+    run = bench(emulated, "sTN", blocks, **SHARING, tree=1)
+    for sizes in ((30, 32, 64 * 35), (32, 90, 64 * 12 + 5)):
+        run.exact(Check(*sizes, beta=1), np.random.default_rng(blocks))
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["cNT", "eTN"])
+def test_parts_of_other_precisions_are_added_up_by_halves(
+    emulated: EmulatedDevice, name: str
+) -> None:
+    run = bench(emulated, name, 7, **SHARING, tree=1, tile_n=4)
+    run.exact(Check(40, 30, 500, beta=1), np.random.default_rng(1))
+
+
+@needs_compiler
 def test_rounding_depends_on_the_grid_only(emulated: EmulatedDevice) -> None:
     """Bits of random data: the same for every order of blocks, others for other grids."""
     rng = np.random.default_rng(5)
@@ -148,12 +169,25 @@ FAULTS = {
 }  # fmt: skip
 
 
+# What only a tree of parts can get wrong.
+FAULTS_OF_TREES = {
+    "a part is waited for twice": ("TREE ? last_bit(other) : 1", "1"),
+    "parts are left before others' are in them": (
+        "        if (TREE)\n            add_parts", "        if (0)\n            add_parts"
+    ),
+    "the numbers behind the last are asked": ("last < d.workers ? last : d.workers", "0xffffffffu"),
+    "a worker takes what is another's": (
+        "worker + last_bit(worker)", "worker + 2 * last_bit(worker)"
+    ),
+}  # fmt: skip
+
+
 @needs_compiler
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [*FAULTS, *FAULTS_OF_TREES])
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
-    old, new = FAULTS[fault]
+    old, new = (FAULTS | FAULTS_OF_TREES)[fault]
     of = variant("sTN")
-    config = small(of, emulated, **TINY, **SHARING)
+    config = small(of, emulated, **TINY, **SHARING, tree=int(fault in FAULTS_OF_TREES))
     kernel = compiled(emulated, faulty(SimtAsync, old, new), config, of)
 
     def check_all() -> None:
@@ -191,6 +225,9 @@ def test_who_shares_with_whom_is_said() -> None:
     for wrong in ({"stream_k": 1}, {"persistent": 1, "split_k": 2}):
         names = [constraint.name for constraint in space.violated(config.replace(**wrong))]
         assert "who shares a tile" in names
+    lonely = config.replace(persistent=1, tree=1)
+    assert [one.name for one in space.violated(lonely)] == ["who adds parts up"]
+    assert lonely.replace(stream_k=1) in space
 
 
 def test_a_config_that_does_not_name_them_means_a_block_for_each_tile() -> None:

@@ -66,6 +66,36 @@ def test_columns_may_begin_anywhere(copying: LiveDevice, name: str, stays: int) 
     screen(copying, kernel, FAMILY, config, of)
 
 
+@pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT", "dTN", "cNT", "eTN"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"narrow": 1},
+        {"persistent": 1, "stream_k": 2},
+        {"persistent": 1, "stream_k": 1, "tree": 1},
+    ],
+    ids=str,
+)
+def test_sides_shorter_than_a_block_are_right(
+    copying: LiveDevice, name: str, how: dict[str, int]
+) -> None:
+    """Every remainder of the copies' rows, and shapes of which every block is at an edge."""
+    of = variant(name)
+    config = FAMILY.default(of, copying.spec).replace(guarded=1, **{"split_k": 1, **how})
+    if config not in FAMILY.space(of, copying.spec):
+        pytest.skip("nothing to copy narrowly")
+    kernel = compiled(copying, FAMILY, config, of)
+    certify(copying, kernel, FAMILY, config, of)
+    screen(copying, kernel, FAMILY, config, of)
+    run, rng = Bench(copying, kernel, FAMILY, config, of), np.random.default_rng(3)
+    block_m, block_n = config.integer("block_m"), config.integer("block_n")
+    for short in (1, 4, 7, 16, 28, 29):
+        run.exact(Check(min(short, block_m - 1), 3 * block_n + 5, 777, beta=1), rng)
+        run.exact(Check(2 * block_m + 3, min(short, block_n - 1), 200, beta=2, padding=1), rng)
+    run.exact(Check(block_m - 4, block_n - 4, 1000, beta=1), rng)
+
+
 @pytest.mark.parametrize("name", ["sNN", "sTT", "dNT", "cCN"])
 @pytest.mark.parametrize("stays", [{}, {"split_k": 2}, {"persistent": 1, "stream_k": 2}], ids=str)
 def test_results_may_be_staged(copying: LiveDevice, name: str, stays: dict[str, int]) -> None:
@@ -114,13 +144,27 @@ def test_launches_on_two_streams_do_not_share_a_workspace(copying: LiveDevice) -
     assert len(set(bits)) == 1
 
 
-@pytest.mark.parametrize("choice", ["split_k", "stream_k"])
+@pytest.mark.parametrize("name", ["sNN", "sTN", "dNT", "cCN", "eTN"])
+def test_parts_are_added_up_by_halves(copying: LiveDevice, name: str) -> None:
+    """Few tiles with long sums, of which each has many shares."""
+    of = variant(name)
+    config = FAMILY.default(of, copying.spec).replace(split_k=1, persistent=1, stream_k=2, tree=1)
+    kernel = compiled(copying, FAMILY, config, of)
+    certify(copying, kernel, FAMILY, config, of)
+    screen(copying, kernel, FAMILY, config, of)
+    for sizes in ((100, 90, 1100), (300, 290, 1000), (700, 650, 900)):
+        for blocks in (None, 37):
+            run = Bench(copying, kernel, FAMILY, config, of, blocks)
+            run.exact(Check(*sizes, beta=1), np.random.default_rng(9))
+
+
+@pytest.mark.parametrize("choice", ["split_k", "stream_k", "tree"])
 @pytest.mark.parametrize("size", [512, 1000])
 def test_the_same_bits_every_time(copying: LiveDevice, size: int, choice: str) -> None:
     """Whoever shares a tile adds up in the order of k, whichever comes first."""
     problem = Problem(size, size, size, "s", "T", "N")
     of = Variant.of(problem)
     config = next(c for c in FAMILY.starts(of, copying.spec) if c.integer("split_k") > 1)
-    if choice == "stream_k":
-        config = config.replace(split_k=1, persistent=1, stream_k=1)
+    if choice != "split_k":
+        config = config.replace(split_k=1, persistent=1, stream_k=1, tree=int(choice == "tree"))
     same_bits_every_time(copying, FAMILY, config, problem)

@@ -274,6 +274,10 @@ def screen(
         bench.exact(Check(m, n, k, alpha=1, beta=0, nan_in_c=True), rng)
         bench.exact(Check(m - 1, n - 2, k - 2, alpha=-3, beta=2, padding=3, offset=5), rng)
         bench.exact(Check(wide_m, wide_n, wide_k, beta=1), rng)
+        if config.get("guarded"):  # for what is smaller than a block, as nothing above is
+            small_m, small_n = (config.integer(f"block_{side}") // 2 + 4 for side in "mn")
+            bench.exact(Check(small_m, small_n, wide_k, beta=1), rng)
+            bench.exact(Check(small_m - 1, n, k, beta=1, padding=3), rng)
         if stencil.launch(config, m, n).resident:
             few = Bench(device, kernel, stencil, config, variant, _FEW_BLOCKS)
             few.exact(Check(wide_m, wide_n, wide_k, beta=1), rng)

@@ -7,6 +7,11 @@ inline shared_at shared_memory() { return 0; }
 inline void keep(isize *) {}
 inline const char *step(const char *from, isize bytes) { return from + bytes; }
 
+inline const char *step_below(const char *from, isize bytes, int number, int limit)
+{
+    return number < limit ? from + bytes : from;
+}
+
 inline void copy_chunk(shared_at to, const void *from) { emulated::start({to, from, 16, 16}); }
 
 inline void copy_element(shared_at to, const void *from)
@@ -17,6 +22,12 @@ inline void copy_element(shared_at to, const void *from)
 inline void copy_element_if(shared_at to, const void *from, int inside)
 {
     emulated::start({to, from, inside ? ELEM_BYTES : 0, ELEM_BYTES});
+}
+
+inline void copy_element_below(shared_at to, const void *from, int number, int limit)
+{
+    if (number < limit)
+        copy_element(to, from);
 }
 
 inline chunk load_chunk(const void *from)

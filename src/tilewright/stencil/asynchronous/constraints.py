@@ -24,6 +24,7 @@ __all__ = [
     "room_for",
     "schedulers",
     "staged_results",
+    "who_adds_parts_up",
     "who_shares_a_tile",
     "whole_warps",
 ]
@@ -68,6 +69,16 @@ def who_shares_a_tile() -> Constraint:
             ((stream_k == 0) | (persistent == 1)) & ((persistent == 0) | (split_k == 1))
         ),
         "blocks that stay share tiles with all others, blocks of a cluster with each other",
+        "divisibility",
+    )
+
+
+def who_adds_parts_up() -> Constraint:
+    """Return what leaves a tree of parts to tiles that have some."""
+    return Constraint(
+        "who adds parts up",
+        lambda tree, stream_k: (tree == 0) | (stream_k > 0),
+        "only blocks that share tiles with all others leave parts",
         "divisibility",
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.space import Config
 
-__all__ = ["MOST_SHARES", "MOST_SINGLE", "Division", "divide"]
+__all__ = ["MOST_IN_TREE", "MOST_SHARES", "MOST_SINGLE", "Division", "divide"]
 
 # A share has at least so many steps of k, as LEAST_STEPS of simt_async/persistent.cuh says.
 _LEAST_SHARE = 64
@@ -19,6 +19,9 @@ MOST_SHARES = 64
 # (library/cycles.py) the best number grows with the root of k, from 7 at 1024 to 20 at 8192; with
 # 12 none of these is slower than with its own by more than a seventh.
 MOST_SINGLE = 12
+
+# The same where parts are added up by halves: an owner then waits for five parts one after another.
+MOST_IN_TREE = 32
 
 # Kernels count steps of shared tiles in 32 bits; where these are too few, all tiles are whole.
 _MOST_STEPS = 2**32 - 1
@@ -78,7 +81,8 @@ def divide(
     least : int, optional
         Steps of a tile of block_k that a share has at least; 64 of k, where it is left out.
     most : int, optional
-        Shares of a tile at most, where the kernel limits them: `MOST_SINGLE` in single precision.
+        Shares of a tile at most, where the kernel limits them: in single precision `MOST_SINGLE`,
+        or `MOST_IN_TREE`.
     """
     m, n, k = (-(-x // config.integer(f"block_{s}")) for x, s in zip(sizes, "mnk", strict=True))
     tiles, stream_k = m * n, int(config.get("stream_k", 0))

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 
-__all__ = ["NARROW", "RESIDENT", "STAGED", "STAGES", "STREAM_K", "block_sides", "grid"]
+__all__ = [
+    "GUARDED",
+    "NARROW",
+    "RESIDENT",
+    "STAGED",
+    "STAGES",
+    "STREAM_K",
+    "TREE",
+    "block_sides",
+    "grid",
+]
 
 STAGES = Parameter(
     "stages",
@@ -27,6 +37,15 @@ NARROW = Parameter(
     "four times the copies (of floats)",
     unnamed=0,
 )
+# As old as that without it.
+GUARDED = Parameter(
+    "guarded",
+    (0, 1),
+    "blocks longer than a side of the matrix: 0: check each element that they copy, 1: copy whole "
+    "tiles but for what lies outside",
+    "one comparison for each row that a thread copies along k",
+    unnamed=0,
+)
 STAGED = Parameter(
     "staged",
     (0, 1),
@@ -41,6 +60,14 @@ STREAM_K = Parameter(
     "tiles of C that all blocks share evenly, steps along k apart: 0: none, 1: those of "
     "the last wave where it is not full, 2: of the last full wave, too",
     "parts of C pass through device memory",
+    unnamed=0,
+)
+TREE = Parameter(
+    "tree",
+    (0, 1),
+    "who adds up the parts of a tile that blocks share: 0: its owner, one after another, 1: those "
+    "who left them, too, by halves",
+    "others wait, too",
     unnamed=0,
 )
 
@@ -79,4 +106,5 @@ def grid() -> tuple[Parameter, ...]:
             unnamed=0,
         ),
         STREAM_K,
+        TREE,
     )

@@ -20,6 +20,7 @@ from tilewright.stencil.asynchronous.constraints import (
     room_for,
     schedulers,
     staged_results,
+    who_adds_parts_up,
     who_shares_a_tile,
     whole_warps,
 )
@@ -92,6 +93,7 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
             "divisibility",
         ),
         who_shares_a_tile(),
+        who_adds_parts_up(),
     )
 
 

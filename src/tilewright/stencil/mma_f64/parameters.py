@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 from tilewright.stencil.asynchronous.parameters import (
+    GUARDED,
     NARROW,
     RESIDENT,
     STAGED,
@@ -64,6 +65,7 @@ def _pipeline() -> tuple[Parameter, ...]:
         ),
         STAGES,
         NARROW,
+        GUARDED,
         STAGED,
         Parameter(
             "ahead",

@@ -21,6 +21,7 @@ from tilewright.stencil.asynchronous.constraints import (
     room_for,
     schedulers,
     staged_results,
+    who_adds_parts_up,
     who_shares_a_tile,
     whole_warps,
 )
@@ -80,6 +81,7 @@ def _shapes(precision: Precision) -> tuple[Constraint, ...]:
             "divisibility",
         ),
         who_shares_a_tile(),
+        who_adds_parts_up(),
         *_settled(precision),
     )
 

@@ -7,7 +7,7 @@ struct operand {
     const elem *first; /* the block's first row (or column) at k = 0 */
     isize ld;
     int side_left; /* how much of the block's side lies inside the matrix */
-    bool wide;     /* whether whole tiles may be copied without checks */
+    bool wide;     /* whether whole tiles may be copied without checks of each element */
 };
 
 /* Whether every piece of 16 bytes that a whole tile is read by is aligned. */
@@ -20,6 +20,14 @@ HELPER bool is_aligned(const elem *first, isize ld, isize k, int k_fast)
     return HOW_COPIED(1) == ELEMENTS || HOW_COPIED(1) == SINGLES || (aligned && k % CHUNK == 0);
 }
 
+/* Whether each piece of a whole tile lies inside the matrix, or outside and is left to guards. */
+HELPER bool is_whole(int side_left, int block_side, int k_fast)
+{
+    if (side_left == block_side)
+        return true;
+    return GUARDED && (k_fast || HOW_COPIED(0) != CHUNKS || side_left % CHUNK == 0);
+}
+
 HELPER operand operand_at(const elem *first, isize ld, edge begin, isize side, isize k,
                           int block_side, int k_fast)
 {
@@ -27,7 +35,7 @@ HELPER operand operand_at(const elem *first, isize ld, edge begin, isize side, i
     x.first = first + (k_fast ? begin.at * ld : begin.at);
     x.ld = ld;
     x.side_left = side - begin.at < block_side ? (int)(side - begin.at) : block_side;
-    x.wide = x.side_left == block_side && is_aligned(first, ld, k, k_fast);
+    x.wide = is_whole(x.side_left, block_side, k_fast) && is_aligned(first, ld, k, k_fast);
     return x;
 }
 
@@ -83,25 +91,41 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
     static METHOD int side_of(int) { return 0; }
 };
 
-/* One thread's copies of an operand's whole tiles. */
+/* One thread's copies of an operand's whole tiles.
+ *
+ * GUARDED: where the block is longer than the matrix, pieces outside are not for reading.  In
+ * their place the thread's last piece inside is copied again, or the matrix's last where it has
+ * none: so all copies run, and what is guarded is a step from row to row.  Nothing that follows
+ * from these rows and columns is stored.
+ */
 template <int SIDE, int PITCH, int K_FAST> struct feed {
     static constexpr way HOW = HOW_COPIED(K_FAST);
     typedef layout<SIDE, PITCH, HOW> map;
-    enum { COPIES = map::ROWS * map::PARTS };
+    enum {
+        COPIES = map::ROWS * map::PARTS,
+        /* Along the block's side: a piece, and from one of a thread's pieces to the next. */
+        WIDTH = HOW == CHUNKS ? CHUNK : 1,
+        APART = K_FAST ? map::ABREAST : map::ACROSS * WIDTH
+    };
 
     const char *from; /* the next row of pieces */
     isize row, tile;  /* bytes to the next row, and from a tile's last to the next's first */
     shared_at to;     /* where the first piece goes in stage 0 */
+    int left;         /* GUARDED: how many of a thread's pieces along the side lie inside */
     chunk held[HOW == TRANSPOSED ? COPIES : 1];
 
     METHOD void begin(operand x, isize k_at, shared_at tiles)
     {
         const int id = THREAD_ID, fast = id % map::ACROSS, slow = id / map::ACROSS;
-        const int s = K_FAST ? map::side_of(slow) : fast * (HOW == CHUNKS ? CHUNK : 1);
+        const int s = K_FAST ? map::side_of(slow) : fast * WIDTH;
         const int l = !K_FAST ? slow : fast * (HOW == ELEMENTS || HOW == SINGLES ? 1 : CHUNK);
-        from = (const char *)(x.first + (K_FAST ? k_at + l + s * x.ld : (k_at + l) * x.ld + s));
+        const int inside = GUARDED && s > x.side_left - WIDTH ? x.side_left - WIDTH : s;
+        left = (x.side_left - s + APART - 1) / APART;
+        from = (const char *)(x.first + (K_FAST ? k_at + l + inside * x.ld
+                                                : (k_at + l) * x.ld + inside));
         row = map::ABREAST * x.ld * ELEM_BYTES;
-        tile = K_FAST ? BLOCK_K * ELEM_BYTES - (map::ROWS - 1) * row : row;
+        const int rows = !GUARDED || left > map::ROWS ? map::ROWS : left > 1 ? left : 1;
+        tile = K_FAST ? BLOCK_K * ELEM_BYTES - (rows - 1) * row : row;
         to = tiles + place_in_tile<PITCH, K_FAST>(s, l);
         keep(&row);
         keep(&tile);
@@ -121,11 +145,17 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
         const char *const piece = from + part * map::PART;
         if (HOW == CHUNKS || HOW == PLANES)
             copy_chunk(place(i, stage), piece);
+        else if (GUARDED && HOW == NARROWLY && part > 0)
+            copy_element_below(place(i, stage), piece, part, left);
         else if (HOW == ELEMENTS || HOW == NARROWLY || HOW == SINGLES)
             copy_element(place(i, stage), piece);
         else
             held[i] = load_chunk(piece);
-        if (part == map::PARTS - 1)
+        if (part < map::PARTS - 1)
+            return;
+        if (GUARDED && K_FAST && r < map::ROWS - 1)
+            from = step_below(from, row, r + 1, left);
+        else
             from = step(from, r == map::ROWS - 1 ? tile : row);
     }
 

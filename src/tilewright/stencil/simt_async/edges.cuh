@@ -10,7 +10,8 @@
  *                 +-----------------------+ the block's BLOCK_M, from i on
  *
  * Two kinds stay where they are and are copied element by element with checks: blocks of a
- * matrix smaller than a block, and those whose copies of 16 bytes would lose their alignment.
+ * matrix smaller than a block, if they are not GUARDED, and those whose copies of 16 bytes would
+ * lose their alignment.
  */
 
 /* A block's first row or column, and how many after it belong to the neighbour. */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 from tilewright.stencil.asynchronous.parameters import (
+    GUARDED,
     NARROW,
     RESIDENT,
     STAGED,
@@ -78,6 +79,7 @@ def _pipeline() -> tuple[Parameter, ...]:
             "1: registers; slow where leading dimensions or k are no multiples of 16 bytes",
         ),
         NARROW,
+        GUARDED,
         STAGED,
         Parameter(
             "walk",

@@ -52,6 +52,16 @@ HELPER const char *step(const char *from, isize bytes)
     return from;
 }
 
+/* The same where a number is below a limit. */
+HELPER const char *step_below(const char *from, isize bytes, int number, int limit)
+{
+    asm volatile("{\n\t.reg .pred below;\n\tsetp.lt.s32 below, %2, %3;\n\t"
+                 "@below add.s64 %0, %0, %1;\n\t}"
+                 : "+l"(from)
+                 : "l"(bytes), "r"(number), "r"(limit));
+    return from;
+}
+
 /* Start copying 16 bytes, past the first-level cache. */
 HELPER void copy_chunk(shared_at to, const void *from)
 {
@@ -61,6 +71,14 @@ HELPER void copy_chunk(shared_at to, const void *from)
 HELPER void copy_element(shared_at to, const void *from)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(ELEM_BYTES));
+}
+
+/* The same where a number is below a limit. */
+HELPER void copy_element_below(shared_at to, const void *from, int number, int limit)
+{
+    asm volatile("{\n\t.reg .pred below;\n\tsetp.lt.s32 below, %2, %3;\n\t"
+                 "@below cp.async.ca.shared.global [%0], [%1], %4;\n\t}" ::"r"(to),
+                 "l"(from), "r"(number), "r"(limit), "n"(ELEM_BYTES));
 }
 
 /* Start copying an element, or writing zero in its place without reading anything. */

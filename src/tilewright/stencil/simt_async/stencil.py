@@ -98,21 +98,35 @@ class SimtAsync(Stencil):
         """Return the config with copies of single elements where 16 bytes are not aligned.
 
         A kernel that copies 16 bytes at once checks each element where it cannot; one that
-        copies single elements does not.  Where columns of C are not aligned, and sums are
-        short, results are staged.
+        copies single elements does not.  Neither does one that guards what lies outside of a
+        matrix shorter than its blocks.  Where columns of C are not aligned, and sums are short,
+        results are staged.
         """
         chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
         if stages_results(problem) and self._room_to_stage(config, problem):
             config = unscheduled(config).replace(staged=1)  # the scheduler refuses both at once
         along = Variant.of(problem).k_fast
         operands = tuple(zip((problem.lda, problem.ldb), along, strict=True))
+        changes: dict[str, int] = {}
         if any(ld % chunk for ld, k_fast in operands if not k_fast):
             changes = {"narrow": 1, "k_vectors": 0}
         elif any(ld % chunk or problem.k % chunk for ld, k_fast in operands if k_fast):
             changes = self.fitted_along_k
-        else:
-            return config
+        changes = changes | self._guards(config, problem)
         return config.replace(**{n: v for n, v in changes.items() if config.get(n, 0) != v})
+
+    def _guards(self, config: Config, problem: Problem) -> dict[str, int]:
+        """Return what lets blocks that are longer than a side copy whole tiles.
+
+        Pieces of 16 bytes along that side have to end with it; else they are single elements.
+        """
+        chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
+        sides = zip((problem.m, problem.n), "mn", Variant.of(problem).k_fast, strict=True)
+        short = [(side, k) for side, of, k in sides if side < config.integer(f"block_{of}")]
+        if not short:
+            return {}
+        ragged = any(side % chunk for side, k_fast in short if not k_fast)
+        return {"guarded": 1} | ({"narrow": 1, "k_vectors": 0} if ragged else {})
 
     def _room_to_stage(self, config: Config, problem: Problem) -> bool:
         """Whether results may pass through the stage that is free while they are stored."""
@@ -158,7 +172,8 @@ class SimtAsync(Stencil):
         )
         defines: dict[str, int | str] = {**variant.macros}
         # A config need not name these.
-        defines |= {"PERSISTENT": 0, "STREAM_K": 0, "NARROW": 0, "STAGED": 0}
+        asked = ("PERSISTENT", "STREAM_K", "TREE", "NARROW", "GUARDED", "STAGED")
+        defines |= dict.fromkeys(asked, 0)
         defines |= macros(config)
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n")

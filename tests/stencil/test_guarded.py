@@ -1,0 +1,210 @@
+"""Blocks longer than a side of the matrix that copy whole tiles: nothing outside is read or stored.
+
+What lies outside is not checked element by element: a piece inside is copied again in its place,
+and what is multiplied with it is never stored (`simt_async/copies.cuh`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.double_double.oracle import spoils_as_a_plain_loop
+from tests.stencil import test_mma_f64, test_persistent, test_simt_async
+from tests.stencil.contract import bench, compiled, fault_is_found, faulty
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.portable_harness import variant
+from tilewright.backend import LaunchError
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.problem import Problem
+from tilewright.stencil import Stencil, Variant
+from tilewright.stencil.mma_f64 import MmaF64
+from tilewright.stencil.simt_async import SimtAsync
+from tilewright.tuning.verify import Bench, Check, WrongResultError, certify, screen
+
+SIMT, MMA = SimtAsync(), MmaF64()
+H100 = architecture_spec("sm_90a")
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
+
+# Blocks of 64 x 32, each way of copying; with 256 rows a thread copies several pieces of a column.
+SINGLE: list[dict[str, Any]] = [
+    {"name": "sNN"},
+    {"name": "sNT"},
+    {"name": "sTN"},
+    {"name": "sTT"},
+    {"name": "sNT", "narrow": 1},
+    {"name": "sTT", "narrow": 1, "split_k": 2},
+    {"name": "sTN", "k_vectors": 1},
+    {"name": "sTN", "block_k": 12, "unroll_k": 12},
+    {"name": "sNT", "narrow": 1, "block_m": 256, "tile_m": 16},
+]
+DOUBLE: list[dict[str, Any]] = [
+    {"name": "dNT"},
+    {"name": "dTN"},
+    {"name": "dTN", "narrow": 1, "split_k": 2},
+    {"name": "zCN"},
+]
+
+
+def made(live: EmulatedDevice, choice: dict[str, Any], family: Stencil = SIMT) -> Bench:
+    """Return a small guarded config, compiled."""
+    of = variant(choice["name"])
+    small = test_mma_f64.small if isinstance(family, MmaF64) else test_simt_async.small
+    changes = {key: value for key, value in choice.items() if key != "name"}
+    return bench(live, family, small(of, live, guarded=1, **changes), of)
+
+
+@st.composite
+def short(draw: st.DrawFn, block_m: int, block_n: int, most_k: int) -> Check:
+    """Draw a problem of which one side, or both, is shorter than a block."""
+    which = draw(st.sampled_from(["m", "n", "both"]))
+    m = draw(st.integers(1, block_m - 1 if which != "n" else 2 * block_m))
+    n = draw(st.integers(1, block_n - 1 if which != "m" else 3 * block_n))
+    k, padding, offset = (draw(st.integers(0, most)) for most in (most_k, 9, 9))
+    if draw(st.booleans()):  # so that 16 bytes are copied
+        m, n, k, padding, offset = (-(-x // 4) * 4 for x in (m, n, k, padding, offset))
+    return Check(m, n, k, beta=draw(st.sampled_from([0, 1, 3])), padding=padding, offset=offset)
+
+
+@needs_compiler
+@settings(max_examples=36, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), choice=st.sampled_from(SINGLE), seed=st.integers(0, 2**32 - 1))
+def test_every_side_shorter_than_a_block_is_right(
+    emulated: EmulatedDevice, data: st.DataObject, choice: dict[str, Any], seed: int
+) -> None:
+    check = data.draw(short(choice.get("block_m", 64), 32, 70))
+    made(emulated, choice).exact(check, np.random.default_rng(seed))
+
+
+@needs_compiler
+@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(check=short(64, 32, 50), choice=st.sampled_from(DOUBLE), seed=st.integers(0, 2**32 - 1))
+def test_matrix_units_are_fed_alike(
+    emulated: EmulatedDevice, check: Check, choice: dict[str, Any], seed: int
+) -> None:
+    made(emulated, choice, MMA).exact(check, np.random.default_rng(seed))
+
+
+@needs_compiler
+@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    m=st.integers(1, 31),
+    n=st.integers(1, 90),
+    k=st.integers(1, 400),
+    blocks=st.integers(1, 5),
+    stream_k=st.sampled_from([0, 1, 2]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_blocks_that_stay_share_short_sides(
+    emulated: EmulatedDevice, m: int, n: int, k: int, blocks: int, stream_k: int, seed: int
+) -> None:
+    changes = {"persistent": 1, "stream_k": stream_k, "guarded": 1}
+    run = test_persistent.bench(emulated, "sTN", blocks, **changes)
+    run.exact(Check(m, n, k, beta=1), np.random.default_rng(seed))
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["sTN", "cNT"])
+def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
+    run = made(emulated, {"name": name, "narrow": int(name == "cNT")})
+    certify(emulated, run.kernel, SIMT, run.config, run.variant)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["eNT", "fTN"])
+def test_sums_outside_are_not_computed_anew(emulated: EmulatedDevice, name: str) -> None:
+    """37 rows in blocks of 64: Inf and NaN are a plain loop's, and nothing outside is looked at."""
+    spoils_as_a_plain_loop(made(emulated, {"name": name}), 70)
+
+
+# Each with a shape that shows it: 16-byte copies want aligned columns.
+FAULTS: dict[str, tuple[dict[str, Any], str, str, Check]] = {
+    "a thread outside begins outside": (
+        {"name": "sTN"}, "s > x.side_left - WIDTH ? x.side_left - WIDTH : s", "s", Check(3, 5, 64),
+    ),
+    "a chunk outside is copied": (
+        {"name": "sNT"}, "s > x.side_left - WIDTH ? x.side_left - WIDTH : s", "s", Check(8, 8, 64),
+    ),
+    "a step leaves the matrix": (
+        {"name": "sTN"}, "step_below(from, row, r + 1, left)", "step(from, row)", Check(40, 9, 64),
+    ),
+    "a part outside is copied": (
+        SINGLE[-1], "copy_element_below(place(i, stage), piece, part, left)",
+        "copy_element(place(i, stage), piece)", Check(70, 30, 64),
+    ),
+    "a tile does not end where it began": (
+        {"name": "sTN"}, "!GUARDED || left > map::ROWS", "true", Check(40, 9, 64),
+    ),
+    "a chunk is torn by the edge": (
+        {"name": "sNT"}, "side_left % CHUNK == 0);", "true);", Check(30, 30, 64, padding=2),
+    ),
+    "a step too few": (
+        {"name": "sTN"}, "(x.side_left - s + APART - 1) / APART", "(x.side_left - s) / APART",
+        Check(42, 9, 64),
+    ),
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
+    choice, old, new, check = FAULTS[fault]
+    config, of = made(emulated, choice).config, variant(choice["name"])
+    with pytest.raises((LaunchError, WrongResultError)):
+        bench(emulated, faulty(SimtAsync, old, new), config, of).exact(
+            check, np.random.default_rng(0)
+        )
+
+
+@needs_compiler
+def test_a_tuner_checks_what_guards_are_for(emulated: EmulatedDevice) -> None:
+    """The loop without checks runs, and is checked, although no problem of others is so small."""
+    of = variant("sTN")
+    config = test_simt_async.small(of, emulated, guarded=1)
+    screen(emulated, compiled(emulated, SIMT, config, of), SIMT, config, of)
+    step = ("step_below(from, row, r + 1, left)", "step(from, row)")
+    fault_is_found(emulated, faulty(SimtAsync, *step), config, of)
+    # Of a thin problem all copies but the remainder's are this loop's.
+    broken = faulty(SimtAsync, "copy_element(place(i, stage), piece);", ";")
+    thin = Check(8, 8, 64)
+    with pytest.raises(WrongResultError):
+        bench(emulated, broken, config, of).exact(thin, np.random.default_rng(0))
+    bench(emulated, broken, config.replace(guarded=0), of).exact(thin, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("family", [SIMT, MMA], ids=lambda family: family.name)
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+def test_every_config_may_be_guarded(family: Stencil, trans: str) -> None:
+    """Whatever else it is; one that does not say so is not."""
+    of = variant("d" + trans)
+    space = family.space(of, H100)
+    for config in space.sample(20, seed=3):
+        assert config.replace(guarded=1) in space
+        assert config.replace(guarded=0) in space
+    default = family.default(of, H100)
+    assert space.config({**default, "guarded": 0}).id == default.id
+
+
+def changed(family: Stencil, problem: Problem, **changes: int) -> dict[str, int]:
+    """Return what fitting the default to a problem changes in its copies."""
+    config = family.default(Variant.of(problem), H100).replace(block_m=128, block_n=64, **changes)
+    found = family.fitted(config, problem)
+    copies = found.keys() - {"staged"}
+    return {name: found[name] for name in copies if found[name] != config.get(name)}
+
+
+def test_guards_are_asked_for_where_a_side_is_shorter_than_a_block() -> None:
+    assert changed(SIMT, Problem(128, 64, 500, "s", "T", "N")) == {}
+    assert changed(SIMT, Problem(127, 64, 500, "s", "T", "N")) == {"guarded": 1}
+    assert changed(SIMT, Problem(500, 63, 500, "s", "T", "N")) == {"guarded": 1}
+    # Single elements where columns of 16 bytes' pieces do not end with the matrix.
+    assert changed(SIMT, Problem(100, 500, 500, "s", "N", "T")) == {"guarded": 1}
+    padded = Problem(99, 500, 500, "s", "N", "T", lda=100)
+    assert changed(SIMT, padded) == {"guarded": 1, "narrow": 1}
+    assert changed(SIMT, Problem(500, 63, 500, "s", "N", "N")) == {"guarded": 1}
+    assert changed(MMA, Problem(99, 500, 500, "d", "T", "N")) == {"guarded": 1}
+    assert changed(MMA, Problem(99, 500, 501, "d", "T", "N")) == {"guarded": 1, "narrow": 1}
