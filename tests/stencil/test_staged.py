@@ -141,8 +141,7 @@ FAULTS = {
     "results lie where a next tile arrives": ("(STAGES - 1) * STAGE_BYTES + THREAD_ID",
                                               "THREAD_ID", STAYING),
     "results lie where others still read": (
-        "cluster_barrier(); /* nobody leaves while others read from it */\n    if (STAGED)",
-        "if (STAGED)", {"split_k": 2, "stages": 2}),
+        "all_have_read(); /* where", "; /* where", {"split_k": 2, "stages": 2}),
     "a neighbour's rows are stored, too": ("own[e] = row >= c.m_first && ", "own[e] = ", {}),
     "a neighbour's columns are stored, too": ("column >= c.n_first && column < c.n_left;",
                                               "column < c.n_left;", {}),

@@ -162,6 +162,19 @@ HELPER shared_at sums_at(shared_at base, int j, int i)
     return base + ((j * (TILE_M / CHUNK) + i) * THREADS + THREAD_ID) * 16;
 }
 
+/* Add up column j of all parts, part by part. */
+HELPER void add_column(elem *total, shared_at base, int j)
+{
+    UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
+        UNROLL for (int rank = 0; rank < SPLIT_K; ++rank) {
+            const chunk v = read_chunk_of(rank, sums_at(base, j, i));
+            UNROLL for (int e = 0; e < CHUNK; ++e) {
+                elem *const sum = total + i * CHUNK + e;
+                *sum = rank ? elem_add(*sum, element_of(v, e)) : element_of(v, e);
+            }
+        }
+}
+
 /* Each block of the cluster adds up and writes its share of the columns, part by part in
  * the order of k. */
 HELPER void store_sums_of_cluster(result c, const elem *sum, shared_at base)
@@ -172,19 +185,21 @@ HELPER void store_sums_of_cluster(result c, const elem *sum, shared_at base)
             write_chunk(sums_at(base, j, i), chunk_of(sum + j * TILE_M + i * CHUNK));
     cluster_barrier();
     const int columns = TILE_N / SPLIT_K, first = cluster_rank() * columns;
-    elem totals[TILE_M * (TILE_N / SPLIT_K)];
-    UNROLL for (int j = 0; j < columns; ++j)
-        UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i) {
-            elem *const total = totals + j * TILE_M + i * CHUNK;
-            UNROLL for (int rank = 0; rank < SPLIT_K; ++rank) {
-                const chunk v = read_chunk_of(rank, sums_at(base, first + j, i));
-                UNROLL for (int e = 0; e < CHUNK; ++e)
-                    total[e] = rank ? elem_add(total[e], element_of(v, e)) : element_of(v, e);
-            }
-            if (!STAGED)
-                store_chunk(c, total, first + j, i);
-        }
-    cluster_barrier(); /* nobody leaves while others read from it */
-    if (STAGED) /* and nobody reads where results are staged */
+    if (STAGED) {
+        elem totals[TILE_M * (TILE_N / SPLIT_K)];
+        UNROLL for (int j = 0; j < columns; ++j)
+            add_column(totals + j * TILE_M, base, first + j);
+        all_have_read(); /* where results are staged */
         store_columns(c, totals, first, columns, base);
+        return;
+    }
+    /* Each instruction runs once a launch, and comes from far: 1024 x 1024 floats waited longer for
+     * the text of all columns than for anything else behind the loop. */
+    ROLLED for (int j = 0; j < columns; ++j) {
+        elem total[TILE_M];
+        add_column(total, base, first + j);
+        UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
+            store_chunk(c, total + i * CHUNK, first + j, i);
+    }
+    all_have_read(); /* before a block leaves */
 }
