@@ -310,6 +310,16 @@ def test_rescheduled_code_serves_where_it_beat_its_twin_and_is_proved(monkeypatc
 
 
 @pytest.mark.usefixtures("forget")
+def test_what_is_fitted_is_the_compilers_own_code(monkeypatch):
+    """Nobody has rescheduled its text, and a search takes minutes."""
+    config = rescheduled_table(monkeypatch, [[4096, 4096, 4096, 95, 100]])
+    problem = replace(square(4096, "NT"), lda=4097)
+    assert choose(device(PROVED), problem).config == config
+    found = served(device(PROVED), problem).config
+    assert found == unscheduled(config).replace(narrow=1, k_vectors=0)
+
+
+@pytest.mark.usefixtures("forget")
 @pytest.mark.parametrize(
     ("raced", "version"),
     [([[4096] * 3 + [100, 100]], SCHEDULER_VERSION), ([[4096] * 3 + [95, 100]], -1)],

@@ -14,7 +14,7 @@ from tilewright.library.shipped import Table, shipped
 from tilewright.library.waves import Timed, distance, expected_ns, timed_nearby
 from tilewright.problem import Problem
 from tilewright.space import Config
-from tilewright.stencil import Stencil, Variant, stencil, stencils, stencils_for
+from tilewright.stencil import Stencil, Variant, stencil, stencils, stencils_for, unscheduled
 from tilewright.tuning.database import default_path
 from tilewright.tuning.measurement import Measurement
 from tilewright.tuning.store import Store, StoreError
@@ -236,9 +236,16 @@ def served(device: Served, problem: Problem) -> Choice:
 
 
 def fitted(chosen: Choice, problem: Problem, spec: DeviceSpec) -> Choice:
-    """Return a choice that suits a problem's leading dimensions, where its stencil has one."""
+    """Return a choice that suits a problem's leading dimensions, where its stencil has one.
+
+    It is the compiler's own code: rescheduled code is kept of what won, and a search for that of
+    another text would let the first call wait for minutes.
+    """
     config = chosen.stencil.fitted(chosen.config, problem)
-    if config == chosen.config or config not in chosen.stencil.space(Variant.of(problem), spec):
+    if config == chosen.config:
+        return chosen
+    config = unscheduled(config)
+    if config not in chosen.stencil.space(Variant.of(problem), spec):
         return chosen
     return replace(chosen, config=config)
 
