@@ -64,7 +64,6 @@ template <int LATEST> void wait_for_groups() { emulated::wait_for_all_but(LATEST
 inline unsigned cluster_rank() { return emulated::now.current->rank; }
 
 inline void cluster_barrier() { emulated::leave(emulated::AT_CLUSTER_BARRIER); }
-inline void all_have_read() { emulated::leave(emulated::AT_CLUSTER_BARRIER); }
 
 inline chunk read_chunk_of(unsigned rank, shared_at at)
 {

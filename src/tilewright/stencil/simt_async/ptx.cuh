@@ -185,13 +185,6 @@ HELPER void cluster_barrier(void)
     asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-/* Every thread of the cluster is here, and has read what it read; what it wrote may be on its way. */
-HELPER void all_have_read(void)
-{
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n\tbarrier.cluster.wait.aligned;" :::
-                     "memory");
-}
-
 /* Read from the shared memory of another block of the cluster. */
 HELPER chunk read_chunk_of(unsigned int rank, shared_at at)
 {
@@ -213,7 +206,6 @@ HELPER chunk read_chunk_of(unsigned int rank, shared_at at)
 /* No clusters: these are never called, but stand in the text. */
 HELPER unsigned int cluster_rank(void) { return 0; }
 HELPER void cluster_barrier(void) {}
-HELPER void all_have_read(void) {}
 HELPER chunk read_chunk_of(unsigned int rank, shared_at at) { return read_chunk(at); }
 #endif
 

@@ -189,7 +189,7 @@ HELPER void store_sums_of_cluster(result c, const elem *sum, shared_at base)
         elem totals[TILE_M * (TILE_N / SPLIT_K)];
         UNROLL for (int j = 0; j < columns; ++j)
             add_column(totals + j * TILE_M, base, first + j);
-        all_have_read(); /* where results are staged */
+        cluster_barrier(); /* nobody reads where results are staged */
         store_columns(c, totals, first, columns, base);
         return;
     }
@@ -201,5 +201,5 @@ HELPER void store_sums_of_cluster(result c, const elem *sum, shared_at base)
         UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
             store_chunk(c, total + i * CHUNK, first + j, i);
     }
-    all_have_read(); /* before a block leaves */
+    cluster_barrier(); /* nobody leaves while others read from it */
 }
