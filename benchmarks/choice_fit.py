@@ -2,22 +2,22 @@ r"""Fit what things cost in single precision (`tilewright.library.cycles`); need
 
     python benchmarks/choice_fit.py [--only-report] [--folds 5]
 
-Reads the runs of shapes200.py before these costs (benchmarks/results/h100/shapes200_first.json
-and shapes200_second.json, mostly of other configs for the same shapes), and the squares of
-hopper_s.json; prints the fitted costs, how far off times are with them, how often the faster of
-a shape's two configs is told, and what would be chosen for shapes that were slower than cuBLAS
-in the second run.  A fit is by least squares of log(time), robust (soft L1, at 10 %); a square
-counts 0.3 of a shape.  Clocks of long kernels agree between the runs within 1 %; short ones took
-some microseconds more in the first, ours and cuBLAS's, so that its launches have a cost of their
-own (`FIRST`).  Costs that a fit cannot tell from others, or that no run has paid, are held
-(`HELD`).
-With ``--folds`` shapes are left out in turns, in both runs, and met by what the others say.
+Reads the runs of shapes200.py in benchmarks/results/h100 (`RUNS`: three of one config for each
+shape, and one of several for those that were slow) and the squares of hopper_s.json; prints the
+fitted costs, how far off times are with them, how often the faster of two configs is told that a
+run timed for a shape, and what would be chosen for shapes that were slower than cuBLAS in the last
+run of all.  A fit is by least squares of log(time), robust (soft L1, at 10 %); a square counts 0.3
+of a shape.  Clocks of long kernels agree between the runs within 1 %; short ones took some
+microseconds more in the first and the last, ours and cuBLAS's, so that their launches have a cost
+of their own (`LONGER`).  Costs that a fit cannot tell from others are held (`HELD`).  With
+``--folds`` shapes are left out in turns, in all runs, and met by what the others say.
 A median is of |log(expected / measured)|.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import statistics
 from dataclasses import astuple, dataclass, fields, replace
@@ -27,7 +27,7 @@ from scipy.optimize import least_squares
 
 import ship
 from hopper.cases import variant_of
-from shapes200 import WORST, mean
+from shapes200 import WITHOUT, WORST, mean, without
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware.catalogue import recognised
 from tilewright.library.cycles import COSTS, Costs, Work, cycles, work
@@ -39,22 +39,26 @@ from tilewright.stencil import Variant, stencil
 from tilewright.stencil.asynchronous.division import MOST_SINGLE
 
 # Each with the shares of a tile, at most, that kernels had then.
-RUNS = (("shapes200_first.json", 64), ("shapes200_second.json", MOST_SINGLE))
+RUNS = (
+    ("shapes200_first.json", 64), ("shapes200_second.json", MOST_SINGLE),
+    ("shapes200.json", MOST_SINGLE), (ship.BESIDE, MOST_SINGLE),
+)  # fmt: skip
+# The last of all shapes.
+WHOLE = "shapes200.json"
 GHZ = 1.9
 MULTIPROCESSORS = 132
 SQUARES_COUNT, ROBUST = 0.3, 0.1
-# Cycles that a launch of the first run took longer, as fitted beside the costs.
-FIRST = 3220
-# Configs whose times differ by less than this are as good as each other.  Where they differ by
-# this factor the row was disturbed in one of the runs (104 x 514 x 226: ours 3.8 times, cuBLAS
-# 3.0 times as long), which says nothing of a config.
-ALIKE, BROKEN = 0.05, 2
+# Cycles that a launch took longer in the first run and in that of many configs in turns, as fitted
+# beside the costs: what has not run for long finds neither its text nor its operands at hand.
+LONGER = {0: 4160, 3: 10300}
+# Configs whose times differ by less than this are as good as each other.
+ALIKE = 0.05
 HELD = ("launch", "part", "staged")
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A launch that was timed: of run 0 or 1, or of the search (2)."""
+    """A launch that was timed: of one of `RUNS`, by its number, or of the search."""
 
     run: int
     problem: Problem
@@ -67,9 +71,9 @@ class Taken:
         """How much it counts."""
         return SQUARES_COUNT if self.run == len(RUNS) else 1.0
 
-    def off(self, costs=COSTS, first=FIRST):
+    def off(self, costs=COSTS, longer=LONGER):
         """Return the logarithm of expected over measured."""
-        return math.log((cycles(self.does, costs) + first * (self.run == 0)) / GHZ / self.ns)
+        return math.log((cycles(self.does, costs) + longer.get(self.run, 0)) / GHZ / self.ns)
 
 
 def problem_of(row):
@@ -99,11 +103,16 @@ def measured():
     for run, (name, shares) in enumerate(RUNS):
         for row in loaded(name):
             config = Config(row["stencil"], row["config"])
-            if config.stencil == "simt_async":
-                yield launched(run, config, problem_of(row), ours(row), shares)
-            for key, values in row.get("others", {}).items():
-                ns = statistics.median(row["ns"][key])
-                yield launched(run, Config("simt_async", values), problem_of(row), ns, shares)
+            if config.stencil != "simt_async":
+                continue
+            found = {"tilewright": config}
+            found |= {name: without(config, parameter) for name, parameter in WITHOUT.items()}
+            others = row.get("others", {})
+            found |= {key: Config("simt_async", values) for key, values in others.items()}
+            for key, one in found.items():
+                if key in row["ns"]:
+                    ns = statistics.median(row["ns"][key])
+                    yield launched(run, one, problem_of(row), ns, shares)
     log = ship.load("hopper_s.json")["log"]
     for trans in ship.CASES:
         variant = variant_of("s", trans)
@@ -114,24 +123,27 @@ def measured():
 
 
 def fit(data):
-    """Return the costs of least error, from today's, and what a first launch took longer."""
+    """Return the costs of least error, from today's, and what launches of some runs took longer."""
     names = [one.name for one in fields(Costs)]
     free = [at for at, name in enumerate(names) if name not in HELD]
-    start = np.log([*astuple(COSTS), FIRST])
+    free += range(len(names), len(names) + len(LONGER))
+    start = np.log([*astuple(COSTS), *LONGER.values()])
     weights = np.array([one.weight for one in data])
 
     def told(logarithms):
         every = start.copy()
-        every[[*free, -1]] = logarithms
-        *costs, first = map(float, np.exp(every))
-        return Costs(*costs), first
+        every[free] = logarithms
+        values = [float(value) for value in np.exp(every)]
+        longer = dict(zip(LONGER, values[len(names) :], strict=True))
+        return Costs(*values[: len(names)]), longer
 
     def off(logarithms):
         return weights * np.array([one.off(*told(logarithms)) for one in data])
 
-    found = least_squares(off, start[[*free, -1]], loss="soft_l1", f_scale=ROBUST)
-    costs, first = told(found.x)
-    return Costs(*(float(f"{value:.3g}") for value in astuple(costs))), float(f"{first:.3g}")
+    found = least_squares(off, start[free], loss="soft_l1", f_scale=ROBUST)
+    costs, longer = told(found.x)
+    rounded = Costs(*(float(f"{value:.3g}") for value in astuple(costs)))
+    return rounded, {run: float(f"{value:.3g}") for run, value in longer.items()}
 
 
 def report_folds(data, folds):
@@ -150,27 +162,25 @@ def report_folds(data, folds):
 
 def report_errors(data):
     """Print how far off the costs of the package are."""
-    for run, name in enumerate(("first run", "second run", "squares")):
+    for run, name in enumerate([*(name for name, _ in RUNS), "squares"]):
         off = [abs(one.off()) for one in data if one.run == run]
         print(f"{name}: {len(off)}, median {statistics.median(off):.3f}, ", end="")
         print(f"mean {statistics.mean(off):.3f}, worst {max(off):.2f}")
 
 
 def report_order(data):
-    """Print how often the faster of a shape's two configs is the one expected to be."""
-    by_shape, right, wrong = {}, [0, 0], [0, 0]
+    """Print how often the faster of two configs is the one expected to be, in runs of several."""
+    by_shape, right, pairs = {}, 0, 0
     for one in data:
         if one.run < len(RUNS):
-            by_shape.setdefault(one.problem, []).append(one)
-    for one, other in (pair for pair in by_shape.values() if len(pair) == len(RUNS)):
-        took = math.log((one.ns - FIRST / GHZ) / other.ns)
-        if one.config == other.config or not ALIKE < abs(took) < math.log(BROKEN):
-            continue
-        expects = cycles(one.does) > cycles(other.does)
-        right[took > 0] += expects == (took > 0)
-        wrong[took > 0] += 1
-    print(f"faster in the second run: {right[1]} of {wrong[1]} told; in the first: ", end="")
-    print(f"{right[0]} of {wrong[0]}")
+            by_shape.setdefault((one.run, one.problem), []).append(one)
+    for found in by_shape.values():
+        for one, other in itertools.combinations(found, 2):
+            took = math.log(one.ns / other.ns)
+            if abs(took) > ALIKE:
+                pairs += 1
+                right += (cycles(one.does) > cycles(other.does)) == (took > 0)
+    print(f"the faster of two that differ by more than {ALIKE:.0%}: {right} of {pairs} told")
 
 
 def device():
@@ -245,7 +255,7 @@ def main():
         report_folds(data, given.folds)
     report_errors(data)
     report_order(data)
-    report_choices(loaded(RUNS[-1][0]))
+    report_choices(loaded(WHOLE))
 
 
 if __name__ == "__main__":

@@ -87,9 +87,9 @@ class Costs:
 
 
 COSTS = Costs(
-    launch=4360, begin=14000, hiding=1.29, latency=915, copy=0.0471, check=0.334, store=0.462,
-    turn=7390, meet=1800, part=2600, part_element=8.2, l2=3910, memory=874, segment=72.3,
-    # An estimate until such stores have been timed: for 32 elements an instruction of 32 lanes that
+    launch=4360, begin=13200, hiding=1.02, latency=853, copy=0.0755, check=0.349, store=0.399,
+    turn=16000, meet=1620, part=2600, part_element=7.15, l2=3920, memory=1020, segment=83.2,
+    # Held: a fit cannot tell it from `store`.  For 32 elements an instruction of 32 lanes that
     # reads 4 bytes each and a quarter of one that writes 16, 128 bytes a cycle either way.
     staged=0.0625,
 )  # fmt: skip
