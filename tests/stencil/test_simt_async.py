@@ -185,7 +185,7 @@ FAULTS = {
     "zeros beyond k are left out": ("&& l < depth", ""),
     "a neighbour's columns are stored, too": ("column < c.n_first || column >=", "column >="),
     "a neighbour's rows are stored, too": ("row + e >= c.m_first && row", "row"),
-    "a block leaves while others read": ("cluster_barrier(); /* nobody leaves", "; /* nobody leaves"),
+    "a block leaves while others read": ("cluster_barrier(); /* nobody l", "; /* nobody l"),
     "sums are read before they are there": (
         "cluster_barrier();\n    const int columns",
         "const int columns",

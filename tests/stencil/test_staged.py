@@ -141,16 +141,18 @@ def test_bits_are_those_of_results_that_are_not_staged(emulated: EmulatedDevice,
 
 FAULTS = {
     "lanes do not wait for each other": ("warp_barrier();", ";", {}),
-    "one place for all rounds": ("round % 2 * ROUND_BYTES", "0 * round", {}),
-    "warps share a place": ("THREAD_ID / 32 * (2 * ROUND_BYTES)", "0", {}),
-    "results lie where a next tile arrives": ("(STAGES - 1) * STAGE_BYTES + THREAD_ID",
-                                              "THREAD_ID", STAYING),
+    "one place for all rounds": ("s.to + r * ROUND_BYTES", "s.to + 0 * r", {}),
+    "warps share a place": ("THREAD_ID / 32 * (PLACES * ROUND_BYTES)", "0", {}),
+    "places are written again too soon": ("warp_barrier(); /* all have", "; /* all have",
+                                          {"block_k": 8, "stages": 2}),
+    "results lie where a next tile arrives": ("PERSISTENT ? (STAGES - 1) * STAGE_BYTES : 0", "0",
+                                              STAYING),
     "results lie where others still read": (
         "cluster_barrier(); /* nobody reads", "; /* nobody reads", {"split_k": 2, "stages": 2}),
     "a neighbour's rows are stored, too": ("own[e] = row >= c.m_first && ", "own[e] = ", {}),
-    "a neighbour's columns are stored, too": ("column >= c.n_first && column < c.n_left;",
-                                              "column < c.n_left;", {}),
-    "rows beyond C are stored": ("row < c.m_left && column >= ", "column >= ", {}),
+    "a neighbour's columns are stored, too": ("right >= c.n_first && right < c.n_left;",
+                                              "right < c.n_left;", {}),
+    "rows beyond C are stored": ("row < c.m_left && right >= ", "right >= ", {}),
     "lanes read what lies turned elsewhere": ("(m ^ turned)", "(m ^ turned * (THREAD_ID % 2))", {}),
 }  # fmt: skip
 

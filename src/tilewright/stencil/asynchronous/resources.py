@@ -25,7 +25,7 @@ CHUNK_BYTES = 16
 NUMBER_BYTES = 16
 
 
-# Two places of a chunk for each thread, which take turns (simt_async/staged.cuh).
+# Two places of a chunk for each thread, at least (simt_async/staged.cuh).
 _STAGED_BYTES = 2 * CHUNK_BYTES
 
 

@@ -15,17 +15,27 @@
  *             m, the lane's row of chunks; turned, so that lanes 8 q to 8 q + 7, which write at
  *             once, use all banks, in whatever order lanes are numbered
  *
- * Each warp has two such places and takes them in turns: when a lane writes to one again, all have
- * met since they read from it, so that one barrier of the warp a round is enough.  They lie in the
- * ring's last stage.  From the loop's last barrier on nobody reads it but to throw away, and the
- * copies of a next tile that start before this one is stored fill the other stages; the last one's
- * start behind a barrier of the block.
+ * Each warp has PLACES of these: it writes as many rounds, then stores them in a loop of its own.
+ * Sums are in registers, which a loop cannot number, so that writing them is text of its own for
+ * each; a text that runs once for each tile comes from far, and storing is most of it.
  *
- *     | stages 0 to STAGES - 2 | warp 0: place 0, place 1 | warp 1: place 0, place 1 | ...
+ * They lie in the ring, which from the loop's last barrier on nobody reads but to throw away.  Where
+ * blocks stay the copies of a next tile start before this one is stored, and fill all stages but
+ * the last, whose start behind a barrier of the block.
+ *
+ *     | stages 0 to STAGES - 2 | last stage: places of warp 0 | places of warp 1 | ...
  */
 
 #define ROUND_ROWS (LANES_M * CHUNK)
 #define ROUND_BYTES (32 * 16)
+#define ROUNDS_OF_COLUMN (TILE_M / CHUNK)
+
+#define STAGED_AT (PERSISTENT ? (STAGES - 1) * STAGE_BYTES : 0)
+#define ROOM_OF_WARP ((STAGES * STAGE_BYTES - STAGED_AT) / (THREADS / 32))
+#define PLACES_THAT_FIT (ROOM_OF_WARP / ROUND_BYTES)
+#define PLACES (PLACES_THAT_FIT < MOST_PLACES ? PLACES_THAT_FIT : MOST_PLACES)
+/* More save no text worth it: storing is then a fourth of it. */
+#define MOST_PLACES 8
 
 /* The lane's row and column among a warp's lanes, of chunks of rows and runs of columns. */
 HELPER int lane_m(void) { return thread_row() % ROUND_ROWS / CHUNK; }
@@ -59,8 +69,7 @@ struct staging {
 
 HELPER staging staging_in(shared_at tiles)
 {
-    const shared_at own =
-        tiles + (STAGES - 1) * STAGE_BYTES + THREAD_ID / 32 * (2 * ROUND_BYTES);
+    const shared_at own = tiles + STAGED_AT + THREAD_ID / 32 * (PLACES * ROUND_BYTES);
     const int lane = THREAD_ID % 32, row = lane % ROUND_ROWS;
     staging s;
     s.to = own + place_of_lane(lane_m(), lane_n());
@@ -70,21 +79,25 @@ HELPER staging staging_in(shared_at tiles)
     return s;
 }
 
-/* Write chunk i of column j of all lanes' tiles; what `at` points to is one place or the other. */
-HELPER void store_round(result c, const elem *sum, int j, int i, staging s, shared_at at)
+/* Write a chunk of the sums, whose first element lies in `row` and `column` of the thread's. */
+HELPER void stage_round(result c, const elem *sum, int row, int column, shared_at to)
 {
-    const int row = i * ROUND_ROWS;
     elem v[CHUNK];
     /* Scaled before: a chunk takes its elements from consecutive registers, sums are anywhere. */
     UNROLL for (int e = 0; e < CHUNK; ++e)
-        v[e] = elem_scale(c.alpha, finished(&c, sum[e], row + e, column_of(j)));
-    write_chunk(s.to + at, chunk_of(v));
-    warp_barrier();
-    elem *const to = c.at + column_of(j) * c.ld + row;
+        v[e] = elem_scale(c.alpha, finished(&c, sum[e], row + e, column));
+    write_chunk(to, chunk_of(v));
+}
+
+/* Store what lies at a place, from `row` and `column` of the thread's on. */
+HELPER void store_round(result c, int row, int column, staging s, shared_at at)
+{
+    elem *const to = c.at + column * c.ld + row;
+    elem v[CHUNK];
     bool own[CHUNK]; /* whether it is the block's own, of this lane's */
     UNROLL for (int e = 0; e < CHUNK; ++e) {
-        const int column = column_of(j) + e * (32 / ROUND_ROWS) * RUN;
-        own[e] = row >= c.m_first && row < c.m_left && column >= c.n_first && column < c.n_left;
+        const int right = column + e * (32 / ROUND_ROWS) * RUN;
+        own[e] = row >= c.m_first && row < c.m_left && right >= c.n_first && right < c.n_left;
         v[e] = read_element(s.from[e] + at);
     }
     if (!elem_is_zero(c.beta)) {
@@ -103,11 +116,20 @@ HELPER void store_round(result c, const elem *sum, int j, int i, staging s, shar
 HELPER void store_staged(result c, const elem *sum, int first, int count, shared_at tiles)
 {
     const staging s = staging_in(tiles);
-    UNROLL for (int j = 0; j < count; ++j) {
-        keep(&c.ld);
-        UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i) {
-            const int round = j * (TILE_M / CHUNK) + i;
-            store_round(c, sum + j * TILE_M + i * CHUNK, first + j, i, s, round % 2 * ROUND_BYTES);
+    const int rounds = count * ROUNDS_OF_COLUMN;
+    UNROLL for (int done = 0; done < rounds; done += PLACES) {
+        const int now = rounds - done < PLACES ? rounds - done : PLACES;
+        if (done > 0)
+            warp_barrier(); /* all have read what lay there */
+        UNROLL for (int r = 0; r < now; ++r) {
+            const int i = (done + r) % ROUNDS_OF_COLUMN, j = (done + r) / ROUNDS_OF_COLUMN;
+            stage_round(c, sum + (done + r) * CHUNK, i * ROUND_ROWS, column_of(first + j),
+                        s.to + r * ROUND_BYTES);
+        }
+        warp_barrier();
+        ROLLED for (int r = 0; r < now; ++r) {
+            const int i = (done + r) % ROUNDS_OF_COLUMN, j = (done + r) / ROUNDS_OF_COLUMN;
+            store_round(c, i * ROUND_ROWS, column_of(first + j), s, r * ROUND_BYTES);
         }
     }
 }
