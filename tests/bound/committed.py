@@ -15,6 +15,8 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h100"
 # device, times of calls, errors, a timeline; and products that do not say their size.
 WITHOUT_TIMES = {
     "ablation.json",
+    "cluster_columns.json",
+    "depths.json",
     "fp32_accuracy.json",
     "host_cost.json",
     "latches.json",
@@ -22,6 +24,7 @@ WITHOUT_TIMES = {
     "microbench.json",
     "native.json",
     "s4096_trace.json",
+    "samples.json",
     "schedule_model.json",
     "wgmma_first_light.json",
 }
