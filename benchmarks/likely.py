@@ -7,7 +7,7 @@ candidates of hopper_s.json and at what differs from one of them in the block's 
 shares a tile and in the division of k; each carries its candidate's time for a cycle
 (`tilewright.library.waves`) over to the shape.  FILE gets the configs that together promise most
 beside what `gemm` chooses today, as rows that ``shapes200.py --configs`` and ``hopper.py
---candidates`` read: a promise is to be raced, and says nothing itself.
+--only`` read: a promise is to be raced, and says nothing itself.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +71,7 @@ def bases(trans: str) -> list[Timed]:
             squares = (variant.precision, variant.trans_a, variant.trans_b)
             timed = Timed(config, {Problem(n, n, n, *squares): at for n, at in ns.items()})
             key = tuple(config.get(name, 0) for name in TOLD_APART)
-            took = (ns.get(2048, 0.0), timed)
+            took = (ns.get(2048, math.inf), timed)
             best[key] = min(best.get(key, took), took, key=lambda one: one[0])
     return [timed for _, timed in best.values()]
 

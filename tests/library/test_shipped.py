@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tuning.measurement_examples import example
@@ -187,6 +187,19 @@ def test_copies_are_fitted_to_leading_dimensions():
         assert (found == chosen) is not bool(narrow)
 
 
+def test_a_block_that_cannot_copy_single_elements_may_still_stage_results():
+    """Two warps along k read more rows at once than a tile of 64 has."""
+    units, problem = stencil("mma_f64"), Problem(213, 60, 35, "d", "T", "T")
+    config = units.default(Variant.of(problem), H100).replace(
+        block_m=64, block_n=64, warp_m=64, warp_n=32, resident=2
+    )
+    space = units.space(Variant.of(problem), H100)
+    assert config in space
+    assert units.fitted(config, problem) not in space
+    assert fitted(Choice(units, config), problem, H100).config == config.replace(staged=1)
+
+
+@settings(deadline=None)  # a first choice reads a table
 @given(
     sides=st.tuples(st.integers(1, 300), st.integers(1, 4000)),
     k=st.integers(1, 5000),

@@ -136,7 +136,8 @@ def test_parts_of_other_precisions_are_added_up_by_halves(
 
 
 @needs_compiler
-def test_rounding_depends_on_the_grid_only(emulated: EmulatedDevice) -> None:
+@pytest.mark.parametrize("tree", [0, 1])
+def test_rounding_depends_on_the_grid_only(emulated: EmulatedDevice, tree: int) -> None:
     """Bits of random data: the same for every order of blocks, others for other grids."""
     rng = np.random.default_rng(5)
     a, b = (Matrix.place(rng.standard_normal(s, np.float32)) for s in ((70, 500), (500, 90)))
@@ -144,7 +145,8 @@ def test_rounding_depends_on_the_grid_only(emulated: EmulatedDevice) -> None:
     check = Check(70, 90, 500)
 
     def bits(blocks: int) -> bytes:
-        return bench(emulated, "sNN", blocks, **SHARING).run(check, a, b, c).tobytes()
+        run = bench(emulated, "sNN", blocks, **SHARING, tree=tree)
+        return run.run(check, a, b, c).tobytes()
 
     assert len({bits(5) for _ in range(4)}) == 1
     assert bits(5) != bits(4)

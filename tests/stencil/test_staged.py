@@ -128,7 +128,7 @@ def test_every_choice_computes_the_product(
 @needs_compiler
 @pytest.mark.parametrize("m", [64, 67])
 def test_bits_are_those_of_results_that_are_not_staged(emulated: EmulatedDevice, m: int) -> None:
-    """How C is stored changes nothing in it, nor in what lies beside it."""
+    """Where no compiler fuses alpha and beta, how C is stored changes nothing in or beside it."""
     rng, check = np.random.default_rng(m), Check(m, 35, 40, beta=3)
     a, b, c = (rng.standard_normal(s, np.float32) for s in ((m, 40), (40, 35), (m, 35)))
     x, y = Matrix.place(a), Matrix.place(b)

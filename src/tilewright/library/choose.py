@@ -235,6 +235,10 @@ def served(device: Served, problem: Problem) -> Choice:
     return fitted(chosen, problem, device.spec)
 
 
+# What says how operands are copied.
+_COPIES = ("narrow", "k_vectors", "guarded")
+
+
 def fitted(chosen: Choice, problem: Problem, spec: DeviceSpec) -> Choice:
     """Return a choice that suits a problem's leading dimensions, where its stencil has one.
 
@@ -245,9 +249,13 @@ def fitted(chosen: Choice, problem: Problem, spec: DeviceSpec) -> Choice:
     if config == chosen.config:
         return chosen
     config = unscheduled(config)
-    if config not in chosen.stencil.space(Variant.of(problem), spec):
-        return chosen
-    return replace(chosen, config=config)
+    space = chosen.stencil.space(Variant.of(problem), spec)
+    if config not in space:
+        # A block that cannot copy so may still store so.
+        others = {name: value for name, value in config.items() if name not in _COPIES}
+        copies = {name: value for name, value in chosen.config.items() if name in _COPIES}
+        config = Config(config.stencil, others | copies)
+    return replace(chosen, config=config) if config in space else chosen
 
 
 @lru_cache(maxsize=256)

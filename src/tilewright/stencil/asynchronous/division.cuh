@@ -13,8 +13,8 @@
  *             [ 4  ][4 | 5 ][ 5  |6 ][  6  ]            18 steps in shares of 4 or 5
  *
  * A share begins inside a tile, or with one.  Who has a tile's first step owns it: it adds up,
- * in the order of k, the parts that the workers after it leave in device memory, and stores the
- * tile.  So a sum's order depends on sizes, config and grid alone: the same bits in every run.
+ * in the order of k, the parts that the workers after it leave in device memory (with TREE some
+ * of these have added up others' before), and stores the tile.  So a sum's order depends on sizes, config and grid alone: the same bits in every run.
  * A worker computes the part that it leaves to others before anything else of its share, so that
  * it is there long before its owner, who comes to it at the end of a share, looks for it.
  *
@@ -24,8 +24,8 @@
  *
  * Progress, whatever order blocks are started in and however few run at once: a block draws its
  * worker's number when it runs, the last numbers first, and waits for higher numbers only: for
- * blocks that were running before it.  And no block waits before it has left its own part, so
- * the one that drew first waits for nobody, and so on.
+ * blocks that were running before it.  So the one that drew first waits for nobody, the second
+ * only for what the first leaves, and so on.
  *
  * Steps of shared tiles are counted in 32 bits.  A division of 64 bits is a call, which takes
  * registers from all that lives across it, and makes machine code that is not rescheduled.

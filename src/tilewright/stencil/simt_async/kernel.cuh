@@ -31,7 +31,8 @@
  * or vectors are not aligned, the same loop runs with copies of single checked elements (zeros
  * for what lies outside).  With NARROW copies are of single elements, unchecked, so that
  * alignment does not matter; with GUARDED a block longer than the matrix copies whole tiles,
- * too, and what lies inside once more for what lies outside.  A remainder of k is the first tile, so that all others are whole.
+ * too, and what lies inside once more for what lies outside.  A remainder of k is the first
+ * tile, so that all others are whole.
  *
  * Small results: SPLIT_K blocks, a cluster, share the steps of one tile of C and add
  * their parts in the order of k through each other's shared memory (compute capability

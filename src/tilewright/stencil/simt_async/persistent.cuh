@@ -103,8 +103,8 @@ HELPER unsigned int last_bit(unsigned int x) { return x & (0u - x); }
  *          8 <- 10 <- 11
  *          8 <- 12
  *
- * Whoever waits does so for higher numbers, as ever, which began before it and leave their parts
- * before they wait for anything else. */
+ * Whoever waits does so for higher numbers, as ever, which began before it: the highest waits for
+ * nobody, and so each in its turn leaves its part. */
 HELPER void add_parts(elem *sum, piece p, division d, unsigned int worker,
                       unsigned char *workspace)
 {

@@ -19,9 +19,9 @@
  * Sums are in registers, which a loop cannot number, so that writing them is text of its own for
  * each; a text that runs once for each tile comes from far, and storing is most of it.
  *
- * They lie in the ring, which from the loop's last barrier on nobody reads but to throw away.  Where
- * blocks stay the copies of a next tile start before this one is stored, and fill all stages but
- * the last, whose start behind a barrier of the block.
+ * They lie in the ring, which from the loop's last barrier on nobody reads but to throw away.
+ * Where blocks stay the copies of a next tile start before this one is stored, and fill all
+ * stages but the last, whose start behind a barrier of the block.
  *
  *     | stages 0 to STAGES - 2 | last stage: places of warp 0 | places of warp 1 | ...
  */
@@ -119,7 +119,8 @@ HELPER void store_staged(result c, const elem *sum, int first, int count, shared
     const int rounds = count * ROUNDS_OF_COLUMN;
     UNROLL for (int done = 0; done < rounds; done += PLACES) {
         const int now = rounds - done < PLACES ? rounds - done : PLACES;
-        if (done > 0)
+        /* Between tiles of a block that stays there is no other barrier where k is 0. */
+        if (done > 0 || PERSISTENT)
             warp_barrier(); /* all have read what lay there */
         UNROLL for (int r = 0; r < now; ++r) {
             const int i = (done + r) % ROUNDS_OF_COLUMN, j = (done + r) / ROUNDS_OF_COLUMN;
