@@ -25,7 +25,7 @@ from choice_fit import MULTIPROCESSORS, device, problem_of
 from hopper.cases import variant_of
 from hopper.named import json_file
 from tilewright.hardware import DeviceSpec
-from tilewright.library.choose import _of_table
+from tilewright.library.choose import of_table
 from tilewright.library.shipped import shipped
 from tilewright.library.waves import Timed, effort, expected_ns
 from tilewright.paths import write_atomically
@@ -97,7 +97,7 @@ def slow_shapes(path: Path, below: float, spec: DeviceSpec) -> list[Slow]:
         if row["kind"] == "shape" and row.get("ratio", below) < below:
             problem = problem_of(row)
             table = shipped(spec, variant_of("s", row["trans"]))
-            today = _of_table(spec, problem, table)[1]
+            today = of_table(spec, problem, table)[1]
             found.append(Slow(problem, row["ratio"], statistics.median(row["ns"]["cublas"]), today))
     return found
 

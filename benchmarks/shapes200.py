@@ -79,11 +79,13 @@ def cliffs() -> list[Problem]:
     ]
 
 
-def chosen(live: Any, problem: Problem) -> dict[str, Any]:
-    """Return what `gemm` launches for a problem, and what differs from it: each once."""
+def chosen(live: Any, problem: Problem, alone: bool = False) -> dict[str, Any]:
+    """Return what `gemm` launches for a problem and, unless alone, its twins: each once."""
     from tilewright.library.choose import choose, served
 
     found = served(live, problem)
+    if alone:
+        return {"tilewright": found}
     twins = {
         name: replace(found, config=without(found.config, parameter))
         for name, parameter in WITHOUT.items()
@@ -114,7 +116,10 @@ def compile_all(live: Any, problems: list[Problem], until: float, beside: Beside
     found = {
         (one.trans, choice.config): None
         for one in problems
-        for choice in (*chosen(live, one).values(), *beside.wanted(live.spec, one).values())
+        for choice in (
+            *chosen(live, one, beside.alone).values(),
+            *beside.wanted(live.spec, one).values(),
+        )
     } | dict.fromkeys(beside.all())
     jobs = [(LETTER, trans, config) for trans, config in found]
     print(f"{len(jobs)} kernels to compile", flush=True)
@@ -174,7 +179,7 @@ def race(
     """Return a row: times of all in turns, their ratio and their errors."""
     from tilewright.tuning.measure import Workload
 
-    choices = chosen(live, problem)
+    choices = chosen(live, problem, beside.alone)
     others, refused = beside.sound(live, problem, list(choices.values()))
     choice, load = choices["tilewright"], Workload(live, problem, memory)
     choices |= others
@@ -376,6 +381,7 @@ def main() -> None:
     parse.add_argument("--of", type=Path, help="an earlier run's results")
     parse.add_argument("--configs", type=json_file, help="others to time beside gemm's choice")
     parse.add_argument("--each", type=int, default=4, help="so many of them of a shape")
+    parse.add_argument("--alone", action="store_true", help="gemm's choice without its twins")
     given = parse.parse_args()
     if (given.below is None) != (given.of is None):
         parse.error("--below and --of belong together: a ratio, and a file of an earlier run")
@@ -391,7 +397,7 @@ def main() -> None:
         named = named_in(given.configs, LETTER, cases_of(LETTER)) if given.configs else {}
     except ValueError as error:
         parse.error(str(error))
-    beside = Beside(named, given.each)
+    beside = Beside(named, given.each, given.alone)
     rows = measure(given.json, given.seconds, jobs, given.seed, beside)
     lines(rows)
     table(rows)

@@ -36,10 +36,13 @@ class Beside:
         Configs of each case, as `hopper.named.named_in` returns them.
     each : int
         So many of a shape at most.
+    alone : bool
+        Whether a choice is timed without its twins.
     """
 
     named: Mapping[str, list[Config]] = field(default_factory=dict)
     each: int = 0
+    alone: bool = False
     _checked: dict[tuple[str, str], str] = field(default_factory=dict)
     _named_as: dict[tuple[str, str], Config] = field(default_factory=dict)
 

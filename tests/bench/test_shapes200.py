@@ -81,7 +81,7 @@ def test_what_is_named_is_timed_beside_the_choice(shapes200, live, monkeypatch):
 
     monkeypatch.setattr(verify, "screen", checked)
     choice = Choice(FAMILY, named[0])
-    monkeypatch.setattr(shapes200, "chosen", lambda live, problem: {"tilewright": choice})
+    monkeypatch.setattr(shapes200, "chosen", lambda live, problem, alone: {"tilewright": choice})
     memory = matrices(live)
     row = shapes200.row_of(live, Peer(), memory, "shape", THIN, Beside({"TN": named}, 3))
     assert "reason" not in row, row
@@ -140,7 +140,7 @@ def test_a_run_without_names_is_what_it_was(shapes200, live, monkeypatch, capsys
     from hopper.beside import Beside
 
     choice = Choice(FAMILY, configs(live)[0])
-    monkeypatch.setattr(shapes200, "chosen", lambda live, problem: {"tilewright": choice})
+    monkeypatch.setattr(shapes200, "chosen", lambda live, problem, alone: {"tilewright": choice})
     memory = matrices(live)
     row = shapes200.row_of(live, Peer(), memory, "shape", THIN, Beside())
     assert row["others"] == row["refused"] == {}

@@ -42,6 +42,8 @@ def test_a_choice_is_timed_beside_what_it_was_before_each_fit(shapes200):
         return {name: ours - set(one.config) for name, one in found.items()}
 
     assert twins(4096, 4096, 64) == {"tilewright": set()}
+    alone = shapes200.chosen(device(), Problem(5017, 822, 156, "s", "N", "N"), alone=True)
+    assert set(alone) == {"tilewright"}
     both = twins(5017, 822, 156)
     assert both["unstaged"] == {"staged"}
     assert both["unfitted"] >= {"staged", "narrow"}

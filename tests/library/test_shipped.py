@@ -17,10 +17,10 @@ from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.library.choose import (
     Choice,
-    _of_table,
     choose,
     default_choice,
     fitted,
+    of_table,
     served,
 )
 from tilewright.library.cycles import cycles, work
@@ -291,7 +291,7 @@ def rescheduled_table(monkeypatch, raced, version=SCHEDULER_VERSION):
     document |= {"scheduler": version, "rescheduled": [{**row, "raced": raced}]}
     table = _read(document)
     monkeypatch.setattr("tilewright.library.shipped.tables", lambda: (table,))
-    for cached in (shipped, _of_table):
+    for cached in (shipped, of_table):
         cached.cache_clear()
     return Config("simt_async", config)
 
@@ -299,7 +299,7 @@ def rescheduled_table(monkeypatch, raced, version=SCHEDULER_VERSION):
 @pytest.fixture
 def forget():
     yield
-    for cached in (shipped, _of_table):
+    for cached in (shipped, of_table):
         cached.cache_clear()
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "default_choice",
     "distance",
     "fitted",
+    "of_table",
     "served",
     "store_state",
 ]
@@ -196,7 +197,7 @@ def _soonest(
     spec: DeviceSpec, problem: Problem, own: tuple[Measurement, ...], table: Table
 ) -> Choice:
     """Return what is expected to take the shortest time, the device's own winners first."""
-    chosen, shortest = _of_table(spec, problem, table)
+    chosen, shortest = of_table(spec, problem, table)
     best: Timed | None = None
     for one in (Timed(m.config, {m.problem: m.median_ns}) for m in own if m.times_ns):
         ns = expected_ns(one, problem, spec, table.multiprocessors)
@@ -209,7 +210,7 @@ def _soonest(
 
 # A choice takes a millisecond; some hundred sizes are alive in any program we know of.
 @lru_cache(maxsize=4096)
-def _of_table(spec: DeviceSpec, problem: Problem, table: Table) -> tuple[Choice, float]:
+def of_table(spec: DeviceSpec, problem: Problem, table: Table) -> tuple[Choice, float]:
     """Return a table's choice with its time: what won a race of this very size, if any did."""
     sizes, many = (problem.m, problem.n, problem.k), table.multiprocessors
     won = [row for row in table.rows if sizes in row.won]
