@@ -90,21 +90,42 @@ def counted(rows):
     return {"instructions": len(rows), "samples": samples, "reasons": dict(reasons.most_common())}
 
 
+def sizes_in(text):
+    """Return the sizes that races were won at, for `argparse`."""
+    known = {row["size"] for row in ship.load("hopper_s.json")["log"] if row["kind"] == "final"}
+    if set(text.split(",")) - set(map(str, known)):
+        raise argparse.ArgumentTypeError(f"{text!r} has others than {sorted(known)}")
+    return [int(size) for size in text.split(",")]
+
+
+def page_in(text):
+    """Return the rows of a profiler's CSV, for `argparse`."""
+    try:
+        rows = regions(Path(text).read_text())
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError):
+        rows = []
+    if not rows:
+        raise argparse.ArgumentTypeError(f"{text} is no page of samples; give what ncu wrote")
+    return rows
+
+
 def main():
     parse = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parse.add_argument("--sizes", default="1024,2048,4096", help="of m and n, with commas between")
+    parse.add_argument("--sizes", type=sizes_in, default="1024,2048,4096", help="of m and n")
     parse.add_argument("--once", type=int, help="run each kernel once, with this k")
-    parse.add_argument("--samples", type=Path, help="a profiler's CSV to count")
+    parse.add_argument("--samples", type=page_in, help="a profiler's CSV to count")
     parse.add_argument("--json", type=Path, help="where rows go")
     given = parse.parse_args()
     if given.samples:
-        rows = regions(given.samples.read_text())
+        rows = given.samples
         for row in rows:
             total = sum(one["samples"] for one in row.values())
             print({name: round(one["samples"] / total, 3) for name, one in row.items()})
     else:
         rows = []
-        for row in measure([int(size) for size in given.sizes.split(",")], given.once):
+        for row in measure(given.sizes, given.once):
             rows.append(row)
             print(row["trans"], row["m"], row["ns"], row["cublas"], flush=True)
     if given.json:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
 
 from tests.library.test_shipped import script
@@ -44,3 +46,20 @@ def test_winners_are_those_of_the_races(depths):
     assert sorted((trans, size) for trans, size, _ in found) == sorted(
         (trans, size) for trans in ("NN", "NT", "TN", "TT") for size in (1024, 4096)
     )
+
+
+@pytest.mark.parametrize("text", ["", "# A page", '"Kernel Name","gemm",\n"a","b"\n'])
+def test_what_is_no_page_of_samples_is_refused(depths, tmp_path, text):
+    path = tmp_path / "page.csv"
+    path.write_text(text)
+    with pytest.raises(argparse.ArgumentTypeError, match="is no page of samples"):
+        depths.page_in(str(path))
+    with pytest.raises(argparse.ArgumentTypeError, match="cannot be read"):
+        depths.page_in(str(tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize("text", ["1000", "1024,x", ""])
+def test_sizes_are_those_of_races(depths, text):
+    with pytest.raises(argparse.ArgumentTypeError, match="has others than"):
+        depths.sizes_in(text)
+    assert depths.sizes_in("4096,512") == [4096, 512]
