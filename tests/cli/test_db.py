@@ -166,7 +166,9 @@ class Family:
     """A stencil of one kernel."""
 
     version = 2
-    common_arguments = True
+
+    def common_arguments(self, config):
+        return True
 
     def source(self, config, variant, dialect):
         return Source(f"kernel of {config['block_m']} for {variant} in {dialect}", {"A": 1})

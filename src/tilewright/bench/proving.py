@@ -23,7 +23,7 @@ import numpy as np
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.problem import Problem
 from tilewright.space import Config
-from tilewright.stencil import Launch, Source, Stencil
+from tilewright.stencil import Launch, Source, Stencil, Variant
 from tilewright.stencil.text import read_text
 from tilewright.timeline import span
 from tilewright.tuning.matrices import normal
@@ -141,7 +141,8 @@ class _Product:
             problem.precision, problem.m, problem.n, problem.k, scalars[0], a, b, scalars[1], c
         )
         launch = twins.stencil.launch(twins.config, problem.m, problem.n)
-        self.live.launch(kernel, launch, call.arguments())
+        arguments = twins.stencil.arguments(twins.config, Variant.of(problem), call)
+        self.live.launch(kernel, launch, arguments)
 
     def close(self) -> None:
         for memory in self.memory.values():
@@ -177,7 +178,8 @@ def disturbed(live: Any, beside: Twins, trans: str, precision: str) -> Iterator[
     a, b, c = (Operand(product.memory[x], 0, side) for x in "abc")
     call = GemmCall(product.problem.precision, side, side, side, 1, a, b, 0, c)
     grid = beside.stencil.launch(beside.config, side, side)
-    prepared = live.prepare(beside.plain, grid, call.arguments())
+    arguments = beside.stencil.arguments(beside.config, Variant.of(product.problem), call)
+    prepared = live.prepare(beside.plain, grid, arguments)
 
     def feed() -> None:
         with live.current():

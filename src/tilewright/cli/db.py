@@ -304,9 +304,9 @@ def _kernel(measurement: Measurement) -> tuple[Source, Callable[[int, int], Laun
                 f"tilewright: measured with version {measurement.stencil_version} of "
                 f"{config.stencil}; the file holds version {family.version}\n"
             )
-        if not family.common_arguments:
+        if not family.common_arguments(config):
             raise RuntimeError(
-                f"{config.stencil} has no reproducer: its kernels have arguments of their own;"
+                f"{config.id} has no reproducer: its kernel has arguments of its own;"
                 f" see `tilewright db show {measurement.id}` for the config"
             )
         dialect: Any = measurement.backend

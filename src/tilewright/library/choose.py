@@ -173,8 +173,8 @@ def _is_kept(measurement: Measurement) -> bool:
     return is_current(measurement) and beats_its_twin(measurement)
 
 
-def choose(device: Served, problem: Problem) -> Choice:
-    """Return the config to serve a problem with.
+def choose(device: Served, problem: Problem, aligned: bool = True) -> Choice:
+    """Return the config to serve a problem with; `aligned` as in `served`.
 
     Where no table is shipped for such a device: the one of `candidates` nearest in size, the
     first of equally near ones, else the stencil's default.  Where one is: the config of which
@@ -183,10 +183,10 @@ def choose(device: Served, problem: Problem) -> Choice:
     come first where times are equal.  Elsewhere `candidates` alone count if there are any.
     """
     variant = Variant.of(problem)
-    own = candidates(device, variant)
+    own = tuple(m for m in candidates(device, variant) if _takes(m.config, problem, aligned))
     table = shipped(device.spec, variant)
     if table is not None and (not own or table.names(device.spec)):
-        return _soonest(device.spec, problem, own, table)
+        return _soonest(device.spec, problem, own, table, aligned)
     if own:
         nearest = min(own, key=lambda m: distance(problem, m.problem))
         return Choice(stencil(nearest.config.stencil), nearest.config, str(nearest.problem))
@@ -194,10 +194,14 @@ def choose(device: Served, problem: Problem) -> Choice:
 
 
 def _soonest(
-    spec: DeviceSpec, problem: Problem, own: tuple[Measurement, ...], table: Table
+    spec: DeviceSpec,
+    problem: Problem,
+    own: tuple[Measurement, ...],
+    table: Table,
+    aligned: bool,
 ) -> Choice:
     """Return what is expected to take the shortest time, the device's own winners first."""
-    chosen, shortest = of_table(spec, problem, table)
+    chosen, shortest = of_table(spec, problem, table, aligned)
     best: Timed | None = None
     for one in (Timed(m.config, {m.problem: m.median_ns}) for m in own if m.times_ns):
         ns = expected_ns(one, problem, spec, table.multiprocessors)
@@ -210,26 +214,37 @@ def _soonest(
 
 # A choice takes a millisecond; some hundred sizes are alive in any program we know of.
 @lru_cache(maxsize=4096)
-def of_table(spec: DeviceSpec, problem: Problem, table: Table) -> tuple[Choice, float]:
+def of_table(
+    spec: DeviceSpec, problem: Problem, table: Table, aligned: bool = True
+) -> tuple[Choice, float]:
     """Return a table's choice with its time: what won a race of this very size, if any did."""
     sizes, many = (problem.m, problem.n, problem.k), table.multiprocessors
-    won = [row for row in table.rows if sizes in row.won]
+    every = [row for row in table.rows if _takes(row.config, problem, aligned)]
+    won = [row for row in every if sizes in row.won]
     if won and spec.multiprocessors == many:
         row = min(won, key=lambda one: one.won[sizes])  # two where one is rescheduled
         return Choice(stencil(row.config.stencil), row.config, str(problem)), row.won[sizes]
-    rows = timed_nearby(table.rows, problem)
+    rows = timed_nearby(every, problem)
     times = [expected_ns(row, problem, spec, many) for row in rows]
     best = rows[times.index(min(times))]
     nearest = min(best.ns, key=lambda other: distance(problem, other))
     return Choice(stencil(best.config.stencil), best.config, str(nearest)), min(times)
 
 
-def served(device: Served, problem: Problem) -> Choice:
+def _takes(config: Config, problem: Problem, aligned: bool) -> bool:
+    """Whether a config's kernel can read a problem's operands."""
+    family = stencil(config.stencil)
+    return (aligned or family.operand_alignment(config) == 1) and family.takes(config, problem)
+
+
+def served(device: Served, problem: Problem, aligned: bool = True) -> Choice:
     """Return what `gemm` launches: the choice by size, with copies that suit the columns.
+
+    `aligned`: A and B begin at multiples of 16 bytes, as nearly all arrays do.
 
     What was tuned for this very problem, its columns one behind the other, stays as it is.
     """
-    chosen = choose(device, problem)
+    chosen = choose(device, problem, aligned)
     tight = replace(problem, lda=0, ldb=0, ldc=0)
     if problem == tight and chosen.tuned_on == str(problem):
         return chosen

@@ -267,6 +267,8 @@ def _staying(
 
 def _copies(config: Config, problem: Problem) -> float:
     """Return the lanes that copy a step of A and B, in copies that fit (`stencil.fitted`)."""
+    if config.get("tma", 0):
+        return 0.0  # one lane asks the copy engine for whole tiles
     along = Variant.of(problem).k_fast
     aligned = [problem.lda % _VECTOR == 0, problem.ldb % _VECTOR == 0]
     narrow = any(not even and not k for even, k in zip(aligned, along, strict=True))

@@ -33,6 +33,7 @@ _FIXED = {
     "fp64": "DADD DMUL DFMA",
     "fp64 set": "DSETP",
     "special": "CS2R",
+    "elect": "ELECT",
 }
 _VARIABLE = {
     "shared": "LDS LDSM STS SHFL",
@@ -45,6 +46,9 @@ _VARIABLE = {
     # The matrix unit's doubles: barriers say when they have read and written, in order.  Other
     # shapes and types take a fixed time that differs from each to each, and are not modelled.
     "dmma": "DMMA",
+    # Barriers in shared memory, and what asks the copy engine for boxes: each is over when its own
+    # barrier says so.
+    "engine": "SYNCS UTMALDG FENCE",
 }
 _ORDER = {
     "order": "BAR DEPBAR NOP BRA EXIT BSSY BSYNC MEMBAR ERRBAR CGAERRBAR CCTL WARPSYNC YIELD"
@@ -84,7 +88,7 @@ _UNIFORM_WRITES = {
 # Forms of what the decoder claims no register for that name none: others may.
 _WITHOUT_REGISTERS = {
     "BAR": (0xB1D,), "BRA": (0x947, 0x547), "BSSY": (0x945,), "BSYNC": (0x941,), "CCTL": (0x98F,),
-    "DEPBAR": (0x91A,), "ERRBAR": (0x9AB,), "EXIT": (0x94D,), "LDGDEPBAR": (0x9AF,),
+    "DEPBAR": (0x91A,), "ERRBAR": (0x9AB,), "EXIT": (0x94D,), "FENCE": (0x3C6,), "LDGDEPBAR": (0x9AF,),
     "MEMBAR": (0x992,), "NOP": (0x918,), "UCGABAR_ARV": (0x9C7,), "UCGABAR_WAIT": (0xDC7,),
     "WARPSYNC": (0x948,),
 }  # fmt: skip
@@ -112,7 +116,7 @@ class Access:
     @property
     def pure(self) -> bool:
         """Whether it computes registers from registers and does nothing else."""
-        return self.kind in FIXED and self.kind != "special"
+        return self.kind in FIXED and self.kind not in ("special", "elect")
 
     @property
     def fixed(self) -> bool:
@@ -123,6 +127,11 @@ class Access:
     def variable(self) -> bool:
         """Whether its result, and its sources' release, are announced by barriers."""
         return self.kind in VARIABLE
+
+    @property
+    def in_order(self) -> bool:
+        """Whether accesses of its class finish one after another."""
+        return self.variable and self.kind != "engine"
 
 
 def access(instruction: Instruction) -> Access:

@@ -33,6 +33,9 @@ MEMORY = frozenset(("shared", "global"))
 _BARRIERS = 1024  # barrier 0 among the resources, behind all that `access` numbers
 _PACED = _BARRIERS + 6  # the pipe of DMMA
 _OLDEST = 64  # cycles after which no result of fixed latency is under way
+# SYNCS.EXCH and UTMALDG, whose operands stay in uniform registers; other forms of SYNCS read theirs
+# at issue: ptxas overwrites them two cycles later.
+_FROM_UNIFORM = frozenset((0x5B2, 0x5B4))
 Latch = tuple[str, int]
 Observer = Callable[[str, str, str, int], None]
 Pending = tuple[int, str, str]  # resource, "write", "read" or "spill" (read by STL), class
@@ -338,8 +341,10 @@ def _issue(state: _State, one: Instruction, use: Access) -> None:
             state.set_at.pop(resource, None)
         if use.fixed:
             state.set_at.setdefault(resource, {})[use.kind] = state.now
-    if use.variable:
+    if use.in_order:
         _start(state, one, use)
+    elif (use.variable or use.kind == "unknown") and not one.guard.never:
+        _start_apart(state, one, use.kind)
     for barrier in (one.control.write_barrier, one.control.read_barrier):
         if barrier is not None:
             state.set_at[_BARRIERS + barrier] = {"barrier": state.now}
@@ -367,6 +372,24 @@ def _start(state: _State, one: Instruction, use: Access) -> None:
         if kind == use.kind or (mode == "spill" and use.kind in MEMORY):
             more = written if mode == "write" else released
             state.pending[resource, mode, kind] = frozenset(barriers | more for barriers in clears)
+
+
+def _start_apart(state: _State, one: Instruction, kind: str) -> None:
+    """Enter an access that follows no other in order: it holds what it names for its own barriers.
+
+    So does an instruction that is not modelled; without a barrier it claims nothing.
+    """
+    written = frozenset(b for b in (one.control.write_barrier,) if b is not None)
+    released = frozenset(b for b in (one.control.read_barrier, *written) if b is not None)
+    writes = {*one.dst, *(UNIFORM + r for r in one.udst)}
+    writes |= {PREDICATE + p for p in one.dst_predicates}
+    reads: set[int] = set(one.reads)
+    if one.opcode in _FROM_UNIFORM or kind == "unknown":
+        reads |= {UNIFORM + r for r in one.ureads}
+    for mode, resources, barriers in (("write", writes, written), ("read", reads, released)):
+        for resource in resources if barriers else ():
+            key = (resource, mode, kind)
+            state.pending[key] = state.pending.get(key, frozenset()) | {barriers}
 
 
 def _keep(state: _State, one: Instruction, certain: bool) -> None:

@@ -21,18 +21,27 @@ _READ: dict[str, dict[str, int]] = {
     # A pipe's result reaches the next instruction there after four cycles, the other pipe's and
     # memory instructions a cycle later.  IMAD.WIDE reads what it adds to later than the rest.
     "fma": {"fma": 4, "other": 4, "wide": 2, "": 5},
-    "alu": {"alu": 4, "other": 4, "packed": 4, "to uniform": 4, "wide": 3, "": 5},
+    "alu": {"alu": 4, "engine": 4, "other": 4, "packed": 4, "to uniform": 4, "wide": 3, "": 5},
     "packed": {"": 5},
     "wide": {"alu": 3, "fma": 4, "wide": 4, "": 5},
     "fp64": {"global": 7, "other": 6, "": 8},
     "fp64 set": {"": 6},
     # What the uniform pipe computes; a rescheduled kernel that read it two cycles later, as moves
     # and constants may be, was wrong on an H100.
-    "uniform": {"uniform": 4, "uniform move": 7, "alu": 6, "fma": 6, "other": 9, "": 12},
+    "uniform": {
+        "uniform": 4,
+        "uniform move": 7,
+        "alu": 6,
+        "fma": 6,
+        "engine": 9,
+        "other": 9,
+        "": 12,
+    },
     "uniform move": {"": 2},
     "to uniform": {"": 13},
     "vote": {"uniform": 1, "": 12},
-    "special": {"fma": 8, "fp64": 9, "": 13},
+    "special": {"fma": 7, "fp64": 9, "": 13},
+    "elect": {"": 13},
 }
 # Results must arrive in order.  The low ones are pairs under a predicate and its opposite.
 _WRITE: dict[str, dict[str, int]] = {
@@ -43,10 +52,11 @@ _WRITE: dict[str, dict[str, int]] = {
     "fp64": {"": 8},
     "fp64 set": {"": 6},
     "uniform": {"uniform": 2, "": 4},
-    "uniform move": {"": 2},
+    "uniform move": {"uniform": 1, "": 2},
     "to uniform": {"": 9},
     "vote": {"": 1},
     "special": {"": 6},
+    "elect": {"": 1},
 }
 
 

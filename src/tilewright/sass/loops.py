@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from tilewright.sass.decode import INSTRUCTION_BYTES
+from tilewright.sass.flow import successors
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.warpgroups import MULTIPLIES
 
@@ -139,16 +140,33 @@ def instruction_class(instruction: Instruction) -> str:
 def find_loops(instructions: Sequence[Instruction]) -> tuple[Loop, ...]:
     """Return every loop: a branch whose target lies before it, in address order.
 
-    A branch to itself, which ends every kernel as padding, is none.
+    A branch to itself, which ends every kernel as padding, is none.  Nor is one that can be reached
+    without passing its target: compilers put what is rarely run, such as waiting once more at a
+    barrier, behind the kernel's end, and come back from there.
     """
     found = []
+    after = successors(instructions)
     for index, instruction in enumerate(instructions):
         target = instruction.target
         if instruction.mnemonic != "BRA" or target is None or instruction.guard.never:
             continue
-        if 0 <= target < instruction.address:
-            found.append(Loop(tuple(instructions[target // INSTRUCTION_BYTES : index + 1])))
+        head = target // INSTRUCTION_BYTES
+        if 0 <= target < instruction.address and not _reaches(after, index, but=head):
+            found.append(Loop(tuple(instructions[head : index + 1])))
     return tuple(found)
+
+
+def _reaches(after: Sequence[tuple[int, ...]], index: int, but: int) -> bool:
+    """Whether the first instruction leads to another on a way that leaves one out."""
+    seen, waiting = {0, but}, [0] if but else []
+    while waiting:
+        at = waiting.pop()
+        if at == index:
+            return True
+        new = [following for following in after[at] if following not in seen]
+        seen.update(new)
+        waiting += new
+    return False
 
 
 def _count(loop: Loop, mnemonics: AbstractSet[str]) -> int:

@@ -277,7 +277,7 @@ def _until_waited(
             continue
         seen.add((index, barriers))
         mask |= 1 << index
-        if not barriers and uses[index].kind == uses[start].kind:
+        if not barriers and uses[start].in_order and uses[index].kind == uses[start].kind:
             barriers = _says(one, mode)
         waiting += [(n, barriers) for n in after[index]]
     return mask

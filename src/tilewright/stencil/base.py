@@ -327,16 +327,10 @@ class Stencil(ABC):
     version : int
         Raised whenever the text or the meaning of a parameter changes, so that
         measurements of an older text are not taken for this one's.
-    operand_alignment : int
-        Bytes that addresses and leading dimensions of A and B are multiples of.
-    common_arguments : bool
-        Whether the argument list is the common one, where addresses may be put in place.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
-    operand_alignment: ClassVar[int] = 1
-    common_arguments: ClassVar[bool] = True
 
     @abstractmethod
     def suits(self, device: DeviceSpec) -> bool:
@@ -383,6 +377,14 @@ class Stencil(ABC):
     def launch(self, config: Config, m: int, n: int) -> Launch:
         """Return the launch that covers an m x n result."""
 
+    def operand_alignment(self, config: Config) -> int:
+        """Return the bytes that addresses and leading dimensions of A and B are multiples of."""
+        return 1
+
+    def common_arguments(self, config: Config) -> bool:
+        """Whether the argument list is the common one, where addresses may be put in place."""
+        return True
+
     def arguments(self, config: Config, variant: Variant, call: Call) -> tuple[Any, ...]:
         """Return the arguments of one launch: NumPy scalars, memory handles, tensor maps.
 
@@ -392,6 +394,10 @@ class Stencil(ABC):
             If the kernel cannot take an operand as it lies.
         """
         return call.arguments()
+
+    def takes(self, config: Config, problem: Problem) -> bool:
+        """Whether the config's kernel can read operands with a problem's leading dimensions."""
+        return True
 
     def fitted(self, config: Config, problem: Problem) -> Config:
         """Return the config that suits a problem's leading dimensions, if it is another.

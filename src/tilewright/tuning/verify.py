@@ -148,7 +148,7 @@ class Bench:
 
     def _placed(self, check: Check, values: NDArray[Any]) -> Matrix:
         """Return an operand laid down as the check says, or as near as the stencil takes it."""
-        step = -(-self.stencil.operand_alignment // values.dtype.itemsize)
+        step = -(-self.stencil.operand_alignment(self.config) // values.dtype.itemsize)
         rows = max(1, len(values))
         ld = -(-(rows + check.padding) // step) * step
         return Matrix.place(values, padding=ld - rows, offset=-(-check.offset // step) * step)

@@ -91,6 +91,21 @@ inline REAL read_part(const void *at)
     return v;
 }
 
+#if TMA
+#include "barrier_words.h"
+
+inline int warp_number() { return emulated::now.current->id.x / 32; }
+inline bool is_elected() { return emulated::now.current->id.x % 32 == 0; }
+inline void arrive(shared_at at) { emulated::arrive(emulated::rank_now(), at); }
+
+inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int x, int y)
+{
+    emulated::box_copy c = {{}, to, full, 1u << emulated::rank_now(), {x, y, 0}};
+    std::memcpy(&c.from, map, sizeof(c.from));
+    emulated::start_box(c);
+}
+#endif
+
 #ifdef MMA_M
 inline REAL read_real(shared_at at)
 {

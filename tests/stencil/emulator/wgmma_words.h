@@ -1,8 +1,8 @@
 /* The functions of stencil/wgmma/ptx.cuh, for a CPU. */
+#include "barrier_words.h"
 #include "flag_words.h"
 
 #define CLUSTER
-#define GRID_CONSTANT
 
 inline shared_at shared_memory() { return 0; }
 inline unsigned int cluster_rank() { return CLUSTER_BLOCKS > 1 ? emulated::rank_now() : 0; }
@@ -22,14 +22,10 @@ inline void take_registers()
 
 inline void consumers_barrier() { emulated::meet(GROUP * CONSUMERS); }
 
-inline void begin_barrier(shared_at at, int arrivals) { emulated::begin_barrier(at, arrivals); }
-inline void publish_barriers() {}
-inline void expect_bytes(shared_at at, int bytes) { emulated::arrive(emulated::rank_now(), at, bytes); }
 inline void arrive(shared_at at, unsigned int rank)
 {
     emulated::arrive(CLUSTER_BLOCKS > 1 ? rank : emulated::rank_now(), at);
 }
-inline void wait_for(shared_at at, unsigned int parity) { emulated::wait_for_parity(at, parity); }
 
 inline void expect_map(const tensor_map *) {}
 template <bool SHARED_BY_BLOCKS>

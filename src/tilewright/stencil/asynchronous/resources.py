@@ -11,7 +11,15 @@ import numpy as np
 
 from tilewright.precision import Precision
 
-__all__ = ["CHUNK_BYTES", "NUMBER_BYTES", "WARP", "Values", "room_to_stage", "shared_bytes"]
+__all__ = [
+    "BARRIER_BYTES",
+    "CHUNK_BYTES",
+    "NUMBER_BYTES",
+    "WARP",
+    "Values",
+    "room_to_stage",
+    "shared_bytes",
+]
 
 # An integer, or an array of them.
 Values = Any
@@ -23,6 +31,9 @@ CHUNK_BYTES = 16
 
 # What a block that shares tiles with all others keeps behind its stages, aligned as these are.
 NUMBER_BYTES = 16
+
+# What a stage's barrier takes: the copy engine writes at multiples of so many bytes.
+BARRIER_BYTES = 128
 
 
 # Two places of a chunk for each thread, at least (simt_async/staged.cuh).
@@ -52,15 +63,17 @@ def shared_bytes(
     stream_k: Values,
     precision: Precision,
     longer: Values,
+    tma: Values = 0,
 ) -> Values:
     """Return the shared memory of a block, exact.
 
     `longer` is by how many elements a row of A's tile and one of B's together exceed the
     block's sides.  Where blocks of a cluster add up their parts, a part takes the place of the
     stages.  Blocks that share tiles with all others keep the number that they drew behind the
-    stages.
+    stages.  With `tma` each stage ends with a barrier.
     """
-    ring = stages * block_k * (block_m + block_n + longer)
-    part = np.where(np.asarray(split_k) > 1, block_m * block_n, 0)
+    stage = block_k * (block_m + block_n + longer) * precision.element_bytes
+    ring = stages * (stage + np.where(np.asarray(tma) > 0, BARRIER_BYTES, 0))
+    part = np.where(np.asarray(split_k) > 1, block_m * block_n * precision.element_bytes, 0)
     number = np.where(np.asarray(stream_k) > 0, NUMBER_BYTES, 0)
-    return np.maximum(ring, part) * precision.element_bytes + number
+    return np.maximum(ring, part) + number

@@ -34,6 +34,7 @@ from tilewright.stencil.asynchronous.resources import (
 )
 from tilewright.stencil.base import Variant
 from tilewright.stencil.schedule import schedule_constraints
+from tilewright.stencil.simt_async.boxes import MOST_BOX, TMA_SINCE, box_words
 from tilewright.stencil.simt_async.resources import LEAST_OTHER, lanes_k, longer, registers, threads
 
 __all__ = ["constraints"]
@@ -47,6 +48,7 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     return (
         *_shapes(variant.precision),
         *_copies(variant),
+        *_boxes(variant, device),
         _stores(variant),
         _staged_or_rescheduled(),
         *_hardware(variant, device),
@@ -107,12 +109,12 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
     even = functools.partial(_even, variant.precision)
     found = [
         *copied_evenly(
-            lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors: even(
-                along_a, block_m, block_k, k_vectors,
+            lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors, tma: even(
+                along_a, block_m, block_k, k_vectors, tma,
                 threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
             ),
-            lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors: even(
-                along_b, block_n, block_k, k_vectors,
+            lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors, tma: even(
+                along_b, block_n, block_k, k_vectors, tma,
                 threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
             ),
         )
@@ -138,6 +140,55 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
             )
         )
     return tuple(found)
+
+
+def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
+    """Return what leaves the copy engine to operands and devices that it is for."""
+    if any(variant.k_fast):
+        return (
+            Constraint(
+                "nothing in boxes",
+                lambda tma: tma == 0,
+                "the copy engine transposes nothing, and an operand runs along k",
+                "divisibility",
+            ),
+        )
+    words = box_words(variant.precision)
+    found = (
+        Constraint(
+            "boxes or threads",
+            lambda tma, narrow, guarded, staged: (
+                (tma == 0) | ((narrow == 0) & (guarded == 0) & (staged == 0))
+            ),
+            "the copy engine takes aligned columns and checks by itself; barriers lie where "
+            "results would be staged",
+            "divisibility",
+        ),
+        Constraint(
+            "one text for a box",
+            lambda tma, block_k, unroll_k: (tma == 0) | (block_k == unroll_k),
+            "warps that do not wait for each other ask for boxes in the middle of a tile",
+            "divisibility",
+        ),
+        Constraint(
+            "sides of a box",
+            lambda tma, block_m, block_n: (
+                (tma == 0) | (np.maximum(block_m, block_n) * words <= MOST_BOX)
+            ),
+            f"a box has at most {MOST_BOX} numbers a side",
+            "hardware",
+        ),
+    )
+    capability = device.compute_capability
+    if capability is not None and capability >= TMA_SINCE:
+        return found
+    engine = Constraint(
+        "copy engine",
+        lambda tma: tma == 0,
+        "devices copy boxes of a matrix from compute capability 9.0 on",
+        "hardware",
+    )
+    return engine, *found
 
 
 def _stores(variant: Variant) -> Constraint:
@@ -173,6 +224,7 @@ def _even(
     side: Values,
     block_k: Values,
     k_vectors: Values,
+    tma: Values,
     number: Values,
 ) -> Values:
     chunk = CHUNK_BYTES // precision.element_bytes
@@ -181,17 +233,18 @@ def _even(
         across = np.where(k_vectors == 1, lanes // chunk, lanes)
         return (block_k % lanes == 0) & (side % np.maximum(number // across, 1) == 0)
     across = side // chunk
-    return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
+    evenly = (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
+    return (np.asarray(tma) > 0) | evenly
 
 
 def _shared(variant: Variant) -> Callable[..., Values]:
     def shared(
         block_m: Values, block_n: Values, block_k: Values, stages: Values, split_k: Values,
-        stream_k: Values,
+        stream_k: Values, tma: Values,
     ) -> Values:  # fmt: skip
         return shared_bytes(
             block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, split_k=split_k,
-            stream_k=stream_k, precision=variant.precision,
+            stream_k=stream_k, tma=tma, precision=variant.precision,
             longer=longer(block_k, variant.precision, variant.k_fast),
         )  # fmt: skip
 
@@ -242,7 +295,7 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
 
     def fit(
         block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
-        stages: Values, split_k: Values, k_vectors: Values, resident: Values,
+        stages: Values, split_k: Values, k_vectors: Values, resident: Values, tma: Values,
     ) -> Values:  # fmt: skip
         sides = {"block_m": block_m, "block_n": block_n}
         tiles = {"tile_m": tile_m, "tile_n": tile_n}
@@ -250,9 +303,9 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
             device,
             resident=resident,
             threads=threads(**sides, **tiles),
-            registers=used(**sides, **tiles, block_k=block_k, k_vectors=k_vectors),
+            registers=used(**sides, **tiles, block_k=block_k, k_vectors=k_vectors, tma=tma),
             shared_bytes=shared(
-                **sides, block_k=block_k, stages=stages, split_k=split_k, stream_k=0
+                **sides, block_k=block_k, stages=stages, split_k=split_k, stream_k=0, tma=tma
             ),
         )
 

@@ -39,22 +39,14 @@ HELPER operand operand_at(const elem *first, isize ld, edge begin, isize side, i
     return x;
 }
 
-/* The tiles that this block multiplies.  The first tile of all is the remainder of k, if
- * there is one; blocks of a cluster take consecutive runs of them. */
-struct steps {
-    isize begin;        /* tiles before this block's */
-    unsigned int count; /* 2^32 of them are more than any memory holds */
-    int first_depth;    /* how much of BLOCK_K the first tile of all has */
-};
-
-HELPER steps steps_of(isize k, unsigned int rank)
+/* The block's rows of op(A), and its columns of op(B). */
+HELPER operand operand_a(const matrices *x, edge begin)
 {
-    const isize all = (k + BLOCK_K - 1) / BLOCK_K;
-    steps s;
-    s.begin = all * rank / SPLIT_K;
-    s.count = (unsigned int)(all * (rank + 1) / SPLIT_K - s.begin);
-    s.first_depth = (int)(k - (all - 1) * BLOCK_K);
-    return s;
+    return operand_at(x->a + x->offset_a, x->lda, begin, x->m, x->k, BLOCK_M, K_FAST_A);
+}
+HELPER operand operand_b(const matrices *x, edge begin)
+{
+    return operand_at(x->b + x->offset_b, x->ldb, begin, x->n, x->k, BLOCK_N, K_FAST_B);
 }
 
 /* Where tile t begins along k. */

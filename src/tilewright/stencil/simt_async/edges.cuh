@@ -26,7 +26,7 @@ struct place {
 HELPER edge edge_at(isize at, isize side, int block_side, int k_fast)
 {
     const isize beyond = at + block_side - side;
-    const bool movable = HOW_COPIED(k_fast) != CHUNKS || side % CHUNK == 0;
+    const bool movable = !TMA && (HOW_COPIED(k_fast) != CHUNKS || side % CHUNK == 0);
     edge e;
     e.before = beyond > 0 && side >= block_side && movable ? (int)beyond : 0;
     e.at = at - e.before;

@@ -50,9 +50,15 @@
 
 #include "prelude/raster.h"
 #include "simt_async/edges.cuh"
+#include "simt_async/steps.cuh"
+#include "simt_async/matrices.cuh"
+#if TMA
+#include "simt_async/boxes.cuh"
+#else
 #include "simt_async/copies.cuh"
-#include "simt_async/store.cuh"
 #include "simt_async/pipeline.cuh"
+#endif
+#include "simt_async/store.cuh"
 #include "prelude/run_if.h"
 #include "simt_async/persistent.cuh"
 
@@ -60,8 +66,8 @@
 HELPER void compute_tile(const matrices *x)
 {
     const place p = place_in(x->m, x->n, BLOCK_ID / SPLIT_K);
-    const operand a = operand_at(x->a + x->offset_a, x->lda, p.i, x->m, x->k, BLOCK_M, K_FAST_A);
-    const operand b = operand_at(x->b + x->offset_b, x->ldb, p.j, x->n, x->k, BLOCK_N, K_FAST_B);
+    const operand a = operand_a(x, p.i);
+    const operand b = operand_b(x, p.j);
     const steps mine = steps_of(x->k, SPLIT_K > 1 ? cluster_rank() : 0);
     const shared_at tiles = shared_memory();
 
@@ -86,7 +92,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
     REAL alpha_re, REAL alpha_im, const elem *RESTRICT a_first, isize offset_a, isize lda,
     const elem *RESTRICT b_first, isize offset_b, isize ldb,
     REAL beta_re, REAL beta_im, elem *RESTRICT c_first, isize offset_c, isize ldc
-    RUN_IF_ARGUMENT WORKSPACE_ARGUMENT)
+    MAP_ARGUMENTS RUN_IF_ARGUMENT WORKSPACE_ARGUMENT)
 {
     RETURN_UNLESS_WANTED
     /* An empty sum stays empty whatever alpha is, and alpha = 0 reads no operand. */
@@ -96,7 +102,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
     if (elem_is_zero(alpha))
         k = 0;
     const matrices x = {m, n, k, a_first, offset_a, lda, b_first, offset_b, ldb,
-                        c_first, offset_c, ldc, alpha, elem_scalar(beta_re, beta_im)};
+                        c_first, offset_c, ldc, alpha, elem_scalar(beta_re, beta_im) MAPS};
     if (PERSISTENT)
         compute_tiles(&x, shared_memory(), WORKSPACE);
     else

@@ -16,6 +16,16 @@ from tilewright.stencil.schedule import schedule_parameter
 
 __all__ = ["parameters"]
 
+# A config that does not name it is older than it is.
+TMA = Parameter(
+    "tma",
+    (0, 1),
+    "who copies an operand that runs along m or n: 0: all threads, 16 bytes each, 1: the copy "
+    "engine, whole tiles, which one thread asks for (compute capability 9.0)",
+    "none; columns aligned to 16 bytes",
+    unnamed=0,
+)
+
 
 def parameters() -> tuple[Parameter, ...]:
     """Return what may be varied, the same for every variant and device."""
@@ -23,10 +33,11 @@ def parameters() -> tuple[Parameter, ...]:
 
 
 def _tiles() -> tuple[Parameter, ...]:
-    # Three quarters of a power of two would leave some threads without copies.
-    sides = (32, 64, 128, 256)
+    # Where threads copy, three quarters of a power of two leave some without copies; boxes are
+    # of any size.
+    sides = (32, 64, 96, 128, 192, 256)
     # 4 to 16 elements a side: fewer leave reads of shared memory in the way, more spill.
-    tiles = (4, 8, 16)
+    tiles = (4, 8, 12, 16)
     return (
         *block_sides(sides, "threads"),
         Parameter(
@@ -54,7 +65,7 @@ def _pipeline() -> tuple[Parameter, ...]:
     return (
         Parameter(
             "block_k",
-            (4, 8, 12, 16, 24, 32),
+            (4, 6, 8, 12, 16, 24, 32),
             "steps in k between two barriers",
             "shared memory; length of the loop; waste where k is no multiple",
         ),
@@ -81,6 +92,7 @@ def _pipeline() -> tuple[Parameter, ...]:
         NARROW,
         GUARDED,
         STAGED,
+        TMA,
         Parameter(
             "walk",
             (0, 1, 2, 3),

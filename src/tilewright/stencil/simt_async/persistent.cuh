@@ -162,8 +162,8 @@ HELPER void compute_tiles(const matrices *given, shared_at tiles, unsigned char 
         const division d = divide(&x);
         const piece now = piece_after(done, d, tiles);
         const place at = place_in(x.m, x.n, now.tile);
-        const operand a = operand_at(x.a + x.offset_a, x.lda, at.i, x.m, x.k, BLOCK_M, K_FAST_A);
-        const operand b = operand_at(x.b + x.offset_b, x.ldb, at.j, x.n, x.k, BLOCK_N, K_FAST_B);
+        const operand a = operand_a(&x, at.i);
+        const operand b = operand_b(&x, at.j);
         const bool wide = a.wide && b.wide;
         const steps mine = {now.first, now.count, (int)(x.k - (isize)(d.steps - 1) * BLOCK_K)};
         feeds f;

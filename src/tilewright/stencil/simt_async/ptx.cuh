@@ -15,6 +15,13 @@ struct ALIGNED(16) chunk {
 #endif
 };
 
+#if TMA
+/* cuTensorMapEncodeTiled's: a matrix in device memory and the box that one copy takes. */
+struct ALIGNED(64) tensor_map {
+    unsigned long long opaque[16];
+};
+#endif
+
 #ifdef EMULATED
 #include EMULATED
 #else
@@ -28,7 +35,7 @@ struct ALIGNED(16) chunk {
 /* Where the shared memory that the launch asks for begins. */
 HELPER shared_at shared_memory(void)
 {
-    DYNAMIC_SHARED_ARRAY ALIGNED(16) unsigned char arena[];
+    DYNAMIC_SHARED_ARRAY ALIGNED(TMA ? 128 : 16) unsigned char arena[];
     unsigned long long at;
     asm("cvta.to.shared.u64 %0, %1;" : "=l"(at) : "l"(arena));
     return (shared_at)at;
@@ -207,6 +214,10 @@ HELPER chunk read_chunk_of(unsigned int rank, shared_at at)
 HELPER unsigned int cluster_rank(void) { return 0; }
 HELPER void cluster_barrier(void) {}
 HELPER chunk read_chunk_of(unsigned int rank, shared_at at) { return read_chunk(at); }
+#endif
+
+#if TMA
+#include "simt_async/boxes_ptx.cuh"
 #endif
 
 #include "asynchronous/words.cuh"

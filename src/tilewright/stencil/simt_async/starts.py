@@ -78,9 +78,24 @@ _PAIRS: tuple[_Shape, ...] = (
 _SHAPES = {"e": _PAIRS, "f": _PAIRS, "d": _DOUBLE, "c": _COMPLEX, "z": _DOUBLE_COMPLEX}
 
 
+# Tiles that the copy engine brings, of 192 elements a thread, shared by all blocks: the fastest
+# from 4096 on where both operands run along m or n and columns are aligned.
+_BOXED: tuple[_Shape, ...] = (
+    (96, 256, 12, 16, 4, 8, 8, 4, 2, 1, 2, 0, 1, 8),
+    (192, 128, 12, 16, 8, 8, 8, 4, 2, 1, 0, 0, 1, 8),
+)
+_BOXES = {"tma": 1, "persistent": 1, "stream_k": 2}
+
+
 def starts(variant: Variant) -> tuple[dict[str, int], ...]:
     """Return values of all parameters, the likeliest for large results first."""
     shapes = _SHAPES.get(variant.precision.letter)
+    boxed: tuple[_Shape, ...] = ()
     if shapes is None:
         shapes = _LARGE[variant.trans_a.transposed, variant.trans_b.transposed] + _SINGLE
-    return tuple(dict(zip(_NAMES, shape, strict=True)) | {"k_vectors": 0} for shape in shapes)
+        boxed = () if any(variant.k_fast) else _BOXED
+    return tuple(
+        dict(zip(_NAMES, shape, strict=True)) | {"k_vectors": 0} | more
+        for among, more in ((shapes, {}), (boxed, _BOXES))
+        for shape in among
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
@@ -11,8 +11,9 @@ from tilewright.problem import Problem
 from tilewright.space import Config, Space
 from tilewright.stencil.asynchronous.division import MOST_SHARES
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, room_to_stage, shared_bytes
-from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
+from tilewright.stencil.base import Call, Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.schedule import macros, schedule_of, unscheduled
+from tilewright.stencil.simt_async.boxes import maps
 from tilewright.stencil.simt_async.constraints import constraints
 from tilewright.stencil.simt_async.parameters import parameters
 from tilewright.stencil.simt_async.resources import longer, registers, threads
@@ -79,6 +80,7 @@ class SimtAsync(Stencil):
         shared = shared_bytes(
             **{name: config.integer(name) for name in ring},
             stream_k=int(config.get("stream_k", 0)),
+            tma=int(config.get("tma", 0)),
             precision=variant.precision,
             longer=self.longer(config, variant),
         )
@@ -92,7 +94,19 @@ class SimtAsync(Stencil):
         """Return the estimated registers of a thread."""
         held = ("block_m", "block_n", "block_k", "tile_m", "tile_n", "k_vectors")
         values = {name: config.integer(name) for name in held}
-        return int(registers(**values, precision=variant.precision, k_fast=variant.k_fast))
+        return int(
+            registers(
+                **values,
+                tma=int(config.get("tma", 0)),
+                precision=variant.precision,
+                k_fast=variant.k_fast,
+            )
+        )
+
+    def takes(self, config: Config, problem: Problem) -> bool:
+        """Whether columns of what comes in boxes are aligned to 16 bytes."""
+        chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
+        return not config.get("tma", 0) or problem.lda % chunk == problem.ldb % chunk == 0
 
     def fitted(self, config: Config, problem: Problem) -> Config:
         """Return the config with copies of single elements where 16 bytes are not aligned.
@@ -100,8 +114,10 @@ class SimtAsync(Stencil):
         A kernel that copies 16 bytes at once checks each element where it cannot; one that
         copies single elements does not.  Neither does one that guards what lies outside of a
         matrix shorter than its blocks.  Where columns of C are not aligned, and sums are short,
-        results are staged.
+        results are staged.  What comes in boxes is left as it is: `takes` says where it can be.
         """
+        if config.get("tma", 0):
+            return config
         chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
         if stages_results(problem) and self._room_to_stage(config, problem):
             config = unscheduled(config).replace(staged=1)  # the scheduler refuses both at once
@@ -133,6 +149,25 @@ class SimtAsync(Stencil):
         values = {name: config.integer(name) for name in ("block_m", "block_n", "block_k")}
         number = self.threads(config)
         return bool(room_to_stage(**values, threads=number, precision=problem.precision))
+
+    def operand_alignment(self, config: Config) -> int:
+        """Return the bytes that addresses and leading dimensions of A and B are multiples of."""
+        return CHUNK_BYTES if config.get("tma", 0) else 1
+
+    def common_arguments(self, config: Config) -> bool:
+        """Whether there are no tensor maps among them."""
+        return not config.get("tma", 0)
+
+    def arguments(self, config: Config, variant: Variant, call: Call) -> tuple[Any, ...]:
+        """Return the common arguments, and tensor maps of operands that come in boxes.
+
+        Raises
+        ------
+        ValueError
+            If columns of one of these are not aligned to 16 bytes.
+        """
+        found = call.arguments()
+        return (*found, *maps(config, variant, call)) if config.get("tma", 0) else found
 
     def launch(self, config: Config, m: int, n: int) -> Launch:
         """Return a grid in one dimension, blocks of a cluster side by side.
@@ -172,7 +207,7 @@ class SimtAsync(Stencil):
         )
         defines: dict[str, int | str] = {**variant.macros}
         # A config need not name these.
-        asked = ("PERSISTENT", "STREAM_K", "TREE", "NARROW", "GUARDED", "STAGED")
+        asked = ("PERSISTENT", "STREAM_K", "TREE", "NARROW", "GUARDED", "STAGED", "TMA")
         defines |= dict.fromkeys(asked, 0)
         defines |= macros(config)
         shared = self.resources(config, variant).shared_bytes

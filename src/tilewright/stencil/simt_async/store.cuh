@@ -65,18 +65,6 @@ HELPER elem with_old(result c, elem v, const elem *old)
 
 #include "simt_async/staged.cuh"
 
-/* What a launch is given: op(A) m x k, op(B) k x n, C m x n. */
-struct matrices {
-    isize m, n, k;
-    const elem *a;
-    isize offset_a, lda;
-    const elem *b;
-    isize offset_b, ldb;
-    elem *c;
-    isize offset_c, ldc;
-    elem alpha, beta;
-};
-
 HELPER int least(isize x, int y) { return x < y ? (int)x : y; }
 
 /* C from a block's place on. */

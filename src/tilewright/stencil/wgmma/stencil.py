@@ -67,8 +67,6 @@ class Wgmma(Stencil):
 
     name: ClassVar[str] = "wgmma"
     version: ClassVar[int] = 1
-    operand_alignment: ClassVar[int] = ALIGNMENT
-    common_arguments: ClassVar[bool] = False
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device has these tensor cores and runs CUDA."""
@@ -157,6 +155,14 @@ class Wgmma(Stencil):
             block=(threads(consumers=take("consumers")), 1),
             resident=take("resident") if config.get("stream_k", 0) else 0,
         )
+
+    def common_arguments(self, config: Config) -> bool:
+        """Say no: there are tensor maps among them."""
+        return False
+
+    def operand_alignment(self, config: Config) -> int:
+        """Return the bytes that addresses and leading dimensions of A and B are multiples of."""
+        return ALIGNMENT
 
     def arguments(
         self, config: Config, variant: Variant, call: Call | TensorCall
