@@ -202,7 +202,14 @@ def proved(live: Any, row: Row) -> Row:
 
 
 def _proved(live: Any, row: Row, done: dict[str, int]) -> Row:
-    from tilewright.bench.proving import PROBLEMS, Twins, disturbed, many_launches, quiet
+    from tilewright.bench.proving import (
+        PROBLEMS,
+        Twins,
+        disturbed,
+        laid_down,
+        many_launches,
+        quiet,
+    )
     from tilewright.tuning.same_bits import same_bits
     from tilewright.tuning.verify import classes, screen
 
@@ -215,7 +222,7 @@ def _proved(live: Any, row: Row, done: dict[str, int]) -> Row:
     twins = Twins(FAMILY, config, plain, made)
     with disturbed(live, twins, row["trans"], row["precision"]) as feed:
         for (m, n, k), beside in ((p, f) for f in (quiet, feed) for p in PROBLEMS):
-            problem = Problem(m, n, k, row["precision"], *row["trans"])
+            problem = laid_down(Problem(m, n, k, row["precision"], *row["trans"]), twins)
             found = many_launches(live, twins, problem, LAUNCHES, feed=beside)
             done["launches"] += found.launches
             done["elements"] += found.elements

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -29,7 +29,7 @@ from tilewright.timeline import span
 from tilewright.tuning.matrices import normal
 from tilewright.tuning.verify import WrongResultError
 
-__all__ = ["PROBLEMS", "Launched", "Twins", "disturbed", "many_launches", "quiet"]
+__all__ = ["PROBLEMS", "Launched", "Twins", "disturbed", "laid_down", "many_launches", "quiet"]
 
 # Inner and edge blocks, a remainder of k, leading dimensions that forbid wide copies, few blocks
 # with a long loop, and enough blocks for several waves.
@@ -76,6 +76,13 @@ class Launched:
 
     def __add__(self, other: Launched) -> Launched:
         return Launched(self.launches + other.launches, self.elements + other.elements)
+
+
+def laid_down(problem: Problem, twins: Twins) -> Problem:
+    """Return a problem whose leading dimensions both kernels can read: the least, or rounded up."""
+    step = -(-twins.stencil.operand_alignment(twins.config) // problem.precision.element_bytes)
+    lda, ldb = (-(-ld // step) * step for ld in (problem.lda, problem.ldb))
+    return replace(problem, lda=lda, ldb=ldb)
 
 
 class _Comparer:
