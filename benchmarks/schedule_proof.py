@@ -108,7 +108,9 @@ def winners(log: list[Row], trans: str) -> set[str]:
 
 def relatives(values: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a winner with a short loop, twice: the search of a quarter takes a quarter."""
-    return [{**values, "unroll_k": 4, "b_first": order} for order in (0, 1)]
+    # A tile that comes in boxes has the loop's whole text.
+    short = {"unroll_k": 4} | ({"block_k": 4} if values.get("tma") else {})
+    return [{**values, **short, "b_first": order} for order in (0, 1)]
 
 
 def loop_length(config: Any) -> int:

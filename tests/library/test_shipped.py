@@ -283,11 +283,11 @@ def test_a_time_that_was_measured_is_the_one_expected():
 
 
 def rescheduled_table(monkeypatch, raced, version=SCHEDULER_VERSION):
-    """Let the shipped table hold a rescheduled winner of NT 4096; return its config."""
+    """Let the shipped table hold a rescheduled winner of NN 4096; return its config."""
     document = json.loads(script("ship").TABLE.read_text())
-    won = next(row for row in races() if (row["trans"], row["size"]) == ("NT", 4096))
+    won = next(row for row in races() if (row["trans"], row["size"]) == ("NN", 4096))
     config = {**won["config"], "schedule": 1}  # another level than it may have won with
-    row = {"precision": "s", "trans": "NT", "stencil": "simt_async", "config": config}
+    row = {"precision": "s", "trans": "NN", "stencil": "simt_async", "config": config}
     document |= {"scheduler": version, "rescheduled": [{**row, "raced": raced}]}
     table = _read(document)
     monkeypatch.setattr("tilewright.library.shipped.tables", lambda: (table,))
@@ -309,16 +309,16 @@ PROVED = replace(H100, schedules=("simt_async/s/order",))
 @pytest.mark.usefixtures("forget")
 def test_rescheduled_code_serves_where_it_beat_its_twin_and_is_proved(monkeypatch):
     config = rescheduled_table(monkeypatch, [[4096, 4096, 4096, 95, 100], [8192] * 3 + [100, 99]])
-    assert choose(device(PROVED), square(4096, "NT")).config == config
-    assert choose(device(PROVED), square(8192, "NT")).config != config
+    assert choose(device(PROVED), square(4096, "NN")).config == config
+    assert choose(device(PROVED), square(8192, "NN")).config != config
     assert choose(device(PROVED), square(4096, "TN")).config != config
     # Elsewhere the compiler's own code does.
-    chosen = choose(device(), square(4096, "NT"))
+    chosen = choose(device(), square(4096, "NN"))
     assert chosen.config == unscheduled(config)
     # It takes as much less than its twin as it did in their race.
-    (row,) = (row for row in shipped(PROVED, variant("NT")).rows if row.config == config)
-    (twin,) = (row for row in shipped(H100, variant("NT")).rows if row.config == chosen.config)
-    assert row.ns == {square(4096, "NT"): pytest.approx(0.95 * twin.ns[square(4096, "NT")])}
+    (row,) = (row for row in shipped(PROVED, variant("NN")).rows if row.config == config)
+    (twin,) = (row for row in shipped(H100, variant("NN")).rows if row.config == chosen.config)
+    assert row.ns == {square(4096, "NN"): pytest.approx(0.95 * twin.ns[square(4096, "NN")])}
     assert row.won == {size: pytest.approx(0.95 * ns) for size, ns in twin.won.items()}
 
 
@@ -326,7 +326,7 @@ def test_rescheduled_code_serves_where_it_beat_its_twin_and_is_proved(monkeypatc
 def test_what_is_fitted_is_the_compilers_own_code(monkeypatch):
     """Nobody has rescheduled its text, and a search takes minutes."""
     config = rescheduled_table(monkeypatch, [[4096, 4096, 4096, 95, 100]])
-    problem = replace(square(4096, "NT"), lda=4097)
+    problem = replace(square(4096, "NN"), lda=4097)
     assert choose(device(PROVED), problem).config == config
     found = served(device(PROVED), problem).config
     assert found == unscheduled(config).replace(narrow=1, k_vectors=0)
@@ -340,4 +340,4 @@ def test_what_is_fitted_is_the_compilers_own_code(monkeypatch):
 )
 def test_otherwise_it_does_not(monkeypatch, raced, version):
     config = rescheduled_table(monkeypatch, raced, version)
-    assert choose(device(PROVED), square(4096, "NT")).config == unscheduled(config)
+    assert choose(device(PROVED), square(4096, "NN")).config == unscheduled(config)
