@@ -18,9 +18,6 @@
  * So warps do not wait for each other within the loop: one may be some tiles ahead.
  */
 
-#define BARRIER_AT (BYTES_A + BYTES_B)
-/* The engine writes at multiples of 128 bytes. */
-#define STAGE_BYTES (BARRIER_AT + 128)
 #define BOX_BYTES (BLOCK_K * (BLOCK_M + BLOCK_N) * ELEM_BYTES)
 
 #define LAST_STAGE ((STAGES - 1) * STAGE_BYTES)

@@ -1,7 +1,5 @@
 /* Tiles on their way from device memory to shared memory.  A part of kernel.cuh. */
 
-#define STAGE_BYTES (BYTES_A + BYTES_B)
-
 /* A thread block's view of op(A) or op(B).  `side` is the index that is not k. */
 struct operand {
     const elem *first; /* the block's first row (or column) at k = 0 */

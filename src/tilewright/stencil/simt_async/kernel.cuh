@@ -50,15 +50,16 @@
 
 #include "prelude/raster.h"
 #include "simt_async/edges.cuh"
+#include "simt_async/ring.cuh"
 #include "simt_async/steps.cuh"
 #include "simt_async/matrices.cuh"
+#include "simt_async/store.cuh"
 #if TMA
 #include "simt_async/boxes.cuh"
 #else
 #include "simt_async/copies.cuh"
 #include "simt_async/pipeline.cuh"
 #endif
-#include "simt_async/store.cuh"
 #include "prelude/run_if.h"
 #include "simt_async/persistent.cuh"
 

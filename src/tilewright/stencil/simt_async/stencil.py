@@ -13,7 +13,7 @@ from tilewright.stencil.asynchronous.division import MOST_SHARES
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, room_to_stage, shared_bytes
 from tilewright.stencil.base import Call, Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.schedule import macros, schedule_of, unscheduled
-from tilewright.stencil.simt_async.boxes import maps
+from tilewright.stencil.simt_async.boxes import MOST_SIDE, box_words, maps
 from tilewright.stencil.simt_async.constraints import constraints
 from tilewright.stencil.simt_async.parameters import parameters
 from tilewright.stencil.simt_async.resources import longer, registers, threads
@@ -104,9 +104,12 @@ class SimtAsync(Stencil):
         )
 
     def takes(self, config: Config, problem: Problem) -> bool:
-        """Whether columns of what comes in boxes are aligned to 16 bytes."""
+        """Whether what comes in boxes has columns aligned to 16 bytes, and places they can name."""
+        if not config.get("tma", 0):
+            return True
         chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
-        return not config.get("tma", 0) or problem.lda % chunk == problem.ldb % chunk == 0
+        sides = max(problem.m, problem.n, problem.k) * box_words(problem.precision)
+        return problem.lda % chunk == problem.ldb % chunk == 0 and sides < MOST_SIDE
 
     def fitted(self, config: Config, problem: Problem) -> Config:
         """Return the config with copies of single elements where 16 bytes are not aligned.
