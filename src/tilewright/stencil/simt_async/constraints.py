@@ -145,15 +145,13 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
 
 def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return what leaves the copy engine to operands and devices that it is for."""
+    why = ""
     if any(variant.k_fast):
-        return (
-            Constraint(
-                "nothing in boxes",
-                lambda tma: tma == 0,
-                "the copy engine transposes nothing, and an operand runs along k",
-                "divisibility",
-            ),
-        )
+        why = "the copy engine transposes nothing, and an operand runs along k"
+    elif variant.precision.parts == 2:
+        why = "sums of pairs are renormalised between tiles, which the loop over boxes does not do"
+    if why:
+        return (Constraint("nothing in boxes", lambda tma: tma == 0, why, "divisibility"),)
     words = box_words(variant.precision)
     found = (
         Constraint(
