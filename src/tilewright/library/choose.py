@@ -9,12 +9,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+from tilewright.backend import GemmCall
 from tilewright.hardware import DeviceSpec
 from tilewright.library.shipped import Table, shipped
 from tilewright.library.waves import Timed, distance, expected_ns, timed_nearby
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils, stencils_for, unscheduled
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.tuning.database import default_path
 from tilewright.tuning.measurement import Measurement
 from tilewright.tuning.store import Store, StoreError
@@ -23,6 +25,7 @@ from tilewright.tuning.twins import beats_its_twin, is_current
 __all__ = [
     "Choice",
     "Served",
+    "begin_aligned",
     "candidates",
     "choose",
     "default_choice",
@@ -185,6 +188,8 @@ def choose(device: Served, problem: Problem, aligned: bool = True) -> Choice:
     variant = Variant.of(problem)
     own = tuple(m for m in candidates(device, variant) if _takes(m.config, problem, aligned))
     table = shipped(device.spec, variant)
+    if table is not None and not any(_takes(row.config, problem, aligned) for row in table.rows):
+        table = None
     if table is not None and (not own or table.names(device.spec)):
         return _soonest(device.spec, problem, own, table, aligned)
     if own:
@@ -240,7 +245,7 @@ def _takes(config: Config, problem: Problem, aligned: bool) -> bool:
 def served(device: Served, problem: Problem, aligned: bool = True) -> Choice:
     """Return what `gemm` launches: the choice by size, with copies that suit the columns.
 
-    `aligned`: A and B begin at multiples of 16 bytes, as nearly all arrays do.
+    `aligned`: A and B begin at multiples of 16 bytes, as nearly all arrays do (`begin_aligned`).
 
     What was tuned for this very problem, its columns one behind the other, stays as it is.
     """
@@ -249,6 +254,18 @@ def served(device: Served, problem: Problem, aligned: bool = True) -> Choice:
     if problem == tight and chosen.tuned_on == str(problem):
         return chosen
     return fitted(chosen, problem, device.spec)
+
+
+def begin_aligned(call: GemmCall) -> bool:
+    """Whether A's and B's first elements lie at multiples of 16 bytes, as far as one can see.
+
+    Handles that are no addresses are of memory that begins so.
+    """
+    size = call.precision.element_bytes
+    firsts = (
+        (x.memory if isinstance(x.memory, int) else 0) + x.offset * size for x in (call.a, call.b)
+    )
+    return all(first % CHUNK_BYTES == 0 for first in firsts)
 
 
 # What says how operands are copied.

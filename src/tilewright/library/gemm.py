@@ -17,14 +17,13 @@ import numpy as np
 from tilewright.backend import CompileError, GemmCall, Kernel, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.library.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy
-from tilewright.library.choose import served
+from tilewright.library.choose import begin_aligned, served
 from tilewright.library.double_double import DoubleDouble
 from tilewright.library.layout import Strided, layout_of, operation
 from tilewright.library.narrow_types import is_narrow
 from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil import Launch, Stencil, Variant
 from tilewright.timeline import span
 
@@ -354,9 +353,8 @@ def prepare_gemm(
         A, B and C, each with whether it is row-major.
     """
     problem, call, exchanged = column_major_call(request, operands)
-    size = request.precision.element_bytes
     with span("choose"):
-        chosen = served(live, problem, all(_begins_aligned(x, size) for x in (call.a, call.b)))
+        chosen = served(live, problem, begin_aligned(call))
     launch = chosen.stencil.launch(chosen.config, problem.m, problem.n)
     variant, family = Variant.of(problem), chosen.stencil
     with _lock:
@@ -364,15 +362,6 @@ def prepare_gemm(
     arguments = family.arguments(chosen.config, variant, call)
     common = family.common_arguments(chosen.config)
     return Prepared(kernel, launch, call, exchanged, arguments, common)
-
-
-def _begins_aligned(operand: Operand, element_bytes: int) -> bool:
-    """Whether an operand's first element lies at a multiple of 16 bytes, as far as one can see.
-
-    Handles that are no addresses are of memory that begins so.
-    """
-    first = operand.memory if isinstance(operand.memory, int) else 0
-    return (first + operand.offset * element_bytes) % CHUNK_BYTES == 0
 
 
 def column_major_call(

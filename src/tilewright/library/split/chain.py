@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tilewright.backend import Event, GemmCall, Kernel, LiveDevice, Operand
-from tilewright.library.choose import served
+from tilewright.library.choose import begin_aligned, served
 from tilewright.library.split.decision import DECISION_WORDS, ROUTES, Decision
 from tilewright.library.split.product import (
     Parts,
@@ -226,7 +226,7 @@ class Chain:
             yield (product or product_for(self.live, scheme)).step(self.live, work)
 
     def _ieee(self, decision: Any) -> Step:
-        chosen = served(self.live, self.problem)
+        chosen = served(self.live, self.problem, begin_aligned(self.call))
         variant = Variant.of(self.problem)
         source = chosen.stencil.source(chosen.config, variant, self.live.dialect).run_if(0)
         launch = chosen.stencil.launch(chosen.config, self.problem.m, self.problem.n)
