@@ -43,7 +43,8 @@ class Flight:
         released = frozenset(b for b in (control.read_barrier, *written) if b is not None)
         self.items["write", place] = self.items["read", place] = (use.kind, frozenset())
         for item, (kind, clears) in self.items.items():
-            if item[1] == place and item[0] != "entry" or (kind == use.kind and use.in_order):
+            own = item[1] == place and item[0] != "entry"
+            if own or (kind == use.kind and use.in_order):
                 more = written if item[0] == "write" else released
                 self.items[item] = (kind, clears | more)
 
