@@ -254,10 +254,12 @@ class EmulatedDevice(LiveDevice):
         foreign = [_foreign(x) for x in (*arguments, workspace)]
         each = (ctypes.c_void_p * len(foreign))(*(address for _, address in foreign))
         fault = loaded.function(ctypes.byref(how), each)
-        if fault:
-            raise LaunchError(fault.decode())
-        if workspace.bytes[: space.cleared_bytes].any():
-            raise LaunchError("the workspace's words are not left as they were")
+        said = fault.decode() if fault else ""
+        if not said and workspace.bytes[: space.cleared_bytes].any():
+            said = "the workspace's words are not left as they were"
+        if said:
+            self.workspace = Memory(0)  # the next launch is not to blame
+            raise LaunchError(said)
 
     def allocate(self, size: int) -> Memory:
         return Memory(size)

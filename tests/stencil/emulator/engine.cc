@@ -143,11 +143,17 @@ bool start_blocks(std::vector<int> &order, int most)
     return started;
 }
 
-/* Run every thread that can go on, in a new order. */
-void run_ready(std::mt19937 &random, int first_block)
+const int NONE = -1;
+
+/* Run every thread that can go on, in a new order, but those of a warp that lags; false if there is
+ * none. */
+bool run_ready(std::mt19937 &random, int first_block, int lagging)
 {
     std::vector<thread *> order;
-    for (thread &t : now.threads) order.push_back(&t);
+    bool ran = false;
+    for (thread &t : now.threads)
+        if (lagging == NONE || (&t - now.threads.data()) / LANES != lagging)
+            order.push_back(&t);
     std::shuffle(order.begin(), order.end(), random);
     const int first = random() % now.shared.size(), ranks = now.shared.size();
     if (random() % 2) /* one block runs ahead of the others */
@@ -160,7 +166,9 @@ void run_ready(std::mt19937 &random, int first_block)
             now.block.x = first_block + t->rank;
             swapcontext(&now.scheduler, &t->context);
             now.running[t->rank] -= t->where == DONE;
+            ran = true;
         }
+    return ran;
 }
 
 /* All threads at their first instruction, and nothing under way. */
@@ -194,10 +202,14 @@ void run_blocks(std::mt19937 &random, int most)
     std::shuffle(order.begin(), order.end(), random);
     const int first_block = now.block.x;
     start_blocks(order, most);
+    /* Every other time one warp goes on only where the others cannot. */
+    const int warps = now.threads.size() / LANES;
+    const int lagging = warps > 1 && random() % 2 ? (int)(random() % warps) : NONE;
     for (bool goes_on = true; goes_on && now.fault.empty();) {
-        run_ready(random, first_block);
+        run_ready(random, first_block, lagging);
         const bool released = release(), started = start_blocks(order, most);
-        goes_on = released || started || land(random);
+        goes_on = released || started ||
+                  (lagging != NONE && run_ready(random, first_block, NONE)) || land(random);
     }
     if (!now.landing.empty())
         fault("a block ends before the copies to it");
