@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
-from tilewright.stencil import Source
+from tilewright.problem import Problem
+from tilewright.stencil import Source, Variant
+from tilewright.stencil.simt_async import SimtAsync
 
 HERE = Path(__file__).parent
 KEPT = sorted((HERE / "cubins").glob("*.cubin"))
@@ -41,6 +44,23 @@ def cubin(name: str, arch: str, macros: tuple[tuple[str, int], ...] = ()) -> byt
     entry = re.search(r"\b__global__.*?\b(\w+)\s*\(", text.replace("__launch_bounds__(", ""), re.S)
     assert entry is not None
     return compile_cubin(Source(text, dict(macros), entry[1]), arch).code
+
+
+@functools.cache
+def boxed() -> bytes:
+    """Compile a small SGEMM whose tiles the copy engine brings (`simt_async` with tma)."""
+    if nvrtc() is None:
+        pytest.skip("NVRTC is not here: pip install 'tilewright[cuda]'")
+    family, of = SimtAsync(), Variant.of(Problem(1, 1, 1, "s", "N", "T"))
+    values = {
+        "block_m": 64, "block_n": 32, "tile_m": 8, "tile_n": 4, "lanes_m": 8, "block_k": 4,
+        "unroll_k": 4, "stages": 3, "split_k": 1, "resident": 2, "copy_groups": 1, "walk": 0,
+        "b_first": 0, "k_vectors": 0, "raster_rows": 0, "tma": 1,
+    }  # fmt: skip
+    config = family.space(of, architecture_spec("sm_90a")).config(
+        values, kinds=("divisibility", "hardware")
+    )
+    return compile_cubin(family.source(config, of, "cuda"), "sm_90a").code
 
 
 def kept(arch: str) -> bytes:
