@@ -17,7 +17,7 @@ from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.tuning.twinned import Twinned
 from tilewright.backend import LaunchError, LiveDevice
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.bench.proving import PROBLEMS, Launched, Twins, many_launches
+from tilewright.bench.proving import PROBLEMS, Launched, Twins, laid_down, many_launches
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant, schedule_of
@@ -70,6 +70,25 @@ def test_the_problems_have_every_class_of_blocks() -> None:
         assert {one[at] for one in ragged} == {True, False}
     assert max(m * n for m, n, _ in PROBLEMS) >= 3 * 132 * 128 * 128
     assert any(size % 4 for one in PROBLEMS for size in one)
+
+
+@pytest.mark.parametrize(
+    ("letter", "tma", "laid"),
+    [("s", 0, (997, 1013)), ("s", 1, (1000, 1016)), ("c", 1, (998, 1014)), ("z", 1, (997, 1013))],
+)
+def test_columns_lie_where_both_kernels_can_read_them(
+    letter: str, tma: int, laid: tuple[int, int]
+) -> None:
+    """Boxes want columns at multiples of 16 bytes; those of C begin anywhere all the same."""
+    family = SimtAsync()
+    config = Config(family.name, {"block_m": 64, "block_n": 64} | ({"tma": 1} if tma else {}))
+    problem = Problem(997, 1013, 531, letter, "N", "T")
+    found = laid_down(problem, Twins(family, config, None, None))  # type: ignore[arg-type]
+    assert (found.lda, found.ldb, found.ldc) == (*laid, 997)
+    assert (found.m, found.n, found.k) == (997, 1013, 531)
+    assert family.takes(config, found)
+    padded = Problem(997, 1013, 531, letter, "N", "T", 1200, 1400)
+    assert laid_down(padded, Twins(family, config, None, None)) == padded  # type: ignore[arg-type]
 
 
 # -- the benchmarks that use it on a device ------------------------------------------------
