@@ -40,7 +40,7 @@ _READ: dict[str, dict[str, int]] = {
     "uniform move": {"": 2},
     "to uniform": {"": 13},
     "vote": {"uniform": 1, "": 12},
-    "special": {"fma": 7, "fp64": 9, "": 13},
+    "special": {"fma": 8, "fp64": 9, "": 13},
     "elect": {"": 13},
 }
 # Results must arrive in order.  The low ones are pairs under a predicate and its opposite.
@@ -52,7 +52,7 @@ _WRITE: dict[str, dict[str, int]] = {
     "fp64": {"": 8},
     "fp64 set": {"": 6},
     "uniform": {"uniform": 2, "": 4},
-    "uniform move": {"uniform": 1, "": 2},
+    "uniform move": {"": 2},
     "to uniform": {"": 9},
     "vote": {"": 1},
     "special": {"": 6},
