@@ -58,7 +58,7 @@ class EmulatedStream(EmulatedDevice):
 
     def compile(self, source, *, use_cache=True):
         """Choose the words that stand for a text's PTX, and the door to its kernel."""
-        words = "wgmma_words.h" if "tensor_map" in source.text else "ptx_words.h"
+        words = "wgmma_words.h" if "begin_multiplies" in source.text else "ptx_words.h"
         self.words = emulator.HERE / words
         text = source.text
         if source.entry != "gemm":

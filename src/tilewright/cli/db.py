@@ -306,8 +306,8 @@ def _kernel(measurement: Measurement) -> tuple[Source, Callable[[int, int], Laun
             )
         if not family.common_arguments(config):
             raise RuntimeError(
-                f"{config.id} has no reproducer: its kernel has arguments of its own;"
-                f" see `tilewright db show {measurement.id}` for the config"
+                f"{config.stencil} has no reproducer of {config.id}: its kernel has arguments of"
+                f" its own; see `tilewright db show {measurement.id}` for the config"
             )
         dialect: Any = measurement.backend
         source = family.source(config, Variant.of(measurement.problem), dialect)
