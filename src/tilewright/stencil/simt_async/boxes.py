@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.precision import Precision
 from tilewright.space import Config
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil.base import Call, Matrix, TensorMap, Variant
 
-__all__ = ["MOST_BOX", "MOST_SIDE", "TMA_SINCE", "box_words", "fits", "maps"]
+__all__ = ["MOST_BOX", "MOST_SIDE", "TMA_SINCE", "box_words", "maps"]
 
 # Tensor maps came with this compute capability, times ten.
 TMA_SINCE = 90
@@ -29,51 +27,38 @@ def box_words(precision: Precision) -> int:
     return max(1, precision.element_bytes // _WIDEST)
 
 
-def fits(matrix: Matrix, precision: Precision) -> bool:
-    """Whether an operand's columns begin where the copy engine can read them.
-
-    As far as its offset and leading dimension say: memory begins at a multiple of 16 bytes.
-    """
-    size = precision.element_bytes
-    return matrix.offset * size % CHUNK_BYTES == 0 and matrix.ld * size % CHUNK_BYTES == 0
-
-
-def maps(config: Config, variant: Variant, call: Call) -> tuple[TensorMap, ...]:
-    """Return the maps of operands along m or n, A's before B's.
+def maps(config: Config, variant: Variant, call: Call) -> tuple[TensorMap, TensorMap]:
+    """Return A's and B's maps; both operands run along m or n.
 
     Raises
     ------
     ValueError
-        If columns of one are not aligned to 16 bytes.
+        If columns of one are not aligned to 16 bytes, as far as its offset and leading dimension
+        say.
     """
-    operands = zip("ab", "mn", (call.a, call.b), (call.m, call.n), variant.k_fast, strict=True)
-    return tuple(
-        _map(name, matrix, variant.precision, side, call.k, _box(config, along))
-        for name, along, matrix, side, k_fast in operands
-        if not k_fast
+    block_m, block_n, block_k = (config.integer(f"block_{side}") for side in "mnk")
+    return (
+        _map("a", call.a, variant.precision, (call.m, call.k), (block_m, block_k)),
+        _map("b", call.b, variant.precision, (call.n, call.k), (block_n, block_k)),
     )
 
 
-def _box(config: Config, along: str) -> tuple[int, int]:
-    return config.integer(f"block_{along}"), config.integer("block_k")
-
-
 def _map(
-    name: str, matrix: Any, precision: Precision, side: int, k: int, box: tuple[int, int]
+    name: str, matrix: Matrix, precision: Precision, sizes: tuple[int, int], box: tuple[int, int]
 ) -> TensorMap:
-    """Return the map of side x k elements, columns of them one behind the other."""
-    if not fits(matrix, precision):
+    """Return the map of a matrix, columns of it one behind the other."""
+    size, words = precision.element_bytes, box_words(precision)
+    if matrix.offset * size % CHUNK_BYTES or matrix.ld * size % CHUNK_BYTES:
         raise ValueError(
             f"{name} has offset={matrix.offset} and ld={matrix.ld}, no multiples of"
             f" {CHUNK_BYTES} bytes; use a config with tma=0"
         )
-    words = box_words(precision)
-    size = precision.element_bytes
+    rows, columns = (max(side, 1) for side in sizes)  # with nothing to sum it has to be a map still
     return TensorMap(
         matrix.memory,
         matrix.offset * size,
         "float32" if size < _WIDEST else "float64",
-        (max(side, 1) * words, max(k, 1)),
+        (rows * words, columns),
         (max(matrix.ld * size, CHUNK_BYTES),),
         (box[0] * words, box[1]),
     )

@@ -2,8 +2,6 @@
 
 #include "asynchronous/barriers.cuh"
 
-#define GRID_CONSTANT __grid_constant__
-
 /* The thread's warp in its block, which the compiler is told is the same in all its lanes. */
 HELPER int warp_number(void) { return __shfl_sync(0xffffffff, THREAD_ID / 32, 0); }
 

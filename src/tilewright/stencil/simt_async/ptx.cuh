@@ -16,10 +16,7 @@ struct ALIGNED(16) chunk {
 };
 
 #if TMA
-/* cuTensorMapEncodeTiled's: a matrix in device memory and the box that one copy takes. */
-struct ALIGNED(64) tensor_map {
-    unsigned long long opaque[16];
-};
+#include "asynchronous/tensor_map.cuh"
 #endif
 
 #ifdef EMULATED

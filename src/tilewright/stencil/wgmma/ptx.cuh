@@ -10,10 +10,7 @@ typedef unsigned int shared_at;
  * format"): addresses and strides in units of 16 bytes, so that adding bytes / 16 moves it. */
 typedef unsigned long long operand_at;
 
-/* cuTensorMapEncodeTiled's: a matrix in device memory and the box that one copy takes. */
-struct ALIGNED(64) tensor_map {
-    unsigned long long opaque[16];
-};
+#include "asynchronous/tensor_map.cuh"
 
 #if ELEMENT == ELEMENT_S8
 typedef int accumulator;
@@ -60,8 +57,6 @@ HELPER float power_of_two(int exponent);
 #ifdef EMULATED
 #include EMULATED
 #else
-
-#define GRID_CONSTANT __grid_constant__
 
 #if CLUSTER_BLOCKS > 1
 #define CLUSTER __attribute__((cluster_dims(CLUSTER_BLOCKS, 1, 1)))
