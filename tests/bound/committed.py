@@ -25,6 +25,7 @@ WITHOUT_TIMES = {
     "native.json",
     "s4096_trace.json",
     "samples.json",
+    "samples_boxes.json",
     "schedule_model.json",
     "wgmma_first_light.json",
 }
