@@ -23,6 +23,7 @@ from tilewright.backend.base import (
 )
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.opencl.platforms import opencl, ordered_devices, spec_of
+from tilewright.backend.opencl.unknown_cpu import rename_unknown_cpu
 from tilewright.stencil import Launch, Source
 from tilewright.timeline import device_span, is_recording, span
 
@@ -91,6 +92,7 @@ class OpenCLDevice(LiveDevice):
     ) -> None:
         cl = opencl()
         assert cl is not None
+        rename_unknown_cpu(device)
         self._cl = cl
         self.raw = device
         self.id = name
