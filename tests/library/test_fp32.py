@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.backend import BackendError, OutOfMemoryError
-from tilewright.library.split import scratch as scratches
+from tilewright.library import scratch as scratches
 from tilewright.library.split import serve_unproved
 
 DEVICE = "opencl"

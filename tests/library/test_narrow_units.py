@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import tilewright as tw
 from tests.split.test_chain_on_cuda import EmulatedStream
 from tests.stencil.emulator import compiler
 from tilewright.backend import Operand
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.library import narrow, narrow_calls
 from tilewright.library.narrow_units import Laid, Matrix, Product, serves, steps
 from tilewright.library.on_device import View
 from tilewright.library.plan import Plans
-from tilewright.library.split.scratch import scratch_of
+from tilewright.library.scratch import scratch_of
 from tilewright.problem import Trans
-from tilewright.sass import decode, read_cubin
-from tilewright.sass.resources import resources
 from tilewright.stencil import TensorMap
-from tilewright.stencil.wgmma.realign import aligned_ld, realign, realign_launch
 
 H100 = replace(architecture_spec("sm_90a"), multiprocessors=132, name="H100")
 
@@ -55,48 +48,6 @@ H100 = replace(architecture_spec("sm_90a"), multiprocessors=132, name="H100")
 )
 def test_operands_are_taken_in_place_by_the_rules_of_the_copy_engine(matrix, size, right):
     assert matrix.laid(size) == right
-
-
-@settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    shape=st.tuples(st.integers(1, 150), st.integers(1, 150)),
-    size=st.sampled_from([1, 2]),
-    along=st.booleans(),
-    padding=st.integers(0, 5),
-    factor=st.sampled_from([1, 2, -1, 0]),
-    offset=st.integers(0, 9),
-)
-def test_a_copy_has_the_same_elements_at_whole_16_bytes(
-    live, shape, size, along, padding, factor, offset
-):
-    """Whatever the steps are: transposed, padded, reversed, or one element for all."""
-    inner, outer = shape
-    rng = np.random.default_rng(1)
-    step_inner, step_outer = (
-        (factor, inner * 2 + padding) if along else (outer * 2 + padding, factor)
-    )
-    reach = sum(abs(s) * (n - 1) for s, n in ((step_inner, inner), (step_outer, outer)))
-    first = offset + (reach if factor < 0 else 0)
-    memory = rng.integers(0, 256**size, first + reach + 1).astype(f"u{size}")
-    right = memory[
-        first + np.add.outer(np.arange(inner) * step_inner, np.arange(outer) * step_outer)
-    ]
-    ld = aligned_ld(inner, size)
-    source = realign(size, along, live.dialect)
-    x, made = live.upload(memory), live.allocate(ld * outer * size)
-    numbers = [np.int64(v) for v in (inner, outer, first, step_inner, step_outer, ld)]
-    live.launch(
-        live.compile(source),
-        realign_launch(inner, outer),
-        (*numbers[:2], x, *numbers[2:5], made, numbers[5]),
-    ).wait()
-    found = np.zeros((outer, ld), memory.dtype)
-    live.download(made, found)
-    np.testing.assert_array_equal(found.T[:inner], right)
-    assert ld * size % 16 == 0
-    assert ld - inner < 16
 
 
 # -- on emulated tensor cores ------------------------------------------------------------
@@ -480,18 +431,3 @@ def test_a_moved_tensor_map_is_told_to_the_driver(monkeypatch):
     block = launch.ArgumentBlock([np.int64(1), tensor])
     assert block.move(1, 8192) == 0
     assert seen == [(ctypes.addressof(map_bytes), 8192)]
-
-
-@pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
-@pytest.mark.parametrize("along", [False, True])
-@pytest.mark.parametrize("size", [1, 2])
-def test_a_copy_writes_four_elements_at_once(size, along):
-    source = realign(size, along, "cuda")
-    cubin = compile_cubin(source, "sm_90a")
-    kernel = read_cubin(cubin.code).kernel(cubin.lowered[source.entry])
-    used = resources(kernel)
-    assert used.local_loads == used.local_stores == 0
-    text = [str(one) for one in decode(kernel.code, kernel.arch)]
-    stores = [line for line in text if re.search(r"\bSTG\.E", line)]
-    assert stores
-    assert all(re.search(r"\bSTG\.E\.64" if size == 2 else r"\bSTG\.E\s", x) for x in stores)

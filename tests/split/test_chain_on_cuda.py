@@ -15,10 +15,10 @@ from tests.split.plainly import errors
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.emulator import device as emulator
 from tilewright.backend import GemmCall, Operand
+from tilewright.library.scratch import scratch_of
 from tilewright.library.split import serve_unproved
 from tilewright.library.split.again import again_key, start_again
 from tilewright.library.split.chain import Chain
-from tilewright.library.split.scratch import scratch_of
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 

@@ -258,6 +258,10 @@ class LiveDevice(ABC):
     def finish(self) -> None:
         """Block until everything enqueued has ended."""
 
+    def is_captured(self, queue: Any = None) -> bool:
+        """Whether what is enqueued is recorded, to be run later and perhaps elsewhere."""
+        return False
+
     def environment(self) -> dict[str, str]:
         """Return what a measurement should remember about the software."""
         return {"platform": self.platform, "driver": self.driver}

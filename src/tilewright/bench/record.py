@@ -103,6 +103,7 @@ def row_record(problem: Problem, row: Row | None, extra: dict[str, Any]) -> dict
         record |= {
             "config": row.config,
             "tuned_on": row.tuned_on,
+            **({"copies": list(row.copies)} if row.copies else {}),
             "flops_per_second": {name: row.rate(name) for name in row.seconds},
             "seconds": row.seconds,
             "missing": row.missing,

@@ -14,12 +14,23 @@ from tilewright.backend import Kernel, LiveDevice
 from tilewright.bench.cold import ColdCache
 from tilewright.bench.peers import Peer, UnavailableError
 from tilewright.library.choose import Choice, served
+from tilewright.library.realigned import Way, launch_way, way_of
 from tilewright.problem import Problem
 from tilewright.stencil import Variant
 from tilewright.timeline import span
 from tilewright.tuning.measure import Workload
 
-__all__ = ["OURS", "Call", "Method", "Row", "in_turns", "our_call", "sweep", "with_transfers"]
+__all__ = [
+    "OURS",
+    "Call",
+    "Method",
+    "Row",
+    "in_turns",
+    "our_call",
+    "sweep",
+    "way_call",
+    "with_transfers",
+]
 
 # Turns of A B A B: an odd number, so that the median is a time that was measured.
 ROUNDS = 15
@@ -79,6 +90,8 @@ class Row:
         Why a peer has no times.
     total_seconds : dict
         As `seconds`, with transfers; empty where they were not asked for.
+    copies : tuple of str
+        Operands that are copied before (`tilewright.library.realigned`), within our times.
     """
 
     problem: Problem
@@ -86,6 +99,7 @@ class Row:
     choice: Choice
     missing: dict[str, str] = field(default_factory=dict)
     total_seconds: dict[str, list[float]] = field(default_factory=dict)
+    copies: tuple[str, ...] = ()
 
     @property
     def config(self) -> dict[str, Any]:
@@ -160,6 +174,14 @@ def our_call(workload: Workload, choice: Choice, kernel: Kernel | None = None) -
     return run
 
 
+def way_call(workload: Workload, way: Way) -> Call:
+    """Return `our_call` of what serves a way, copies of operands and all."""
+    live = workload.device
+    if not way.copies:
+        return our_call(workload, served(live, way.problem, way.aligned))
+    return lambda: launch_way(live, way, workload.call).nanoseconds()
+
+
 def with_transfers(workload: Workload, call: Call) -> Call:
     """Return a call that copies A and B from the host first and C back at the end.
 
@@ -190,8 +212,9 @@ def _measure(
     method: Method,
     flush: Callable[[], object],
 ) -> Row:
-    choice = served(live, problem)
-    calls: dict[str, Call] = {OURS: our_call(workload, choice)}
+    way = way_of(live, problem, workload.call)
+    choice = served(live, way.problem, way.aligned)
+    calls: dict[str, Call] = {OURS: way_call(workload, way)}
     missing: dict[str, str] = {}
     for one in peers:
         try:
@@ -212,7 +235,7 @@ def _measure(
             call()
     shared = live.spec.kind == "cpu"
     seconds, total_seconds = in_turns((calls, totals), method.rounds, flush, shared)
-    return Row(problem, seconds, choice, missing, total_seconds)
+    return Row(problem, seconds, choice, missing, total_seconds, tuple(way.copies))
 
 
 def in_turns(

@@ -9,10 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from tilewright.backend import GemmCall
+from tilewright.backend import GemmCall, Operand
 from tilewright.hardware import DeviceSpec
 from tilewright.library.shipped import Table, shipped
 from tilewright.library.waves import Timed, distance, expected_ns, timed_nearby
+from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils, stencils_for, unscheduled
@@ -26,6 +27,7 @@ __all__ = [
     "Choice",
     "Served",
     "begin_aligned",
+    "begins_aligned",
     "candidates",
     "choose",
     "default_choice",
@@ -34,6 +36,7 @@ __all__ = [
     "of_table",
     "served",
     "store_state",
+    "timed_choice",
 ]
 
 
@@ -185,6 +188,13 @@ def choose(device: Served, problem: Problem, aligned: bool = True) -> Choice:
     times may be compared because the device is the table's very model, `candidates`; these
     come first where times are equal.  Elsewhere `candidates` alone count if there are any.
     """
+    return timed_choice(device, problem, aligned)[0]
+
+
+def timed_choice(
+    device: Served, problem: Problem, aligned: bool = True
+) -> tuple[Choice, float | None]:
+    """Return `choose`'s config with the time that is expected of it, if a table says any."""
     variant = Variant.of(problem)
     own = tuple(m for m in candidates(device, variant) if _takes(m.config, problem, aligned))
     table = shipped(device.spec, variant)
@@ -194,8 +204,8 @@ def choose(device: Served, problem: Problem, aligned: bool = True) -> Choice:
         return _soonest(device.spec, problem, own, table, aligned)
     if own:
         nearest = min(own, key=lambda m: distance(problem, m.problem))
-        return Choice(stencil(nearest.config.stencil), nearest.config, str(nearest.problem))
-    return default_choice(variant, device.spec)
+        return Choice(stencil(nearest.config.stencil), nearest.config, str(nearest.problem)), None
+    return default_choice(variant, device.spec), None
 
 
 def _soonest(
@@ -204,7 +214,7 @@ def _soonest(
     own: tuple[Measurement, ...],
     table: Table,
     aligned: bool,
-) -> Choice:
+) -> tuple[Choice, float]:
     """Return what is expected to take the shortest time, the device's own winners first."""
     chosen, shortest = of_table(spec, problem, table, aligned)
     best: Timed | None = None
@@ -213,8 +223,8 @@ def _soonest(
         if ns < shortest or (ns == shortest and best is None):
             best, shortest = one, ns
     if best is None:
-        return chosen
-    return Choice(stencil(best.config.stencil), best.config, str(next(iter(best.ns))))
+        return chosen, shortest
+    return Choice(stencil(best.config.stencil), best.config, str(next(iter(best.ns)))), shortest
 
 
 # A choice takes a millisecond; some hundred sizes are alive in any program we know of.
@@ -257,15 +267,17 @@ def served(device: Served, problem: Problem, aligned: bool = True) -> Choice:
 
 
 def begin_aligned(call: GemmCall) -> bool:
-    """Whether A's and B's first elements lie at multiples of 16 bytes, as far as one can see.
+    """Whether A's and B's first elements lie at multiples of 16 bytes, as far as one can see."""
+    return all(begins_aligned(x, call.precision) for x in (call.a, call.b))
+
+
+def begins_aligned(x: Operand, precision: Precision) -> bool:
+    """Whether an operand's first element lies at a multiple of 16 bytes, as far as one can see.
 
     Handles that are no addresses are of memory that begins so.
     """
-    size = call.precision.element_bytes
-    firsts = (
-        (x.memory if isinstance(x.memory, int) else 0) + x.offset * size for x in (call.a, call.b)
-    )
-    return all(first % CHUNK_BYTES == 0 for first in firsts)
+    first = x.memory if isinstance(x.memory, int) else 0
+    return (first + x.offset * precision.element_bytes) % CHUNK_BYTES == 0
 
 
 # What says how operands are copied.

@@ -213,7 +213,9 @@ def work(
         if split > 1:
             waves = -(-each // resident)
     if staged is None:
-        staged = bool(config.get("staged", 0)) or stages_results(problem)
+        staged = bool(config.get("staged", 0)) or stages_results(
+            problem, bool(config.get("tma", 0))
+        )
     segments = 0.0 if even else m * n / config.integer("lanes_m")
     return Work(
         area=area,

@@ -352,7 +352,11 @@ def prepare_gemm(
     operands : tuple
         A, B and C, each with whether it is row-major.
     """
-    problem, call, exchanged = column_major_call(request, operands)
+    return prepare_call(live, *column_major_call(request, operands))
+
+
+def prepare_call(live: LiveDevice, problem: Problem, call: GemmCall, exchanged: bool) -> Prepared:
+    """Choose a kernel for a call as kernels see it; see `column_major_call`."""
     with span("choose"):
         chosen = served(live, problem, begin_aligned(call))
     launch = chosen.stencil.launch(chosen.config, problem.m, problem.n)
@@ -397,6 +401,11 @@ def launch_gemm(
         from tilewright.library.split.serve import launch_split
 
         return launch_split(live, request, operands, queue, after)
+    from tilewright.library.realigned import launch_realigned
+
+    event = launch_realigned(live, request, operands, queue, after)
+    if event is not None:
+        return event
     made = prepare_gemm(live, request, operands)
     with _lock:
         return live.launch(made.kernel, made.launch, made.arguments, queue, after)

@@ -22,7 +22,7 @@ from tilewright.library.narrow_units import (
     steps,
 )
 from tilewright.library.plan import plans
-from tilewright.library.split.scratch import scratch_of
+from tilewright.library.scratch import scratch_of
 from tilewright.precision import precision
 from tilewright.timeline import span
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tilewright.backend.cuda.launch import PreparedLaunch
     from tilewright.library.gemm import Prepared
     from tilewright.library.narrow_units import Ready
-    from tilewright.library.split.scratch import Scratch
+    from tilewright.library.scratch import Scratch
 
 __all__ = ["CopiedPlan", "NarrowPlan"]
 

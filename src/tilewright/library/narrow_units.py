@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from tilewright.backend import Kernel, LiveDevice, Operand
 from tilewright.library.matrix_units import config_for, wgmma
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.stencil import Launch, Source
+from tilewright.stencil.asynchronous.realign import Realigned, aligned_ld
 from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant
 from tilewright.stencil.wgmma.call import ALIGNMENT
-from tilewright.stencil.wgmma.realign import aligned_ld, realign, realign_launch
 
 __all__ = ["Laid", "Matrix", "Product", "Ready", "Step", "kernel_of", "ready", "serves", "steps"]
 
@@ -192,10 +190,10 @@ def _copy(
         (sizes, along) if k_fast else (sizes[::-1], along[::-1])
     )
     memory = need(name, count)
-    source = realign(size, abs(step_inner) <= abs(step_outer), live.dialect)
-    numbers = [np.int64(x) for x in (inner, outer, 0, step_inner, step_outer, ld)]
-    arguments = (*numbers[:2], matrix.memory, *numbers[2:5], memory, numbers[5])
-    made.append((source, realign_launch(inner, outer), arguments))
+    turned = abs(step_inner) > abs(step_outer)
+    copy = Realigned(size, inner, outer, turned)
+    arguments = copy.arguments(matrix.memory, 0, step_inner, step_outer, memory)
+    made.append((copy.source(live.dialect), copy.launch, arguments))
     return Laid(memory, k_fast, ld)
 
 

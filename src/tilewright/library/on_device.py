@@ -13,6 +13,7 @@ from tilewright.backend.cuda.device import device_at
 from tilewright.library.gemm import Placed, prepare_gemm, strided
 from tilewright.library.overlap import overlap
 from tilewright.library.plan import Plan, plans
+from tilewright.library.realigned import launch_realigned
 from tilewright.problem import Trans
 from tilewright.timeline import span
 
@@ -102,6 +103,8 @@ def run(
 
         again = _again_key(request, given)
         launch_split(live, request, operands, stream_of(ordinal), again=again)
+        return
+    if launch_realigned(live, request, operands, stream_of(ordinal)) is not None:
         return
     made = prepare_gemm(live, request, operands)
     launch = live.prepare(made.kernel, made.launch, made.arguments)

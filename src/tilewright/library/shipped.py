@@ -24,12 +24,32 @@ from tilewright.sass.scheduler_version import SCHEDULER_VERSION
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil, stencils, unscheduled
 
-__all__ = ["Table", "shipped", "tables"]
+__all__ = ["Copying", "Table", "shipped", "tables"]
 
 # Times are carried over to other devices of an architecture by their multiprocessors: between
 # the members of a generation (114 to 132 for Hopper), not to a slice of a GPU, whose share of
 # caches and memory is another.
 _ALIKE = 0.8
+
+
+@dataclass(frozen=True)
+class Copying:
+    """How long a pass over memory takes that copies an operand (realign.cl).
+
+    Parameters
+    ----------
+    begin_ns : float
+        Whatever its size.
+    bytes_per_ns : float
+        Of those that it reads and writes.
+    """
+
+    begin_ns: float
+    bytes_per_ns: float
+
+    def ns(self, traffic: int) -> float:
+        """Return the nanoseconds for so many bytes."""
+        return self.begin_ns + traffic / self.bytes_per_ns
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +68,8 @@ class Table:
         Of the stencils that were timed, by name.
     rows : tuple of Timed
         Each a config with times of one variant.
+    copying : Copying, optional
+        Of operands; None where it was not timed.
     """
 
     device: str
@@ -55,6 +77,7 @@ class Table:
     multiprocessors: int
     versions: Mapping[str, int]
     rows: tuple[Timed, ...]
+    copying: Copying | None = None
 
     def names(self, device: DeviceSpec) -> bool:
         """Whether it is this very model, so that times may be compared."""
@@ -81,7 +104,14 @@ def _read(document: Any) -> Table:
         int(document["multiprocessors"]),
         {name: int(version) for name, version in document["stencils"].items()},
         tuple(rows),
+        _copying(document.get("copying")),
     )
+
+
+def _copying(row: Mapping[str, Any] | None) -> Copying | None:
+    if row is None:
+        return None
+    return Copying(float(row["begin_ns"]), float(row["bytes_per_ns"]))
 
 
 def _timed(row: Mapping[str, Any]) -> Timed:

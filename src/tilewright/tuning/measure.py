@@ -57,6 +57,8 @@ class Workload:
         Handles of ``"a"``, ``"b"`` and ``"c"``.
     elements : dict
         How many elements each has, padding included.
+    call : GemmCall
+        What is computed.
     """
 
     def __init__(
@@ -79,12 +81,12 @@ class Workload:
                     self.memory[name] = device.upload(random_matrix(rng, count, problem))
         a, b, c = (Operand(self.memory[name], 0, leading[name]) for name in "abc")
         # beta = 0: C's old values would grow with every repetition.
-        self._call = GemmCall(problem.precision, problem.m, problem.n, problem.k, 1, a, b, 0, c)
+        self.call = GemmCall(problem.precision, problem.m, problem.n, problem.k, 1, a, b, 0, c)
 
     def run(self, kernel: Kernel, stencil: Stencil, config: Config) -> int:
         """Run a kernel once and return its time in nanoseconds."""
         launch = stencil.launch(config, self.problem.m, self.problem.n)
-        arguments = stencil.arguments(config, Variant.of(self.problem), self._call)
+        arguments = stencil.arguments(config, Variant.of(self.problem), self.call)
         return self.device.launch(kernel, launch, arguments).nanoseconds()
 
     def close(self) -> None:

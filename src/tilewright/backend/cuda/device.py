@@ -257,6 +257,14 @@ class CUDADevice(LiveDevice):
         with span("wait"), self.current():
             self.check(self.api.cuCtxSynchronize(), f"waiting for {self.id}")
 
+    def is_captured(self, queue: Any = None) -> bool:
+        """Whether a stream's work is captured into a graph."""
+        if queue is None:
+            return False
+        with self.current():
+            status = self.check(self.api.cuStreamIsCapturing(int(queue)), "looking at a stream")
+        return int(status) != int(self.api.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
+
     # -- memory ------------------------------------------------------------------------
 
     def allocate(self, size: int) -> int:

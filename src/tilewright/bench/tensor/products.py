@@ -15,9 +15,9 @@ from tilewright.bench.formats import FORMATS, by_element
 from tilewright.bench.peers.formats import FormatPeer, Product
 from tilewright.bench.tensor.accuracy import Exact
 from tilewright.bench.tensor.cases import Case
+from tilewright.library.scratch import Scratch
 from tilewright.library.split.chain import Chain
 from tilewright.library.split.product import HopperProduct, Step
-from tilewright.library.split.scratch import Scratch
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source

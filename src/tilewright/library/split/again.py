@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+from tilewright.library.scratch import TOPS, scratch_of
 from tilewright.library.split.product import circumstances
-from tilewright.library.split.scratch import TOPS, scratch_of
 from tilewright.timeline import is_recording
 
 __all__ = ["again_key", "start_again"]

@@ -13,7 +13,6 @@ device.  A named scheme is the same chain without a choice.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,6 +23,8 @@ import numpy as np
 
 from tilewright.backend import Event, GemmCall, Kernel, LiveDevice, Operand
 from tilewright.library.choose import begin_aligned, served
+from tilewright.library.in_order import on_queue, on_stream
+from tilewright.library.scratch import TOPS, Scratch
 from tilewright.library.split.decision import DECISION_WORDS, ROUTES, Decision
 from tilewright.library.split.product import (
     Parts,
@@ -33,7 +34,6 @@ from tilewright.library.split.product import (
     circumstances,
     product_for,
 )
-from tilewright.library.split.scratch import TOPS, Scratch
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Source, Variant
 from tilewright.stencil.split import SCHEMES, Scheme, Texts
@@ -283,16 +283,12 @@ class Chain:
 
     def _on_queue(self, told: Any, queue: Any, after: tuple[Any, ...]) -> Event:
         """One launch after the other, each told to wait for the one before."""
-        previous = self.scratch.last
-        steps = self.steps(told)
-        waits = tuple(after) + (() if previous is None else (previous.raw,))  # type: ignore[attr-defined]
-        with _enqueuing, self.scratch.spoiled_by_failure(TOPS):
-            for step in steps:
-                kernel = _kernel(self.live, step.source)
-                event: Any = self.live.launch(kernel, step.launch, step.arguments, queue, waits)
-                waits = (event.raw,)
-        self.scratch.last = event
-        return event  # type: ignore[no-any-return]
+        launches = [
+            (_kernel(self.live, step.source), step.launch, step.arguments)
+            for step in self.steps(told)
+        ]
+        with self.scratch.spoiled_by_failure(TOPS):
+            return on_queue(self.live, self.scratch, launches, queue, after)
 
     def _on_stream(self, told: Any, queue: Any, again: Hashable | None) -> Event:
         """All launches between two events of a CUDA stream, laid out once for equal calls."""
@@ -307,14 +303,8 @@ class Chain:
                 prepared.append((live.prepare(kernel, step.launch, step.arguments), kernel))
             if told is None:
                 self.scratch.remember(key, prepared)
-
-        def enqueue() -> None:
-            for launch, _ in prepared:
-                with launch.lock:
-                    launch.enqueue(stream)
-
         with self.scratch.spoiled_by_failure(TOPS):
-            return live.between_events(enqueue, stream, (), prepared, self.arithmetic)  # type: ignore[no-any-return]
+            return on_stream(live, prepared, stream, (), self.arithmetic)
 
 
 def _is_scaled(scheme: Scheme) -> bool:
@@ -325,9 +315,6 @@ def _is_scaled(scheme: Scheme) -> bool:
 def _i(number: int) -> np.int64:
     return np.int64(number)
 
-
-# Arguments belong to an OpenCL kernel until it is enqueued, whatever the queue.
-_enqueuing = threading.Lock()
 
 # Kernels belong to a device's context and go with it.
 _kernels: WeakKeyDictionary[LiveDevice, dict[Any, Kernel]] = WeakKeyDictionary()

@@ -10,10 +10,10 @@ import numpy as np
 
 from tilewright.backend import Event, GemmCall, LiveDevice, Operand, OutOfMemoryError
 from tilewright.library.gemm import Placed, column_major_call, launch_gemm
+from tilewright.library.scratch import Scratch, scratch_of
 from tilewright.library.split.chain import Chain
 from tilewright.library.split.decision import ROUTES, TERMS_BF16
 from tilewright.library.split.product import Step, is_proved, unproved_are_served
-from tilewright.library.split.scratch import Scratch, scratch_of
 from tilewright.library.split.worth import is_worth
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Source

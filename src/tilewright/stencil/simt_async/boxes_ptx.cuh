@@ -30,3 +30,10 @@ HELPER void copy_box(const tensor_map *map, shared_at to, shared_at full, int x,
                  "l"(map), "r"(full), "r"(x), "r"(y)
                  : "memory");
 }
+
+/* What threads wrote and read in shared memory comes before what the copy engine writes there
+ * behind the block's next barrier. */
+HELPER void leave_to_engine(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}

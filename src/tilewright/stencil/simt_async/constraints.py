@@ -33,7 +33,7 @@ from tilewright.stencil.asynchronous.resources import (
     shared_bytes,
 )
 from tilewright.stencil.base import Variant
-from tilewright.stencil.schedule import ANY_SCHEDULE, schedule_constraints
+from tilewright.stencil.schedule import schedule_constraints
 from tilewright.stencil.simt_async.boxes import MOST_BOX, TMA_SINCE, box_words
 from tilewright.stencil.simt_async.resources import LEAST_OTHER, lanes_k, longer, registers, threads
 
@@ -51,7 +51,6 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         *_boxes(variant, device),
         _stores(variant),
         _staged_or_rescheduled(),
-        *_boxes_or_rescheduled(device),
         *_hardware(variant, device),
         *_heuristics(variant, device),
         *schedule_constraints("simt_async", variant.precision, device),
@@ -156,11 +155,8 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     found = (
         Constraint(
             "boxes or threads",
-            lambda tma, narrow, guarded, staged: (
-                (tma == 0) | ((narrow == 0) & (guarded == 0) & (staged == 0))
-            ),
-            "the copy engine takes aligned columns and checks by itself; barriers lie where "
-            "results would be staged",
+            lambda tma, narrow, guarded: (tma == 0) | ((narrow == 0) & (guarded == 0)),
+            "the copy engine takes aligned columns and checks by itself",
             "divisibility",
         ),
         Constraint(
@@ -214,24 +210,6 @@ def _staged_or_rescheduled() -> Constraint:
         lambda staged, schedule: (staged == 0) | (schedule == 0),
         "the scheduler does not understand how compilers order staged stores",
         "divisibility",
-    )
-
-
-def _boxes_or_rescheduled(device: DeviceSpec) -> tuple[Constraint, ...]:
-    """Return what leaves kernels with boxes to the compiler: their rescheduled twins are unproved.
-
-    One was wrong on an H100 while barriers in shared memory were not modelled.  Those made since
-    were right in races; no run has compared many of their launches (benchmarks/schedule_proof.py).
-    """
-    if ANY_SCHEDULE in device.schedules:
-        return ()
-    return (
-        Constraint(
-            "boxes or rescheduled",
-            lambda tma, schedule: (tma == 0) | (schedule == 0),
-            "no run has proved rescheduled kernels that the copy engine feeds",
-            "proof",
-        ),
     )
 
 

@@ -21,7 +21,8 @@
  *
  * They lie in the ring, which from the loop's last barrier on nobody reads but to throw away.
  * Where blocks stay the copies of a next tile start before this one is stored, and fill all
- * stages but the last, whose start behind a barrier of the block.
+ * stages but the last, whose start behind a barrier of the block.  With TMA they are the engine's,
+ * which has to be told that threads have done with that stage.
  *
  *     | stages 0 to STAGES - 2 | last stage: places of warp 0 | places of warp 1 | ...
  */
@@ -30,8 +31,10 @@
 #define ROUND_BYTES (32 * 16)
 #define ROUNDS_OF_COLUMN (TILE_M / CHUNK)
 
-#define STAGED_AT (PERSISTENT ? (STAGES - 1) * STAGE_BYTES : 0)
-#define ROOM_OF_WARP ((STAGES * STAGE_BYTES - STAGED_AT) / (THREADS / 32))
+#define STAGED_AT (PERSISTENT || TMA ? (STAGES - 1) * STAGE_BYTES : 0)
+/* With TMA barriers lie behind each stage. */
+#define STAGED_END ((STAGES - 1) * STAGE_BYTES + BARRIER_AT)
+#define ROOM_OF_WARP ((STAGED_END - STAGED_AT) / (THREADS / 32))
 #define PLACES_THAT_FIT (ROOM_OF_WARP / ROUND_BYTES)
 #define PLACES (PLACES_THAT_FIT < MOST_PLACES ? PLACES_THAT_FIT : MOST_PLACES)
 /* More save no text worth it: storing is then a fourth of it. */
@@ -133,4 +136,7 @@ HELPER void store_staged(result c, const elem *sum, int first, int count, shared
             store_round(c, i * ROUND_ROWS, column_of(first + j), s, r * ROUND_BYTES);
         }
     }
+#if TMA
+    leave_to_engine();
+#endif
 }

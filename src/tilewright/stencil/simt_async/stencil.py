@@ -116,14 +116,16 @@ class SimtAsync(Stencil):
 
         A kernel that copies 16 bytes at once checks each element where it cannot; one that
         copies single elements does not.  Neither does one that guards what lies outside of a
-        matrix shorter than its blocks.  Where columns of C are not aligned, and sums are short,
-        results are staged.  What comes in boxes is left as it is: `takes` says where it can be.
+        matrix shorter than its blocks.  Where columns of C are not aligned, and sums are short
+        or operands come in boxes, results are staged.  Else what comes in boxes is left as it is:
+        `takes` says where it can be.
         """
-        if config.get("tma", 0):
-            return config
+        boxes = bool(config.get("tma", 0))
         chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
-        if stages_results(problem) and self._room_to_stage(config, problem):
+        if stages_results(problem, boxes) and self._room_to_stage(config, problem):
             config = unscheduled(config).replace(staged=1)  # the scheduler refuses both at once
+        if boxes:
+            return config
         along = Variant.of(problem).k_fast
         operands = tuple(zip((problem.lda, problem.ldb), along, strict=True))
         changes: dict[str, int] = {}
@@ -226,12 +228,14 @@ class SimtAsync(Stencil):
         )
 
 
-def stages_results(problem: Problem) -> bool:
-    """Whether results should be staged: some columns of C, or their ends, are not aligned.
+def stages_results(problem: Problem, boxes: bool = False) -> bool:
+    """Return whether results should be staged: some columns of C, or their ends, are not aligned.
 
-    Where C begins is not known here, and is aligned in nearly all arrays.
+    Where C begins is not known here, and is aligned in nearly all arrays.  `boxes`: operands come
+    in boxes, whose loop keeps its registers whatever comes behind it, so that long sums lose
+    nothing.
     """
     chunk = CHUNK_BYTES // problem.precision.element_bytes
-    if chunk <= 1 or problem.k > STAGED_K:
+    if chunk <= 1 or (problem.k > STAGED_K and not boxes):
         return False
     return problem.ldc % chunk > 0 or problem.m % chunk > 0

@@ -1,0 +1,249 @@
+"""Products whose operands are copied first, where that is expected to be faster.
+
+The fastest kernels take operands that run along m or n in aligned columns, whole tiles of them at
+once.  A pass over memory (realign.cl) makes such a copy of any operand: turned if it runs along k,
+its columns aligned if they were not.  What that costs grows with the square of a size, what it
+wins with the cube::
+
+    A as it lies, or its copy  --+
+                                 +-->  the kernel for those  -->  C
+    B as it lies, or its copy  --+
+
+All four ways are compared by the times that `choose` expects, and the pass's own, as measured on
+the device that the shipped table is of.  Elements are moved as they are, but for conjugates, which
+are exact; so the arithmetic is the chosen kernel's.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from tilewright.backend import Event, GemmCall, Kernel, LiveDevice, Operand, OutOfMemoryError
+from tilewright.library.choose import Served, begins_aligned, timed_choice
+from tilewright.library.gemm import Placed, column_major_call, prepare_call
+from tilewright.library.in_order import Launching, in_order
+from tilewright.library.scratch import Scratch, scratch_of
+from tilewright.library.shipped import shipped
+from tilewright.problem import Problem, Trans
+from tilewright.stencil import Variant
+from tilewright.stencil.asynchronous.realign import Realigned
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
+from tilewright.timeline import span
+
+if TYPE_CHECKING:
+    from tilewright.library.gemm import Request
+
+__all__ = ["Way", "best_way", "launch_realigned", "launch_way", "way_of", "ways"]
+
+# Of the time without: times of one kernel in several runs on an H100 differ by a per cent.
+_WORTH = 0.985
+
+# A kernel is not slower than the best there is by more than passes of so much of its time.
+_MOST = 0.3
+
+# Of a device's memory, for copies of operands: 2.5 GB of 80.  It stays taken, for the next call,
+# because taking and giving back 1 GB each time lets the device wait for 1.5 ms (H100).
+_SHARE_OF_MEMORY = 1 / 32
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a product is computed.
+
+    Parameters
+    ----------
+    problem : Problem
+        What the kernel computes.
+    a, b : Realigned or None
+        The copy of an operand that it reads; None: the operand itself.
+    aligned : bool
+        Whether what it reads begins at multiples of 16 bytes.
+    """
+
+    problem: Problem
+    a: Realigned | None
+    b: Realigned | None
+    aligned: bool
+
+    @property
+    def copies(self) -> dict[str, Realigned]:
+        """The copies by operand."""
+        return {name: one for name, one in (("a", self.a), ("b", self.b)) if one is not None}
+
+
+def ways(problem: Problem, aligned: tuple[bool, bool]) -> list[Way]:
+    """Return all ways to compute a product, the one without a copy first.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be computed.
+    aligned : tuple of bool
+        Whether A's and B's first elements lie at multiples of 16 bytes.
+    """
+    p = problem
+    a = _copy(p, p.m, p.lda, p.trans_a.transposed, p.trans_a.conjugated, aligned[0])
+    # What B's kernels call transposed runs along n.
+    b = _copy(p, p.n, p.ldb, not p.trans_b.transposed, False, aligned[1])
+    pairs = itertools.product(*(dict.fromkeys((None, one)) for one in (a, b)))
+    return [_way(problem, a, b, aligned) for a, b in pairs]
+
+
+def _copy(
+    p: Problem, side: int, ld: int, along_k: bool, conjugated: bool, aligned: bool
+) -> Realigned | None:
+    """Return the copy of an operand that runs along its side, aligned; None where it does."""
+    size = p.precision.element_bytes
+    if not along_k and aligned and ld * size % CHUNK_BYTES == 0:
+        return None
+    # A conjugate that is not turned stays with the kernel.
+    return Realigned(size, side, p.k, along_k, along_k and conjugated)
+
+
+def _way(
+    problem: Problem, a: Realigned | None, b: Realigned | None, aligned: tuple[bool, bool]
+) -> Way:
+    found = problem
+    if a is not None:
+        found = replace(found, lda=a.ld, trans_a=Trans.N if a.turned else found.trans_a)
+    if b is not None:
+        found = replace(found, ldb=b.ld, trans_b=Trans.T if b.turned else found.trans_b)
+    begin = all(one is not None or was for one, was in zip((a, b), aligned, strict=True))
+    return Way(found, a, b, begin)
+
+
+def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Way:
+    """Return the way of which the shortest time is expected.
+
+    Without a copy where the device's table does not say what one costs, or times are not known,
+    or what copies win is less than times differ by from run to run.
+
+    Parameters
+    ----------
+    device : Served
+        Where it is to run.
+    problem, aligned
+        As of `ways`.
+    """
+    plain, *others = ways(problem, aligned)
+    table = shipped(device.spec, Variant.of(problem))
+    if not others or table is None or table.copying is None:
+        return plain
+    expected = timed_choice(device, problem, plain.aligned)[1]
+    if expected is None:
+        return plain
+    best, shortest = plain, expected * _WORTH
+    room = (device.spec.memory_bytes or 0) * _SHARE_OF_MEMORY
+    for way in others:
+        passes = sum(table.copying.ns(one.traffic) for one in way.copies.values())
+        if passes > _MOST * expected or sum(x.size for x in way.copies.values()) > room:
+            continue
+        ns = timed_choice(device, way.problem, way.aligned)[1]
+        if ns is not None and ns + passes < shortest:
+            best, shortest = way, ns + passes
+    return best
+
+
+def launch_realigned(
+    live: LiveDevice,
+    request: Request,
+    operands: tuple[Placed, Placed, Placed],
+    queue: Any = None,
+    after: tuple[Any, ...] = (),
+) -> Event | None:
+    """Enqueue a product whose operands are worth copying first.
+
+    Parameters
+    ----------
+    live, request, operands, queue, after
+        As of `tilewright.library.gemm.launch_gemm`.
+
+    Returns
+    -------
+    Event or None
+        Of the launches; None where nothing was enqueued, because the kernel for the operands as
+        they lie serves best, or the device has no memory left for copies.
+    """
+    if request.alpha == 0 or request.k == 0:  # neither operand is read
+        return None
+    problem, call, exchanged = column_major_call(request, operands)
+    with span("choose"):
+        way = way_of(live, problem, call)
+    if not way.copies or live.is_captured(queue):
+        return None
+    try:
+        return launch_way(live, way, call, exchanged, queue, after)
+    except OutOfMemoryError:
+        return None
+
+
+def way_of(live: LiveDevice, problem: Problem, call: GemmCall) -> Way:
+    """Return the best way for a call as kernels see it; see `best_way`."""
+    begin = (begins_aligned(call.a, call.precision), begins_aligned(call.b, call.precision))
+    return best_way(live, problem, begin)
+
+
+def launch_way(
+    live: LiveDevice,
+    way: Way,
+    call: GemmCall,
+    exchanged: bool = False,
+    queue: Any = None,
+    after: tuple[Any, ...] = (),
+) -> Event:
+    """Enqueue the copies of a way and then its kernel.
+
+    Parameters
+    ----------
+    live : LiveDevice
+        Where the operands are.
+    way : Way
+        One of `ways` for the call's problem.
+    call : GemmCall
+        As kernels see it; alpha and k are not 0.
+    exchanged : bool
+        Whether its A is the caller's b.
+    queue, after
+        As of `LiveDevice.launch`.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the device has too little memory for the copies; nothing was enqueued.
+    """
+    scratch = scratch_of(live, queue)
+    with scratch.lock:
+        memory = {name: _memory(scratch, name, one) for name, one in way.copies.items()}
+        launches: list[Launching] = []
+        read = {"a": call.a, "b": call.b}
+        for name, one in way.copies.items():
+            x, to = read[name], memory[name]
+            steps = (x.ld, 1) if one.turned else (1, x.ld)
+            launches.append(
+                (_kernel(live, one), one.launch, one.arguments(x.memory, x.offset, *steps, to))
+            )
+            read[name] = Operand(to, 0, one.ld)
+        ready = replace(call, a=read["a"], b=read["b"])
+        made = prepare_call(live, way.problem, ready, exchanged)
+        launches.append((made.kernel, made.launch, made.arguments))
+        return in_order(live, scratch, launches, queue, after, made.kernel.entry)
+
+
+def _memory(scratch: Scratch, name: str, copy: Realigned) -> Any:
+    return scratch.need(f"realigned {name}", copy.size)
+
+
+# Kernels belong to a device's context and go with it.
+_kernels: WeakKeyDictionary[LiveDevice, dict[Any, Kernel]] = WeakKeyDictionary()
+
+
+def _kernel(live: LiveDevice, copy: Realigned) -> Kernel:
+    """Return the kernel that copies; whoever launches it holds its queue's lock."""
+    known = _kernels.setdefault(live, {})
+    key = (copy.element_bytes, copy.turned, copy.conjugated)
+    if key not in known:
+        known[key] = live.compile(copy.source(live.dialect))
+    return known[key]
