@@ -32,10 +32,10 @@ import tilewright as tw
 from clock import Clock
 from tilewright.backend import GemmCall, Operand
 from tilewright.bench.record import device_record, environment_record
+from tilewright.library.scratch import Scratch
 from tilewright.library.split import serve_unproved
 from tilewright.library.split.chain import MOST_K, Chain
 from tilewright.library.split.product import HopperProduct, ModelProduct, multiplied_by
-from tilewright.library.scratch import Scratch
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.stencil.split import SCHEMES

@@ -1,6 +1,7 @@
 """Rescheduled kernels on a device: the same bits as the compiler's own code, and what they gain.
 
     python benchmarks/schedule_proof.py --seconds 60 --json FILE           needs an H100
+    python benchmarks/schedule_proof.py --keep OLD --json FILE             only what OLD has not proved
     python benchmarks/schedule_proof.py --prepare --seconds 600 --json FILE    only the search
     python benchmarks/schedule_proof.py --table --json FILE                only prints FILE
 
@@ -63,6 +64,29 @@ TIMED, ROUNDS = (1024, 2048, 4096, 8192), 11
 FEWER = 5  # rounds of the largest, whose times differ least
 SILENCE = 25.0  # seconds without a word after which the device's process is given up
 Row = dict[str, Any]
+
+
+def kept(path: Path) -> list[Row]:
+    """Return an earlier run's rows of kernels that gave their twins' bits, with its date.
+
+    Raises
+    ------
+    ValueError
+        If it was of another scheduler or toolkit, which make other kernels.
+    """
+    record = json.loads(path.read_text())
+    made = (record["scheduler"], record["toolkit"], record["architecture"])
+    if made != (SCHEDULER_VERSION, nvrtc_version(), ARCH):
+        raise ValueError(f"{path} is of scheduler, toolkit and architecture {made}; run all anew")
+    about = {name: record["environment"][name] for name in ("date", "commit")}
+    return [{**about, **row} for row in record["rows"] if row["status"] == "same"]
+
+
+def with_kept(rows: list[Row], known: list[Row]) -> list[Row]:
+    """Return rows with those that are known in their places, and the others of these behind."""
+    found = {(row["id"], row["trans"], row["precision"]): row for row in known}
+    made = [found.pop((row["id"], row["trans"], row["precision"]), row) for row in rows]
+    return [*made, *found.values()]
 
 
 def variant_of(row: Row) -> Variant:
@@ -327,7 +351,8 @@ class Device:
 def work(rows: list[Row], path: Path, until: float, workers: int, device: Device | None) -> None:
     """Prepare rows in a pool and prove them as they come, until time is up."""
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
-    futures = {pool.submit(prepared, row): at for at, row in enumerate(rows)}
+    new = [at for at, row in enumerate(rows) if row["status"] != "same"]
+    futures = {pool.submit(prepared, rows[at]): at for at in new}
     index = {(row["id"], row["trans"], row["precision"]): at for at, row in enumerate(rows)}
     write(path, rows, device)
     try:
@@ -436,12 +461,15 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     names = [one.name for one in LEVELS if one is not None]
     parser.add_argument("--levels", nargs="+", default=names, choices=names)
+    parser.add_argument("--keep", type=Path, help="an earlier FILE, whose proved kernels stand")
     parser.add_argument("--most", type=int, default=10**9, help="only so many kernels")
     chosen = parser.parse_args()
     if not chosen.table:
         until = time.time() + chosen.seconds
         nvrtc_version()
         rows = [row for row in jobs() if row["level"] in chosen.levels][: chosen.most]
+        if chosen.keep:
+            rows = with_kept(rows, kept(chosen.keep))
         work(rows, chosen.json, until, chosen.workers, None if chosen.prepare else Device())
         if not chosen.prepare and chosen.json.exists():
             prove(chosen.json, chosen.proofs)

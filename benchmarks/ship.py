@@ -10,7 +10,8 @@ question, which of its other parameters are hardly does.  In single precision al
 each block and division of k: squares do not show what serves few tiles with long sums; and what
 beat the choice at some shape of a run of ``shapes200.py --configs`` (BESIDE, if there is one).  Of
 schedule_proof.json the rescheduled kernels that beat their twins come after them, with both times
-of the same race.  A test compares the file.
+of the same race.  What copies of operands cost is fitted to those of realigned.json.  A test
+compares the file.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "h100"
 PROOF = "schedule_proof.json"
 BESIDE = "shapes200_likely.json"
+REALIGNED = "realigned.json"
 TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
 CASES = ("NN", "NT", "TN", "TT")
@@ -206,6 +208,20 @@ def add_twins(rows, rescheduled):
         known[key]["times"] = [times[size] for size in sorted(times)]
 
 
+def copying(found):
+    """Return what copies cost: the line through their medians with the least relative errors."""
+    points = [(one["traffic"], statistics.median(one["ns"])) for one in found["copies"]]
+    # Weighted by 1 / ns, so that those of small operands, which begin more, say what a begin costs.
+    one, x, y, xx, xy = (
+        sum(value(traffic, ns) / ns**2 for traffic, ns in points)
+        for value in (
+            lambda *_: 1, lambda x, _: x, lambda _, y: y, lambda x, _: x * x, lambda x, y: x * y
+        )
+    )  # fmt: skip
+    slope = (one * xy - x * y) / (one * xx - x * x)
+    return {"begin_ns": round((y - slope * x) / one), "bytes_per_ns": round(1 / slope, 1)}
+
+
 def plain(one):
     """Return a row's config as the compiler leaves it."""
     return unscheduled(Config(one["stencil"], one["config"]))
@@ -243,6 +259,7 @@ def table():
         },
         "measured": search["environment"]["date"],
         "commit": search["environment"]["commit"],
+        "copying": copying(load(REALIGNED)),
     }
     text = json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines(rows)}\n]'
     text += f',\n "scheduler": {proof["scheduler"]}'

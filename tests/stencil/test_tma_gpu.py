@@ -28,11 +28,17 @@ def boxing(cuda: LiveDevice) -> LiveDevice:
 
 @pytest.mark.parametrize("name", ["sNT", "dNT", "cNT", "cNC", "zNT"])
 @pytest.mark.parametrize("stays", [0, 1, 2, 3])
-def test_what_comes_in_boxes_is_right(boxing: LiveDevice, name: str, stays: int) -> None:
+@pytest.mark.parametrize("staged", [0, 1])
+def test_what_comes_in_boxes_is_right(
+    boxing: LiveDevice, name: str, stays: int, staged: int
+) -> None:
     """Blocks of one tile, that stay, and that share one wave or two."""
+    if staged and name == "zNT":
+        pytest.skip("an element is a chunk: there is nothing to stage")
     of = variant(name)
     space = FAMILY.space(of, boxing.spec)
     ways = {"persistent": int(stays > 0), "stream_k": max(0, stays - 1), "split_k": 1}
+    ways |= {"staged": 1} if staged else {}
     config = FAMILY.default(of, boxing.spec)
     shape = {"tma": 1, "block_k": 8, "unroll_k": 8, "stages": 4, **ways}
     config = space.config({**config, **shape}, kinds=("divisibility", "hardware"))
@@ -45,6 +51,8 @@ def test_what_comes_in_boxes_is_right(boxing: LiveDevice, name: str, stays: int)
 
 def test_the_largest_tile_of_a_thread_gives_the_same_bits(boxing: LiveDevice) -> None:
     problem = Problem(2500, 2300, 1000, "s", "N", "T")
+    odd = Problem(2501, 2300, 1000, "s", "N", "T", lda=2504)
     for config in FAMILY.starts(Variant.of(problem), boxing.spec):
         if config.get("tma", 0):
             same_bits_every_time(boxing, FAMILY, config, problem)
+            same_bits_every_time(boxing, FAMILY, config.replace(staged=1), odd)

@@ -50,36 +50,49 @@ HELPER element moved(element x)
     return x;
 }
 
+/* A thread's rows of a tile lie so far apart, whether it reads or writes. */
+#define APART (THREADS / SIDE)
+#define APART_JOINED (THREADS / (SIDE / JOINED))
+
 KERNEL THREADS_PER_BLOCK(THREADS) void realign(isize inner, isize outer,
                                                const GLOBAL element *RESTRICT x, isize offset,
                                                isize step_inner, isize step_outer,
                                                GLOBAL element *RESTRICT made, isize ld)
 {
     SHARED_ARRAY element tile[SIDE * PITCH];
-    const isize across = (inner + SIDE - 1) / SIDE;
-    const isize i0 = (isize)BLOCK_ID % across * SIDE, j0 = (isize)BLOCK_ID / across * SIDE;
-    UNROLL for (int t = 0; t < SIDE * SIDE / THREADS; ++t) {
-        const int at = t * THREADS + THREAD_ID;
-        const int i = ALONG_INNER ? at % SIDE : at / SIDE;
-        const int j = ALONG_INNER ? at / SIDE : at % SIDE;
-        if (i0 + i < inner && j0 + j < outer)
-            tile[j * PITCH + i] =
-                moved(x[offset + (i0 + i) * step_inner + (j0 + j) * step_outer]);
+    const isize tiles = (inner + SIDE - 1) / SIDE;
+    const isize i0 = (isize)BLOCK_ID % tiles * SIDE, j0 = (isize)BLOCK_ID / tiles * SIDE;
+    const int i_left = (int)(inner - i0 < SIDE ? inner - i0 : SIDE);
+    const int j_left = (int)(outer - j0 < SIDE ? outer - j0 : SIDE);
+    {
+        /* An address is added up once: four bytes in and out pay for few instructions. */
+        const int side = THREAD_ID % SIDE, first = THREAD_ID / SIDE;
+        const isize step_side = ALONG_INNER ? step_inner : step_outer;
+        const isize step = ALONG_INNER ? step_outer : step_inner;
+        const int side_left = ALONG_INNER ? i_left : j_left, left = ALONG_INNER ? j_left : i_left;
+        const GLOBAL element *from = x + offset + i0 * step_inner + j0 * step_outer +
+                                     side * step_side + first * step;
+        UNROLL for (int at = first; at < SIDE; at += APART) {
+            if (side < side_left && at < left)
+                tile[ALONG_INNER ? at * PITCH + side : side * PITCH + at] = moved(*from);
+            from += APART * step;
+        }
     }
     BARRIER();
-    UNROLL for (int t = 0; t < SIDE * SIDE / THREADS / JOINED; ++t) {
-        const int at = t * THREADS + THREAD_ID;
-        const int i = at % (SIDE / JOINED) * JOINED, j = at / (SIDE / JOINED);
-        if (i0 + i >= inner || j0 + j >= outer)
-            continue;
+    const int i = THREAD_ID % (SIDE / JOINED) * JOINED, first = THREAD_ID / (SIDE / JOINED);
+    GLOBAL element *to = made + i0 + i + (j0 + first) * ld;
+    UNROLL for (int j = first; j < SIDE; j += APART_JOINED) {
+        if (i < i_left && j < j_left) {
 #if ELEMENT_BYTES < 4
-        four word = 0;
-        UNROLL for (int e = 0; e < 4; ++e)
-            if (i0 + i + e < inner) /* what comes after it is padding, and zero */
-                word |= (four)tile[j * PITCH + i + e] << 8 * ELEMENT_BYTES * e;
-        ((GLOBAL four *)made)[(i0 + i + (j0 + j) * ld) / 4] = word;
+            four word = 0;
+            UNROLL for (int e = 0; e < 4; ++e)
+                if (i + e < i_left) /* what comes after it is padding, and zero */
+                    word |= (four)tile[j * PITCH + i + e] << 8 * ELEMENT_BYTES * e;
+            *(GLOBAL four *)to = word;
 #else
-        made[i0 + i + (j0 + j) * ld] = tile[j * PITCH + i];
+            *to = tile[j * PITCH + i];
 #endif
+        }
+        to += APART_JOINED * ld;
     }
 }

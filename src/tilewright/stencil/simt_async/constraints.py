@@ -109,12 +109,12 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
     even = functools.partial(_even, variant.precision)
     found = [
         *copied_evenly(
-            lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors, tma: even(
-                along_a, block_m, block_k, k_vectors, tma,
+            lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors, narrow, tma: even(
+                along_a, block_m, block_k, k_vectors, narrow, tma,
                 threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
             ),
-            lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors, tma: even(
-                along_b, block_n, block_k, k_vectors, tma,
+            lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors, narrow, tma: even(
+                along_b, block_n, block_k, k_vectors, narrow, tma,
                 threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
             ),
         )
@@ -219,16 +219,23 @@ def _even(
     side: Values,
     block_k: Values,
     k_vectors: Values,
+    narrow: Values,
     tma: Values,
     number: Values,
 ) -> Values:
+    """Return whether so many threads copy a tile of an operand in rows that are whole.
+
+    As copies.cuh and tiles.cuh lay them out: pieces of 16 bytes, or with `narrow` single elements,
+    as many side by side as there are threads for.
+    """
     chunk = CHUNK_BYTES // precision.element_bytes
     if along_k:
         lanes = lanes_k(block_k, precision)
         across = np.where(k_vectors == 1, lanes // chunk, lanes)
         return (block_k % lanes == 0) & (side % np.maximum(number // across, 1) == 0)
-    across = side // chunk
-    evenly = (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
+    across = np.where(np.asarray(narrow) > 0, np.minimum(side, number), side // chunk)
+    whole = (side % across == 0) & (number % across == 0)
+    evenly = whole & (block_k % np.maximum(number // across, 1) == 0)
     return (np.asarray(tma) > 0) | evenly
 
 

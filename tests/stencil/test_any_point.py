@@ -1,0 +1,85 @@
+"""Whatever the space offers is right: points drawn from it, odd block sides among them.
+
+A kernel that copies past its tile, or leaves part of it out, is found by the emulator, which checks
+every address.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from tests.stencil.contract import compiled
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.portable_harness import variant
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.hardware import DeviceSpec
+from tilewright.space import Config
+from tilewright.stencil.simt_async import SimtAsync
+from tilewright.tuning.verify import Bench, Check
+
+FAMILY = SimtAsync()
+HOPPER = architecture_spec("sm_90a")
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
+
+# Sides beneath a block, beyond one, and sums that end within a tile.
+CHECKS = (Check(87, 118, 139), Check(301, 205, 50, beta=1, padding=3, offset=1))
+# Of a cluster or a block that the emulator runs in a second.
+MOST_THREADS = 256
+
+
+@functools.cache
+def points(name: str) -> list[Config]:
+    """Return points with a side of 96 or 192 that threads copy, as their order is drawn."""
+    of = variant(name)
+    found = FAMILY.space(of, HOPPER).sample(4000, 7)
+    return [
+        one.replace(raster_rows=8)
+        for one in found
+        if {one["block_m"], one["block_n"]} & {96, 192}
+        and not one.get("schedule", 0)
+        and FAMILY.threads(one) <= MOST_THREADS
+    ]
+
+
+def is_right(live: EmulatedDevice, name: str, config: Config) -> None:
+    of = variant(name)
+    kernel = compiled(live, FAMILY, config, of)
+    for check in CHECKS:
+        Bench(live, kernel, FAMILY, config, of).exact(check, np.random.default_rng(3))
+
+
+@needs_compiler
+@pytest.mark.parametrize("narrow", [0, 1])
+@pytest.mark.parametrize("name", ["sNN", "sNT", "sTT"])
+def test_a_point_with_odd_sides_is_right(emulated: EmulatedDevice, name: str, narrow: int) -> None:
+    found = [one for one in points(name) if one.get("narrow", 0) == narrow]
+    assert found
+    is_right(emulated, name, found[0])
+
+
+@pytest.mark.thorough
+@needs_compiler
+@pytest.mark.parametrize("number", range(40))
+@pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT"])
+def test_any_point_is_right(emulated: EmulatedDevice, name: str, number: int) -> None:
+    is_right(emulated, name, points(name)[number])
+
+
+@pytest.mark.parametrize("device", [HOPPER], ids=lambda one: one.name)
+def test_threads_that_copy_narrowly_fill_whole_rows(device: DeviceSpec) -> None:
+    """96 threads and rows of 64: half a row more than a row.  It ran into other memory, once."""
+    space = FAMILY.space(variant("sTT"), device)
+    config = Config(
+        "simt_async",
+        {
+            "b_first": 0, "block_k": 12, "block_m": 96, "block_n": 64, "copy_groups": 2,
+            "guarded": 1, "k_vectors": 0, "lanes_m": 4, "narrow": 1, "raster_rows": 8,
+            "resident": 2, "split_k": 8, "stages": 5, "tile_m": 8, "tile_n": 8, "unroll_k": 12,
+            "walk": 0,
+        },
+    )  # fmt: skip
+    assert [one.name for one in space.violated(config)] == ["B is copied evenly"]
