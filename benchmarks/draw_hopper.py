@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import choice
+import draw_copies
 import draw_races
 from draw_races import PEAK, load, races
 
@@ -26,6 +27,7 @@ PAGE = ROOT / "docs" / "hopper.md"
 # Other parts of pages: the page, the name of its marks, and who draws it.
 PARTS = (
     (PAGE, "single", draw_races.single),
+    (PAGE, "copies", draw_copies.copies),
     (PAGE, "complex", draw_races.complex_single),
     (ROOT / "docs" / "dgemm.md", "results", draw_races.double),
     (ROOT / "docs" / "scheduling.md", "proof", draw_races.proof),

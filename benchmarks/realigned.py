@@ -85,7 +85,7 @@ def race(live: Any, cublas: Any, memory: dict[str, int], problem: Problem) -> Ro
     """Return a problem's row."""
     from tilewright.bench.sweep import way_call
     from tilewright.library.choose import served
-    from tilewright.library.realigned import best_way, ways
+    from tilewright.library.realigned import ways
     from tilewright.microbench.power import sample_power
     from tilewright.tuning.measure import Workload
 
@@ -114,12 +114,10 @@ def race(live: Any, cublas: Any, memory: dict[str, int], problem: Problem) -> Ro
             if turn >= LEAST_ROUNDS and sum(map(sum, times.values())) > ENOUGH_NS:
                 break
     load.close()
-    served_way = best_way(live, problem, (True, True))
     return {
         "precision": problem.precision.letter, "trans": problem.trans, "m": problem.m,
         "n": problem.n, "k": problem.k, "ns": times, "configs": configs, "off": off,
-        "served": "+".join(served_way.copies) or "none", "clock_hz": power.clock_hz,
-        "power_w": power.power_w, "throttle_reasons": power.reasons,
+        "clock_hz": power.clock_hz, "power_w": power.power_w, "throttle_reasons": power.reasons,
     }  # fmt: skip
 
 
@@ -181,7 +179,7 @@ def line(row: Row) -> str:
         f"{name} {rate:.1f} ({rate / rates['cublas']:.3f})" for name, rate in rates.items()
     )
     wrong = [name for name, off in row["off"].items() if off > TOLERANCE[row["precision"]]]
-    return f"{row['precision']} {row['trans']} {row['n']:5}: {told}; {row['served']}" + (
+    return f"{row['precision']} {row['trans']} {row['n']:5}: {told}" + (
         f"; WRONG: {wrong}" if wrong else ""
     )
 

@@ -1,7 +1,7 @@
 """Rescheduled kernels on a device: the same bits as the compiler's own code, and what they gain.
 
     python benchmarks/schedule_proof.py --seconds 60 --json FILE           needs an H100
-    python benchmarks/schedule_proof.py --keep OLD --json FILE             only what OLD has not proved
+    python benchmarks/schedule_proof.py --keep OLD --json FILE   only what OLD has not proved
     python benchmarks/schedule_proof.py --prepare --seconds 600 --json FILE    only the search
     python benchmarks/schedule_proof.py --table --json FILE                only prints FILE
 

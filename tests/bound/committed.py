@@ -87,6 +87,13 @@ def _twins(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
             yield who, problem, problem.flops / (median(times) * 1e-9)
 
 
+def _ways(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield (who, problem, FLOP/s) of realigned.py: by the operands that are copied before."""
+    problem = _problem([row["m"], row["n"], row["k"]], row["precision"], row["trans"])
+    for who, times in row["ns"].items():
+        yield who, problem, problem.flops / (median(times) * 1e-9)
+
+
 def _of(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Yield (who, problem, FLOP/s) of a row, and how if not plainly, by what it has."""
     rates = row.get("flops_per_second")
@@ -94,6 +101,8 @@ def _of(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield from _calls(row)
     elif {"level", "precision", "trans"} <= row.keys():
         yield from _twins(row)
+    elif {"off", "configs", "ns"} <= row.keys():
+        yield from _ways(row)
     elif row.get("kind") in ("shape", "cliff"):  # shapes200.py
         problem = _problem([row["m"], row["n"], row["k"]], "s", row["trans"])
         yield from ((who, problem, rate * 1e12) for who, rate in row.get("tflops", {}).items())

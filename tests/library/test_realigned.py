@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
@@ -121,6 +121,7 @@ def copying(monkeypatch):
     scalars=st.sampled_from([(1, 0), (-0.5, 2), (0, 0.5)]),
     seed=st.integers(0, 2**32 - 1),
 )
+@example((2, 2, 1), "c", ("C", "N"), ("row", "row", "row"), (1, 0), 0)  # B conjugated as it turns
 def test_a_product_of_copies_is_right(copying, live, sizes, letter, trans, layout, scalars, seed):
     """Whatever lies how: compared with the product in a wider format."""
     rng, dtype = np.random.default_rng(seed), PRECISIONS[letter].dtype

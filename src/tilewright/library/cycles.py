@@ -273,7 +273,10 @@ def _copies(config: Config, problem: Problem) -> float:
         return 0.0  # one lane asks the copy engine for whole tiles
     along = Variant.of(problem).k_fast
     aligned = [problem.lda % _VECTOR == 0, problem.ldb % _VECTOR == 0]
-    narrow = any(not even and not k for even, k in zip(aligned, along, strict=True))
+    whole = [problem.m % _VECTOR == 0, problem.n % _VECTOR == 0]
+    narrow = any(
+        not (even and ends) and not k for even, ends, k in zip(aligned, whole, along, strict=True)
+    )
     vectors = bool(config.get("k_vectors", 0)) and all(aligned) and problem.k % _VECTOR == 0
     lanes = 0.0
     for side, k_fast in zip("mn", along, strict=True):

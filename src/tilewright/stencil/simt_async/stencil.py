@@ -114,7 +114,8 @@ class SimtAsync(Stencil):
     def fitted(self, config: Config, problem: Problem) -> Config:
         """Return the config with copies of single elements where 16 bytes are not aligned.
 
-        A kernel that copies 16 bytes at once checks each element where it cannot; one that
+        A kernel that copies 16 bytes at once checks each element where it cannot: everywhere, or
+        where a side's last block begins earlier, so that it ends with the matrix.  One that
         copies single elements does not.  Neither does one that guards what lies outside of a
         matrix shorter than its blocks.  Where columns of C are not aligned, and sums are short
         or operands come in boxes, results are staged.  Else what comes in boxes is left as it is:
@@ -127,11 +128,12 @@ class SimtAsync(Stencil):
         if boxes:
             return config
         along = Variant.of(problem).k_fast
-        operands = tuple(zip((problem.lda, problem.ldb), along, strict=True))
+        sides = (problem.m, problem.lda), (problem.n, problem.ldb)
+        operands = tuple(zip(sides, along, strict=True))
         changes: dict[str, int] = {}
-        if any(ld % chunk for ld, k_fast in operands if not k_fast):
+        if any(side % chunk or ld % chunk for (side, ld), k_fast in operands if not k_fast):
             changes = {"narrow": 1, "k_vectors": 0}
-        elif any(ld % chunk or problem.k % chunk for ld, k_fast in operands if k_fast):
+        elif any(ld % chunk or problem.k % chunk for (_, ld), k_fast in operands if k_fast):
             changes = self.fitted_along_k
         changes = changes | self._guards(config, problem)
         return config.replace(**{n: v for n, v in changes.items() if config.get(n, 0) != v})
