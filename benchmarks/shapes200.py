@@ -15,7 +15,7 @@ C' - AB over that of |A| |B|, of some rows of C, against the sum in double preci
 written after each shape; the table comes last.  Where a choice was fitted to leading dimensions
 (`tilewright.library.choose.served`), what was chosen by size alone is timed in the same turns, too
 ("unfitted"), and the fitted choice without each parameter of `WITHOUT` that it has ("unstaged",
-"unguarded").
+"unguarded"); where operands are copied first, what is chosen without copies, too ("uncopied").
 
 ``--configs FILE`` (as `likely.py` writes it) times also, of each shape, the ``--each`` configs of
 FILE of which the shortest time is expected, once they have passed a tuner's check; those that
@@ -113,6 +113,9 @@ def slow(path: Path, below: float) -> list[tuple[str, Problem]]:
 
 def compile_all(live: Any, problems: list[Problem], until: float, beside: Beside) -> None:
     """Compile what will be chosen, in processes of their own."""
+    from tilewright.library.choose import served
+    from tilewright.library.realigned import best_way
+
     found = {
         (one.trans, choice.config): None
         for one in problems
@@ -121,6 +124,8 @@ def compile_all(live: Any, problems: list[Problem], until: float, beside: Beside
             *beside.wanted(live.spec, one).values(),
         )
     } | dict.fromkeys(beside.all())
+    for way in (best_way(live, one, (True, True)) for one in problems):
+        found[way.problem.trans, served(live, way.problem, way.aligned).config] = None
     jobs = [(LETTER, trans, config) for trans, config in found]
     print(f"{len(jobs)} kernels to compile", flush=True)
     for _ in compiled(live.arch, jobs, max(1, (os.cpu_count() or 2) - 1), until):
@@ -177,6 +182,9 @@ def race(
     live: Any, cublas: Any, memory: dict[str, Any], problem: Problem, beside: Beside
 ) -> dict[str, Any]:
     """Return a row: times of all in turns, their ratio and their errors."""
+    from tilewright.bench.sweep import way_call
+    from tilewright.library.choose import served
+    from tilewright.library.realigned import way_of
     from tilewright.tuning.measure import Workload
 
     choices = chosen(live, problem, beside.alone)
@@ -185,6 +193,12 @@ def race(
     choices |= others
     try:
         calls = {name: run_of(live, load, one) for name, one in choices.items()}
+        way = way_of(live, problem, load.call)
+        if way.copies:  # what was chosen for operands as they lie is a twin then
+            if not beside.alone:
+                calls["uncopied"] = calls["tilewright"]
+            choice = served(live, way.problem, way.aligned)
+            calls["tilewright"] = way_call(load, way)
         calls["cublas"] = cublas.prepare(load)
         times: dict[str, list[int]] = {name: [] for name in calls}
         for turn, (name, call) in itertools.product(range(ROUNDS + 2), calls.items()):
@@ -200,7 +214,7 @@ def race(
         load.close()
     return {
         "stencil": choice.config.stencil, "id": choice.config.id, "config": dict(choice.config),
-        "tuned_on": choice.tuned_on, "ns": times, "errors": found,
+        "tuned_on": choice.tuned_on, "copies": list(way.copies), "ns": times, "errors": found,
         "ratio": medians["cublas"] / medians["tilewright"],
         "tflops": {name: problem.flops / ns / 1e3 for name, ns in medians.items()},
         "others": {name: dict(one.config) for name, one in others.items()}, "refused": refused,
@@ -239,7 +253,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "failed": len(rows) - len(made),
         "mean": mean(ratios),
         # How much faster the choice is than its twins.
-        "faster_than": {name: twins(made, name) for name in ("unfitted", *WITHOUT)},
+        "faster_than": {name: twins(made, name) for name in ("unfitted", "uncopied", *WITHOUT)},
         "below_worst": sum(ratio < WORST for ratio in ratios),
         "slowest": [{key: row[key] for key in (*"mnk", "trans", "ratio")} for row in random[:8]],
         "cliffs": losses(made),

@@ -10,8 +10,8 @@ question, which of its other parameters are hardly does.  In single precision al
 each block and division of k: squares do not show what serves few tiles with long sums; and what
 beat the choice at some shape of a run of ``shapes200.py --configs`` (BESIDE, if there is one).  Of
 schedule_proof.json the rescheduled kernels that beat their twins come after them, with both times
-of the same race.  What copies of operands cost is fitted to those of realigned.json.  A test
-compares the file.
+of the same race.  What copies of operands cost is fitted to those of realigned.json.  The configs
+of portfolio.json come with all their times, a row a config.  A test compares the file.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "h100"
 PROOF = "schedule_proof.json"
 BESIDE = "shapes200_likely.json"
 REALIGNED = "realigned.json"
+PORTFOLIO = "portfolio.json"
 TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
 CASES = ("NN", "NT", "TN", "TT")
@@ -222,6 +223,42 @@ def copying(found):
     return {"begin_ns": round((y - slope * x) / one), "bytes_per_ns": round(1 / slope, 1)}
 
 
+def portfolio_cases(found, searched_rows):
+    """Yield a case's text: its shapes, and configs with a time of each.
+
+    Times of two runs differ by some per cent, whatever ran: at squares they are brought to the
+    search's by the configs that both have, so that each may be compared with either.
+    """
+    known = {(one["trans"], plain(one)): one for one in searched_rows if one["precision"] == "s"}
+    for trans, configs in found["configs"].items():
+        rows = [row for row in found["rows"] if row["trans"] == trans]
+        shapes = [[row[side] for side in "mnk"] for row in rows]
+        same = [known.get((trans, Config("simt_async", config))) for config in configs]
+        factors = [shift(shape, row["ns"], same) for shape, row in zip(shapes, rows, strict=True)]
+        times = [
+            [None if x is None else round(x * factor) for x in row["ns"]]
+            for row, factor in zip(rows, factors, strict=True)
+        ]
+        kept = [
+            {"config": config, "ns": list(ns)}
+            for config, ns in zip(configs, zip(*times, strict=True), strict=True)
+        ]
+        text = json.dumps(shapes, separators=(",", ":"))
+        yield f' "{trans}": {{"shapes": {text}, "configs": [\n{lines(kept)}\n ]}}'
+
+
+def shift(shape, ns, same):
+    """Return the median of the search's times over these at a shape; 1 where it has none."""
+    both = [
+        (at[3], mine)
+        for row, mine in zip(same, ns, strict=True)
+        if row and mine
+        for at in row["times"]
+        if at[:3] == shape
+    ]
+    return statistics.median(one / mine for one, mine in both) if both else 1.0
+
+
 def plain(one):
     """Return a row's config as the compiler leaves it."""
     return unscheduled(Config(one["stencil"], one["config"]))
@@ -262,6 +299,8 @@ def table():
         "copying": copying(load(REALIGNED)),
     }
     text = json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines(rows)}\n]'
+    cases = ",\n".join(portfolio_cases(load(PORTFOLIO), rows))
+    text += f',\n "portfolio": {{\n{cases}\n}}'
     text += f',\n "scheduler": {proof["scheduler"]}'
     text += f',\n "rescheduled": [\n{lines(rescheduled)}\n]'
     return f"{text}}}\n"

@@ -306,18 +306,32 @@ def forget():
 PROVED = replace(H100, schedules=("simt_async/s/order",))
 
 
+def twin_of(config):
+    (twin,) = (
+        one for one in shipped(H100, variant("NN")).rows if one.config == unscheduled(config)
+    )
+    return twin
+
+
+def is_as_fast_as_the_twin(chosen, config):
+    """Within what times of two runs differ by."""
+    assert unscheduled(chosen.config) == chosen.config
+    (row,) = (one for one in shipped(H100, variant("NN")).rows if one.config == chosen.config)
+    size = square(4096, "NN")
+    assert row.ns[size] == pytest.approx(twin_of(config).ns[size], rel=0.02)
+
+
 @pytest.mark.usefixtures("forget")
 def test_rescheduled_code_serves_where_it_beat_its_twin_and_is_proved(monkeypatch):
     config = rescheduled_table(monkeypatch, [[4096, 4096, 4096, 95, 100], [8192] * 3 + [100, 99]])
     assert choose(device(PROVED), square(4096, "NN")).config == config
     assert choose(device(PROVED), square(8192, "NN")).config != config
     assert choose(device(PROVED), square(4096, "TN")).config != config
-    # Elsewhere the compiler's own code does.
-    chosen = choose(device(), square(4096, "NN"))
-    assert chosen.config == unscheduled(config)
+    # Elsewhere the compiler's own code does, its twin's or what is as fast.
+    is_as_fast_as_the_twin(choose(device(), square(4096, "NN")), config)
     # It takes as much less than its twin as it did in their race.
     (row,) = (row for row in shipped(PROVED, variant("NN")).rows if row.config == config)
-    (twin,) = (row for row in shipped(H100, variant("NN")).rows if row.config == chosen.config)
+    twin = twin_of(config)
     assert row.ns == {square(4096, "NN"): pytest.approx(0.95 * twin.ns[square(4096, "NN")])}
     assert row.won == {size: pytest.approx(0.95 * ns) for size, ns in twin.won.items()}
 
@@ -340,4 +354,4 @@ def test_what_is_fitted_is_the_compilers_own_code(monkeypatch):
 )
 def test_otherwise_it_does_not(monkeypatch, raced, version):
     config = rescheduled_table(monkeypatch, raced, version)
-    assert choose(device(PROVED), square(4096, "NN")).config == unscheduled(config)
+    is_as_fast_as_the_twin(choose(device(PROVED), square(4096, "NN")), config)

@@ -10,7 +10,7 @@ beat that.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -92,7 +92,9 @@ class Table:
 
 def _read(document: Any) -> Table:
     """Return a table from its JSON."""
-    rows = [_timed(row) for row in document["rows"]]
+    rows = _joined(
+        [*(_timed(row) for row in document["rows"]), *_portfolio(document.get("portfolio", {}))]
+    )
     # Rescheduled code was timed beside its twin only, and by a scheduler that may have changed.
     if document.get("scheduler") == SCHEDULER_VERSION:
         twins = {(_variant(row), row.config): row for row in rows}
@@ -112,6 +114,28 @@ def _copying(row: Mapping[str, Any] | None) -> Copying | None:
     if row is None:
         return None
     return Copying(float(row["begin_ns"]), float(row["bytes_per_ns"]))
+
+
+def _portfolio(cases: Mapping[str, Any]) -> Iterator[Timed]:
+    """Yield configs of single precision with times of many shapes: null where one is not for it."""
+    number = precision("s")
+    for trans, found in cases.items():
+        shapes = [Problem(m, n, k, number, *trans) for m, n, k in found["shapes"]]
+        for one in found["configs"]:
+            times = zip(shapes, one["ns"], strict=True)
+            ns = {shape: float(time) for shape, time in times if time is not None}
+            if ns:
+                yield Timed(Config("simt_async", one["config"]), ns)
+
+
+def _joined(rows: Sequence[Timed]) -> list[Timed]:
+    """Return rows with the times of equal configs together; of two times the first one's."""
+    found: dict[tuple[Variant, Config], Timed] = {}
+    for row in rows:
+        key = (_variant(row), row.config)
+        before = found.get(key)
+        found[key] = row if before is None else replace(before, ns={**row.ns, **before.ns})
+    return list(found.values())
 
 
 def _timed(row: Mapping[str, Any]) -> Timed:

@@ -1,0 +1,292 @@
+r"""A few configs for all shapes: picked from races of many, then timed on many shapes each.
+
+    python benchmarks/portfolio.py --pick --json PICKED             from wide_*.json; no GPU
+    python benchmarks/portfolio.py --only PICKED --seconds 200 --json FILE      needs an H100
+
+What is fast at one random shape is not known at the next: a cost model that ranks thousands of
+configs picks those that it is most wrong about.  So a portfolio is picked, greedily: the config
+that takes most off the time of all shapes that `wide.py` raced, then the next; a time that was not
+taken counts as the costs of `library/cycles.py` carry it over from the config's others.  Winners at
+squares are in it from the start.  Each is then timed on every shape of its case (random ones of
+`--seed`, which no test is made of, and squares), fitted to it as `gemm` would (narrow, guarded,
+staged), after a tuner's check, and `ship.py` puts the times into the table, from which `gemm`
+chooses for a shape by what its neighbours took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import statistics
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ship
+from hopper.cases import variant_of
+from hopper.named import json_file, named_in
+from hopper.pool import compiled
+from shapes200 import LETTER, shapes, shared
+from tilewright.library.choose import Choice, fitted
+from tilewright.library.waves import Timed, distance, expected_ns
+from tilewright.paths import write_atomically
+from tilewright.problem import Problem
+from tilewright.space import Config
+from tilewright.stencil import stencil, unscheduled
+
+RACED = ("wide_slow.json", "wide_seed3.json")
+# Of a case.
+PICKED = 48
+# What was not timed is not better than what was, though costs that are carried over are too small
+# as often as too large: so many times as long, and never nearer to the best than this.
+UNTAKEN, LEAST = 1.05, 0.02
+# Every third random shape is rounded up to whole vectors, as most that people have are.
+ALIGNED = 3
+SEEDS, SQUARES = (3, 4), (512, 1024, 2048, 3072, 4096, 6144, 8192)
+WARM, ROUNDS, FEWER, LONG_NS = 1, 5, 3, 1e6
+MULTIPROCESSORS = 132
+Row = dict[str, Any]
+
+
+# ---- Which -----------------------------------------------------------------------------------
+
+
+def raced() -> dict[str, dict[Config, dict[Problem, float]]]:
+    """Return what `wide.py` timed, by case and config as it was before it was fitted."""
+    found: dict[str, Any] = {trans: defaultdict(dict) for trans in ship.CASES}
+    for row in (row for name in RACED for row in ship.load(name)["rows"]):
+        problem = Problem(row["m"], row["n"], row["k"], LETTER, *row["trans"])
+        for one in (one for one in row["candidates"] if "ns" in one):
+            found[row["trans"]][Config("simt_async", one["config"])][problem] = one["ns"]
+    return found
+
+
+def winners(trans: str) -> list[Config]:
+    """Return what won a race at a square, as the compiler makes it."""
+    log = ship.load("hopper_s.json")["log"]
+    known = ship.searched(log, trans)
+    configs = (unscheduled(known[key][0]) for key in ship.raced(log, trans) if key in known)
+    return list(dict.fromkeys(configs))
+
+
+def picked(trans: str, times: dict[Config, dict[Problem, float]], device: Any) -> list[Config]:
+    """Return the portfolio of a case, winners at squares first."""
+    problems = sorted({p for taken in times.values() for p in taken}, key=str)
+    configs = list(times)
+    best = np.array([min(t[p] for t in times.values() if p in t) for p in problems])
+    costs = np.array(
+        [
+            [_cost(c, times[c], p, best[at], device) for at, p in enumerate(problems)]
+            for c in configs
+        ]
+    )
+    made = winners(trans)
+    left = np.full(len(problems), math.log(2.0))
+    for config in made:
+        if config in times:
+            left = np.minimum(left, costs[configs.index(config)])
+    while len(made) < PICKED:
+        after = np.minimum(left, costs).sum(axis=1)
+        at = int(np.argmin(after))
+        if after[at] >= left.sum():
+            break
+        made.append(configs[at])
+        left = np.minimum(left, costs[at])
+    print(f"{trans}: {len(made)} of {len(configs)}, {math.exp(left.mean()):.3f} of the best times")
+    return made
+
+
+def _cost(
+    config: Config, taken: dict[Problem, float], problem: Problem, best: float, device: Any
+) -> float:
+    """Return the logarithm of a time over the best, as taken, or as expected from the others."""
+    if problem in taken:
+        return math.log(taken[problem] / best)
+    expected = expected_ns(Timed(config, taken), problem, device, MULTIPROCESSORS)
+    return max(math.log(UNTAKEN * expected / best), LEAST)
+
+
+def pick(path: Path) -> None:
+    """Write the portfolio as a list of candidates."""
+    from choice_fit import device
+
+    spec = device()
+    rows = [
+        {"precision": LETTER, "trans": trans, "stencil": one.stencil, "config": dict(one)}
+        for trans, times in raced().items()
+        for one in picked(trans, times, spec)
+    ]
+    write_atomically(path, f"[\n{ship.lines(rows)}\n]\n".encode())
+
+
+# ---- How fast --------------------------------------------------------------------------------
+
+
+def problems(trans: str, each: int) -> list[Problem]:
+    """Return random shapes of a case, and squares."""
+    random = [p for seed in SEEDS for p in shapes(seed) if p.trans == trans][:each]
+    random[::ALIGNED] = map(aligned, random[::ALIGNED])
+    return random + [Problem(n, n, n, LETTER, *trans) for n in SQUARES]
+
+
+def aligned(problem: Problem) -> Problem:
+    """Return the shape of whole vectors that has it."""
+    sides = (-(-side // 8) * 8 for side in (problem.m, problem.n, problem.k))
+    return Problem(*sides, LETTER, *problem.trans)
+
+
+def fit(config: Config, problem: Problem, spec: Any) -> Config:
+    """Return a config as `gemm` serves a problem with it."""
+    return fitted(Choice(stencil(config.stencil), config), problem, spec).config
+
+
+class Timer:
+    """The device, kernels that were checked, and matrices that all problems share."""
+
+    def __init__(self) -> None:
+        from tilewright.backend import device
+
+        self.live: Any = device("cuda:0")
+        self.memory = shared(self.live)
+        self.kernels: dict[tuple[str, Config], Any] = {}
+
+    def kernel(self, trans: str, config: Config) -> Any:
+        """Return a kernel that passed a tuner's check, or the reason why there is none."""
+        from tilewright.tuning.verify import screen
+
+        key = (trans, config)
+        if key not in self.kernels:
+            family, variant = stencil(config.stencil), variant_of(LETTER, trans)
+            try:
+                made = self.live.compile(family.source(config, variant, "cuda"))
+                screen(self.live, made, family, config, variant)
+            except Exception as error:
+                if getattr(self.live, "lost", None):
+                    raise
+                made = f"{type(error).__name__}: {error}".splitlines()[0]
+            self.kernels[key] = made
+        return self.kernels[key]
+
+    def time(self, problem: Problem, config: Config) -> float | None:
+        """Return a median in nanoseconds; None for what failed its check, or is not for it."""
+        from tilewright.tuning.measure import Workload
+
+        if not stencil(config.stencil).takes(config, problem):
+            return None
+        made = self.kernel(problem.trans, fit(config, problem, self.live.spec))
+        if isinstance(made, str):
+            return None
+        one = fit(config, problem, self.live.spec)
+        load, family = Workload(self.live, problem, self.memory), stencil(one.stencil)
+        first = [load.run(made, family, one) for _ in range(WARM)]
+        rounds = FEWER if first[-1] > LONG_NS else ROUNDS
+        taken = statistics.median(load.run(made, family, one) for _ in range(rounds))
+        load.close()
+        return float(taken)
+
+
+def measure(path: Path, only: Path, each: int, seconds: float) -> None:
+    """Compile all, time all there is time for, and write."""
+    from tilewright.bench.record import device_record, environment_record
+    from tilewright.bench.sweep import Method
+
+    until, named = time.time() + seconds, named_in(only, LETTER, ship.CASES)
+    timer = Timer()
+    spec, made = timer.live.spec, {"environment": environment_record(Method(ROUNDS))}
+    made |= {"device": device_record(timer.live, []), "rows": []}
+    wanted = {trans: problems(trans, each) for trans in ship.CASES}
+    jobs = dict.fromkeys(
+        (LETTER, trans, fit(config, problem, spec))
+        for trans, configs in named.items()
+        for config, problem in itertools.product(configs, wanted[trans])
+        if stencil(config.stencil).takes(config, problem)
+    )
+    print(f"{len(jobs)} kernels to compile", flush=True)
+    for _ in compiled(timer.live.arch, list(jobs), max(1, (os.cpu_count() or 2) - 1), until):
+        pass
+    print(f"compiled, {until - time.time():.0f} s left", flush=True)
+    # A row of shapes at a time, so that what is cut off is cut off everywhere.
+    for at in range(max(map(len, wanted.values()))):
+        for trans, configs in named.items():
+            if at >= len(wanted[trans]) or time.time() > until:
+                continue
+            problem = wanted[trans][at]
+            ns = [timer.time(problem, config) for config in configs]
+            made["rows"].append(
+                {"trans": trans, "m": problem.m, "n": problem.n, "k": problem.k, "ns": ns}
+            )
+    made["configs"] = {trans: [dict(one) for one in configs] for trans, configs in named.items()}
+    reasons = {str(key[1]): why for key, why in timer.kernels.items() if isinstance(why, str)}
+    made["refused"] = reasons
+    write(path, made)
+    print(f"{len(made['rows'])} shapes, {len(reasons)} kernels refused")
+
+
+def write(path: Path, made: dict[str, Any]) -> None:
+    """Write a row of times a line."""
+    head = {name: made[name] for name in ("environment", "device", "refused")}
+    configs = ",\n".join(
+        f' "{trans}": [\n{ship.lines(rows)}\n ]' for trans, rows in made["configs"].items()
+    )
+    text = json.dumps(head, indent=1)[:-2] + f',\n "configs": {{\n{configs}\n}}'
+    write_atomically(path, f'{text},\n "rows": [\n{ship.lines(made["rows"])}\n]}}\n'.encode())
+
+
+# ---- What it says ----------------------------------------------------------------------------
+
+
+def table(path: Path) -> None:
+    """Print how near to the best a choice by neighbours comes, each shape left out in turn."""
+    from choice_fit import device
+
+    made, spec = json.loads(path.read_text()), device()
+    for trans, values in made["configs"].items():
+        configs = [Config("simt_async", one) for one in values]
+        rows = [row for row in made["rows"] if row["trans"] == trans]
+        shapes_ = [Problem(r["m"], r["n"], r["k"], LETTER, *trans) for r in rows]
+        lost = []
+        for at, problem in enumerate(shapes_):
+            ns = [x if x is not None else math.inf for x in rows[at]["ns"]]
+            others = sorted(
+                (p for p in shapes_ if p != problem), key=lambda p: distance(p, problem)
+            )[:8]
+            expected = []
+            for i, config in enumerate(configs):
+                times = {p: rows[shapes_.index(p)]["ns"][i] for p in others}
+                times = {p: x for p, x in times.items() if x is not None}
+                one = Timed(config, times)
+                expected.append(
+                    expected_ns(one, problem, spec, MULTIPROCESSORS) if times else math.inf
+                )
+            lost.append(ns[expected.index(min(expected))] / min(ns))
+        print(f"{trans}: {len(rows)} shapes, {statistics.geometric_mean(lost):.3f} of the best"
+              f" time, at worst {max(lost):.2f}")  # fmt: skip
+
+
+def main() -> None:
+    parse = argparse.ArgumentParser(description=__doc__)
+    parse.add_argument("--pick", action="store_true", help="write the portfolio and end; no GPU")
+    parse.add_argument("--table", action="store_true", help="say what FILE tells; no GPU")
+    parse.add_argument("--only", type=json_file, help="the portfolio")
+    parse.add_argument("--each", type=int, default=90, help="random shapes of a case")
+    parse.add_argument("--seconds", type=float, default=200)
+    parse.add_argument("--json", type=Path, required=True)
+    given = parse.parse_args()
+    if given.pick:
+        pick(given.json)
+    elif given.table:
+        table(given.json)
+    elif given.only:
+        measure(given.json, given.only, given.each, given.seconds)
+    else:
+        parse.error("give --only PICKED, or --pick")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,405 @@
+r"""Would any config of the space multiply random shapes faster than what `gemm` chooses?  SGEMM.
+
+    python benchmarks/wide.py --seed 3 --count 150 --seconds 420 --json FILE    needs an H100
+    python benchmarks/wide.py --below 0.97 --of RUN --seconds 230 --json FILE   what was slow in RUN
+    python benchmarks/wide.py --list --seed 3 --count 20                        no GPU
+    python benchmarks/wide.py --table --json FILE                               only prints FILE
+
+Shapes are those of `shapes200.py`, or of a RUN of it.  Each has at most ``--each`` candidates
+(`hopper.wide_space`): the choice, what costs the least by `tilewright.library.cycles`, what of the
+shipped table comes near, and the best of each class of blocks.  They are fitted to the shape as
+`gemm` fits its choice; ``--list`` counts them, and the kernels to compile, which takes seconds a
+shape.  Each is checked against the product in double precision, with C full of NaNs before, and
+timed between two timings of cuBLAS while other processes compile what comes next.  In the end
+those that were the best of a shape, or near it, are timed at squares, unfitted, after a tuner's
+check, as a search times its candidates.
+
+FILE has a shape a row: {"trans", "m", "n", "k", "cublas": [ns], "chosen": id, "candidates"}.  Of
+a candidate: {"config", "fitted" where that differs, "ns", "eta"}, or "reason".  "chosen" is the
+id of what `gemm` launches, fitted; it is the first candidate.  "squares" has rows
+{"trans", "config", "ns"} with medians by size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import shapes200
+import ship
+from hopper.beside import SQUARES
+from hopper.cases import variant_of
+from hopper.named import json_file
+from hopper.pool import compiled
+from hopper.wide_space import FAMILY, LETTER, Candidate, Shape, listed
+from tilewright.library.choose import Choice
+from tilewright.paths import write_atomically
+from tilewright.problem import Problem
+from tilewright.space import Config
+from tilewright.stencil import stencil, unscheduled
+
+SEED, COUNT, EACH = 3, 150, 36
+# Compiled at about 1.5 s each: four minutes of 16 cores.
+KERNELS = 2500
+# Of --seconds, until when shapes are timed, and until when squares' kernels are compiled, some 500
+# of 2500; a fifth of a second each is left for these.
+SHAPES, COMPILED = 0.7, 0.8
+# Launches: before those that are timed, and these; fewer of what takes as long as LONG_NS, whose
+# clocks are steady.
+FEW, FEWER, LONG_NS = (2, 5), (1, 3), 1e6
+# Squares that take so long on an H100.
+LARGE = 4096
+# |C - AB| / (|A| |B|): rounding leaves some 1e-7, a lost product 1e-4 at k 8192.
+RIGHT = 1e-5
+# Times the best of a shape: a config this close is as good a guess, as medians of five vary so.
+NEAR = 1.03
+BARS = (0.9, 0.97, 1.0)
+SECONDS_BETWEEN_WRITES = 10
+METHOD = (
+    "random data, warm cache, one candidate after another between two timings of cuBLAS, while "
+    "other processes compile; medians, device events"
+)
+Row = dict[str, Any]
+
+
+# ---- Shapes --------------------------------------------------------------------------------
+
+
+def problems_of(seed: int, count: int, of: Path | None, below: float | None) -> list[Problem]:
+    """Return random shapes, or those of an earlier run that were slow."""
+    if of is None or below is None:
+        return shapes200.shapes(seed)[:count]
+    return [one for kind, one in shapes200.slow(of, below) if kind == "shape"][:count]
+
+
+def repeated(call: Any, launches: tuple[int, int]) -> list[int]:
+    """Return the nanoseconds of launches after some that are not timed."""
+    warm, times = launches
+    for _ in range(warm):
+        call()
+    return [int(call()) for _ in range(times)]
+
+
+def checked(live: Any, load: Any, right: tuple[Any, Any, Any], call: Any) -> float:
+    """Return the error of what a call leaves in C, which is full of NaNs before."""
+    p = load.problem
+    c = np.full((p.n, p.ldc), np.nan, p.precision.dtype)
+    live.write(load.memory["c"], c)
+    call()
+    live.download(load.memory["c"], c)
+    if np.isnan(c).any():
+        raise ArithmeticError("parts of C were not written")
+    part, product, size = right
+    eta = float((np.abs(c.T[part] - product) / size).max())
+    if not eta <= RIGHT:
+        raise ArithmeticError(f"eta is {eta:.2e}")
+    return eta
+
+
+def candidate_row(
+    live: Any, load: Any, right: Any, one: Candidate, launches: tuple[int, int], reason: str
+) -> Row:
+    """Return a candidate's time and error, or why there are none."""
+    row: Row = {"config": dict(one.config)}
+    if one.config.stencil != FAMILY:
+        row["stencil"] = one.config.stencil
+    if one.fitted != one.config:
+        row["fitted"] = dict(one.fitted)
+    if reason:
+        return {**row, "reason": reason}
+    try:
+        call = shapes200.run_of(live, load, Choice(stencil(one.fitted.stencil), one.fitted))
+        eta = checked(live, load, right, call)
+        ns = statistics.median(repeated(call, launches))
+    except Exception as error:
+        if getattr(live, "lost", None):
+            raise
+        return {**row, "reason": told(error)}
+    return {**row, "ns": ns, "eta": float(f"{eta:.3g}")}
+
+
+def shape_row(
+    live: Any, cublas: Any, memory: Mapping[str, Any], shape: Shape, reasons: Mapping[Any, str]
+) -> Row:
+    """Return a shape's row; `reasons` has why kernels could not be compiled."""
+    from tilewright.tuning.measure import Workload
+
+    p, load = shape.problem, Workload(live, shape.problem, memory)
+    row: Row = {"trans": p.trans, "m": p.m, "n": p.n, "k": p.k, "chosen": shape.chosen.id}
+    try:
+        right, theirs = shapes200.reference(live, load), cublas.prepare(load)
+        before = repeated(theirs, FEW)
+        launches = FEWER if statistics.median(before) >= LONG_NS else FEW
+        found = [
+            candidate_row(
+                live, load, right, one, launches, reasons.get(kernel, "not compiled in time")
+            )
+            for kernel, one in zip(shape.kernels, shape.candidates, strict=True)
+        ]
+        return {**row, "cublas": before + repeated(theirs, FEW), "candidates": found}
+    except Exception as error:
+        if getattr(live, "lost", None):
+            raise
+        return {**row, "cublas": [], "candidates": [], "reason": told(error)}
+    finally:
+        load.close()
+
+
+def told(error: Exception) -> str:
+    """Return the first line of what went wrong."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+# ---- Squares -------------------------------------------------------------------------------
+
+
+def timed(row: Row) -> list[tuple[float, Row]]:
+    """Return a shape's candidates of the family that have times, the fastest first."""
+    mine = [one for one in row["candidates"] if one.get("stencil", FAMILY) == FAMILY]
+    return sorted(((one["ns"], one) for one in mine if "ns" in one), key=lambda one: one[0])
+
+
+def winners(rows: Iterable[Row]) -> list[tuple[str, Config]]:
+    """Return cases and unfitted configs that were a shape's best, then those that were near."""
+    best: dict[tuple[str, Config], None] = {}
+    near: dict[tuple[str, Config], None] = {}
+    for row in rows:
+        found = timed(row)
+        for at, (ns, one) in enumerate(found):
+            if ns <= NEAR * found[0][0]:
+                kernel = (row["trans"], unscheduled(Config(FAMILY, one["config"])))
+                (near if at else best)[kernel] = None
+    return list({**best, **near})
+
+
+def square_row(live: Any, memory: Any, trans: str, config: Config) -> Row:
+    """Return a config's times at squares, once it has passed a tuner's check, or why not."""
+    from tilewright.tuning.measure import Workload
+    from tilewright.tuning.verify import screen
+
+    row: Row = {"trans": trans, "config": dict(config)}
+    family, variant = stencil(config.stencil), variant_of(LETTER, trans)
+    ns = {}
+    try:
+        kernel = live.compile(family.source(config, variant, live.dialect))
+        screen(live, kernel, family, config, variant)
+        for n in SQUARES:
+            load = Workload(live, Problem(n, n, n, variant.precision, *trans), memory)
+            run = partial(load.run, kernel, family, config)
+            ns[n] = statistics.median(repeated(run, FEWER if n >= LARGE else FEW))
+            load.close()
+    except Exception as error:
+        if getattr(live, "lost", None):
+            raise
+        return {**row, "reason": told(error)}
+    return {**row, "ns": ns}
+
+
+def squares(
+    live: Any, memory: Any, rows: Sequence[Row], until: float, compiled_until: float
+) -> Iterator[Row]:
+    """Yield rows of winners until a time; compilers have ended before any is timed."""
+    kernels, ready = winners(rows), set()
+    print(f"{len(kernels)} configs for squares", flush=True)
+    for _, trans, config, reason in compiled(
+        live.arch, jobs_of(kernels), workers(), compiled_until
+    ):
+        if reason:
+            yield {"trans": trans, "config": dict(config), "reason": reason}
+        else:
+            ready.add((trans, config))
+    for trans, config in kernels:
+        if (trans, config) in ready and time.time() < until:
+            yield square_row(live, memory, trans, config)
+
+
+# ---- A run ---------------------------------------------------------------------------------
+
+
+def workers() -> int:
+    """Return how many compilers there are: one core is for what measures."""
+    return max(1, (os.cpu_count() or 2) - 1)
+
+
+def jobs_of(kernels: Iterable[tuple[str, Config]]) -> list[tuple[str, str, Config]]:
+    """Return kernels, each once, for the compilers."""
+    return [(LETTER, trans, config) for trans, config in dict.fromkeys(kernels)]
+
+
+def rows_of(
+    live: Any, cublas: Any, memory: Any, shapes: list[Shape], until: float
+) -> Iterator[Row]:
+    """Yield shapes' rows, each when its kernels are there; what is late at the end goes without."""
+    reasons: dict[tuple[str, Config], str] = {}
+    waiting = deque(shapes)
+    jobs = jobs_of(kernel for shape in shapes for kernel in shape.kernels)
+    for _, trans, config, reason in compiled(live.arch, jobs, workers(), until):
+        reasons[trans, config] = reason
+        while waiting and all(kernel in reasons for kernel in waiting[0].kernels):
+            yield shape_row(live, cublas, memory, waiting.popleft(), reasons)
+    for shape in waiting:
+        # Without its choice there is nothing to compare with.
+        if shape.kernels[0] in reasons and time.time() < until:
+            yield shape_row(live, cublas, memory, shape, reasons)
+
+
+def measure(
+    path: Path, seconds: float, problems: list[Problem], each: int, kernels: int, about: Row
+) -> Row:
+    """Time candidates of shapes, then winners at squares, until the time is up."""
+    from tilewright.backend import device
+    from tilewright.bench.peers.cublas import CuBLAS
+    from tilewright.bench.record import device_record, environment_record
+
+    started, live = time.time(), device("cuda:0")
+    cublas = CuBLAS(live)
+    made: Row = {
+        "environment": {**environment_record(), "rounds": FEW[1], "method": METHOD},
+        "device": device_record(live, [cublas]),
+        **about, "rows": [], "squares": [],
+    }  # fmt: skip
+    shapes = listed(problems, live.spec, each, kernels, workers())
+    print(f"{time.time() - started:5.0f} s: {counted(shapes)}", flush=True)
+    memory, said = shapes200.shared(live), time.time()
+    for row in rows_of(live, cublas, memory, shapes, started + SHAPES * seconds):
+        made["rows"].append(row)
+        if time.time() - said > SECONDS_BETWEEN_WRITES:
+            said = time.time()
+            print(f"{said - started:5.0f} s: {len(made['rows'])} of {len(shapes)}", flush=True)
+            write(path, made)
+    write(path, made)
+    until, compiled_until = started + seconds, started + COMPILED * seconds
+    made["squares"] += squares(live, memory, made["rows"], until, compiled_until)
+    write(path, made)
+    return made
+
+
+def write(path: Path, made: Row) -> None:
+    """Write what is known so far, a row a line."""
+    head = {name: value for name, value in made.items() if name not in ("rows", "squares")}
+    text = json.dumps(head, indent=1)[:-2]
+    for name in ("rows", "squares"):
+        text += f',\n "{name}": [\n{ship.lines(made[name])}\n]'
+    write_atomically(path, f"{text}}}\n".encode())
+
+
+# ---- What is said --------------------------------------------------------------------------
+
+
+def counted(shapes: Sequence[Shape]) -> str:
+    """Return how many candidates and kernels there are."""
+    many = [len(shape.candidates) for shape in shapes]
+    kernels = {kernel for shape in shapes for kernel in shape.kernels}
+    return f"{len(shapes)} shapes, {sum(many)} candidates, {len(kernels)} kernels"
+
+
+def listing(shapes: Sequence[Shape]) -> None:
+    """Print shapes with the number of their candidates."""
+    for shape in shapes:
+        p = shape.problem
+        print(f"{p.trans} {p.m:5} {p.n:5} {p.k:5}  {len(shape.candidates):3}")
+    print(counted(shapes))
+
+
+def launched(one: Row) -> Config:
+    """Return what a candidate was launched as."""
+    values = one["fitted"] if "fitted" in one else one["config"]
+    return Config(one.get("stencil", FAMILY), values)
+
+
+def ratios(row: Row) -> tuple[float, float] | None:
+    """Return the rate of the choice and of the best over cuBLAS's, if all were timed.
+
+    Of the two times of cuBLAS the shorter one: while compilers begin, launches may come late.
+    """
+    found = [(one["ns"], one) for one in row["candidates"] if "ns" in one]
+    chosen = [ns for ns, one in found if launched(one).id == row["chosen"]]
+    if not chosen or not row["cublas"]:
+        return None
+    half = len(row["cublas"]) // 2
+    theirs = min(map(statistics.median, (row["cublas"][:half], row["cublas"][half:])))
+    return theirs / chosen[0], theirs / min(ns for ns, _ in found)
+
+
+def best_of(row: Row) -> str:
+    """Return what the best config has that the choice has not."""
+    found = timed(row)
+    if not found:
+        return ""
+    every = [launched(one) for _, one in found]
+    other: Mapping[str, Any] = next((one for one in every if one.id == row["chosen"]), {})
+    one = every[0]
+    blocks = f"{one['block_m']}x{one['block_n']}/{one['tile_m']}x{one['tile_n']}"
+    names = sorted({*one, *other} - {"block_m", "block_n", "tile_m", "tile_n"})
+    more = [f"{x} {one.get(x, 0)}" for x in names if one.get(x, 0) != other.get(x, 0)]
+    return " ".join([blocks, *more])
+
+
+def table(made: Row) -> None:
+    """Print shapes, how far choices are from the best, and what was refused."""
+    print("shape, rates of the choice and of the best over cuBLAS's, and the best:")
+    compared = []
+    for row in made["rows"]:
+        found, shape = ratios(row), f"{row['trans']} {row['m']:5} {row['n']:5} {row['k']:5}"
+        if found:
+            compared.append(found)
+            of = sum("ns" in one for one in row["candidates"])
+            print(f"  {shape}  {found[0]:.3f} {found[1]:.3f} of {of:2}  {best_of(row)}")
+        else:
+            print(f"  {shape}  {row.get('reason', 'not compared')}")
+    for name, mine in zip(("choice", "best"), zip(*compared, strict=True), strict=False):
+        over = ", ".join(f"{sum(x >= bar for x in mine)} at {bar} and more" for bar in BARS)
+        mean = math.exp(sum(map(math.log, mine)) / len(mine))
+        print(f"{name}: geometric mean {mean:.3f} of {len(mine)} shapes, {over}")
+    squares = made.get("squares", [])
+    print(f"{sum('ns' in one for one in squares)} configs timed at squares")
+    every = [one for row in made["rows"] for one in row["candidates"]] + squares
+    refused = [one["reason"] for one in every if "reason" in one]
+    for reason in dict.fromkeys(refused):
+        print(f"  {refused.count(reason)} without times: {reason}")
+
+
+def main() -> None:
+    parse = argparse.ArgumentParser(description=__doc__)
+    parse.add_argument("--seconds", type=float, default=420)
+    parse.add_argument("--json", type=Path, default=Path("wide.json"))
+    parse.add_argument("--seed", type=int, default=SEED, help="that shapes are drawn from")
+    parse.add_argument("--count", type=int, default=COUNT, help="so many shapes")
+    parse.add_argument("--below", type=float, help="only what had a lower ratio, in the file of")
+    parse.add_argument("--of", type=json_file, help="an earlier run's results, of shapes200.py")
+    parse.add_argument("--each", type=int, default=EACH, help="so many candidates of a shape")
+    parse.add_argument("--kernels", type=int, default=KERNELS, help="so many in all, about")
+    parse.add_argument("--list", action="store_true", help="count candidates and end")
+    parse.add_argument("--table", action="store_true", help="print what FILE has and end")
+    given = parse.parse_args()
+    if (given.below is None) != (given.of is None):
+        parse.error("--below and --of belong together: a ratio, and a file of an earlier run")
+    if given.table:
+        table(json.loads(json_file(str(given.json)).read_bytes()))
+        return
+    try:
+        problems = problems_of(given.seed, given.count, given.of, given.below)
+    except (ValueError, KeyError, TypeError) as error:
+        parse.error(f"--of={given.of} has no rows of an earlier run: {error!r}")
+    if given.list:
+        from choice_fit import device
+
+        listing(listed(problems, device(), given.each, given.kernels, workers()))
+        return
+    about = {"of": given.of.name, "below": given.below} if given.of else {"seed": given.seed}
+    table(measure(given.json, given.seconds, problems, given.each, given.kernels, about))
+
+
+if __name__ == "__main__":
+    main()
