@@ -71,6 +71,22 @@ def shapes(seed: int = SEED) -> list[Problem]:
     ]
 
 
+def long_sums(seed: int = SEED) -> list[Problem]:
+    """Return as many random shapes of long sums over few tiles.
+
+    One side is in 64..512, the other in 64..4096, k in 2048..8192.
+    """
+    rng = np.random.default_rng(seed)
+    least, most = np.log([LEAST, LEAST, 2048]), np.log([512, 4096, MOST])
+    found = np.exp(rng.uniform(least, most, (COUNT, 3))).round().astype(int)
+    swapped = rng.random(COUNT) < 0.5
+    found[swapped] = found[swapped][:, [1, 0, 2]]
+    cases = itertools.cycle(cases_of(LETTER))
+    return [
+        Problem(*map(int, side), LETTER, *trans) for side, trans in zip(found, cases, strict=False)
+    ]
+
+
 def cliffs() -> list[Problem]:
     """Return squares whose sides are multiples, and one beside them."""
     return [

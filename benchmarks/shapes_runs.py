@@ -2,7 +2,7 @@ r"""How a run of shapes200.py stands beside earlier ones of the same shapes; nee
 
     python benchmarks/shapes_runs.py [FILE EARLIER ...]
 
-Files are names in benchmarks/results/h100 (by default the fifth run, then the fourth and third),
+Files are names in benchmarks/results/h100 (by default the sixth run, then the three before),
 or paths.  Prints of each earlier run by how much cuBLAS's times and ours have changed, ours also
 apart by whether the config is another; then what ratios FILE would have against the least of
 cuBLAS's times in all of them: cuBLAS itself takes several per cent longer in some runs.
@@ -20,7 +20,9 @@ from typing import Any
 from shapes200 import WORST, mean
 from ship import RESULTS, load
 
-DEFAULT = ("shapes200_fifth.json", "shapes200.json", "shapes200_third.json")
+DEFAULT = (
+    "shapes200_sixth.json", "shapes200_fifth.json", "shapes200.json", "shapes200_third.json",
+)  # fmt: skip
 Shapes = dict[tuple[str, int, int, int], dict[str, Any]]
 
 

@@ -27,6 +27,7 @@ from tilewright.hardware.catalogue import recognised
 from tilewright.paths import write_atomically
 from tilewright.space import Config
 from tilewright.stencil import stencil, stencils, unscheduled
+from tilewright.stencil.schedule import SCHEDULE
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "h100"
@@ -224,7 +225,7 @@ def copying(found):
 
 
 def portfolio_cases(found, searched_rows):
-    """Yield a case's text: its shapes, and configs with a time of each.
+    """Yield a case's text: its shapes, and the compiler's own configs with a time of each.
 
     Times of two runs differ by some per cent, whatever ran: at squares they are brought to the
     search's by the configs that both have, so that each may be compared with either.
@@ -242,6 +243,7 @@ def portfolio_cases(found, searched_rows):
         kept = [
             {"config": config, "ns": list(ns)}
             for config, ns in zip(configs, zip(*times, strict=True), strict=True)
+            if SCHEDULE not in config
         ]
         text = json.dumps(shapes, separators=(",", ":"))
         yield f' "{trans}": {{"shapes": {text}, "configs": [\n{lines(kept)}\n ]}}'

@@ -2,6 +2,7 @@ r"""Would any config of the space multiply random shapes faster than what `gemm`
 
     python benchmarks/wide.py --seed 3 --count 150 --seconds 420 --json FILE    needs an H100
     python benchmarks/wide.py --below 0.97 --of RUN --seconds 230 --json FILE   what was slow in RUN
+    python benchmarks/wide.py --long --seed 5 --count 72 --json FILE            long sums, few tiles
     python benchmarks/wide.py --list --seed 3 --count 20                        no GPU
     python benchmarks/wide.py --table --json FILE                               only prints FILE
 
@@ -10,14 +11,12 @@ Shapes are those of `shapes200.py`, or of a RUN of it.  Each has at most ``--eac
 shipped table comes near, and the best of each class of blocks.  They are fitted to the shape as
 `gemm` fits its choice; ``--list`` counts them, and the kernels to compile, which takes seconds a
 shape.  Each is checked against the product in double precision, with C full of NaNs before, and
-timed between two timings of cuBLAS while other processes compile what comes next.  In the end
-those that were the best of a shape, or near it, are timed at squares, unfitted, after a tuner's
-check, as a search times its candidates.
+timed between two timings of cuBLAS while other processes compile what comes next.  `portfolio.py`
+picks from what is found.
 
 FILE has a shape a row: {"trans", "m", "n", "k", "cublas": [ns], "chosen": id, "candidates"}.  Of
 a candidate: {"config", "fitted" where that differs, "ns", "eta"}, or "reason".  "chosen" is the
-id of what `gemm` launches, fitted; it is the first candidate.  "squares" has rows
-{"trans", "config", "ns"} with medians by size.
+id of what `gemm` launches, fitted; it is the first candidate.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +36,6 @@ import numpy as np
 
 import shapes200
 import ship
-from hopper.beside import SQUARES
-from hopper.cases import variant_of
 from hopper.named import json_file
 from hopper.pool import compiled
 from hopper.wide_space import FAMILY, LETTER, Candidate, Shape, listed
@@ -47,23 +43,16 @@ from tilewright.library.choose import Choice
 from tilewright.paths import write_atomically
 from tilewright.problem import Problem
 from tilewright.space import Config
-from tilewright.stencil import stencil, unscheduled
+from tilewright.stencil import stencil
 
 SEED, COUNT, EACH = 3, 150, 36
 # Compiled at about 1.5 s each: four minutes of 16 cores.
 KERNELS = 2500
-# Of --seconds, until when shapes are timed, and until when squares' kernels are compiled, some 500
-# of 2500; a fifth of a second each is left for these.
-SHAPES, COMPILED = 0.7, 0.8
 # Launches: before those that are timed, and these; fewer of what takes as long as LONG_NS, whose
 # clocks are steady.
 FEW, FEWER, LONG_NS = (2, 5), (1, 3), 1e6
-# Squares that take so long on an H100.
-LARGE = 4096
 # |C - AB| / (|A| |B|): rounding leaves some 1e-7, a lost product 1e-4 at k 8192.
 RIGHT = 1e-5
-# Times the best of a shape: a config this close is as good a guess, as medians of five vary so.
-NEAR = 1.03
 BARS = (0.9, 0.97, 1.0)
 SECONDS_BETWEEN_WRITES = 10
 METHOD = (
@@ -76,10 +65,12 @@ Row = dict[str, Any]
 # ---- Shapes --------------------------------------------------------------------------------
 
 
-def problems_of(seed: int, count: int, of: Path | None, below: float | None) -> list[Problem]:
-    """Return random shapes, or those of an earlier run that were slow."""
+def problems_of(
+    seed: int, count: int, of: Path | None, below: float | None, long: bool = False
+) -> list[Problem]:
+    """Return random shapes, those of them with long sums, or slow ones of an earlier run."""
     if of is None or below is None:
-        return shapes200.shapes(seed)[:count]
+        return (shapes200.long_sums if long else shapes200.shapes)(seed)[:count]
     return [one for kind, one in shapes200.slow(of, below) if kind == "shape"][:count]
 
 
@@ -170,60 +161,6 @@ def timed(row: Row) -> list[tuple[float, Row]]:
     return sorted(((one["ns"], one) for one in mine if "ns" in one), key=lambda one: one[0])
 
 
-def winners(rows: Iterable[Row]) -> list[tuple[str, Config]]:
-    """Return cases and unfitted configs that were a shape's best, then those that were near."""
-    best: dict[tuple[str, Config], None] = {}
-    near: dict[tuple[str, Config], None] = {}
-    for row in rows:
-        found = timed(row)
-        for at, (ns, one) in enumerate(found):
-            if ns <= NEAR * found[0][0]:
-                kernel = (row["trans"], unscheduled(Config(FAMILY, one["config"])))
-                (near if at else best)[kernel] = None
-    return list({**best, **near})
-
-
-def square_row(live: Any, memory: Any, trans: str, config: Config) -> Row:
-    """Return a config's times at squares, once it has passed a tuner's check, or why not."""
-    from tilewright.tuning.measure import Workload
-    from tilewright.tuning.verify import screen
-
-    row: Row = {"trans": trans, "config": dict(config)}
-    family, variant = stencil(config.stencil), variant_of(LETTER, trans)
-    ns = {}
-    try:
-        kernel = live.compile(family.source(config, variant, live.dialect))
-        screen(live, kernel, family, config, variant)
-        for n in SQUARES:
-            load = Workload(live, Problem(n, n, n, variant.precision, *trans), memory)
-            run = partial(load.run, kernel, family, config)
-            ns[n] = statistics.median(repeated(run, FEWER if n >= LARGE else FEW))
-            load.close()
-    except Exception as error:
-        if getattr(live, "lost", None):
-            raise
-        return {**row, "reason": told(error)}
-    return {**row, "ns": ns}
-
-
-def squares(
-    live: Any, memory: Any, rows: Sequence[Row], until: float, compiled_until: float
-) -> Iterator[Row]:
-    """Yield rows of winners until a time; compilers have ended before any is timed."""
-    kernels, ready = winners(rows), set()
-    print(f"{len(kernels)} configs for squares", flush=True)
-    for _, trans, config, reason in compiled(
-        live.arch, jobs_of(kernels), workers(), compiled_until
-    ):
-        if reason:
-            yield {"trans": trans, "config": dict(config), "reason": reason}
-        else:
-            ready.add((trans, config))
-    for trans, config in kernels:
-        if (trans, config) in ready and time.time() < until:
-            yield square_row(live, memory, trans, config)
-
-
 # ---- A run ---------------------------------------------------------------------------------
 
 
@@ -257,7 +194,7 @@ def rows_of(
 def measure(
     path: Path, seconds: float, problems: list[Problem], each: int, kernels: int, about: Row
 ) -> Row:
-    """Time candidates of shapes, then winners at squares, until the time is up."""
+    """Time candidates of shapes until the time is up."""
     from tilewright.backend import device
     from tilewright.bench.peers.cublas import CuBLAS
     from tilewright.bench.record import device_record, environment_record
@@ -267,30 +204,25 @@ def measure(
     made: Row = {
         "environment": {**environment_record(), "rounds": FEW[1], "method": METHOD},
         "device": device_record(live, [cublas]),
-        **about, "rows": [], "squares": [],
+        **about, "rows": [],
     }  # fmt: skip
     shapes = listed(problems, live.spec, each, kernels, workers())
     print(f"{time.time() - started:5.0f} s: {counted(shapes)}", flush=True)
     memory, said = shapes200.shared(live), time.time()
-    for row in rows_of(live, cublas, memory, shapes, started + SHAPES * seconds):
+    for row in rows_of(live, cublas, memory, shapes, started + seconds):
         made["rows"].append(row)
         if time.time() - said > SECONDS_BETWEEN_WRITES:
             said = time.time()
             print(f"{said - started:5.0f} s: {len(made['rows'])} of {len(shapes)}", flush=True)
             write(path, made)
     write(path, made)
-    until, compiled_until = started + seconds, started + COMPILED * seconds
-    made["squares"] += squares(live, memory, made["rows"], until, compiled_until)
-    write(path, made)
     return made
 
 
 def write(path: Path, made: Row) -> None:
     """Write what is known so far, a row a line."""
-    head = {name: value for name, value in made.items() if name not in ("rows", "squares")}
-    text = json.dumps(head, indent=1)[:-2]
-    for name in ("rows", "squares"):
-        text += f',\n "{name}": [\n{ship.lines(made[name])}\n]'
+    head = {name: value for name, value in made.items() if name != "rows"}
+    text = json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{ship.lines(made["rows"])}\n]'
     write_atomically(path, f"{text}}}\n".encode())
 
 
@@ -362,9 +294,7 @@ def table(made: Row) -> None:
         over = ", ".join(f"{sum(x >= bar for x in mine)} at {bar} and more" for bar in BARS)
         mean = math.exp(sum(map(math.log, mine)) / len(mine))
         print(f"{name}: geometric mean {mean:.3f} of {len(mine)} shapes, {over}")
-    squares = made.get("squares", [])
-    print(f"{sum('ns' in one for one in squares)} configs timed at squares")
-    every = [one for row in made["rows"] for one in row["candidates"]] + squares
+    every = [one for row in made["rows"] for one in row["candidates"]]
     refused = [one["reason"] for one in every if "reason" in one]
     for reason in dict.fromkeys(refused):
         print(f"  {refused.count(reason)} without times: {reason}")
@@ -376,6 +306,7 @@ def main() -> None:
     parse.add_argument("--json", type=Path, default=Path("wide.json"))
     parse.add_argument("--seed", type=int, default=SEED, help="that shapes are drawn from")
     parse.add_argument("--count", type=int, default=COUNT, help="so many shapes")
+    parse.add_argument("--long", action="store_true", help="shapes with long sums and few tiles")
     parse.add_argument("--below", type=float, help="only what had a lower ratio, in the file of")
     parse.add_argument("--of", type=json_file, help="an earlier run's results, of shapes200.py")
     parse.add_argument("--each", type=int, default=EACH, help="so many candidates of a shape")
@@ -389,7 +320,7 @@ def main() -> None:
         table(json.loads(json_file(str(given.json)).read_bytes()))
         return
     try:
-        problems = problems_of(given.seed, given.count, given.of, given.below)
+        problems = problems_of(given.seed, given.count, given.of, given.below, given.long)
     except (ValueError, KeyError, TypeError) as error:
         parse.error(f"--of={given.of} has no rows of an earlier run: {error!r}")
     if given.list:
@@ -397,7 +328,11 @@ def main() -> None:
 
         listing(listed(problems, device(), given.each, given.kernels, workers()))
         return
-    about = {"of": given.of.name, "below": given.below} if given.of else {"seed": given.seed}
+    about = (
+        {"of": given.of.name, "below": given.below}
+        if given.of
+        else {"seed": given.seed, "long": given.long}
+    )
     table(measure(given.json, given.seconds, problems, given.each, given.kernels, about))
 
 

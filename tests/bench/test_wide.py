@@ -169,25 +169,6 @@ def test_a_shape_is_timed_beside_cublas(wide, live, monkeypatch):
     assert row["candidates"][1]["reason"] == "ArithmeticError: parts of C were not written"
 
 
-def test_what_was_near_is_timed_at_squares(wide, live, monkeypatch):
-    """As it was named; the best of shapes come first."""
-    best, near, far = ({"block_m": side, "block_k": 8} for side in (32, 64, 128))
-    candidates = [{"config": near, "fitted": {**near, "narrow": 1}, "ns": 101}]
-    candidates += [{"config": best, "ns": 100}, {"config": far, "ns": 104}]
-    candidates += [{"config": far, "reason": "no"}, {"config": far, "ns": 1, "stencil": "simt"}]
-    found = wide.winners([{"trans": "NT", "candidates": candidates}])
-    assert [(trans, dict(config)) for trans, config in found] == [("NT", best), ("NT", near)]
-
-    monkeypatch.setattr(wide, "SQUARES", (32,))
-    memory = {name: live.upload(np.ones(32 * 32, np.float32)) for name in "abc"}
-    config = small(variant("sTN"), live)
-    row = wide.square_row(live, memory, "TN", config)
-    assert row.keys() == {"trans", "config", "ns"}
-    assert row["ns"].keys() == {32}
-    wrong = wide.square_row(live, {}, "TN", config)
-    assert wrong["reason"].startswith("KeyError")
-
-
 def made():
     chosen = {"block_m": 64, "block_n": 64, "tile_m": 8, "tile_n": 8, "block_k": 8}
     other = {**chosen, "block_m": 128, "stages": 5}
@@ -203,8 +184,7 @@ def made():
         ],
     }  # fmt: skip
     failed = {"trans": "NN", "m": 1, "n": 2, "k": 3, "chosen": "", "cublas": [], "candidates": []}
-    squares = [{"trans": "NT", "config": other, "ns": {512: 9}}]
-    return {"seed": 3, "rows": [row, {**failed, "reason": "no memory"}], "squares": squares}
+    return {"seed": 3, "rows": [row, {**failed, "reason": "no memory"}]}
 
 
 def test_the_file_has_a_row_a_line_and_the_table_prints_it(wide, tmp_path, monkeypatch, capsys):
@@ -212,17 +192,14 @@ def test_the_file_has_a_row_a_line_and_the_table_prints_it(wide, tmp_path, monke
     wide.write(path, made())
     text = path.read_text()
     assert json.loads(text) == json.loads(json.dumps(made()))
-    assert len(text.splitlines()) == 9
+    assert len(text.splitlines()) == 6
     monkeypatch.setattr(sys, "argv", ["wide.py", "--table", "--json", str(path)])
     wide.main()
     said = capsys.readouterr().out
     assert "NT   100   200   300  0.900 1.125 of  2  128x64/8x8 narrow 0 stages 5" in said
     assert "NN     1     2     3  no memory" in said
     assert "choice: geometric mean 0.900 of 1 shapes, 1 at 0.9 and more, 0 at 0.97" in said
-    assert "1 configs timed at squares" in said
     assert "1 without times: too late" in said
-    wide.table({"rows": []})
-    assert "0 configs timed" in capsys.readouterr().out
 
 
 def test_shapes_are_those_of_shapes200(wide, tmp_path):

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from tests.bound.committed import RESULTS, WITHOUT_TIMES, Run, _of, committed
+from tests.bound.committed import RESULTS, TOO_MANY, WITHOUT_TIMES, Run, _of, committed
 from tilewright.bounds import bound
 from tilewright.hardware import catalogue_device
 from tilewright.problem import Problem
@@ -41,8 +41,8 @@ def best(precision):
 def test_every_committed_file_is_read():
     """A new file of results has times, or is named among those that have none."""
     files = {path.name for path in RESULTS.glob("*.json")}
-    assert {run.file for run in RUNS} == files - WITHOUT_TIMES
-    assert files >= WITHOUT_TIMES
+    assert {run.file for run in RUNS} == files - WITHOUT_TIMES - TOO_MANY
+    assert files >= WITHOUT_TIMES | TOO_MANY
     assert {run.problem.precision.letter for run in RUNS} >= set("sdczef")
     assert len(RUNS) > 3000
 

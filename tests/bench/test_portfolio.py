@@ -1,0 +1,110 @@
+"""The few configs that serve all shapes: how they are picked, and that choices are by them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.bench.test_proving import script
+from tests.library.test_boxes import Hopper
+from tilewright.library.choose import timed_choice
+from tilewright.library.shipped import tables
+from tilewright.library.waves import Timed, timed_nearby
+from tilewright.problem import Problem
+from tilewright.space import Config
+from tilewright.stencil import stencil
+
+
+@pytest.fixture(scope="module")
+def portfolio():
+    return script("portfolio")
+
+
+def square(n, trans="NN"):
+    return Problem(n, n, n, "s", *trans)
+
+
+def configs(portfolio, count):
+    """Return as many points of NN's space."""
+    first = portfolio.winners("NN")[0]
+    return [first.replace(stages=2 + at % 2, raster_rows=(8, 0)[at // 2]) for at in range(count)]
+
+
+def test_what_takes_most_off_the_time_of_all_shapes_comes_first(portfolio, monkeypatch):
+    """One config is good everywhere, two are best of one shape each, one is never needed."""
+    good, one, two, never = configs(portfolio, 4)
+    shapes = [Problem(500 + at, 700, 900, "s") for at in range(4)]
+    times = {
+        good: dict.fromkeys(shapes, 11e3),
+        one: dict.fromkeys(shapes, 30e3) | {shapes[0]: 10e3},
+        two: dict.fromkeys(shapes, 30e3) | {shapes[3]: 10e3},
+        never: dict.fromkeys(shapes, 12e3),
+    }
+    monkeypatch.setattr(portfolio, "winners", lambda _: [])
+    found = portfolio.picked("NN", times, H100)
+    assert found[0] == good
+    assert set(found[1:]) == {one, two}
+
+
+H100 = Hopper().spec
+
+
+def test_a_third_of_the_shapes_is_of_whole_vectors(portfolio):
+    found = portfolio.problems("TN", 30)
+    assert len(set(found)) == len(found) == 30 + 15 + len(portfolio.SQUARES)
+    whole = [p for p in found if p.m % 8 == p.n % 8 == p.k % 8 == 0]
+    assert len(whole) >= len(found) / 3
+    assert all(p.trans == "TN" for p in found)
+
+
+def test_tests_are_of_other_shapes(portfolio):
+    """Neither the random shapes of the benchmark nor those of its other seeds were timed."""
+    shapes200 = script("shapes200")
+    timed = {
+        (trans, *sizes)
+        for trans, found in shipped_portfolio().items()
+        for sizes in map(tuple, found["shapes"])
+    }
+    for seed in (shapes200.SEED, 1, 2):
+        assert timed.isdisjoint((p.trans, p.m, p.n, p.k) for p in shapes200.shapes(seed))
+
+
+def shipped_portfolio():
+    return json.loads(script("ship").TABLE.read_text())["portfolio"]
+
+
+def test_every_config_is_served_with_times_of_its_shapes():
+    table = next(one for one in tables() if "H100" in one.device)
+    for trans, found in shipped_portfolio().items():
+        for one in found["configs"]:
+            config = Config("simt_async", one["config"])
+            (row,) = (
+                r for r in table.rows
+                if r.config == config and next(iter(r.ns)).trans == trans
+                and next(iter(r.ns)).precision.letter == "s"
+            )  # fmt: skip
+            assert len(row.ns) >= sum(ns is not None for ns in one["ns"])
+            for sizes, ns in zip(found["shapes"], one["ns"], strict=True):
+                problem = Problem(*sizes, "s", *trans)
+                assert (problem in row.ns) >= (ns is not None)
+                assert ns is None or stencil("simt_async").takes(config, problem)
+
+
+def test_rows_that_were_timed_about_as_near_are_compared():
+    config = Config("simt_async", {"stages": 2})
+    near = Timed(config, {Problem(100, 200, 300, "s"): 1.0})
+    as_near = Timed(config, {Problem(100, 200, 590, "s"): 1.0})
+    far = Timed(config, {square(4096): 1.0})
+    assert timed_nearby([near, as_near, far], Problem(100, 200, 300, "s")) == [near, as_near]
+    assert timed_nearby([near, as_near, far], square(4000)) == [far]
+
+
+def test_the_choice_at_a_shape_that_was_timed_is_the_fastest_there():
+    for trans, found in shipped_portfolio().items():
+        for at, sizes in list(enumerate(found["shapes"]))[:6]:
+            problem = Problem(*sizes, "s", *trans)
+            least = min(one["ns"][at] for one in found["configs"] if one["ns"][at] is not None)
+            expected = timed_choice(Hopper(), problem)[1]
+            assert expected is not None
+            assert expected <= least
