@@ -10,13 +10,16 @@ from dataclasses import replace
 
 from draw_races import joined, load
 from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.backend.cuda.proofs import proofs
 from tilewright.hardware import DeviceSpec
 from tilewright.library.realigned import best_way
 from tilewright.problem import Problem
+from tilewright.stencil.schedule import LEVELS, permission
 
 __all__ = ["copies", "served", "the_device"]
 
 CASES = ("NN", "NT", "TN", "TT")
+LEVEL = {one.name: one for one in LEVELS if one is not None}
 
 
 class Described:
@@ -29,10 +32,16 @@ class Described:
 
 
 def the_device() -> Described:
-    """Return the H100 that was measured, as its driver describes it."""
+    """Return the H100 that was measured, as its driver describes it, with what is proved there."""
     spec = architecture_spec("sm_90a")
     return Described(
-        replace(spec, name="NVIDIA H100 80GB HBM3", multiprocessors=132, memory_bytes=80 << 30)
+        replace(
+            spec,
+            name="NVIDIA H100 80GB HBM3",
+            multiprocessors=132,
+            memory_bytes=80 << 30,
+            schedules=tuple(permission(x.stencil, x.precision, LEVEL[x.level]) for x in proofs()),
+        )
     )
 
 

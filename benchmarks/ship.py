@@ -115,7 +115,7 @@ def search_rows(letter, log):
     Of rescheduled kernels these are their twins: how much faster they are themselves is said
     beside these alone (`rescheduled_rows`).
     """
-    for trans in sorted({one["trans"] for one in log if one["kind"] == "tried"}):
+    for trans in trans_of(log):
         found, won = searched(log, trans), raced(log, trans)
         twins = {unscheduled(found[key][0]).id for key in won if key in found}
         found = {k: v for k, v in found.items() if unscheduled(v[0]) == v[0]}
@@ -175,22 +175,31 @@ def rescheduled_rows(proof):
     """Yield rescheduled kernels with the same bits that were faster than their twins at some size.
 
     Each carries its own and its twin's median of a race in turns, at the sizes where more than
-    half of the rounds saved time.  Only of levels that are proved: `gemm` serves no other.
+    half of the rounds saved time, and its time in the races with cuBLAS that it won.  Only of
+    levels that are proved: `gemm` serves no other.
     """
     known = {(one.stencil, one.precision, one.level) for one in proofs.proofs()}
+    logs = {letter: load(f"hopper_{letter}.json")["log"] for letter in "sc"}
+    won = {(x, trans): raced(log, trans) for x, log in logs.items() for trans in trans_of(log)}
     for one in proof["rows"]:
         if (one["stencil"], one["precision"], one["level"]) not in known:
             continue
-        raced = []
+        beside = []
         for size, (twin, mine) in (one.get("ns") or {}).items():
             saved = statistics.median(a - b for a, b in zip(twin, mine, strict=True))
             if one["status"] == "same" and saved > 0:
                 n = int(size)
-                raced.append([n, n, n, *(round(statistics.median(x)) for x in (mine, twin))])
-        if raced:
+                beside.append([n, n, n, *(round(statistics.median(x)) for x in (mine, twin))])
+        if beside:
             yield {name: one[name] for name in ("precision", "trans", "stencil", "config")} | {
-                "raced": sorted(raced)
+                "raced": sorted(beside),
+                "won": square(won[one["precision"], one["trans"]].get(one["id"], {})),
             }
+
+
+def trans_of(log):
+    """Return the cases of a search."""
+    return sorted({one["trans"] for one in log if one["kind"] == "tried"})
 
 
 def add_twins(rows, rescheduled):

@@ -151,7 +151,8 @@ def _rescheduled(
     """Return rescheduled code's times at the sizes where it beat its twin; None if nowhere.
 
     ``raced`` has its own and its twin's nanoseconds, in turns.  Times of a search and of a race
-    are not compared, so what it saved there is taken off the twin's times here.
+    are not compared, so what it saved there is taken off the twin's times here.  ``won`` has its
+    times in races with a library, as other rows have.
     """
     config = Config(row["stencil"], row["config"])
     number, trans = precision(row["precision"]), row["trans"]
@@ -166,6 +167,7 @@ def _rescheduled(
     ns = {size: twin.ns[size] * share for size, share in saved.items() if size in twin.ns}
     sizes = {(size.m, size.n, size.k): share for size, share in saved.items()}
     won = {size: twin.won[size] * share for size, share in sizes.items() if size in twin.won}
+    won |= {(m, n, k): float(time) for m, n, k, time in row.get("won", ())}
     return Timed(config, ns, won) if ns else None
 
 
