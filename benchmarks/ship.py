@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "h100"
 PROOF = "schedule_proof.json"
 BESIDE = "shapes200_likely.json"
-REALIGNED = "realigned.json"
+REALIGNED, REALIGNED_COMPLEX = "realigned.json", "realigned_c.json"
 PORTFOLIO = "portfolio.json"
 TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
@@ -220,7 +220,10 @@ def add_twins(rows, rescheduled):
 
 
 def copying(found):
-    """Return what copies cost: the line through their medians with the least relative errors."""
+    """Return what copies cost, and of which precisions products of copies were raced.
+
+    It is the line through the medians with the least relative errors.
+    """
     points = [(one["traffic"], statistics.median(one["ns"])) for one in found["copies"]]
     # Weighted by 1 / ns, so that those of small operands, which begin more, say what a begin costs.
     one, x, y, xx, xy = (
@@ -230,7 +233,11 @@ def copying(found):
         )
     )  # fmt: skip
     slope = (one * xy - x * y) / (one * xx - x * x)
-    return {"begin_ns": round((y - slope * x) / one), "bytes_per_ns": round(1 / slope, 1)}
+    raced = {one["precision"] for one in (*found["rows"], *load(REALIGNED_COMPLEX)["rows"])}
+    return {
+        "begin_ns": round((y - slope * x) / one), "bytes_per_ns": round(1 / slope, 1),
+        "precisions": "".join(sorted(raced)),
+    }  # fmt: skip
 
 
 def portfolio_cases(found, searched_rows):

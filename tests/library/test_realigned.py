@@ -72,7 +72,7 @@ def test_a_conjugate_that_is_not_turned_stays_with_the_kernel():
 def h100(monkeypatch):
     """An H100 whose table says what copies cost, and its memory."""
     found = shipped.tables()
-    made = tuple(replace(one, copying=Copying(9300.0, 2850.0)) for one in found)
+    made = tuple(replace(one, copying=Copying(9300.0, 2850.0, "s")) for one in found)
     monkeypatch.setattr(shipped, "tables", lambda: made)
     shipped.shipped.cache_clear()
     yield Hopper(replace(H100, memory_bytes=80 << 30))
@@ -84,6 +84,10 @@ def test_large_products_are_worth_copies_and_small_ones_are_not(h100):
         way = best_way(h100, Problem(n, n, n, "s", "T", "N"), ALIGNED)
         assert tuple(way.copies) == names
     assert in_boxes(served(h100, best_way(h100, Problem(*[16384] * 3, "s"), ALIGNED).problem))
+
+
+def test_precisions_in_which_no_copies_were_timed_have_none(h100):
+    assert not best_way(h100, Problem(*[16384] * 3, "d", "T", "N"), ALIGNED).copies
 
 
 def test_what_the_copy_engine_takes_is_not_copied(h100):

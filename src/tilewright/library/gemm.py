@@ -116,10 +116,14 @@ def gemm(
     NumPy arrays may have any strides.  They are read and written in place wherever BLAS
     could take them: unit stride along one axis, any leading dimension along the other.
     Only an array that BLAS itself could not take (two non-unit strides, a negative or
-    zero stride, elements not aligned to their size) is copied.  Arrays on a device are
-    never copied: such a one is refused, but of 8- and 16-bit numbers, which take a copy.  On
-    a device that does not share the host's memory, NumPy arrays travel there and back.  Equal
-    config and equal data give equal bits.
+    zero stride, elements not aligned to their size) is copied.  Of arrays on a device such a
+    one is refused, but 8- and 16-bit numbers take a copy.  On a device that does not share the
+    host's memory, NumPy arrays travel there and back.  Equal config and equal data give equal
+    bits.
+
+    Operands of large products may be copied on the device where that is expected to be faster
+    (`tilewright.library.realigned`); the copies' memory, a 32nd of the device's at most, stays
+    taken for the next call.
 
     Arrays on a device are multiplied in the caller's order, and the call returns at once:
     CuPy's and PyTorch's on their current stream, pyopencl's on the array's queue, other

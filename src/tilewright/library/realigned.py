@@ -118,8 +118,8 @@ def _way(
 def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Way:
     """Return the way of which the shortest time is expected.
 
-    Without a copy where the device's table does not say what one costs, or times are not known,
-    or what copies win is less than times differ by from run to run.
+    Without a copy where the device's table does not say what one costs, or has no times of such
+    products in this precision, or what copies win is less than is worth it.
 
     Parameters
     ----------
@@ -131,6 +131,8 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     plain, *others = ways(problem, aligned)
     table = shipped(device.spec, Variant.of(problem))
     if not others or table is None or table.copying is None:
+        return plain
+    if problem.precision.letter not in table.copying.precisions:
         return plain
     expected = timed_choice(device, problem, plain.aligned)[1]
     if expected is None:

@@ -42,10 +42,13 @@ class Copying:
         Whatever its size.
     bytes_per_ns : float
         Of those that it reads and writes.
+    precisions : str
+        Letters of those in which products of copies were timed.
     """
 
     begin_ns: float
     bytes_per_ns: float
+    precisions: str
 
     def ns(self, traffic: int) -> float:
         """Return the nanoseconds for so many bytes."""
@@ -113,7 +116,8 @@ def _read(document: Any) -> Table:
 def _copying(row: Mapping[str, Any] | None) -> Copying | None:
     if row is None:
         return None
-    return Copying(float(row["begin_ns"]), float(row["bytes_per_ns"]))
+    begin, rate = float(row["begin_ns"]), float(row["bytes_per_ns"])
+    return Copying(begin, rate, str(row["precisions"]))
 
 
 def _portfolio(cases: Mapping[str, Any]) -> Iterator[Timed]:
