@@ -128,11 +128,12 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     problem, aligned
         As of `ways`.
     """
-    plain, *others = ways(problem, aligned)
     table = shipped(device.spec, Variant.of(problem))
-    if not others or table is None or table.copying is None:
-        return plain
-    if problem.precision.letter not in table.copying.precisions:
+    known = table.copying if table is not None else None
+    if known is None or problem.precision.letter not in known.precisions:
+        return Way(problem, None, None, all(aligned))
+    plain, *others = ways(problem, aligned)
+    if not others:
         return plain
     expected = timed_choice(device, problem, plain.aligned)[1]
     if expected is None:
@@ -140,7 +141,7 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     best, shortest = plain, expected * _WORTH
     room = (device.spec.memory_bytes or 0) * _SHARE_OF_MEMORY
     for way in others:
-        passes = sum(table.copying.ns(one.traffic) for one in way.copies.values())
+        passes = sum(known.ns(one.traffic) for one in way.copies.values())
         if passes > _MOST * expected or sum(x.size for x in way.copies.values()) > room:
             continue
         ns = timed_choice(device, way.problem, way.aligned)[1]
