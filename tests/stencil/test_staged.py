@@ -145,8 +145,9 @@ FAULTS = {
     "warps share a place": ("THREAD_ID / 32 * (PLACES * ROUND_BYTES)", "0", {}),
     "places are written again too soon": ("warp_barrier(); /* all have", "; /* all have",
                                           {"block_k": 8, "stages": 2}),
-    "results lie where a next tile arrives": ("PERSISTENT ? (STAGES - 1) * STAGE_BYTES : 0", "0",
-                                              STAYING),
+    "results lie where a next tile arrives": (
+        "PERSISTENT || TMA ? (STAGES - 1) * STAGE_BYTES : 0", "0", STAYING
+    ),
     "results lie where others still read": (
         "cluster_barrier(); /* nobody reads", "; /* nobody reads", {"split_k": 2, "stages": 2}),
     "a neighbour's rows are stored, too": ("own[e] = row >= c.m_first && ", "own[e] = ", {}),

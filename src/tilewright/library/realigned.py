@@ -31,7 +31,6 @@ from tilewright.problem import Problem, Trans
 from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.realign import Realigned
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
-from tilewright.timeline import span
 
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
@@ -173,8 +172,7 @@ def launch_realigned(
     if request.alpha == 0 or request.k == 0:  # neither operand is read
         return None
     problem, call, exchanged = column_major_call(request, operands)
-    with span("choose"):
-        way = way_of(live, problem, call)
+    way = way_of(live, problem, call)
     if not way.copies or live.is_captured(queue):
         return None
     try:

@@ -41,9 +41,10 @@ _LONGER_STEPS_OF_PAIRS = 8
 
 _NEIGHBOURS = 2
 
-# A config with so many times was timed all over (benchmarks/portfolio.py): more of its neighbours
-# count, and the cycles less.  Of 2 to 12 neighbours and weights of 0.1 to 0.5 these choose best
-# for shapes left out: 3.2 % off the best config's time, where 2 and 0.5 are off by 3.8.
+# A config with so many times, not of squares alone, was timed all over (benchmarks/portfolio.py):
+# more of its neighbours count, and the cycles less.  Of 2 to 12 neighbours and weights of 0.1 to
+# 0.5 these choose best for shapes left out: 3.2 % off the best config's time, where 2 and 0.5 are
+# off by 3.8 (an earlier portfolio; `portfolio.py --table` says it of today's).
 _MANY, _MORE_NEIGHBOURS, _CYCLES_WEIGH_BESIDE_MANY = 16, 8, 0.2
 
 # Doublings beyond the nearest time within which another one is as near.
@@ -251,7 +252,7 @@ def expected_ns(timed: Timed, problem: Problem, device: DeviceSpec, multiprocess
     multiprocessors : int
         Of the device that the times are from.
     """
-    many = len(timed.ns) >= _MANY
+    many = len(timed.ns) >= _MANY and not timed.squares
     far_from = timed.far_from(problem)
     nearest = np.argsort(far_from, kind="stable")[: _MORE_NEIGHBOURS if many else _NEIGHBOURS]
     near = [timed.problems[at] for at in nearest]
