@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from hopper.cases import cases_of
+from hopper.named import json_file
 from tilewright.paths import write_atomically
 from tilewright.problem import Problem
 from tilewright.stencil.asynchronous.realign import Realigned
@@ -187,16 +188,18 @@ def line(row: Row) -> str:
 def main() -> None:
     parse = argparse.ArgumentParser(description=__doc__)
     parse.add_argument("--seconds", type=float, default=120)
-    parse.add_argument("--precisions", default="sdc")
+    parse.add_argument("--precisions", default="sdc", help="some of s, d and c")
     parse.add_argument("--least", type=int, default=0, help="the least side")
     parse.add_argument("--json", type=Path, default=Path("realigned.json"))
     parse.add_argument("--list", action="store_true", help="print the problems and end")
     parse.add_argument("--table", action="store_true", help="print what FILE has and end")
     given = parse.parse_args()
+    if wrong := set(given.precisions) - set(SIDES):
+        parse.error(f"--precisions={given.precisions} has {min(wrong)}; give some of s, d and c")
     if given.list:
         print("\n".join(map(str, problems(given.precisions))))
     elif given.table:
-        print("\n".join(map(line, json.loads(given.json.read_text())["rows"])))
+        print("\n".join(map(line, json.loads(json_file(str(given.json)).read_bytes())["rows"])))
     else:
         measure(given.json, given.seconds, given.precisions, given.least)
 

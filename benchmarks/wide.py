@@ -152,9 +152,6 @@ def told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-# ---- Squares -------------------------------------------------------------------------------
-
-
 def timed(row: Row) -> list[tuple[float, Row]]:
     """Return a shape's candidates of the family that have times, the fastest first."""
     mine = [one for one in row["candidates"] if one.get("stencil", FAMILY) == FAMILY]

@@ -122,8 +122,8 @@ def gemm(
     bits.
 
     Operands of large products may be copied on the device where that is expected to be faster
-    (`tilewright.library.realigned`); the copies' memory, a 32nd of the device's at most, stays
-    taken for the next call.
+    (`tilewright.library.realigned`); memory for a call's copies, a 32nd of the device's at most,
+    stays taken for the next call on its stream.
 
     Arrays on a device are multiplied in the caller's order, and the call returns at once:
     CuPy's and PyTorch's on their current stream, pyopencl's on the array's queue, other

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.library.kernels import kernel_of
 from tilewright.library.narrow_plan import CopiedPlan, NarrowPlan
 from tilewright.library.narrow_units import (
     Matrix,
     Product,
     Ready,
     Step,
-    kernel_of,
     ready,
     serves,
     steps,

@@ -8,13 +8,12 @@ scratch memory of the queue, of each operand that it does not take::
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from tilewright.backend import Kernel, LiveDevice, Operand
+from tilewright.library.kernels import kernel_of
 from tilewright.library.matrix_units import config_for, wgmma
 from tilewright.precision import precision
 from tilewright.problem import Trans
@@ -23,7 +22,7 @@ from tilewright.stencil.asynchronous.realign import Realigned, aligned_ld
 from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant
 from tilewright.stencil.wgmma.call import ALIGNMENT
 
-__all__ = ["Laid", "Matrix", "Product", "Ready", "Step", "kernel_of", "ready", "serves", "steps"]
+__all__ = ["Laid", "Matrix", "Product", "Ready", "Step", "ready", "serves", "steps"]
 
 # What coordinates and strides of a copy are below (cuTensorMapEncodeTiled), and ours (call.py).
 _MOST_SIZE, _MOST_BYTES = 2**31, 2**40
@@ -219,18 +218,3 @@ def ready(live: Any, made: list[Step]) -> Ready:
         for kernel, (_, launch, arguments) in zip(kernels, made, strict=True)
     )
     return Ready(tuple(launches), kernels)
-
-
-# Kernels belong to a device's context and go with it.
-_kernels: WeakKeyDictionary[LiveDevice, dict[Any, Kernel]] = WeakKeyDictionary()
-_compiling = threading.Lock()
-
-
-def kernel_of(live: LiveDevice, source: Source) -> Kernel:
-    """Return a compiled source."""
-    with _compiling:
-        known = _kernels.setdefault(live, {})
-        key = (source.entry, tuple(source.defines.items()))
-        if key not in known:
-            known[key] = live.compile(source)
-        return known[key]

@@ -19,12 +19,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
-from tilewright.backend import Event, GemmCall, Kernel, LiveDevice, Operand, OutOfMemoryError
+from tilewright.backend import Event, GemmCall, LiveDevice, Operand, OutOfMemoryError
 from tilewright.library.choose import Served, begins_aligned, timed_choice
 from tilewright.library.gemm import Placed, column_major_call, prepare_call
 from tilewright.library.in_order import Launching, in_order
+from tilewright.library.kernels import kernel_of
 from tilewright.library.scratch import Scratch, scratch_of
 from tilewright.library.shipped import shipped
 from tilewright.problem import Problem, Trans
@@ -43,8 +43,8 @@ _WORTH = 0.995
 # A kernel is not slower than the best there is by more than passes of so much of its time.
 _MOST = 0.3
 
-# Of a device's memory, for copies of operands: 2.5 GB of 80.  It stays taken, for the next call,
-# because taking and giving back 1 GB each time lets the device wait for 1.5 ms (H100).
+# Of a device's memory, for a call's copies: 2.5 GB of 80.  It stays taken for the next call on its
+# stream, because taking and giving back 1 GB each time lets the device wait for 1.5 ms (H100).
 _SHARE_OF_MEMORY = 1 / 32
 
 
@@ -223,9 +223,8 @@ def launch_way(
         for name, one in way.copies.items():
             x, to = read[name], memory[name]
             steps = (x.ld, 1) if one.turned else (1, x.ld)
-            launches.append(
-                (_kernel(live, one), one.launch, one.arguments(x.memory, x.offset, *steps, to))
-            )
+            arguments = one.arguments(x.memory, x.offset, *steps, to)
+            launches.append((kernel_of(live, one.source(live.dialect)), one.launch, arguments))
             read[name] = Operand(to, 0, one.ld)
         ready = replace(call, a=read["a"], b=read["b"])
         made = prepare_call(live, way.problem, ready, exchanged)
@@ -235,16 +234,3 @@ def launch_way(
 
 def _memory(scratch: Scratch, name: str, copy: Realigned) -> Any:
     return scratch.need(f"realigned {name}", copy.size)
-
-
-# Kernels belong to a device's context and go with it.
-_kernels: WeakKeyDictionary[LiveDevice, dict[Any, Kernel]] = WeakKeyDictionary()
-
-
-def _kernel(live: LiveDevice, copy: Realigned) -> Kernel:
-    """Return the kernel that copies; whoever launches it holds its queue's lock."""
-    known = _kernels.setdefault(live, {})
-    key = (copy.element_bytes, copy.turned, copy.conjugated)
-    if key not in known:
-        known[key] = live.compile(copy.source(live.dialect))
-    return known[key]

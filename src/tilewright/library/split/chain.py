@@ -17,13 +17,13 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tilewright.backend import Event, GemmCall, Kernel, LiveDevice, Operand
+from tilewright.backend import Event, GemmCall, LiveDevice, Operand
 from tilewright.library.choose import begin_aligned, served
 from tilewright.library.in_order import on_queue, on_stream
+from tilewright.library.kernels import kernel_of
 from tilewright.library.scratch import TOPS, Scratch
 from tilewright.library.split.decision import DECISION_WORDS, ROUTES, Decision
 from tilewright.library.split.product import (
@@ -35,7 +35,7 @@ from tilewright.library.split.product import (
     product_for,
 )
 from tilewright.problem import Problem, Trans
-from tilewright.stencil import Source, Variant
+from tilewright.stencil import Variant
 from tilewright.stencil.split import SCHEMES, Scheme, Texts
 from tilewright.stencil.split.scheme import part_bytes
 from tilewright.stencil.split.texts import Exponents, Operands, Stored
@@ -284,7 +284,7 @@ class Chain:
     def _on_queue(self, told: Any, queue: Any, after: tuple[Any, ...]) -> Event:
         """One launch after the other, each told to wait for the one before."""
         launches = [
-            (_kernel(self.live, step.source), step.launch, step.arguments)
+            (kernel_of(self.live, step.source), step.launch, step.arguments)
             for step in self.steps(told)
         ]
         with self.scratch.spoiled_by_failure(TOPS):
@@ -299,7 +299,7 @@ class Chain:
         if prepared is None:
             prepared = []
             for step in self.steps(told):
-                kernel = _kernel(live, step.source)
+                kernel = kernel_of(live, step.source)
                 prepared.append((live.prepare(kernel, step.launch, step.arguments), kernel))
             if told is None:
                 self.scratch.remember(key, prepared)
@@ -314,16 +314,3 @@ def _is_scaled(scheme: Scheme) -> bool:
 
 def _i(number: int) -> np.int64:
     return np.int64(number)
-
-
-# Kernels belong to a device's context and go with it.
-_kernels: WeakKeyDictionary[LiveDevice, dict[Any, Kernel]] = WeakKeyDictionary()
-
-
-def _kernel(live: LiveDevice, source: Source) -> Kernel:
-    """Return a compiled source; whoever launches it holds its queue's lock."""
-    known = _kernels.setdefault(live, {})
-    key = (source.text, tuple(source.defines.items()))
-    if key not in known:
-        known[key] = live.compile(source)
-    return known[key]
