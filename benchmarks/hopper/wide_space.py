@@ -37,10 +37,12 @@ SIDES = (32, 64, 96, 128, 192, 256)
 TILES = ((4, 4), (8, 4), (4, 8), (8, 8), (8, 16), (16, 8), (12, 8), (8, 12))
 DEPTHS, STAGES, RESIDENT, LANES = (8, 12, 16, 32), (2, 3, 4, 5), (1, 2, 3, 4), (4, 8)
 THREADS = 512
-# A block for each tile or for a share in a cluster, or blocks that stay, and may share.
-SHARED = [{"split_k": split, "persistent": 0, "stream_k": 0, "tree": 0} for split in (1, 2, 4, 8)]
+# A block for each tile, for a share in a cluster, or for a slice; or blocks that stay, and may share.
+NONE = {"split_k": 1, "persistent": 0, "stream_k": 0, "tree": 0, "sliced": 0}
+SHARED = [{**NONE, "split_k": split} for split in (1, 2, 4, 8)]
+SHARED += [{**NONE, "sliced": 1}]
 SHARED += [
-    {"split_k": 1, "persistent": 1, "stream_k": how, "tree": tree}
+    {**NONE, "persistent": 1, "stream_k": how, "tree": tree}
     for how, tree in ((0, 0), *itertools.product((1, 2), (0, 1)))
 ]
 # Of a shape, the best by costs: the cheapest of a kind, so many kinds, and few of a thread's tile,
@@ -169,7 +171,8 @@ def members(trans: str, spec: DeviceSpec) -> tuple[Config, ...]:
 
 def class_of(c: Config) -> tuple[Any, ...]:
     """Return the block and who shares it."""
-    return tuple(c.get(name, 0) for name in ("block_m", "block_n", "split_k", "stream_k", "tree"))
+    told = ("block_m", "block_n", "split_k", "stream_k", "tree", "sliced")
+    return tuple(c.get(name, 0) for name in told)
 
 
 def kind_of(c: Config) -> tuple[Any, ...]:

@@ -29,7 +29,7 @@ def test_a_launch_may_begin_early_where_the_device_can(monkeypatch, arch, early,
     calls = (lambda *_: 0, lambda at: 0)
     monkeypatch.setattr("tilewright.backend.cuda.launch._calls", lambda: calls)
     prepared = PreparedLaunch(device(arch), 1, Launch((9, 1), (32, 1), early=early), ())
-    config = prepared._config
+    config = prepared._starts[0].config
     assert config.attribute_count == told
     if told:
         words = (ctypes.c_uint32 * 18).from_address(config.attributes)

@@ -23,12 +23,8 @@ class Driver:
     def __init__(self) -> None:
         self.captures: dict[int, int] = {}
         self.events: list[tuple[object, ...]] = []
-        self.CUstreamCaptureStatus = SimpleNamespace(CU_STREAM_CAPTURE_STATUS_NONE=0)
         self.CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED="relaxed")
         self._next = 0x1000
-
-    def cuStreamGetId(self, stream):
-        return 0, 100 + stream
 
     def cuStreamGetCaptureInfo(self, stream):
         capture = self.captures.get(stream, 0)
@@ -62,6 +58,9 @@ class Device:
 
     def check(self, result, doing):
         return check(result, doing)
+
+    def stream_state(self, stream):
+        return 100 + stream, stream in self.api.captures
 
     def current(self):
         return nullcontext()
@@ -140,6 +139,6 @@ def test_a_launch_is_cut_and_gets_the_workspace_of_its_stream(device: Device, mo
     prepared._start(1)
     prepared._start(2)
     prepared._start(1)
-    assert prepared._config.grid_x == 8
+    assert prepared._starts[0].config.grid_x == 8
     assert seen[0] == seen[2] != seen[1]
     assert device.live[seen[0]] == Workspace(8, 1024).size

@@ -67,6 +67,8 @@ class Costs:
         Bytes that a segment stored by single elements is worth (`Work.segments`).
     staged : float
         Of an element of C that passes through shared memory.
+    second : float
+        Of a second kernel, beside the parts of C that it adds up, which pass through the L2.
     """
 
     launch: float
@@ -84,6 +86,7 @@ class Costs:
     memory: float
     segment: float
     staged: float
+    second: float
 
 
 COSTS = Costs(
@@ -92,6 +95,8 @@ COSTS = Costs(
     # Held: a fit cannot tell it from `store`.  For 32 elements an instruction of 32 lanes that
     # reads 4 bytes each and a quarter of one that writes 16, 128 bytes a cycle either way.
     staged=0.0625,
+    # Held: 5 us, as long as a launch behind another takes; times of slices are in the table.
+    second=9500,
 )  # fmt: skip
 
 
@@ -133,6 +138,9 @@ class Work:
         are staged as many as leave as much of sectors empty.
     staged : int
         Elements of C that it stages.
+    sliced : int
+        Elements of parts that slices of k leave, of all tiles, which a second kernel adds up; 0
+        where there are no slices.
     """
 
     area: int
@@ -150,6 +158,7 @@ class Work:
     memory: int
     segments: float
     staged: int
+    sliced: int = 0
 
 
 # A staged store fills all sectors of a column that it touches but one, as it begins and ends within
@@ -195,7 +204,7 @@ def work(
     """
     m, n, k = problem.m, problem.n, problem.k
     block_m, block_n = config.integer("block_m"), config.integer("block_n")
-    launch = stencil(config.stencil).launch(config, m, n)
+    launch = stencil(config.stencil).launch(config, m, n, k)
     threads = prod(launch.block)
     checks = not guarded and (m < block_m or n < block_n)
     even = problem.ldc % _VECTOR == 0
@@ -209,13 +218,16 @@ def work(
         most = MOST_IN_TREE if config.get("tree") else shares
         tiles, steps, turns, parts = _staying(config, (m, n, k), multiprocessors, blocks, most)
     else:
-        steps = each * (-(-k // depth) * depth) / split
+        slices = blocks // prod(launch.grid)
+        steps = each * (-(-k // (depth * slices)) * depth) / split
         if split > 1:
             waves = -(-each // resident)
     if staged is None:
         staged = bool(config.get("staged", 0)) or stages_results(
             problem, bool(config.get("tma", 0))
         )
+    sliced = blocks * area if config.get("sliced") else 0
+    even = even or sliced > 0  # parts are aligned
     segments = 0.0 if even else m * n / config.integer("lanes_m")
     return Work(
         area=area,
@@ -233,6 +245,7 @@ def work(
         memory=_BYTES * (m * k + k * n + m * n),
         segments=segments * _STAGED_SEGMENTS if staged else segments,
         staged=tiles * area if staged and not even else 0,
+        sliced=sliced,
     )
 
 
@@ -294,6 +307,8 @@ def cycles(does: Work, costs: Costs = COSTS) -> float:
     busy = _slower(does.steps * step * idle, costs.latency * does.waits)
     busy += costs.begin + costs.store * does.tiles * does.area + costs.turn * does.turns
     busy += costs.meet * does.waves + costs.staged * does.staged
+    if does.sliced:
+        busy += costs.second + 2 * _BYTES * does.sliced / costs.l2
     busy += does.parts * (costs.part + costs.part_element * does.of_thread)
     memory = does.memory + costs.segment * does.segments
     waiting = does.l2 / costs.l2 + memory / costs.memory

@@ -363,7 +363,7 @@ def prepare_call(live: LiveDevice, problem: Problem, call: GemmCall, exchanged: 
     """Choose a kernel for a call as kernels see it; see `column_major_call`."""
     with span("choose"):
         chosen = served(live, problem, begin_aligned(call))
-    launch = chosen.stencil.launch(chosen.config, problem.m, problem.n)
+    launch = chosen.stencil.launch(chosen.config, problem.m, problem.n, problem.k)
     variant, family = Variant.of(problem), chosen.stencil
     with _lock:
         kernel = _kernel(live, family, chosen.config, variant)

@@ -147,7 +147,7 @@ def effort(
     if _in_cycles(config, problem):
         resident = _resident(config, Variant.of(problem), device)
         return cycles(work(config, problem, resident, multiprocessors), costs)
-    launch = stencil(config.stencil).launch(config, problem.m, problem.n)
+    launch = stencil(config.stencil).launch(config, problem.m, problem.n, problem.k)
     warps = max(1.0, prod(launch.block) / device.warp_size)
     if config.get("stream_k"):
         return _shared_effort(config, problem, launch.on(multiprocessors), warps, multiprocessors)

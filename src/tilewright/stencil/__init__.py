@@ -13,6 +13,7 @@ from tilewright.stencil.base import (
 )
 from tilewright.stencil.registry import register, stencil, stencils, stencils_for
 from tilewright.stencil.schedule import Schedule, schedule_of, unscheduled
+from tilewright.stencil.slices import Slices
 
 __all__ = [
     "STATIC_SHARED_BYTES",
@@ -20,6 +21,7 @@ __all__ = [
     "Launch",
     "Resources",
     "Schedule",
+    "Slices",
     "Source",
     "Stencil",
     "TensorMap",

@@ -18,6 +18,9 @@ reads C.
 
 A source that asks for a `Workspace` (`Source.part_bytes`) takes its address as one more
 argument, the last; whoever launches it adds that.
+
+A source may have a second function, which adds up what blocks of the first left in the workspace
+(`Source.second`).  Both take the same arguments; a live device launches them as one.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config, Space
 from tilewright.stencil.schedule import Schedule
+from tilewright.stencil.slices import Slices
 
 __all__ = [
     "STATIC_SHARED_BYTES",
@@ -122,18 +126,35 @@ class Launch:
     early : bool
         Whether blocks may begin before the launch before it on the stream has ended, where a
         device can: the text waits for that by itself, before it touches memory.
+    slices : Slices or None
+        How `on` cuts the work of the grid, which has a block for each tile of C; None: not at all.
+    second_blocks, second_threads : int
+        Of the source's second function, for each block of the first, and threads of each.
     """
 
     grid: tuple[int, int]
     block: tuple[int, int]
     resident: int = 0
     early: bool = False
+    slices: Slices | None = None
+    second_blocks: int = 0
+    second_threads: int = 0
 
     def on(self, multiprocessors: int) -> Launch:
         """Return the launch as a device with so many multiprocessors runs it."""
+        if self.slices is not None:
+            tiles = self.grid[0]
+            grid = tiles * self.slices.count(tiles, multiprocessors), 1
+            return replace(self, grid=grid, slices=None)
         if not self.resident:
             return self
         return replace(self, grid=(min(self.grid[0], self.resident * multiprocessors), 1))
+
+    @property
+    def second(self) -> Launch:
+        """How the second function is launched, if there is one; it may begin early."""
+        blocks = self.grid[0] * self.second_blocks, self.grid[1]
+        return Launch(blocks, (self.second_threads, 1), early=True)
 
 
 # What all blocks draw numbers from has a line of the cache to itself; behind it every block has
@@ -156,9 +177,11 @@ class Workspace:
     Parameters
     ----------
     blocks : int
-        Of the launch, at most 4064.
+        Of the launch, at most 4064 where they use their words.
     part_bytes : int
         For each of them, a multiple of 16.
+    words : bool
+        Whether blocks use their words.
 
     Raises
     ------
@@ -168,13 +191,14 @@ class Workspace:
 
     blocks: int
     part_bytes: int
+    words: bool = True
 
     cleared_bytes: ClassVar[int] = _PARTS_AT
     """How much of it, from its start, is zero before and after a launch."""
 
     def __post_init__(self) -> None:
         most = (_PARTS_AT - _NUMBER_BYTES) // _WORD_BYTES
-        if self.part_bytes and not 0 < self.blocks <= most:
+        if self.words and self.part_bytes and not 0 < self.blocks <= most:
             raise ValueError(f"blocks={self.blocks} share no workspace; launch 1 to {most}")
 
     @property
@@ -203,6 +227,9 @@ class Source:
         CUDA's way beyond `STATIC_SHARED_BYTES`.  OpenCL C has no such arrays.
     part_bytes : int
         What each block of a launch needs of a `Workspace`; 0 for none.
+    second : str
+        Name of the function that is launched behind `entry` with the same arguments, as
+        `Launch.second` says; empty for none.
     """
 
     text: str
@@ -211,6 +238,7 @@ class Source:
     schedule: Schedule | None = dataclasses.field(default=None, kw_only=True)
     dynamic_shared_bytes: int = 0
     part_bytes: int = 0
+    second: str = ""
 
     def run_if(self, value: int) -> Source:
         """Return this kernel with one more argument: it runs where that int has this value.
@@ -374,8 +402,11 @@ class Stencil(ABC):
         """Return what a thread block of the config uses."""
 
     @abstractmethod
-    def launch(self, config: Config, m: int, n: int) -> Launch:
-        """Return the launch that covers an m x n result."""
+    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
+        """Return the launch that covers an m x n result.
+
+        With k it may be cut along k; without it is not.
+        """
 
     def operand_alignment(self, config: Config) -> int:
         """Return the bytes that addresses and leading dimensions of A and B are multiples of."""

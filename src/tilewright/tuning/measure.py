@@ -85,7 +85,7 @@ class Workload:
 
     def run(self, kernel: Kernel, stencil: Stencil, config: Config) -> int:
         """Run a kernel once and return its time in nanoseconds."""
-        launch = stencil.launch(config, self.problem.m, self.problem.n)
+        launch = stencil.launch(config, self.problem.m, self.problem.n, self.problem.k)
         arguments = stencil.arguments(config, Variant.of(self.problem), self.call)
         return self.device.launch(kernel, launch, arguments).nanoseconds()
 

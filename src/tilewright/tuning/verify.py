@@ -22,7 +22,7 @@ __all__ = ["Bench", "Check", "WrongResultError", "certify", "classes", "error_bo
 # Elements: a multiple of every vector that a kernel reads.
 _WIDEST = 16
 
-# Blocks that stay share a tile of so many steps along k among three and more.
+# Blocks that stay share a tile of so many steps along k among three and more; so do slices.
 _SHARED = 192
 
 # So few of them that each has a whole tile and a share of another, in a result of 2 x 2 tiles.
@@ -121,7 +121,7 @@ class Bench:
                 self.scalar(check.beta),
                 operands[2],
             )
-            launch = self.stencil.launch(self.config, check.m, check.n)
+            launch = self.stencil.launch(self.config, check.m, check.n, check.k)
             if self.blocks and launch.resident:
                 launch = replace(launch, grid=(self.blocks, 1))
             arguments = self.stencil.arguments(self.config, self.variant, call)
@@ -250,7 +250,7 @@ def _ragged(config: Config) -> tuple[int, int, int]:
         if name in config:
             steps *= config.integer(name)
     depth = block_k * (steps + (steps > 1)) + block_k // 2 + 3
-    if config.get("stream_k"):
+    if config.get("stream_k") or config.get("sliced"):
         depth += _SHARED
     return block_m + block_m // 2 + 1, block_n + block_n // 2 + 1, depth
 

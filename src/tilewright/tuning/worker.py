@@ -122,7 +122,7 @@ class Worker:
         answer: dict[str, Any] = {"compile_seconds": kernel.compile_seconds}
         if request.get("forecast") and kernel.code is not None:
             problem = problem_from_json(request["problem"])
-            launch = family.launch(config, problem.m, problem.n)
+            launch = family.launch(config, problem.m, problem.n, problem.k)
             dynamic = family.source(config, variant, self.device.dialect).dynamic_shared_bytes
             units = self.device.spec.multiprocessors
             answer["forecast"] = forecast(kernel.code, launch, units, dynamic)

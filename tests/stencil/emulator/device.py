@@ -124,7 +124,7 @@ class _Launch(ctypes.Structure):
 class Loaded:
     """A compiled text and what its launches need."""
 
-    function: Any
+    functions: list[Any]  # the second one is launched behind the first
     cluster: int
     shared_bytes: int
     part_bytes: int
@@ -180,6 +180,8 @@ class EmulatedDevice(LiveDevice):
     def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
         text = "\n".join((source.text, (HERE / "entry.h").read_text()))
         macros = {"EMULATED": f'"{self.words}"', **source.defines}
+        if source.second:
+            macros["SECOND"] = source.second
         name = hashlib.sha256(repr((text, macros, _words())).encode()).hexdigest()[:16]
         file, library = self.directory / f"{name}.cc", self.directory / f"{name}.so"
         if not library.exists():
@@ -194,12 +196,14 @@ class EmulatedDevice(LiveDevice):
             )  # fmt: skip
             if done.returncode:
                 raise CompileError("the host's compiler refused the kernel", done.stderr)
-        function = ctypes.CDLL(str(library)).emulate
-        function.restype = ctypes.c_char_p
-        function.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+        loaded = ctypes.CDLL(str(library))
+        functions = [loaded.emulate, *([loaded.emulate_second] if source.second else [])]
+        for function in functions:
+            function.restype = ctypes.c_char_p
+            function.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         cluster = math.prod(int(source.defines.get(name, 1)) for name in _CLUSTER)
         return Kernel(
-            Loaded(function, cluster, source.dynamic_shared_bytes, source.part_bytes),
+            Loaded(functions, cluster, source.dynamic_shared_bytes, source.part_bytes),
             source.entry,
             0.0,
         )
@@ -219,7 +223,7 @@ class EmulatedDevice(LiveDevice):
         loaded: Loaded = kernel.handle
         launch = launch.on(self.spec.multiprocessors)
         memory = memory_of(arguments)
-        space = Workspace(launch.grid[0], loaded.part_bytes)
+        space = Workspace(launch.grid[0], loaded.part_bytes, len(loaded.functions) == 1)
         if self.workspace.bytes.nbytes < space.size:
             self.workspace = Memory(space.size)
         before = [x.bytes.copy() for x in memory]
@@ -247,14 +251,17 @@ class EmulatedDevice(LiveDevice):
         ranges = _ranges([*memory, workspace])
         self.launches += 1
         most = launch.grid[0] if late else 1 + self.launches % 3
-        how = _Launch(
-            launch.grid[0], launch.block[0], loaded.cluster, loaded.shared_bytes, late,
-            self.launches, len(ranges), most if launch.resident else 0, ranges,
-        )  # fmt: skip
         foreign = [_foreign(x) for x in (*arguments, workspace)]
         each = (ctypes.c_void_p * len(foreign))(*(address for _, address in foreign))
-        fault = loaded.function(ctypes.byref(how), each)
-        said = fault.decode() if fault else ""
+        said = ""
+        ways = [(launch, loaded.cluster, loaded.shared_bytes), (launch.second, 1, 0)]
+        for function, (its, cluster, shared_bytes) in zip(loaded.functions, ways, strict=False):
+            how = _Launch(
+                its.grid[0], its.block[0], cluster, shared_bytes, late,
+                self.launches, len(ranges), most if its.resident else 0, ranges,
+            )  # fmt: skip
+            fault = function(ctypes.byref(how), each)
+            said = said or (fault.decode() if fault else "")
         if not said and workspace.bytes[: space.cleared_bytes].any():
             said = "the workspace's words are not left as they were"
         if said:

@@ -17,3 +17,10 @@ extern "C" const char *emulate(const emulated::launch *l, void **arguments)
 {
     return emulated::run(*l, [&] { emulated::call(gemm, arguments); });
 }
+
+#ifdef SECOND
+extern "C" const char *emulate_second(const emulated::launch *l, void **arguments)
+{
+    return emulated::run(*l, [&] { emulated::call(SECOND, arguments); });
+}
+#endif

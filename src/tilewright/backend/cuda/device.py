@@ -27,7 +27,7 @@ from tilewright.backend.base import (
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import probe, proofs
 from tilewright.backend.cuda.compiler import Cubin, cached_cubin, nvrtc, nvrtc_version
-from tilewright.backend.cuda.driver import check, driver
+from tilewright.backend.cuda.driver import check, driver, stream_state
 from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
 from tilewright.backend.cuda.launch import PreparedLaunch
 from tilewright.backend.cuda.workspace import Workspaces
@@ -54,6 +54,8 @@ class LoadedKernel:
         Shared memory that every launch asks for; the function is allowed it here, once.
     part_bytes : int
         What each block of a launch needs of a workspace.
+    second : str
+        Name of the function that is launched behind it; empty for none.
     """
 
     def __init__(
@@ -63,14 +65,20 @@ class LoadedKernel:
         entry: str,
         dynamic_shared_bytes: int = 0,
         part_bytes: int = 0,
+        second: str = "",
     ) -> None:
         found = device.api
         with device.current():
             module = device.check(found.cuModuleLoadData(cubin.code), f"loading {entry!r}")
-            name = cubin.lowered.get(entry, entry).encode()
             # The process's end unloads everything by itself, and in an order of its own.
             weakref.finalize(self, device.unload, module).atexit = False
-            function = device.check(found.cuModuleGetFunction(module, name), f"finding {entry!r}")
+
+            def function_of(name: str) -> Any:
+                known = cubin.lowered.get(name, name).encode()
+                return device.check(found.cuModuleGetFunction(module, known), f"finding {name!r}")
+
+            function = function_of(entry)
+            behind = function_of(second) if second else 0
             if dynamic_shared_bytes:
                 most = found.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 device.check(
@@ -79,6 +87,7 @@ class LoadedKernel:
                 )
         self.cubin = cubin
         self.function = int(function)
+        self.second = int(behind)
         self.dynamic_shared_bytes = dynamic_shared_bytes
         self.part_bytes = part_bytes
 
@@ -184,7 +193,7 @@ class CUDADevice(LiveDevice):
         started = time.perf_counter()
         with span("compile"):
             cubin = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)
-            wants = source.dynamic_shared_bytes, source.part_bytes
+            wants = source.dynamic_shared_bytes, source.part_bytes, source.second
             loaded = LoadedKernel(self, cubin, source.entry, *wants)
         return Kernel(loaded, source.entry, time.perf_counter() - started, cubin.code)
 
@@ -196,7 +205,7 @@ class CUDADevice(LiveDevice):
     def prepare(self, kernel: Kernel, launch: Launch, arguments: Sequence[Any]) -> PreparedLaunch:
         """Return a launch that is laid out once and enqueued many times."""
         loaded = kernel.handle
-        wants = loaded.dynamic_shared_bytes, loaded.part_bytes
+        wants = loaded.dynamic_shared_bytes, loaded.part_bytes, loaded.second
         return PreparedLaunch(self, loaded.function, launch, arguments, *wants)
 
     def launch(
@@ -262,8 +271,20 @@ class CUDADevice(LiveDevice):
         if queue is None:
             return False
         with self.current():
-            status = self.check(self.api.cuStreamIsCapturing(int(queue)), "looking at a stream")
-        return int(status) != int(self.api.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
+            return self.stream_state(int(queue))[1]
+
+    def stream_state(self, stream: int) -> tuple[int, bool]:
+        """Return a stream's number and whether it is captured; the context is current.
+
+        Raises
+        ------
+        LaunchError
+            If the driver refuses.
+        """
+        try:
+            return stream_state(stream)
+        except BackendError as error:
+            raise self.failed(error) from None
 
     # -- memory ------------------------------------------------------------------------
 

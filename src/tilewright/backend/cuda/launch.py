@@ -123,6 +123,20 @@ def _number_of(arch: str) -> int:
     return int(arch.removeprefix("sm_").rstrip("af"))
 
 
+class _Start:
+    """A function with its grid and block as the driver wants them."""
+
+    def __init__(self, device: Any, function: int, launch: Launch, shared_bytes: int = 0) -> None:
+        self.config = _Config(*launch.grid, 1, *launch.block, 1, shared_bytes)
+        if launch.early and _number_of(device.arch) >= _EARLY_FROM:
+            self._attribute = _Attribute(_EARLY, 0, (ctypes.c_uint * 16)(1))
+            self.config.attributes = ctypes.addressof(self._attribute)
+            self.config.attribute_count = 1
+        # ctypes passes these on as they are, which is cheaper than converting integers.
+        self.at = ctypes.c_void_p(ctypes.addressof(self.config))
+        self.function = ctypes.c_void_p(function)
+
+
 class PreparedLaunch:
     """One kernel with its grid and arguments, ready to be enqueued again and again.
 
@@ -143,6 +157,9 @@ class PreparedLaunch:
         Shared memory of a block besides the function's own arrays.
     part_bytes : int
         What each block needs of a workspace, whose address becomes the last argument.
+    second : int
+        CUfunction that is launched behind it with the same arguments, as `Launch.second` says; 0
+        for none.
 
     Raises
     ------
@@ -158,6 +175,7 @@ class PreparedLaunch:
         arguments: Sequence[Any],
         dynamic_shared_bytes: int = 0,
         part_bytes: int = 0,
+        second: int = 0,
     ) -> None:
         launch = launch.on(device.spec.multiprocessors)
         if not all(0 < size <= most for size, most in zip(launch.grid, _GRID, strict=True)):
@@ -165,20 +183,18 @@ class PreparedLaunch:
                 f"grid={launch.grid} is outside what CUDA launches, 1 to {_GRID}; use larger blocks"
             )
         self.lock = threading.Lock()
-        self._space = Workspace(launch.grid[0], part_bytes) if part_bytes else None
+        blocks = launch.grid[0]
+        self._space = Workspace(blocks, part_bytes, not second) if part_bytes else None
         with device.current():  # the driver makes no tensor map without a context
             self.arguments = ArgumentBlock((*arguments, 0) if part_bytes else arguments)
         self._last = len(arguments)
         self._device = device
-        self._config = _Config(*launch.grid, 1, *launch.block, 1, dynamic_shared_bytes)
-        if launch.early and _number_of(device.arch) >= _EARLY_FROM:
-            self._attribute = _Attribute(_EARLY, 0, (ctypes.c_uint * 16)(1))
-            self._config.attributes = ctypes.addressof(self._attribute)
-            self._config.attribute_count = 1
-        # ctypes passes these on as they are, which is cheaper than converting integers.
-        self._config_at = ctypes.c_void_p(ctypes.addressof(self._config))
+        # The first function, and what is launched behind it.
+        self._starts = [_Start(device, function, launch, dynamic_shared_bytes)]
+        if second:
+            self._starts.append(_Start(device, second, launch.second))
+        # ctypes passes this on as it is, which is cheaper than converting integers.
         self._arguments_at = ctypes.c_void_p(ctypes.addressof(self.arguments.pointers))
-        self._function = ctypes.c_void_p(function)
         self._context = device.context
         self._current = ctypes.c_void_p()
         self._current_at = ctypes.byref(self._current)
@@ -217,9 +233,10 @@ class PreparedLaunch:
             raise self._device.failed(error_of(status, f"moving a tensor map on {self._device.id}"))
 
     def _start(self, stream: int) -> None:
-        self._config.stream = stream
         if self._space is not None:
             self.arguments.put(self._last, self._device.workspaces.address(stream, self._space))
-        status = self._launch(self._config_at, self._function, self._arguments_at, None)
-        if status:
-            raise self._device.failed(error_of(status, f"launching on {self._device.id}"))
+        for one in self._starts:
+            one.config.stream = stream
+            status = self._launch(one.at, one.function, self._arguments_at, None)
+            if status:
+                raise self._device.failed(error_of(status, f"launching on {self._device.id}"))

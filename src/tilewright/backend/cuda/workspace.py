@@ -66,12 +66,12 @@ class Workspaces:
 
     def _key(self, stream: int) -> tuple[int, int]:
         """Return the numbers of a stream and of what it is captured into, 0 for nothing."""
-        api, check = self._device.api, self._device.check
-        number = check(api.cuStreamGetId(stream), "looking at a stream")
-        found = api.cuStreamGetCaptureInfo(stream)
-        status = check(found, "looking at a stream")
-        capturing = int(status) != int(api.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
-        return int(number), int(found[2]) if capturing else 0
+        number, captured = self._device.stream_state(stream)
+        if not captured:
+            return number, 0
+        found = self._device.api.cuStreamGetCaptureInfo(stream)
+        self._device.check(found, "looking at a stream")
+        return number, int(found[2])
 
     def _allocate(self, space: Workspace) -> int:
         """Return fresh memory whose words are zero."""

@@ -113,7 +113,7 @@ class Rung(Stencil):
         """Elements of the next tiles that a thread holds in registers."""
         return 0
 
-    def launch(self, config: Config, m: int, n: int) -> Launch:
+    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
         """Return a line of blocks that covers a column-major m x n, a row-major n x m, result."""
         blocks = -(-n // self.constants["block_m"]) * -(-m // self.constants["block_n"])
         return Launch(grid=(blocks, 1), block=(self.threads, 1))

@@ -229,7 +229,8 @@ class Chain:
         chosen = served(self.live, self.problem, begin_aligned(self.call))
         variant = Variant.of(self.problem)
         source = chosen.stencil.source(chosen.config, variant, self.live.dialect).run_if(0)
-        launch = chosen.stencil.launch(chosen.config, self.problem.m, self.problem.n)
+        p = self.problem
+        launch = chosen.stencil.launch(chosen.config, p.m, p.n, p.k)
         arguments = chosen.stencil.arguments(chosen.config, variant, self.call)
         return Step(source, launch, (*arguments, decision))
 

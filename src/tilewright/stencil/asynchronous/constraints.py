@@ -23,6 +23,7 @@ __all__ = [
     "resident_blocks",
     "room_for",
     "schedulers",
+    "sliced_sums",
     "staged_results",
     "who_adds_parts_up",
     "who_shares_a_tile",
@@ -65,10 +66,13 @@ def who_shares_a_tile() -> Constraint:
     """Return what keeps ways to share a tile of C apart."""
     return Constraint(
         "who shares a tile",
-        lambda persistent, stream_k, split_k: (
-            ((stream_k == 0) | (persistent == 1)) & ((persistent == 0) | (split_k == 1))
+        lambda persistent, stream_k, split_k, sliced: (
+            ((stream_k == 0) | (persistent == 1))
+            & ((persistent == 0) | (split_k == 1))
+            & ((sliced == 0) | ((persistent == 0) & (split_k == 1)))
         ),
-        "blocks that stay share tiles with all others, blocks of a cluster with each other",
+        "blocks that stay share tiles with all others, blocks of a cluster with each other, and "
+        "slices have a block each",
         "divisibility",
     )
 
@@ -81,6 +85,28 @@ def who_adds_parts_up() -> Constraint:
         "only blocks that share tiles with all others leave parts",
         "divisibility",
     )
+
+
+def sliced_sums(precision: Precision) -> tuple[Constraint, ...]:
+    """Return what leaves slices of k to sums that a second kernel may add up and store."""
+    found = [
+        Constraint(
+            "sliced or staged",
+            lambda sliced, staged: (sliced == 0) | (staged == 0),
+            "parts of slices are aligned; the second kernel stores C down its columns",
+            "divisibility",
+        )
+    ]
+    if precision.parts == 2:
+        found.append(
+            Constraint(
+                "no slices of pairs",
+                lambda sliced: sliced == 0,
+                "a sum of pairs that is not sound is computed anew by who has all of it",
+                "divisibility",
+            )
+        )
+    return tuple(found)
 
 
 def copied_evenly(a: Quantity, b: Quantity) -> tuple[Constraint, Constraint]:

@@ -42,7 +42,7 @@
 #define FLAGS_AT 128
 #define PARTS_AT 16384
 
-#if STREAM_K
+#if STREAM_K || SLICED
 #define WORKSPACE_ARGUMENT , unsigned char *workspace
 #define WORKSPACE workspace
 #else

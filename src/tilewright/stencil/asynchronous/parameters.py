@@ -8,6 +8,7 @@ __all__ = [
     "GUARDED",
     "NARROW",
     "RESIDENT",
+    "SLICED",
     "STAGED",
     "STAGES",
     "STREAM_K",
@@ -70,6 +71,15 @@ TREE = Parameter(
     "others wait, too",
     unnamed=0,
 )
+# As old as that without it.
+SLICED = Parameter(
+    "sliced",
+    (0, 1),
+    "1: k is cut into slices, so many that blocks for each fill the device; a second kernel adds "
+    "up their parts of C",
+    "parts of C pass through device memory; a second launch",
+    unnamed=0,
+)
 
 
 def block_sides(sides: tuple[int, ...], taken: str) -> tuple[Parameter, Parameter]:
@@ -107,4 +117,5 @@ def grid() -> tuple[Parameter, ...]:
         ),
         STREAM_K,
         TREE,
+        SLICED,
     )

@@ -19,6 +19,7 @@ from tilewright.stencil.asynchronous.constraints import (
     resident_blocks,
     room_for,
     schedulers,
+    sliced_sums,
     staged_results,
     who_adds_parts_up,
     who_shares_a_tile,
@@ -94,6 +95,7 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
         ),
         who_shares_a_tile(),
         who_adds_parts_up(),
+        *sliced_sums(precision),
     )
 
 

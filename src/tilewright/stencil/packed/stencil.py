@@ -97,7 +97,7 @@ class Packed(Stencil):
             registers=tile * words * size // 4,
         )
 
-    def launch(self, config: Config, m: int, n: int) -> Launch:
+    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
         """Return one work-item for each block of C."""
         blocks_m = -(-m // config.integer("block_m"))
         blocks_n = -(-n // config.integer("block_n"))

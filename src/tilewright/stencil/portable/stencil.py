@@ -112,7 +112,7 @@ class Portable(Stencil):
             ),
         )
 
-    def launch(self, config: Config, m: int, n: int) -> Launch:
+    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
         """Return a grid in one dimension: the kernel folds it by its raster order.
 
         CUDA allows 2^31 - 1 blocks in the first dimension, but 65535 in the second.

@@ -20,6 +20,7 @@ from tilewright.stencil.asynchronous.constraints import (
     resident_blocks,
     room_for,
     schedulers,
+    sliced_sums,
     staged_results,
     who_adds_parts_up,
     who_shares_a_tile,
@@ -50,7 +51,7 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         *_copies(variant),
         *_boxes(variant, device),
         _stores(variant),
-        _staged_or_rescheduled(),
+        *_as_compiled(),
         *_hardware(variant, device),
         *_heuristics(variant, device),
         *schedule_constraints("simt_async", variant.precision, device),
@@ -84,6 +85,7 @@ def _shapes(precision: Precision) -> tuple[Constraint, ...]:
         ),
         who_shares_a_tile(),
         who_adds_parts_up(),
+        *sliced_sums(precision),
         *_settled(precision),
     )
 
@@ -202,14 +204,22 @@ def _stores(variant: Variant) -> Constraint:
     )
 
 
-def _staged_or_rescheduled() -> Constraint:
+def _as_compiled() -> tuple[Constraint, Constraint]:
     # ptxas lets a read of shared memory overwrite what a store to C has still to read, where both
     # queue for the same unit; `tilewright.sass.hazards` knows no such order and refuses the kernel.
-    return Constraint(
-        "staged or rescheduled",
-        lambda staged, schedule: (staged == 0) | (schedule == 0),
-        "the scheduler does not understand how compilers order staged stores",
-        "divisibility",
+    return (
+        Constraint(
+            "staged or rescheduled",
+            lambda staged, schedule: (staged == 0) | (schedule == 0),
+            "the scheduler does not understand how compilers order staged stores",
+            "divisibility",
+        ),
+        Constraint(
+            "sliced or rescheduled",
+            lambda sliced, schedule: (sliced == 0) | (schedule == 0),
+            "no rescheduled kernel of slices is proved",
+            "divisibility",
+        ),
     )
 
 

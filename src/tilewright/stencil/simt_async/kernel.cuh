@@ -41,6 +41,9 @@
  * their parts in the order of k through each other's shared memory (compute capability
  * 9.0): the same bits in every run.
  *
+ * Long sums over few tiles: with SLICED k is cut into slices, a block for each of them, and a
+ * second kernel adds up (sliced.cuh).
+ *
  * Results: each thread stores its own, 16 bytes at once where columns of C are aligned to them.
  * Where they are not, and with STAGED, results pass through shared memory (staged.cuh).
  *
@@ -66,16 +69,9 @@
 #include "prelude/run_if.h"
 #include "simt_async/persistent.cuh"
 
-/* One block for each tile of C, or SPLIT_K of them. */
-HELPER void compute_tile(const matrices *x)
+/* Multiply some steps of one tile of C. */
+HELPER void multiply_steps(elem *sum, operand a, operand b, steps mine, shared_at tiles)
 {
-    const place p = place_in(x->m, x->n, BLOCK_ID / SPLIT_K);
-    const operand a = operand_a(x, p.i);
-    const operand b = operand_b(x, p.j);
-    const steps mine = steps_of(x->k, SPLIT_K > 1 ? cluster_rank() : 0);
-    const shared_at tiles = shared_memory();
-
-    elem sum[TILE_M * TILE_N];
     UNROLL for (int i = 0; i < TILE_M * TILE_N; ++i) sum[i] = elem_zero();
     /* The same way for all threads of a block: barriers are met by all. */
     if (mine.count > 0) {
@@ -84,6 +80,21 @@ HELPER void compute_tile(const matrices *x)
         else
             accumulate<false>(sum, a, b, mine, tiles);
     }
+}
+
+#include "simt_async/sliced.cuh"
+
+/* One block for each tile of C, or SPLIT_K of them. */
+HELPER void compute_tile(const matrices *x)
+{
+    const place p = place_in(x->m, x->n, BLOCK_ID / SPLIT_K);
+    const operand a = operand_a(x, p.i);
+    const operand b = operand_b(x, p.j);
+    const steps mine = steps_of(x->k, SPLIT_K > 1 ? cluster_rank() : 0, SPLIT_K);
+    const shared_at tiles = shared_memory();
+
+    elem sum[TILE_M * TILE_N];
+    multiply_steps(sum, a, b, mine, tiles);
     const result c = result_in(x, p);
     if (SPLIT_K > 1)
         store_sums_of_cluster(c, sum, tiles);
@@ -91,24 +102,42 @@ HELPER void compute_tile(const matrices *x)
         store_own_sums(c, sum, tiles);
 }
 
-KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
-    isize m, isize n, isize k,
-    REAL alpha_re, REAL alpha_im, const elem *RESTRICT a_first, isize offset_a, isize lda,
-    const elem *RESTRICT b_first, isize offset_b, isize ldb,
-    REAL beta_re, REAL beta_im, elem *RESTRICT c_first, isize offset_c, isize ldc
-    MAP_ARGUMENTS RUN_IF_ARGUMENT WORKSPACE_ARGUMENT)
+#define ARGUMENTS                                                                              \
+    isize m, isize n, isize k, REAL alpha_re, REAL alpha_im, const elem *RESTRICT a_first,     \
+        isize offset_a, isize lda, const elem *RESTRICT b_first, isize offset_b, isize ldb,    \
+        REAL beta_re, REAL beta_im, elem *RESTRICT c_first, isize offset_c,                    \
+        isize ldc MAP_ARGUMENTS RUN_IF_ARGUMENT WORKSPACE_ARGUMENT
+
+/* An empty sum stays empty whatever alpha is, and alpha = 0 reads no operand. */
+#define MATRICES_OF_ARGUMENTS(x)                                                               \
+    elem alpha = elem_scalar(alpha_re, alpha_im);                                              \
+    if (k == 0)                                                                                \
+        alpha = elem_zero();                                                                   \
+    if (elem_is_zero(alpha))                                                                   \
+        k = 0;                                                                                 \
+    const matrices x = {m, n, k, a_first, offset_a, lda, b_first, offset_b, ldb,               \
+                        c_first, offset_c, ldc, alpha, elem_scalar(beta_re, beta_im) MAPS};
+
+KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(ARGUMENTS)
 {
     RETURN_UNLESS_WANTED
-    /* An empty sum stays empty whatever alpha is, and alpha = 0 reads no operand. */
-    elem alpha = elem_scalar(alpha_re, alpha_im);
-    if (k == 0)
-        alpha = elem_zero();
-    if (elem_is_zero(alpha))
-        k = 0;
-    const matrices x = {m, n, k, a_first, offset_a, lda, b_first, offset_b, ldb,
-                        c_first, offset_c, ldc, alpha, elem_scalar(beta_re, beta_im) MAPS};
+    MATRICES_OF_ARGUMENTS(x)
+#if SLICED
+    compute_slice(&x, WORKSPACE);
+#else
     if (PERSISTENT)
         compute_tiles(&x, shared_memory(), WORKSPACE);
     else
         compute_tile(&x);
+#endif
 }
+
+#if SLICED
+KERNEL __launch_bounds__(SECOND_THREADS) void add_parts_of_slices(ARGUMENTS)
+{
+    WAIT_FOR_PREVIOUS();
+    RETURN_UNLESS_WANTED
+    MATRICES_OF_ARGUMENTS(x)
+    add_slices(&x, WORKSPACE);
+}
+#endif

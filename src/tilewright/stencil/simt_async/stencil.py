@@ -18,6 +18,7 @@ from tilewright.stencil.simt_async.constraints import constraints
 from tilewright.stencil.simt_async.parameters import parameters
 from tilewright.stencil.simt_async.resources import longer, registers, threads
 from tilewright.stencil.simt_async.starts import starts
+from tilewright.stencil.slices import Slices
 from tilewright.stencil.text import read_text
 
 __all__ = ["STAGED_K", "SimtAsync", "stages_results"]
@@ -30,6 +31,13 @@ _ASYNCHRONOUS_COPIES_SINCE = 80
 # of what 2048 multiply-adds take; and another text of a kernel may be a few per cent slower, by
 # its registers.
 STAGED_K = 2048
+
+# Multiply-adds of a multiprocessor in a cycle, of floats, and of doubles on matrix units.
+_A_CYCLE = 128
+
+# Of the second kernel (sliced.cuh), for each block of the first; and their threads.  A multiprocessor
+# that had one of the first then has 1024 threads, each with two or three chunks to add up.
+_SECOND_BLOCKS, _SECOND_THREADS = 4, 256
 
 
 class SimtAsync(Stencil):
@@ -123,7 +131,8 @@ class SimtAsync(Stencil):
         """
         boxes = bool(config.get("tma", 0))
         chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
-        if stages_results(problem, boxes) and self._room_to_stage(config, problem):
+        stages = stages_results(problem, boxes) and not config.get("sliced", 0)
+        if stages and self._room_to_stage(config, problem):
             config = unscheduled(config).replace(staged=1)  # the scheduler refuses both at once
         if boxes:
             return config
@@ -176,7 +185,7 @@ class SimtAsync(Stencil):
         found = call.arguments()
         return (*found, *maps(config, variant, call)) if config.get("tma", 0) else found
 
-    def launch(self, config: Config, m: int, n: int) -> Launch:
+    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
         """Return a grid in one dimension, blocks of a cluster side by side.
 
         Blocks that stay are cut to what fits; where they share tiles with all others, there
@@ -186,10 +195,21 @@ class SimtAsync(Stencil):
         blocks_n = -(-n // config.integer("block_n"))
         blocks = blocks_m * blocks_n * config.integer("split_k")
         launch = Launch(grid=(blocks, 1), block=(self.threads(config), 1))
+        if config.get("sliced", 0):
+            second = {"second_blocks": _SECOND_BLOCKS, "second_threads": _SECOND_THREADS}
+            return replace(launch, slices=self._slices(config, k), **second)
         if not config.get("persistent", 0):
             return launch
         shares = MOST_SHARES if config.get("stream_k", 0) else 1
         return replace(launch, grid=(blocks * shares, 1), resident=config.integer("resident"))
+
+    def _slices(self, config: Config, k: int) -> Slices:
+        """Return how a launch may be cut along k."""
+        area, depth = config.integer("block_m") * config.integer("block_n"), "block_k"
+        resident = config.integer("resident")
+        step = area * config.integer(depth) * resident / _A_CYCLE
+        # Bytes of floats; what larger elements take besides, their multiply-adds take, too.
+        return Slices(-(-k // config.integer(depth)), step, 4 * area, resident)
 
     def threads(self, config: Config) -> int:
         """Return the threads of a block."""
@@ -214,18 +234,22 @@ class SimtAsync(Stencil):
         )
         defines: dict[str, int | str] = {**variant.macros}
         # A config need not name these.
-        asked = ("PERSISTENT", "STREAM_K", "TREE", "NARROW", "GUARDED", "STAGED", "TMA")
+        asked = ("PERSISTENT", "STREAM_K", "TREE", "SLICED", "NARROW", "GUARDED", "STAGED", "TMA")
         defines |= dict.fromkeys(asked, 0)
+        if config.get("sliced", 0):
+            defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
         defines |= macros(config)
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n")
-        part *= variant.precision.element_bytes if config.get("stream_k", 0) else 0
+        leaves = config.get("stream_k", 0) or config.get("sliced", 0)
+        part *= variant.precision.element_bytes if leaves else 0
         text = "\n".join(read_text(name) for name in parts)
         return Source(
             text,
             defines,
             dynamic_shared_bytes=shared,
             part_bytes=part,
+            second="add_parts_of_slices" if config.get("sliced", 0) else "",
             schedule=schedule_of(config),
         )
 

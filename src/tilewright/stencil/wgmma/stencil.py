@@ -136,7 +136,7 @@ class Wgmma(Stencil):
             registers=int(held) + OTHER_REGISTERS,
         )
 
-    def launch(self, config: Config, m: int, n: int) -> Launch:
+    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
         """Return a grid in one dimension, blocks of a cluster side by side.
 
         Where blocks share tiles with all others, there are at most `MOST_SHARES` for a tile.

@@ -1,0 +1,169 @@
+"""Slices of k, whose parts of C a second kernel adds up: the texts run on the CPU.
+
+What is asked here: how a launch is cut, that both kernels agree on who left which part, and who
+stores which element, at every edge; and that grids of any number of slices are right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.stencil import test_mma_f64, test_simt_async
+from tests.stencil.contract import checks, compiled, computes_the_product, fault_is_found, faulty
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.portable_harness import variant
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.problem import Problem
+from tilewright.space import Config
+from tilewright.stencil import Slices, Variant
+from tilewright.stencil.mma_f64 import MmaF64
+from tilewright.stencil.simt_async import SimtAsync
+from tilewright.tuning.verify import Bench, Check, certify
+
+SIMT, MMA = SimtAsync(), MmaF64()
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
+
+
+def small(live: EmulatedDevice, name: str, family: Any = SIMT, **changes: int) -> Config:
+    """Return a config of few threads with slices."""
+    smalls = test_mma_f64.small if isinstance(family, MmaF64) else test_simt_async.small
+    return smalls(variant(name), live, **{"sliced": 1, **changes})
+
+
+def bench(live: EmulatedDevice, name: str, family: Any = SIMT, **changes: int) -> Bench:
+    """Return such a config, compiled."""
+    of, config = variant(name), small(live, name, family, **changes)
+    return Bench(live, compiled(live, family, config, of), family, config, of)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["sNT", "cCN", "dNN"])
+def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
+    """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf."""
+    run = bench(emulated, name, MMA if name[0] == "d" else SIMT)
+    certify(emulated, run.kernel, run.stencil, run.config, run.variant)
+
+
+# Copies of every kind: what a block does with its steps is the same as without slices.
+WAYS: list[dict[str, Any]] = [
+    {"name": "sTT"},
+    {"name": "sNN", "lanes_m": 4, "block_n": 64},
+    {"name": "sNT", "narrow": 1},
+    {"name": "sTN", "guarded": 1},
+    {"name": "sTT", "k_vectors": 1},
+    {"name": "zNC"},
+]
+
+
+@needs_compiler
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_every_way_to_copy_serves_slices(emulated: EmulatedDevice, way: dict[str, Any]) -> None:
+    name, changes = way["name"], {key: value for key, value in way.items() if key != "name"}
+    config = small(emulated, name, **changes)
+    computes_the_product(emulated, SIMT, config, variant(name))
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["dTN", "zTC"])
+def test_matrix_units_have_slices(emulated: EmulatedDevice, name: str) -> None:
+    computes_the_product(emulated, MMA, small(emulated, name, MMA), variant(name))
+
+
+class Cut(SimtAsync):
+    """The stencil with launches of so many slices, however many there are steps."""
+
+    slices = 1
+
+    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Any:
+        """Return the same launch, cut otherwise."""
+        launch = super().launch(config, m, n, k)
+        return replace(launch, grid=(launch.grid[0] * self.slices, 1), slices=None)
+
+
+@needs_compiler
+@pytest.mark.parametrize("slices", [1, 2, 3, 7, 20])
+def test_any_number_of_slices_is_right(emulated: EmulatedDevice, slices: int) -> None:
+    """More than there are steps, too: those without a step leave zeros."""
+    family = Cut()
+    family.slices = slices
+    of, config = variant("sNN"), small(emulated, "sNN")
+    run = Bench(emulated, compiled(emulated, family, config, of), family, config, of)
+    rng = np.random.default_rng(slices)
+    for check in (Check(70, 40, 100, beta=1), Check(65, 33, 47, -3, 2, padding=3, offset=5)):
+        run.exact(check, rng)
+
+
+@needs_compiler
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(check=checks(4, 300), seed=st.integers(0, 2**32))
+def test_any_problem_is_computed_exactly(
+    emulated: EmulatedDevice, check: Check, seed: int
+) -> None:
+    bench(emulated, "sNT").exact(check, np.random.default_rng(seed))
+
+
+FAULTS = {
+    "a slice too few": ("slice < slices;", "slice + 1 < slices;"),
+    "a slice twice": ("slice = 1; slice < slices", "slice = 0; slice < slices"),
+    "another tile's part": ("part_at(workspace, tile) +", "part_at(workspace, tile ^ 1) +"),
+    "another slice's steps": ("BLOCK_ID / tiles, GRID", "0, GRID"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
+    wrong, of = faulty(SimtAsync, *FAULTS[fault]), variant("sNT")
+    fault_is_found(emulated, wrong, small(emulated, "sNT"), of)
+
+
+def test_slices_fill_a_device() -> None:
+    """Whole waves: 12 tiles are 11 slices each for 132 multiprocessors, as long as k is long."""
+    long = Slices(steps=618, step_cycles=2048, part_bytes=2**17, resident=1)
+    assert long.count(12, 132) == 11
+    assert long.count(18, 132) == 7
+    assert long.count(132, 132) == 1
+    short = replace(long, steps=4)
+    assert short.count(12, 132) <= 4
+
+
+@pytest.mark.parametrize("tiles", [1, 5, 33, 100, 131, 133, 700])
+@pytest.mark.parametrize("steps", [0, 1, 3, 50, 2000])
+def test_there_is_a_slice_and_a_step_for_each(tiles: int, steps: int) -> None:
+    assert 1 <= Slices(steps, 1000, 2**16, 2).count(tiles, 132) <= max(1, steps)
+
+
+def test_a_launch_is_cut_where_k_is_known() -> None:
+    config = SIMT.space(variant("sNN"), architecture_spec("sm_90a")).config(
+        {**dict(SIMT.default(variant("sNN"), architecture_spec("sm_90a"))), "sliced": 1}
+    )
+    plain, cut = SIMT.launch(config, 300, 300), SIMT.launch(config, 300, 300, 100_000)
+    assert plain.on(132).grid == plain.grid == cut.grid
+    assert cut.on(132).grid[0] % plain.grid[0] == 0
+    assert cut.on(132).grid[0] > plain.grid[0]
+    assert cut.on(132).second.grid[0] % cut.on(132).grid[0] == 0
+
+
+def test_results_of_slices_are_not_staged() -> None:
+    device = architecture_spec("sm_90a")
+    config = SIMT.default(variant("sNN"), device).replace(sliced=1)
+    problem = Problem(301, 301, 100, "s")
+    found = SIMT.fitted(config, problem)
+    assert "staged" not in found
+    assert found in SIMT.space(Variant.of(problem), device)
+
+
+def test_pairs_have_none() -> None:
+    space = SIMT.space(variant("eNN"), architecture_spec("sm_90a"))
+    config = SIMT.default(variant("eNN"), architecture_spec("sm_90a"))
+    assert config in space
+    assert config.replace(sliced=1) not in space
