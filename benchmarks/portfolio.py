@@ -7,10 +7,11 @@ What is fast at one random shape is not known at the next: a cost model that ran
 configs picks those that it is most wrong about.  So a portfolio is picked, greedily: the config
 that takes most off the time of all shapes that `wide.py` raced, then the next; a time that was not
 taken counts as the costs of `library/cycles.py` carry it over from the config's others.  Winners at
-squares are in it from the start.  Each is then timed on every shape of its case (random ones of
-`--seed`, which no test is made of, and squares), fitted to it as `gemm` would (narrow, guarded,
-staged), after a tuner's check, and `ship.py` puts the times into the table, from which `gemm`
-chooses for a shape by what its neighbours took.
+squares are in it from the start, the largest of their blocks cut into slices, and the best orders
+of large blocks that copy single elements.  Each is then timed on every shape of its case (random
+ones of `--seed`, which no test is made of, and squares), fitted to it as `gemm` would (narrow,
+guarded, staged), after a tuner's check, and `ship.py` puts the times into the table, from which
+`gemm` chooses for a shape by what its neighbours took.  ``--beside FILE`` times what FILE has not.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import stencil, unscheduled
 
-RACED = ("wide_slow.json", "wide_seed3.json", "wide_long.json")
+RACED = tuple(f"wide_{name}.json" for name in ("slow", "seed3", "sliced", "orders", "long"))
 # Of a case.
-PICKED = 56
+PICKED = 64
+# Elements of a block whose slices `wide.py` raced at few shapes.
+LARGE = 128 * 128
 # What was not timed is not better than what was, though costs that are carried over are too small
 # as often as too large: so many times as long, and never nearer to the best than this.
 UNTAKEN, LEAST = 1.05, 0.02
@@ -80,6 +83,55 @@ def winners(trans: str) -> list[Config]:
     return list(dict.fromkeys(configs))
 
 
+# The fastest of 192 large blocks in slices, NT, at 1010 x 905 x 5412 and 207 x 2263 x 7046.
+TALL = {
+    "tile_m": 16, "tile_n": 8, "block_k": 8, "unroll_k": 8, "stages": 3, "walk": 1, "b_first": 1,
+    "copy_groups": 4, "k_vectors": 0, "raster_rows": 8,
+}  # fmt: skip
+TALL_BLOCKS: list[dict[str, int]] = [
+    {"block_m": 128, "block_n": 256, "lanes_m": 4, "resident": 1},
+    {"block_m": 256, "block_n": 128, "lanes_m": 8, "resident": 1},
+    {"block_m": 128, "block_n": 128, "lanes_m": 8, "resident": 2},
+]
+
+# The fastest orders of 320 that copy single elements, by blocks, NT and NN (wide_orders.json).
+WIDE = {"tile_m": 8, "tile_n": 16, "lanes_m": 8, "walk": 0}
+ORDERED: list[dict[str, int]] = [
+    {"block_m": 256, "block_n": 128, "resident": 1, **WIDE, "b_first": 1},
+    {"block_m": 128, "block_n": 128, "resident": 2, **WIDE, "b_first": 0},
+    {"block_m": 128, "block_n": 128, "resident": 2, **WIDE, "b_first": 1},
+    {"block_m": 128, "block_n": 128, "resident": 2, "lanes_m": 8},
+    {"block_m": 256, "block_n": 128, "resident": 1, "lanes_m": 4, "block_k": 12, "unroll_k": 12},
+]
+
+
+def orders(trans: str, device: Any) -> list[Config]:
+    """Return the fastest of these, for operands along m or n, whose blocks stay and share."""
+    space = stencil("simt_async").space(variant_of(LETTER, trans), device)
+    made = [
+        Config("simt_async", {**TALL, **one, "split_k": 1, "persistent": 1, "stream_k": shared})
+        for shared, one in (*((2, one) for one in ORDERED), *((1, one) for one in ORDERED[:2]))
+    ]
+    return [one for one in made if one in space and trans != "TN"]
+
+
+# Who shares a tile of C, but for slices.
+SHARING = ("persistent", "stream_k", "tree", "split_k", "staged", "schedule")
+
+
+def in_slices(configs: list[Config], trans: str, device: Any) -> list[Config]:
+    """Return the same blocks, cut into slices: nothing but squares was raced of the largest."""
+    space = stencil("simt_async").space(variant_of(LETTER, trans), device)
+    found = {}
+    for one in (*configs, *(Config("simt_async", {**TALL, **of}) for of in TALL_BLOCKS)):
+        values = {name: x for name, x in one.items() if name not in SHARING}
+        config = Config(one.stencil, {**values, "split_k": 1, "sliced": 1})
+        area = config.integer("block_m") * config.integer("block_n")
+        if area >= LARGE and config in space:
+            found[config] = None
+    return list(found)
+
+
 def picked(trans: str, times: dict[Config, dict[Problem, float]], device: Any) -> list[Config]:
     """Return the portfolio of a case, winners at squares first."""
     problems = sorted({p for taken in times.values() for p in taken}, key=str)
@@ -92,6 +144,8 @@ def picked(trans: str, times: dict[Config, dict[Problem, float]], device: Any) -
         ]
     )
     made = winners(trans)
+    more = *in_slices(made, trans, device), *orders(trans, device)
+    made = list(dict.fromkeys((*made, *more)))
     left = np.full(len(problems), math.log(2.0))
     for config in made:
         if config in times:
@@ -197,12 +251,39 @@ class Timer:
         return float(taken)
 
 
-def measure(path: Path, only: Path, each: int, seconds: float) -> None:
+def joined(known: Row, made: Row) -> Row:
+    """Return results with the configs of another run, on the same shapes, behind those there are.
+
+    Two runs' clocks differ by a per cent or two.
+    """
+    shape = ("trans", "m", "n", "k")
+    of = {tuple(row[x] for x in shape): row for row in made["rows"]}
+    rows = [
+        {**row, "ns": [*row["ns"], *of[tuple(row[x] for x in shape)]["ns"]]}
+        for row in known["rows"]
+        if tuple(row[x] for x in shape) in of
+    ]
+    configs = {trans: [*ones, *made["configs"][trans]] for trans, ones in known["configs"].items()}
+    refused = known["refused"] | made["refused"]
+    return {**known, "rows": rows, "configs": configs, "refused": refused}
+
+
+def measure(path: Path, only: Path, each: int, seconds: float, beside: Path | None) -> None:
     """Compile all, time all there is time for, and write."""
     from tilewright.bench.record import device_record, environment_record
     from tilewright.bench.sweep import Method
 
     until, named = time.time() + seconds, named_in(only, LETTER, ship.CASES)
+    known = json.loads(beside.read_bytes()) if beside else None
+    if known:
+        there = {
+            trans: [Config("simt_async", one) for one in ones]
+            for trans, ones in known["configs"].items()
+        }
+        named = {
+            trans: [one for one in named.get(trans, ()) if one not in there[trans]]
+            for trans in ship.CASES
+        }
     timer = Timer()
     spec, made = timer.live.spec, {"environment": environment_record(Method(ROUNDS))}
     made |= {"device": device_record(timer.live, []), "rows": []}
@@ -230,7 +311,7 @@ def measure(path: Path, only: Path, each: int, seconds: float) -> None:
     made["configs"] = {trans: [dict(one) for one in configs] for trans, configs in named.items()}
     reasons = {str(key[1]): why for key, why in timer.kernels.items() if isinstance(why, str)}
     made["refused"] = reasons
-    write(path, made)
+    write(path, joined(known, made) if known else made)
     print(f"{len(made['rows'])} shapes, {len(reasons)} kernels refused")
 
 
@@ -281,6 +362,7 @@ def main() -> None:
     parse.add_argument("--pick", action="store_true", help="write the portfolio and end; no GPU")
     parse.add_argument("--table", action="store_true", help="say what FILE tells; no GPU")
     parse.add_argument("--only", type=json_file, help="the portfolio")
+    parse.add_argument("--beside", type=json_file, help="earlier results, which get what is new")
     parse.add_argument("--each", type=int, default=90, help="random shapes of a case")
     parse.add_argument("--seconds", type=float, default=200)
     parse.add_argument("--json", type=Path, required=True)
@@ -290,7 +372,7 @@ def main() -> None:
     elif given.table:
         table(given.json)
     elif given.only:
-        measure(given.json, given.only, given.each, given.seconds)
+        measure(given.json, given.only, given.each, given.seconds, given.beside)
     else:
         parse.error("give --only PICKED, or --pick")
 

@@ -1,8 +1,10 @@
 r"""Would any config of the space multiply random shapes faster than what `gemm` chooses?  SGEMM.
 
     python benchmarks/wide.py --seed 3 --count 150 --seconds 420 --json FILE    needs an H100
-    python benchmarks/wide.py --below 0.97 --of RUN --seconds 230 --json FILE   what was slow in RUN
+    python benchmarks/wide.py --below 0.97 --of RUN --seconds 230 --json FILE  what was slow in RUN
     python benchmarks/wide.py --long --seed 5 --count 72 --json FILE            long sums, few tiles
+    python benchmarks/wide.py --having sliced --seed 3 --json FILE         these beside the choice
+    python benchmarks/wide.py --orders --json FILE        all orders of large blocks (hopper.orders)
     python benchmarks/wide.py --list --seed 3 --count 20                        no GPU
     python benchmarks/wide.py --table --json FILE                               only prints FILE
 
@@ -37,6 +39,7 @@ import numpy as np
 import shapes200
 import ship
 from hopper.named import json_file
+from hopper.orders import shapes_of
 from hopper.pool import compiled
 from hopper.wide_space import FAMILY, LETTER, Candidate, Shape, listed
 from tilewright.library.choose import Choice
@@ -189,7 +192,14 @@ def rows_of(
 
 
 def measure(
-    path: Path, seconds: float, problems: list[Problem], each: int, kernels: int, about: Row
+    path: Path,
+    seconds: float,
+    problems: list[Problem],
+    each: int,
+    kernels: int,
+    about: Row,
+    having: str = "",
+    orders: bool = False,
 ) -> Row:
     """Time candidates of shapes until the time is up."""
     from tilewright.backend import device
@@ -203,7 +213,11 @@ def measure(
         "device": device_record(live, [cublas]),
         **about, "rows": [],
     }  # fmt: skip
-    shapes = listed(problems, live.spec, each, kernels, workers())
+    shapes = (
+        shapes_of(live.spec)
+        if orders
+        else listed(problems, live.spec, each, kernels, workers(), having)
+    )
     print(f"{time.time() - started:5.0f} s: {counted(shapes)}", flush=True)
     memory, said = shapes200.shared(live), time.time()
     for row in rows_of(live, cublas, memory, shapes, started + seconds):
@@ -304,8 +318,12 @@ def main() -> None:
     parse.add_argument("--seed", type=int, default=SEED, help="that shapes are drawn from")
     parse.add_argument("--count", type=int, default=COUNT, help="so many shapes")
     parse.add_argument("--long", action="store_true", help="shapes with long sums and few tiles")
+    parse.add_argument("--orders", action="store_true", help="all orders of large blocks")
     parse.add_argument("--below", type=float, help="only what had a lower ratio, in the file of")
     parse.add_argument("--of", type=json_file, help="an earlier run's results, of shapes200.py")
+    parse.add_argument(
+        "--having", default="", metavar="PARAMETER", help="only candidates where this is not 0"
+    )
     parse.add_argument("--each", type=int, default=EACH, help="so many candidates of a shape")
     parse.add_argument("--kernels", type=int, default=KERNELS, help="so many in all, about")
     parse.add_argument("--list", action="store_true", help="count candidates and end")
@@ -323,14 +341,20 @@ def main() -> None:
     if given.list:
         from choice_fit import device
 
-        listing(listed(problems, device(), given.each, given.kernels, workers()))
+        most = given.each, given.kernels
+        listing(listed(problems, device(), *most, workers(), given.having))
         return
     about = (
         {"of": given.of.name, "below": given.below}
         if given.of
         else {"seed": given.seed, "long": given.long}
     )
-    table(measure(given.json, given.seconds, problems, given.each, given.kernels, about))
+    about |= {"having": given.having} if given.having else {}
+    about = {"orders": True} if given.orders else about
+    most = given.each, given.kernels
+    table(
+        measure(given.json, given.seconds, problems, *most, about, given.having, given.orders)
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ SIDES = (32, 64, 96, 128, 192, 256)
 TILES = ((4, 4), (8, 4), (4, 8), (8, 8), (8, 16), (16, 8), (12, 8), (8, 12))
 DEPTHS, STAGES, RESIDENT, LANES = (8, 12, 16, 32), (2, 3, 4, 5), (1, 2, 3, 4), (4, 8)
 THREADS = 512
-# A block for each tile, for a share in a cluster, or for a slice; or blocks that stay, and may share.
+# A block for each tile, for a share in a cluster or for a slice; or blocks that stay, may share.
 NONE = {"split_k": 1, "persistent": 0, "stream_k": 0, "tree": 0, "sliced": 0}
 SHARED = [{**NONE, "split_k": split} for split in (1, 2, 4, 8)]
 SHARED += [{**NONE, "sliced": 1}]
@@ -131,6 +131,12 @@ def _untold(v: Mapping[str, int]) -> dict[str, int]:
     return {**found, "raster_rows": 8, "walk": walk, "b_first": 0}
 
 
+def _of_slices(v: Mapping[str, int]) -> dict[str, int]:
+    """Return what kernels of slices are faster with: of 192 in NT this order won at two shapes."""
+    tall = (v["tile_m"], v["tile_n"]) == (16, 8)
+    return {"walk": 1, "b_first": 1} if v["sliced"] and tall else {}
+
+
 def _grid(variant: Variant) -> Iterator[dict[str, int]]:
     """Yield values of the parameters, constraints aside."""
     copies = [{"tma": 0, "k_vectors": 0}]
@@ -145,7 +151,7 @@ def _grid(variant: Variant) -> Iterator[dict[str, int]]:
             v["lanes_m"] = lanes
             v |= _untold(v)
             for how in SHARED:
-                yield {**v, **how}
+                yield {**v, **how, **_of_slices({**v, **how})}
 
 
 @lru_cache(maxsize=4)
@@ -202,9 +208,13 @@ def takes(config: Config, problem: Problem) -> bool:
     return not (ragged and config.get("k_vectors", 0))
 
 
-def likely(problem: Problem, spec: DeviceSpec) -> Likely:
-    """Return the cheapest of each kind and class, with those that are as good."""
-    taken = [c for c in members(problem.trans, spec) if takes(c, problem)]
+def likely(problem: Problem, spec: DeviceSpec, having: str = "") -> Likely:
+    """Return the cheapest of each kind and class, with those that are as good.
+
+    `having`: a parameter that is not 0.
+    """
+    every = (c for c in members(problem.trans, spec) if not having or c.get(having, 0))
+    taken = [c for c in every if takes(c, problem)]
     ranked = [(cost(c, problem, spec), c) for c in taken]
     ranked.sort(key=lambda one: (one[0], one[1].id))
     kinds: dict[tuple[Any, ...], Ranked] = {}
@@ -217,17 +227,20 @@ def likely(problem: Problem, spec: DeviceSpec) -> Likely:
     return Likely(list(kinds.values())[:KINDS], list(classes.values())[:CLASSES])
 
 
-def all_likely(problems: Sequence[Problem], spec: DeviceSpec, workers: int) -> list[Likely]:
+def all_likely(
+    problems: Sequence[Problem], spec: DeviceSpec, workers: int, having: str = ""
+) -> list[Likely]:
     """Return `likely` of each: a shape takes seconds, so other processes share them."""
     if workers < 2:
-        return [likely(one, spec) for one in problems]
+        return [likely(one, spec, having) for one in problems]
     order = sorted(range(len(problems)), key=lambda at: problems[at].trans)  # few cases a process
     with ProcessPoolExecutor(
         workers, multiprocessing.get_context("spawn"), end_with_parent, (os.getpid(),)
     ) as pool:
         sorted_problems = [problems[at] for at in order]
         each = -(-len(order) // workers)
-        found = pool.map(likely, sorted_problems, itertools.repeat(spec), chunksize=each)
+        same = itertools.repeat(spec), itertools.repeat(having)
+        found = pool.map(likely, sorted_problems, *same, chunksize=each)
         return [one for _, one in sorted(zip(order, found, strict=True), key=lambda one: one[0])]
 
 
@@ -235,17 +248,24 @@ def all_likely(problems: Sequence[Problem], spec: DeviceSpec, workers: int) -> l
 
 
 def listed(
-    problems: Sequence[Problem], spec: DeviceSpec, each: int, kernels: int, workers: int = 1
+    problems: Sequence[Problem],
+    spec: DeviceSpec,
+    each: int,
+    kernels: int,
+    workers: int = 1,
+    having: str = "",
 ) -> list[Shape]:
     """Return problems with at most so many candidates each, and so many kernels in all.
 
-    They are in the order in which they are best compiled and timed.
+    Beside the choice all have the parameter `having`, if it is named.  They are in the order in
+    which they are best compiled and timed.
     """
     known: dict[str, set[Config]] = {}
     shapes = []
-    for problem, found in zip(problems, all_likely(problems, spec, workers), strict=True):
+    every = all_likely(problems, spec, workers, having)
+    for problem, found in zip(problems, every, strict=True):
         popular = known.setdefault(problem.trans, set())
-        candidates = picked(problem, spec, found, popular, each)
+        candidates = picked(problem, spec, found, popular, each, having)
         popular.update(one.fitted for one in candidates)
         shapes.append(Shape(problem, candidates))
     trim(shapes, kernels)
@@ -253,7 +273,12 @@ def listed(
 
 
 def picked(
-    problem: Problem, spec: DeviceSpec, found: Likely, popular: set[Config], most: int
+    problem: Problem,
+    spec: DeviceSpec,
+    found: Likely,
+    popular: set[Config],
+    most: int,
+    having: str = "",
 ) -> list[Candidate]:
     """Return a problem's candidates, the choice first; no two are launched as the same."""
     device = _Device(spec)
@@ -274,7 +299,7 @@ def picked(
     for group in cheapest(found.kinds):
         take(group, "best")
     for one in of_table(problem, spec):
-        if one[0] <= FAR_TABLE * first:
+        if one[0] <= FAR_TABLE * first and (not having or one[1].get(having, 0)):
             take([one], "table")
     have = {class_of(one.config) for one in chosen.values()}
     for group in found.classes:

@@ -35,8 +35,8 @@ STAGED_K = 2048
 # Multiply-adds of a multiprocessor in a cycle, of floats, and of doubles on matrix units.
 _A_CYCLE = 128
 
-# Of the second kernel (sliced.cuh), for each block of the first; and their threads.  A multiprocessor
-# that had one of the first then has 1024 threads, each with two or three chunks to add up.
+# Of the second kernel (sliced.cuh), for each block of the first; and their threads.  Where a
+# multiprocessor had one of the first, it then has 1024 threads with two or three chunks each.
 _SECOND_BLOCKS, _SECOND_THREADS = 4, 256
 
 
