@@ -35,7 +35,7 @@ from hopper.named import json_file, named_in
 from hopper.pool import compiled
 from shapes200 import LETTER, long_sums, shapes, shared
 from tilewright.library.choose import Choice, fitted
-from tilewright.library.waves import Timed, distance, expected_ns
+from tilewright.library.waves import Timed, expected_ns
 from tilewright.paths import write_atomically
 from tilewright.problem import Problem
 from tilewright.space import Config
@@ -337,24 +337,26 @@ def table(path: Path) -> None:
         configs = [Config("simt_async", one) for one in values]
         rows = [row for row in made["rows"] if row["trans"] == trans]
         shapes_ = [Problem(r["m"], r["n"], r["k"], LETTER, *trans) for r in rows]
-        lost = []
-        for at, problem in enumerate(shapes_):
-            ns = [x if x is not None else math.inf for x in rows[at]["ns"]]
-            others = sorted(
-                (p for p in shapes_ if p != problem), key=lambda p: distance(p, problem)
-            )[:8]
-            expected = []
-            for i, config in enumerate(configs):
-                times = {p: rows[shapes_.index(p)]["ns"][i] for p in others}
-                times = {p: x for p, x in times.items() if x is not None}
-                one = Timed(config, times)
-                served = times and rows[at]["ns"][i] is not None
-                expected.append(
-                    expected_ns(one, problem, spec, MULTIPROCESSORS) if served else math.inf
-                )
-            lost.append(ns[expected.index(min(expected))] / min(ns))
+        lost = [
+            left_out(at, shapes_, [row["ns"] for row in rows], configs, spec)
+            for at in range(len(rows))
+        ]
         print(f"{trans}: {len(rows)} shapes, {statistics.geometric_mean(lost):.3f} of the best"
               f" time, at worst {max(lost):.2f}")  # fmt: skip
+
+
+def left_out(
+    at: int, shapes_: list[Problem], ns: list[list[Any]], configs: list[Config], spec: Any
+) -> float:
+    """Return the time of what is chosen for a shape by all others' times, over the least."""
+    expected = {}
+    for i, config in enumerate(configs):
+        times = {p: row[i] for p, row in zip(shapes_, ns, strict=True) if row[i] is not None}
+        mine = times.pop(shapes_[at], None)
+        if times and mine is not None:
+            ahead = expected_ns(Timed(config, times), shapes_[at], spec, MULTIPROCESSORS)
+            expected[ahead] = mine
+    return float(expected[min(expected)] / min(expected.values()))
 
 
 def main() -> None:

@@ -90,13 +90,12 @@ class Costs:
 
 
 COSTS = Costs(
-    launch=4360, begin=13200, hiding=1.02, latency=853, copy=0.0755, check=0.349, store=0.399,
-    turn=16000, meet=1620, part=2600, part_element=7.15, l2=3920, memory=1020, segment=83.2,
+    launch=22700, begin=1030, hiding=1.03, latency=233, copy=0.0826, check=0.349, store=0.295,
+    turn=12800, meet=300, part=3100, part_element=0.000177, l2=4320, memory=1600, segment=86.1,
     # Held: a fit cannot tell it from `store`.  For 32 elements an instruction of 32 lanes that
     # reads 4 bytes each and a quarter of one that writes 16, 128 bytes a cycle either way.
     staged=0.0625,
-    # Held: 1.6 us.  With their parts second kernels took 2.6 to 5.6 us at three shapes.
-    second=3000,
+    second=16900,
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from tilewright.sass import occupancy
 from tilewright.space import Config
 from tilewright.stencil import Launch, Variant, stencil
 from tilewright.stencil.asynchronous.division import divide
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 
 __all__ = ["Timed", "distance", "effort", "expected_ns", "timed_nearby"]
 
@@ -42,10 +43,11 @@ _LONGER_STEPS_OF_PAIRS = 8
 _NEIGHBOURS = 2
 
 # A config with so many times, not of squares alone, was timed all over (benchmarks/portfolio.py):
-# more of its neighbours count, and the cycles less.  Of 2 to 12 neighbours and weights of 0.1 to
-# 0.5 these choose best for shapes left out: 3.2 % off the best config's time, where 2 and 0.5 are
-# off by 3.8 (an earlier portfolio; `portfolio.py --table` says it of today's).
-_MANY, _MORE_NEIGHBOURS, _CYCLES_WEIGH_BESIDE_MANY = 16, 8, 0.2
+# more of its neighbours count, and one whose operands are copied otherwise, 16 bytes at once or
+# single elements, is as far away as if it were so many doublings larger.  Of 5, 8 and 12
+# neighbours, and 0, 0.5, 1, 2 and 4 doublings, these choose best for shapes left out
+# (`portfolio.py --table` says by how much they are off).
+_MANY, _MORE_NEIGHBOURS, _COPIED_OTHERWISE = 16, 8, 1.0
 
 # Doublings beyond the nearest time within which another one is as near.
 _AS_NEAR = 1.0
@@ -89,6 +91,11 @@ class Timed:
         return all(one.m == one.n == one.k for one in self.ns)
 
     @cached_property
+    def whole_chunks(self) -> NDArray[np.bool_]:
+        """Whether operands of each of `problems` are copied 16 bytes at once."""
+        return np.array([_whole_chunks(one) for one in self.ns])
+
+    @cached_property
     def _sides(self) -> NDArray[np.float64]:
         return np.array([_doublings(one) for one in self.ns])
 
@@ -96,6 +103,17 @@ class Timed:
         """Return how far each of `problems` is from another, as `distance` does."""
         found: NDArray[np.float64] = np.abs(self._sides - _doublings(problem)).sum(axis=1)
         return found
+
+
+def _whole_chunks(problem: Problem) -> bool:
+    """Whether operands that run along m or n have whole aligned chunks of 16 bytes."""
+    chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
+    sides = ((problem.m, problem.lda), (problem.n, problem.ldb))
+    along = Variant.of(problem).k_fast
+    return all(
+        k_fast or (side % chunk == 0 and ld % chunk == 0)
+        for (side, ld), k_fast in zip(sides, along, strict=True)
+    )
 
 
 def _doublings(problem: Problem) -> tuple[float, float, float]:
@@ -254,6 +272,8 @@ def expected_ns(timed: Timed, problem: Problem, device: DeviceSpec, multiprocess
     """
     many = len(timed.ns) >= _MANY and not timed.squares
     far_from = timed.far_from(problem)
+    if many:
+        far_from = far_from + _COPIED_OTHERWISE * (timed.whole_chunks != _whole_chunks(problem))
     nearest = np.argsort(far_from, kind="stable")[: _MORE_NEIGHBOURS if many else _NEIGHBOURS]
     near = [timed.problems[at] for at in nearest]
     apart = [float(far_from[at]) for at in nearest]
@@ -261,7 +281,7 @@ def expected_ns(timed: Timed, problem: Problem, device: DeviceSpec, multiprocess
         return timed.ns[near[0]]
     total = logarithm = 0.0
     if _in_cycles(timed.config, problem):
-        total = _CYCLES_WEIGH_BESIDE_MANY if many else _CYCLES_WEIGH
+        total = _CYCLES_WEIGH
         logarithm = -total * math.log(_CYCLES_PER_NS)
     for other, far in zip(near, apart, strict=True):
         weight = 1 / max(far, 1e-9)
