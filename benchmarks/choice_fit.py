@@ -1,268 +1,292 @@
 r"""Fit what things cost in single precision (`tilewright.library.cycles`); needs no GPU.
 
-    python benchmarks/choice_fit.py [--only-report] [--folds 5]
+    python benchmarks/choice_fit.py [--folds 5]
+    python benchmarks/choice_fit.py --only-report
 
-Reads the runs of shapes200.py in benchmarks/results/h100 (`RUNS`: three of one config for each
-shape, and one of several for those that were slow) and the squares of hopper_s.json; prints the
-fitted costs, how far off times are with them, how often the faster of two configs is told that a
-run timed for a shape, and what would be chosen for shapes that were slower than cuBLAS in the last
-run of all.  A fit is by least squares of log(time), robust (soft L1, at 10 %); a square counts 0.3
-of a shape.  Clocks of long kernels agree between the runs within 1 %; short ones took some
-microseconds more in the first and the last, ours and cuBLAS's, so that their launches have a cost
-of their own (`LONGER`).  Costs that a fit cannot tell from others are held (`HELD`).  With
-``--folds`` shapes are left out in turns, in all runs, and met by what the others say.
-A median is of |log(expected / measured)|.
+Reads benchmarks/results/h100/portfolio.json: some sixty configs of each case, timed on each of its
+shapes.  Prints the costs of least error, ready for `cycles.py`, and how far off times are: with
+the costs that are there, with the fitted ones, and at shapes that a fit has not seen.  These are
+left out in turns, with all their launches, whatever the transposes.  ``--only-report`` says how
+good the costs in `cycles.py` are: in the portfolio, and in runs of shapes200.py at shapes that are
+not in it; and how often they tell the faster of two configs that were timed on the same problem.
+
+A fit is by least squares of log(expected / measured), robust (soft L1, at 10 %).  A launch counts
+the less the slower it is beside the best of its problem, as what is far from it is not chosen.
+Costs that these times cannot tell are held (`HELD`), and some they tell badly: `launch` and `begin`
+but for their sum, and `segment`, as a test with known costs shows.  Where a fit starts makes no
+difference.  "Off" is |log(expected / measured)|.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import math
 import statistics
+import textwrap
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, fields, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 import ship
-from hopper.cases import variant_of
-from shapes200 import WITHOUT, WORST, mean, without
 from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.hardware import DeviceSpec
 from tilewright.hardware.catalogue import recognised
-from tilewright.library.cycles import COSTS, Costs, Work, cycles, work
-from tilewright.library.shipped import shipped
-from tilewright.library.waves import Timed, expected_ns, timed_nearby
+from tilewright.library.cycles import COSTS, Costs, Work, work
 from tilewright.problem import Problem
 from tilewright.space import Config
-from tilewright.stencil import Variant, stencil
-from tilewright.stencil.asynchronous.division import MOST_SINGLE
 
-# Each with the shares of a tile, at most, that kernels had then.
-RUNS = (
-    ("shapes200_first.json", 64), ("shapes200_second.json", MOST_SINGLE),
-    ("shapes200_third.json", MOST_SINGLE), (ship.BESIDE, MOST_SINGLE),
-)  # fmt: skip
-# The last of all shapes, which the fit has not seen.
-WHOLE, UNSEEN = "shapes200.json", -1
+Floats = NDArray[np.float64]
+Sides = tuple[int, int, int]
+Taken = tuple[Problem, Work, float]
+
+# What `gemm` chose at other shapes, but for some squares.
+UNSEEN = ("shapes200_sixth.json", "shapes200_two.json", "shapes200_others.json")
 GHZ = 1.9
 MULTIPROCESSORS = 132
-SQUARES_COUNT, ROBUST = 0.3, 0.1
-# Cycles that a launch took longer in the first run and in that of many configs in turns, as fitted
-# beside the costs: what has not run for long finds neither its text nor its operands at hand.
-LONGER = {0: 4160, 3: 10300}
+ROBUST = 0.1
+# A launch that takes twice the best time of its problem counts an eighth.
+SLOWER_COUNTS = -3
+# Times the best: what a choice is among.
+NEAR = 1.1
 # Configs whose times differ by less than this are as good as each other.
-ALIKE = 0.05
-HELD = ("launch", "part", "staged")
+ALIKE = 1.05
+# Nothing was copied with checks, and a staged element cannot be told from a stored one.
+HELD = ("check", "staged")
+# A cost below this is one that the fit brought to nothing; the least of the others is 0.08.
+NOTHING = 1e-3
+
+
+# ---- What was timed --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A launch that was timed: of one of `RUNS` by its number, of the search, or `UNSEEN`."""
+class Launches:
+    """Launches that were timed, an element of each array.
 
-    run: int
-    problem: Problem
-    config: Config
-    does: Work
-    ns: float
+    Parameters
+    ----------
+    does : dict
+        What they do: an array for each name in `Work`.
+    ns : array
+        What they took.
+    problem : array
+        A number for their problem.
+    sides : array
+        A number for its m, n and k, the same for all transposes.
+    """
 
-    @property
-    def weight(self):
-        """How much it counts."""
-        return SQUARES_COUNT if self.run == len(RUNS) else 1.0
+    does: dict[str, Floats]
+    ns: Floats
+    problem: NDArray[np.int64]
+    sides: NDArray[np.int64]
 
-    def off(self, costs=COSTS, longer=LONGER):
+    @classmethod
+    def of(cls, taken: Iterable[Taken]) -> Launches:
+        """Return launches of problems, with what each does and took."""
+        problems, works, ns = zip(*taken, strict=True)
+        table = np.array([astuple(one) for one in works], np.float64)
+        names = (one.name for one in fields(Work))
+        return cls(
+            dict(zip(names, table.T, strict=True)),
+            np.array(ns, np.float64),
+            numbered((one.trans, sides_of(one)) for one in problems),
+            numbered(sides_of(one) for one in problems),
+        )
+
+    def only(self, which: NDArray[Any]) -> Launches:
+        """Return some of them."""
+        does = {name: values[which] for name, values in self.does.items()}
+        return Launches(does, self.ns[which], self.problem[which], self.sides[which])
+
+    @cached_property
+    def slower(self) -> Floats:
+        """Times over the least of the same problem."""
+        best = np.full(self.problem.max() + 1, np.inf)
+        np.minimum.at(best, self.problem, self.ns)
+        return self.ns / best[self.problem]
+
+    def off(self, costs: Costs = COSTS) -> Floats:
         """Return the logarithm of expected over measured."""
-        return math.log((cycles(self.does, costs) + longer.get(self.run, 0)) / GHZ / self.ns)
+        return np.log(expected(self.does, costs) / GHZ / self.ns)
 
 
-def problem_of(row):
+def sides_of(problem: Problem) -> Sides:
+    """Return m, n and k."""
+    return problem.m, problem.n, problem.k
+
+
+def numbered(keys: Iterable[Any]) -> NDArray[np.int64]:
+    """Return a number for each key, the same for the same."""
+    known: dict[Any, int] = {}
+    return np.array([known.setdefault(key, len(known)) for key in keys])
+
+
+def expected(does: dict[str, Floats], costs: Costs) -> Floats:
+    """Return the cycles of many launches: `cycles` for arrays, as a test compares."""
+    d, c = does, costs
+    step = d["area"] / 128 + c.copy * d["copies"] + c.check * d["checked"]
+    warps = np.maximum(1, d["warps"])
+    idle = np.maximum(1, 4 / warps) + c.hiding / warps
+    busy = np.hypot(d["steps"] * step * idle, c.latency * d["waits"])
+    busy += c.begin + c.store * d["tiles"] * d["area"] + c.turn * d["turns"]
+    busy += c.meet * d["waves"] + c.staged * d["staged"]
+    busy += np.where(d["sliced"] > 0, c.second + 8 * d["sliced"] / c.l2, 0)
+    busy += d["parts"] * (c.part + c.part_element * d["of_thread"])
+    waiting = d["l2"] / c.l2 + (d["memory"] + c.segment * d["segments"]) / c.memory
+    return c.launch + np.hypot(busy, waiting)
+
+
+def problem_of(row: dict[str, Any]) -> Problem:
+    """Return the problem of a row."""
     return Problem(row["m"], row["n"], row["k"], "s", *row["trans"])
 
 
-def launched(run, config, problem, ns, shares):
-    """Return a launch with its work, as it was timed."""
-    resident = config.integer("resident")
-    named = {name: bool(config.get(name, 0)) for name in ("guarded", "staged")}
-    does = work(config, problem, resident, MULTIPROCESSORS, shares, **named)
-    return Taken(run, problem, config, does, ns)
+def counted(config: Config, problem: Problem) -> Work:
+    """Return what a launch of a config does, whether it is fitted to the problem yet or not.
+
+    What ran was fitted, as `gemm` does it.  `work` takes that for granted, and fitting as many as
+    these takes longer than all the rest.  It takes 77 launches to be staged that had no room to
+    be, as a choice does; without them `segment` is half as much again, and errors are the same.
+    """
+    return work(config, problem, config.integer("resident"), MULTIPROCESSORS)
 
 
-def ours(row):
-    """Return the median of our times, in ns."""
-    return statistics.median(row["ns"]["tilewright"])
+def portfolio() -> Iterator[Taken]:
+    """Yield the launches of the portfolio."""
+    found = ship.load(ship.PORTFOLIO)
+    configs = {
+        trans: [Config("simt_async", one) for one in ones]
+        for trans, ones in found["configs"].items()
+    }
+    for row in found["rows"]:
+        problem = problem_of(row)
+        for config, ns in zip(configs[row["trans"]], row["ns"], strict=True):
+            if ns is not None:
+                yield problem, counted(config, problem), ns
 
 
-def loaded(name):
-    """Return a run's rows that have times."""
-    return [row for row in ship.load(name)["rows"] if "ratio" in row]
-
-
-def launches_of(run, name, shares):
-    """Return the launches of a run, its choices' twins and what was timed beside them."""
-    for row in loaded(name):
-        config = Config(row["stencil"], row["config"])
-        if config.stencil != "simt_async":
+def unseen(name: str, seen: set[Sides]) -> Iterator[Taken]:
+    """Yield the launches of a run's choices at other shapes, where no operand is copied first."""
+    for row in ship.load(name)["rows"]:
+        problem = problem_of(row)
+        if sides_of(problem) in seen or "ratio" not in row or row["copies"]:
             continue
-        found = {"tilewright": config}
-        found |= {name: without(config, parameter) for name, parameter in WITHOUT.items()}
-        others = row.get("others", {})
-        found |= {key: Config("simt_async", values) for key, values in others.items()}
-        for key, one in found.items():
-            if key in row["ns"]:
-                ns = statistics.median(row["ns"][key])
-                yield launched(run, one, problem_of(row), ns, shares)
+        if row["stencil"] == "simt_async":
+            config, ns = Config(row["stencil"], row["config"]), row["ns"]["tilewright"]
+            yield problem, counted(config, problem), statistics.median(ns)
 
 
-def measured():
-    """Return launches of the runs, and of the search's squares."""
-    for run, (name, shares) in enumerate(RUNS):
-        yield from launches_of(run, name, shares)
-    log = ship.load("hopper_s.json")["log"]
-    for trans in ship.CASES:
-        variant = variant_of("s", trans)
-        for config, times in ship.searched(log, trans).values():
-            for n, ns in times.items():
-                problem = Problem(n, n, n, "s", variant.trans_a, variant.trans_b)
-                yield launched(len(RUNS), config, problem, ns, RUNS[0][1])
+# ---- What it costs ---------------------------------------------------------------------------
 
 
-def fit(data):
-    """Return the costs of least error, from today's, and what launches of some runs took longer."""
-    names = [one.name for one in fields(Costs)]
-    free = [at for at, name in enumerate(names) if name not in HELD]
-    free += range(len(names), len(names) + len(LONGER))
-    start = np.log([*astuple(COSTS), *LONGER.values()])
-    weights = np.array([one.weight for one in data])
+def fit(launches: Launches, start: Costs = COSTS) -> Costs:
+    """Return the costs of least error, to three digits, none of them negative."""
+    free = [one.name for one in fields(Costs) if one.name not in HELD]
+    counts = launches.slower ** (SLOWER_COUNTS / 2)
 
-    def told(logarithms):
-        every = start.copy()
-        every[free] = logarithms
-        values = [float(value) for value in np.exp(every)]
-        longer = dict(zip(LONGER, values[len(names) :], strict=True))
-        return Costs(*values[: len(names)]), longer
+    def told(values: Iterable[float]) -> Costs:
+        return replace(start, **dict(zip(free, map(float, values), strict=True)))
 
-    def off(logarithms):
-        return weights * np.array([one.off(*told(logarithms)) for one in data])
+    def off(values: Floats) -> Floats:
+        return counts * launches.off(told(values))
 
-    found = least_squares(off, start[free], loss="soft_l1", f_scale=ROBUST)
-    costs, longer = told(found.x)
-    rounded = Costs(*(float(f"{value:.3g}") for value in astuple(costs)))
-    return rounded, {run: float(f"{value:.3g}") for run, value in longer.items()}
+    first = [getattr(start, name) for name in free]
+    found = least_squares(
+        off, first, bounds=(0, np.inf), x_scale="jac", loss="soft_l1", f_scale=ROBUST
+    )
+    return told(0.0 if value < NOTHING else float(f"{value:.3g}") for value in found.x)
 
 
-def report_folds(data, folds):
-    """Print how far off shapes are that a fit has not seen."""
-    shapes = sorted({str(one.problem) for one in data if one.weight == 1})
-    of = dict(zip(np.random.default_rng(0).permutation(shapes), range(len(shapes)), strict=True))
-    off = []
-    for fold in range(folds):
-        apart = [one for one in data if one.weight == 1 and of[str(one.problem)] % folds == fold]
-        left = {id(one) for one in apart}
-        found = fit([one for one in data if id(one) not in left])
-        off += [abs(one.off(*found)) for one in apart]
-    print(f"left out, {folds} folds: median {statistics.median(off):.3f}, ", end="")
-    print(f"mean {statistics.mean(off):.3f}")
+def left_out(launches: Launches, folds: int) -> Floats:
+    """Return how far off each is by a fit to the launches of other shapes."""
+    off = np.empty(len(launches.ns))
+    fold = np.random.default_rng(0).permutation(launches.sides.max() + 1)[launches.sides] % folds
+    for at in range(folds):
+        off[fold == at] = launches.only(fold == at).off(fit(launches.only(fold != at)))
+    return off
 
 
-def report_errors(data):
-    """Print how far off the costs of the package are."""
-    unseen = list(launches_of(UNSEEN, WHOLE, MOST_SINGLE))
-    names = {**{run: name for run, (name, _) in enumerate(RUNS)}, len(RUNS): "squares"}
-    for run, name in {**names, UNSEEN: f"{WHOLE} (unseen)"}.items():
-        off = [abs(one.off()) for one in [*data, *unseen] if one.run == run]
-        print(f"{name}: {len(off)}, median {statistics.median(off):.3f}, ", end="")
-        print(f"mean {statistics.mean(off):.3f}, worst {max(off):.2f}")
+# ---- What is said ----------------------------------------------------------------------------
 
 
-def report_order(data):
-    """Print how often the faster of two configs is the one expected to be, in runs of several."""
-    by_shape, right, pairs = {}, 0, 0
-    for one in data:
-        if one.run < len(RUNS):
-            by_shape.setdefault((one.run, one.problem), []).append(one)
-    for found in by_shape.values():
-        for one, other in itertools.combinations(found, 2):
-            took = math.log(one.ns / other.ns)
-            if abs(took) > ALIKE:
-                pairs += 1
-                right += (cycles(one.does) > cycles(other.does)) == (took > 0)
-    print(f"the faster of two that differ by more than {ALIKE:.0%}: {right} of {pairs} told")
+def pasted(costs: Costs) -> str:
+    """Return costs as they stand in `cycles.py`."""
+    values = ", ".join(f"{one.name}={getattr(costs, one.name):g}" for one in fields(Costs))
+    indented = textwrap.fill(f"{values},", 100, initial_indent=" " * 4, subsequent_indent=" " * 4)
+    return f"COSTS = Costs(\n{indented}\n)  # fmt: skip"
 
 
-def device():
+def say(what: str, off: Floats) -> None:
+    """Print how far off so many launches are."""
+    median, rms = np.median(np.abs(off)), np.sqrt(np.mean(off**2))
+    print(f"{what}: {len(off)} launches, median {median:.1%}, rms {rms:.1%}")
+
+
+def report_fit(launches: Launches, folds: int) -> None:
+    """Print the fitted costs, and how far off times are before and after."""
+    found = fit(launches)
+    print(pasted(found))
+    say("before", launches.off())
+    say("after", launches.off(found))
+    say(f"at shapes left out, {folds} folds", left_out(launches, folds))
+
+
+def told_apart(launches: Launches, costs: Costs = COSTS) -> tuple[int, int]:
+    """Return of how many pairs of configs the faster one is told, and how many there are.
+
+    Of those timed on the same problem whose times differ; two that are expected to take as long
+    as each other are not told apart.
+    """
+    right = pairs = 0
+    ahead = expected(launches.does, costs)
+    for problem in np.unique(launches.problem):
+        at = np.flatnonzero(launches.problem == problem)
+        one, other = at[np.array(np.triu_indices(len(at), 1))]
+        took = np.log(launches.ns[one] / launches.ns[other])
+        differ = np.abs(took) > np.log(ALIKE)
+        pairs += int(differ.sum())
+        right += int((differ & (np.sign(ahead[one] - ahead[other]) == np.sign(took))).sum())
+    return right, pairs
+
+
+def report(launches: Launches, seen: set[Sides]) -> None:
+    """Print how good the costs in `cycles.py` are."""
+    near = launches.only(launches.slower <= NEAR)
+    among = f"within {NEAR - 1:.0%} of the best"
+    say("portfolio", launches.off())
+    say(f"portfolio, {among}", near.off())
+    for name in UNSEEN:
+        say(f"{name}, other shapes", Launches.of(unseen(name, seen)).off())
+    for what, some in (("all", launches), (among, near)):
+        right, pairs = told_apart(some)
+        print(f"pairs that differ by more than {ALIKE - 1:.0%}, {what}: ", end="")
+        print(f"the faster is told of {right} of {pairs} ({right / pairs:.1%})")
+
+
+def device() -> DeviceSpec:
     """Return the H100 of the shipped table."""
     known = recognised("NVIDIA H100 80GB HBM3")
     spec = replace(architecture_spec(ship.ARCH), multiprocessors=MULTIPROCESSORS)
     return replace(spec, name=known.name) if known else spec
 
 
-def chosen(spec, problem):
-    """Return the config that the table offers for a problem, and its expected time."""
-    table = shipped(spec, Variant.of(problem))
-    rows = timed_nearby(table.rows, problem)
-    times = [expected_ns(row, problem, spec, MULTIPROCESSORS) for row in rows]
-    return rows[times.index(min(times))].config, min(times)
-
-
-def carried(spec, row):
-    """Return what is expected of the config that ran, from the search's times of it."""
-    problem, config = problem_of(row), Config(row["stencil"], row["config"])
-    table = shipped(spec, Variant.of(problem))
-    same = [one for one in table.rows if fits(one, config, problem, spec)]
-    return expected_ns(Timed(config, same[0].ns), problem, spec, MULTIPROCESSORS) if same else None
-
-
-def fits(one, config, problem, spec):
-    """Whether it is this config, its copies fitted as they are today."""
-    return config == stencil(one.config.stencil).fitted(one.config, problem)
-
-
-def report_choices(rows):
-    """Print what would be chosen now, and against what cuBLAS took."""
-    spec, lines, ratios = device(), [], []
-    off = []
-    for row in rows:
-        there = carried(spec, row)
-        if there:
-            off.append(abs(math.log(there / ours(row))))
-        if row["kind"] != "shape":
-            continue
-        config, ns = chosen(spec, problem_of(row))
-        ratio = statistics.median(row["ns"]["cublas"]) / ns
-        ratios.append(ratio)
-        if row["ratio"] < WORST:
-            lines.append((ratio, row, config))
-    print(f"carried from squares: {len(off)}, median {statistics.median(off):.3f}, ", end="")
-    print(f"worst {max(off):.2f}")
-    print(f"below {WORST} when timed: {len(lines)}; ratios then, and expected now:")
-    for ratio, row, config in sorted(lines, key=lambda line: line[0]):
-        shape = f"{row['trans']} {row['m']:5}x{row['n']:5}x{row['k']:5}"
-        how = " ".join(
-            f"{name} {config.get(name, 0)}"
-            for name in ("resident", "split_k", "persistent", "stream_k")
-        )
-        print(
-            f"  {shape} {row['ratio']:.2f} {ratio:.2f}  "
-            f"{config['block_m']}x{config['block_n']} {how}"
-        )
-    below = sum(ratio < WORST for ratio in ratios)
-    print(f"expected of all: mean {mean(ratios):.3f}, {below} below {WORST}")
-
-
-def main():
+def main() -> None:
     parse = argparse.ArgumentParser(description=__doc__)
-    parse.add_argument("--only-report", action="store_true", help="of the package's costs")
-    parse.add_argument("--folds", type=int, default=0, help="shapes left out in so many parts")
+    parse.add_argument("--only-report", action="store_true", help="of the costs in cycles.py")
+    parse.add_argument("--folds", type=int, default=5, help="so many parts of the shapes in turns")
     given = parse.parse_args()
-    data = list(measured())
-    if not given.only_report:
-        print(*fit(data))
-    if given.folds:
-        report_folds(data, given.folds)
-    report_errors(data)
-    report_order(data)
-    report_choices(loaded(WHOLE))
+    if given.folds < 2:
+        parse.error("--folds: a fit needs shapes that are not left out; give 2 or more")
+    taken = list(portfolio())
+    launches = Launches.of(taken)
+    if given.only_report:
+        report(launches, {sides_of(problem) for problem, _, _ in taken})
+    else:
+        report_fit(launches, given.folds)
 
 
 if __name__ == "__main__":

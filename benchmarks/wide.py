@@ -352,9 +352,7 @@ def main() -> None:
     about |= {"having": given.having} if given.having else {}
     about = {"orders": True} if given.orders else about
     most = given.each, given.kernels
-    table(
-        measure(given.json, given.seconds, problems, *most, about, given.having, given.orders)
-    )
+    table(measure(given.json, given.seconds, problems, *most, about, given.having, given.orders))
 
 
 if __name__ == "__main__":

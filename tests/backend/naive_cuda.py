@@ -114,7 +114,7 @@ class NaiveCUDA(Stencil):
     def resources(self, config: Config, variant: Variant) -> Resources:
         return Resources(BLOCK * BLOCK, 0, 32)
 
-    def launch(self, config: Config, m: int, n: int) -> Launch:
+    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
         return Launch((-(-m // BLOCK), -(-n // BLOCK)), (BLOCK, BLOCK))
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:

@@ -60,7 +60,7 @@ class Device:
         return check(result, doing)
 
     def stream_state(self, stream):
-        return 100 + stream, stream in self.api.captures
+        return None if stream in self.api.captures else 100 + stream
 
     def current(self):
         return nullcontext()

@@ -41,10 +41,36 @@ def test_what_takes_most_off_the_time_of_all_shapes_comes_first(portfolio, monke
         two: dict.fromkeys(shapes, 30e3) | {shapes[3]: 10e3},
         never: dict.fromkeys(shapes, 12e3),
     }
-    monkeypatch.setattr(portfolio, "winners", lambda _: [])
+    for known in ("winners", "in_slices", "orders"):
+        monkeypatch.setattr(portfolio, known, lambda *_: [])
     found = portfolio.picked("NN", times, H100)
     assert found[0] == good
     assert set(found[1:]) == {one, two}
+
+
+def test_large_blocks_are_cut_and_narrow_copies_ordered_beside_what_was_raced(portfolio):
+    """Whoever wins at squares shares tiles in some way; here the same blocks are in slices."""
+    winners = portfolio.winners("NN")
+    cut = portfolio.in_slices(winners, "NN", H100)
+    assert cut
+    assert all(one["sliced"] and not one.get("persistent", 0) for one in cut)
+    assert all(one["block_m"] * one["block_n"] >= portfolio.LARGE for one in cut)
+    ordered = portfolio.orders("NN", H100)
+    assert ordered
+    assert all(one["stream_k"] for one in ordered)
+    assert portfolio.orders("TN", H100) == []  # no operand that could be copied so
+
+
+def test_what_another_run_timed_comes_beside(portfolio):
+    shape = {"trans": "NN", "m": 1, "n": 2, "k": 3}
+    known = {"rows": [{**shape, "ns": [5.0]}], "configs": {"NN": ["a"]}, "refused": {}}
+    late = {"trans": "NN", "m": 7, "n": 2, "k": 3}  # a shape that the second run did not reach
+    known["rows"].append({**late, "ns": [6.0]})
+    made = {"rows": [{**shape, "ns": [4.0, None]}], "configs": {"NN": ["b", "c"]}}
+    found = portfolio.joined(known, {**made, "refused": {"c": "why"}})
+    assert found["rows"] == [{**shape, "ns": [5.0, 4.0, None]}]
+    assert found["configs"] == {"NN": ["a", "b", "c"]}
+    assert found["refused"] == {"c": "why"}
 
 
 H100 = Hopper().spec

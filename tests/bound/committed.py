@@ -35,7 +35,9 @@ TOO_MANY = {
     "shapes200_others.json",
     "shapes200_two.json",
     "wide_long.json",
+    "wide_orders.json",
     "wide_seed3.json",
+    "wide_sliced.json",
     "wide_slow.json",
 }
 

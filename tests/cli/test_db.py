@@ -173,7 +173,7 @@ class Family:
     def source(self, config, variant, dialect):
         return Source(f"kernel of {config['block_m']} for {variant} in {dialect}", {"A": 1})
 
-    def launch(self, config, m, n):
+    def launch(self, config, m, n, k=0):
         return Launch((m, n), (1, 1))
 
 

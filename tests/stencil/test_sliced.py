@@ -7,6 +7,7 @@ stores which element, at every edge; and that grids of any number of slices are 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,23 @@ from tests.stencil import test_mma_f64, test_simt_async
 from tests.stencil.contract import checks, compiled, computes_the_product, fault_is_found, faulty
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
+from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
+from tilewright.export.grid import grid_of
 from tilewright.problem import Problem
+from tilewright.sass import read_cubin
 from tilewright.space import Config
 from tilewright.stencil import Slices, Variant
 from tilewright.stencil.mma_f64 import MmaF64
 from tilewright.stencil.simt_async import SimtAsync
+from tilewright.tuning.forecast import forecast
+from tilewright.tuning.reproduce import reproducer
 from tilewright.tuning.verify import Bench, Check, certify
 
 SIMT, MMA = SimtAsync(), MmaF64()
 
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
 
@@ -105,9 +113,7 @@ def test_any_number_of_slices_is_right(emulated: EmulatedDevice, slices: int) ->
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(check=checks(4, 300), seed=st.integers(0, 2**32))
-def test_any_problem_is_computed_exactly(
-    emulated: EmulatedDevice, check: Check, seed: int
-) -> None:
+def test_any_problem_is_computed_exactly(emulated: EmulatedDevice, check: Check, seed: int) -> None:
     bench(emulated, "sNT").exact(check, np.random.default_rng(seed))
 
 
@@ -124,6 +130,34 @@ FAULTS = {
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     wrong, of = faulty(SimtAsync, *FAULTS[fault]), variant("sNT")
     fault_is_found(emulated, wrong, small(emulated, "sNT"), of)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", ["sNT", "zCN"])
+def test_a_forecast_is_of_what_multiplies(name: str) -> None:
+    """Of both kernels of a cubin; a grid of few tiles is judged as it is cut."""
+    of, device = variant(name), architecture_spec("sm_90a")
+    config = SIMT.default(of, device).replace(sliced=1)
+    source = SIMT.source(config, of, "cuda")
+    cubin = compile_cubin(source, "sm_90a")
+    assert {one.name for one in read_cubin(cubin.code).kernels} == {source.entry, source.second}
+    launch = SIMT.launch(config, 256, 256, 8000)
+    cut = forecast(cubin.code, launch, 132, source.dynamic_shared_bytes)
+    few = forecast(cubin.code, replace(launch, slices=None), 132, source.dynamic_shared_bytes)
+    assert cut is not None
+    assert few is not None
+    assert cut > 5 * few
+
+
+def test_slices_are_neither_exported_nor_reproduced() -> None:
+    """Both are of one kernel, and say so."""
+    device = architecture_spec("sm_90a")
+    config = SIMT.default(variant("sNN"), device).replace(sliced=1)
+    with pytest.raises(ValueError, match="in a way that a table cannot tell"):
+        grid_of(SIMT, config)
+    source = SIMT.source(config, variant("sNN"), "cuda")
+    with pytest.raises(ValueError, match="two kernels"):
+        reproducer(example(config=config, backend="cuda"), source, partial(SIMT.launch, config))
 
 
 def test_slices_fill_a_device() -> None:

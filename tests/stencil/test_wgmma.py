@@ -114,7 +114,7 @@ def test_scalars_and_addresses(emulated: EmulatedDevice) -> None:
 class Few(Wgmma):
     """Launches of four blocks."""
 
-    def launch(self, config, m, n):  # type: ignore[no-untyped-def]
+    def launch(self, config, m, n, k=0):  # type: ignore[no-untyped-def]
         made = super().launch(config, m, n)
         return type(made)(grid=(4, 1), block=made.block)
 

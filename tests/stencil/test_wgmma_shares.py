@@ -37,7 +37,7 @@ class Few(Wgmma):
     def __init__(self, blocks: int, fault: tuple[str, str] | None = None) -> None:
         self.blocks, self.fault = blocks, fault
 
-    def launch(self, config: Any, m: int, n: int) -> Launch:
+    def launch(self, config: Any, m: int, n: int, k: int = 0) -> Launch:
         return replace(super().launch(config, m, n), grid=(self.blocks, 1))
 
     def source(self, *arguments: Any) -> Source:

@@ -73,7 +73,7 @@ class Faulty(Stencil):
     def resources(self, config: Config, variant: Variant) -> Resources:
         return Resources(1, 0, 1)
 
-    def launch(self, config: Config, m: int, n: int) -> Launch:
+    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
         return Launch((m, n), (1, 1))
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:

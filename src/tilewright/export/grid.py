@@ -55,7 +55,7 @@ def grid_of(family: Stencil, config: Config) -> Grid:
         If no such rule describes the launches.
     """
     one = family.launch(config, 1, 1)
-    told = not one.resident and family.common_arguments(config)
+    told = not one.resident and one.slices is None and family.common_arguments(config)
     if told and {"block_m", "block_n"} <= set(config) and one.grid[1] == 1:
         block_m, block_n = config.integer("block_m"), config.integer("block_n")
         for folded in (True, False):

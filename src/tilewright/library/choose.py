@@ -227,7 +227,7 @@ def _soonest(
     return Choice(stencil(best.config.stencil), best.config, str(next(iter(best.ns)))), shortest
 
 
-# A choice takes three milliseconds; some hundred sizes are alive in any program we know of.
+# A choice takes four milliseconds; some hundred sizes are alive in any program we know of.
 @lru_cache(maxsize=4096)
 def of_table(
     spec: DeviceSpec, problem: Problem, table: Table, aligned: bool = True

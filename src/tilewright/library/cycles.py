@@ -31,9 +31,9 @@ _VECTOR = 4  # elements that are copied or stored at once where they are aligned
 class Costs:
     """What things cost, in cycles unless said otherwise.
 
-    The values are those of ``python benchmarks/choice_fit.py`` for an H100: 248 shapes in two
-    runs and the search's squares, 512 to 8192.  Half of the former are met within 5 %, by costs
-    that were fitted to the others, too.
+    The values are those of ``python benchmarks/choice_fit.py`` for an H100: a portfolio of configs,
+    each timed on a hundred shapes.  Half of other shapes are met within 7 %.  Some cannot be told
+    apart: `launch` and `begin` are known by their sum alone.
 
     Parameters
     ----------
@@ -57,10 +57,9 @@ class Costs:
         That a cluster's blocks wait for each other.  What they send each other costs nothing
         that a fit could tell from `store`.
     part : float
-        That an owner waits for a part, reads of one element included; held in the fit, which is
-        as good from 600 to 3000, while few parts of small tiles were timed.
+        That an owner waits for a part, and reads it.
     part_element : float
-        Of each element of a thread's tile in that part.
+        Of each element of a thread's tile in that part; nothing that a fit could tell.
     l2, memory : float
         Bytes in a cycle, of the device.
     segment : float
@@ -91,7 +90,7 @@ class Costs:
 
 COSTS = Costs(
     launch=22700, begin=1030, hiding=1.03, latency=233, copy=0.0826, check=0.349, store=0.295,
-    turn=12800, meet=300, part=3100, part_element=0.000177, l2=4320, memory=1600, segment=86.1,
+    turn=12800, meet=300, part=3100, part_element=0, l2=4320, memory=1600, segment=86.1,
     # Held: a fit cannot tell it from `store`.  For 32 elements an instruction of 32 lanes that
     # reads 4 bytes each and a quarter of one that writes 16, 128 bytes a cycle either way.
     staged=0.0625,
@@ -195,9 +194,8 @@ def work(
         Of a tile at most; kernels that were timed once had others than today's.
     guarded : bool, optional
         Whether blocks longer than a side copy whole tiles, as those that are served do
-        (`stencil.fitted`) and those that the costs were fitted to did not.  Guards count
-        nothing: of 2254 instructions a trip of TN's loop (128 x 128 x 16) they add 36, of NT's
-        none, as compiled; how long such blocks take has not been measured yet.
+        (`stencil.fitted`).  Guards count nothing: of 2254 instructions a trip of TN's loop
+        (128 x 128 x 16) they add 36, of NT's none, as compiled.
     staged : bool, optional
         Whether results that are not aligned are staged; as `gemm` would have it, if left out.
     """

@@ -54,8 +54,7 @@ _AS_NEAR = 1.0
 
 # Where effort is in cycles, times far away say less than the cycles themselves: these weigh as a
 # time 2 doublings away.  Of weights of 0.1, 0.25, 0.5, 1 and 2 the largest that serves sizes left
-# out as well as the best does (benchmarks/choice.py: 16 of 20 reach 95 %; with 1 there are 15);
-# shapes are met better the more they weigh (benchmarks/choice_fit.py).
+# out as well as the best does (benchmarks/choice.py: 16 of 20 reach 95 %; with 1 there are 15).
 _CYCLES_WEIGH = 0.5
 
 # Of the device that cycles were fitted on, an H100 at 1.9 GHz.
@@ -105,6 +104,8 @@ class Timed:
         return found
 
 
+# All rows of a table are timed on the same problems.
+@lru_cache(maxsize=8192)
 def _whole_chunks(problem: Problem) -> bool:
     """Whether operands that run along m or n have whole aligned chunks of 16 bytes."""
     chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
@@ -169,8 +170,10 @@ def effort(
     warps = max(1.0, prod(launch.block) / device.warp_size)
     if config.get("stream_k"):
         return _shared_effort(config, problem, launch.on(multiprocessors), warps, multiprocessors)
-    blocks = prod(launch.grid)
-    split = int(config.get("split_k", 1))
+    blocks, split = prod(launch.grid), int(config.get("split_k", 1))
+    if launch.slices is not None:
+        cut = prod(launch.on(multiprocessors).grid)
+        blocks, split = cut, cut // blocks
     each = -(-blocks // multiprocessors)
     waves = -(-each // _resident(config, Variant.of(problem), device))
     area = problem.m * problem.n * split / blocks

@@ -22,7 +22,8 @@ def forecast(
     Parameters
     ----------
     code : bytes
-        A cubin with one kernel.
+        A cubin with one kernel, or with one that adds up what the first leaves: of the two, the
+        one that multiplies has the longer text.
     launch : Launch
         How the kernel is launched for the problem in question.
     multiprocessors : int
@@ -36,11 +37,11 @@ def forecast(
         0 to 1; None where the machine code has no loop of multiply-adds, or
         blocks do not fit on a multiprocessor.
     """
-    (kernel,) = read_cubin(code).kernels
+    kernel = max(read_cubin(code).kernels, key=lambda one: len(one.code))
     seen = inspect_kernel(kernel, prod(launch.block), dynamic_shared_bytes)
     at_once = seen.occupancy.blocks * multiprocessors
     if seen.cycles is None or at_once < 1:
         return None
-    blocks = prod(launch.grid)
+    blocks = prod(launch.grid if launch.slices is None else launch.on(multiprocessors).grid)
     waves = -(-blocks // at_once)
     return seen.cycles.pipe_share * blocks / (waves * at_once)

@@ -162,7 +162,7 @@ def reproducer(
     ------
     ValueError
         If there is no template for the measurement's backend, or its kernel is not what the
-        compiler makes of a text.
+        compiler makes of a text, or not one kernel.
     """
     backend = measurement.backend
     if backend not in _OPTIONS:
@@ -173,6 +173,11 @@ def reproducer(
         raise ValueError(
             f"config {measurement.config.id} is rescheduled machine code, which no text reproduces;"
             " keep its cubin: tilewright inspect CONFIG -o FILE"
+        )
+    if source.second:
+        raise ValueError(
+            f"config {measurement.config.id} is two kernels, and a reproducer launches one;"
+            " see `tilewright db show` for the config"
         )
     problem = measurement.problem
     if problem.precision.parts == 2:

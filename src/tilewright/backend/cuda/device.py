@@ -271,10 +271,10 @@ class CUDADevice(LiveDevice):
         if queue is None:
             return False
         with self.current():
-            return self.stream_state(int(queue))[1]
+            return self.stream_state(int(queue)) is None
 
-    def stream_state(self, stream: int) -> tuple[int, bool]:
-        """Return a stream's number and whether it is captured; the context is current.
+    def stream_state(self, stream: int) -> int | None:
+        """Return a stream's number, None while it is captured; the context is current.
 
         Raises
         ------

@@ -60,11 +60,11 @@ def _stream_calls() -> tuple[Any, Any]:
     return found.cuStreamGetId, found.cuStreamIsCapturing
 
 
-def stream_state(stream: int) -> tuple[int, bool]:
-    """Return the driver's number for a stream, never given twice, and whether it is captured.
+def stream_state(stream: int) -> int | None:
+    """Return the driver's number for a stream, never given twice; None while it is captured.
 
-    Asked at every launch that has a workspace, between its two events: foreign calls on the
-    library itself take a tenth of what those of ``cuda.bindings`` do.
+    The driver gives no number then.  Asked at every launch that has a workspace, between its two
+    events, so by foreign calls on the library itself.
 
     Raises
     ------
@@ -74,10 +74,12 @@ def stream_state(stream: int) -> tuple[int, bool]:
     number, capturing = ctypes.c_ulonglong(), ctypes.c_int()
     get_id, is_capturing = _stream_calls()
     at = ctypes.c_void_p(stream)
-    status = get_id(at, ctypes.byref(number)) or is_capturing(at, ctypes.byref(capturing))
+    status = is_capturing(at, ctypes.byref(capturing))
+    if status == 0 and not capturing.value:
+        status = get_id(at, ctypes.byref(number))
     if status:
         raise error_of(status, "looking at a stream")
-    return number.value, capturing.value != 0
+    return None if capturing.value else number.value
 
 
 def check(result: tuple[Any, ...], doing: str) -> Any:

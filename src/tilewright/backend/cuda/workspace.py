@@ -65,13 +65,13 @@ class Workspaces:
             return address
 
     def _key(self, stream: int) -> tuple[int, int]:
-        """Return the numbers of a stream and of what it is captured into, 0 for nothing."""
-        number, captured = self._device.stream_state(stream)
-        if not captured:
+        """Return the number of a stream and 0, or its address and what it is captured into."""
+        number = self._device.stream_state(stream)
+        if number is not None:
             return number, 0
         found = self._device.api.cuStreamGetCaptureInfo(stream)
         self._device.check(found, "looking at a stream")
-        return number, int(found[2])
+        return stream, int(found[2])
 
     def _allocate(self, space: Workspace) -> int:
         """Return fresh memory whose words are zero."""

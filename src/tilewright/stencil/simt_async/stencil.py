@@ -196,8 +196,12 @@ class SimtAsync(Stencil):
         blocks = blocks_m * blocks_n * config.integer("split_k")
         launch = Launch(grid=(blocks, 1), block=(self.threads(config), 1))
         if config.get("sliced", 0):
-            second = {"second_blocks": _SECOND_BLOCKS, "second_threads": _SECOND_THREADS}
-            return replace(launch, slices=self._slices(config, k), **second)
+            return replace(
+                launch,
+                slices=self._slices(config, k),
+                second_blocks=_SECOND_BLOCKS,
+                second_threads=_SECOND_THREADS,
+            )
         if not config.get("persistent", 0):
             return launch
         shares = MOST_SHARES if config.get("stream_k", 0) else 1
