@@ -11,9 +11,10 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.stencil.portable_harness import variant
-from tilewright.backend import Kernel, LaunchError, LiveDevice
+from tilewright.backend import GemmCall, Kernel, LaunchError, LiveDevice, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin
+from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.sass import occupancy, read_cubin, resources
 from tilewright.space import Config
@@ -61,6 +62,38 @@ def checks(draw: st.DrawFn, chunk: int, most_k: int) -> Check:
         padding, offset = padding // chunk * chunk, offset // chunk * chunk
     alpha, beta = draw(st.sampled_from([0, 1, -2])), draw(st.sampled_from([0, 1, 3]))
     return Check(*sizes, alpha, beta, padding, offset, nan_in_c=beta == 0)
+
+
+def bits_on_two_streams(
+    live: Any, kernel: Kernel, config: Config, family: Stencil, sizes: tuple[int, int]
+) -> set[bytes]:
+    """Return all results of one launch alone and of forty that two streams run at once.
+
+    Of the product of an m x k and a k x m matrix of floats; `sizes` are m and k.
+    """
+    m, k = sizes
+    drawn = np.random.default_rng(8)
+    a, b = (live.upload(drawn.standard_normal(m * k, np.float32)) for _ in "ab")
+    results = [live.allocate(4 * m * m) for _ in range(5)]
+    launch = family.launch(config, m, m, k)
+    with live.current():
+        streams = [int(live.check(live.api.cuStreamCreate(1), "stream")) for _ in range(2)]
+
+    def start(c: Any, stream: int | None = None) -> Any:
+        x, y, z = Operand(a, 0, m), Operand(b, 0, k), Operand(c, 0, m)
+        call = GemmCall(precision("s"), m, m, k, 1, x, y, 0, z)
+        return live.launch(kernel, launch, call.arguments(), stream)
+
+    start(results[0]).wait()
+    for event in [start(results[1 + turn % 4], streams[turn % 2]) for turn in range(40)]:
+        event.wait()
+    found = np.empty(m * m, np.float32)
+    bits = set()
+    for c in results:
+        live.download(c, found)
+        bits.add(found.tobytes())
+        live.free(c)
+    return bits
 
 
 def with_fault(made: Source, old: str, new: str) -> Source:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.stencil.contract import compiled, computes_the_product, same_bits_every_time
+from tests.stencil.contract import (
+    bits_on_two_streams,
+    compiled,
+    computes_the_product,
+    same_bits_every_time,
+)
 from tests.stencil.portable_harness import variant
-from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.backend import LiveDevice
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, transposes_of
 from tilewright.stencil import Variant
@@ -18,13 +23,6 @@ FAMILY = SimtAsync()
 VARIANTS = [Variant(p, *trans) for p in PRECISIONS.values() for trans in transposes_of(p)]
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture
-def copying(cuda: LiveDevice) -> LiveDevice:
-    if not FAMILY.suits(cuda.spec):
-        pytest.skip(f"{cuda} does not copy asynchronously")
-    return cuda
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -113,35 +111,10 @@ def test_results_may_be_staged(copying: LiveDevice, name: str, stays: dict[str, 
 
 def test_launches_on_two_streams_do_not_share_a_workspace(copying: LiveDevice) -> None:
     """Many at once, on two streams: each result is the one that it is alone."""
-    of, size = variant("sNN"), 1100
+    of = variant("sNN")
     config = FAMILY.default(of, copying.spec).replace(persistent=1, stream_k=2)
     kernel = compiled(copying, FAMILY, config, of)
-    launch = FAMILY.launch(config, size, size)
-    drawn = np.random.default_rng(8)
-    a, b = (copying.upload(drawn.standard_normal(size * size, np.float32)) for _ in "ab")
-    results = [copying.allocate(4 * size * size) for _ in range(5)]
-    with copying.current():
-        streams = [int(copying.check(copying.api.cuStreamCreate(1), "stream")) for _ in range(2)]
-
-    def call(c: int) -> tuple[object, ...]:
-        operands = (Operand(x, 0, size) for x in (a, b, c))
-        first, second, third = operands
-        return GemmCall(of.precision, size, size, size, 1, first, second, 0, third).arguments()
-
-    copying.launch(kernel, launch, call(results[0])).wait()
-    events = [
-        copying.launch(kernel, launch, call(results[1 + turn % 4]), streams[turn % 2])
-        for turn in range(40)
-    ]
-    for event in events:
-        event.wait()
-    bits = []
-    for c in results:
-        found = np.empty(size * size, np.float32)
-        copying.download(c, found)
-        bits.append(found.tobytes())
-        copying.free(c)
-    assert len(set(bits)) == 1
+    assert len(bits_on_two_streams(copying, kernel, config, FAMILY, (1100, 1100))) == 1
 
 
 @pytest.mark.parametrize("name", ["sNN", "sTN", "dNT", "cCN", "eTN"])

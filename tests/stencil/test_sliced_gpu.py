@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.stencil.contract import compiled, same_bits_every_time
+from tests.stencil.contract import bits_on_two_streams, compiled, same_bits_every_time
 from tests.stencil.portable_harness import variant
 from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.problem import Problem
@@ -21,13 +21,6 @@ SIMT, MMA = SimtAsync(), MmaF64()
 WHO = ("persistent", "stream_k", "tree", "schedule")
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture
-def copying(cuda: LiveDevice) -> LiveDevice:
-    if not SIMT.suits(cuda.spec):
-        pytest.skip(f"{cuda} does not copy asynchronously")
-    return cuda
 
 
 def sliced(family: Any, of: Variant, live: LiveDevice, **changes: int) -> Config:
@@ -67,47 +60,42 @@ def test_the_same_bits_every_time(copying: LiveDevice, size: int) -> None:
     same_bits_every_time(copying, SIMT, config, problem)
 
 
-def test_a_graph_and_two_streams_give_the_bits_of_one_launch(copying: LiveDevice) -> None:
+def test_launches_on_two_streams_do_not_share_parts(copying: LiveDevice) -> None:
     """The second kernel may begin early: it still waits for the parts of its own first one."""
-    of, m, k = variant("sNN"), 300, 4000
+    of = variant("sNN")
     config = sliced(SIMT, of, copying)
+    kernel = compiled(copying, SIMT, config, of)
+    assert len(bits_on_two_streams(copying, kernel, config, SIMT, (300, 4000))) == 1
+
+
+@pytest.mark.parametrize("shares", [{}, {"persistent": 1, "stream_k": 2, "sliced": 0}], ids=str)
+def test_a_captured_launch_gives_the_same_bits(copying: Any, shares: dict[str, int]) -> None:
+    """A capture has a workspace of its own; a stream has no number meanwhile."""
+    of, m, k, api, check = variant("sNN"), 300, 4000, copying.api, copying.check
+    config = sliced(SIMT, of, copying, **shares)
     kernel, launch = compiled(copying, SIMT, config, of), SIMT.launch(config, m, m, k)
-    drawn, api = np.random.default_rng(8), copying.api  # type: ignore[attr-defined]
+    drawn, found = np.random.default_rng(8), np.empty((2, m * m), np.float32)
     a, b = (copying.upload(drawn.standard_normal(m * k, np.float32)) for _ in "ab")
-    results = [copying.allocate(4 * m * m) for _ in range(6)]
-
-    def call(c: Any) -> tuple[Any, ...]:
-        operands = Operand(a, 0, m), Operand(b, 0, k), Operand(c, 0, m)
-        return GemmCall(
-            of.precision, m, m, k, 1, operands[0], operands[1], 0, operands[2]
-        ).arguments()
-
-    with copying.current():  # type: ignore[attr-defined]
-        streams = [int(copying.check(api.cuStreamCreate(1), "")) for _ in "12"]  # type: ignore[attr-defined]
-    copying.launch(kernel, launch, call(results[0])).wait()
-    events = [
-        copying.launch(kernel, launch, call(results[1 + turn % 4]), streams[turn % 2])
-        for turn in range(40)
+    results = [copying.allocate(4 * m * m) for _ in found]
+    calls = [
+        GemmCall(of.precision, m, m, k, 1, Operand(a, 0, m), Operand(b, 0, k), 0, Operand(c, 0, m))
+        for c in results
     ]
-    for event in events:
-        event.wait()
-    captured = copying.prepare(kernel, launch, call(results[5]))  # type: ignore[attr-defined]
-    with copying.current():  # type: ignore[attr-defined]
-        check = copying.check  # type: ignore[attr-defined]
+    copying.launch(kernel, launch, calls[0].arguments()).wait()
+    captured = copying.prepare(kernel, launch, calls[1].arguments())
+    with copying.current():
+        stream = int(check(api.cuStreamCreate(1), "stream"))
         mode = api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        check(api.cuStreamBeginCapture(streams[0], mode), "")
+        check(api.cuStreamBeginCapture(stream, mode), "capture")
         try:
-            captured.enqueue(streams[0])
+            captured.enqueue(stream)
         finally:  # else nothing else runs in this thread
-            graph = check(api.cuStreamEndCapture(streams[0]), "")
-        made = check(api.cuGraphInstantiate(graph, 0), "")
+            graph = check(api.cuStreamEndCapture(stream), "capture")
+        made = check(api.cuGraphInstantiate(graph, 0), "graph")
         for _ in range(3):
-            check(api.cuGraphLaunch(made, streams[0]), "")
-        check(api.cuStreamSynchronize(streams[0]), "")
-    bits = []
-    for c in results:
-        found = np.empty(m * m, np.float32)
-        copying.download(c, found)
-        bits.append(found.tobytes())
+            check(api.cuGraphLaunch(made, stream), "graph")
+        check(api.cuStreamSynchronize(stream), "graph")
+    for c, into in zip(results, found, strict=True):
+        copying.download(c, into)
         copying.free(c)
-    assert len(set(bits)) == 1
+    assert found[0].tobytes() == found[1].tobytes()

@@ -21,7 +21,8 @@ class Workspaces:
 
     Launches on a stream follow one another, so they can share a workspace; those of different
     streams may run at once and have one each.  Streams are told apart by the driver's number
-    for them, which is never given twice.  Launches that are captured into a graph may run
+    for them, which is never given twice, nor at all while a stream is captured: asking for it then
+    spoils the capture.  Launches that are captured into a graph may run
     whenever the graph does: each capture has workspaces of its own, which are kept for the
     life of the process, because nobody says when a graph is forgotten.
 
