@@ -33,6 +33,7 @@ import ship
 from hopper.cases import variant_of
 from hopper.named import json_file, named_in
 from hopper.pool import compiled
+from hopper.wide_file import unpacked
 from shapes200 import LETTER, long_sums, shapes, shared
 from tilewright.library.choose import Choice, fitted
 from tilewright.library.waves import Timed, expected_ns
@@ -66,7 +67,7 @@ def raced() -> dict[str, dict[Config, dict[Problem, float]]]:
     """Return what `wide.py` timed, by case and config as it was before it was fitted."""
     found: dict[str, Any] = {trans: defaultdict(dict) for trans in ship.CASES}
     files = (name for name in RACED if (ship.RESULTS / name).exists())
-    for row in (row for name in files for row in ship.load(name)["rows"]):
+    for row in (row for name in files for row in unpacked(ship.load(name))["rows"]):
         problem = Problem(row["m"], row["n"], row["k"], LETTER, *row["trans"])
         for one in (one for one in row["candidates"] if "ns" in one):
             config = Config("simt_async", one["config"])

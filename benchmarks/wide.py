@@ -18,7 +18,8 @@ picks from what is found.
 
 FILE has a shape a row: {"trans", "m", "n", "k", "cublas": [ns], "chosen": id, "candidates"}.  Of
 a candidate: {"config", "fitted" where that differs, "ns", "eta"}, or "reason".  "chosen" is the
-id of what `gemm` launches, fitted; it is the first candidate.
+id of what `gemm` launches, fitted; it is the first candidate.  In FILE configs are numbers, whose
+places in "configs" they are (`hopper.wide_file`).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ import ship
 from hopper.named import json_file
 from hopper.orders import shapes_of
 from hopper.pool import compiled
+from hopper.wide_file import packed, unpacked
 from hopper.wide_space import FAMILY, LETTER, Candidate, Shape, listed
 from tilewright.library.choose import Choice
 from tilewright.paths import write_atomically
@@ -232,8 +234,11 @@ def measure(
 
 def write(path: Path, made: Row) -> None:
     """Write what is known so far, a row a line."""
-    head = {name: value for name, value in made.items() if name != "rows"}
-    text = json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{ship.lines(made["rows"])}\n]'
+    made = packed(made)
+    head = {name: value for name, value in made.items() if name not in ("rows", "configs")}
+    text = json.dumps(head, indent=1)[:-2]
+    for name in ("configs", "rows"):
+        text += f',\n "{name}": [\n{ship.lines(made[name])}\n]'
     write_atomically(path, f"{text}}}\n".encode())
 
 
@@ -332,7 +337,7 @@ def main() -> None:
     if (given.below is None) != (given.of is None):
         parse.error("--below and --of belong together: a ratio, and a file of an earlier run")
     if given.table:
-        table(json.loads(json_file(str(given.json)).read_bytes()))
+        table(unpacked(json.loads(json_file(str(given.json)).read_bytes())))
         return
     try:
         problems = problems_of(given.seed, given.count, given.of, given.below, given.long)

@@ -191,8 +191,14 @@ def test_the_file_has_a_row_a_line_and_the_table_prints_it(wide, tmp_path, monke
     path = tmp_path / "wide.json"
     wide.write(path, made())
     text = path.read_text()
-    assert json.loads(text) == json.loads(json.dumps(made()))
-    assert len(text.splitlines()) == 6
+    stored = json.loads(text)
+    assert [[one["config"] for one in row["candidates"]] for row in stored["rows"]] == [
+        [0, 2, 2],
+        [],
+    ]
+    assert len(stored["configs"]) == 3, "each config once"
+    assert wide.unpacked(stored) == json.loads(json.dumps(made()))
+    assert len(text.splitlines()) == 4 + len(stored["configs"]) + len(stored["rows"]) + 2
     monkeypatch.setattr(sys, "argv", ["wide.py", "--table", "--json", str(path)])
     wide.main()
     said = capsys.readouterr().out

@@ -13,7 +13,7 @@ from tilewright.backend.cuda.device import device_at
 from tilewright.library.gemm import Placed, prepare_gemm, strided
 from tilewright.library.overlap import overlap
 from tilewright.library.plan import Plan, plans
-from tilewright.library.realigned import launch_realigned
+from tilewright.library.realigned import copying_for, launch_realigned
 from tilewright.problem import Trans
 from tilewright.timeline import span
 
@@ -104,14 +104,17 @@ def run(
         again = _again_key(request, given)
         launch_split(live, request, operands, stream_of(ordinal), again=again)
         return
-    if launch_realigned(live, request, operands, stream_of(ordinal)) is not None:
+    wanted = copying_for(live, request, operands)
+    if wanted is not None and launch_realigned(live, wanted, stream_of(ordinal)) is not None:
         return
     made = prepare_gemm(live, request, operands)
     launch = live.prepare(made.kernel, made.launch, made.arguments)
     with launch.lock, span("launch"):
         launch.enqueue(stream_of(ordinal))
-    # With alpha = 0 the kernel was told k = 0: that launch is no model for another alpha.
-    if key is not None and made.common and request.alpha != 0 and request.k != 0:
+    # With alpha = 0 the kernel was told k = 0: that launch is no model for another alpha.  Nor is
+    # one that could not have its copies now.
+    kept = wanted is None and request.alpha != 0 and request.k != 0
+    if key is not None and made.common and kept:
         extents = (request.a.extent, request.b.extent, request.c.extent)
         plan = plans.remember(key, lambda: Plan(launch, made, (request.m, request.n), extents))
         plan.accept(request.a.address, request.b.address, request.c.address)

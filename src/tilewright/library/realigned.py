@@ -35,7 +35,16 @@ from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
 
-__all__ = ["Way", "best_way", "launch_realigned", "launch_way", "way_of", "ways"]
+__all__ = [
+    "Copying",
+    "Way",
+    "best_way",
+    "copying_for",
+    "launch_realigned",
+    "launch_way",
+    "way_of",
+    "ways",
+]
 
 # Of the time without: what is won by less is not worth the memory, nor is it known so well.
 _WORTH = 0.995
@@ -149,34 +158,60 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     return best
 
 
-def launch_realigned(
-    live: LiveDevice,
-    request: Request,
-    operands: tuple[Placed, Placed, Placed],
-    queue: Any = None,
-    after: tuple[Any, ...] = (),
-) -> Event | None:
-    """Enqueue a product whose operands are worth copying first.
+@dataclass(frozen=True)
+class Copying:
+    """A call whose operands are worth copying first: the way, and the call as kernels see it.
 
     Parameters
     ----------
-    live, request, operands, queue, after
-        As of `tilewright.library.gemm.launch_gemm`.
-
-    Returns
-    -------
-    Event or None
-        Of the launches; None where nothing was enqueued, because the kernel for the operands as
-        they lie serves best, or the device has no memory left for copies.
+    way : Way
+        With a copy at least.
+    call : GemmCall
+        Whose operands lie as they were given.
+    exchanged : bool
+        Whether its A is the caller's b.
     """
+
+    way: Way
+    call: GemmCall
+    exchanged: bool
+
+
+def copying_for(
+    live: LiveDevice, request: Request, operands: tuple[Placed, Placed, Placed]
+) -> Copying | None:
+    """Return how operands should be copied; None where the kernel for them as they lie is best."""
     if request.alpha == 0 or request.k == 0:  # neither operand is read
         return None
     problem, call, exchanged = column_major_call(request, operands)
     way = way_of(live, problem, call)
-    if not way.copies or live.is_captured(queue):
+    return Copying(way, call, exchanged) if way.copies else None
+
+
+def launch_realigned(
+    live: LiveDevice, wanted: Copying, queue: Any = None, after: tuple[Any, ...] = ()
+) -> Event | None:
+    """Enqueue copies and product.
+
+    Parameters
+    ----------
+    live : LiveDevice
+        Where the operands are.
+    wanted : Copying
+        By `copying_for`.
+    queue, after
+        As of `LiveDevice.launch`.
+
+    Returns
+    -------
+    Event or None
+        Of the launches; None where nothing was enqueued, because the queue is captured, or the
+        device has no memory left for copies: another call like this one may have them.
+    """
+    if live.is_captured(queue):
         return None
     try:
-        return launch_way(live, way, call, exchanged, queue, after)
+        return launch_way(live, wanted.way, wanted.call, wanted.exchanged, queue, after)
     except OutOfMemoryError:
         return None
 
