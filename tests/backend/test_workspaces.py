@@ -117,6 +117,16 @@ def test_a_capture_has_its_own_that_is_never_given_back(device: Device, monkeypa
     assert plain not in device.live
 
 
+def test_what_earlier_launches_of_a_graph_have_is_kept_when_a_later_one_needs_more(
+    device: Device,
+) -> None:
+    device.api.captures[1] = 7
+    small = device.workspaces.address(1, SMALL)
+    large = device.workspaces.address(1, LARGE)
+    assert device.live == {small: SMALL.size, large: LARGE.size}
+    assert device.workspaces.address(1, SMALL) == large
+
+
 def test_streams_that_come_and_go_do_not_collect_memory(device: Device) -> None:
     for stream in range(100):
         device.workspaces.address(stream, SMALL)

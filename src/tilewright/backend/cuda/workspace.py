@@ -20,11 +20,12 @@ class Workspaces:
     """One workspace for each stream of a device, made when it is first needed.
 
     Launches on a stream follow one another, so they can share a workspace; those of different
-    streams may run at once and have one each.  Streams are told apart by the driver's number
-    for them, which is never given twice, nor at all while a stream is captured: asking for it then
-    spoils the capture.  Launches that are captured into a graph may run
-    whenever the graph does: each capture has workspaces of its own, which are kept for the
-    life of the process, because nobody says when a graph is forgotten.
+    streams may run at once and have one each.  Streams are told apart by the driver's number for
+    them, which is never given twice, nor at all while a stream is captured: asking for it then
+    spoils the capture.  Launches that are captured into a graph may run whenever the graph does:
+    each capture has workspaces of its own, which are kept for the life of the process, because
+    nobody says when a graph is forgotten; also one that became too small, which earlier launches
+    of the graph have.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ class Workspaces:
         with self._lock:
             address, size = self._found.pop(key, (0, 0))
             if size < space.size:
-                if address:  # launches that have it may still run
+                if address and key[1] == 0:  # launches that have it may still run
                     self._give_back(address)
                 address, size = self._allocate(space), space.size
             self._found[key] = (address, size)

@@ -1,9 +1,9 @@
 /* Long sums over few tiles: k is cut into slices.  A part of kernel.cuh.
  *
  * A block multiplies one slice of one tile of C and leaves all of its sums in the workspace.  A
- * second kernel adds up the parts of each tile in the order of k,
- * so that the same grid gives the same bits in every run, and stores C.  How many slices there are
- * is the launch's to say: as many as the grid has blocks for each of T tiles.
+ * second kernel adds up the parts of each tile in the order of k, so that the same grid gives the
+ * same bits in every run, and stores C.  How many slices there are is the launch's to say: as many
+ * as the grid has blocks for each of T tiles.
  *
  *     blocks       | slice 0: tiles 0, 1, ... T - 1 | slice 1: tiles 0, 1, ... T - 1 | ...
  *     workspace    | words, not used | part of block 0 | part of block 1 | ...
