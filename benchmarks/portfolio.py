@@ -25,7 +25,7 @@ import statistics
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -54,6 +54,8 @@ UNTAKEN, LEAST = 1.05, 0.02
 ALIGNED = 3
 # Long sums over few tiles come besides, half as many: there times of configs differ most.
 LONG_SEED = 6
+# Those sums are long, of random shapes too, and have few tiles: k, and the shorter side at most.
+LONG_K, LONG_SIDE = 2048, 512
 SEEDS, SQUARES = (3, 4), (512, 1024, 2048, 3072, 4096, 6144, 8192)
 WARM, ROUNDS, FEWER, LONG_NS = 1, 5, 3, 1e6
 MULTIPROCESSORS = 132
@@ -84,7 +86,8 @@ def winners(trans: str) -> list[Config]:
     return list(dict.fromkeys(configs))
 
 
-# The fastest of 192 large blocks in slices, NT, at 1010 x 905 x 5412 and 207 x 2263 x 7046.
+# The fastest order of large blocks in slices: first picked at two shapes that `shapes200.py` has,
+# too (NT, 1010 x 905 x 5412 and 207 x 2263 x 7046); wide_orders.json, of others, says the same.
 TALL = {
     "tile_m": 16, "tile_n": 8, "block_k": 8, "unroll_k": 8, "stages": 3, "walk": 1, "b_first": 1,
     "copy_groups": 4, "k_vectors": 0, "raster_rows": 8,
@@ -269,13 +272,12 @@ def joined(known: Row, made: Row) -> Row:
     return {**known, "rows": rows, "configs": configs, "refused": refused}
 
 
-def measure(path: Path, only: Path, each: int, seconds: float, beside: Path | None) -> None:
-    """Compile all, time all there is time for, and write."""
+def measure(path: Path, only: Path, each: int, seconds: float, known: Row | None) -> None:
+    """Compile all, time all there is time for, and write; beside `known` results what is new."""
     from tilewright.bench.record import device_record, environment_record
     from tilewright.bench.sweep import Method
 
     until, named = time.time() + seconds, named_in(only, LETTER, ship.CASES)
-    known = json.loads(beside.read_bytes()) if beside else None
     if known:
         there = {
             trans: [Config("simt_async", one) for one in ones]
@@ -329,11 +331,19 @@ def write(path: Path, made: dict[str, Any]) -> None:
 # ---- What it says ----------------------------------------------------------------------------
 
 
-def table(path: Path) -> None:
+def portfolio_file(parse: argparse.ArgumentParser, path: Path) -> Row:
+    """Return what this program wrote, or end with what is wrong."""
+    made = json.loads(json_file(str(path)).read_bytes())
+    if not isinstance(made, dict) or not isinstance(made.get("configs"), dict):
+        parse.error(f"{path} has no results of portfolio.py; give a file that it wrote")
+    return cast(Row, made)
+
+
+def table(made: Row) -> None:
     """Print how near to the best a choice by neighbours comes, each shape left out in turn."""
     from choice_fit import device
 
-    made, spec = json.loads(path.read_text()), device()
+    spec = device()
     for trans, values in made["configs"].items():
         configs = [Config("simt_async", one) for one in values]
         rows = [row for row in made["rows"] if row["trans"] == trans]
@@ -344,6 +354,22 @@ def table(path: Path) -> None:
         ]
         print(f"{trans}: {len(rows)} shapes, {statistics.geometric_mean(lost):.3f} of the best"
               f" time, at worst {max(lost):.2f}")  # fmt: skip
+    won = [x for one in made["configs"] for x in of_slices(made, one)]
+    print(f"long sums, of slices: the fastest at {sum(x > 1 for x in won)} of {len(won)}, by up to"
+          f" {max(won):.2f} times")  # fmt: skip
+
+
+def of_slices(made: Row, trans: str) -> list[float]:
+    """Return, of each long sum, the least time without slices over the least with them."""
+    cut = [bool(one.get("sliced")) for one in made["configs"][trans]]
+    found = []
+    for row in (row for row in made["rows"] if row["trans"] == trans):
+        long = row["k"] >= LONG_K > LONG_SIDE >= min(row["m"], row["n"])
+        times = list(zip(row["ns"], cut, strict=True))
+        ours, others = ([ns for ns, of in times if ns and of is kind] for kind in (True, False))
+        if long and ours and others:
+            found.append(min(others) / min(ours))
+    return found
 
 
 def left_out(
@@ -373,9 +399,10 @@ def main() -> None:
     if given.pick:
         pick(given.json)
     elif given.table:
-        table(given.json)
+        table(portfolio_file(parse, given.json))
     elif given.only:
-        measure(given.json, given.only, given.each, given.seconds, given.beside)
+        known = portfolio_file(parse, given.beside) if given.beside else None
+        measure(given.json, given.only, given.each, given.seconds, known)
     else:
         parse.error("give --only PICKED, or --pick")
 

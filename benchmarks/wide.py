@@ -31,7 +31,7 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,13 @@ from hopper.orders import shapes_of
 from hopper.pool import compiled
 from hopper.wide_file import packed, unpacked
 from hopper.wide_space import FAMILY, LETTER, Candidate, Shape, listed
+from tilewright.hardware import DeviceSpec
 from tilewright.library.choose import Choice
 from tilewright.paths import write_atomically
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import stencil
+from tilewright.stencil.simt_async.parameters import parameters
 
 SEED, COUNT, EACH = 3, 150, 36
 # Compiled at about 1.5 s each: four minutes of 16 cores.
@@ -194,16 +196,9 @@ def rows_of(
 
 
 def measure(
-    path: Path,
-    seconds: float,
-    problems: list[Problem],
-    each: int,
-    kernels: int,
-    about: Row,
-    having: str = "",
-    orders: bool = False,
+    path: Path, seconds: float, about: Row, shapes_on: Callable[[DeviceSpec], list[Shape]]
 ) -> Row:
-    """Time candidates of shapes until the time is up."""
+    """Time candidates of shapes, as they are listed for the device, until the time is up."""
     from tilewright.backend import device
     from tilewright.bench.peers.cublas import CuBLAS
     from tilewright.bench.record import device_record, environment_record
@@ -215,11 +210,7 @@ def measure(
         "device": device_record(live, [cublas]),
         **about, "rows": [],
     }  # fmt: skip
-    shapes = (
-        shapes_of(live.spec)
-        if orders
-        else listed(problems, live.spec, each, kernels, workers(), having)
-    )
+    shapes = shapes_on(live.spec)
     print(f"{time.time() - started:5.0f} s: {counted(shapes)}", flush=True)
     memory, said = shapes200.shared(live), time.time()
     for row in rows_of(live, cublas, memory, shapes, started + seconds):
@@ -310,6 +301,10 @@ def table(made: Row) -> None:
         over = ", ".join(f"{sum(x >= bar for x in mine)} at {bar} and more" for bar in BARS)
         mean = math.exp(sum(map(math.log, mine)) / len(mine))
         print(f"{name}: geometric mean {mean:.3f} of {len(mine)} shapes, {over}")
+    cut = [
+        bool(found[0][1]["config"].get("sliced")) for row in made["rows"] if (found := timed(row))
+    ]
+    print(f"of slices: the fastest at {sum(cut)} of {len(cut)} shapes")
     every = [one for row in made["rows"] for one in row["candidates"]]
     refused = [one["reason"] for one in every if "reason" in one]
     for reason in dict.fromkeys(refused):
@@ -336,18 +331,28 @@ def main() -> None:
     given = parse.parse_args()
     if (given.below is None) != (given.of is None):
         parse.error("--below and --of belong together: a ratio, and a file of an earlier run")
+    if given.having and given.having not in {one.name for one in parameters()}:
+        parse.error(f"--having={given.having} is no parameter of {FAMILY}; see tilewright space")
     if given.table:
-        table(unpacked(json.loads(json_file(str(given.json)).read_bytes())))
+        try:
+            table(unpacked(json.loads(json_file(str(given.json)).read_bytes())))
+        except ValueError as error:
+            parse.error(f"--json={given.json}: {error}")
         return
     try:
         problems = problems_of(given.seed, given.count, given.of, given.below, given.long)
     except (ValueError, KeyError, TypeError) as error:
         parse.error(f"--of={given.of} has no rows of an earlier run: {error!r}")
+
+    def shapes_on(spec: DeviceSpec) -> list[Shape]:
+        if given.orders:
+            return shapes_of(spec)
+        return listed(problems, spec, given.each, given.kernels, workers(), given.having)
+
     if given.list:
         from choice_fit import device
 
-        most = given.each, given.kernels
-        listing(listed(problems, device(), *most, workers(), given.having))
+        listing(shapes_on(device()))
         return
     about = (
         {"of": given.of.name, "below": given.below}
@@ -356,8 +361,7 @@ def main() -> None:
     )
     about |= {"having": given.having} if given.having else {}
     about = {"orders": True} if given.orders else about
-    most = given.each, given.kernels
-    table(measure(given.json, given.seconds, problems, *most, about, given.having, given.orders))
+    table(measure(given.json, given.seconds, about, shapes_on))
 
 
 if __name__ == "__main__":

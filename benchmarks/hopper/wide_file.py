@@ -25,8 +25,16 @@ def packed(made: Row) -> Row:
 
 
 def unpacked(made: Row) -> Row:
-    """Return results whose rows have configs themselves."""
-    configs = made["configs"]
+    """Return results whose rows have configs themselves.
+
+    Raises
+    ------
+    ValueError
+        If they are of another program.
+    """
+    configs = made.get("configs")
+    if not isinstance(configs, list) or not all("candidates" in row for row in made["rows"]):
+        raise ValueError("no results of wide.py; give a file that it wrote")
     rest = {name: value for name, value in made.items() if name != "configs"}
     return {**rest, "rows": _renamed(made["rows"], lambda place: configs[place])}
 

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilewright.backend.cuda.launch import PreparedLaunch
+from tilewright.backend.cuda import driver
+from tilewright.backend.cuda.launch import PreparedLaunch, _Config
 from tilewright.stencil import Launch
 
 
@@ -17,6 +18,44 @@ def device(arch):
         id="cuda:0", arch=arch, context=0, current=contextlib.nullcontext,
         spec=SimpleNamespace(multiprocessors=4),
     )  # fmt: skip
+
+
+def test_a_second_function_follows_with_the_same_arguments(monkeypatch):
+    """On a grid of so many blocks for each of the first's; it may begin early."""
+    started = []
+
+    def start(config, function, arguments, extra):
+        found = _Config.from_address(config.value)
+        told = function.value, found.grid_x, found.block_x, found.attribute_count
+        started.append((*told, arguments))
+        return 0
+
+    monkeypatch.setattr("tilewright.backend.cuda.launch._calls", lambda: (start, lambda at: 0))
+    launch = Launch((9, 1), (32, 1), second_blocks=4, second_threads=256)
+    PreparedLaunch(device("sm_90a"), 1, launch, (), 0, 0, 2)._start(0)
+    first, second = started
+    assert first[:4] == (1, 9, 32, 0)
+    assert second[:4] == (2, 36, 256, 1)
+    assert first[4] is second[4]
+
+
+def test_a_captured_stream_is_asked_for_no_number(monkeypatch):
+    """The driver refuses, and what was captured so far is lost."""
+    asked = []
+
+    def number_of(stream, into):
+        asked.append(stream.value)
+        into._obj.value = 7
+        return 0
+
+    def is_capturing(stream, into):
+        into._obj.value = int(stream.value == 5)
+        return 0
+
+    monkeypatch.setattr(driver, "_stream_calls", lambda: (number_of, is_capturing))
+    assert driver.stream_state(5) is None
+    assert driver.stream_state(6) == 7
+    assert asked == [6]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -74,6 +75,28 @@ def test_what_another_run_timed_comes_beside(portfolio):
 
 
 H100 = Hopper().spec
+
+
+def test_long_sums_are_compared_with_slices_and_without(portfolio):
+    """Of those alone that have few tiles, and times of both kinds."""
+    shape = {"trans": "NN", "m": 100, "n": 3000, "k": 4000}
+    rows = [
+        {**shape, "ns": [6.0, 9.0, 4.0]},
+        {**shape, "k": 1000, "ns": [6.0, 9.0, 1.0]},  # a short sum
+        {**shape, "m": 600, "ns": [6.0, 9.0, 1.0]},  # and many tiles
+        {**shape, "ns": [6.0, 9.0, None]},
+    ]
+    made = {"rows": rows, "configs": {"NN": [{}, {"stream_k": 2}, {"sliced": 1}]}}
+    assert portfolio.of_slices(made, "NN") == [1.5]
+
+
+def test_a_file_of_something_else_is_told(portfolio, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "other.json"
+    path.write_text('{"configs": [], "rows": []}')
+    monkeypatch.setattr(sys, "argv", ["portfolio.py", "--table", "--json", str(path)])
+    with pytest.raises(SystemExit):
+        portfolio.main()
+    assert "has no results of portfolio.py; give a file that it wrote" in capsys.readouterr().err
 
 
 def test_a_third_of_the_shapes_is_of_whole_vectors(portfolio):

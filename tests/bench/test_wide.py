@@ -224,3 +224,19 @@ def test_a_wrong_command_is_told(wide, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         wide.main()
     assert "--below and --of belong together" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--having", "slices", "--list"], "--having=slices is no parameter of simt_async"),
+        (["--table"], "no results of wide.py; give a file that it wrote"),
+    ],
+)
+def test_wrong_words_are_told(wide, tmp_path, monkeypatch, capsys, words, told):
+    path = tmp_path / "portfolio.json"
+    path.write_text('{"configs": {}, "rows": [{"ns": []}]}')
+    monkeypatch.setattr(sys, "argv", ["wide.py", *words, "--json", str(path)])
+    with pytest.raises(SystemExit):
+        wide.main()
+    assert told in capsys.readouterr().err

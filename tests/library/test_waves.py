@@ -68,14 +68,14 @@ def test_every_step_of_every_tile_is_somebodys(config, sizes, multiprocessors) -
 
 @pytest.mark.parametrize("config", SHARING, ids=lambda config: config.id)
 @given(n=st.integers(8, 128).map(lambda blocks: 128 * blocks), beside=st.sampled_from([-4, 4]))
-def test_a_size_beside_a_multiple_costs_what_its_tiles_hold_and_6_percent(config, n, beside):
+def test_a_size_beside_a_multiple_costs_what_its_tiles_hold_and_5_percent(config, n, beside):
     """From 1024 on, 2052 most; without shares the same step may cost a whole wave.
 
     Sides of whole 16 bytes: others are copied by single elements.
     """
     multiple, other = aligned(n), aligned(n + beside)
     more = effort(config, other, H100, 132) / effort(config, multiple, H100, 132)
-    assert more <= 1.061 * max(1.0, padded(config, other) / padded(config, multiple))
+    assert more <= 1.051 * max(1.0, padded(config, other) / padded(config, multiple))
 
 
 def test_without_shares_one_more_tile_costs_a_wave() -> None:

@@ -10,8 +10,9 @@ __all__ = ["Slices"]
 # for each of them.
 _MOST_SLICES = 64
 
-# On an H100, in cycles.  What a wave of blocks takes beside its steps along k; and bytes of parts
-# that are written, and read again, in a cycle.
+# Estimates for an H100, in cycles; no fit.  What a wave of blocks takes beside its steps along k, 4
+# us; and bytes of parts that are written, and read again by another kernel, in a cycle: half of
+# what costs have for the L2 (library/cycles.py), less the kernel's start.
 _WAVE_CYCLES, _PART_BYTES_A_CYCLE = 8000, 1500
 
 
