@@ -405,9 +405,9 @@ def launch_gemm(
         from tilewright.library.split.serve import launch_split
 
         return launch_split(live, request, operands, queue, after)
-    from tilewright.library.realigned import copying_for, launch_realigned
+    from tilewright.library.realigned import copied_call, launch_realigned
 
-    wanted = copying_for(live, request, operands)
+    wanted = copied_call(live, request, operands)
     event = None if wanted is None else launch_realigned(live, wanted, queue, after)
     if event is not None:
         return event

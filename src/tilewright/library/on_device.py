@@ -13,7 +13,7 @@ from tilewright.backend.cuda.device import device_at
 from tilewright.library.gemm import Placed, prepare_gemm, strided
 from tilewright.library.overlap import overlap
 from tilewright.library.plan import Plan, plans
-from tilewright.library.realigned import copying_for, launch_realigned
+from tilewright.library.realigned import copied_call, launch_realigned
 from tilewright.problem import Trans
 from tilewright.timeline import span
 
@@ -104,7 +104,7 @@ def run(
         again = _again_key(request, given)
         launch_split(live, request, operands, stream_of(ordinal), again=again)
         return
-    wanted = copying_for(live, request, operands)
+    wanted = copied_call(live, request, operands)
     if wanted is not None and launch_realigned(live, wanted, stream_of(ordinal)) is not None:
         return
     made = prepare_gemm(live, request, operands)

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from tilewright.library.gemm import Request
 
 __all__ = [
-    "Copying",
+    "CopiedCall",
     "Way",
     "best_way",
-    "copying_for",
+    "copied_call",
     "launch_realigned",
     "launch_way",
     "way_of",
@@ -159,7 +159,7 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
 
 
 @dataclass(frozen=True)
-class Copying:
+class CopiedCall:
     """A call whose operands are worth copying first: the way, and the call as kernels see it.
 
     Parameters
@@ -177,19 +177,19 @@ class Copying:
     exchanged: bool
 
 
-def copying_for(
+def copied_call(
     live: LiveDevice, request: Request, operands: tuple[Placed, Placed, Placed]
-) -> Copying | None:
+) -> CopiedCall | None:
     """Return how operands should be copied; None where the kernel for them as they lie is best."""
     if request.alpha == 0 or request.k == 0:  # neither operand is read
         return None
     problem, call, exchanged = column_major_call(request, operands)
     way = way_of(live, problem, call)
-    return Copying(way, call, exchanged) if way.copies else None
+    return CopiedCall(way, call, exchanged) if way.copies else None
 
 
 def launch_realigned(
-    live: LiveDevice, wanted: Copying, queue: Any = None, after: tuple[Any, ...] = ()
+    live: LiveDevice, wanted: CopiedCall, queue: Any = None, after: tuple[Any, ...] = ()
 ) -> Event | None:
     """Enqueue copies and product.
 
@@ -197,8 +197,8 @@ def launch_realigned(
     ----------
     live : LiveDevice
         Where the operands are.
-    wanted : Copying
-        By `copying_for`.
+    wanted : CopiedCall
+        By `copied_call`.
     queue, after
         As of `LiveDevice.launch`.
 
