@@ -16,8 +16,8 @@ MOST_SHARES = 64
 
 # In single precision: an owner adds parts up one after another, 2 us each on an H100, where 50
 # shares of one tile of 128 x 128, k 3126, took 94 us.  By costs as once fitted to such shapes the
-# best number grows with the root of k, from 7 at 1024 to 20 at 8192; with 12 none of these is slower
-# than with its own by more than a seventh.
+# best number grows with the root of k, from 7 at 1024 to 20 at 8192; with 12 none of these is
+# slower than with its own by more than a seventh.
 MOST_SINGLE = 12
 
 # The same where parts are added up by halves: an owner then waits for five parts one after another.
