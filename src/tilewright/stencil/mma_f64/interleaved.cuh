@@ -1,0 +1,52 @@
+/* Fragments as elements lie in memory: read, and multiplied.  A part of mma.cuh. */
+
+HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int l, int part)
+{
+    read_side<WARP_M, PITCH_A, K_FAST_A, PAIR_M>(&f->a, from_a, l, part, 0, TURNS, 0);
+    read_side<WARP_N, PITCH_B, K_FAST_B, PAIR_N>(&f->b, from_b, l, part, 0, TURNS, 0);
+}
+
+/* The pair of A that an instruction takes for four steps along k: two rows; or the parts of a
+ * complex row, for the imaginary parts of B turned: i times it. */
+HELPER void pair_of_a(REAL *to, const fragments *f, int i, int kk, int part)
+{
+    if (WORDS == 1) {
+        UNROLL for (int r = 0; r < 2; ++r) to[r] = f->a.at[kk][2 * i + r][0];
+        return;
+    }
+    const REAL re = f->a.at[kk][i][0], im = f->a.at[kk][i][WORDS - 1];
+    to[0] = part == 0 ? re : TURNED_BACK ? im : negative(im);
+    to[1] = part == 0 ? im : TURNED_BACK ? negative(re) : re;
+}
+
+/* Instruction (i, j) of four steps, or more, from kk on, with one part of B. */
+HELPER void multiply_lines(elem *sum, const fragments *f, int i, int j, int kk, int part)
+{
+    REAL a[MMA_K / 2], b[MMA_K / 4], *c[4];
+    UNROLL for (int s = 0; s < MMA_K / 4; ++s) {
+        pair_of_a(a + 2 * s, f, i, kk + s, part);
+        b[s] = f->b.at[kk + s][j][part];
+    }
+    UNROLL for (int r = 0; r < 2; ++r)
+        UNROLL for (int e = 0; e < 2; ++e) {
+            const int column = PAIR_N == 2 ? j / 2 * 4 + 2 * e + j % 2 : 2 * j + e;
+            const int row = WORDS == 1 ? 2 * i + r : i;
+            c[2 * r + e] = (REAL *)&sum[column * TILE_M + row] + (WORDS == 1 ? 0 : r);
+        }
+    UNROLL for (int r = 0; r < 2; r += MMA_M / 8) mma(c + 2 * r, a + r, b);
+}
+
+/* One of TURNS of a step's instructions, there and back, so that one operand is at hand at each
+ * turn; a complex sum's two are far apart. */
+HELPER void multiply(elem *sum, const fragments *f, int part)
+{
+    enum { ROWS = WARP_M * WORDS / 16, COLUMNS = WARP_N / 8, FAST = WALK ? COLUMNS : ROWS };
+    enum { ROUND = ROWS * COLUMNS, ALL = STEP_K / MMA_K * WORDS * ROUND };
+    UNROLL for (int at = 0; at < ALL; ++at) {
+        if (at * TURNS / ALL != part)
+            continue;
+        const int n = at % ROUND, kk = at / ROUND / WORDS * (MMA_K / 4), word = at / ROUND % WORDS;
+        const int slow = n / FAST, fast = slow % 2 ? FAST - 1 - n % FAST : n % FAST;
+        multiply_lines(sum, f, WALK ? slow : fast, WALK ? fast : slow, kk, word);
+    }
+}
