@@ -73,19 +73,6 @@ CHOICES: list[dict[str, Any]] = [
     {"name": "zNC", "turns": 8},
     {"name": "dTN", "persistent": 1, "stream_k": 1},
 ]
-# Real and imaginary parts in planes of their own: each case, each way to read ahead.
-_PLANAR = {"planar": 1, "mma_k": 8, "block_k": 16}
-PLANAR: list[dict[str, Any]] = [
-    {"name": "zNN"} | _PLANAR,
-    {"name": "zTC", "ahead": 0, "turns": 1} | _PLANAR,
-    {"name": "zCT", "turns": 16, "walk": 1, "persistent": 1, "stream_k": 1} | _PLANAR,
-    {"name": "zNT", "ahead": 0, "turns": 4, "guarded": 1} | _PLANAR,
-    {"name": "zCN", "turns": 8, "block_k": 32, "stages": 2} | _PLANAR,
-    {"name": "zNC", "split_k": 2} | _PLANAR,
-    {"name": "zTT", "sliced": 1} | _PLANAR,
-    {"name": "zCC", "warp_m": 16, "warp_n": 32, "stages": 4} | _PLANAR,
-    {"name": "zTN"} | _PLANAR,
-]
 # Operands along m, along n, and along k in planes of 4 and of 8 steps, wherever columns begin.
 NARROW = [
     {"name": "dNT", "narrow": 1},
@@ -98,13 +85,6 @@ NARROW = [
 def test_every_choice_computes_the_product(
     emulated: EmulatedDevice, choice: dict[str, Any]
 ) -> None:
-    of = variant(choice["name"])
-    config = small(of, emulated, **{key: v for key, v in choice.items() if key != "name"})
-    computes_the_product(emulated, FAMILY, config, of)
-
-
-@pytest.mark.parametrize("choice", thorough_but(PLANAR[:3], PLANAR), ids=str)
-def test_parts_may_lie_in_planes(emulated: EmulatedDevice, choice: dict[str, Any]) -> None:
     of = variant(choice["name"])
     config = small(of, emulated, **{key: v for key, v in choice.items() if key != "name"})
     computes_the_product(emulated, FAMILY, config, of)
@@ -154,9 +134,9 @@ FAULTS = {
     "a conjugate has the wrong sign": ("zCN", "TURNED_BACK ? im : negative(im)", "negative(im)"),
     "sums stay conjugates": ("zCC", "SUMS_CONJUGATE ? elem_conj(sum) : sum", "sum"),
     "some lanes do not multiply": ("dNT", "MMA_M / 8) mma(", "MMA_M / 8) if (lane_t()) mma("),
-    "a barrier is left out": ("dTN", "BARRIER(); \\\n        trip", "trip"),
+    "a barrier is left out": ("dTN", "BARRIER();\n                    trip", "trip"),
     "copies are not waited for": (
-        "dNN", "wait_for_groups<STAGES - 2>(); \\\n        B", "B"
+        "dNN", "wait_for_groups<STAGES - 2>();\n                    B", "B"
     ),
 }  # fmt: skip
 

@@ -182,8 +182,8 @@ def test_any_problem_is_computed_exactly(
 
 
 FAULTS = {
-    "a barrier is left out": ("BARRIER(); \\\n        trip", "trip"),
-    "copies are not waited for": ("wait_for_groups<STAGES - 2>(); \\\n        B", "B"),
+    "a barrier is left out": ("BARRIER();\n                    trip", "trip"),
+    "copies are not waited for": ("wait_for_groups<STAGES - 2>();\n                    B", "B"),
     "the first copies are not waited for": ("wait_for_groups<STAGES - 2>();\n    B", "B"),
     "a copy is for the wrong stage": ("into = stage;", ""),
     "zeros beyond k are left out": ("&& l < depth", ""),

@@ -24,16 +24,6 @@ inline void copy_element_if(shared_at to, const void *from, int inside)
     emulated::start({to, from, inside ? ELEM_BYTES : 0, ELEM_BYTES});
 }
 
-inline void copy_real(shared_at to, const void *from)
-{
-    emulated::start({to, from, REAL_BYTES, REAL_BYTES});
-}
-
-inline void copy_real_if(shared_at to, const void *from, int inside)
-{
-    emulated::start({to, from, inside ? REAL_BYTES : 0, REAL_BYTES});
-}
-
 inline void copy_element_below(shared_at to, const void *from, int number, int limit)
 {
     if (number < limit)

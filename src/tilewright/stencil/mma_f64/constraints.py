@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
-from tilewright.precision import Precision
 from tilewright.space import Constraint
 from tilewright.stencil.asynchronous.constraints import (
     block_limits,
@@ -36,7 +35,6 @@ from tilewright.stencil.base import Variant
 from tilewright.stencil.mma_f64.resources import (
     LEAST_OTHER,
     RUN_BYTES,
-    deep,
     longer,
     registers,
     step_k,
@@ -67,8 +65,8 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 def _shapes(variant: Variant) -> tuple[Constraint, ...]:
     precision, along = variant.precision, variant.k_fast
 
-    def steps(block_k: Values, mma_k: Values, planar: Values) -> Values:
-        return block_k // step_k(mma_k=mma_k, planar=planar, precision=precision, k_fast=along)
+    def steps(block_k: Values, mma_k: Values) -> Values:
+        return block_k // step_k(mma_k=mma_k, precision=precision, k_fast=along)
 
     return (
         *whole_warps(
@@ -83,9 +81,8 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "steps of a tile",
-            lambda block_k, mma_k, ahead, planar: (
-                (steps(block_k, mma_k, planar) >= 2)
-                & (steps(block_k, mma_k, planar) % (1 + ahead) == 0)
+            lambda block_k, mma_k, ahead: (
+                (steps(block_k, mma_k) >= 2) & (steps(block_k, mma_k) % (1 + ahead) == 0)
             ),
             "copies start before a tile's last step; two sets of fragments take turns",
             "divisibility",
@@ -99,26 +96,6 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
         who_shares_a_tile(),
         who_adds_parts_up(),
         *sliced_sums(precision),
-        _parts_in_planes(precision),
-    )
-
-
-def _parts_in_planes(precision: Precision) -> Constraint:
-    if not precision.is_complex:
-        return Constraint(
-            "no parts to keep in planes",
-            lambda planar: planar == 0,
-            "a real element has one part",
-            "divisibility",
-        )
-    return Constraint(
-        "parts in planes",
-        lambda planar, mma_k, ahead, turns: (
-            (planar == 0) | ((mma_k == 8) & ((ahead == 0) | (turns >= 4)))
-        ),
-        "instructions of 8 steps take two rows and two steps of one part, which planes have side "
-        "by side; what is read ahead is read in the turns of the last of four products",
-        "divisibility",
     )
 
 
@@ -128,24 +105,23 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
     size = variant.precision.element_bytes
 
     def even(
-        along_k: bool, side: Values, block_k: Values, narrow: Values, planar: Values, number: Values
+        along_k: bool, side: Values, block_k: Values, narrow: Values, number: Values
     ) -> Values:
         piece = np.where(np.asarray(narrow) > 0, size, CHUNK_BYTES)
         if along_k:
-            row = deep(planar=planar, precision=variant.precision, k_fast=variant.k_fast)
-            abreast = number // np.where(np.asarray(planar) > 0, row, RUN_BYTES // piece)
+            abreast = number // (RUN_BYTES // piece)
             # Within 16 rows of a plane the sides are dealt in another order.
             return (abreast % LINE == 0) & (side % np.maximum(abreast, 1) == 0)
         across = np.minimum(side * size // piece, number)
         return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
 
     found = copied_evenly(
-        lambda block_m, block_n, block_k, narrow, planar, warp_m, warp_n: even(
-            along_a, block_m, block_k, narrow, planar,
+        lambda block_m, block_n, block_k, narrow, warp_m, warp_n: even(
+            along_a, block_m, block_k, narrow,
             threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n),
         ),
-        lambda block_m, block_n, block_k, narrow, planar, warp_m, warp_n: even(
-            along_b, block_n, block_k, narrow, planar,
+        lambda block_m, block_n, block_k, narrow, warp_m, warp_n: even(
+            along_b, block_n, block_k, narrow,
             threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n),
         ),
     )  # fmt: skip
@@ -182,18 +158,8 @@ def _generation(device: DeviceSpec) -> tuple[Constraint, ...]:
 
 
 def _shared(variant: Variant) -> Callable[..., Values]:
-    more = functools.partial(longer, precision=variant.precision, k_fast=variant.k_fast)
-
-    def shared(
-        block_m: Values, block_n: Values, block_k: Values, stages: Values, split_k: Values,
-        stream_k: Values, planar: Values,
-    ) -> Values:  # fmt: skip
-        return shared_bytes(
-            block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, split_k=split_k,
-            stream_k=stream_k, precision=variant.precision, longer=more(planar=planar),
-        )  # fmt: skip
-
-    return shared
+    more = longer(variant.precision, variant.k_fast)
+    return functools.partial(shared_bytes, precision=variant.precision, longer=more)
 
 
 def _used(variant: Variant) -> Callable[..., Values]:
@@ -234,8 +200,7 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
 
     def fit(
         block_m: Values, block_n: Values, block_k: Values, warp_m: Values, warp_n: Values,
-        mma_k: Values, ahead: Values, planar: Values, stages: Values, split_k: Values,
-        resident: Values,
+        mma_k: Values, ahead: Values, stages: Values, split_k: Values, resident: Values,
     ) -> Values:  # fmt: skip
         sides = {"block_m": block_m, "block_n": block_n}
         tiles = {"warp_m": warp_m, "warp_n": warp_n}
@@ -243,9 +208,9 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
             device,
             resident=resident,
             threads=threads(**sides, **tiles),
-            registers=used(**tiles, mma_k=mma_k, ahead=ahead, planar=planar),
+            registers=used(**tiles, mma_k=mma_k, ahead=ahead),
             shared_bytes=shared(
-                **sides, block_k=block_k, stages=stages, split_k=split_k, stream_k=0, planar=planar
+                **sides, block_k=block_k, stages=stages, split_k=split_k, stream_k=0
             ),
         )
 

@@ -2,7 +2,7 @@
 
 /* Neighbours of a side that a lane has: of 16 rows or columns, x = 0 and 1 are CHUNK g + x.
  * Longer instructions want B's elements one by one where they lie along n: columns g and g + 8. */
-#define PAIR_M (PLANAR ? 2 : CHUNK)
+#define PAIR_M CHUNK
 #define PAIR_N (K_FAST_B || MMA_K == 4 ? CHUNK : 1)
 
 /* Columns of C that a lane has side by side. */
@@ -14,7 +14,7 @@ HELPER int warp_row(void) { return THREAD_ID / 32 % WARPS_M * WARP_M; }
 HELPER int warp_column(void) { return THREAD_ID / 32 / WARPS_M * WARP_N; }
 
 /* The lane's first element in the block's part of C, and where its column j lies from there. */
-HELPER int thread_row(void) { return warp_row() + lane_g() * CHUNK; }
+HELPER int thread_row(void) { return warp_row() + lane_g() * PAIR_M; }
 HELPER int thread_column(void) { return warp_column() + lane_t() * RUN; }
 HELPER int column_of(int j) { return j / RUN * 4 * RUN + j % RUN; }
 
@@ -23,8 +23,8 @@ template <int PITCH, int K_FAST, int PAIR> HELPER int first_fragment(int side)
 {
     const int t = lane_t() * (1 + PAIRED_K);
     if (K_FAST)
-        return (side + lane_g()) * PLANE_ROW + t * LAID_BYTES;
-    return (t * PITCH + side + lane_g() * PAIR) * LAID_BYTES;
+        return (side + lane_g()) * PLANE_ROW + t * ELEM_BYTES;
+    return (t * PITCH + side + lane_g() * PAIR) * ELEM_BYTES;
 }
 HELPER int first_fragment_a(void)
 {
@@ -45,39 +45,85 @@ struct fragments {
     side<WARP_N> b;
 };
 
-/* Read what is due in turn `part` of step l, from where the lane's first element of the tile lies:
- * reads take `turns` turns from `first` on.  `word` is the part of elements that is read, where
- * tiles are PLANAR. */
+/* Read one of TURNS of step l, from where the lane's first element of the tile lies. */
 template <int SIDE, int PITCH, int K_FAST, int PAIR>
-HELPER void read_side(side<SIDE> *to, shared_at from, int l, int part, int first, int turns,
-                      int word)
+HELPER void read_side(side<SIDE> *to, shared_at from, int l, int part)
 {
     /* What 16 bytes are: an element, two along k, or two along the side. */
-    enum { WHOLE = WORDS == 2 && !PLANAR };
-    enum { ALONG_K = !WHOLE && K_FAST && PAIRED_K, ALONG_SIDE = !K_FAST && PAIR == 2 };
+    enum { ALONG_K = WORDS == 1 && K_FAST && PAIRED_K, ALONG_SIDE = !K_FAST && PAIR == 2 };
     UNROLL for (int kk = 0; kk < STEP_K / 4; kk += 1 + ALONG_K) {
         const int at = l * (STEP_K / 4) + kk;
         /* Steps along k lie PITCH apart; with pairs, the second of two fours one step on. */
         const int k = K_FAST ? 0 : PAIRED_K ? at / 2 * 8 + at % 2 : at * 4;
         const int plane = K_FAST ? at * 4 / DEEP : 0;
         UNROLL for (int x = 0; x < SIDE / 8; x += 1 + ALONG_SIDE) {
-            if (first + (kk * (SIDE / 8) + x) * turns / (STEP_K / 4 * (SIDE / 8)) != part)
+            if ((kk * (SIDE / 8) + x) * TURNS / (STEP_K / 4 * (SIDE / 8)) != part)
                 continue;
             const shared_at place =
-                from + (K_FAST ? (plane * PITCH + 8 * x) * PLANE_ROW : (k * PITCH + 8 * x) * LAID_BYTES);
-            if (WHOLE || ALONG_K || ALONG_SIDE) {
+                from + (K_FAST ? (plane * PITCH + 8 * x) * PLANE_ROW : (k * PITCH + 8 * x) * ELEM_BYTES);
+            if (WORDS == 2 || ALONG_K || ALONG_SIDE) {
                 const chunk v = read_chunk(place);
-                to->at[kk][x][word] = v.r[0];
-                to->at[kk + ALONG_K][x + ALONG_SIDE][WHOLE ? 1 : word] = v.r[1];
+                to->at[kk][x][0] = v.r[0];
+                to->at[kk + ALONG_K][x + ALONG_SIDE][WORDS - 1] = v.r[1];
             } else {
-                to->at[kk][x][word] = read_real(place);
+                to->at[kk][x][0] = read_real(place);
             }
         }
     }
 }
 
+HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int l, int part)
+{
+    read_side<WARP_M, PITCH_A, K_FAST_A, PAIR_M>(&f->a, from_a, l, part);
+    read_side<WARP_N, PITCH_B, K_FAST_B, PAIR_N>(&f->b, from_b, l, part);
+}
+
 /* conj(a) b is the conjugate of a conj(b): sums are of these, so that A's parts are multiplied as
- * they were read, whichever conjugates are asked for. */
+ * they were read, whichever conjugates are asked for.  A conjugate of B turns A the other way. */
 #define SUMS_CONJUGATE CONJ_A
-/* A conjugate of B turns A the other way. */
 #define TURNED_BACK (CONJ_A != CONJ_B)
+
+/* The pair of A that an instruction takes for four steps along k: two rows; or the parts of a
+ * complex row, for the imaginary parts of B turned: i times it. */
+HELPER void pair_of_a(REAL *to, const fragments *f, int i, int kk, int part)
+{
+    if (WORDS == 1) {
+        UNROLL for (int r = 0; r < 2; ++r) to[r] = f->a.at[kk][2 * i + r][0];
+        return;
+    }
+    const REAL re = f->a.at[kk][i][0], im = f->a.at[kk][i][WORDS - 1];
+    to[0] = part == 0 ? re : TURNED_BACK ? im : negative(im);
+    to[1] = part == 0 ? im : TURNED_BACK ? negative(re) : re;
+}
+
+/* Instruction (i, j) of four steps, or more, from kk on, with one part of B. */
+HELPER void multiply_lines(elem *sum, const fragments *f, int i, int j, int kk, int part)
+{
+    REAL a[MMA_K / 2], b[MMA_K / 4], *c[4];
+    UNROLL for (int s = 0; s < MMA_K / 4; ++s) {
+        pair_of_a(a + 2 * s, f, i, kk + s, part);
+        b[s] = f->b.at[kk + s][j][part];
+    }
+    UNROLL for (int r = 0; r < 2; ++r)
+        UNROLL for (int e = 0; e < 2; ++e) {
+            const int column = PAIR_N == 2 ? j / 2 * 4 + 2 * e + j % 2 : 2 * j + e;
+            const int row = WORDS == 1 ? 2 * i + r : i;
+            c[2 * r + e] = (REAL *)&sum[column * TILE_M + row] + (WORDS == 1 ? 0 : r);
+        }
+    UNROLL for (int r = 0; r < 2; r += MMA_M / 8) mma(c + 2 * r, a + r, b);
+}
+
+/* One of TURNS of a step's instructions, there and back, so that one operand is at hand at each
+ * turn; a complex sum's two are far apart. */
+HELPER void multiply(elem *sum, const fragments *f, int part)
+{
+    enum { ROWS = WARP_M * WORDS / 16, COLUMNS = WARP_N / 8, FAST = WALK ? COLUMNS : ROWS };
+    enum { ROUND = ROWS * COLUMNS, ALL = STEP_K / MMA_K * WORDS * ROUND };
+    UNROLL for (int at = 0; at < ALL; ++at) {
+        if (at * TURNS / ALL != part)
+            continue;
+        const int n = at % ROUND, kk = at / ROUND / WORDS * (MMA_K / 4), word = at / ROUND % WORDS;
+        const int slow = n / FAST, fast = slow % 2 ? FAST - 1 - n % FAST : n % FAST;
+        multiply_lines(sum, f, WALK ? slow : fast, WALK ? fast : slow, kk, word);
+    }
+}

@@ -53,7 +53,7 @@
 
 /* Whether two neighbours along k take the place of t and t + 4: B has them in one read then.
  * Where A is fast along k too it cannot be: rows of 64 bytes would clash in reads of 8. */
-#define PAIRED_K ((WORDS == 1 || PLANAR) && !K_FAST_A && K_FAST_B)
+#define PAIRED_K (WORDS == 1 && !K_FAST_A && K_FAST_B)
 
 /* Steps along k in a plane, and in fragments. */
 #define DEEP (PAIRED_K ? 8 : 4)
@@ -62,19 +62,9 @@
 /* The loop's text is one tile; copies start in all its steps before the barrier. */
 #define UNROLL_K BLOCK_K
 #define STEPS (UNROLL_K / STEP_K)
-
-/* Fragments of how many steps a lane holds, and the turn from which on a step reads the next one's. */
-#define HELD (PLANAR ? 1 : 1 + AHEAD)
-#define LAST_PRODUCT (TURNS / 4 * 3)
-#define FIRST_AHEAD (PLANAR ? LAST_PRODUCT : 0)
 #define COPY_GROUPS ((STEPS - 1) * TURNS)
 
 #include "simt_async/ptx.cuh"
 #include "mma_f64/ptx.cuh"
 #include "mma_f64/tiles.cuh"
 #include "mma_f64/fragments.cuh"
-#if PLANAR
-#include "mma_f64/planar.cuh"
-#else
-#include "mma_f64/interleaved.cuh"
-#endif

@@ -64,16 +64,6 @@ def _pipeline() -> tuple[Parameter, ...]:
             "shared memory; waste where k is no multiple",
         ),
         STAGES,
-        # A config that does not name it is older than it is.
-        Parameter(
-            "planar",
-            (0, 1),
-            "how a tile's complex elements lie in shared memory: 0: interleaved, as in memory, 1: "
-            "real and imaginary parts in planes of their own, so that instructions of 8 steps take "
-            "them as they are read",
-            "two copies for each element",
-            unnamed=0,
-        ),
         NARROW,
         GUARDED,
         STAGED,

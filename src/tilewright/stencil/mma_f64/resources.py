@@ -14,7 +14,6 @@ __all__ = [
     "LEAST_OTHER",
     "OTHER_REGISTERS",
     "RUN_BYTES",
-    "deep",
     "longer",
     "registers",
     "step_k",
@@ -36,32 +35,23 @@ def threads(*, block_m: Values, block_n: Values, warp_m: Values, warp_n: Values)
     return WARP * (block_m * block_n // (warp_m * warp_n))
 
 
-def deep(*, planar: Values, precision: Precision, k_fast: tuple[bool, bool]) -> Values:
-    """Return the steps along k of a row in shared memory, where it holds some (DEEP in mma.cuh).
-
-    8 where neighbours along k are read at once: of doubles, B alone running along k.
-    """
-    real = np.logical_or(not precision.is_complex, np.asarray(planar) > 0)
-    return np.where(real & (k_fast == (False, True)), 8, 4)
+def paired_k(precision: Precision, k_fast: tuple[bool, bool]) -> bool:
+    """Return whether neighbours along k are read at once: doubles, B alone running along k."""
+    return not precision.is_complex and k_fast == (False, True)
 
 
-def step_k(
-    *, mma_k: Values, planar: Values, precision: Precision, k_fast: tuple[bool, bool]
-) -> Values:
-    """Return the steps along k that fragments hold: an instruction's, and a row's at least."""
-    return np.maximum(mma_k, deep(planar=planar, precision=precision, k_fast=k_fast))
+def step_k(*, mma_k: Values, precision: Precision, k_fast: tuple[bool, bool]) -> Values:
+    """Return the steps along k that fragments hold: an instruction's, and a plane's at least."""
+    return np.maximum(mma_k, 8 if paired_k(precision, k_fast) else 4)
 
 
-def longer(*, planar: Values, precision: Precision, k_fast: tuple[bool, bool]) -> Values:
+def longer(precision: Precision, k_fast: tuple[bool, bool]) -> int:
     """Return by how much rows and planes of both tiles exceed the block's sides, in elements.
 
     `k_fast`: whose memory runs along k.  So lanes that read at once use all banks (mma.cuh).
     """
-    planar = np.asarray(planar) > 0
-    paired = deep(planar=planar, precision=precision, k_fast=k_fast) == 8
-    real = np.logical_or(not precision.is_complex, planar)
-    slow = np.where(real & ~paired, 4, 2)
-    fast = np.where(real & ~paired & ~planar, 2, 0)
+    paired, real = paired_k(precision, k_fast), not precision.is_complex
+    slow, fast = (4, 2) if real and not paired else (2, 0)
     return sum(fast if along else slow for along in k_fast)
 
 
@@ -71,7 +61,6 @@ def registers(
     warp_n: Values,
     mma_k: Values,
     ahead: Values,
-    planar: Values,
     precision: Precision,
     k_fast: tuple[bool, bool],
     other: int = OTHER_REGISTERS,
@@ -80,8 +69,6 @@ def registers(
 
     Its sums, the fragments of one step or two; `other` are those for everything else.
     """
-    step = step_k(mma_k=mma_k, planar=planar, precision=precision, k_fast=k_fast)
-    # Planar fragments are read ahead part by part, each in the place of one that is done with.
-    steps = np.where(np.asarray(planar) > 0, 1, 1 + ahead)
-    held = warp_m * warp_n + steps * step * (warp_m + warp_n)
+    step = step_k(mma_k=mma_k, precision=precision, k_fast=k_fast)
+    held = warp_m * warp_n + (1 + ahead) * step * (warp_m + warp_n)
     return held * precision.element_bytes // (4 * WARP) + other

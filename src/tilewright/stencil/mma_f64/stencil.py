@@ -54,13 +54,11 @@ class MmaF64(SimtAsync):
 
     def longer(self, config: Config, variant: Variant) -> int:
         """Return by how many elements rows of both tiles exceed the block's sides."""
-        planar = int(config.get("planar", 0))
-        return int(longer(planar=planar, precision=variant.precision, k_fast=variant.k_fast))
+        return longer(variant.precision, variant.k_fast)
 
     def registers(self, config: Config, variant: Variant) -> int:
         """Return the estimated registers of a thread."""
         values = {name: config.integer(name) for name in ("warp_m", "warp_n", "mma_k", "ahead")}
-        values["planar"] = int(config.get("planar", 0))
         return int(registers(**values, precision=variant.precision, k_fast=variant.k_fast))
 
     def threads(self, config: Config) -> int:

@@ -3,17 +3,14 @@
 
 /* A row of a plane in bytes, and what copies take along k: 64 bytes, two of the pieces that
  * device memory gives. */
-#define PLANE_ROW (DEEP * LAID_BYTES)
+#define PLANE_ROW (DEEP * ELEM_BYTES)
 #define RUN_BYTES 64
-
-/* Whether rows g and g + 8 of A, which an instruction takes, lie side by side (PLANAR). */
-#define PAIRED_A (PLANAR && !K_FAST_A)
 
 /* Elements between steps along k, or rows between planes.  In rows, four steps that are read at
  * once are 32 bytes of banks apart: 2 (or 1) rows and 2 (or 4) elements.  In planes, the two of
  * a copy's 64 bytes lie in different banks, if there are two. */
-#define PITCH_SLOW(SIDE) ((SIDE) + ((WORDS == 1 || PLANAR) && !PAIRED_K ? 4 : 2))
-#define PITCH_FAST(SIDE) ((SIDE) + (!PLANAR && PLANE_ROW < RUN_BYTES ? 2 : 0))
+#define PITCH_SLOW(SIDE) ((SIDE) + (WORDS == 1 && !PAIRED_K ? 4 : 2))
+#define PITCH_FAST(SIDE) ((SIDE) + (PLANE_ROW < RUN_BYTES ? 2 : 0))
 #define PITCH_A (K_FAST_A ? PITCH_FAST(BLOCK_M) : PITCH_SLOW(BLOCK_M))
 #define PITCH_B (K_FAST_B ? PITCH_FAST(BLOCK_N) : PITCH_SLOW(BLOCK_N))
 #define BYTES_A (BLOCK_K * PITCH_A * ELEM_BYTES)
@@ -38,13 +35,11 @@ HELPER int side_of_plane(int row)
 }
 
 /* Bytes from a tile's first element to the one at `s` along the block's side and `l` along k. */
-template <int PITCH, int K_FAST, int PAIRED> HELPER int place_in_tile(int s, int l)
+template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)
 {
     if (K_FAST)
-        return (l / DEEP * PITCH + row_of_plane(s)) * PLANE_ROW + l % DEEP * LAID_BYTES;
-    if (PAIRED)
-        s = s / 16 * 16 + s % 8 * 2 + s / 8 % 2;
-    return (l * PITCH + s) * LAID_BYTES;
+        return (l / DEEP * PITCH + row_of_plane(s)) * PLANE_ROW + l % DEEP * ELEM_BYTES;
+    return (l * PITCH + s) * ELEM_BYTES;
 }
 
 /* Along k: asynchronous copies of BYTES each.  ABREAST is a multiple of 16, so that a thread's
@@ -61,26 +56,7 @@ template <int SIDE, int PITCH, int BYTES> struct layout_of_planes {
     };
     static METHOD int side_of(int row) { return side_of_plane(row); }
 };
-
-/* Along k, PLANAR: elements, whose parts go to rows of two planes; a row is written at once. */
-template <int SIDE, int PITCH> struct layout_of_parts {
-    enum {
-        ACROSS = DEEP,
-        ABREAST = THREADS / ACROSS,
-        ROWS = SIDE / ABREAST,
-        PARTS = BLOCK_K / DEEP,
-        PART = DEEP * ELEM_BYTES,
-        SHARED_PART = PITCH * PLANE_ROW,
-        SHARED_ROW = ABREAST * PLANE_ROW
-    };
-    static METHOD int side_of(int row) { return row; }
-};
-
-template <bool CONDITION, class THEN, class ELSE> struct either : THEN {};
-template <class THEN, class ELSE> struct either<false, THEN, ELSE> : ELSE {};
-
 template <int SIDE, int PITCH>
-struct layout<SIDE, PITCH, PLANES>
-    : either<PLANAR, layout_of_parts<SIDE, PITCH>, layout_of_planes<SIDE, PITCH, 16>> {};
+struct layout<SIDE, PITCH, PLANES> : layout_of_planes<SIDE, PITCH, 16> {};
 template <int SIDE, int PITCH>
 struct layout<SIDE, PITCH, SINGLES> : layout_of_planes<SIDE, PITCH, ELEM_BYTES> {};

@@ -62,7 +62,7 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
         PARTS = 1,
         PART = 0,        /* bytes to the next part, in device memory */
         SHARED_PART = 0, /* and in shared memory */
-        SHARED_ROW = ABREAST * PITCH * LAID_BYTES
+        SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
     };
     static METHOD int side_of(int) { return 0; }
 };
@@ -81,17 +81,6 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
     static METHOD int side_of(int) { return 0; }
 };
 
-/* Start copying 16 bytes: an element's two parts to their planes, where tiles are PLANAR. */
-template <int PITCH> HELPER void copy_piece(shared_at to, const char *from)
-{
-    if (!PLANAR) {
-        copy_chunk(to, from);
-        return;
-    }
-    copy_real(to, from);
-    copy_real(to + imaginary<PITCH>(), from + REAL_BYTES);
-}
-
 /* One thread's copies of an operand's whole tiles.
  *
  * GUARDED: where the block is longer than the matrix, pieces outside are not for reading.  In
@@ -99,7 +88,7 @@ template <int PITCH> HELPER void copy_piece(shared_at to, const char *from)
  * none: so all copies run, and what is guarded is a step from row to row.  Nothing that follows
  * from these rows and columns is stored.
  */
-template <int SIDE, int PITCH, int K_FAST, int PAIRED> struct feed {
+template <int SIDE, int PITCH, int K_FAST> struct feed {
     static constexpr way HOW = HOW_COPIED(K_FAST);
     typedef layout<SIDE, PITCH, HOW> map;
     enum {
@@ -127,7 +116,7 @@ template <int SIDE, int PITCH, int K_FAST, int PAIRED> struct feed {
         row = map::ABREAST * x.ld * ELEM_BYTES;
         const int rows = !GUARDED || left > map::ROWS ? map::ROWS : left > 1 ? left : 1;
         tile = K_FAST ? BLOCK_K * ELEM_BYTES - (rows - 1) * row : row;
-        to = tiles + place_in_tile<PITCH, K_FAST, PAIRED>(s, l);
+        to = tiles + place_in_tile<PITCH, K_FAST>(s, l);
         keep(&row);
         keep(&tile);
     }
@@ -145,7 +134,7 @@ template <int SIDE, int PITCH, int K_FAST, int PAIRED> struct feed {
         const int r = i / map::PARTS, part = i % map::PARTS;
         const char *const piece = from + part * map::PART;
         if (HOW == CHUNKS || HOW == PLANES)
-            copy_piece<PITCH>(place(i, stage), piece);
+            copy_chunk(place(i, stage), piece);
         else if (GUARDED && HOW == NARROWLY && part > 0)
             copy_element_below(place(i, stage), piece, part, left);
         else if (HOW == ELEMENTS || HOW == NARROWLY || HOW == SINGLES)
@@ -197,20 +186,9 @@ template <int SIDE, int PITCH, int K_FAST, int PAIRED> struct feed {
     }
 };
 
-/* An element to where tiles have it, or zeros. */
-template <int PITCH> HELPER void copy_checked_element(shared_at to, const elem *from, int inside)
-{
-    if (!PLANAR) {
-        copy_element_if(to, from, inside);
-        return;
-    }
-    copy_real_if(to, from, inside);
-    copy_real_if(to + imaginary<PITCH>(), (const char *)from + REAL_BYTES, inside);
-}
-
 /* Copy a tile element by element, zeros for what lies outside the matrix or beyond
  * `depth` of the tile's BLOCK_K.  Consecutive threads lie along the contiguous index. */
-template <int SIDE, int PITCH, int K_FAST, int PAIRED>
+template <int SIDE, int PITCH, int K_FAST>
 HELPER void copy_checked(operand x, isize k_at, int depth, shared_at to)
 {
     const int fast = K_FAST ? BLOCK_K : SIDE;
@@ -219,8 +197,7 @@ HELPER void copy_checked(operand x, isize k_at, int depth, shared_at to)
         const int inside = s < x.side_left && l < depth;
         const elem *from = x.first + (K_FAST ? k_at + l + s * x.ld : s + (k_at + l) * x.ld);
         /* An address that is not read must still be one of the matrix. */
-        copy_checked_element<PITCH>(to + place_in_tile<PITCH, K_FAST, PAIRED>(s, l),
-                                    inside ? from : x.first, inside);
+        copy_element_if(to + place_in_tile<PITCH, K_FAST>(s, l), inside ? from : x.first, inside);
     }
 }
 
@@ -228,6 +205,6 @@ HELPER void copy_checked_tile(operand a, operand b, steps s, isize t, shared_at 
 {
     const isize k_at = tile_at(s, t);
     const int depth = t == 0 ? s.first_depth : BLOCK_K;
-    copy_checked<BLOCK_M, PITCH_A, K_FAST_A, PAIRED_A>(a, k_at, depth, stage);
-    copy_checked<BLOCK_N, PITCH_B, K_FAST_B, 0>(b, k_at, depth, stage + BYTES_A);
+    copy_checked<BLOCK_M, PITCH_A, K_FAST_A>(a, k_at, depth, stage);
+    copy_checked<BLOCK_N, PITCH_B, K_FAST_B>(b, k_at, depth, stage + BYTES_A);
 }

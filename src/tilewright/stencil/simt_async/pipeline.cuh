@@ -4,32 +4,10 @@
  * that outgrows the nearest instruction cache is slower than a few more trips. */
 #define TRIPS (BLOCK_K / UNROLL_K)
 
-#define END_TRIP \
-    rows_a += ADVANCE_A; \
-    rows_b += ADVANCE_B; \
-    if (++trip == TRIPS) { \
-        /* All of the next tile is there, and all have read the fragments of \
-         * this one: its stage is free. */ \
-        end_group(); \
-        wait_for_groups<STAGES - 2>(); \
-        BARRIER(); \
-        trip = 0; \
-        --left; \
-        into = stage; \
-        stage = stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES; \
-        rows_a = rows_b = stage; \
-    }
-#define BEGIN_FILLING \
-    fill = trip == 0 && left > STAGES - 1; \
-    if (WIDE && fill) { \
-        f->a.fetch(); \
-        f->b.fetch(); \
-    }
-
 /* What one thread copies of both operands. */
 struct feeds {
-    feed<BLOCK_M, PITCH_A, K_FAST_A, PAIRED_A> a;
-    feed<BLOCK_N, PITCH_B, K_FAST_B, 0> b;
+    feed<BLOCK_M, PITCH_A, K_FAST_A> a;
+    feed<BLOCK_N, PITCH_B, K_FAST_B> b;
 };
 
 /* Start the copies of the first tiles.  WIDE: both operands lie inside, aligned: nothing is
@@ -65,9 +43,9 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
 
     const shared_at from_a = tiles + first_fragment_a();
     const shared_at from_b = tiles + BYTES_A + first_fragment_b();
-    fragments held[HELD];
+    fragments held[1 + AHEAD];
     if (AHEAD)
-        UNROLL for (int part = FIRST_AHEAD; part < TURNS; ++part)
+        UNROLL for (int part = 0; part < TURNS; ++part)
             read_fragments(&held[0], from_a, from_b, 0, part);
 
     /* Where the trip's rows lie, and its stage, counted from the first; the stage to fill. */
@@ -84,29 +62,38 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
         if (!WIDE && fill)
             copy_checked_tile(a, b, mine, t++, tiles + into);
         UNROLL for (int l = 0; l < STEPS; ++l) {
-            fragments *const now = &held[l % HELD], *const next = &held[(l + 1) % HELD];
+            fragments *const now = &held[AHEAD * l % 2], *const next = &held[AHEAD * (l + 1) % 2];
             if (!AHEAD)
                 UNROLL for (int part = 0; part < TURNS; ++part)
                     read_fragments(now, from_a + rows_a, from_b + rows_b, l, part);
-            if (FIRST_AHEAD > 0) {
-                /* Later. */
-            } else if (l < STEPS - 1) {
+            if (l < STEPS - 1) {
                 if (AHEAD)
                     read_fragments(next, from_a + rows_a, from_b + rows_b, l + 1, 0);
             } else {
-                END_TRIP
+                rows_a += ADVANCE_A;
+                rows_b += ADVANCE_B;
+                if (++trip == TRIPS) {
+                    /* All of the next tile is there, and all have read the fragments of
+                     * this one: its stage is free. */
+                    end_group();
+                    wait_for_groups<STAGES - 2>();
+                    BARRIER();
+                    trip = 0;
+                    --left;
+                    into = stage;
+                    stage = stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES;
+                    rows_a = rows_b = stage;
+                }
                 if (AHEAD)
                     read_fragments(next, from_a + rows_a, from_b + rows_b, 0, 0);
-                BEGIN_FILLING
+                fill = trip == 0 && left > STAGES - 1;
+                if (WIDE && fill) {
+                    f->a.fetch();
+                    f->b.fetch();
+                }
             }
             UNROLL for (int part = 0; part < TURNS; ++part) {
-                if (FIRST_AHEAD > 0 && part == FIRST_AHEAD && l == STEPS - 1) {
-                    END_TRIP
-                    BEGIN_FILLING
-                }
-                if (AHEAD && part < FIRST_AHEAD)
-                    read_fragments(now, from_a + rows_a, from_b + rows_b, l, part);
-                else if (AHEAD && part > 0)
+                if (AHEAD && part > 0)
                     read_fragments(next, from_a + rows_a, from_b + rows_b, (l + 1) % STEPS, part);
                 if (WIDE && fill && l < STEPS - 1) {
                     f->a.serve(l * TURNS + part, into);

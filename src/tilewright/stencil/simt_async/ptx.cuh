@@ -77,18 +77,6 @@ HELPER void copy_element(shared_at to, const void *from)
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(ELEM_BYTES));
 }
 
-/* Of PLANAR tiles: a part of an element, or zero in its place. */
-HELPER void copy_real(shared_at to, const void *from)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(REAL_BYTES));
-}
-
-HELPER void copy_real_if(shared_at to, const void *from, int inside)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from),
-                 "n"(REAL_BYTES), "r"(inside ? REAL_BYTES : 0));
-}
-
 /* The same where a number is below a limit. */
 HELPER void copy_element_below(shared_at to, const void *from, int number, int limit)
 {

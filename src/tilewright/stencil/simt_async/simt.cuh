@@ -42,8 +42,6 @@
 #define STEPS UNROLL_K
 #define TURNS 1
 #define AHEAD 1
-#define FIRST_AHEAD 0
-#define HELD 2
 
 #include "simt_async/words.cuh"
 #include "simt_async/ptx.cuh"

@@ -238,10 +238,7 @@ class SimtAsync(Stencil):
         )
         defines: dict[str, int | str] = {**variant.macros}
         # A config need not name these.
-        asked = (
-            *("PERSISTENT", "STREAM_K", "TREE", "SLICED"),
-            *("NARROW", "GUARDED", "STAGED", "TMA", "PLANAR"),
-        )
+        asked = ("PERSISTENT", "STREAM_K", "TREE", "SLICED", "NARROW", "GUARDED", "STAGED", "TMA")
         defines |= dict.fromkeys(asked, 0)
         if config.get("sliced", 0):
             defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}

@@ -4,9 +4,6 @@
  * that device memory gives, where these divide a tile, else half of them. */
 #define LANES_K ((BLOCK_K * ELEM_BYTES % 32 ? 16 : 32) / ELEM_BYTES)
 
-/* Rows of A lie in their own order. */
-#define PAIRED_A 0
-
 /* Elements between rows of a tile.  What is written at once, 128 bytes, LANES_K columns of so
  * many rows, then lies in different banks, and rows stay aligned for reads of 16 bytes. */
 #define LONGER (128 / ELEM_BYTES / LANES_K)
@@ -23,7 +20,7 @@
 #define HOW_COPIED(K_FAST) (!(K_FAST) ? HOW_ALONG_SIDE : K_VECTORS ? TRANSPOSED : ELEMENTS)
 
 /* Bytes from a tile's first element to the one at `s` along the block's side and `l` along k. */
-template <int PITCH, int K_FAST, int PAIRED> HELPER int place_in_tile(int s, int l)
+template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)
 {
     return (l * PITCH + s) * ELEM_BYTES;
 }

@@ -7,13 +7,6 @@
 /* The widest access, 16 bytes, in elements. */
 #define CHUNK (16 / ELEM_BYTES)
 
-/* What an element takes in a plane of a tile: PLANAR tiles of complex elements have one of real parts
- * and, behind it, one of imaginary parts. */
-#define LAID_BYTES (PLANAR ? REAL_BYTES : ELEM_BYTES)
-
-/* From an element's real part to its imaginary part there. */
-template <int PITCH> HELPER int imaginary(void) { return BLOCK_K * PITCH * REAL_BYTES; }
-
 /* HELPER, but for `static`, which means something else within a struct. */
 #define METHOD __device__ __forceinline__
 
