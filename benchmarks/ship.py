@@ -5,7 +5,8 @@ r"""Make the tables that come with the package from committed results.
 Reads benchmarks/results/h100/hopper_s.json, hopper_c.json, hopper_d.json and hopper_z.json (every
 candidate's times, and the races) and double_double.json (what was timed of stencils that are
 still the same); writes src/tilewright/library/shipped_tables/h100.json.  Kept are the winners
-of races, and of each shape the best candidate: which shape is best depends on the size in
+of races (of doubles those in turns of a second, sustained_d.json and sustained_z.json, where there
+are any), and of each shape the best candidate: which shape is best depends on the size in
 question, which of its other parameters are hardly does.  In single precision also the best of
 each block and division of k: squares do not show what serves few tiles with long sums; and what
 beat the choice at some shape of a run of ``shapes200.py --configs`` (BESIDE, if there is one).  Of
@@ -35,6 +36,7 @@ PROOF = "schedule_proof.json"
 BESIDE = "shapes200_likely.json"
 REALIGNED, REALIGNED_COMPLEX = "realigned.json", "realigned_c.json"
 PORTFOLIO = "portfolio.json"
+LASTING = {"d": "sustained_d.json", "z": "sustained_z.json"}
 TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
 CASES = ("NN", "NT", "TN", "TT")
@@ -72,6 +74,32 @@ def raced(log, trans):
             won = found.setdefault(row["id"], {})
             won[row["size"]] = statistics.median(row["ns"]["tilewright"])
     return found
+
+
+def lasting(letter, trans):
+    """Return what won in turns of a second: size to id and median time.
+
+    Of doubles, whose large products are at the power limit: in turns of single launches kernels
+    share a clock there, so that one which takes less energy does not show it (sustained.py).
+    """
+    if letter not in LASTING:
+        return {}
+    found = {}
+    for row in load(LASTING[letter])["rows"]:
+        if row["trans"] == trans:
+            times = [ns for turn in row["turns"]["tilewright"] for ns in turn["ns"]]
+            found[row["size"]] = row["id"], statistics.median(times)
+    return found
+
+
+def winners(letter, log, trans):
+    """Return what serves the sizes that were raced: id to sizes and times."""
+    found = raced(log, trans)
+    for size, (key, ns) in lasting(letter, trans).items():
+        for sizes in found.values():
+            sizes.pop(size, None)
+        found.setdefault(key, {})[size] = ns
+    return {key: sizes for key, sizes in found.items() if sizes}
 
 
 def best_of_shapes(found):
@@ -116,7 +144,7 @@ def search_rows(letter, log):
     beside these alone (`rescheduled_rows`).
     """
     for trans in trans_of(log):
-        found, won = searched(log, trans), raced(log, trans)
+        found, won = searched(log, trans), winners(letter, log, trans)
         twins = {unscheduled(found[key][0]).id for key in won if key in found}
         found = {k: v for k, v in found.items() if unscheduled(v[0]) == v[0]}
         won = {key: won.get(key, {}) for key in {*won, *twins} & found.keys()}

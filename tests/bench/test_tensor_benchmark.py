@@ -16,7 +16,7 @@ from tests.stencil.emulator.device import Ended
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.bench.tensor.accuracy import DATA, Exact, draw, errors
 from tilewright.bench.tensor.cases import Case, candidates, tuned_as
-from tilewright.bench.tensor.products import Matrices, holding, timed
+from tilewright.bench.tensor.products import Matrices, timed
 from tilewright.bounds.schemes import SCHEMES as BOUNDS
 from tilewright.bounds.units import ARITHMETIC
 from tilewright.library.split.product import Step
@@ -132,6 +132,9 @@ class Stream:
 
         return Prepared()
 
+    def hold(self, launches):
+        self.order.append(f"hold {launches}")
+
     def between_events(self, enqueue, stream, after, keep, name):
         self.order.append("begin")
         enqueue()
@@ -143,10 +146,9 @@ def test_the_stream_is_held_before_what_is_timed():
     """Events count from when the device comes to the first, with all launches behind it."""
     live = Stream()
     steps = [Step(Source(f"text of {name}", {}, name), Launch((1, 1), (1, 1)), ()) for name in "xy"]
-    call = timed(live, steps, "two", holding(live))
+    call = timed(live, steps, "two")
     assert call() == call() == 1
-    assert live.order == ["hold", "begin", "x", "y", "end"] * 2
-    holding(object())()  # launches that are timed one by one need nothing
+    assert live.order == ["hold 2", "begin", "x", "y", "end"] * 2
 
 
 def test_errors_by_hand():

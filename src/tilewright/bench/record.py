@@ -23,7 +23,8 @@ __all__ = ["device_record", "environment_record", "row_record"]
 
 _WARM = (
     "random data, warm cache, peers in turns (A B A B) in one process, medians;"
-    " device events on GPUs, the host's clock around a waiting call on CPUs"
+    " device events on GPUs, around what is enqueued while they are held, the host's clock around"
+    " a waiting call on CPUs"
 )
 _COLD = _WARM.replace("warm cache", "cold cache (twice the last cache written before each)")
 _TRANSFERS = (

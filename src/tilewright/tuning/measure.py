@@ -87,7 +87,7 @@ class Workload:
         """Run a kernel once and return its time in nanoseconds."""
         launch = stencil.launch(config, self.problem.m, self.problem.n, self.problem.k)
         arguments = stencil.arguments(config, Variant.of(self.problem), self.call)
-        return self.device.launch(kernel, launch, arguments).nanoseconds()
+        return self.device.launch_timed(kernel, launch, arguments).nanoseconds()
 
     def close(self) -> None:
         """Give the matrices' memory back, if it was drawn here."""

@@ -86,6 +86,7 @@ class CuBLAS(Peer):
 
         def run() -> int:
             assert scalars.size == 2  # held for its address
+            self._live.hold()
             event = self._live.between_events(
                 lambda: self._check(function(*arguments), "gemm"), name="cublas"
             )

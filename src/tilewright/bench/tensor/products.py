@@ -20,11 +20,10 @@ from tilewright.library.split.chain import Chain
 from tilewright.library.split.product import HopperProduct, Step
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.stencil import Launch, Source
-from tilewright.stencil.text import read_text
+from tilewright.stencil import Source
 from tilewright.stencil.wgmma import Parts, TensorCall, Wgmma
 
-__all__ = ["Call", "Matrices", "Sample", "holding", "timed"]
+__all__ = ["Call", "Matrices", "Sample", "timed"]
 
 Call = Callable[[], int]
 # Rows and columns of C.
@@ -32,31 +31,6 @@ Sample = tuple[NDArray[Any], NDArray[Any]]
 _FAMILY = Wgmma()
 _LETTER = {"s": "float32"}
 _TURN = 7  # no divisor of anything: repeated bands never meet the same column
-
-# How long launches are held back: enqueueing the guard's ten takes Python some 40
-# microseconds; these are 100 at an H100's 1.98 GHz.
-_HELD_CYCLES = 200_000
-
-
-def holding(live: LiveDevice) -> Callable[[], None]:
-    """Return a function that keeps a device's stream busy while launches are enqueued.
-
-    Without it, events around a product of ten microseconds measure how fast the host enqueues
-    it.  Where launches are timed one by one it does nothing.
-    """
-    if not hasattr(live, "between_events"):
-        return lambda: None
-    device: Any = live
-    text = read_text("tensor/hold.cuh", "tilewright.bench")
-    kernel = device.compile(Source(text, {}, "hold"))
-    launch = device.prepare(kernel, Launch((1, 1), (1, 1)), (np.int64(_HELD_CYCLES),))
-
-    def hold() -> None:
-        assert kernel  # it lives as long as its launches
-        launch.enqueue(device.stream)
-
-    return hold
-
 
 # Kernels that were loaded last: the passes before a product come with every candidate again.
 _MOST_LOADED = 64
@@ -75,12 +49,11 @@ def _loaded(live: LiveDevice, source: Source) -> Kernel:
     return known[key]
 
 
-def timed(
-    live: LiveDevice, steps: Sequence[Step], name: str, hold: Callable[[], None] = lambda: None
-) -> Call:
+def timed(live: LiveDevice, steps: Sequence[Step], name: str) -> Call:
     """Return a function that runs launches one after the other and returns nanoseconds.
 
-    On CUDA all of them lie between two events, as one product does; `hold` comes before.
+    On CUDA all of them lie between two events, as one product does, and the
+    device is held while they are enqueued.
     """
     kernels = [_loaded(live, step.source) for step in steps]
     if not hasattr(live, "between_events"):
@@ -99,7 +72,7 @@ def timed(
             launch.enqueue(device.stream)
 
     def run() -> int:
-        hold()
+        device.hold(len(prepared))
         event = device.between_events(enqueue, device.stream, (), (prepared, kernels), name)
         return int(event.nanoseconds())
 
@@ -134,7 +107,6 @@ class Matrices:
         # One for each arithmetic: growing for another's parts would free what calls name.
         self._scratches: dict[str, Scratch] = {}
         self._c = live.allocate(4 * problem.n * problem.ldc)
-        self._hold = holding(live)
 
     def turn(self, trans: str) -> None:
         """Take the same numbers for another pair of transposes; square problems only."""
@@ -209,34 +181,28 @@ class Matrices:
         Without it parts must be there from an earlier call with it.
         """
         if case.scheme is None:
-            return timed(self.live, [self._plain(case, config)], str(case), self._hold)
+            return timed(self.live, [self._plain(case, config)], str(case))
         chain = self._chain(case.scheme.name)
         before = chain.before_products(case.scheme)
         product = chain.products(case.scheme, chain.scratch.zero, 0, HopperProduct(config))
-        return timed(self.live, [*(before if split else ()), *product], str(case), self._hold)
+        return timed(self.live, [*(before if split else ()), *product], str(case))
 
     def split(self, case: Case) -> Call:
         """Return the passes before the product alone."""
         assert case.scheme is not None
         steps = self._chain(case.scheme.name).before_products(case.scheme)
-        return timed(self.live, steps, f"{case} split", self._hold)
+        return timed(self.live, steps, f"{case} split")
 
     def guarded(self) -> Call:
         """Return what ``accuracy="fp32"`` runs where all of it is proved: the guard decides."""
-        return timed(self.live, self._chain("fp32").steps(), "fp32", self._hold)
+        return timed(self.live, self._chain("fp32").steps(), "fp32")
 
     def theirs(self, case: Case, peer: FormatPeer) -> Call:
         """Return a library's product: in the case's format, or in single precision."""
         name = case.peer
         form = FORMATS.get(name) or by_element(_LETTER[name])
         a, b = self.operand("a", name), self.operand("b", name)
-        call = peer.prepare_product(Product(self.problem, form, a, b, self._c, case.result))
-
-        def run() -> int:
-            self._hold()
-            return call()
-
-        return run
+        return peer.prepare_product(Product(self.problem, form, a, b, self._c, case.result))
 
     def picked(self, call: Call, kind: str, sample: Sample) -> NDArray[Any]:
         """Return a sample of C^T as a call leaves it; unwritten elements are NaN."""

@@ -1,0 +1,113 @@
+"""Races in turns of a second: who has turns, what counts, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from tests.library.test_shipped import script
+from tilewright.precision import precision
+from tilewright.problem import Problem
+from tilewright.space import Config
+
+
+@pytest.fixture
+def sustained():
+    return script("sustained")
+
+
+def test_the_winner_of_the_race_by_launches_comes_first(sustained):
+    """Then what else was fast in the search, one of each shape, and what was named besides."""
+    log = sustained.ship.load("hopper_d.json")["log"]
+    won = next(
+        row for row in log if row["kind"] == "final" and (row["trans"], row["size"]) == ("NN", 8192)
+    )
+    named = Config("mma_f64", {**won["config"], "raster_rows": 16})
+    found = sustained.candidates("d", "NN", 8192, [named])
+    assert found[0] == Config(won["stencil"], won["config"])
+    assert found[-1] == named
+    assert len(found) == sustained.CANDIDATES + 1
+    shapes = {sustained.shape_of(one) for one in found[:-1]}
+    assert len(shapes) == sustained.CANDIDATES
+
+
+def test_every_case_of_a_size_is_raced_before_the_next(sustained):
+    given = sustained.arguments(["--precision", "d", "--trans", "NN,TT"])
+    assert [(trans, size) for trans, size, _ in sustained.plan(given)] == [
+        ("NN", 4096), ("TT", 4096), ("NN", 8192), ("TT", 8192),
+    ]  # fmt: skip
+
+
+class Clock:
+    """Time that only launches take."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+
+def test_a_turn_counts_what_runs_after_the_clock_has_settled(sustained, monkeypatch):
+    clock, taken = Clock(), iter(range(100))
+    monkeypatch.setattr(sustained, "time", clock)
+    monkeypatch.setattr("tilewright.microbench.power.sensors", no_sensors)
+
+    def call():
+        clock.now += 0.25
+        return next(taken)
+
+    found = sustained.turn(None, call, 1.0)
+    # Of launches that begin at 0, 0.25, 0.5 and 0.75 s.
+    assert found == {"ns": [2, 3], "clock_hz": None, "power_w": None}
+
+
+def no_sensors(device):
+    raise ValueError("no sensors here")
+
+
+class Bench:
+    """Kernels that take as long as their block has rows."""
+
+    letter, live = "d", None
+
+    def workload(self, trans, size):
+        problem = Problem(size, size, size, "d", *trans)
+        return SimpleNamespace(problem=problem, run=lambda k, f, config: config.integer("block_m"))
+
+    def kernel(self, trans, config):
+        return object()
+
+    @property
+    def cublas(self):
+        return SimpleNamespace(prepare=lambda load: lambda: 200)
+
+
+def test_the_fastest_candidate_meets_cublas_in_turns(sustained, monkeypatch):
+    order, checked = [], []
+
+    def turn(live, call, seconds=sustained.TURN):
+        order.append((call(), seconds))
+        return {"ns": [call()], "clock_hz": 1.5e9, "power_w": 600.0}
+
+    monkeypatch.setattr(sustained, "turn", turn)
+    monkeypatch.setattr("tilewright.tuning.verify.screen", lambda *of: checked.append(of[3]))
+    tried = [Config("mma_f64", {"block_m": rows}) for rows in (256, 100, 128)]
+    row = sustained.race(Bench(), "NT", 4096, tried)
+    trial, whole = sustained.TRIAL, sustained.TURN
+    assert order == [
+        (256, trial),  # warms the device up
+        *((ns, trial) for ns in (256, 100, 128)),
+        *((ns, whole) for ns in (100, 200, 100, 200)),
+    ]
+    assert checked == tried
+    assert (row["config"], row["ratio"], row["wanted"]) == ({"block_m": 100}, 2.0, 1.18)
+    assert [one["config"]["block_m"] for one in row["trials"]] == [256, 100, 128]
+    flops = Problem(4096, 4096, 4096, precision("d").letter).flops
+    assert row["tflops"]["cublas"] == pytest.approx(flops / 200e3)
+    json.dumps(row)
+    assert "2.000 of 1.18*" in sustained.told(row)
+    # Two operations a multiply-add: 600 W at so many of them a second.
+    assert f"1.500 GHz, {2 * 600 / row['tflops']['cublas']:.1f} pJ" in sustained.told(row)
