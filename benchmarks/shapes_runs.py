@@ -1,11 +1,14 @@
 r"""How a run of shapes200.py stands beside earlier ones of the same shapes; needs no GPU.
 
     python benchmarks/shapes_runs.py [FILE EARLIER ...]
+    python benchmarks/shapes_runs.py --by-time [FILE ...]
 
 Files are names in benchmarks/results/h100 (by default the sixth run, then the three before),
 or paths.  Prints of each earlier run by how much cuBLAS's times and ours have changed, ours also
 apart by whether the config is another; then what ratios FILE would have against the least of
-cuBLAS's times in all of them: cuBLAS itself takes several per cent longer in some runs.
+cuBLAS's times in all of them: cuBLAS itself takes several per cent longer in some runs.  With
+``--by-time`` all files' shapes (by default the last runs of three seeds) are put together, and told
+apart by how long cuBLAS takes: what the host takes of a call is in short times most.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ from ship import RESULTS, load
 DEFAULT = (
     "shapes200_sixth.json", "shapes200_fifth.json", "shapes200.json", "shapes200_third.json",
 )  # fmt: skip
+SEEDS = ("shapes200_sixth.json", "shapes200_others.json", "shapes200_two.json")
+# Microseconds that cuBLAS takes at least.
+FROM = (0, 50, 100, 500)
 Shapes = dict[tuple[str, int, int, int], dict[str, Any]]
 
 
@@ -68,11 +74,31 @@ def against_the_least(runs: list[Shapes]) -> list[float]:
     ]
 
 
+def by_time(runs: list[Shapes]) -> Iterable[str]:
+    """Yield a line for each class of cuBLAS's times, and one for all but the two shortest."""
+    rows = [row for run in runs for row in run.values()]
+    ratios = [
+        (took(row, "cublas") / 1e3, took(row, "cublas") / took(row, "tilewright")) for row in rows
+    ]
+    for low, high in (*zip(FROM, (*FROM[1:], math.inf), strict=True), (FROM[2], math.inf)):
+        of = [ratio for us, ratio in ratios if low <= us < high]
+        if of:
+            yield (
+                f"{low} to {high} us: {len(of)} shapes, geometric mean {mean(of):.3f}, ahead in"
+                f" {sum(ratio > 1 for ratio in of)}, {sum(ratio < WORST for ratio in of)} below"
+                f" {WORST}, least {min(of):.3f}"
+            )
+
+
 def main() -> None:
     parse = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parse.add_argument("files", nargs="*", type=shapes_of, help="a run, then earlier ones")
-    names = parse.parse_args().files
-    runs = names or [shapes_of(name) for name in DEFAULT]
+    parse.add_argument("--by-time", action="store_true", help="by how long cuBLAS takes")
+    given = parse.parse_args()
+    if given.by_time:
+        print("\n".join(by_time(given.files or [shapes_of(name) for name in SEEDS])))
+        return
+    runs = given.files or [shapes_of(name) for name in DEFAULT]
     new = runs[0]
     for number, old in enumerate(runs[1:], 1):
         both = [key for key in new if key in old]

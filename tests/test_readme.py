@@ -32,7 +32,7 @@ def test_table_is_what_the_results_say():
 
 
 def test_the_range_in_the_first_sentences_is_that_of_the_races():
-    ratios = [row["ratio"] for row in load_draw("draw_hopper").races().values()]
+    ratios = [row["ratio"] for row in load_draw("draw_hopper").counted().values()]
     least, most = (round(100 * (ratio - 1)) for ratio in (min(ratios), max(ratios)))
     assert f"{least} % to {most} % faster than cuBLAS" in README.partition("## ")[0]
 
@@ -53,7 +53,7 @@ def test_what_pages_say_of_races_is_true():
     """Ranges that prose names, beside the tables that are drawn."""
     draw = load_draw("draw_races")
     for letter, page in (("c", "hopper"), ("d", "dgemm"), ("z", "dgemm")):
-        ratios = [row["ratio"] for row in draw.races(letter).values()]
+        ratios = [row["ratio"] for row in draw.counted(letter).values()]
         least, most = (f"{ratio:.2f}" for ratio in (min(ratios), max(ratios)))
         assert f"{least} to {most}" in (ROOT / "docs" / "design.md").read_text()
         assert draw.race_line(letter) in (ROOT / "docs" / f"{page}.md").read_text()

@@ -17,6 +17,7 @@ WITHOUT_TIMES = {
     "ablation.json",
     "cluster_columns.json",
     "depths.json",
+    "dmma_power.json",
     "fp32_accuracy.json",
     "host_cost.json",
     "latches.json",
@@ -104,6 +105,20 @@ def _ways(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield who, problem, problem.flops / (median(times) * 1e-9)
 
 
+def _turns(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield (who, problem, FLOP/s) of sustained.py: a race's two, and each candidate's trial."""
+    problem = _problem(row["size"], row["precision"], row["trans"])
+    yield from ((who, problem, rate * 1e12) for who, rate in row["tflops"].items())
+    yield from (("a trial", problem, one["tflops"] * 1e12) for one in row["trials"])
+
+
+def _medians(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield (who, problem, FLOP/s) of races of which only times are kept."""
+    problem = _problem(row["size"], row["precision"], row["trans"])
+    for who, times in row["ns"].items():
+        yield who, problem, problem.flops / (median(times) * 1e-9)
+
+
 def _of(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Yield (who, problem, FLOP/s) of a row, and how if not plainly, by what it has."""
     rates = row.get("flops_per_second")
@@ -111,6 +126,10 @@ def _of(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield from _calls(row)
     elif {"level", "precision", "trans"} <= row.keys():
         yield from _twins(row)
+    elif {"turns", "trials"} <= row.keys():
+        yield from _turns(row)
+    elif {"id", "size", "ns"} == row.keys() & {"id", "size", "ns", "kind"}:
+        yield from _medians(row)
     elif {"off", "configs", "ns"} <= row.keys():
         yield from _ways(row)
     elif row.get("kind") in ("shape", "cliff"):  # shapes200.py

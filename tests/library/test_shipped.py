@@ -99,6 +99,22 @@ def test_what_won_a_race_serves_its_size():
     assert plain
 
 
+@pytest.mark.parametrize("letter", ["d", "z"])
+def test_what_won_in_turns_of_a_second_serves_its_size(letter):
+    """Also where something else won by single launches, as of DGEMM's NN."""
+    ship, other = script("ship"), 0
+    by_launches = {
+        (row["trans"], row["size"]): row["id"]
+        for row in ship.load(f"hopper_{letter}.json")["log"]
+        if row["kind"] == "final"
+    }
+    for row in ship.load(ship.LASTING[letter])["rows"]:
+        problem = Problem(row["size"], row["size"], row["size"], letter, *row["trans"])
+        assert choose(device(), problem).config.id == row["id"]
+        other += by_launches[row["trans"], row["size"]] != row["id"]
+    assert other
+
+
 @pytest.mark.parametrize("size", [2048, 4096, 8192])
 @pytest.mark.parametrize("trans", ["NN", "NT", "NC", "TN", "TT", "TC", "CN", "CT", "CC"])
 def test_complex_products_are_served_rescheduled_where_that_is_proved(trans, size):
