@@ -214,7 +214,7 @@ def timed(live: Any, steps: Any) -> list[float]:
     kernels = [live.compile(step.source) for step in steps]
     runs = [
         [
-            live.launch(kernel, step.launch, step.arguments).nanoseconds()
+            live.launch_timed(kernel, step.launch, step.arguments).nanoseconds()
             for kernel, step in zip(kernels, steps, strict=True)
         ]
         for _ in range(7)

@@ -131,7 +131,9 @@ def copies(live: Any, memory: dict[str, int]) -> Iterator[Row]:
         kernel = live.compile(copy.source(live.dialect))
         steps = (n, 1) if turned else (1, n)
         arguments = copy.arguments(memory["a"], 0, *steps, memory["b"])
-        runs = [live.launch(kernel, copy.launch, arguments).nanoseconds() for _ in range(ROUNDS)]
+        runs = [
+            live.launch_timed(kernel, copy.launch, arguments).nanoseconds() for _ in range(ROUNDS)
+        ]
         yield {"element_bytes": size, "side": n, "turned": turned, "traffic": copy.traffic,
                "ns": runs}  # fmt: skip
 

@@ -111,7 +111,8 @@ def nanoseconds(run: Run, size: int, kept: dict[Any, Any]) -> list[int]:
     launch = FAMILY.launch(run.config, size, size)
     arguments = FAMILY.arguments(run.config, of, call)
     times = [
-        run.live.launch(run.kernel, launch, arguments).nanoseconds() for _ in range(REPETITIONS + 1)
+        run.live.launch_timed(run.kernel, launch, arguments).nanoseconds()
+        for _ in range(REPETITIONS + 1)
     ]
     return times[1:]
 
