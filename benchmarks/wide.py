@@ -4,6 +4,7 @@ r"""Would any config of the space multiply random shapes faster than what `gemm`
     python benchmarks/wide.py --below 0.97 --of RUN --seconds 230 --json FILE  what was slow in RUN
     python benchmarks/wide.py --long --seed 5 --count 72 --json FILE            long sums, few tiles
     python benchmarks/wide.py --having sliced --seed 3 --json FILE         these beside the choice
+    python benchmarks/wide.py --squares 512,1024 --each 200 --json FILE    squares, all cases
     python benchmarks/wide.py --orders --json FILE        all orders of large blocks (hopper.orders)
     python benchmarks/wide.py --list --seed 3 --count 20                        no GPU
     python benchmarks/wide.py --table --json FILE                               only prints FILE
@@ -39,6 +40,7 @@ import numpy as np
 
 import shapes200
 import ship
+from hopper.cases import cases_of
 from hopper.named import json_file
 from hopper.orders import shapes_of
 from hopper.pool import compiled
@@ -70,6 +72,25 @@ Row = dict[str, Any]
 
 
 # ---- Shapes --------------------------------------------------------------------------------
+
+
+def sides(text: str) -> list[int]:
+    """Return sides of squares, for `argparse`.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If one is no positive number.
+    """
+    found = [int(one) if one.isdecimal() else 0 for one in text.split(",")]
+    if 0 in found:
+        raise argparse.ArgumentTypeError(f"{text} has no sides; give 512,1024 or the like")
+    return found
+
+
+def squares(of: Iterable[int]) -> list[Problem]:
+    """Return square products of all cases."""
+    return [Problem(n, n, n, LETTER, *trans) for n in of for trans in cases_of(LETTER)]
 
 
 def problems_of(
@@ -318,6 +339,7 @@ def main() -> None:
     parse.add_argument("--seed", type=int, default=SEED, help="that shapes are drawn from")
     parse.add_argument("--count", type=int, default=COUNT, help="so many shapes")
     parse.add_argument("--long", action="store_true", help="shapes with long sums and few tiles")
+    parse.add_argument("--squares", type=sides, help="squares of these sides, commas between")
     parse.add_argument("--orders", action="store_true", help="all orders of large blocks")
     parse.add_argument("--below", type=float, help="only what had a lower ratio, in the file of")
     parse.add_argument("--of", type=json_file, help="an earlier run's results, of shapes200.py")
@@ -340,7 +362,11 @@ def main() -> None:
             parse.error(f"--json={given.json}: {error}")
         return
     try:
-        problems = problems_of(given.seed, given.count, given.of, given.below, given.long)
+        problems = (
+            squares(given.squares)
+            if given.squares
+            else problems_of(given.seed, given.count, given.of, given.below, given.long)
+        )
     except (ValueError, KeyError, TypeError) as error:
         parse.error(f"--of={given.of} has no rows of an earlier run: {error!r}")
 
@@ -359,6 +385,7 @@ def main() -> None:
         if given.of
         else {"seed": given.seed, "long": given.long}
     )
+    about = {"squares": given.squares} if given.squares else about
     about |= {"having": given.having} if given.having else {}
     about = {"orders": True} if given.orders else about
     table(measure(given.json, given.seconds, about, shapes_on))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -217,6 +218,17 @@ def test_shapes_are_those_of_shapes200(wide, tmp_path):
     path = tmp_path / "run.json"
     path.write_text(json.dumps({"rows": rows}))
     assert wide.problems_of(3, 5, path, 0.97) == [Problem(9, 8, 7, "s", "N", "T")]
+
+
+def test_shapes_may_be_squares_of_all_cases(wide):
+    found = wide.squares(wide.sides("512,96"))
+    assert [(one.trans, one.m, one.n, one.k) for one in found[:5]] == [
+        ("NN", 512, 512, 512), ("NT", 512, 512, 512), ("TN", 512, 512, 512),
+        ("TT", 512, 512, 512), ("NN", 96, 96, 96),
+    ]  # fmt: skip
+    for wrong in ("", "512,", "0", "-4", "a square"):
+        with pytest.raises(argparse.ArgumentTypeError, match="has no sides; give 512,1024"):
+            wide.sides(wrong)
 
 
 def test_a_wrong_command_is_told(wide, monkeypatch, capsys):
