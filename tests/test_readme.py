@@ -33,8 +33,20 @@ def test_table_is_what_the_results_say():
 
 def test_the_range_in_the_first_sentences_is_that_of_the_races():
     ratios = [row["ratio"] for row in load_draw("draw_hopper").counted().values()]
+    assert f"{shares(ratios)} faster than cuBLAS" in README.partition("## ")[0]
+
+
+def test_what_the_first_sentences_say_of_doubles_is_what_the_races_say():
+    draw = load_draw("draw_races")
+    ratios = [row["ratio"] for row in draw.counted("d").values()]
+    assert f"DGEMM {shares(ratios)}" in README.partition("## ")[0]
+    lasting = [row["ratio"] for row in draw.load("h100/sustained_z.json")["rows"]]
+    assert f"ZGEMM {shares(lasting)} at the power limit" in README.partition("## ")[0]
+
+
+def shares(ratios):
     least, most = (round(100 * (ratio - 1)) for ratio in (min(ratios), max(ratios)))
-    assert f"{least} % to {most} % faster than cuBLAS" in README.partition("## ")[0]
+    return f"{least} % to {most} %"
 
 
 def test_the_page_on_hopper_is_what_the_results_say():
