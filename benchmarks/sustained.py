@@ -4,13 +4,11 @@ r"""Large products beside cuBLAS, each for a second on end: at its own clock.
     python benchmarks/sustained.py --precision z --list                        what is raced; no GPU
     python benchmarks/sustained.py --table --json FILE                         only prints FILE
 
-Where a device is at its power limit, its clock follows what ran in the last tenths of a second.
-Kernels that take turns launch by launch share one clock, so that one that takes less energy lends
-its clock to the other.  Here turns are of `TURN` seconds: ours, cuBLAS, ours, cuBLAS; of each the
-first `SETTLED` seconds do not count.  First each candidate has a turn: the winner of the race by
-launches (``hopper_z.json`` and its like), what was fastest in its search, one of each shape, and
-rows of ``--also``; the fastest then meets cuBLAS.  Every candidate is checked before.  FILE is
-written after each race.
+At its power limit a device shares one clock among all that take turns launch by launch
+(`tilewright.bench.turns`).  Here turns are of `TURN` seconds: ours, cuBLAS, ours, cuBLAS.  First
+each candidate has a turn: the winner of the race by launches (``hopper_z.json`` and its like), what
+was fastest in its search, one of each shape, and rows of ``--also``; the fastest then meets cuBLAS.
+Every candidate is checked before.  FILE is written after each race.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ import numpy as np
 import ship
 from hopper.cases import ASKED, cases_of, variant_of
 from hopper.named import json_file, named_in
+from tilewright.bench.turns import SETTLED
 from tilewright.paths import write_atomically
 from tilewright.space import Config
 from tilewright.stencil import stencil
@@ -34,7 +34,7 @@ from tilewright.stencil import stencil
 # Sizes whose races name the power cap, or may.
 SIZES = {"s": (8192, 16384), "d": (4096, 8192), "c": (8192,), "z": (2048, 4096, 8192)}
 # Seconds: an H100's clock settles within half a second (its sensor of power needs another).
-TURN, TRIAL, SETTLED, TURNS = 1.0, 0.8, 0.4, 2
+TURN, TRIAL, TURNS = 1.0, 0.8, 2
 # What tells shapes of candidates apart, and how many have a turn.
 SHAPE = ("block_m", "block_n", "warp_m", "tile_m", "resident", "planar", "tma", "mma_k")
 CANDIDATES = 3
@@ -75,17 +75,9 @@ def plan(given: argparse.Namespace) -> Iterator[tuple[str, int, list[Config]]]:
 
 def turn(live: Any, call: Callable[[], int], seconds: float = TURN) -> Row:
     """Launch for a turn: counted times in ns, and the clock and power meanwhile."""
-    from tilewright.microbench.power import sample_power
+    from tilewright.bench.turns import turn_of
 
-    times: list[int] = []
-    with sample_power(live) as power:
-        began = time.perf_counter()
-        while (now := time.perf_counter() - began) < seconds:
-            taken = call()
-            if now >= SETTLED:
-                times.append(taken)
-    settled = power.since(SETTLED)
-    return {"ns": times, "clock_hz": settled.clock_hz, "power_w": settled.power_w}
+    return asdict(turn_of(live, call, seconds))
 
 
 def checked(bench: Any, load: Any, config: Config) -> Callable[[], int]:
@@ -150,8 +142,8 @@ def measure(given: argparse.Namespace) -> None:
     stop = time.time() + given.seconds
     bench = Bench(Log(given.json.with_suffix(".log")), given.precision, max(given.sizes))
     file: Row = {
-        "about": f"Large products beside cuBLAS, turns of {TURN} s, of which the first {SETTLED} s "
-        "do not count: each at its own clock.  `python benchmarks/sustained.py`.",
+        "about": f"Large products beside cuBLAS, turns of {TURN} s, of which the first"
+        f" {SETTLED:.0%} do not count: each at its own clock (python benchmarks/sustained.py).",
         "environment": environment_record(),
         "device": device_record(bench.live, [bench.cublas]),
         "rows": [],

@@ -40,34 +40,6 @@ def test_every_case_of_a_size_is_raced_before_the_next(sustained):
     ]  # fmt: skip
 
 
-class Clock:
-    """Time that only launches take."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def perf_counter(self):
-        return self.now
-
-
-def test_a_turn_counts_what_runs_after_the_clock_has_settled(sustained, monkeypatch):
-    clock, taken = Clock(), iter(range(100))
-    monkeypatch.setattr(sustained, "time", clock)
-    monkeypatch.setattr("tilewright.microbench.power.sensors", no_sensors)
-
-    def call():
-        clock.now += 0.25
-        return next(taken)
-
-    found = sustained.turn(None, call, 1.0)
-    # Of launches that begin at 0, 0.25, 0.5 and 0.75 s.
-    assert found == {"ns": [2, 3], "clock_hz": None, "power_w": None}
-
-
-def no_sensors(device):
-    raise ValueError("no sensors here")
-
-
 class Bench:
     """Kernels that take as long as their block has rows."""
 

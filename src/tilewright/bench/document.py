@@ -44,6 +44,8 @@ def options_record(
         "peers": {one.name: one.version for one in peers},
         "tune": tune,
         "profile": profile,
+        # Files from before there were any go on with single products.
+        **({"turn_seconds": method.turn_seconds} if method.turn_seconds else {}),
     }
 
 
@@ -209,6 +211,7 @@ def csv_rows(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
                         line["config"] = json.dumps(row["config"])
                         line["tuned_on"] = row["tuned_on"]
                     if includes == "kernel":
+                        line |= row.get("sensed", {}).get(name, {})
                         line |= _counters(row, name)
                     yield line
             reasons = {"tilewright": row["error"]} if "error" in row else row.get("missing", {})

@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from tilewright.backend import LiveDevice
 from tilewright.bench.peers import Peer
 from tilewright.bench.sweep import Method, Row
+from tilewright.bench.turns import SETTLED
 from tilewright.problem import Problem
 from tilewright.version import VERSION
 
@@ -71,8 +73,13 @@ def environment_record(method: Method | None = None) -> dict[str, Any]:
         **found,
         "rounds": method.rounds,
         "method": (_WARM if method.cache == "warm" else _COLD)
-        + (_TRANSFERS if method.transfers else ""),
+        + (_TRANSFERS if method.transfers else "")
+        + (f"; {_turns(method.turn_seconds)}" if method.turn_seconds else ""),
     }
+
+
+def _turns(seconds: float) -> str:
+    return f"turns of {seconds:g} s, of which the first {SETTLED * seconds:g} s do not count"
 
 
 def device_record(live: LiveDevice, peers: Sequence[Peer]) -> dict[str, Any]:
@@ -109,6 +116,8 @@ def row_record(problem: Problem, row: Row | None, extra: dict[str, Any]) -> dict
             "seconds": row.seconds,
             "missing": row.missing,
         }
+        if row.sensed:
+            record["sensed"] = {name: asdict(one) for name, one in row.sensed.items()}
         if row.total_seconds:
             names = list(row.total_seconds)
             record["with_transfers"] = {

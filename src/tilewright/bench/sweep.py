@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.backend import Kernel, LiveDevice
 from tilewright.bench.cold import ColdCache
 from tilewright.bench.peers import Peer, UnavailableError
+from tilewright.bench.turns import Sensed, long_turns
 from tilewright.library.choose import Choice, served
 from tilewright.library.realigned import Way, launch_way, way_of
 from tilewright.problem import Problem
@@ -58,20 +59,30 @@ class Method:
         before each that counts.
     transfers : bool
         Whether products are also timed with A and B copied there and C copied back.
+    turn_seconds : float
+        How long each computes in its turn (`turns.turn_of`); 0 for one product.
 
     Raises
     ------
     ValueError
-        If `cache` is neither.
+        If `cache` is neither, or turns are negative, or of cold products or such with transfers.
     """
 
     rounds: int = ROUNDS
     cache: Literal["warm", "cold"] = "warm"
     transfers: bool = False
+    turn_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         if self.cache not in ("warm", "cold"):
             raise ValueError(f"cache={self.cache!r} is unknown; use warm or cold")
+        if self.turn_seconds < 0:
+            raise ValueError(f"turn_seconds={self.turn_seconds} is negative; use 0 for one product")
+        if self.turn_seconds and (self.cache == "cold" or self.transfers):
+            raise ValueError(
+                f"turn_seconds={self.turn_seconds:g} keeps a device busy; leave out cold caches and"
+                " transfers"
+            )
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,8 @@ class Row:
         As `seconds`, with transfers; empty where they were not asked for.
     copies : tuple of str
         Operands that are copied before (`tilewright.library.realigned`), within our times.
+    sensed : dict
+        For each of `seconds` clock and power in its turns; empty where these are single products.
     """
 
     problem: Problem
@@ -100,6 +113,7 @@ class Row:
     missing: dict[str, str] = field(default_factory=dict)
     total_seconds: dict[str, list[float]] = field(default_factory=dict)
     copies: tuple[str, ...] = ()
+    sensed: dict[str, Sensed] = field(default_factory=dict)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -233,9 +247,13 @@ def _measure(
         for call in (*calls.values(), *totals.values()):
             call()
             call()
+    copies = tuple(way.copies)
+    if method.turn_seconds:
+        seconds, sensed = long_turns(live, calls, method.rounds, method.turn_seconds)
+        return Row(problem, seconds, choice, missing, {}, copies, sensed)
     shared = live.spec.kind == "cpu"
     seconds, total_seconds = in_turns((calls, totals), method.rounds, flush, shared)
-    return Row(problem, seconds, choice, missing, total_seconds, tuple(way.copies))
+    return Row(problem, seconds, choice, missing, total_seconds, copies)
 
 
 def in_turns(

@@ -50,6 +50,12 @@ def command(
         str | None, typer.Option("--tune", help="Tune each problem first, for so long: 90s, 10m.")
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Turns of all peers.")] = 15,
+    turn: Annotated[
+        str | None,
+        typer.Option(
+            "--turn", help="Let each compute for so long in its turn, at its own clock: 1s."
+        ),
+    ] = None,
     cache: Annotated[
         str, typer.Option("--cache", help="warm, or cold: caches are flushed before each product.")
     ] = "warm",
@@ -74,8 +80,10 @@ def command(
     from tilewright.bench.document import Document
     from tilewright.bench.record import environment_record
     from tilewright.bench.sweep import Method
+    from tilewright.tuning.tuner import seconds_of
 
-    method = Method(rounds, cache, with_transfers)  # type: ignore[arg-type]
+    seconds = seconds_of(turn) if turn is not None else 0.0
+    method = Method(rounds, cache, with_transfers, seconds)  # type: ignore[arg-type]
     problems = _problems(precision, trans, size, shapes)
     devices = list(dict.fromkeys(find_device(name or None) for name in (device or "").split(",")))
     files = [path for path in (resume, output) if path is not None]
