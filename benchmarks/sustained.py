@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -26,6 +27,7 @@ import numpy as np
 import ship
 from hopper.cases import ASKED, cases_of, variant_of
 from hopper.named import json_file, named_in
+from hopper.pool import compiled
 from tilewright.bench.turns import SETTLED
 from tilewright.paths import write_atomically
 from tilewright.space import Config
@@ -71,6 +73,22 @@ def plan(given: argparse.Namespace) -> Iterator[tuple[str, int, list[Config]]]:
         for trans in given.cases:
             also = named.get(trans, [])
             yield trans, size, candidates(given.precision, trans, size, also)
+
+
+def ready(
+    given: argparse.Namespace, arch: str, until: float
+) -> Iterator[tuple[str, int, list[Config]]]:
+    """Compile in all processes at once, then yield what `plan` does, what could not be left out."""
+    races = list(plan(given))
+    jobs = dict.fromkeys((given.precision, trans, c) for trans, _, tried in races for c in tried)
+    made = {
+        (trans, config)
+        for _, trans, config, reason in compiled(arch, list(jobs), given.workers, until)
+        if not reason
+    }
+    for trans, size, tried in races:
+        if found := [one for one in tried if (trans, one) in made]:
+            yield trans, size, found
 
 
 def turn(live: Any, call: Callable[[], int], seconds: float = TURN) -> Row:
@@ -148,7 +166,7 @@ def measure(given: argparse.Namespace) -> None:
         "device": device_record(bench.live, [bench.cublas]),
         "rows": [],
     }
-    for trans, size, tried in plan(given):
+    for trans, size, tried in ready(given, bench.live.arch, stop):
         if time.time() > stop:
             break
         file["rows"].append(race(bench, trans, size, tried))
@@ -166,6 +184,7 @@ def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parse.add_argument("--sizes", help="with commas between")
     parse.add_argument("--also", type=json_file, help="a list of more candidates")
     parse.add_argument("--seconds", type=float, default=200)
+    parse.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parse.add_argument("--json", type=Path, default=Path("sustained.json"))
     parse.add_argument("--list", action="store_true", help="count the candidates and end")
     parse.add_argument("--table", action="store_true", help="print a file and end")

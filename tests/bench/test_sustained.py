@@ -40,6 +40,24 @@ def test_every_case_of_a_size_is_raced_before_the_next(sustained):
     ]  # fmt: skip
 
 
+def test_what_could_not_be_compiled_is_left_out(sustained, monkeypatch):
+    """All candidates of all races are compiled before the first, each once."""
+    asked = []
+
+    def compiled(arch, jobs, workers, until):
+        asked.extend(jobs)
+        yield from ((*job, "no registers" if job[1] == "NN" else "") for job in jobs)
+
+    monkeypatch.setattr(sustained, "compiled", compiled)
+    given = sustained.arguments(["--precision", "d", "--trans", "NN,TT"])
+    found = list(sustained.ready(given, "sm_90a", 0.0))
+    assert [(trans, size) for trans, size, _ in found] == [("TT", 4096), ("TT", 8192)]
+    assert len(asked) == len(set(asked))
+    assert {config for _, trans, config in asked if trans == "TT"} == {
+        config for _, _, tried in found for config in tried
+    }
+
+
 class Bench:
     """Kernels that take as long as their block has rows."""
 
