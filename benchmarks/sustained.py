@@ -78,7 +78,7 @@ def plan(given: argparse.Namespace) -> Iterator[tuple[str, int, list[Config]]]:
 def ready(
     given: argparse.Namespace, arch: str, until: float
 ) -> Iterator[tuple[str, int, list[Config]]]:
-    """Compile in all processes at once, then yield what `plan` does, what could not be left out."""
+    """Compile in all processes at once, then yield what `plan` does but what was refused."""
     races = list(plan(given))
     jobs = dict.fromkeys((given.precision, trans, c) for trans, _, tried in races for c in tried)
     made = {
@@ -193,6 +193,11 @@ def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     given.cases = [one for one in cases_of(given.precision) if not wanted or one in wanted]
     asked = given.sizes.split(",") if given.sizes else SIZES[given.precision]
     given.sizes = [int(size) for size in asked]
+    if given.table:
+        try:
+            json_file(str(given.json))
+        except argparse.ArgumentTypeError as error:
+            parse.error(f"argument --json: {error}")
     return given
 
 
