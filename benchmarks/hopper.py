@@ -2,6 +2,8 @@ r"""GEMM by Tilewright's stencils beside cuBLAS on a Hopper GPU: search, race, t
 
     python benchmarks/hopper.py --precision s --seconds 165 --json FILE     needs a CUDA device
     python benchmarks/hopper.py --precision s --list                        the candidates; no GPU
+    python benchmarks/hopper.py --precision s --small FILE      writes others, for small squares
+    python benchmarks/hopper.py --precision s --only FILE --sizes 512,1024,2048 --json OTHER
 
 Candidates are compiled by a pool of processes while others are checked and timed; a process
 of its own measures, so that a kernel that crashes or hangs costs only itself.  Every result
@@ -12,16 +14,18 @@ Ratios are of medians of one A B A B run: ours, cuBLAS, ours, cuBLAS.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from pathlib import Path
 
-from hopper.candidates import candidates
+from hopper.candidates import candidates, small
 from hopper.cases import ASKED, cases_of
 from hopper.log import Log
-from hopper.named import json_file, named_in
+from hopper.named import json_file, named_in, named_rows
 from hopper.search import measure
 from hopper.watching import keep_search, supervise, table
+from tilewright.paths import write_atomically
 
 
 def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -38,6 +42,7 @@ def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parse.add_argument("--seed", type=json_file, help="an earlier FILE, whose best are tried first")
     parse.add_argument("--only", type=json_file, help="a list of candidates to try instead of all")
     parse.add_argument("--keep", type=json_file, help="an earlier FILE, whose search is kept in it")
+    parse.add_argument("--small", type=Path, help="write candidates for small squares, and end")
     parse.add_argument("--list", action="store_true", help="count the candidates and end")
     parse.add_argument("--until", type=float, help=argparse.SUPPRESS)
     given = parse.parse_args(arguments)
@@ -55,6 +60,11 @@ def main() -> None:
     given = arguments()
     letter, cases = given.precision, given.cases
     sizes = [int(size) for size in given.sizes.split(",")] if given.sizes else ASKED[letter].sizes
+    if given.small:
+        rows = named_rows(letter, {trans: small.candidates(letter, trans) for trans in cases})
+        write_atomically(given.small, (json.dumps(rows) + "\n").encode())
+        print(f"{given.small}: {len(rows)} candidates of {len(cases)} cases")
+        return
     if given.list:
         for trans in cases:
             print(trans, len(given.named[trans] if given.only else candidates(letter, trans)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.space import Config
@@ -71,3 +72,12 @@ def check(config: Config, letter: str, trans: str) -> None:
     space = stencil(config.stencil).space(variant_of(letter, trans), architecture_spec(ARCH))
     if config.get(SCHEDULE, 0) not in range(len(LEVELS)) or unscheduled(config) not in space:
         raise ValueError(f"{config} is no point of the space of {letter} {trans}")
+
+
+def named_rows(letter: str, found: Mapping[str, Iterable[Config]]) -> list[dict[str, Any]]:
+    """Return candidates of a precision by case as `named_in` reads them."""
+    return [
+        {"precision": letter, "trans": trans, "stencil": one.stencil, "config": dict(one)}
+        for trans, of in found.items()
+        for one in of
+    ]
