@@ -14,6 +14,7 @@ apart by how long cuBLAS takes: what the host takes of a call is in short times 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import statistics
 from collections.abc import Iterable
@@ -75,12 +76,12 @@ def against_the_least(runs: list[Shapes]) -> list[float]:
 
 
 def by_time(runs: list[Shapes]) -> Iterable[str]:
-    """Yield a line for each class of cuBLAS's times, and one for all but the two shortest."""
+    """Yield a line for each class of cuBLAS's times."""
     rows = [row for run in runs for row in run.values()]
     ratios = [
         (took(row, "cublas") / 1e3, took(row, "cublas") / took(row, "tilewright")) for row in rows
     ]
-    for low, high in (*zip(FROM, (*FROM[1:], math.inf), strict=True), (FROM[2], math.inf)):
+    for low, high in itertools.pairwise((*FROM, math.inf)):
         of = [ratio for us, ratio in ratios if low <= us < high]
         if of:
             yield (

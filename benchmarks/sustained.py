@@ -8,7 +8,8 @@ At its power limit a device shares one clock among all that take turns launch by
 (`tilewright.bench.turns`).  Here turns are of `TURN` seconds: ours, cuBLAS, ours, cuBLAS.  First
 each candidate has a turn: the winner of the race by launches (``hopper_z.json`` and its like), what
 was fastest in its search, one of each shape, and rows of ``--also``; the fastest then meets cuBLAS.
-Every candidate is checked before.  FILE is written after each race.
+Every candidate is checked before.  FILE is written after each race; with ``--keep`` it has another
+file's races as well, but those that were run anew.
 """
 
 from __future__ import annotations
@@ -151,6 +152,13 @@ def told(row: Row) -> str:
     return f"{parts[0]}: {parts[1]} | {parts[2]} | {row['ratio']:.3f}{bar}"
 
 
+def kept_rows(path: Path) -> list[Row]:
+    """Return an earlier file's rows, which say of which run they are (``of``)."""
+    earlier = json.loads(path.read_bytes())
+    run = {name: earlier["environment"][name] for name in ("date", "commit")}
+    return [{"of": run} | row for row in earlier["rows"]]
+
+
 def measure(given: argparse.Namespace) -> None:
     """Race until the time is over, and write the file after each race."""
     from hopper.bench import Bench
@@ -166,11 +174,18 @@ def measure(given: argparse.Namespace) -> None:
         "device": device_record(bench.live, [bench.cublas]),
         "rows": [],
     }
+    kept = kept_rows(given.keep) if given.keep else []
+    rows: list[Row] = []
     for trans, size, tried in ready(given, bench.live.arch, stop):
         if time.time() > stop:
             break
-        file["rows"].append(race(bench, trans, size, tried))
-        print(told(file["rows"][-1]), flush=True)
+        rows.append(race(bench, trans, size, tried))
+        print(told(rows[-1]), flush=True)
+        again = {(row["precision"], row["trans"], row["size"]) for row in rows}
+        file["rows"] = [
+            *(row for row in kept if (row["precision"], row["trans"], row["size"]) not in again),
+            *rows,
+        ]
         write_atomically(given.json, (json.dumps(file, indent=1) + "\n").encode())
 
 
@@ -183,6 +198,7 @@ def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parse.add_argument("--trans", help="cases, with commas between; all by default")
     parse.add_argument("--sizes", help="with commas between")
     parse.add_argument("--also", type=json_file, help="a list of more candidates")
+    parse.add_argument("--keep", type=json_file, help="an earlier FILE, whose other races are kept")
     parse.add_argument("--seconds", type=float, default=200)
     parse.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parse.add_argument("--json", type=Path, default=Path("sustained.json"))

@@ -101,3 +101,32 @@ def test_the_fastest_candidate_meets_cublas_in_turns(sustained, monkeypatch):
     assert "2.000 of 1.18*" in sustained.told(row)
     # Two operations a multiply-add: 600 W at so many of them a second.
     assert f"1.500 GHz, {2 * 600 / row['tflops']['cublas']:.1f} pJ" in sustained.told(row)
+
+
+def test_races_of_an_earlier_file_are_kept_but_those_run_anew(sustained, monkeypatch, tmp_path):
+    import hopper.bench
+
+    earlier = tmp_path / "earlier.json"
+    run = {"date": "then", "commit": "abc"}
+    rows = [
+        {"precision": "d", "trans": trans, "size": 4096, "ratio": 0.5} for trans in ("NN", "TT")
+    ]
+    earlier.write_text(json.dumps({"environment": run, "rows": rows}))
+
+    def race(bench, trans, size, tried):
+        return {"precision": "d", "trans": trans, "size": size, "ratio": 2.0}
+
+    monkeypatch.setattr(hopper.bench, "Bench", lambda *of: SimpleNamespace(
+        live=SimpleNamespace(arch="sm_90a"), cublas=None))  # fmt: skip
+    monkeypatch.setattr("tilewright.bench.record.device_record", lambda *of: {"name": "it"})
+    monkeypatch.setattr(sustained, "ready", lambda *of: iter([("NN", 4096, []), ("NN", 8192, [])]))
+    monkeypatch.setattr(sustained, "race", race)
+    monkeypatch.setattr(sustained, "told", lambda row: "")
+    out = tmp_path / "new.json"
+    command = ["--precision", "d", "--keep", str(earlier), "--json", str(out)]
+    sustained.measure(sustained.arguments(command))
+    found = json.loads(out.read_text())["rows"]
+    assert [(row["trans"], row["size"], row["ratio"]) for row in found] == [
+        ("TT", 4096, 0.5), ("NN", 4096, 2.0), ("NN", 8192, 2.0),
+    ]  # fmt: skip
+    assert [row.get("of") for row in found] == [run, None, None]
