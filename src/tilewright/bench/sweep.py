@@ -193,7 +193,7 @@ def way_call(workload: Workload, way: Way) -> Call:
     live = workload.device
     if not way.copies:
         return our_call(workload, served(live, way.problem, way.aligned))
-    return lambda: launch_way(live, way, workload.call).nanoseconds()
+    return lambda: launch_way(live, way, workload.call, timed=True).nanoseconds()
 
 
 def with_transfers(workload: Workload, call: Call) -> Call:

@@ -26,6 +26,7 @@ def in_order(
     queue: Any,
     after: tuple[Any, ...],
     name: str,
+    timed: bool = False,
 ) -> Event:
     """Enqueue launches that use scratch memory; the caller holds its lock.
 
@@ -41,6 +42,8 @@ def in_order(
         As of `LiveDevice.launch`.
     name : str
         What a timeline calls them.
+    timed : bool
+        Whether their time is asked for, as of `LiveDevice.launch_timed`; without a queue only.
 
     Returns
     -------
@@ -51,6 +54,8 @@ def in_order(
         return on_queue(live, scratch, launches, queue, after)
     stream = live.stream if queue is None else int(queue)  # type: ignore[attr-defined]
     prepared = [(live.prepare(*one), one[0]) for one in launches]  # type: ignore[attr-defined]
+    if timed:
+        live.hold(len(prepared))  # type: ignore[attr-defined]
     return on_stream(live, prepared, stream, after, name)
 
 

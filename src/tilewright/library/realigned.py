@@ -229,6 +229,7 @@ def launch_way(
     exchanged: bool = False,
     queue: Any = None,
     after: tuple[Any, ...] = (),
+    timed: bool = False,
 ) -> Event:
     """Enqueue the copies of a way and then its kernel.
 
@@ -244,6 +245,8 @@ def launch_way(
         Whether its A is the caller's b.
     queue, after
         As of `LiveDevice.launch`.
+    timed : bool
+        Whether its time is asked for, as of `LiveDevice.launch_timed`; without a queue only.
 
     Raises
     ------
@@ -264,7 +267,7 @@ def launch_way(
         ready = replace(call, a=read["a"], b=read["b"])
         made = prepare_call(live, way.problem, ready, exchanged)
         launches.append((made.kernel, made.launch, made.arguments))
-        return in_order(live, scratch, launches, queue, after, made.kernel.entry)
+        return in_order(live, scratch, launches, queue, after, made.kernel.entry, timed)
 
 
 def _memory(scratch: Scratch, name: str, copy: Realigned) -> Any:
