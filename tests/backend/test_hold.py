@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
+
+import pytest
 
 from tilewright.backend import Kernel
 from tilewright.backend.cuda.device import CUDADevice
@@ -44,28 +47,41 @@ def test_a_stream_is_held_longer_for_more_launches():
 
 
 class Timed(CUDADevice):
-    """A device without a driver."""
+    """A device without a driver: what its stream and its context are given, in order."""
 
     stream = 7
 
     def __init__(self):
         self.order = []
+        self.api = SimpleNamespace(cuEventRecord=self.record)
+        self.events = SimpleNamespace(take=lambda: ("begin", "end"), give_back=lambda pair: None)
         self._hold = SimpleNamespace(enqueue=lambda *of: self.order.append(("hold", *of)))
+
+    def record(self, event, stream):
+        self.order.append((event, stream))
+        return (0,)
+
+    def current(self):
+        return contextlib.nullcontext()
+
+    def check(self, result, doing):
+        assert result == (0,)
 
     def prepare(self, kernel, launch, arguments):
         self.order.append("prepare")
         return SimpleNamespace(enqueue=lambda stream: self.order.append(("launch", stream)))
 
-    def between_events(self, enqueue, stream=None, after=(), keep=None, name="kernel"):
-        self.order.append("begin")
-        enqueue()
-        self.order.append("end")
-        return SimpleNamespace(kernel=keep, name=name)
-
 
 def test_only_events_and_the_launch_stand_behind_what_holds_the_stream():
     """What takes the host long, laying out arguments for one, comes before."""
     live, kernel = Timed(), Kernel(object(), "gemm", 0.0)
-    event = live.launch_timed(kernel, Launch((1, 1), (32, 1)), ())
-    assert live.order == ["prepare", ("hold", 7, 1), "begin", ("launch", 7), "end"]
-    assert (event.kernel, event.name) == (kernel, "gemm")
+    live.launch_timed(kernel, Launch((1, 1), (32, 1)), ())
+    assert live.order == ["prepare", ("hold", 7, 1), ("begin", 7), ("launch", 7), ("end", 7)]
+
+
+@pytest.mark.parametrize("held", [0, 3])
+def test_a_stream_is_held_where_times_are_asked_for_only(held):
+    live = Timed()
+    live.between_events(lambda: live.order.append("three"), 5, held=held)
+    holds = [("hold", 5, 3)] if held else []
+    assert live.order == [*holds, ("begin", 5), "three", ("end", 5)]

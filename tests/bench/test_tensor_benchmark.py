@@ -11,8 +11,8 @@ import pytest
 from benchmarks.hopper.log import Log
 from benchmarks.tensor import SIZES, main, measure, parsed, races, table, write
 
+from tests.backend.streams import RecordedStream
 from tests.bench.numpy_hopper import NumPyHopper
-from tests.stencil.emulator.device import Ended
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.bench.tensor.accuracy import DATA, Exact, draw, errors
 from tilewright.bench.tensor.cases import Case, candidates, tuned_as
@@ -113,42 +113,14 @@ def test_calls_that_are_raced_stay_whole(tmp_path: Path):
     matrices.close()
 
 
-class Stream:
-    """A device that tells in which order it was given what."""
-
-    stream = 7
-
-    def __init__(self):
-        self.order = []
-
-    def compile(self, source):
-        return source.entry
-
-    def prepare(self, kernel, launch, arguments):
-        class Prepared:
-            def enqueue(_, stream):
-                assert stream == self.stream
-                self.order.append(kernel)
-
-        return Prepared()
-
-    def hold(self, launches):
-        self.order.append(f"hold {launches}")
-
-    def between_events(self, enqueue, stream, after, keep, name):
-        self.order.append("begin")
-        enqueue()
-        self.order.append("end")
-        return Ended()
-
-
 def test_the_stream_is_held_before_what_is_timed():
     """Events count from when the device comes to the first, with all launches behind it."""
-    live = Stream()
+    live = RecordedStream()
     steps = [Step(Source(f"text of {name}", {}, name), Launch((1, 1), (1, 1)), ()) for name in "xy"]
     call = timed(live, steps, "two")
     assert call() == call() == 1
-    assert live.order == ["hold 2", "begin", "x", "y", "end"] * 2
+    once = ["held for 2", "begin", "x", "y", "end"]
+    assert live.order == ["prepare x", "prepare y", *once, *once]
 
 
 def test_errors_by_hand():

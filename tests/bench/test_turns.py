@@ -105,7 +105,8 @@ def test_a_sweep_may_be_in_turns():
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"turn_seconds": -1.0}, "turn_seconds=-1.0 is negative"),
+        ({"turn_seconds": -1.0}, "turn_seconds=-1.0 is no time; use 0"),
+        ({"turn_seconds": float("nan")}, "turn_seconds=nan is no time; use 0"),
         ({"turn_seconds": 1.0, "cache": "cold"}, "turn_seconds=1 keeps a device busy; leave out"),
         ({"turn_seconds": 1.0, "transfers": True}, "turn_seconds=1 keeps a device busy; leave out"),
     ],
@@ -134,7 +135,8 @@ def test_the_command_tells_clocks_and_energies(tmp_path, monkeypatch, capsys):
     sensed = {"clock_hz": 1.7e9, "power_w": 700.0}
     assert row["sensed"] == {"tilewright": sensed, "numpy": sensed}
     with lines.open() as file:
-        assert {line["power_w"] for line in csv.DictReader(file)} == {"700.0"}
+        told = list(csv.DictReader(file))
+    assert {(line["power_w"], line["rounds"]) for line in told} == {("700.0", "1")}
     # Single products are another measurement of the same problem.
     assert run([*COMMAND[:-2], "--resume", str(out)]) == 0
     both = json.loads(out.read_text())["devices"][0]["results"]
@@ -143,4 +145,5 @@ def test_the_command_tells_clocks_and_energies(tmp_path, monkeypatch, capsys):
 
 def test_a_turn_that_is_no_time_is_one_line(capsys):
     assert run([*COMMAND[:-1], "long"]) == 2
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "turn='long' is not a duration; write it like" in line

@@ -68,7 +68,7 @@ class EmulatedStream(EmulatedDevice):
     def prepare(self, kernel, launch, arguments):
         return Prepared(self, kernel, launch, arguments)
 
-    def between_events(self, enqueue, stream, after, keep, name):
+    def between_events(self, enqueue, stream, after, keep, name, held=0):
         enqueue()
         return emulator.Ended()
 

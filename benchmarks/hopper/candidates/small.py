@@ -93,46 +93,35 @@ def used(config: Config, words: int, together: float) -> float:
 def ordinary(letter: str, trans: str) -> Iterator[Config]:
     """Yield points of `simt_async`: all blocks, tiles and depths, the usual order of a step."""
     fixed = {"copy_groups": 2, "raster_rows": 8, "b_first": 0, "k_vectors": 0, "turn": 0}
-    points = Points("simt_async", letter, trans, fixed)
     sides, tiles = (32, 64, 96, 128), ((4, 4), (8, 4), (4, 8), (8, 8), (8, 16), (16, 8))
     shapes = [
-        (*block, *tile, lanes, resident)
+        (*block, *tile, lanes, resident, *shared.values())
+        for shared in SHARED
         for block in itertools.product(sides, sides)
         for tile in tiles
         for lanes in (4, 8)
         for resident in RESIDENT
     ]
-    names = ("block_m", "block_n", "tile_m", "tile_n", "lanes_m", "resident")
+    names = ("block_m", "block_n", "tile_m", "tile_n", "lanes_m", "resident", *ALONE)
     depths = ((8, 8, 3), (8, 8, 5), (16, 16, 3), (32, 16, 2))
-    yield from divided(points, names, shapes, {"depth": depths})
+    yield from Points("simt_async", letter, trans, fixed).of(names, shapes, depth=depths)
 
 
 def matrix_units(letter: str, trans: str) -> Iterator[Config]:
     """Yield points of `mma_f64`: all blocks, warps and depths."""
-    points = Points("mma_f64", letter, trans, {"mma_m": 16, "raster_rows": 8})
     sides, warps = (32, 64, 128), (16, 32, 64)
+    flows = ((16, 3, 1, 8), (8, 4, 1, 4), (16, 3, 0, 1), (32, 2, 1, 8))
     shapes = [
-        (*block, *warp, resident)
+        (*block, *warp, resident, *flow, *shared.values())
+        for flow in flows
+        for shared in SHARED
         for block in itertools.product(sides, sides)
         for warp in itertools.product(warps, warps)
         if all(side >= part for side, part in zip(block, warp, strict=True))
         for resident in RESIDENT
     ]
     names = ("block_m", "block_n", "warp_m", "warp_n", "resident")
+    names += ("block_k", "stages", "ahead", "turns", *ALONE)
+    points = Points("mma_f64", letter, trans, {"mma_m": 16, "raster_rows": 8})
     lengths = (8, 4) if letter == "d" else (4,)
-    flows = ((16, 3, 1, 8), (8, 4, 1, 4), (16, 3, 0, 1), (32, 2, 1, 8))
-    for block_k, stages, ahead, turns in flows:
-        flow = {"block_k": block_k, "stages": stages, "ahead": ahead, "turns": turns}
-        choices = {"mma_k": lengths, "walk": (0, 1), **{k: (v,) for k, v in flow.items()}}
-        yield from divided(points, names, shapes, choices)
-
-
-def divided(
-    points: Points, names: tuple[str, ...], shapes: list[Any], choices: dict[str, Any]
-) -> Iterator[Config]:
-    """Yield the points of all shapes and choices, with each way to divide the work."""
-    given = points.fixed
-    for shared in SHARED:
-        points.fixed = {**given, **shared}
-        yield from points.of(names, shapes, **choices)
-    points.fixed = given
+    yield from points.of(names, shapes, mma_k=lengths, walk=(0, 1))

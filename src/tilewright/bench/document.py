@@ -211,7 +211,8 @@ def csv_rows(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
                         line["config"] = json.dumps(row["config"])
                         line["tuned_on"] = row["tuned_on"]
                     if includes == "kernel":
-                        line |= row.get("sensed", {}).get(name, {})
+                        if "sensed" in row:  # times are of all products in turns
+                            line |= {"rounds": row["options"]["rounds"], **row["sensed"][name]}
                         line |= _counters(row, name)
                     yield line
             reasons = {"tilewright": row["error"]} if "error" in row else row.get("missing", {})

@@ -65,7 +65,7 @@ class Method:
     Raises
     ------
     ValueError
-        If `cache` is neither, or turns are negative, or of cold products or such with transfers.
+        If `cache` is neither, or turns are no time, or of cold products or such with transfers.
     """
 
     rounds: int = ROUNDS
@@ -76,8 +76,8 @@ class Method:
     def __post_init__(self) -> None:
         if self.cache not in ("warm", "cold"):
             raise ValueError(f"cache={self.cache!r} is unknown; use warm or cold")
-        if self.turn_seconds < 0:
-            raise ValueError(f"turn_seconds={self.turn_seconds} is negative; use 0 for one product")
+        if not 0 <= self.turn_seconds < float("inf"):
+            raise ValueError(f"turn_seconds={self.turn_seconds} is no time; use 0 for one product")
         if self.turn_seconds and (self.cache == "cold" or self.transfers):
             raise ValueError(
                 f"turn_seconds={self.turn_seconds:g} keeps a device busy; leave out cold caches and"

@@ -82,7 +82,7 @@ def command(
     from tilewright.bench.sweep import Method
     from tilewright.tuning.tuner import seconds_of
 
-    seconds = seconds_of(turn) if turn is not None else 0.0
+    seconds = seconds_of(turn, "turn") if turn is not None else 0.0
     method = Method(rounds, cache, with_transfers, seconds)  # type: ignore[arg-type]
     problems = _problems(precision, trans, size, shapes)
     devices = list(dict.fromkeys(find_device(name or None) for name in (device or "").split(",")))

@@ -43,7 +43,7 @@ def in_order(
     name : str
         What a timeline calls them.
     timed : bool
-        Whether their time is asked for, as of `LiveDevice.launch_timed`; without a queue only.
+        Whether their time is asked for, as of `LiveDevice.launch_timed`.
 
     Returns
     -------
@@ -54,9 +54,7 @@ def in_order(
         return on_queue(live, scratch, launches, queue, after)
     stream = live.stream if queue is None else int(queue)  # type: ignore[attr-defined]
     prepared = [(live.prepare(*one), one[0]) for one in launches]  # type: ignore[attr-defined]
-    if timed:
-        live.hold(len(prepared))  # type: ignore[attr-defined]
-    return on_stream(live, prepared, stream, after, name)
+    return on_stream(live, prepared, stream, after, name, len(prepared) if timed else 0)
 
 
 def on_queue(
@@ -78,13 +76,22 @@ def on_queue(
 
 
 def on_stream(
-    live: Any, prepared: Sequence[Any], stream: int, after: tuple[Any, ...], name: str
+    live: Any,
+    prepared: Sequence[Any],
+    stream: int,
+    after: tuple[Any, ...],
+    name: str,
+    held: int = 0,
 ) -> Event:
-    """All launches, each with what it needs besides, between two events of a CUDA stream."""
+    """All launches, each with what it needs besides, between two events of a CUDA stream.
+
+    `held` as of `CUDADevice.between_events`.
+    """
 
     def enqueue() -> None:
         for launch, _ in prepared:
             with launch.lock:
                 launch.enqueue(stream)
 
-    return live.between_events(enqueue, stream, after, prepared, name)  # type: ignore[no-any-return]
+    given = stream, after, prepared, name, held
+    return live.between_events(enqueue, *given)  # type: ignore[no-any-return]

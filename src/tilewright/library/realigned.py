@@ -246,7 +246,7 @@ def launch_way(
     queue, after
         As of `LiveDevice.launch`.
     timed : bool
-        Whether its time is asked for, as of `LiveDevice.launch_timed`; without a queue only.
+        Whether its time is asked for, as of `LiveDevice.launch_timed`.
 
     Raises
     ------

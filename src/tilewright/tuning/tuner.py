@@ -113,13 +113,15 @@ class TuningResult:
         return self.tried / self.search_seconds
 
 
-def seconds_of(budget: str | float) -> float:
+def seconds_of(budget: str | float, name: str = "budget") -> float:
     """Return a duration in seconds.
 
     Parameters
     ----------
     budget : str or float
         Seconds, or a number with ``s``, ``m`` or ``h``, such as ``"120s"``.
+    name : str
+        The argument that it is of, for the error.
 
     Raises
     ------
@@ -134,7 +136,7 @@ def seconds_of(budget: str | float) -> float:
     except ValueError:
         seconds = float("nan")
     if not 0 < seconds < float("inf"):
-        raise ValueError(f"budget={budget!r} is not a duration; write it like 90s, 10m or 2h")
+        raise ValueError(f"{name}={budget!r} is not a duration; write it like 90s, 10m or 2h")
     return seconds
 
 

@@ -233,6 +233,7 @@ class CUDADevice(LiveDevice):
         after: Sequence[Any] = (),
         keep: Any = None,
         name: str = "kernel",
+        held: int = 0,
     ) -> CUDAEvent:
         """Enqueue anything, a library's kernel for one, between two events.
 
@@ -248,6 +249,9 @@ class CUDADevice(LiveDevice):
             What must live until the work has ended.
         name : str
             What a timeline calls it.
+        held : int
+            So many launches are enqueued while the stream is kept busy.  Without it, events around
+            a kernel of ten microseconds measure how fast the host enqueues it.
         """
         stream = self.stream if stream is None else stream
         with self.current():
@@ -255,6 +259,8 @@ class CUDADevice(LiveDevice):
                 event.before(stream)
             pair = self.events.take()
             zero = self._clock.zero() if is_recording() else None
+            if held:
+                self._hold.enqueue(stream, held)
             # Nothing may come between: the device is faster than Python.
             begun = self.api.cuEventRecord(pair[0], stream)
             enqueue()
@@ -267,18 +273,9 @@ class CUDADevice(LiveDevice):
         """Enqueue a kernel between two events, on a stream that is held meanwhile."""
         with span("launch"):
             prepared = self.prepare(kernel, launch, arguments)
-            self.hold()
             return self.between_events(
-                lambda: prepared.enqueue(self.stream), keep=kernel, name=kernel.entry
+                lambda: prepared.enqueue(self.stream), keep=kernel, name=kernel.entry, held=1
             )
-
-    def hold(self, launches: int = 1) -> None:
-        """Keep this object's own stream busy while so many launches are enqueued.
-
-        Without it, events around a kernel of ten microseconds measure how fast the host enqueues
-        it.  Everything that takes time on the host comes before.
-        """
-        self._hold.enqueue(self.stream, launches)
 
     def finish(self) -> None:
         """Block until everything enqueued in the context has ended."""

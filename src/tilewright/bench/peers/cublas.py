@@ -86,9 +86,8 @@ class CuBLAS(Peer):
 
         def run() -> int:
             assert scalars.size == 2  # held for its address
-            self._live.hold()
             event = self._live.between_events(
-                lambda: self._check(function(*arguments), "gemm"), name="cublas"
+                lambda: self._check(function(*arguments), "gemm"), name="cublas", held=1
             )
             return int(event.nanoseconds())
 

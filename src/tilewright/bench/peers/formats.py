@@ -90,10 +90,10 @@ class CuBLASFormats(CuBLAS):
 
         def run() -> int:
             assert scalars.size == 2  # held for its address
-            self._live.hold()
             event = self._live.between_events(
                 lambda: self._check(self._api.cublasGemmEx(*arguments), "cublasGemmEx"),
                 name="cublas",
+                held=1,
             )
             return int(event.nanoseconds())
 

@@ -72,8 +72,8 @@ def timed(live: LiveDevice, steps: Sequence[Step], name: str) -> Call:
             launch.enqueue(device.stream)
 
     def run() -> int:
-        device.hold(len(prepared))
-        event = device.between_events(enqueue, device.stream, (), (prepared, kernels), name)
+        keep, held = (prepared, kernels), len(prepared)
+        event = device.between_events(enqueue, device.stream, (), keep, name, held)
         return int(event.nanoseconds())
 
     return run
