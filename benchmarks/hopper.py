@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 
 from hopper.candidates import candidates, small
-from hopper.cases import ASKED, cases_of
+from hopper.cases import ASKED, asked_cases
 from hopper.log import Log
-from hopper.named import json_file, named_in, named_rows
+from hopper.named import json_file, named_in, named_rows, sides
 from hopper.search import measure
 from hopper.watching import keep_search, supervise, table
 from tilewright.paths import write_atomically
@@ -34,7 +34,7 @@ def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parse.add_argument("--precision", default="s", choices=tuple(ASKED))
     parse.add_argument("--trans", help="cases, with commas between; all by default")
     parse.add_argument(
-        "--sizes", help="with commas between; by default what is asked of the precision"
+        "--sizes", type=sides, help="commas between; by default what is asked of the precision"
     )
     parse.add_argument("--seconds", type=float, default=165)
     parse.add_argument("--json", type=Path, default=Path("hopper.json"))
@@ -46,20 +46,24 @@ def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parse.add_argument("--list", action="store_true", help="count the candidates and end")
     parse.add_argument("--until", type=float, help=argparse.SUPPRESS)
     given = parse.parse_args(arguments)
-    wanted = given.trans.split(",") if given.trans else None
-    given.cases = [one for one in cases_of(given.precision) if not wanted or one in wanted]
+    try:
+        given.cases = asked_cases(given.precision, given.trans)
+    except ValueError as error:
+        parse.error(str(error))
     if given.only:
         try:
             given.named = named_in(given.only, given.precision, given.cases)
         except ValueError as error:
             parse.error(f"argument --only: {error}")
+    if given.small and not given.small.absolute().parent.is_dir():
+        parse.error(f"argument --small: {given.small} is in no directory that is there")
     return given
 
 
 def main() -> None:
     given = arguments()
     letter, cases = given.precision, given.cases
-    sizes = [int(size) for size in given.sizes.split(",")] if given.sizes else ASKED[letter].sizes
+    sizes = given.sizes or ASKED[letter].sizes
     if given.small:
         rows = named_rows(letter, {trans: small.candidates(letter, trans) for trans in cases})
         write_atomically(given.small, (json.dumps(rows) + "\n").encode())

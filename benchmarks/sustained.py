@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 import ship
-from hopper.cases import ASKED, cases_of, variant_of
-from hopper.named import json_file, named_in
+from hopper.cases import ASKED, asked_cases, variant_of
+from hopper.named import json_file, named_in, sides
 from hopper.pool import compiled
 from tilewright.bench.turns import SETTLED
 from tilewright.paths import write_atomically
@@ -196,7 +196,7 @@ def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parse.add_argument("--precision", default="z", choices=tuple(SIZES))
     parse.add_argument("--trans", help="cases, with commas between; all by default")
-    parse.add_argument("--sizes", help="with commas between")
+    parse.add_argument("--sizes", type=sides, help="with commas between")
     parse.add_argument("--also", type=json_file, help="a list of more candidates")
     parse.add_argument("--keep", type=json_file, help="an earlier FILE, whose other races are kept")
     parse.add_argument("--seconds", type=float, default=200)
@@ -205,10 +205,11 @@ def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parse.add_argument("--list", action="store_true", help="count the candidates and end")
     parse.add_argument("--table", action="store_true", help="print a file and end")
     given = parse.parse_args(arguments)
-    wanted = given.trans.split(",") if given.trans else None
-    given.cases = [one for one in cases_of(given.precision) if not wanted or one in wanted]
-    asked = given.sizes.split(",") if given.sizes else SIZES[given.precision]
-    given.sizes = [int(size) for size in asked]
+    try:
+        given.cases = asked_cases(given.precision, given.trans)
+    except ValueError as error:
+        parse.error(str(error))
+    given.sizes = given.sizes or SIZES[given.precision]
     if given.table:
         try:
             json_file(str(given.json))

@@ -41,7 +41,7 @@ import numpy as np
 import shapes200
 import ship
 from hopper.cases import cases_of
-from hopper.named import json_file
+from hopper.named import json_file, sides
 from hopper.orders import shapes_of
 from hopper.pool import compiled
 from hopper.wide_file import packed, unpacked
@@ -72,20 +72,6 @@ Row = dict[str, Any]
 
 
 # ---- Shapes --------------------------------------------------------------------------------
-
-
-def sides(text: str) -> list[int]:
-    """Return sides of squares, for `argparse`.
-
-    Raises
-    ------
-    argparse.ArgumentTypeError
-        If one is no positive number.
-    """
-    found = [int(one) if one.isdecimal() else 0 for one in text.split(",")]
-    if 0 in found:
-        raise argparse.ArgumentTypeError(f"{text} has no sides; give 512,1024 or the like")
-    return found
 
 
 def squares(of: Iterable[int]) -> list[Problem]:

@@ -51,6 +51,21 @@ def cases_of(letter: str) -> tuple[str, ...]:
     return tuple(f"{a}{b}" for a, b in transposes_of(precision(letter)))
 
 
+def asked_cases(letter: str, text: str | None) -> list[str]:
+    """Return the cases that a command line names, commas between; all where it names none.
+
+    Raises
+    ------
+    ValueError
+        If one is no case of the precision.
+    """
+    every = cases_of(letter)
+    wanted = text.split(",") if text else every
+    if unknown := [one for one in wanted if one not in every]:
+        raise ValueError(f"--trans={','.join(unknown)} is none of {', '.join(every)}")
+    return [one for one in every if one in wanted]
+
+
 def variant_of(letter: str, trans: str) -> Variant:
     """Return what kernels of a case are compiled for."""
     return Variant(precision(letter), Trans(trans[0]), Trans(trans[1]))

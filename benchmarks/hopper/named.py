@@ -36,6 +36,20 @@ def json_file(text: str) -> Path:
     return path
 
 
+def sides(text: str) -> list[int]:
+    """Return sides of squares, for `argparse`.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If one is no positive number.
+    """
+    found = [int(one) if one.isdecimal() else 0 for one in text.split(",")]
+    if 0 in found:
+        raise argparse.ArgumentTypeError(f"{text} has no sides; give 512,1024 or the like")
+    return found
+
+
 def named_in(path: Path, letter: str, cases: Iterable[str]) -> dict[str, list[Config]]:
     """Return a file's candidates of a precision by case, rescheduled ones among them.
 

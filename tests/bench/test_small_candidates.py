@@ -74,6 +74,12 @@ def test_complex_elements_take_four_times_as_long(small, block):
     )
 
 
+def test_a_file_in_no_directory_is_a_line(small, capsys):
+    with pytest.raises(SystemExit):
+        script("hopper").arguments(["--small", "/nowhere/small.json"])
+    assert "--small: /nowhere/small.json is in no directory" in capsys.readouterr().err
+
+
 def test_the_file_is_what_a_search_reads(small, block, tmp_path, monkeypatch, capsys):
     hopper, path = script("hopper"), tmp_path / "small.json"
     monkeypatch.setattr(hopper.small, "candidates", lambda letter, trans: [block])

@@ -40,6 +40,20 @@ def test_every_case_of_a_size_is_raced_before_the_next(sustained):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--sizes", "12,a"], "12,a has no sides; give 512,1024"),
+        (["--precision", "d", "--trans", "NN,NC"], "--trans=NC is none of NN, NT, TN, TT"),
+        (["--table", "--json", "nowhere"], "nowhere cannot be read"),
+    ],
+)
+def test_wrong_words_are_a_line(sustained, capsys, words, told):
+    with pytest.raises(SystemExit):
+        sustained.arguments(words)
+    assert told in capsys.readouterr().err
+
+
 def test_what_could_not_be_compiled_is_left_out(sustained, monkeypatch):
     """All candidates of all races are compiled before the first, each once."""
     asked = []
