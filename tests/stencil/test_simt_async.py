@@ -191,7 +191,7 @@ FAULTS = {
     "a neighbour's rows are stored, too": ("row + e >= c.m_first && row", "row"),
     "a block leaves while others read": ("cluster_barrier(); /* nobody l", "; /* nobody l"),
     "sums are read before they are there": (
-        "cluster_barrier();\n    const int columns",
+        "barrier_of_parts();\n    const int columns",
         "const int columns",
     ),
 }

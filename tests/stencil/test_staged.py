@@ -149,7 +149,7 @@ FAULTS = {
         "PERSISTENT || TMA ? (STAGES - 1) * STAGE_BYTES : 0", "0", STAYING
     ),
     "results lie where others still read": (
-        "cluster_barrier(); /* nobody reads", "; /* nobody reads", {"split_k": 2, "stages": 2}),
+        "barrier_of_parts(); /* nobody reads", "; /* nobody reads", {"split_k": 2, "stages": 2}),
     "a neighbour's rows are stored, too": ("own[e] = row >= c.m_first && ", "own[e] = ", {}),
     "a neighbour's columns are stored, too": ("right >= c.n_first && right < c.n_left;",
                                               "right < c.n_left;", {}),

@@ -26,6 +26,7 @@ __all__ = [
     "sliced_sums",
     "staged_results",
     "who_adds_parts_up",
+    "who_has_layers",
     "who_shares_a_tile",
     "whole_warps",
 ]
@@ -73,6 +74,16 @@ def who_shares_a_tile() -> Constraint:
         ),
         "blocks that stay share tiles with all others, blocks of a cluster with each other, and "
         "slices have a block each",
+        "divisibility",
+    )
+
+
+def who_has_layers() -> Constraint:
+    """Return what leaves layers of warps to blocks whose shared memory is free at their end."""
+    return Constraint(
+        "who has layers",
+        lambda warps_k, persistent, sliced: (warps_k == 1) | ((persistent == 0) & (sliced == 0)),
+        "layers add up where blocks that stay have the next tile; slices add nothing up",
         "divisibility",
     )
 

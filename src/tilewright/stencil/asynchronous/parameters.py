@@ -13,6 +13,7 @@ __all__ = [
     "STAGES",
     "STREAM_K",
     "TREE",
+    "WARPS_K",
     "block_sides",
     "grid",
 ]
@@ -54,6 +55,14 @@ STAGED = Parameter(
     "own, single elements apart, 1: through shared memory, by a warp's lanes side by side",
     "a write and a read of shared memory for each result",
     unnamed=0,
+)
+# As old as that without it: one layer of warps.
+WARPS_K = Parameter(
+    "warps_k",
+    (1, 2, 4),
+    "layers of a block's warps, each of which multiplies its part of the steps of a stage",
+    "registers and threads; the parts of C pass through shared memory",
+    unnamed=1,
 )
 STREAM_K = Parameter(
     "stream_k",

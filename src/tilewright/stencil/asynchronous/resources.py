@@ -61,6 +61,7 @@ def shared_bytes(
     stages: Values,
     split_k: Values,
     stream_k: Values,
+    warps_k: Values,
     precision: Precision,
     longer: Values,
     tma: Values = 0,
@@ -68,12 +69,13 @@ def shared_bytes(
     """Return the shared memory of a block, exact.
 
     `longer` is by how many elements a row of A's tile and one of B's together exceed the
-    block's sides.  Where blocks of a cluster add up their parts, a part takes the place of the
-    stages.  Blocks that share tiles with all others keep the number that they drew behind the
-    stages.  With `tma` each stage ends with a barrier.
+    block's sides.  Where blocks of a cluster, or layers of warps, add up their parts, these take
+    the place of the stages.  Blocks that share tiles with all others keep the number that they
+    drew behind the stages.  With `tma` each stage ends with a barrier.
     """
     stage = block_k * (block_m + block_n + longer) * precision.element_bytes
     ring = stages * (stage + np.where(np.asarray(tma) > 0, BARRIER_BYTES, 0))
-    part = np.where(np.asarray(split_k) > 1, block_m * block_n * precision.element_bytes, 0)
+    parts = block_m * block_n * precision.element_bytes * warps_k
+    part = np.where(np.asarray(split_k) * warps_k > 1, parts, 0)
     number = np.where(np.asarray(stream_k) > 0, NUMBER_BYTES, 0)
     return np.maximum(ring, part) + number

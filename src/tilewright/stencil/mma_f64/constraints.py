@@ -22,6 +22,7 @@ from tilewright.stencil.asynchronous.constraints import (
     sliced_sums,
     staged_results,
     who_adds_parts_up,
+    who_has_layers,
     who_shares_a_tile,
     whole_warps,
 )
@@ -65,8 +66,11 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 def _shapes(variant: Variant) -> tuple[Constraint, ...]:
     precision, along = variant.precision, variant.k_fast
 
-    def steps(block_k: Values, mma_k: Values) -> Values:
-        return block_k // step_k(mma_k=mma_k, precision=precision, k_fast=along)
+    def step(mma_k: Values) -> Values:
+        return step_k(mma_k=mma_k, precision=precision, k_fast=along)
+
+    def steps(block_k: Values, warps_k: Values, mma_k: Values) -> Values:
+        return block_k // (warps_k * step(mma_k))
 
     return (
         *whole_warps(
@@ -81,19 +85,24 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "steps of a tile",
-            lambda block_k, mma_k, ahead: (
-                (steps(block_k, mma_k) >= 2) & (steps(block_k, mma_k) % (1 + ahead) == 0)
+            lambda block_k, warps_k, mma_k, ahead: (
+                (block_k % (warps_k * step(mma_k)) == 0)
+                & (steps(block_k, warps_k, mma_k) >= 2)
+                & (steps(block_k, warps_k, mma_k) % (1 + ahead) == 0)
             ),
-            "copies start before a tile's last step; two sets of fragments take turns",
+            "each layer of warps has whole steps; copies start before a tile's last step; two sets "
+            "of fragments take turns",
             "divisibility",
         ),
         Constraint(
-            "columns for every block of a cluster",
-            lambda warp_n, split_k: warp_n // 4 % split_k == 0,
-            "each block of a cluster adds up as many columns of a lane's part of C",
+            "columns for every part of a tile",
+            lambda warp_n, split_k, warps_k: warp_n // 4 % (split_k * warps_k) == 0,
+            "each block of a cluster, and each layer of its warps, adds up as many columns of a "
+            "lane's part of C",
             "divisibility",
         ),
         who_shares_a_tile(),
+        who_has_layers(),
         who_adds_parts_up(),
         *sliced_sums(precision),
     )
@@ -116,13 +125,17 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
         return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
 
     found = copied_evenly(
-        lambda block_m, block_n, block_k, narrow, warp_m, warp_n: even(
+        lambda block_m, block_n, block_k, narrow, warp_m, warp_n, warps_k: even(
             along_a, block_m, block_k, narrow,
-            threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n),
+            threads(
+                block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
+            ),
         ),
-        lambda block_m, block_n, block_k, narrow, warp_m, warp_n: even(
+        lambda block_m, block_n, block_k, narrow, warp_m, warp_n, warps_k: even(
             along_b, block_n, block_k, narrow,
-            threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n),
+            threads(
+                block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
+            ),
         ),
     )  # fmt: skip
     return found if size < CHUNK_BYTES else (*found, nothing_to_copy_narrowly())
@@ -132,13 +145,15 @@ def _stores(variant: Variant) -> Constraint:
     fits = functools.partial(room_to_stage, precision=variant.precision)
     return staged_results(
         variant.precision,
-        lambda block_m, block_n, block_k, warp_m, warp_n, staged: (
+        lambda block_m, block_n, block_k, warp_m, warp_n, warps_k, staged: (
             (staged == 0)
             | fits(
                 block_m=block_m,
                 block_n=block_n,
                 block_k=block_k,
-                threads=threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n),
+                threads=threads(
+                    block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
+                ),
             )
         ),
     )
@@ -180,8 +195,11 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 
     return (
         schedulers(
-            lambda block_m, block_n, warp_m, warp_n, resident: keep_busy(
-                threads(block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n), resident
+            lambda block_m, block_n, warp_m, warp_n, warps_k, resident: keep_busy(
+                threads(
+                    block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
+                ),
+                resident,
             )
         ),
         Constraint(
@@ -201,8 +219,9 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
     def fit(
         block_m: Values, block_n: Values, block_k: Values, warp_m: Values, warp_n: Values,
         mma_k: Values, ahead: Values, stages: Values, split_k: Values, resident: Values,
+        warps_k: Values,
     ) -> Values:  # fmt: skip
-        sides = {"block_m": block_m, "block_n": block_n}
+        sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
         tiles = {"warp_m": warp_m, "warp_n": warp_n}
         return room_for(
             device,

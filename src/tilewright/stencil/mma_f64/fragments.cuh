@@ -10,8 +10,8 @@
 
 HELPER int lane_g(void) { return THREAD_ID % 32 / 4; }
 HELPER int lane_t(void) { return THREAD_ID % 4; }
-HELPER int warp_row(void) { return THREAD_ID / 32 % WARPS_M * WARP_M; }
-HELPER int warp_column(void) { return THREAD_ID / 32 / WARPS_M * WARP_N; }
+HELPER int warp_row(void) { return PLACE_IN_LAYER / 32 % WARPS_M * WARP_M; }
+HELPER int warp_column(void) { return PLACE_IN_LAYER / 32 / WARPS_M * WARP_N; }
 
 /* The lane's first element in the block's part of C, and where its column j lies from there. */
 HELPER int thread_row(void) { return warp_row() + lane_g() * PAIR_M; }

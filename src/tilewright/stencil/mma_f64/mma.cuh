@@ -39,7 +39,7 @@
 
 #define WARPS_M (BLOCK_M / WARP_M)
 #define WARPS_N (BLOCK_N / WARP_N)
-#define THREADS (32 * WARPS_M * WARPS_N)
+#define THREADS (32 * WARPS_M * WARPS_N * WARPS_K)
 
 /* A lane's part of C, and how lanes lie on it. */
 #define TILE_M (WARP_M / 8)
@@ -59,12 +59,14 @@
 #define DEEP (PAIRED_K ? 8 : 4)
 #define STEP_K (MMA_K > DEEP ? MMA_K : DEEP)
 
-/* The loop's text is one tile; copies start in all its steps before the barrier. */
-#define UNROLL_K BLOCK_K
+/* The loop's text is one tile, or a warp's part of it; copies start in all its steps before the
+ * barrier. */
+#define UNROLL_K (BLOCK_K / WARPS_K)
 #define STEPS (UNROLL_K / STEP_K)
 #define COPY_GROUPS ((STEPS - 1) * TURNS)
 
 #include "simt_async/ptx.cuh"
 #include "mma_f64/ptx.cuh"
+#include "simt_async/warps.cuh"
 #include "mma_f64/tiles.cuh"
 #include "mma_f64/fragments.cuh"

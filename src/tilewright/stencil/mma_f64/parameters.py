@@ -9,6 +9,7 @@ from tilewright.stencil.asynchronous.parameters import (
     RESIDENT,
     STAGED,
     STAGES,
+    WARPS_K,
     block_sides,
     grid,
 )
@@ -40,6 +41,7 @@ def _tiles() -> tuple[Parameter, ...]:
             "columns of C a warp computes",
             "registers: its part of C, and a step's fragments of B",
         ),
+        WARPS_K,
         Parameter(
             "mma_m",
             (8, 16),

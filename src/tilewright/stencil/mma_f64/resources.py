@@ -30,9 +30,11 @@ OTHER_REGISTERS = 40
 LEAST_OTHER = 16
 
 
-def threads(*, block_m: Values, block_n: Values, warp_m: Values, warp_n: Values) -> Values:
+def threads(
+    *, block_m: Values, block_n: Values, warp_m: Values, warp_n: Values, warps_k: Values
+) -> Values:
     """Return the threads of a block."""
-    return WARP * (block_m * block_n // (warp_m * warp_n))
+    return WARP * (block_m * block_n // (warp_m * warp_n)) * warps_k
 
 
 def paired_k(precision: Precision, k_fast: tuple[bool, bool]) -> bool:

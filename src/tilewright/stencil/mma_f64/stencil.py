@@ -15,6 +15,7 @@ from tilewright.stencil.mma_f64.parameters import parameters
 from tilewright.stencil.mma_f64.resources import longer, registers, threads
 from tilewright.stencil.mma_f64.starts import starts
 from tilewright.stencil.simt_async import SimtAsync
+from tilewright.stencil.simt_async.stencil import layers
 
 __all__ = ["MmaF64"]
 
@@ -64,4 +65,4 @@ class MmaF64(SimtAsync):
     def threads(self, config: Config) -> int:
         """Return the threads of a block."""
         sides = {name: config.integer(name) for name in ("block_m", "block_n", "warp_m", "warp_n")}
-        return int(threads(**sides))
+        return int(threads(**sides, warps_k=layers(config)))

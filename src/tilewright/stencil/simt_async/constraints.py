@@ -23,6 +23,7 @@ from tilewright.stencil.asynchronous.constraints import (
     sliced_sums,
     staged_results,
     who_adds_parts_up,
+    who_has_layers,
     who_shares_a_tile,
     whole_warps,
 )
@@ -73,17 +74,19 @@ def _shapes(precision: Precision) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "unrolling divides the k block",
-            lambda block_k, unroll_k: block_k % unroll_k == 0,
-            "the loop does whole trips for each tile",
+            lambda block_k, warps_k, unroll_k: block_k % (warps_k * unroll_k) == 0,
+            "the loop does whole trips for each tile, or a warp's part of it",
             "divisibility",
         ),
         Constraint(
-            "columns for every block of a cluster",
-            lambda tile_n, split_k: tile_n % split_k == 0,
-            "each block of a cluster adds up as many columns of a thread's tile",
+            "columns for every part of a tile",
+            lambda tile_n, split_k, warps_k: tile_n % (split_k * warps_k) == 0,
+            "each block of a cluster, and each layer of its warps, adds up as many columns of a "
+            "thread's tile",
             "divisibility",
         ),
         who_shares_a_tile(),
+        who_has_layers(),
         who_adds_parts_up(),
         *sliced_sums(precision),
         *_settled(precision),
@@ -111,13 +114,17 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
     even = functools.partial(_even, variant.precision)
     found = [
         *copied_evenly(
-            lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors, narrow, tma: even(
+            lambda block_m, block_n, block_k, tile_m, tile_n, warps_k, k_vectors, narrow, tma: even(
                 along_a, block_m, block_k, k_vectors, narrow, tma,
-                threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
+                threads(
+                    block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k
+                ),
             ),
-            lambda block_m, block_n, block_k, tile_m, tile_n, k_vectors, narrow, tma: even(
+            lambda block_m, block_n, block_k, tile_m, tile_n, warps_k, k_vectors, narrow, tma: even(
                 along_b, block_n, block_k, k_vectors, narrow, tma,
-                threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
+                threads(
+                    block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k
+                ),
             ),
         )
     ]  # fmt: skip
@@ -157,8 +164,10 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     found = (
         Constraint(
             "boxes or threads",
-            lambda tma, narrow, guarded: (tma == 0) | ((narrow == 0) & (guarded == 0)),
-            "the copy engine takes aligned columns and checks by itself",
+            lambda tma, narrow, guarded, warps_k: (
+                (tma == 0) | ((narrow == 0) & (guarded == 0) & (warps_k == 1))
+            ),
+            "the copy engine takes aligned columns and checks by itself; no layers read its boxes",
             "divisibility",
         ),
         Constraint(
@@ -192,13 +201,15 @@ def _stores(variant: Variant) -> Constraint:
     fits = functools.partial(room_to_stage, precision=variant.precision)
     return staged_results(
         variant.precision,
-        lambda block_m, block_n, block_k, tile_m, tile_n, staged: (
+        lambda block_m, block_n, block_k, tile_m, tile_n, warps_k, staged: (
             (staged == 0)
             | fits(
                 block_m=block_m,
                 block_n=block_n,
                 block_k=block_k,
-                threads=threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n),
+                threads=threads(
+                    block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k
+                ),
             )
         ),
     )
@@ -252,11 +263,11 @@ def _even(
 def _shared(variant: Variant) -> Callable[..., Values]:
     def shared(
         block_m: Values, block_n: Values, block_k: Values, stages: Values, split_k: Values,
-        stream_k: Values, tma: Values,
+        stream_k: Values, tma: Values, warps_k: Values,
     ) -> Values:  # fmt: skip
         return shared_bytes(
             block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, split_k=split_k,
-            stream_k=stream_k, tma=tma, precision=variant.precision,
+            stream_k=stream_k, tma=tma, warps_k=warps_k, precision=variant.precision,
             longer=longer(block_k, variant.precision, variant.k_fast),
         )  # fmt: skip
 
@@ -282,8 +293,11 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     each = 12 if variant.precision.parts == 2 else 1
     return (
         schedulers(
-            lambda block_m, block_n, tile_m, tile_n, resident: keep_busy(
-                threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n), resident
+            lambda block_m, block_n, tile_m, tile_n, warps_k, resident: keep_busy(
+                threads(
+                    block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k
+                ),
+                resident,
             )
         ),
         Constraint(
@@ -308,8 +322,9 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
     def fit(
         block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
         stages: Values, split_k: Values, k_vectors: Values, resident: Values, tma: Values,
+        warps_k: Values,
     ) -> Values:  # fmt: skip
-        sides = {"block_m": block_m, "block_n": block_n}
+        sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
         tiles = {"tile_m": tile_m, "tile_n": tile_n}
         return room_for(
             device,

@@ -3,13 +3,13 @@
 /* A thread's place in its block: which of the block's chunks of rows and columns. */
 HELPER int thread_m(void)
 {
-    const int lane = THREAD_ID % 32, warp = THREAD_ID / 32 % WARPS_M;
+    const int lane = THREAD_ID % 32, warp = PLACE_IN_LAYER / 32 % WARPS_M;
     return warp * (LANES_M * TILE_M / CHUNK) + (lane % 2 + lane / 4 % (LANES_M / 2) * 2);
 }
 
 HELPER int thread_n(void)
 {
-    const int lane = THREAD_ID % 32, warp = THREAD_ID / 32 / WARPS_M;
+    const int lane = THREAD_ID % 32, warp = PLACE_IN_LAYER / 32 / WARPS_M;
     return warp * (LANES_N * TILE_N / CHUNK) + (lane / 2 % 2 + lane / 4 / (LANES_M / 2) * 2);
 }
 

@@ -39,7 +39,7 @@
  *
  * Small results: SPLIT_K blocks, a cluster, share the steps of one tile of C and add
  * their parts in the order of k through each other's shared memory (compute capability
- * 9.0): the same bits in every run.
+ * 9.0): the same bits in every run.  So do WARPS_K layers of a block's warps (warps.cuh).
  *
  * Long sums over few tiles: with SLICED k is cut into slices, a block for each of them, and a
  * second kernel adds up (sliced.cuh).
@@ -96,8 +96,8 @@ HELPER void compute_tile(const matrices *x)
     elem sum[TILE_M * TILE_N];
     multiply_steps(sum, a, b, mine, tiles);
     const result c = result_in(x, p);
-    if (SPLIT_K > 1)
-        store_sums_of_cluster(c, sum, tiles);
+    if (PARTS_OF_TILE > 1)
+        store_sums_of_parts(c, sum, tiles);
     else
         store_own_sums(c, sum, tiles);
 }

@@ -9,6 +9,7 @@ from tilewright.stencil.asynchronous.parameters import (
     RESIDENT,
     STAGED,
     STAGES,
+    WARPS_K,
     block_sides,
     grid,
 )
@@ -58,6 +59,7 @@ def _tiles() -> tuple[Parameter, ...]:
             "lanes of a warp along m, the other of its 32 along n",
             "which side of a warp's tile is the longer one",
         ),
+        WARPS_K,
     )
 
 

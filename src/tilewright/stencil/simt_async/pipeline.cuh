@@ -2,7 +2,7 @@
 
 /* The loop's text does UNROLL_K of k, which are as many trips of it for each tile.  A text
  * that outgrows the nearest instruction cache is slower than a few more trips. */
-#define TRIPS (BLOCK_K / UNROLL_K)
+#define TRIPS (BLOCK_K / WARPS_K / UNROLL_K)
 
 /* What one thread copies of both operands. */
 struct feeds {
@@ -41,8 +41,8 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
     wait_for_groups<STAGES - 2>();
     BARRIER();
 
-    const shared_at from_a = tiles + first_fragment_a();
-    const shared_at from_b = tiles + BYTES_A + first_fragment_b();
+    const shared_at from_a = tiles + first_fragment_a() + layer() * (BYTES_A / WARPS_K);
+    const shared_at from_b = tiles + BYTES_A + first_fragment_b() + layer() * (BYTES_B / WARPS_K);
     fragments held[1 + AHEAD];
     if (AHEAD)
         UNROLL for (int part = 0; part < TURNS; ++part)

@@ -36,9 +36,11 @@ SECTOR_BYTES = 32
 BANK_BYTES = 128
 
 
-def threads(*, block_m: Values, block_n: Values, tile_m: Values, tile_n: Values) -> Values:
+def threads(
+    *, block_m: Values, block_n: Values, tile_m: Values, tile_n: Values, warps_k: Values
+) -> Values:
     """Return the threads of a block."""
-    return block_m * block_n // (tile_m * tile_n)
+    return block_m * block_n // (tile_m * tile_n) * warps_k
 
 
 def lanes_k(block_k: Values, precision: Precision) -> Values:
@@ -70,6 +72,7 @@ def registers(
     tile_n: Values,
     k_vectors: Values,
     tma: Values,
+    warps_k: Values,
     precision: Precision,
     k_fast: tuple[bool, bool],
     other: int = OTHER_REGISTERS,
@@ -79,7 +82,8 @@ def registers(
     Its tile of C, the fragments of two steps, and its share of the tiles that pass through
     registers; `other` are those for everything else where threads copy.
     """
-    number = threads(block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n)
+    tiles = {"tile_m": tile_m, "tile_n": tile_n}
+    number = threads(block_m=block_m, block_n=block_n, **tiles, warps_k=warps_k)
     passing = k_vectors * (block_m * k_fast[0] + block_n * k_fast[1]) * block_k
     held = tile_m * tile_n + 2 * (tile_m + tile_n) + passing // np.maximum(number, 1)
     boxed = (np.asarray(tma) > 0) & (not any(k_fast))

@@ -35,7 +35,7 @@
 #define LANES_N (32 / LANES_M)
 #define WARPS_M (BLOCK_M / (LANES_M * TILE_M))
 #define WARPS_N (BLOCK_N / (LANES_N * TILE_N))
-#define THREADS (32 * WARPS_M * WARPS_N)
+#define THREADS (32 * WARPS_M * WARPS_N * WARPS_K)
 
 /* Fragments are of one k, read one step ahead. */
 #define STEP_K 1
@@ -45,5 +45,6 @@
 
 #include "simt_async/words.cuh"
 #include "simt_async/ptx.cuh"
+#include "simt_async/warps.cuh"
 #include "simt_async/tiles.cuh"
 #include "simt_async/fragments.cuh"

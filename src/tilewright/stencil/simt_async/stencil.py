@@ -21,7 +21,7 @@ from tilewright.stencil.simt_async.starts import starts
 from tilewright.stencil.slices import Slices
 from tilewright.stencil.text import read_text
 
-__all__ = ["STAGED_K", "SimtAsync", "stages_results"]
+__all__ = ["STAGED_K", "SimtAsync", "layers", "stages_results"]
 
 # Copies from device memory to shared memory came with this compute capability, times ten.
 _ASYNCHRONOUS_COPIES_SINCE = 80
@@ -88,6 +88,7 @@ class SimtAsync(Stencil):
         shared = shared_bytes(
             **{name: config.integer(name) for name in ring},
             stream_k=int(config.get("stream_k", 0)),
+            warps_k=layers(config),
             tma=int(config.get("tma", 0)),
             precision=variant.precision,
             longer=self.longer(config, variant),
@@ -106,6 +107,7 @@ class SimtAsync(Stencil):
             registers(
                 **values,
                 tma=int(config.get("tma", 0)),
+                warps_k=layers(config),
                 precision=variant.precision,
                 k_fast=variant.k_fast,
             )
@@ -218,7 +220,7 @@ class SimtAsync(Stencil):
     def threads(self, config: Config) -> int:
         """Return the threads of a block."""
         sides = {name: config.integer(name) for name in ("block_m", "block_n", "tile_m", "tile_n")}
-        return int(threads(**sides))
+        return int(threads(**sides, warps_k=layers(config)))
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         """Return dialect, prelude and kernel as one text, with its macros.
@@ -239,7 +241,7 @@ class SimtAsync(Stencil):
         defines: dict[str, int | str] = {**variant.macros}
         # A config need not name these.
         asked = ("PERSISTENT", "STREAM_K", "TREE", "SLICED", "NARROW", "GUARDED", "STAGED", "TMA")
-        defines |= dict.fromkeys(asked, 0)
+        defines |= dict.fromkeys(asked, 0) | {"WARPS_K": 1}
         if config.get("sliced", 0):
             defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
         defines |= macros(config)
@@ -256,6 +258,11 @@ class SimtAsync(Stencil):
             second="add_parts_of_slices" if config.get("sliced", 0) else "",
             schedule=schedule_of(config),
         )
+
+
+def layers(config: Config) -> int:
+    """Return how many layers of warps multiply a block's tile; an old config names none."""
+    return int(config.get("warps_k", 1))
 
 
 def stages_results(problem: Problem, boxes: bool = False) -> bool:

@@ -141,43 +141,63 @@ HELPER void store_own_sums(result c, const elem *sum, shared_at tiles)
     store_columns(c, sum, 0, TILE_N, tiles);
 }
 
-/* Where chunk i of column j of a thread's sums lies: consecutive threads side by side.
+/* Parts of a tile's sums: each block of a cluster has some, and each layer of its warps. */
+#define PARTS_OF_TILE (SPLIT_K * WARPS_K)
+
+/* Where chunk i of column j of a thread's sums lies, `number` being the thread's: consecutive
+ * threads side by side.
  *
  *     | chunk 0 of threads 0, 1, 2, ... | chunk 1 of threads 0, 1, 2, ... | ...
  */
-HELPER shared_at sums_at(shared_at base, int j, int i)
+HELPER shared_at sums_at(shared_at base, int j, int i, int number)
 {
-    return base + ((j * (TILE_M / CHUNK) + i) * THREADS + THREAD_ID) * 16;
+    return base + ((j * (TILE_M / CHUNK) + i) * THREADS + number) * 16;
+}
+
+/* What the thread in this place of another block and layer has left there. */
+HELPER chunk left_by(int part, shared_at base, int j, int i)
+{
+    const shared_at at = sums_at(base, j, i, part % WARPS_K * LAYER + PLACE_IN_LAYER);
+    return SPLIT_K > 1 ? read_chunk_of(part / WARPS_K, at) : read_chunk(at);
 }
 
 /* Add up column j of all parts, part by part. */
 HELPER void add_column(elem *total, shared_at base, int j)
 {
     UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
-        UNROLL for (int rank = 0; rank < SPLIT_K; ++rank) {
-            const chunk v = read_chunk_of(rank, sums_at(base, j, i));
+        UNROLL for (int part = 0; part < PARTS_OF_TILE; ++part) {
+            const chunk v = left_by(part, base, j, i);
             UNROLL for (int e = 0; e < CHUNK; ++e) {
                 elem *const sum = total + i * CHUNK + e;
-                *sum = rank ? elem_add(*sum, element_of(v, e)) : element_of(v, e);
+                *sum = part ? elem_add(*sum, element_of(v, e)) : element_of(v, e);
             }
         }
 }
 
-/* Each block of the cluster adds up and writes its share of the columns, part by part in
- * the order of k. */
-HELPER void store_sums_of_cluster(result c, const elem *sum, shared_at base)
+/* Wait for all that have parts. */
+HELPER void barrier_of_parts(void)
+{
+    if (SPLIT_K > 1)
+        cluster_barrier();
+    else
+        BARRIER();
+}
+
+/* Each layer of each block of the cluster adds up and writes its share of the columns, part by
+ * part in the order of k: of blocks, and within each of layers. */
+HELPER void store_sums_of_parts(result c, const elem *sum, shared_at base)
 {
     /* Since the last barrier of the loop nobody has read what lies here but to throw it away. */
     UNROLL for (int j = 0; j < TILE_N; ++j)
         UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
-            write_chunk(sums_at(base, j, i), chunk_of(sum + j * TILE_M + i * CHUNK));
-    cluster_barrier();
-    const int columns = TILE_N / SPLIT_K, first = cluster_rank() * columns;
+            write_chunk(sums_at(base, j, i, THREAD_ID), chunk_of(sum + j * TILE_M + i * CHUNK));
+    barrier_of_parts();
+    const int columns = TILE_N / PARTS_OF_TILE, first = (cluster_rank() * WARPS_K + layer()) * columns;
     if (STAGED) {
-        elem totals[TILE_M * (TILE_N / SPLIT_K)];
+        elem totals[TILE_M * (TILE_N / PARTS_OF_TILE)];
         UNROLL for (int j = 0; j < columns; ++j)
             add_column(totals + j * TILE_M, base, first + j);
-        cluster_barrier(); /* nobody reads where results are staged */
+        barrier_of_parts(); /* nobody reads where results are staged */
         store_columns(c, totals, first, columns, base);
         return;
     }
@@ -189,5 +209,6 @@ HELPER void store_sums_of_cluster(result c, const elem *sum, shared_at base)
         UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
             store_chunk(c, total + i * CHUNK, first + j, i);
     }
-    cluster_barrier(); /* nobody leaves while others read from it */
+    if (SPLIT_K > 1)
+        cluster_barrier(); /* nobody leaves while others read from it */
 }
