@@ -57,8 +57,9 @@ def sizes_of(letter):
 
 def is_alone(letter, size):
     """Whether times of races at a size are the device's alone."""
-    method = load(f"h100/hopper_{letter}.json")["environment"]["method"]
-    return size >= LONG or "held" in method
+    held = "held" in load(f"h100/hopper_{letter}.json")["environment"]["method"]
+    of_size = [row for (_, at), row in races(letter).items() if at == size]
+    return size >= LONG or all(row.get("of", {"held": held}).get("held") for row in of_size)
 
 
 def counted(letter="s"):

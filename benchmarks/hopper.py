@@ -24,7 +24,7 @@ from hopper.cases import ASKED, asked_cases
 from hopper.log import Log
 from hopper.named import json_file, named_in, named_rows, sides
 from hopper.search import measure
-from hopper.watching import keep_search, supervise, table
+from hopper.watching import keep, supervise, table
 from tilewright.paths import write_atomically
 
 
@@ -41,7 +41,7 @@ def arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parse.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parse.add_argument("--seed", type=json_file, help="an earlier FILE, whose best are tried first")
     parse.add_argument("--only", type=json_file, help="a list of candidates to try instead of all")
-    parse.add_argument("--keep", type=json_file, help="an earlier FILE, whose search is kept in it")
+    parse.add_argument("--keep", type=json_file, help="an earlier FILE, of which the rest is kept")
     parse.add_argument("--small", type=Path, help="write candidates for small squares, and end")
     parse.add_argument("--list", action="store_true", help="count the candidates and end")
     parse.add_argument("--until", type=float, help=argparse.SUPPRESS)
@@ -79,7 +79,7 @@ def main() -> None:
         return
     log = supervise(given.json, time.time() + given.seconds)
     if given.keep:
-        keep_search(given.json, given.keep)
+        keep(given.json, given.keep)
     table(log, letter, sizes, cases)
 
 

@@ -57,7 +57,7 @@ LONG_SEED = 6
 # Those sums are long, of random shapes too, and have few tiles: k, and the shorter side at most.
 LONG_K, LONG_SIDE = 2048, 512
 SEEDS, SQUARES = (3, 4), (512, 1024, 2048, 3072, 4096, 6144, 8192)
-WARM, ROUNDS, FEWER, LONG_NS = 1, 5, 3, 1e6
+ROUNDS, FEWER, LONG_NS = 5, 3, 1e6
 MULTIPROCESSORS = 132
 Row = dict[str, Any]
 
@@ -237,22 +237,29 @@ class Timer:
             self.kernels[key] = made
         return self.kernels[key]
 
-    def time(self, problem: Problem, config: Config) -> float | None:
-        """Return a median in nanoseconds; None for what failed its check, or is not for it."""
+    def times(self, problem: Problem, configs: list[Config]) -> list[float | None]:
+        """Return medians in nanoseconds; None for what failed its check, or is not for it.
+
+        Configs take turns, because behind its own launch a kernel finds its text near by, which it
+        does in no program that has others.
+        """
         from tilewright.tuning.measure import Workload
 
-        if not stencil(config.stencil).takes(config, problem):
-            return None
-        made = self.kernel(problem.trans, fit(config, problem, self.live.spec))
-        if isinstance(made, str):
-            return None
-        one = fit(config, problem, self.live.spec)
-        load, family = Workload(self.live, problem, self.memory), stencil(one.stencil)
-        first = [load.run(made, family, one) for _ in range(WARM)]
-        rounds = FEWER if first[-1] > LONG_NS else ROUNDS
-        taken = statistics.median(load.run(made, family, one) for _ in range(rounds))
+        load = Workload(self.live, problem, self.memory)
+        able = {}
+        for config in configs:
+            one = fit(config, problem, self.live.spec)
+            made = None
+            if stencil(config.stencil).takes(config, problem):
+                made = self.kernel(problem.trans, one)
+            if made is not None and not isinstance(made, str):
+                able[config] = made, stencil(one.stencil), one
+        first = [load.run(*kernel) for kernel in able.values()]
+        rounds = FEWER if first and statistics.median(first) > LONG_NS else ROUNDS
+        taken = zip(*([load.run(*x) for x in able.values()] for _ in range(rounds)), strict=True)
+        medians = dict(zip(able, map(statistics.median, taken), strict=True))
         load.close()
-        return float(taken)
+        return [medians.get(config) for config in configs]
 
 
 def joined(known: Row, made: Row) -> Row:
@@ -307,7 +314,7 @@ def measure(path: Path, only: Path, each: int, seconds: float, known: Row | None
             if at >= len(wanted[trans]) or time.time() > until:
                 continue
             problem = wanted[trans][at]
-            ns = [timer.time(problem, config) for config in configs]
+            ns = timer.times(problem, configs)
             made["rows"].append(
                 {"trans": trans, "m": problem.m, "n": problem.n, "k": problem.k, "ns": ns}
             )

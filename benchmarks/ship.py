@@ -41,9 +41,11 @@ TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
 CASES = ("NN", "NT", "TN", "TT")
 SHAPE = (
-    "block_m", "block_n", "tile_m", "tile_n", "warp_m", "warp_n", "resident", "split_k",
+    "block_m", "block_n", "tile_m", "tile_n", "warp_m", "warp_n", "warps_k", "resident", "split_k",
     "persistent", "stream_k",
 )  # fmt: skip
+# Launches that were not held took their host's share, up to this size more than 1 % of their time.
+LONG = 4096
 # Times the fastest; all candidates in double-double are bound by the same instructions, and near.
 NEAR, NEAR_OF_PAIRS = 1.1, 1.03
 
@@ -53,12 +55,19 @@ def load(name):
 
 
 def searched(log, trans):
-    """Return the candidates of a case that passed their check: id to config and times."""
+    """Return the candidates of a case that passed their check: id to config and times.
+
+    Without those of launches that were not held where the host's share shows: of rows of an
+    earlier run, which say so, below `LONG`.
+    """
     found = {}
     for row in log:
         if row["kind"] == "tried" and row["trans"] == trans and not row["reason"]:
-            ns = {int(size): time for size, time in row["ns"].items()}
-            found[row["id"]] = (Config(row["stencil"], row["config"]), ns)
+            held = row.get("of", {}).get("held", True)
+            times = {int(size): time for size, time in row["ns"].items()}
+            ns = {size: time for size, time in times.items() if held or size >= LONG}
+            if ns:
+                found[row["id"]] = (Config(row["stencil"], row["config"]), ns)
     return found
 
 
@@ -103,38 +112,33 @@ def winners(letter, log, trans):
 
 
 def best_of_shapes(found):
-    """Return, of each shape, the candidate that is the fastest over the sizes all were timed on.
+    """Return, of each shape and size, the fastest candidate.
 
-    Only of shapes that come near the best of all at some size: others never serve.
+    Only of shapes that come near the best of all at that size: others never serve.
     """
-    sizes = set.intersection(*(set(ns) for _, ns in found.values()))
-    fastest = {size: min(ns[size] for _, ns in found.values()) for size in sizes}
-    best = {}
+    fastest, best = {}, {}
     for key, (config, ns) in found.items():
         shape = (config.stencil, *(config.get(name, 0) for name in SHAPE))
-        one = (math.prod(ns[size] for size in sizes), key)
-        best[shape] = min(best.get(shape, one), one)
-    kept = {
-        key
-        for _, key in best.values()
-        if any(found[key][1][size] <= NEAR * fastest[size] for size in sizes)
-    }
+        for size, time in ns.items():
+            fastest[size] = min(time, fastest.get(size, time))
+            one = (time, key)
+            best[shape, size] = min(best.get((shape, size), one), one)
+    kept = {key for (_, size), (time, key) in best.items() if time <= NEAR * fastest[size]}
     return {key: found[key] for key in found if key in kept}
 
 
 def best_divided(found):
-    """Return, of each block with k divided in a cluster, the best as `best_of_shapes` says it.
+    """Return, of each block with k divided in a cluster, the fastest over the sizes most have.
 
     They serve where k is long beside few tiles, which squares do not show.
     """
-    sizes = set.intersection(*(set(ns) for _, ns in found.values()))
     best = {}
     for key, (config, ns) in found.items():
         if config.get("split_k", 1) > 1:
             shape = tuple(config[name] for name in ("block_m", "block_n", "split_k"))
-            one = (math.prod(ns[size] for size in sizes), key)
+            one = (-len(ns), math.prod(ns.values()), key)
             best[shape] = min(best.get(shape, one), one)
-    return {key: found[key] for _, key in best.values()}
+    return {key: found[key] for *_, key in best.values()}
 
 
 def search_rows(letter, log):

@@ -78,19 +78,22 @@ def blame(log: Log) -> None:
             log.add(**{**row, "kind": "tried", "reason": reason, "ns": {}})
 
 
-def keep_search(path: Path, earlier: Path) -> None:
-    """Put what an earlier FILE tried, and this one did not, before the rows of this one.
+def keep(path: Path, earlier: Path) -> None:
+    """Put what an earlier FILE tried or raced, and this one did not, before the rows of this one.
 
-    Such rows say which run they are of (``of``); its races are left out, so that all races are of
-    one run.
+    Such rows say which run they are of (``of``), and whether its launches were held.  Races are
+    kept of sizes of which this one has none, so that all races of a size are of one run.
     """
     made, old = (json.loads(one.read_bytes()) for one in (path, earlier))
     again = {(row["trans"], row["id"]) for row in made["log"] if row["kind"] == "tried"}
-    run = {name: old["environment"][name] for name in ("date", "commit")}
+    raced = {row["size"] for row in made["log"] if row["kind"] == "final"}
+    about = old["environment"]
+    run = {name: about[name] for name in ("date", "commit")} | {"held": "held" in about["method"]}
     rows = [
         {"of": run} | row
         for row in old["log"]
-        if row["kind"] == "tried" and (row["trans"], row["id"]) not in again
+        if (row["kind"] == "tried" and (row["trans"], row["id"]) not in again)
+        or (row["kind"] == "final" and row["size"] not in raced)
     ]
     write_atomically(path, json.dumps(made | {"log": rows + made["log"]}, indent=1).encode())
 

@@ -134,21 +134,23 @@ def test_a_list_of_something_else_is_refused_in_one_line(hopper, tmp_path, capsy
     assert told in last
 
 
-def test_an_earlier_search_is_kept_beside_new_races(hopper, tmp_path):
-    """Its rows say which run they are of; its races go, since all races are of one run."""
+def test_what_an_earlier_run_tried_and_raced_is_kept_beside_new_races(hopper, tmp_path):
+    """Its rows say which run they are of; races of one size are all of one run."""
     *_, watching = hopper
     tried = [{"kind": "tried", "trans": "NN", "id": key, "ns": {"512": n}} for n, key in
              enumerate("abc")]  # fmt: skip
-    race = {"kind": "final", "trans": "NN", "size": 512}
+    races = [{"kind": "final", "trans": "NN", "size": size} for size in (512, 4096)]
     old, new = tmp_path / "old.json", tmp_path / "new.json"
-    run = {"date": "2026-01-01", "commit": "0" * 7, "cores": 2}
-    old.write_text(json.dumps({"environment": run, "log": [*tried[:2], race]}))
-    new.write_text(json.dumps({"environment": {}, "log": [*tried[1:], race]}))
-    watching.keep_search(new, old)
+    run = {"date": "2026-01-01", "commit": "0" * 7, "cores": 2, "method": "medians of 21"}
+    old.write_text(json.dumps({"environment": run, "log": [*tried[:2], *races]}))
+    new.write_text(json.dumps({"environment": {}, "log": [*tried[1:], races[0]]}))
+    watching.keep(new, old)
     rows = json.loads(new.read_text())["log"]
     assert [row["id"] for row in rows if row["kind"] == "tried"] == ["a", "b", "c"]
-    assert [row["of"]["date"] for row in rows if "of" in row] == ["2026-01-01"]
-    assert len([row for row in rows if row["kind"] == "final"]) == 1
+    kept = [row for row in rows if "of" in row]
+    assert [row.get("size") for row in kept] == [None, 4096]
+    assert all(row["of"] == {"date": "2026-01-01", "commit": "0" * 7, "held": False} for row in kept)
+    assert [row["size"] for row in rows if row["kind"] == "final"] == [4096, 512]
 
 
 @pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")

@@ -27,18 +27,20 @@ SIZES = (512, 1024, 2048)
 EACH, OF_A_KIND = 48, 2
 MULTIPROCESSORS, A_CYCLE = 132, 128
 
-# A block for each tile, for a share in a cluster or for a slice, or blocks that stay.
-ALONE = {"split_k": 1, "persistent": 0, "stream_k": 0, "sliced": 0}
+# A block for each tile, for a share in a cluster or for a slice, layers of its warps, or blocks that
+# stay.
+ALONE = {"split_k": 1, "persistent": 0, "stream_k": 0, "sliced": 0, "warps_k": 1}
 SHARED = [{**ALONE, "split_k": split} for split in (1, 2, 4, 8)]
+SHARED += [{**ALONE, "split_k": split, "warps_k": many} for split in (1, 2) for many in (2, 4)]
 SHARED += [{**ALONE, "sliced": 1}, {**ALONE, "persistent": 1}]
 SHARED += [{**ALONE, "persistent": 1, "stream_k": 1}]
 RESIDENT = (1, 2, 3, 4)
 SINCE = ("block_m", "block_n", "tile_m", "tile_n", "warp_m", "warp_n", *ALONE)
 
 # Estimates, in cycles: a block's first copies and its text that comes from far; blocks of a cluster
-# that meet; a second kernel; a share that is left and taken in.  Bytes of C that a multiprocessor
-# stores in a cycle.  Warps that keep its schedulers busy.
-BEGIN, MEET, SECOND, SHARE, STORED, BUSY = 3000, 1500, 6000, 6000, 10, 8
+# that meet, layers of warps that do; a second kernel; a share that is left and taken in.  Bytes of C
+# that a multiprocessor stores in a cycle.  Warps that keep its schedulers busy.
+BEGIN, MEET, LAYERS, SECOND, SHARE, STORED, BUSY = 3000, 1500, 800, 6000, 6000, 10, 8
 
 
 def candidates(letter: str, trans: str) -> list[Config]:
@@ -75,6 +77,7 @@ def cycles(letter: str, size: int, config: Config) -> float:
     work = area * depth * number.words**2 / A_CYCLE / used(config, number.words, together)
     ends = BEGIN + area * number.element_bytes / STORED
     besides = MEET if config.integer("split_k") > 1 else SECOND if config.get("sliced") else 0
+    besides += LAYERS if config.integer("warps_k") > 1 else 0
     return each * work + ceil(each / together) * ends + besides + (SHARE if shares else 0)
 
 
@@ -92,7 +95,7 @@ def used(config: Config, words: int, together: float) -> float:
 
 def ordinary(letter: str, trans: str) -> Iterator[Config]:
     """Yield points of `simt_async`: all blocks, tiles and depths, the usual order of a step."""
-    fixed = {"copy_groups": 2, "raster_rows": 8, "b_first": 0, "k_vectors": 0, "turn": 0}
+    fixed = {"copy_groups": 4, "raster_rows": 8, "b_first": 0, "k_vectors": 0, "turn": 0}
     sides, tiles = (32, 64, 96, 128), ((4, 4), (8, 4), (4, 8), (8, 8), (8, 16), (16, 8))
     shapes = [
         (*block, *tile, lanes, resident, *shared.values())
@@ -103,14 +106,14 @@ def ordinary(letter: str, trans: str) -> Iterator[Config]:
         for resident in RESIDENT
     ]
     names = ("block_m", "block_n", "tile_m", "tile_n", "lanes_m", "resident", *ALONE)
-    depths = ((8, 8, 3), (8, 8, 5), (16, 16, 3), (32, 16, 2))
+    depths = ((8, 8, 3), (8, 8, 5), (16, 16, 3), (32, 16, 2), (32, 8, 2), (16, 8, 3), (16, 4, 4))
     yield from Points("simt_async", letter, trans, fixed).of(names, shapes, depth=depths)
 
 
 def matrix_units(letter: str, trans: str) -> Iterator[Config]:
     """Yield points of `mma_f64`: all blocks, warps and depths."""
     sides, warps = (32, 64, 128), (16, 32, 64)
-    flows = ((16, 3, 1, 8), (8, 4, 1, 4), (16, 3, 0, 1), (32, 2, 1, 8))
+    flows = ((16, 3, 1, 8), (8, 4, 1, 4), (16, 3, 0, 1), (32, 2, 1, 8), (32, 3, 1, 8))
     shapes = [
         (*block, *warp, resident, *flow, *shared.values())
         for flow in flows

@@ -39,7 +39,7 @@ _READ: dict[str, dict[str, int]] = {
     },
     "uniform move": {"": 2},
     "to uniform": {"": 13},
-    "vote": {"uniform": 1, "": 12},
+    "vote": {"uniform": 1, "alu": 1, "": 12},
     "special": {"fma": 8, "fp64": 9, "": 13},
     "elect": {"": 13},
 }

@@ -139,7 +139,16 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
                 "divisibility",
             )
         )
-    if not (along_a or along_b):
+    if along_a or along_b:
+        found.append(
+            Constraint(
+                "steps to transpose in",
+                lambda k_vectors, unroll_k: (k_vectors == 0) | (unroll_k >= 4),
+                "what passes through registers is written in two steps before the last of a trip",
+                "divisibility",
+            )
+        )
+    else:
         found.append(
             Constraint(
                 "nothing to transpose",

@@ -74,13 +74,13 @@ def _pipeline() -> tuple[Parameter, ...]:
         STAGES,
         Parameter(
             "unroll_k",
-            (4, 6, 8, 12, 16),
+            (2, 4, 6, 8, 12, 16),
             "steps in k that the loop's text has",
             "code: a loop larger than the nearest instruction cache waits for instructions",
         ),
         Parameter(
             "copy_groups",
-            (1, 2, 4),
+            (1, 2, 4, 8),
             "groups in which the copies of a step start, spread over the step",
             "compilers put empty instructions before each group; few groups crowd the queue",
         ),
