@@ -20,7 +20,7 @@ import numpy as np
 import choice
 import draw_copies
 import draw_races
-from draw_races import PEAK, SHARED, counted, is_alone, label, load, races
+from draw_races import PEAK, load, races
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "hopper.md"
@@ -29,7 +29,6 @@ PARTS = (
     (PAGE, "single", draw_races.single),
     (PAGE, "copies", draw_copies.copies),
     (PAGE, "complex", draw_races.complex_single),
-    (PAGE, "held", lambda: "\n".join(draw_races.held_table())),
     (PAGE, "sustained", lambda: "\n".join(draw_races.sustained_table("s"))),
     (ROOT / "docs" / "dgemm.md", "sustained", draw_races.sustained_double),
     (ROOT / "docs" / "dgemm.md", "results", draw_races.double),
@@ -75,7 +74,7 @@ def rate_table():
             row = found[trans, size]
             ours, theirs = row["tflops"]["tilewright"], row["tflops"]["cublas"]
             cells.append(f"**{ours:.1f}** / {theirs:.1f} ({row['ratio']:.2f}x)")
-        lines.append(f"| {label('s', size)} | " + " | ".join(cells) + " |")
+        lines.append(f"| {size} | " + " | ".join(cells) + " |")
     return lines
 
 
@@ -227,7 +226,7 @@ def choice_table():
 
 def wanted_line():
     """Return which races reach what the project wants of this stencil."""
-    found = counted()
+    found = races()
     reached = [key for key, row in found.items() if row["ratio"] >= row["wanted"]]
     wanted = {size: row["wanted"] for (_, size), row in found.items()}
     bars = ", ".join(f"{bar} at {size}" for size, bar in sorted(wanted.items()))
@@ -241,14 +240,14 @@ def wanted_line():
 
 def text():
     """Return everything between the marks."""
-    search = [one for one in load("h100/hopper_s.json")["log"] if one["kind"] == "tried"]
+    log = load("h100/hopper_s.json")["log"]
+    tried_at_all = {(one["trans"], one["id"]) for one in log if one["kind"] == "tried"}
     parts = [
         [
-            f"{device_line()}; {len(search)} candidates. TFLOP/s, ours / cuBLAS, medians of one"
-            " A B A B run each:"
+            f"{device_line()}; {len(tried_at_all)} candidates. TFLOP/s, ours / cuBLAS, medians of"
+            " one A B A B run each:"
         ],
         rate_table(),
-        [SHARED],
         [wanted_line()],
         ["**Counters** (Nsight Compute, of a config of the day's earlier search):"],
         counter_table(),
@@ -296,12 +295,7 @@ def figure(path):
     for axes, trans in zip(panels, CASES, strict=True):
         for name, peer, style in (("tilewright", "Tilewright", "o-"), ("cublas", "cuBLAS", "s--")):
             rates = [found[trans, size]["tflops"][name] for size in sizes]
-            alone = [at for at, size in enumerate(sizes) if is_alone("s", size)]
-            (line,) = axes.plot(
-                sizes[alone[0] :], rates[alone[0] :], style, label=peer, markersize=4
-            )
-            calls = slice(0, alone[0] + 1)
-            axes.plot(sizes[calls], rates[calls], ":", color=line.get_color(), alpha=0.6)
+            axes.plot(sizes, rates, style, label=peer, markersize=4)
         axes.set_xscale("log", base=2)
         axes.set_xticks(sizes, [str(size) for size in sizes], fontsize=7, rotation=45)
         axes.set_ylim(0)
@@ -310,9 +304,7 @@ def figure(path):
     panels[0].set_ylabel("TFLOP/s")
     panels[-1].legend(fontsize=8, frameon=False, loc="lower right")
     panels[0].figure.suptitle(
-        "SGEMM on an H100: square problems, op(A) op(B), against their side"
-        " (dotted: calls, with the host's share)",
-        fontsize=10,
+        "SGEMM on an H100: square problems, op(A) op(B), against their side", fontsize=10
     )
     pyplot.savefig(path, metadata={"Date": None})
 

@@ -12,6 +12,7 @@ import statistics
 from collections import Counter
 from pathlib import Path
 
+import ship
 from model_shares import AT_FIRST, PREDICTED, shares, within
 
 RESULTS = Path(__file__).parent / "results"
@@ -27,13 +28,6 @@ OPERATIONS = {"s": 2, "d": 2, "c": 8, "z": 8}
 PEAK = 132 * 128 * 2 * 1.98e9
 # Below this size clusters that split k win, and how blocks share a grid says nothing.
 LARGE = 1024
-# Races whose launches were not held (the method of their file says it) have the host's share, ours
-# and cuBLAS's; from this size on that is below 1 % of what any race's launch takes.
-LONG = 4096
-SHARED = (
-    "† Launches were not held: times are of a call on an idle stream, with the host's share, ours"
-    " and cuBLAS's. These races are not counted."
-)
 # What was wanted of SGEMM at the size that rescheduling was timed at.
 TERMS_AT, TERMS_WANTED = 4096, 1.11
 
@@ -53,23 +47,6 @@ def races(letter="s"):
 
 def sizes_of(letter):
     return sorted({size for _, size in races(letter)})
-
-
-def is_alone(letter, size):
-    """Whether times of races at a size are the device's alone."""
-    held = "held" in load(f"h100/hopper_{letter}.json")["environment"]["method"]
-    of_size = [row for (_, at), row in races(letter).items() if at == size]
-    return size >= LONG or all(row.get("of", {"held": held}).get("held") for row in of_size)
-
-
-def counted(letter="s"):
-    """Return the races that ratios are told of, as `races` does."""
-    return {key: row for key, row in races(letter).items() if is_alone(letter, key[1])}
-
-
-def label(letter, size):
-    """Return a size as tables have it, marked where its races are not counted."""
-    return f"{size}" if is_alone(letter, size) else f"{size} †"
 
 
 def markdown(head, rows):
@@ -102,21 +79,20 @@ def race_table(letter):
             row = found[trans, size]
             ratio = f"{row['ratio']:.2f}"
             reached = row["wanted"] is not None and row["ratio"] >= row["wanted"]
-            if reached and is_alone(letter, size):
+            if reached:
                 ratio = f"**{ratio}**"
             ours, theirs = row["tflops"]["tilewright"], row["tflops"]["cublas"]
             cells.append(f"{ours:.1f} / {theirs:.1f}, {ratio}")
         rows.append([trans, *cells])
     heads = [
-        label(letter, size) + (f" ({asked[size]})" if size in asked else "")
-        for size in sizes_of(letter)
+        f"{size}" + (f" ({asked[size]})" if size in asked else "") for size in sizes_of(letter)
     ]
     return markdown([f"{letter.upper()}GEMM", *heads], rows)
 
 
 def race_line(letter):
     """Return how many races were won, how many reached their bar, and who missed it."""
-    found = counted(letter)
+    found = races(letter)
     ratios = [row["ratio"] for row in found.values()]
     asked = [row for row in found.values() if row["wanted"] is not None]
     missed = [row for row in asked if row["ratio"] < row["wanted"]]
@@ -135,28 +111,7 @@ def race_line(letter):
     return text
 
 
-# ---- What the host takes, and turns of a second ---------------------------------------------
-
-
-def held_table():
-    """Return what cuBLAS takes when launches are held, and when they were not: a file a column."""
-    rows = []
-    found = load("h100/held.json")["rows"]
-    for letter, size in dict.fromkeys((row["precision"], row["size"]) for row in found):
-        of = {
-            row["trans"]: row for row in found if (row["precision"], row["size"]) == (letter, size)
-        }
-        now = {trans: statistics.median(row["ns"]["cublas"]) for trans, row in of.items()}
-        then = {
-            trans: statistics.median(races(letter)[trans, size]["ns"]["cublas"]) for trans in of
-        }
-        more = statistics.median(then[trans] - now[trans] for trans in of)
-        cells = (
-            f"{min(one.values()) / 1e3:.1f} to {max(one.values()) / 1e3:.1f}" for one in (then, now)
-        )
-        rows.append([f"{letter.upper()} {size}", *cells, f"{more / 1e3:.1f}"])
-    head = ["cuBLAS, us", "onto an idle stream", "held", "median difference"]
-    return markdown(head, rows)
+# ---- Turns of a second ---------------------------------------------------------------------
 
 
 def sustained_table(letter):
@@ -192,11 +147,12 @@ def way(config):
 
 def ways_table(letter):
     """Return the best rate of the search for each way to divide the work, by case and size."""
-    best = {}
-    for row in log_of(letter):
-        for size, ns in row["ns"].items() if row["kind"] == "tried" else ():
-            at = (row["trans"], int(size), way(row["config"]))
-            best[at] = min(ns, best.get(at, ns))
+    best, log = {}, log_of(letter)
+    for trans in CASES[letter]:
+        for config, times in ship.searched(log, trans).values():
+            for size, ns in times.items():
+                at = (trans, size, way(config))
+                best[at] = min(ns, best.get(at, ns))
     sizes = sorted({size for _, size, _ in best if size >= LARGE})
     rows = []
     for trans in CASES[letter]:
@@ -214,17 +170,16 @@ def rate(letter, size, ns):
 
 def lengths_table(letter):
     """Return the rate of each race's winner in the search, and in the race."""
-    found = races(letter)
-    tried = {
-        (row["trans"], row["id"]): row["ns"] for row in log_of(letter) if row["kind"] == "tried"
-    }
+    found, log = races(letter), log_of(letter)
+    tried = {trans: ship.searched(log, trans) for trans in CASES[letter]}
     sizes = [size for size in sizes_of(letter) if 2048 <= size <= 8192]
     rows = []
     for trans in CASES[letter]:
         cells = []
         for size in sizes:
             race = found[trans, size]
-            short = rate(letter, size, tried[trans, race["id"]].get(str(size)))
+            _, times = tried[trans].get(race["id"], (None, {}))
+            short = rate(letter, size, times.get(size))
             cells.append(f"{short} / {race['tflops']['tilewright']:.1f}")
         rows.append([trans, *cells])
     return markdown([f"{letter.upper()}GEMM", *map(str, sizes)], rows)
@@ -374,7 +329,7 @@ def single():
 
 def complex_single():
     """Return what docs/hopper.md shows of CGEMM."""
-    return joined([race_line("c")], race_table("c"), [SHARED], [WAYS], ways_table("c"))
+    return joined([race_line("c")], race_table("c"), [WAYS], ways_table("c"))
 
 
 def double():
@@ -384,7 +339,7 @@ def double():
         ["TFLOP/s, ours / cuBLAS, ratio; in brackets what is wanted, bold what reaches it."],
         [race_line("d")], race_table("d"),
         [race_line("z")], race_table("z"),
-        [SHARED], [WAYS], ways_table("d"),
+        [WAYS], ways_table("d"),
         [short], lengths_table("d"), lengths_table("z"),
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 r"""A few configs for all shapes: picked from races of many, then timed on many shapes each.
 
     python benchmarks/portfolio.py --pick --json PICKED             from wide_*.json; no GPU
+    python benchmarks/portfolio.py --pick --of FILE --json PICKED   those of FILE that count; no GPU
     python benchmarks/portfolio.py --only PICKED --seconds 200 --json FILE      needs an H100
 
 What is fast at one random shape is not known at the next: a cost model that ranks thousands of
@@ -8,7 +9,9 @@ configs picks those that it is most wrong about.  So a portfolio is picked, gree
 that takes most off the time of all shapes that `wide.py` raced, then the next; a time that was not
 taken counts as the costs of `library/cycles.py` carry it over from the config's others.  Winners at
 squares are in it from the start, the largest of their blocks cut into slices, and the best orders
-of large blocks that copy single elements.  Each is then timed on every shape of its case (random
+of large blocks that copy single elements.  A later portfolio is what counts of
+an earlier one, and the shapes with layers of warps that short squares like (`--of`).
+Each is then timed on every shape of its case (random
 ones of `--seed`, which no test is made of, and squares), fitted to it as `gemm` would (narrow,
 guarded, staged), after a tuner's check, and `ship.py` puts the times into the table, from which
 `gemm` chooses for a shape by what its neighbours took.  ``--beside FILE`` times what FILE has not.
@@ -45,6 +48,8 @@ from tilewright.stencil import stencil, unscheduled
 RACED = tuple(f"wide_{name}.json" for name in ("slow", "seed3", "sliced", "orders", "long"))
 # Of a case.
 PICKED = 64
+# Of those of earlier results; and of shapes with layers of warps, by the square they are fast at.
+THINNED, LAYERED = 36, {512: 8, 1024: 6}
 # Elements of a block whose slices `wide.py` raced at few shapes.
 LARGE = 128 * 128
 # What was not timed is not better than what was, though costs that are carried over are too small
@@ -185,6 +190,53 @@ def pick(path: Path) -> None:
         for trans, times in raced().items()
         for one in picked(trans, times, spec)
     ]
+    write_atomically(path, f"[\n{ship.lines(rows)}\n]\n".encode())
+
+
+def layered(trans: str) -> list[Config]:
+    """Return, of each shape with layers of warps, what was the fastest at a short square."""
+    known = ship.searched(ship.load("hopper_s.json")["log"], trans)
+    found: dict[Config, None] = {}
+    for size, most in LAYERED.items():
+        timed = [
+            (ns[size], one)
+            for one, ns in known.values()
+            if size in ns and one.get("warps_k", 1) > 1 and unscheduled(one) == one
+        ]
+        best: dict[tuple[Any, ...], Config] = {}
+        for _, one in sorted(timed, key=lambda pair: pair[0]):
+            best.setdefault(tuple(one.get(name) for name in ship.SHAPE), one)
+        found |= dict.fromkeys(list(best.values())[:most])
+    return list(found)
+
+
+def thinned(made: Row, trans: str) -> list[Config]:
+    """Return, greedily, the configs of earlier results that are the best at their shapes."""
+    configs = [Config("simt_async", one) for one in made["configs"][trans]]
+    ns = np.array([row["ns"] for row in made["rows"] if row["trans"] == trans], float)
+    costs = np.nan_to_num(np.log(ns / np.nanmin(ns, axis=1, keepdims=True)), nan=math.log(2.0))
+    costs[:, [at for at, one in enumerate(configs) if unscheduled(one) != one]] = math.inf
+    kept: list[Config] = []
+    left = np.full(len(ns), math.log(2.0))
+    while len(kept) < THINNED:
+        after = np.minimum(left[:, None], costs).sum(axis=0)
+        at = int(np.argmin(after))
+        if after[at] >= left.sum():
+            break
+        kept.append(configs[at])
+        left = np.minimum(left, costs[:, at])
+    return kept
+
+
+def pick_of(path: Path, made: Row) -> None:
+    """Write what counts of earlier results, and what has layers, as a list of candidates."""
+    rows = []
+    for trans in ship.CASES:
+        found = dict.fromkeys([*thinned(made, trans), *layered(trans)])
+        rows += [
+            {"precision": LETTER, "trans": trans, "stencil": one.stencil, "config": dict(one)}
+            for one in found
+        ]
     write_atomically(path, f"[\n{ship.lines(rows)}\n]\n".encode())
 
 
@@ -396,6 +448,7 @@ def left_out(
 def main() -> None:
     parse = argparse.ArgumentParser(description=__doc__)
     parse.add_argument("--pick", action="store_true", help="write the portfolio and end; no GPU")
+    parse.add_argument("--of", type=json_file, help="earlier results that --pick thins out")
     parse.add_argument("--table", action="store_true", help="say what FILE tells; no GPU")
     parse.add_argument("--only", type=json_file, help="the portfolio")
     parse.add_argument("--beside", type=json_file, help="earlier results, which get what is new")
@@ -403,7 +456,9 @@ def main() -> None:
     parse.add_argument("--seconds", type=float, default=200)
     parse.add_argument("--json", type=Path, required=True)
     given = parse.parse_args()
-    if given.pick:
+    if given.pick and given.of:
+        pick_of(given.json, portfolio_file(parse, given.of))
+    elif given.pick:
         pick(given.json)
     elif given.table:
         table(portfolio_file(parse, given.json))

@@ -57,17 +57,18 @@ def load(name):
 def searched(log, trans):
     """Return the candidates of a case that passed their check: id to config and times.
 
-    Without those of launches that were not held where the host's share shows: of rows of an
-    earlier run, which say so, below `LONG`.
+    Without those of launches that were not held where the host's share shows: below `LONG`, of
+    rows of earlier runs that do not say that theirs were.
     """
     found = {}
     for row in log:
         if row["kind"] == "tried" and row["trans"] == trans and not row["reason"]:
-            held = row.get("of", {}).get("held", True)
+            held = "of" not in row or row["of"].get("held", False)
             times = {int(size): time for size, time in row["ns"].items()}
             ns = {size: time for size, time in times.items() if held or size >= LONG}
             if ns:
-                found[row["id"]] = (Config(row["stencil"], row["config"]), ns)
+                one = Config(row["stencil"], row["config"])
+                found.setdefault(row["id"], (one, {}))[1].update(ns)
     return found
 
 

@@ -81,20 +81,26 @@ def blame(log: Log) -> None:
 def keep(path: Path, earlier: Path) -> None:
     """Put what an earlier FILE tried or raced, and this one did not, before the rows of this one.
 
-    Such rows say which run they are of (``of``), and whether its launches were held.  Races are
-    kept of sizes of which this one has none, so that all races of a size are of one run.
+    Such rows say which run they are of (``of``), and whether its launches were held.  Of candidates
+    that were tried again the times of other sizes are kept; races of sizes of which this one has
+    none, so that all races of a size are of one run.
     """
     made, old = (json.loads(one.read_bytes()) for one in (path, earlier))
-    again = {(row["trans"], row["id"]) for row in made["log"] if row["kind"] == "tried"}
+    again: dict[tuple[str, str], set[str]] = {}
+    for row in (row for row in made["log"] if row["kind"] == "tried"):
+        again.setdefault((row["trans"], row["id"]), set()).update(row["ns"])
     raced = {row["size"] for row in made["log"] if row["kind"] == "final"}
     about = old["environment"]
     run = {name: about[name] for name in ("date", "commit")} | {"held": "held" in about["method"]}
-    rows = [
-        {"of": run} | row
-        for row in old["log"]
-        if (row["kind"] == "tried" and (row["trans"], row["id"]) not in again)
-        or (row["kind"] == "final" and row["size"] not in raced)
-    ]
+    rows = []
+    for row in old["log"]:
+        if row["kind"] == "tried":
+            known = again.get((row["trans"], row["id"]))
+            ns = {size: time for size, time in row["ns"].items() if size not in (known or ())}
+            if ns or known is None:
+                rows.append({"of": run} | row | {"ns": ns})
+        elif row["kind"] == "final" and row["size"] not in raced:
+            rows.append({"of": run} | row)
     write_atomically(path, json.dumps(made | {"log": rows + made["log"]}, indent=1).encode())
 
 

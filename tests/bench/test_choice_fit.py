@@ -125,6 +125,8 @@ def test_known_costs_are_found_in_noise(choice_fit, launches, start):
         true.pop("launch") + true.pop("begin"), rel=0.03
     )
     assert told.pop("segment") == pytest.approx(true.pop("segment"), rel=0.5)
+    for name in ("turn", "part_element"):
+        assert told.pop(name) == pytest.approx(true.pop(name), rel=0.1)
     assert told == pytest.approx(true, rel=0.05)
 
 

@@ -149,7 +149,8 @@ def test_what_an_earlier_run_tried_and_raced_is_kept_beside_new_races(hopper, tm
     assert [row["id"] for row in rows if row["kind"] == "tried"] == ["a", "b", "c"]
     kept = [row for row in rows if "of" in row]
     assert [row.get("size") for row in kept] == [None, 4096]
-    assert all(row["of"] == {"date": "2026-01-01", "commit": "0" * 7, "held": False} for row in kept)
+    about = {"date": "2026-01-01", "commit": "0" * 7, "held": False}
+    assert all(row["of"] == about for row in kept)
     assert [row["size"] for row in rows if row["kind"] == "final"] == [4096, 512]
 
 

@@ -22,7 +22,11 @@ WITHOUT_TIMES = {
     "host_cost.json",
     "latches.json",
     "loops.json",
+    "before_layers.json",
+    "behind_others.json",
+    "launch_phases.json",
     "microbench.json",
+    "runs_along_k.json",
     "native.json",
     "s4096_trace.json",
     "samples.json",
@@ -33,6 +37,8 @@ WITHOUT_TIMES = {
 # Of as many other shapes, whose bounds take minutes, by kernels whose times are in other files.
 TOO_MANY = {
     "portfolio.json",
+    "shapes200_held_1.json",
+    "shapes200_held_2.json",
     "shapes200_others.json",
     "shapes200_two.json",
     "wide_long.json",

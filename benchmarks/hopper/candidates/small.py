@@ -27,8 +27,8 @@ SIZES = (512, 1024, 2048)
 EACH, OF_A_KIND = 48, 2
 MULTIPROCESSORS, A_CYCLE = 132, 128
 
-# A block for each tile, for a share in a cluster or for a slice, layers of its warps, or blocks that
-# stay.
+# A block for each tile, a share in a cluster or a slice, with layers of warps or without, or
+# blocks that stay.
 ALONE = {"split_k": 1, "persistent": 0, "stream_k": 0, "sliced": 0, "warps_k": 1}
 SHARED = [{**ALONE, "split_k": split} for split in (1, 2, 4, 8)]
 SHARED += [{**ALONE, "split_k": split, "warps_k": many} for split in (1, 2) for many in (2, 4)]
@@ -38,8 +38,8 @@ RESIDENT = (1, 2, 3, 4)
 SINCE = ("block_m", "block_n", "tile_m", "tile_n", "warp_m", "warp_n", *ALONE)
 
 # Estimates, in cycles: a block's first copies and its text that comes from far; blocks of a cluster
-# that meet, layers of warps that do; a second kernel; a share that is left and taken in.  Bytes of C
-# that a multiprocessor stores in a cycle.  Warps that keep its schedulers busy.
+# that meet, layers of warps that do; a second kernel; a share that is left and taken in.  Bytes of
+# C that a multiprocessor stores in a cycle.  Warps that keep its schedulers busy.
 BEGIN, MEET, LAYERS, SECOND, SHARE, STORED, BUSY = 3000, 1500, 800, 6000, 6000, 10, 8
 
 

@@ -89,12 +89,12 @@ class Costs:
 
 
 COSTS = Costs(
-    launch=22700, begin=1030, hiding=1.03, latency=233, copy=0.0826, check=0.349, store=0.295,
-    turn=12800, meet=300, part=3100, part_element=0, l2=4320, memory=1600, segment=86.1,
+    launch=8400, begin=1960, hiding=1.36, latency=311, copy=0.0668, check=0.349, store=0.329,
+    turn=6750, meet=643, part=2100, part_element=9.2, l2=7210, memory=1070, segment=114,
     # Held: a fit cannot tell it from `store`.  For 32 elements an instruction of 32 lanes that
     # reads 4 bytes each and a quarter of one that writes 16, 128 bytes a cycle either way.
     staged=0.0625,
-    second=16900,
+    second=3710,
 )  # fmt: skip
 
 
