@@ -22,10 +22,13 @@ import math
 import statistics
 from pathlib import Path
 
+from hopper.cases import variant_of
 from tilewright.backend.cuda import proofs
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware.catalogue import recognised
 from tilewright.paths import write_atomically
+from tilewright.precision import precision
+from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import stencil, stencils, unscheduled
 from tilewright.stencil.schedule import SCHEDULE
@@ -159,7 +162,17 @@ def search_rows(letter, log):
         for key, (config, ns) in found.items():
             if key in kept or key in won:
                 at, best = square(ns), square(won.get(key, {}))
-                yield row(letter, trans, config.stencil, dict(config), at, best)
+                made = row(letter, trans, config.stencil, dict(config), at, best)
+                yield made if serves_anywhere(config, letter, trans) else made | {"anywhere": False}
+
+
+def serves_anywhere(config, letter, trans):
+    """Return whether a config can be fitted to odd sides, longer than its blocks and shorter."""
+    family, device = stencil(config.stencil), architecture_spec(ARCH)
+    space = family.space(variant_of(letter, trans), device)
+    sides = ((4001, 4003, 4007), (1, 1, 1), (4001, 1, 4007), (1, 4003, 4007))
+    problems = (Problem(*side, precision(letter), *trans) for side in sides)
+    return all(unscheduled(family.fitted(config, problem)) in space for problem in problems)
 
 
 def square(ns):

@@ -173,9 +173,9 @@ def test_few_tiles_and_long_sums_are_divided(trans, m, n, k) -> None:
 @settings(max_examples=30, deadline=None)  # a first choice reads a table
 @given(CASES, st.integers(2500, 8192), st.integers(2500, 8192), st.integers(64, 300))
 def test_many_tiles_of_short_sums_are_not_cut_up(trans, m, n, k) -> None:
-    """A part costs as much as 30 steps of k: a tile is one block's, or two's."""
+    """A part costs 1 to 2 us, a tile of so few steps some 40: it is one block's, or a few's."""
     config = choose(LIVE, Problem(m, n, k, "s", *trans)).config
-    assert not config.get("stream_k") or owners_add(config, (m, n, k)) <= 1
+    assert not config.get("stream_k") or owners_add(config, (m, n, k)) <= 4
 
 
 def test_a_tree_of_parts_is_waited_for_as_long_as_it_is_high() -> None:

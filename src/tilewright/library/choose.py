@@ -235,11 +235,12 @@ def of_table(
     """Return a table's choice with its time: what won a race of this very size, if any did."""
     sizes, many = (problem.m, problem.n, problem.k), table.multiprocessors
     every = [row for row in table.rows if _takes(row.config, problem, aligned)]
+    fits = [row for row in every if row.anywhere or _is_fitted(row.config, problem)]
     won = [row for row in every if sizes in row.won]
     if won and spec.multiprocessors == many:
         row = min(won, key=lambda one: one.won[sizes])  # two where one is rescheduled
         return Choice(stencil(row.config.stencil), row.config, str(problem)), row.won[sizes]
-    rows = timed_nearby(every, problem)
+    rows = timed_nearby(fits or every, problem)
     times = [expected_ns(row, problem, spec, many) for row in rows]
     best = rows[times.index(min(times))]
     nearest = min(best.ns, key=lambda other: distance(problem, other))
@@ -250,6 +251,11 @@ def _takes(config: Config, problem: Problem, aligned: bool) -> bool:
     """Whether a config's kernel can read a problem's operands."""
     family = stencil(config.stencil)
     return (aligned or family.operand_alignment(config) == 1) and family.takes(config, problem)
+
+
+def _is_fitted(config: Config, problem: Problem) -> bool:
+    """Whether a problem is served with a config as it is."""
+    return stencil(config.stencil).fitted(config, problem) == config
 
 
 def served(device: Served, problem: Problem, aligned: bool = True) -> Choice:

@@ -146,7 +146,7 @@ def _timed(row: Mapping[str, Any]) -> Timed:
     number, trans = precision(row["precision"]), row["trans"]
     ns = {Problem(m, n, k, number, *trans): float(time) for m, n, k, time in row["times"]}
     won = {(m, n, k): float(time) for m, n, k, time in row["won"]}
-    return Timed(Config(row["stencil"], row["config"]), ns, won)
+    return Timed(Config(row["stencil"], row["config"]), ns, won, bool(row.get("anywhere", True)))
 
 
 def _rescheduled(

@@ -73,11 +73,14 @@ class Timed:
         Times of a search, to compare with others' of that search.
     won : Mapping
         Times of the races that it won, by m, n and k.
+    anywhere : bool
+        Whether its space has what serves columns that begin anywhere, and short sides.
     """
 
     config: Config
     ns: Mapping[Problem, float]
     won: Mapping[tuple[int, int, int], float] = field(default_factory=dict)
+    anywhere: bool = True
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
