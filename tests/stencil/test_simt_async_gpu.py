@@ -18,6 +18,7 @@ from tilewright.backend import LiveDevice
 from tilewright.backend.cuda.rescheduling import RefusedScheduleError
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, transposes_of
+from tilewright.space import Config
 from tilewright.stencil import Variant
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.verify import Bench, Check, certify, screen
@@ -55,6 +56,29 @@ def test_blocks_that_stay_are_right(copying: LiveDevice, name: str, stream_k: in
     # More tiles than blocks, whatever the device has: whole tiles, and a wave that is shared.
     many = Check(2500, 2300, 200, beta=1)
     Bench(copying, kernel, FAMILY, config, of).exact(many, np.random.default_rng(7))
+
+
+# What serves 512 x 512 on an H100 is like it.
+LAYERS = {
+    "block_m": 64, "block_n": 64, "tile_m": 8, "tile_n": 8, "lanes_m": 4, "block_k": 16,
+    "unroll_k": 4, "stages": 2, "resident": 1, "copy_groups": 4, "k_vectors": 0, "walk": 1,
+    "b_first": 0, "raster_rows": 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("split_k", [1, 2])
+@pytest.mark.parametrize("warps_k", [2, 4])
+@pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT", "cCN"])
+def test_layers_of_warps_are_right(
+    copying: LiveDevice, name: str, warps_k: int, split_k: int
+) -> None:
+    of = variant(name)
+    config = Config(FAMILY.name, {**LAYERS, "warps_k": warps_k, "split_k": split_k})
+    if split_k > 1 and config not in FAMILY.space(of, copying.spec):
+        pytest.skip("the device has no clusters")
+    for one in (config, config.replace(staged=1), config.replace(guarded=1)):
+        certify(copying, compiled(copying, FAMILY, one, of), FAMILY, one, of)
+    same_bits_every_time(copying, FAMILY, config, Problem(500, 500, 500, name[0], *name[1:]))
 
 
 @pytest.mark.parametrize("name", ["sNN", "sNT", "sTT", "dNT", "cNN"])
