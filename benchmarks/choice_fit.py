@@ -3,7 +3,7 @@ r"""Fit what things cost in single precision (`tilewright.library.cycles`); need
     python benchmarks/choice_fit.py [--folds 5]
     python benchmarks/choice_fit.py --only-report
 
-Reads benchmarks/results/h100/portfolio.json: some sixty configs of each case, timed on each of its
+Reads benchmarks/results/h100/portfolio.json: some fifty configs of each case, timed on each of its
 shapes.  Prints the costs of least error, ready for `cycles.py`, and how far off times are: with
 the costs that are there, with the fitted ones, and at shapes that a fit has not seen.  These are
 left out in turns, with all their launches, whatever the transposes.  ``--only-report`` says how

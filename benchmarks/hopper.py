@@ -77,9 +77,11 @@ def main() -> None:
         log = Log(given.json.with_suffix(".log"))
         measure(log, letter, cases, sizes, given.until, given.workers, given.seed, given.only)
         return
+    # Read before anything is written: it may be the same file.
+    earlier = json.loads(given.keep.read_bytes()) if given.keep else None
     log = supervise(given.json, time.time() + given.seconds)
-    if given.keep:
-        keep(given.json, given.keep)
+    if earlier:
+        keep(given.json, earlier)
     table(log, letter, sizes, cases)
 
 

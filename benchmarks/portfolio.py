@@ -456,6 +456,8 @@ def main() -> None:
     parse.add_argument("--seconds", type=float, default=200)
     parse.add_argument("--json", type=Path, required=True)
     given = parse.parse_args()
+    if given.of and not given.pick:
+        parse.error("--of thins out what --pick writes; give both")
     if given.pick and given.of:
         pick_of(given.json, portfolio_file(parse, given.of))
     elif given.pick:

@@ -47,7 +47,7 @@ SHAPE = (
     "block_m", "block_n", "tile_m", "tile_n", "warp_m", "warp_n", "warps_k", "resident", "split_k",
     "persistent", "stream_k",
 )  # fmt: skip
-# Launches that were not held took their host's share, up to this size more than 1 % of their time.
+# Launches that were not held took their host's share, below this size more than 1 % of their time.
 LONG = 4096
 # Times the fastest; all candidates in double-double are bound by the same instructions, and near.
 NEAR, NEAR_OF_PAIRS = 1.1, 1.03
@@ -132,17 +132,21 @@ def best_of_shapes(found):
 
 
 def best_divided(found):
-    """Return, of each block with k divided in a cluster, the fastest over the sizes most have.
+    """Return, of each block with k divided in a cluster, the nearest to the best of its sizes.
 
     They serve where k is long beside few tiles, which squares do not show.
     """
-    best = {}
+    fastest, best = {}, {}
+    for _, ns in found.values():
+        for size, time in ns.items():
+            fastest[size] = min(time, fastest.get(size, time))
     for key, (config, ns) in found.items():
         if config.get("split_k", 1) > 1:
             shape = tuple(config[name] for name in ("block_m", "block_n", "split_k"))
-            one = (-len(ns), math.prod(ns.values()), key)
+            slower = statistics.fmean(math.log(time / fastest[size]) for size, time in ns.items())
+            one = (slower, key)
             best[shape] = min(best.get(shape, one), one)
-    return {key: found[key] for *_, key in best.values()}
+    return {key: found[key] for _, key in best.values()}
 
 
 def search_rows(letter, log):
@@ -185,7 +189,8 @@ def beside_rows(rows):
         return
     known = {(one["trans"], plain(one)) for one in rows if one["precision"] == "s"}
     for one in (one for one in load(BESIDE).get("squares", []) if "ns" in one):
-        found = row("s", one["trans"], "simt_async", one["config"], square_of(one["ns"]))
+        long = {size: ns for size, ns in one["ns"].items() if int(size) >= LONG}
+        found = row("s", one["trans"], "simt_async", one["config"], square_of(long))
         if (one["trans"], plain(found)) not in known:
             yield found
 
@@ -260,7 +265,9 @@ def add_twins(rows, rescheduled):
             known[key] = row(*key[:2], one["stencil"], dict(key[2]), [])
             rows.append(known[key])
         times = {tuple(at[:3]): at for at in known[key]["times"]}
-        for m, n, k, _, twin in one["raced"]:
+        # Most of these races were not held.
+        long = [at for at in one["raced"] if at[0] >= LONG]
+        for m, n, k, _, twin in long if times or long else one["raced"]:
             times.setdefault((m, n, k), [m, n, k, twin])
         known[key]["times"] = [times[size] for size in sorted(times)]
 

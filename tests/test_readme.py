@@ -45,6 +45,8 @@ def test_what_the_first_sentences_say_of_doubles_is_what_the_races_say():
         for kind in (True, False)
     )
     assert f"DGEMM {shares(large)} from 2048 on, and {shares(short)} below" in HEAD
+    single = [row["ratio"] for (_, size), row in draw.races("c").items() if size >= 2048]
+    assert f"CGEMM {shares(single)} from 2048 on" in HEAD
     lasting = [row["ratio"] for row in draw.load("h100/sustained_z.json")["rows"]]
     assert f"ZGEMM {shares(lasting)} at the power limit" in HEAD
 

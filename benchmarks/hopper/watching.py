@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tilewright.paths import write_atomically
 
@@ -78,18 +79,21 @@ def blame(log: Log) -> None:
             log.add(**{**row, "kind": "tried", "reason": reason, "ns": {}})
 
 
-def keep(path: Path, earlier: Path) -> None:
-    """Put what an earlier FILE tried or raced, and this one did not, before the rows of this one.
+def keep(path: Path, old: dict[str, Any]) -> None:
+    """Put what an earlier run tried or raced, and this one did not, before the rows of this one.
 
     Such rows say which run they are of (``of``), and whether its launches were held.  Of candidates
-    that were tried again the times of other sizes are kept; races of sizes of which this one has
-    none, so that all races of a size are of one run.
+    that were tried again the times of other sizes are kept.
     """
-    made, old = (json.loads(one.read_bytes()) for one in (path, earlier))
+    made = json.loads(path.read_bytes())
     again: dict[tuple[str, str], set[str]] = {}
     for row in (row for row in made["log"] if row["kind"] == "tried"):
         again.setdefault((row["trans"], row["id"]), set()).update(row["ns"])
-    raced = {row["size"] for row in made["log"] if row["kind"] == "final"}
+    raced = {
+        (row["trans"], row["size"])
+        for row in made["log"]
+        if row["kind"] == "final" and "reason" not in row
+    }
     about = old["environment"]
     run = {name: about[name] for name in ("date", "commit")} | {"held": "held" in about["method"]}
     rows = []
@@ -99,7 +103,7 @@ def keep(path: Path, earlier: Path) -> None:
             ns = {size: time for size, time in row["ns"].items() if size not in (known or ())}
             if ns or known is None:
                 rows.append({"of": run} | row | {"ns": ns})
-        elif row["kind"] == "final" and row["size"] not in raced:
+        elif row["kind"] == "final" and (row["trans"], row["size"]) not in raced:
             rows.append({"of": run} | row)
     write_atomically(path, json.dumps(made | {"log": rows + made["log"]}, indent=1).encode())
 

@@ -135,14 +135,14 @@ def test_a_list_of_something_else_is_refused_in_one_line(hopper, tmp_path, capsy
 
 
 def test_what_an_earlier_run_tried_and_raced_is_kept_beside_new_races(hopper, tmp_path):
-    """Its rows say which run they are of; races of one size are all of one run."""
+    """Its rows say which run they are of."""
     *_, watching = hopper
     tried = [{"kind": "tried", "trans": "NN", "id": key, "ns": {"512": n}} for n, key in
              enumerate("abc")]  # fmt: skip
     races = [{"kind": "final", "trans": "NN", "size": size} for size in (512, 4096)]
-    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    new = tmp_path / "new.json"
     run = {"date": "2026-01-01", "commit": "0" * 7, "cores": 2, "method": "medians of 21"}
-    old.write_text(json.dumps({"environment": run, "log": [*tried[:2], *races]}))
+    old = {"environment": run, "log": [*tried[:2], *races]}
     new.write_text(json.dumps({"environment": {}, "log": [*tried[1:], races[0]]}))
     watching.keep(new, old)
     rows = json.loads(new.read_text())["log"]

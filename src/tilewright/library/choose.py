@@ -236,7 +236,7 @@ def of_table(
     sizes, many = (problem.m, problem.n, problem.k), table.multiprocessors
     every = [row for row in table.rows if _takes(row.config, problem, aligned)]
     fits = [row for row in every if row.anywhere or _is_fitted(row.config, problem)]
-    won = [row for row in every if sizes in row.won]
+    won = [row for row in fits if sizes in row.won]
     if won and spec.multiprocessors == many:
         row = min(won, key=lambda one: one.won[sizes])  # two where one is rescheduled
         return Choice(stencil(row.config.stencil), row.config, str(problem)), row.won[sizes]

@@ -32,7 +32,7 @@ class Costs:
     """What things cost, in cycles unless said otherwise.
 
     The values are those of ``python benchmarks/choice_fit.py`` for an H100: a portfolio of configs,
-    each timed on a hundred shapes.  Half of other shapes are met within 7 %.  Some cannot be told
+    each timed on ninety shapes.  Half of other shapes are met within 6 %.  Some cannot be told
     apart: `launch` and `begin` are known by their sum alone.
 
     Parameters
@@ -59,7 +59,7 @@ class Costs:
     part : float
         That an owner waits for a part, and reads it.
     part_element : float
-        Of each element of a thread's tile in that part; nothing that a fit could tell.
+        Of each element of a thread's tile in that part.
     l2, memory : float
         Bytes in a cycle, of the device.
     segment : float

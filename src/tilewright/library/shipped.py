@@ -172,7 +172,7 @@ def _rescheduled(
     sizes = {(size.m, size.n, size.k): share for size, share in saved.items()}
     won = {size: twin.won[size] * share for size, share in sizes.items() if size in twin.won}
     won |= {(m, n, k): float(time) for m, n, k, time in row.get("won", ())}
-    return Timed(config, ns, won) if ns else None
+    return Timed(config, ns, won, twin.anywhere) if ns else None
 
 
 @lru_cache(maxsize=1)

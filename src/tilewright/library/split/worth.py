@@ -25,15 +25,15 @@ _BYTES, _BYTES_PER_SECOND = 12, 2.8e12
 # 16724 steps of 132 tiles of 256 x 128 (tensor.json).
 _PER_SECOND = 16724 * 132 * 256 * 128 / 540.6e-6
 _MULTIPROCESSORS = 132
-# SGEMM: 20 us at 512, 61 at 1024 and 52 TFLOP/s from 2048 on (hopper_s.json).
-_IEEE_LAUNCH, _IEEE_PER_SECOND = 15e-6, 52e12
+# SGEMM: 12 us at 512, 49 at 1024 and 50 to 55 TFLOP/s from 2048 on (hopper_s.json).
+_IEEE_LAUNCH, _IEEE_PER_SECOND = 7e-6, 52e12
 
 
 def is_worth(problem: Problem, device: DeviceSpec) -> bool:
     """Whether splitting and multiplying parts is expected to take less time than SGEMM.
 
     By terms that were measured at 1024, 2048, 4096 and 8192; smaller products and other shapes
-    were not measured in parts.  Squares are worth it from about 730 on.  Results of few tiles
+    were not measured in parts.  Squares are worth it from about 890 on.  Results of few tiles
     are not, however long their sums: single precision divides k among multiprocessors, and a
     product of parts does not.
 

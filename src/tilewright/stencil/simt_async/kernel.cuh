@@ -39,7 +39,8 @@
  *
  * Small results: SPLIT_K blocks, a cluster, share the steps of one tile of C and add
  * their parts in the order of k through each other's shared memory (compute capability
- * 9.0): the same bits in every run.  So do WARPS_K layers of a block's warps (warps.cuh).
+ * 9.0): the same bits in every run.  So do WARPS_K layers of a block's warps, each of which has a
+ * part of every stage (warps.cuh).
  *
  * Long sums over few tiles: with SLICED k is cut into slices, a block for each of them, and a
  * second kernel adds up (sliced.cuh).
