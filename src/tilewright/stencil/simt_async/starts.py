@@ -27,9 +27,9 @@ _LARGE = {
     (True, False): (_TALL, _WIDE, _SQUARE),
     (True, True): (_WIDE, _SQUARE, _TALL),
 }
-# Winners at 1024 and 512: blocks of a cluster give small results to all multiprocessors.  Then
-# the likeliest where clusters are not known, and texts of 8 steps, which fit the nearest
-# instruction cache.
+# Blocks of a cluster give small results to all multiprocessors: winners at 1024 and 512 before
+# there were layers.  Then the likeliest where clusters are not known, and texts of 8 steps, which
+# fit the nearest instruction cache.
 _SINGLE: tuple[_Shape, ...] = (
     (64, 64, 8, 8, 8, 8, 8, 5, 4, 2, 0, 0, 2, 8),
     (128, 128, 8, 8, 8, 8, 8, 5, 2, 2, 0, 0, 2, 8),
@@ -78,6 +78,11 @@ _PAIRS: tuple[_Shape, ...] = (
 _SHAPES = {"e": _PAIRS, "f": _PAIRS, "d": _DOUBLE, "c": _COMPLEX, "z": _DOUBLE_COMPLEX}
 
 
+# Layers of warps, by how many: winners at 512 and 1024.
+_LAYERED: tuple[tuple[int, _Shape], ...] = (
+    (4, (64, 32, 4, 8, 8, 32, 8, 2, 1, 1, 0, 0, 2, 8)),
+    (2, (64, 128, 8, 8, 4, 32, 16, 2, 1, 1, 1, 1, 4, 8)),
+)
 # Tiles that the copy engine brings, of 192 elements a thread, shared by all blocks: the fastest
 # from 4096 on where both operands run along m or n and columns are aligned.
 _BOXED: tuple[_Shape, ...] = (
@@ -91,11 +96,16 @@ def starts(variant: Variant) -> tuple[dict[str, int], ...]:
     """Return values of all parameters, the likeliest for large results first."""
     shapes = _SHAPES.get(variant.precision.letter)
     boxed: tuple[_Shape, ...] = ()
+    layered = _LAYERED if shapes is None else ()
     if shapes is None:
         shapes = _LARGE[variant.trans_a.transposed, variant.trans_b.transposed] + _SINGLE
         boxed = () if any(variant.k_fast) else _BOXED
     return tuple(
         dict(zip(_NAMES, shape, strict=True)) | {"k_vectors": 0} | more
-        for among, more in ((shapes, {}), (boxed, _BOXES))
+        for among, more in (
+            (shapes, {}),
+            *(((shape,), {"warps_k": many}) for many, shape in layered),
+            (boxed, _BOXES),
+        )
         for shape in among
     )
