@@ -32,6 +32,7 @@ WITHOUT_TIMES = {
     "samples.json",
     "samples_boxes.json",
     "schedule_model.json",
+    "text_first_run.json",
     "wgmma_first_light.json",
 }
 # Of as many other shapes, whose bounds take minutes, by kernels whose times are in other files.

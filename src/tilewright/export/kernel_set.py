@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from tilewright.backend.cache import KernelCache
+from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
 from tilewright.export.grid import Grid, grid_of
 from tilewright.export.proved import check_proved, check_winners
@@ -176,7 +177,7 @@ def _compiled(one: _Wanted, arch: str, cache: KernelCache) -> ExportedKernel:
         version=one.family.version,
         grid=grid_of(one.family, one.config),
         dynamic_shared_bytes=source.dynamic_shared_bytes,
-        cubin=cached_cubin(source, arch, cache).code,
+        cubin=arranged(cached_cubin(source, arch, cache), cache).code,
     )
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Cubin", "Kernel", "read_cubin", "section_of"]
+__all__ = ["Cubin", "Kernel", "read_cubin", "section_of", "section_span"]
 
 MACHINE_CUDA = 190
 OSABI_BEFORE_13, OSABI_13 = 0x33, 0x41
@@ -141,10 +141,22 @@ def section_of(code: bytes, section: str) -> bytes:
     ValueError
         As for `read_cubin`.
     """
+    at, size = section_span(code, section)
+    return code[at : at + size]
+
+
+def section_span(code: bytes, section: str) -> tuple[int, int]:
+    """Return where a cubin's section begins in the file, and its bytes there; 0 if it has none.
+
+    Raises
+    ------
+    ValueError
+        As for `read_cubin`.
+    """
     reader = _Reader(code, "cubin")
     reader.arch()
-    found = (reader.slice(one) for one in reader.sections() if one.name == section)
-    return next(found, b"")
+    found = (one for one in reader.sections() if one.name == section)
+    return next(((one.offset, len(reader.slice(one))) for one in found), (0, 0))
 
 
 class _Reader:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tilewright.sass.decode import INSTRUCTION_BYTES
 from tilewright.sass.instruction import Instruction
 
-__all__ = ["live_before", "successors"]
+__all__ = ["goes_on", "live_before", "successors"]
 
 
 def successors(instructions: Sequence[Instruction]) -> list[tuple[int, ...]]:
@@ -19,27 +19,30 @@ def successors(instructions: Sequence[Instruction]) -> list[tuple[int, ...]]:
     count = len(instructions)
     found = []
     for index, instruction in enumerate(instructions):
-        after = []
-        leaves = instruction.mnemonic in ("EXIT", "RET", "BRA")
-        # BRA.U takes its condition from a source operand, not from the guard.
-        conditional = not instruction.guard.always or _has_condition(instruction)
-        if not leaves or conditional:
-            after.append(index + 1)
+        after = [index + 1] if goes_on(instruction) else []
         if instruction.mnemonic == "BRA" and instruction.target is not None:
             after.append(instruction.target // INSTRUCTION_BYTES)
         found.append(tuple(i for i in after if 0 <= i < count))
     return found
 
 
-def _has_condition(instruction: Instruction) -> bool:
-    """Whether a branch has a predicate operand besides its guard: [89:87] other than PT, or !PT.
+def goes_on(instruction: Instruction) -> bool:
+    """Whether the next instruction may run behind it."""
+    # BRA.U takes its condition from a source operand, not from the guard.
+    conditional = not instruction.guard.always or _has_condition(instruction)
+    return instruction.mnemonic not in ("EXIT", "RET", "BRA") or conditional
 
-    BRA.U (opcode 0x547) keeps the uniform predicate at [26:24] with its negation at [27].
+
+def _has_condition(instruction: Instruction) -> bool:
+    """Whether a branch has a condition besides its guard: [89:87] other than PT, or !PT.
+
+    BRA.U (opcode 0x547) keeps a uniform predicate at [26:24] with its negation at [27]; BRA.DIV and
+    BRA.CONV, whose [91] is set, ask whether the warp's lanes are together.
     """
     if instruction.mnemonic != "BRA":
         return False
     raw = instruction.raw
-    if instruction.opcode == 0x547:
+    if instruction.opcode == 0x547 or raw >> 91 & 1:
         return True
     return (raw >> 87 & 0xF) != 7
 

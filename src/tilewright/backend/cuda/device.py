@@ -26,6 +26,7 @@ from tilewright.backend.base import (
 )
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import probe, proofs
+from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.compiler import Cubin, cached_cubin, nvrtc, nvrtc_version
 from tilewright.backend.cuda.driver import check, driver, stream_state
 from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
@@ -194,7 +195,8 @@ class CUDADevice(LiveDevice):
         """Compile a source, or take it from the disk cache."""
         started = time.perf_counter()
         with span("compile"):
-            cubin = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)
+            made = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)
+            cubin = arranged(made, self._cache if use_cache else None)
             wants = source.dynamic_shared_bytes, source.part_bytes, source.second
             loaded = LoadedKernel(self, cubin, source.entry, *wants)
         return Kernel(loaded, source.entry, time.perf_counter() - started, cubin.code)
