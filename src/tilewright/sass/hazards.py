@@ -19,11 +19,11 @@ instructions of a class in any kernel here: the hardware needs no more, and perh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilewright.sass.access import PREDICATE, UNIFORM, Access, access, name_of
 from tilewright.sass.flow import successors
-from tilewright.sass.instruction import Instruction
+from tilewright.sass.instruction import Guard, Instruction
 from tilewright.sass.latency import BARRIER, after, needed, pace
 
 __all__ = ["MEMORY", "Entry", "Hazard", "entry", "hazards", "how_read", "released_at"]
@@ -33,6 +33,7 @@ MEMORY = frozenset(("shared", "global"))
 _BARRIERS = 1024  # barrier 0 among the resources, behind all that `access` numbers
 _PACED = _BARRIERS + 6  # the pipe of DMMA
 _OLDEST = 64  # cycles after which no result of fixed latency is under way
+_OVERTAKES = 9  # cycles after which no later write could arrive first: the most of latency.py
 # SYNCS.EXCH and UTMALDG, whose operands stay in uniform registers; other forms of SYNCS read theirs
 # at issue: ptxas overwrites them two cycles later.
 _FROM_UNIFORM = frozenset((0x5B2, 0x5B4))
@@ -69,11 +70,13 @@ class Hazard:
 class _State:
     """What is under way before an instruction.
 
-    ``set_at`` is when each resource was written by each class, on the clock ``now``.
+    ``set_at`` is when each resource was written by each class, on the clock ``now``; ``only_if``
+    under which condition alone that was, of those that have not changed since.
     """
 
     now: int = 0
     set_at: dict[int, dict[str, int]] = field(default_factory=dict)
+    only_if: dict[tuple[int, str], Guard] = field(default_factory=dict)
     pending: dict[Pending, Clears] = field(default_factory=dict)
     kept: dict[Latch, frozenset[tuple[int, bool]]] = field(default_factory=dict)
 
@@ -84,7 +87,12 @@ class _State:
             for resource, times in self.set_at.items()
             if max(times.values()) > recent
         }
-        return _State(self.now, set_at, dict(self.pending), dict(self.kept))
+        only_if = {
+            (resource, kind): guard
+            for (resource, kind), guard in self.only_if.items()
+            if kind in set_at.get(resource, ())
+        }
+        return _State(self.now, set_at, only_if, dict(self.pending), dict(self.kept))
 
     def ages(self, resource: int) -> Iterator[tuple[str, int]]:
         """Yield the classes that wrote a resource lately, and how many cycles ago."""
@@ -95,6 +103,10 @@ class _State:
     def join(self, other: _State) -> bool:
         """Take in what another path brings; return whether that changed anything."""
         changed = False
+        for write, guard in list(self.only_if.items()):
+            if other.only_if.get(write) != guard:
+                del self.only_if[write]
+                changed = True
         for resource in other.set_at:
             for kind, age in other.ages(resource):
                 mine = self.set_at.setdefault(resource, {})
@@ -310,8 +322,17 @@ def _early(state: _State, one: Instruction, use: Access, observe: Observer | Non
         for kind, age in state.ages(resource):
             if observe is not None:
                 observe(kind, use.kind, "write", age)
-            if age < needed(kind, use.kind, "write"):
+            if age < needed(kind, use.kind, "write") and not _never_both(
+                state.only_if.get((resource, kind)), one.guard
+            ):
                 yield f"{one.mnemonic} overwrites {name_of(resource)} {age} cycles after it was set"
+
+
+def _never_both(first: Guard | None, second: Guard) -> bool:
+    """Whether one of two instructions does nothing, as a condition and its opposite have it."""
+    if first is None or first.always or second.always:
+        return False
+    return second == replace(first, negated=not first.negated)
 
 
 def how_read(one: Instruction, resource: int) -> str:
@@ -336,11 +357,12 @@ def _issue(state: _State, one: Instruction, use: Access) -> None:
         use = Access(frozenset(), frozenset(), use.kind)
     _keep(state, one, use.pure)
     _overwrite(state.kept, use.writes)
+    _forget(state, use.writes, use.kind == "unknown")
     for resource in use.writes:
         if certain:
             state.set_at.pop(resource, None)
         if use.fixed:
-            state.set_at.setdefault(resource, {})[use.kind] = state.now
+            _set(state, resource, use.kind, one.guard)
     if use.in_order:
         _start(state, one, use)
     elif (use.variable or use.kind == "unknown") and not one.guard.never:
@@ -351,6 +373,25 @@ def _issue(state: _State, one: Instruction, use: Access) -> None:
     if cycles := pace(one):
         state.set_at[_PACED] = {str(cycles): state.now}
     state.now += max(1, one.control.stall)
+
+
+def _set(state: _State, resource: int, kind: str, guard: Guard) -> None:
+    """Enter a write of fixed latency; its condition, too, if those it may overtake share it."""
+    times, key = state.set_at.setdefault(resource, {}), (resource, kind)
+    alone = state.now - times.get(kind, state.now - _OLDEST) >= _OVERTAKES
+    if not guard.always and (alone or state.only_if.get(key) == guard):
+        state.only_if[key] = guard
+    else:
+        state.only_if.pop(key, None)
+    times[kind] = state.now
+
+
+def _forget(state: _State, written: frozenset[int], unknown: bool) -> None:
+    """Forget conditions that change: what was written under one is no longer known by it."""
+    changed = {resource % 8 for resource in written if resource >= PREDICATE}
+    for key, guard in list(state.only_if.items()):
+        if unknown or guard.index in changed:
+            del state.only_if[key]
 
 
 def _start(state: _State, one: Instruction, use: Access) -> None:

@@ -39,6 +39,12 @@ inline chunk load_chunk(const void *from)
     return v;
 }
 
+inline void store_global(void *to, chunk v)
+{
+    if (emulated::check_readable(to, 16, 16))
+        std::memcpy(to, &v, 16);
+}
+
 inline void write_element(shared_at at, elem v)
 {
     std::memcpy(emulated::shared_bytes(emulated::now.current->rank, at, ELEM_BYTES,

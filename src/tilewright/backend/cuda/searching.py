@@ -70,8 +70,9 @@ def search(code: bytes, request: dict[str, Any]) -> bytes:
         With the reason.
     """
     instructions = decode(code, request["arch"])
-    # The search takes long, and its result would not pass where the kernel itself does not.
-    if unclear := hazards(instructions):
+    # The search takes long, and its result would not pass where the kernel itself does not; copies
+    # in latches that ptxas knows to be cleared may stay as they are (`differences`).
+    if unclear := [hazard for hazard in hazards(instructions) if not hazard.copy]:
         raise RefusedError(f"the kernel itself is not understood: {unclear[0]}")
     loop = main_loop(instructions)
     if loop is None:

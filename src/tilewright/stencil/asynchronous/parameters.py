@@ -14,6 +14,7 @@ __all__ = [
     "STREAM_K",
     "TREE",
     "WARPS_K",
+    "WAYS_APART",
     "block_sides",
     "grid",
 ]
@@ -54,6 +55,14 @@ STAGED = Parameter(
     "how results are stored where columns of C are not aligned to 16 bytes: 0: each thread its "
     "own, single elements apart, 1: through shared memory, by a warp's lanes side by side",
     "a write and a read of shared memory for each result",
+    unnamed=0,
+)
+WAYS_APART = Parameter(
+    "ways_apart",
+    (0, 1),
+    "text that stores results: 0: each chunk asks whether it is aligned and whether C counts, 1: "
+    "asked once, each answer with a text of its own, side by side",
+    "none but another choice of registers by the compiler",
     unnamed=0,
 )
 # As old as that without it: one layer of warps.

@@ -10,6 +10,7 @@ from tilewright.stencil.asynchronous.parameters import (
     STAGED,
     STAGES,
     WARPS_K,
+    WAYS_APART,
     block_sides,
     grid,
 )
@@ -94,6 +95,7 @@ def _pipeline() -> tuple[Parameter, ...]:
         NARROW,
         GUARDED,
         STAGED,
+        WAYS_APART,
         TMA,
         Parameter(
             "walk",

@@ -106,6 +106,19 @@ HELPER chunk load_chunk(const void *from)
     return v;
 }
 
+/* Write 16 bytes to device memory at once: a compiler parts some such copies into words. */
+HELPER void store_global(void *to, chunk v)
+{
+#if REAL_BYTES == 4
+    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "f"(v.r[0]), "f"(v.r[1]), "f"(v.r[2]), "f"(v.r[3])
+                 : "memory");
+#else
+    asm volatile("st.global.v2.f64 [%0], {%1, %2};" : : "l"(to), "d"(v.r[0]), "d"(v.r[1]) : "memory");
+#endif
+}
+
 HELPER void write_element(shared_at at, elem v)
 {
 #if ELEM_BYTES == 4

@@ -240,8 +240,9 @@ class SimtAsync(Stencil):
         )
         defines: dict[str, int | str] = {**variant.macros}
         # A config need not name these.
-        asked = ("PERSISTENT", "STREAM_K", "TREE", "SLICED", "NARROW", "GUARDED", "STAGED", "TMA")
-        defines |= dict.fromkeys(asked, 0) | {"WARPS_K": 1}
+        grid = ("PERSISTENT", "STREAM_K", "TREE", "SLICED")
+        ways = ("NARROW", "GUARDED", "STAGED", "WAYS_APART", "TMA")
+        defines |= dict.fromkeys((*grid, *ways), 0) | {"WARPS_K": 1}
         if config.get("sliced", 0):
             defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
         defines |= macros(config)

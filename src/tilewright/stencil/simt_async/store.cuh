@@ -124,6 +124,9 @@ HELPER void store_chunk(result c, const elem *sum, int j, int i)
     }
 }
 
+#if WAYS_APART
+#include "simt_async/ways_apart.cuh"
+#else
 /* Store `count` columns of the thread's tile, from `first` on. */
 HELPER void store_columns(result c, const elem *sum, int first, int count, shared_at tiles)
 {
@@ -135,6 +138,7 @@ HELPER void store_columns(result c, const elem *sum, int first, int count, share
         UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
             store_chunk(c, sum + j * TILE_M + i * CHUNK, first + j, i);
 }
+#endif
 
 HELPER void store_own_sums(result c, const elem *sum, shared_at tiles)
 {
@@ -206,8 +210,7 @@ HELPER void store_sums_of_parts(result c, const elem *sum, shared_at base)
     ROLLED for (int j = 0; j < columns; ++j) {
         elem total[TILE_M];
         add_column(total, base, first + j);
-        UNROLL for (int i = 0; i < TILE_M / CHUNK; ++i)
-            store_chunk(c, total + i * CHUNK, first + j, i);
+        store_columns(c, total, first + j, 1, base);
     }
     if (SPLIT_K > 1)
         cluster_barrier(); /* nobody leaves while others read from it */
