@@ -25,6 +25,7 @@ import json
 import math
 import os
 import statistics
+import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -38,6 +39,7 @@ from hopper.named import json_file, named_in
 from hopper.pool import compiled
 from hopper.wide_file import unpacked
 from shapes200 import LETTER, long_sums, shapes, shared
+from tilewright.backend import DeviceLostError
 from tilewright.library.choose import Choice, fitted
 from tilewright.library.waves import Timed, expected_ns
 from tilewright.paths import write_atomically
@@ -271,12 +273,14 @@ class Timer:
         self.live: Any = device("cuda:0")
         self.memory = shared(self.live)
         self.kernels: dict[tuple[str, Config], Any] = {}
+        self.doing: Config | None = None  # whose fault it is if the device is lost
 
     def kernel(self, trans: str, config: Config) -> Any:
         """Return a kernel that passed a tuner's check, or the reason why there is none."""
         from tilewright.tuning.verify import screen
 
         key = (trans, config)
+        self.doing = config
         if key not in self.kernels:
             family, variant = stencil(config.stencil), variant_of(LETTER, trans)
             try:
@@ -306,12 +310,19 @@ class Timer:
                 made = self.kernel(problem.trans, one)
             if made is not None and not isinstance(made, str):
                 able[config] = made, stencil(one.stencil), one
-        first = [load.run(*kernel) for kernel in able.values()]
+        first = [self.run(load, kernel) for kernel in able.values()]
         rounds = FEWER if first and statistics.median(first) > LONG_NS else ROUNDS
-        taken = zip(*([load.run(*x) for x in able.values()] for _ in range(rounds)), strict=True)
+        taken = zip(
+            *([self.run(load, x) for x in able.values()] for _ in range(rounds)), strict=True
+        )
         medians = dict(zip(able, map(statistics.median, taken), strict=True))
         load.close()
         return [medians.get(config) for config in configs]
+
+    def run(self, load: Any, kernel: tuple[Any, Any, Config]) -> int:
+        """Return the time of one launch."""
+        self.doing = kernel[2]
+        return int(load.run(*kernel))
 
 
 def joined(known: Row, made: Row) -> Row:
@@ -360,21 +371,29 @@ def measure(path: Path, only: Path, each: int, seconds: float, known: Row | None
     for _ in compiled(timer.live.arch, list(jobs), max(1, (os.cpu_count() or 2) - 1), until):
         pass
     print(f"compiled, {until - time.time():.0f} s left", flush=True)
+    made["configs"] = {trans: [dict(one) for one in configs] for trans, configs in named.items()}
+
+    def save(**lost: str) -> None:
+        reasons = {str(key[1]): why for key, why in timer.kernels.items() if isinstance(why, str)}
+        made["refused"] = reasons | lost
+        write(path, joined(known, made) if known else made)
+
     # A row of shapes at a time, so that what is cut off is cut off everywhere.
     for at in range(max(map(len, wanted.values()))):
         for trans, configs in named.items():
             if at >= len(wanted[trans]) or time.time() > until:
                 continue
             problem = wanted[trans][at]
-            ns = timer.times(problem, configs)
+            try:
+                ns = timer.times(problem, configs)
+            except DeviceLostError as error:
+                save(**{str(timer.doing): str(error)})
+                sys.exit(f"{path.name}: {trans}, {timer.doing}: {error}; leave it out of --only")
             made["rows"].append(
                 {"trans": trans, "m": problem.m, "n": problem.n, "k": problem.k, "ns": ns}
             )
-    made["configs"] = {trans: [dict(one) for one in configs] for trans, configs in named.items()}
-    reasons = {str(key[1]): why for key, why in timer.kernels.items() if isinstance(why, str)}
-    made["refused"] = reasons
-    write(path, joined(known, made) if known else made)
-    print(f"{len(made['rows'])} shapes, {len(reasons)} kernels refused")
+        save()
+    print(f"{len(made['rows'])} shapes, {len(made['refused'])} kernels refused")
 
 
 def write(path: Path, made: dict[str, Any]) -> None:

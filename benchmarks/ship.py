@@ -49,6 +49,8 @@ SHAPE = (
 )  # fmt: skip
 # Launches that were not held took their host's share, below this size more than 1 % of their time.
 LONG = 4096
+# Since then `schedule_device.py` holds launches, too.
+HELD_SINCE = "2026-11-22T12"
 # Times the fastest; all candidates in double-double are bound by the same instructions, and near.
 NEAR, NEAR_OF_PAIRS = 1.1, 1.03
 
@@ -246,6 +248,7 @@ def rescheduled_rows(proof):
         if beside:
             yield {name: one[name] for name in ("precision", "trans", "stencil", "config")} | {
                 "raced": sorted(beside),
+                "held": one.get("date", proof["environment"]["date"]) >= HELD_SINCE,
                 "won": square(won[one["precision"], one["trans"]].get(one["id"], {})),
             }
 
@@ -267,8 +270,8 @@ def add_twins(rows, rescheduled):
             known[key] = row(*key[:2], one["stencil"], dict(key[2]), [])
             rows.append(known[key])
         times = {tuple(at[:3]): at for at in known[key]["times"]}
-        # Most of these races were not held.
-        long = [at for at in one["raced"] if at[0] >= LONG]
+        held = one.pop("held")
+        long = [at for at in one["raced"] if held or at[0] >= LONG]
         for m, n, k, _, twin in long if times or long else one["raced"]:
             times.setdefault((m, n, k), [m, n, k, twin])
         known[key]["times"] = [times[size] for size in sorted(times)]
@@ -299,11 +302,12 @@ def portfolio_cases(found, searched_rows):
     """Yield a case's text: its shapes, and the compiler's own configs with a time of each.
 
     Times of two runs differ by some per cent, whatever ran: at squares they are brought to the
-    search's by the configs that both have, so that each may be compared with either.
+    search's by the configs that both have, so that each may be compared with either.  From `LONG`
+    on they are left out: there races say who wins, at the clock that a second of each leaves.
     """
     known = {(one["trans"], plain(one)): one for one in searched_rows if one["precision"] == "s"}
     for trans, configs in found["configs"].items():
-        rows = [row for row in found["rows"] if row["trans"] == trans]
+        rows = [row for row in found["rows"] if row["trans"] == trans and not raced_at(row)]
         shapes = [[row[side] for side in "mnk"] for row in rows]
         same = [known.get((trans, Config("simt_async", config))) for config in configs]
         factors = [shift(shape, row["ns"], same) for shape, row in zip(shapes, rows, strict=True)]
@@ -318,6 +322,11 @@ def portfolio_cases(found, searched_rows):
         ]
         text = json.dumps(shapes, separators=(",", ":"))
         yield f' "{trans}": {{"shapes": {text}, "configs": [\n{lines(kept)}\n ]}}'
+
+
+def raced_at(one):
+    """Whether a shape is a square whose race has the last word."""
+    return one["m"] == one["n"] == one["k"] >= LONG
 
 
 def shift(shape, ns, same):

@@ -24,13 +24,14 @@ AnyJob = TypeVar("AnyJob")
 def compile_one(letter: str, trans: str, name: str, values: dict[str, Any], arch: str) -> str:
     """Put a candidate's cubin into the disk cache; return why not, or nothing."""
     from tilewright.backend.cache import KernelCache
+    from tilewright.backend.cuda.arranging import arranged
     from tilewright.backend.cuda.compiler import cached_cubin
     from tilewright.stencil import stencil
 
     try:
         config = Config(name, values)
         source = stencil(name).source(config, variant_of(letter, trans), "cuda")
-        cached_cubin(source, arch, KernelCache())
+        arranged(cached_cubin(source, arch, KernelCache()), KernelCache())
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""

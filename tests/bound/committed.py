@@ -23,6 +23,7 @@ WITHOUT_TIMES = {
     "latches.json",
     "loops.json",
     "before_layers.json",
+    "arranged.json",
     "behind_others.json",
     "launch_phases.json",
     "microbench.json",
@@ -38,6 +39,8 @@ WITHOUT_TIMES = {
 # Of as many other shapes, whose bounds take minutes, by kernels whose times are in other files.
 TOO_MANY = {
     "portfolio.json",
+    "shapes200_arranged_1.json",
+    "shapes200_arranged_2.json",
     "shapes200_held_1.json",
     "shapes200_held_2.json",
     "shapes200_others.json",

@@ -89,12 +89,12 @@ class Costs:
 
 
 COSTS = Costs(
-    launch=8400, begin=1960, hiding=1.36, latency=311, copy=0.0668, check=0.349, store=0.329,
-    turn=6750, meet=643, part=2100, part_element=9.2, l2=7210, memory=1070, segment=114,
+    launch=8650, begin=1810, hiding=1.19, latency=321, copy=0.0705, check=0.349, store=0.315,
+    turn=2290, meet=739, part=2830, part_element=0, l2=6800, memory=1090, segment=116,
     # Held: a fit cannot tell it from `store`.  For 32 elements an instruction of 32 lanes that
     # reads 4 bytes each and a quarter of one that writes 16, 128 bytes a cycle either way.
     staged=0.0625,
-    second=3710,
+    second=3800,
 )  # fmt: skip
 
 
