@@ -22,6 +22,18 @@ from tilewright.stencil import Source, Stencil, Variant
 from tilewright.tuning.measure import Workload
 from tilewright.tuning.verify import Bench, Check, WrongResultError, screen
 
+# Any problem: ragged sizes, all kinds of scalars, columns aligned and not; C holds anything where
+# beta is 0.
+CHECKS = st.builds(
+    lambda sizes, scalars, padding, offset: Check(
+        *sizes, *scalars, padding, offset, nan_in_c=scalars[1] == 0
+    ),
+    st.tuples(st.integers(1, 150), st.integers(1, 90), st.integers(0, 130)),
+    st.tuples(st.sampled_from([0, 1, -2]), st.sampled_from([0, 3])),
+    st.integers(0, 4),
+    st.integers(0, 3),
+)
+
 
 def compiled(live: LiveDevice, family: Stencil, config: Config, of: Variant) -> Kernel:
     """Return a config's kernel on a device."""

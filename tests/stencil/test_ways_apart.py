@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.stencil import test_mma_f64, test_simt_async
-from tests.stencil.contract import compiled, fault_is_found, faulty, thorough_but
+from tests.stencil.contract import CHECKS, compiled, fault_is_found, faulty, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tests.stencil.test_persistent import SHARING, STAYING, TINY
@@ -60,25 +60,14 @@ WAYS: list[dict[str, Any]] = [
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     way=st.sampled_from(WAYS),
-    sizes=st.tuples(st.integers(1, 150), st.integers(1, 90), st.integers(0, 130)),
-    scalars=st.tuples(st.sampled_from([0, 1, -2]), st.sampled_from([0, 3])),
-    padding=st.integers(0, 4),
-    offset=st.integers(0, 3),
+    check=CHECKS,
     blocks=st.integers(1, 5),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_any_problem_is_computed_exactly(
-    emulated: EmulatedDevice,
-    way: dict[str, Any],
-    sizes: tuple[int, int, int],
-    scalars: tuple[int, int],
-    padding: int,
-    offset: int,
-    blocks: int,
-    seed: int,
+    emulated: EmulatedDevice, way: dict[str, Any], check: Check, blocks: int, seed: int
 ) -> None:
     run = bench(emulated, **way, blocks=blocks if "persistent" in way else None)
-    check = Check(*sizes, *scalars, padding, offset, nan_in_c=scalars[1] == 0)
     run.exact(check, np.random.default_rng(seed))
 
 
