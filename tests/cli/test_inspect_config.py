@@ -157,6 +157,27 @@ def test_a_config_is_compiled_kept_and_told_of(
 
 
 @needs_compiler
+def test_a_loop_that_a_launch_does_not_bring_is_told_of(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """SGEMM's 256 x 128 that stays: storing stands before its loop, in 130 KiB of text."""
+    config = {
+        "b_first": 1, "block_k": 12, "block_m": 256, "block_n": 128, "copy_groups": 2,
+        "k_vectors": 0, "lanes_m": 8, "persistent": 1, "raster_rows": 8, "resident": 1,
+        "split_k": 1, "stages": 3, "tile_m": 8, "tile_n": 16, "unroll_k": 12, "walk": 0,
+    }  # fmt: skip
+    file = tmp_path / "config.json"
+    told = {"problem": "SGEMM NN 2048", "stencil": "simt_async", "config": config}
+    file.write_text(json.dumps(told))
+    assert run(["inspect", str(file), "--arch", "sm_90a", "--no-listing"]) == 0
+    assert "a launch brings the first 64" in capsys.readouterr().out
+    assert run(["inspect", str(file), "--arch", "sm_90a", "--json"]) == 0
+    (kernel,) = json.loads(capsys.readouterr().out)["kernels"]
+    assert kernel["loop"]["comes_late"]
+    assert kernel["loop"]["end"] > 64 << 10
+
+
+@needs_compiler
 def test_a_heuristic_is_told_not_enforced() -> None:
     # One element of C a thread: no reuse of what is read, but a right kernel.
     tile = {"block_m": 16, "block_n": 16, "threads_m": 16, "threads_n": 16, "fragment_vector": 1}

@@ -23,7 +23,7 @@ from tilewright.paths import write_atomically
 
 if TYPE_CHECKING:
     from tilewright.backend.cuda.inspection import ConfigInspection
-    from tilewright.sass import Inspection
+    from tilewright.sass import Inspection, Loop
 
 __all__ = ["command"]
 
@@ -237,6 +237,7 @@ def _show(one: Inspection, estimated: int | None) -> None:
     if one.loop is not None and one.registers is not None:
         mix = ", ".join(f"{count} {name}" for name, count in one.loop.mix().items())
         table.add_row("main loop", mix)
+        table.add_row("its place", _place(one, one.loop))
         table.add_row("multiply-adds", f"{100 * one.loop.useful_share:.1f} % of its instructions")
         roles = ", ".join(f"{count} {role}" for role, count in one.registers.most.items())
         table.add_row("registers in it", f"{roles}; {one.registers.peak_live} live at most")
@@ -246,3 +247,18 @@ def _show(one: Inspection, estimated: int | None) -> None:
             "cycles a trip over k", f"{one.cycles.cycles:.0f} simulated; least by {terms}"
         )
     emit_table(table)
+
+
+def _place(one: Inspection, loop: Loop) -> str:
+    """Return where a loop stands in the kernel's text, and whether it comes with a launch."""
+    from tilewright.sass.arrange import FETCHED_BYTES
+    from tilewright.sass.decode import INSTRUCTION_BYTES
+
+    whole = one.resources.instructions * INSTRUCTION_BYTES / 1024
+    place = f"{loop.start / 1024:.0f} to {loop.end / 1024:.0f} KiB of {whole:.0f}"
+    if one.comes_late:
+        place += (
+            f"; a launch brings the first {FETCHED_BYTES[one.resources.arch] // 1024}: moved among"
+            " them when it is compiled for a device"
+        )
+    return place

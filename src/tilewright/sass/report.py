@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tilewright.sass.annotate import verdict
+from tilewright.sass.arrange import FETCHED_BYTES
 from tilewright.sass.cycles import LoopCycles, loop_cycles
 from tilewright.sass.decode import decode
 from tilewright.sass.elf import Kernel
@@ -53,6 +54,15 @@ class Inspection:
             return "no loop with multiply-adds: nothing to bound"
         return verdict(self.cycles)
 
+    @property
+    def comes_late(self) -> bool:
+        """Whether the main loop ends beyond the text that a launch brings (`arrange`).
+
+        `tilewright.backend` moves it there when it compiles for a device, if it can.
+        """
+        fetched = FETCHED_BYTES.get(self.resources.arch)
+        return fetched is not None and self.loop is not None and self.loop.end >= fetched
+
     def as_dict(self) -> dict[str, Any]:
         """Return it all as plain data for JSON."""
         loop = self.loop
@@ -66,6 +76,7 @@ class Inspection:
             and {
                 "start": loop.start,
                 "end": loop.end,
+                "comes_late": self.comes_late,
                 "instructions": len(loop.instructions),
                 "multiply_adds": loop.useful,
                 "useful_share": loop.useful_share,
