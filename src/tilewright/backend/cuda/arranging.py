@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tilewright.sass import RefusedError, decode, patch, read_cubin
+from tilewright.sass import decode, patch, read_cubin
 from tilewright.sass.arrange import FETCHED_BYTES, arrange, moved_only
 from tilewright.sass.places import with_places
 from tilewright.timeline import span
@@ -62,6 +62,6 @@ def _arranged(code: bytes) -> bytes:
             if after is not None:
                 where = moved_only(before, after, kernel.arch)
                 code = with_places(patch(code, after, kernel.name), kernel.name, where)
-        except RefusedError:
+        except ValueError:  # refused, or not to be written as it should be: it runs as it is
             continue
     return code
