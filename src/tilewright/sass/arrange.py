@@ -125,7 +125,9 @@ def _laid_out(
 ) -> tuple[Instruction, ...] | None:
     """Return instructions piece by piece, with branches where control went on before."""
     # What leads to itself behind the end serves where no other branch always leads away.
-    onward = next(one for one in instructions if one.mnemonic == "BRA" and not goes_on(one))
+    onward = next((x for x in instructions if x.mnemonic == "BRA" and not goes_on(x)), None)
+    if onward is None:
+        return None
     order: list[tuple[Instruction | None, int | None]] = []  # None: a branch to the other
     where: dict[int, int] = {}
     follow = [first for first, _ in pieces[1:]] + [used]
