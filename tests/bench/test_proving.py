@@ -232,9 +232,11 @@ def test_a_kernel_that_gained_is_shipped_beside_its_twin() -> None:
     rows = [row | {"status": "same", "ns": ns}, row | {"status": "wrong", "ns": ns}]
     rows.append(row | {"status": "same", "ns": ns, "level": "placed"})  # which is not proved
     told = {name: value for name, value in row.items() if name not in ("level", "id")}
-    assert list(ship.rescheduled_rows({"rows": rows})) == [
-        told | {"raced": [[4096, 4096, 4096, 101, 102]], "won": []}
-    ]
+    for date, held in (("2026-11-22T16:56:20+00:00", True), ("2026-11-21T21:57:30+00:00", False)):
+        proof = {"environment": {"date": date}, "rows": rows}
+        assert list(ship.rescheduled_rows(proof)) == [
+            told | {"raced": [[4096, 4096, 4096, 101, 102]], "held": held, "won": []}
+        ]
 
 
 def watched(made: Any, target: Any, *ids: str) -> tuple[Any, dict[str, tuple[str, str]]]:
