@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.stencil import test_mma_f64, test_simt_async
+from tests.stencil import test_simt_async, test_staged
 from tests.stencil.contract import CHECKS, compiled, fault_is_found, faulty, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
@@ -23,25 +23,20 @@ from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.matrices import Matrix
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify, screen
 
-SIMT, MMA = SimtAsync(), MmaF64()
+MMA = MmaF64()
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
 
-def bench(
-    live: EmulatedDevice, name: str, family: Any = SIMT, blocks: int | None = None, **changes: int
-) -> Bench:
+def bench(live: EmulatedDevice, name: str, **choice: Any) -> Bench:
     """Return a config of few threads with ways apart, compiled."""
-    of = variant(name)
-    smalls = test_mma_f64.small if isinstance(family, MmaF64) else test_simt_async.small
-    config = smalls(of, live, **{"ways_apart": 1, **changes})
-    return Bench(live, compiled(live, family, config, of), family, config, of, blocks)
+    return test_staged.bench(live, name, **{"staged": 0, "ways_apart": 1, **choice})
 
 
 @pytest.mark.parametrize("name", thorough_but(["sNT", "cCN"], ["sNT", "cCN", "dNN", "zTC"]))
 def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
     """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf."""
-    run = bench(emulated, name, MMA if name[0] in "dz" else SIMT)
+    run = bench(emulated, name, **({"family": MMA} if name[0] in "dz" else {}))
     certify(emulated, run.kernel, run.stencil, run.config, run.variant)
 
 
@@ -81,12 +76,7 @@ OTHERS: list[dict[str, Any]] = [
 ]
 
 
-def called(choice: dict[str, Any]) -> str:
-    """Return a test's name, the same in every process: a family's own has its address."""
-    return str({name: value for name, value in choice.items() if name != "family"})
-
-
-@pytest.mark.parametrize("choice", thorough_but(OTHERS[:2], OTHERS), ids=called)
+@pytest.mark.parametrize("choice", thorough_but(OTHERS[:2], OTHERS), ids=test_staged.called)
 def test_every_choice_computes_the_product(
     emulated: EmulatedDevice, choice: dict[str, Any]
 ) -> None:
