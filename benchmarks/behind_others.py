@@ -4,8 +4,9 @@ r"""What a kernel takes behind its own launch, and behind others: needs a CUDA d
 
 Kernels are those that won the races of benchmarks/results/h100/hopper_*.json.  Each is timed on a
 stream that is held, so that a kernel of one thread is always between: behind itself, behind
-cuBLAS's product of that size and of 64 x 64 x 64, and behind another of ours, likewise.  Medians
-of `ROUNDS` launches are printed; FILE has all of them.
+cuBLAS's product of that size and of 64 x 64 x 64, and behind another of ours, likewise; so is what
+it was before its main loop was moved (docs/text.md), if it was, and the bits of C are compared.
+Medians of `ROUNDS` launches are printed; FILE has all of them.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import ship
 from hopper.cases import ASKED, asked_cases, variant_of
 from hopper.named import sides
+from hopper.unmoved import unmoved
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.paths import write_atomically
 from tilewright.space import Config
@@ -49,8 +53,13 @@ def behind(call: Callable[[], int], other: Callable[[], object]) -> list[int]:
     return taken[1:]
 
 
-def measure(bench: Any, races: list[tuple[str, int, Config]]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each winner: nanoseconds by what ran before."""
+def measure(
+    bench: Any, races: list[tuple[str, int, Config]], twin: Callable[..., Any] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each winner: nanoseconds by what ran before.
+
+    `twin` returns a winner as it stood before its loop was moved; without it none is timed.
+    """
     for trans, size, config in races:
         load, tiny = (bench.workload(trans, side) for side in (size, TINY))
         run, other = (
@@ -67,7 +76,28 @@ def measure(bench: Any, races: list[tuple[str, int, Config]]) -> Iterator[dict[s
         }
         ns = {name: behind(run, call) for name, call in before.items()}
         about = {"precision": bench.letter, "trans": trans, "size": size}
-        yield {**about, "stencil": config.stencil, "config": dict(config), "ns": ns}
+        row = {**about, "stencil": config.stencil, "config": dict(config), "ns": ns}
+        stood = twin(bench.live, source_of(bench.letter, trans, config)) if twin else run.args[0]
+        row["moved"] = stood is not run.args[0] and stood.code != run.args[0].code
+        if row["moved"]:
+            as_stood = partial(load.run, stood, *run.args[1:])
+            row["ns_unmoved"] = {name: behind(as_stood, call) for name, call in before.items()}
+            row["same_bits"] = result(bench, load, run) == result(bench, load, as_stood)
+        yield row
+
+
+def source_of(letter: str, trans: str, config: Config) -> Any:
+    """Return a winner's text."""
+    return stencil(config.stencil).source(config, variant_of(letter, trans), "cuda")
+
+
+def result(bench: Any, load: Any, run: Callable[[], int]) -> bytes:
+    """Return C's bits, all of them written by this launch."""
+    found = np.full(load.elements["c"] * load.problem.precision.element_bytes, 0xFF, np.uint8)
+    bench.live.write(load.memory["c"], found)
+    run()
+    bench.live.download(load.memory["c"], found)
+    return found.tobytes()
 
 
 def second(letter: str, races: list[tuple[str, int, Config]], trans: str, config: Config) -> Config:
@@ -105,11 +135,12 @@ def write(path: Path, letter: str, races: list[tuple[str, int, Config]]) -> None
     bench = Bench(log, letter, max(size for _, size, _ in races))
     made: dict[str, Any] = {"environment": environment_record(Method(ROUNDS)), "behind": []}
     made["device"] = log.of("device")[0]["device"]
-    for row in measure(bench, races):
+    for row in measure(bench, races, unmoved):
         made["behind"].append(row)
         write_atomically(path, (json.dumps(made, indent=1) + "\n").encode())
-        medians = {name: statistics.median(ns) / 1e3 for name, ns in row["ns"].items()}
-        print(row["trans"], row["size"], medians, flush=True)
+        for kind in ("ns", "ns_unmoved"):
+            medians = {name: statistics.median(x) / 1e3 for name, x in row.get(kind, {}).items()}
+            print(row["trans"], row["size"], kind, medians, row.get("same_bits", ""), flush=True)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from hopper.named import json_file
+from hopper.unmoved import unmoved
 from tilewright.paths import write_atomically
 
 # Pad and length in KiB: text of one length at many distances, then other lengths, near and far.
@@ -83,17 +84,10 @@ def begin_kib(code: bytes) -> float:
 
 def loaded(live: Any, pad: int, length: int) -> tuple[Any, float]:
     """Return a kernel on the device, and where its passes begin."""
-    from tilewright.backend import Kernel
-    from tilewright.backend.cache import KernelCache
-    from tilewright.backend.cuda.compiler import cached_cubin
-    from tilewright.backend.cuda.device import LoadedKernel
     from tilewright.stencil import Source
 
-    source = Source(text(pad, length), {}, "first_run")
-    # As the compiler left it: a device's own `compile` may move loops to where they are near.
-    cubin = cached_cubin(source, live.arch, KernelCache())
-    handle = LoadedKernel(live, cubin, source.entry)
-    return Kernel(handle, source.entry, cubin.seconds, cubin.code), begin_kib(cubin.code)
+    made = unmoved(live, Source(text(pad, length), {}, "first_run"))
+    return made, begin_kib(made.code)
 
 
 def timed(live: Any, kernel: Any, before: Any, memory: int) -> Row:

@@ -58,6 +58,28 @@ def test_each_launch_is_behind_what_its_name_says(behind_others):
             assert {bench.order[place - 1] for place in taken} == {own}
 
 
+def test_a_winner_whose_loop_was_moved_is_timed_as_it_stood_too(behind_others, monkeypatch):
+    """Behind the same others, and both are asked for their bits."""
+
+    class Live(Bench):
+        live = None
+
+        def kernel(self, trans, config):
+            return SimpleNamespace(code=b"moved")
+
+    asked = []
+    monkeypatch.setattr(behind_others, "source_of", lambda *of: of)
+    monkeypatch.setattr(behind_others, "result", lambda bench, load, run: asked.append(run()))
+    races = behind_others.winners("s", ["NN"], [2048])
+    for code, moved in ((b"stood", True), (b"moved", False)):
+        twin = SimpleNamespace(code=code)
+        (row,) = behind_others.measure(Live(), races, lambda live, source, twin=twin: twin)
+        assert row["moved"] == moved
+        assert ("ns_unmoved" in row) == moved
+        assert not moved or row["ns_unmoved"].keys() == row["ns"].keys()
+    assert len(asked) == 2
+
+
 def test_sizes_without_races_are_a_line(behind_others, monkeypatch, capsys):
     command = ["behind_others.py", "--sizes", "777", "--json", "x.json"]
     monkeypatch.setattr(sys, "argv", command)
