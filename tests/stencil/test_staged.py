@@ -166,6 +166,32 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
         check_all(kernels[1])
 
 
+WHOLE_FAULTS = {
+    "columns of a lane are taken for neighbours": ("column_of(j + 1) - column_of(j)", "1"),
+    "one chunk of a column is stored for all": ("to[e][i * ROUND_ROWS]", "to[e][0 * i]"),
+    "old values do not count where all is stored": ("c.whole && elem_is_zero(c.beta)", "c.whole"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", WHOLE_FAULTS)
+def test_whole_tiles_are_stored_without_questions(emulated: EmulatedDevice, fault: str) -> None:
+    """Columns that begin anywhere, a tile that is all the block's own: no element is asked for."""
+    old, new = WHOLE_FAULTS[fault]
+    of = variant("sNN")
+    config = test_simt_async.small(of, emulated, staged=1, tile_m=8, tile_n=8, block_m=128)
+
+    def check(family: Any) -> None:
+        kernel = compiled(emulated, family, config, of)
+        for beta in (0, 3):
+            run = Bench(emulated, kernel, family, config, of)
+            run.exact(Check(256, 64, 50, beta=beta, padding=1), np.random.default_rng(beta))
+
+    check(SIMT)
+    with pytest.raises(WrongResultError):
+        check(faulty(SimtAsync, old, new))
+
+
 def test_staging_is_for_elements_smaller_than_a_chunk_that_have_room() -> None:
     """Two chunks of 16 bytes a thread, in a stage of both tiles."""
     device = architecture_spec("sm_90a")

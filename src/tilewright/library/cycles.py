@@ -89,12 +89,12 @@ class Costs:
 
 
 COSTS = Costs(
-    launch=8650, begin=1810, hiding=1.19, latency=321, copy=0.0705, check=0.349, store=0.315,
-    turn=2290, meet=739, part=2830, part_element=0, l2=6800, memory=1090, segment=116,
+    launch=9160, begin=428, hiding=1.35, latency=347, copy=0.0634, check=0.349, store=0.225,
+    turn=6460, meet=1360, part=2700, part_element=0, l2=5480, memory=1700, segment=36.6,
     # Held: a fit cannot tell it from `store`.  For 32 elements an instruction of 32 lanes that
     # reads 4 bytes each and a quarter of one that writes 16, 128 bytes a cycle either way.
     staged=0.0625,
-    second=3800,
+    second=5010,
 )  # fmt: skip
 
 

@@ -24,6 +24,11 @@ inline void copy_element_if(shared_at to, const void *from, int inside)
     emulated::start({to, from, inside ? ELEM_BYTES : 0, ELEM_BYTES});
 }
 
+inline void copy_chunk_if(shared_at to, const void *from, int inside)
+{
+    emulated::start({to, from, inside ? 16 : 0, 16});
+}
+
 inline void copy_element_below(shared_at to, const void *from, int number, int limit)
 {
     if (number < limit)

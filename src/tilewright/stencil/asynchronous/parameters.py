@@ -27,7 +27,7 @@ STAGES = Parameter(
 )
 RESIDENT = Parameter(
     "resident",
-    (1, 2, 3, 4),
+    (1, 2, 3, 4, 5, 6, 8),
     "thread blocks that a multiprocessor shall hold: caps a thread's registers",
     "registers: too few spill",
 )

@@ -23,6 +23,10 @@
 #define HOW_COPIED(K_FAST) \
     ((K_FAST) ? (NARROW ? SINGLES : PLANES) : (NARROW ? NARROWLY : CHUNKS))
 
+/* Whether the remainder of k is the end of its tile (pipeline.cuh): where all copies are of single
+ * elements. */
+#define RESTS_END NARROW
+
 /* Rows of a plane: of 16, first those that a lane has first (0, 2, 4, ... of doubles). */
 HELPER int row_of_plane(int side)
 {
@@ -52,6 +56,7 @@ template <int SIDE, int PITCH, int BYTES> struct layout_of_planes {
         PARTS = BLOCK_K * ELEM_BYTES / RUN_BYTES,
         PART = RUN_BYTES,
         SHARED_PART = PITCH * RUN_BYTES,
+        PART_STEPS = RUN_BYTES / ELEM_BYTES,
         SHARED_ROW = ABREAST * PLANE_ROW
     };
     static METHOD int side_of(int row) { return side_of_plane(row); }

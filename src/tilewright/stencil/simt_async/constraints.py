@@ -41,6 +41,9 @@ from tilewright.stencil.simt_async.resources import LEAST_OTHER, lanes_k, longer
 
 __all__ = ["constraints"]
 
+# Lanes of a warp, or of several: what `side_by_side` of copies.cuh tries, up to all of a block's.
+_SIDE_BY_SIDE = (WARP, 2 * WARP, 4 * WARP, 8 * WARP)
+
 # The most steps between two renormalisations of a pair: SETTLE_STEPS of prelude/pair.h.
 _SETTLE_STEPS = 32
 
@@ -256,17 +259,23 @@ def _even(
     """Return whether so many threads copy a tile of an operand in rows that are whole.
 
     As copies.cuh and tiles.cuh lay them out: pieces of 16 bytes, or with `narrow` single elements,
-    as many side by side as there are threads for.
+    by a warp's lanes side by side or by more.
     """
     chunk = CHUNK_BYTES // precision.element_bytes
     if along_k:
         lanes = lanes_k(block_k, precision)
         across = np.where(k_vectors == 1, lanes // chunk, lanes)
         return (block_k % lanes == 0) & (side % np.maximum(number // across, 1) == 0)
-    across = np.where(np.asarray(narrow) > 0, np.minimum(side, number), side // chunk)
-    whole = (side % across == 0) & (number % across == 0)
-    evenly = whole & (block_k % np.maximum(number // across, 1) == 0)
-    return (np.asarray(tma) > 0) | evenly
+
+    def evenly(across: Values) -> Values:
+        whole = (side % across == 0) & (number % across == 0)
+        return whole & (block_k % np.maximum(number // across, 1) == 0)
+
+    most = np.minimum(side, number)
+    alone = evenly(most)
+    for across in _SIDE_BY_SIDE:
+        alone = alone | ((across < most) & evenly(across))
+    return (np.asarray(tma) > 0) | np.where(np.asarray(narrow) > 0, alone, evenly(side // chunk))
 
 
 def _shared(variant: Variant) -> Callable[..., Values]:

@@ -62,20 +62,33 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
         PARTS = 1,
         PART = 0,        /* bytes to the next part, in device memory */
         SHARED_PART = 0, /* and in shared memory */
+        PART_STEPS = 0,  /* and steps along k */
         SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
     };
     static METHOD int side_of(int) { return 0; }
 };
 
+/* Threads side by side that copy single elements: a warp, so that each has few rows, from one of
+ * which to the next it takes two instructions, and many parts, which take none.  More where so many
+ * rows at once would not divide a tile. */
+HELPER constexpr int side_by_side(int side, int these = 32)
+{
+    return these >= side || these >= THREADS ? (side < THREADS ? side : THREADS)
+           : side % these == 0 && THREADS % these == 0 && BLOCK_K % (THREADS / these) == 0
+               ? these
+               : side_by_side(side, 2 * these);
+}
+
 /* Along m or n, wherever columns begin: asynchronous copies of single elements. */
 template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
     enum {
-        ACROSS = SIDE < THREADS ? SIDE : THREADS,
+        ACROSS = side_by_side(SIDE),
         ABREAST = THREADS / ACROSS,
         ROWS = BLOCK_K / ABREAST,
         PARTS = SIDE / ACROSS,
         PART = ACROSS * ELEM_BYTES,
         SHARED_PART = PART,
+        PART_STEPS = 0,
         SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
     };
     static METHOD int side_of(int) { return 0; }
@@ -100,6 +113,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
 
     const char *from; /* the next row of pieces */
     isize row, tile;  /* bytes to the next row, and from a tile's last to the next's first */
+    int depth;        /* where the first piece lies along k, in its tile */
     shared_at to;     /* where the first piece goes in stage 0 */
     int left;         /* GUARDED: how many of a thread's pieces along the side lie inside */
     chunk held[HOW == TRANSPOSED ? COPIES : 1];
@@ -109,6 +123,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
         const int id = THREAD_ID, fast = id % map::ACROSS, slow = id / map::ACROSS;
         const int s = K_FAST ? map::side_of(slow) : fast * WIDTH;
         const int l = !K_FAST ? slow : fast * (HOW == ELEMENTS || HOW == SINGLES ? 1 : CHUNK);
+        depth = l;
         const int inside = GUARDED && s > x.side_left - WIDTH ? x.side_left - WIDTH : s;
         left = (x.side_left - s + APART - 1) / APART;
         from = (const char *)(x.first + (K_FAST ? k_at + l + inside * x.ld
@@ -131,7 +146,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
      * started in order: the last moves on to the next tile. */
     METHOD void start(int i, shared_at stage)
     {
-        const int r = i / map::PARTS, part = i % map::PARTS;
+        const int part = i % map::PARTS;
         const char *const piece = from + part * map::PART;
         if (HOW == CHUNKS || HOW == PLANES)
             copy_chunk(place(i, stage), piece);
@@ -141,7 +156,14 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
             copy_element(place(i, stage), piece);
         else
             held[i] = load_chunk(piece);
-        if (part < map::PARTS - 1)
+        move_on(i);
+    }
+
+    /* Behind copy i: to the next row, or the next tile's first. */
+    METHOD void move_on(int i)
+    {
+        const int r = i / map::PARTS;
+        if (i % map::PARTS < map::PARTS - 1)
             return;
         if (GUARDED && K_FAST && r < map::ROWS - 1)
             from = step_below(from, row, r + 1, left);
@@ -183,6 +205,22 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     {
         UNROLL for (int i = 0; i < COPIES; ++i) start(i, stage);
         UNROLL for (int i = 0; i < COPIES; ++i) finish(i, stage);
+    }
+
+    /* Copy a tile whose first `absent` steps along k lie before the matrix: zeros. */
+    METHOD void copy_rest(int absent, shared_at stage)
+    {
+        UNROLL for (int i = 0; i < COPIES; ++i) {
+            const int r = i / map::PARTS, part = i % map::PARTS;
+            const int beyond = K_FAST ? part * map::PART_STEPS : r * map::ABREAST;
+            const bool guarded = GUARDED && HOW == NARROWLY && part > 0;
+            const bool there = depth + beyond >= absent && (!guarded || part < left);
+            if (HOW == CHUNKS)
+                copy_chunk_if(place(i, stage), from + part * map::PART, there);
+            else
+                copy_element_if(place(i, stage), from + part * map::PART, there);
+            move_on(i);
+        }
     }
 };
 

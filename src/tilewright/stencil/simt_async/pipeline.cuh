@@ -12,18 +12,26 @@ struct feeds {
 
 /* Start the copies of the first tiles.  WIDE: both operands lie inside, aligned: nothing is
  * checked but the remainder of k.  All stages are free: nobody reads them but to throw away
- * what is read. */
+ * what is read.
+ *
+ * RESTS_END: the remainder is the end of its tile, whose other steps lie before the matrix, so that
+ * it is copied as whole tiles are.  Elsewhere it is the beginning, and checked element by element.
+ */
 template <bool WIDE>
 HELPER void begin_tiles(feeds *f, operand a, operand b, steps mine, shared_at tiles)
 {
     const bool remainder = mine.begin == 0 && mine.first_depth < BLOCK_K;
-    const isize k_at = tile_at(mine, mine.begin + remainder);
+    const isize k_at = RESTS_END ? mine.first_depth + (mine.begin - 1) * BLOCK_K
+                                 : tile_at(mine, mine.begin + remainder);
     f->a.begin(a, k_at, tiles);
     f->b.begin(b, k_at, tiles + BYTES_A);
 
     UNROLL for (int s = 0; s < STAGES - 1; ++s) {
         if (s < mine.count) {
-            if (!WIDE || (s == 0 && remainder)) {
+            if (WIDE && RESTS_END && s == 0 && remainder) {
+                f->a.copy_rest(BLOCK_K - mine.first_depth, 0);
+                f->b.copy_rest(BLOCK_K - mine.first_depth, 0);
+            } else if (!WIDE || (s == 0 && remainder)) {
                 copy_checked_tile(a, b, mine, mine.begin + s, tiles + s * STAGE_BYTES);
             } else {
                 f->a.copy_tile(s * STAGE_BYTES);

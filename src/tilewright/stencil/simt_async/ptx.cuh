@@ -92,6 +92,13 @@ HELPER void copy_element_if(shared_at to, const void *from, int inside)
                  "n"(ELEM_BYTES), "r"(inside ? ELEM_BYTES : 0));
 }
 
+/* 16 bytes, or as many zeros. */
+HELPER void copy_chunk_if(shared_at to, const void *from, int inside)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(inside ? 16 : 0));
+}
+
 /* Read 16 bytes of device memory, here and now: not moved towards their use. */
 HELPER chunk load_chunk(const void *from)
 {

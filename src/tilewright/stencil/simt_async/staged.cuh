@@ -115,11 +115,36 @@ HELPER void store_round(result c, int row, int column, staging s, shared_at at)
             to[e * (32 / ROUND_ROWS) * RUN * c.ld] = v[e];
 }
 
+/* Where all of the tile is the block's own and C does not count nothing is asked of any element:
+ * with k = 100 what is asked is a seventh of all instructions of a block.  `to` is where the lane's
+ * elements of a round go, each in a column of C, and moves on with the round. */
+HELPER void store_whole_round(elem **to, isize ld, int i, int j, staging s, shared_at at)
+{
+    elem v[CHUNK];
+    UNROLL for (int e = 0; e < CHUNK; ++e) v[e] = read_element(s.from[e] + at);
+    UNROLL for (int e = 0; e < CHUNK; ++e) {
+        to[e][i * ROUND_ROWS] = v[e];
+        if (i == ROUNDS_OF_COLUMN - 1)
+            to[e] += (column_of(j + 1) - column_of(j)) * ld;
+    }
+}
+
+/* Large tiles are stored seldom, by a text that comes from far: there it is a loop. */
+#if TILE_M * TILE_N <= 64
+#define UNROLL_WHOLE_ROUNDS UNROLL
+#else
+#define UNROLL_WHOLE_ROUNDS ROLLED
+#endif
+
 /* Store `count` columns of the lanes' tiles, from `first` on. */
 HELPER void store_staged(result c, const elem *sum, int first, int count, shared_at tiles)
 {
     const staging s = staging_in(tiles);
     const int rounds = count * ROUNDS_OF_COLUMN;
+    const bool whole = c.whole && elem_is_zero(c.beta);
+    elem *to[CHUNK];
+    UNROLL for (int e = 0; e < CHUNK; ++e)
+        to[e] = c.at + (column_of(first) + e * (32 / ROUND_ROWS) * RUN) * c.ld;
     UNROLL for (int done = 0; done < rounds; done += PLACES) {
         const int now = rounds - done < PLACES ? rounds - done : PLACES;
         /* Between tiles of a block that stays there is no other barrier where k is 0. */
@@ -131,6 +156,12 @@ HELPER void store_staged(result c, const elem *sum, int first, int count, shared
                         s.to + r * ROUND_BYTES);
         }
         warp_barrier();
+        if (whole) {
+            UNROLL_WHOLE_ROUNDS for (int r = 0; r < now; ++r)
+                store_whole_round(to, c.ld, (done + r) % ROUNDS_OF_COLUMN,
+                                  first + (done + r) / ROUNDS_OF_COLUMN, s, r * ROUND_BYTES);
+            continue;
+        }
         ROLLED for (int r = 0; r < now; ++r) {
             const int i = (done + r) % ROUNDS_OF_COLUMN, j = (done + r) / ROUNDS_OF_COLUMN;
             store_round(c, i * ROUND_ROWS, column_of(first + j), s, r * ROUND_BYTES);

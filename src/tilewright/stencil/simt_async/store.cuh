@@ -7,6 +7,7 @@ struct result {
     int m_first, m_left; /* the rows that are the block's own: from here, and up to here */
     int n_first, n_left; /* and the columns */
     bool wide;           /* whether chunks are aligned, and each is the block's own or is not */
+    bool whole;          /* whether all of the block's tile is its own */
     elem alpha, beta;
 #ifdef SUM_NEEDS_CARE
     const elem *a, *b; /* the thread's own first row of op(A) and column of op(B) */
@@ -82,6 +83,7 @@ HELPER result result_in(const matrices *x, place p)
     c.n_left = columns - column;
     c.wide = p.i.before % CHUNK == 0 && rows % CHUNK == 0 && x->ldc % CHUNK == 0 &&
              ADDRESS(first) % 16 == 0;
+    c.whole = p.i.before == 0 && rows == BLOCK_M && p.j.before == 0 && columns == BLOCK_N;
     c.alpha = x->alpha;
     c.beta = x->beta;
 #ifdef SUM_NEEDS_CARE

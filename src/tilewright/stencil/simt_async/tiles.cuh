@@ -19,6 +19,10 @@
 #define HOW_ALONG_SIDE (NARROW ? NARROWLY : CHUNKS)
 #define HOW_COPIED(K_FAST) (!(K_FAST) ? HOW_ALONG_SIDE : K_VECTORS ? TRANSPOSED : ELEMENTS)
 
+/* Whether the remainder of k is the end of its tile (pipeline.cuh): in kernels for sizes of any
+ * kind, in which it is most likely there is one, unless operands pass through registers. */
+#define RESTS_END ((NARROW || STAGED) && !(K_VECTORS && (K_FAST_A || K_FAST_B)))
+
 /* Bytes from a tile's first element to the one at `s` along the block's side and `l` along k. */
 template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)
 {
@@ -35,6 +39,7 @@ template <int SIDE, int PITCH, int WIDTH> struct layout_along_k {
         PARTS = BLOCK_K / LANES_K,
         PART = LANES_K * ELEM_BYTES,
         SHARED_PART = LANES_K * PITCH * ELEM_BYTES,
+        PART_STEPS = LANES_K,
         SHARED_ROW = ABREAST * ELEM_BYTES
     };
     static METHOD int side_of(int row) { return row; }

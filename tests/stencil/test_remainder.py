@@ -1,0 +1,101 @@
+"""The remainder of k as the end of its tile: texts for sizes of any kind, run on the CPU.
+
+The other steps of that tile lie before the matrix, where there may be anything or nothing: they are
+zeros in shared memory, and nothing is read for them (`simt_async/copies.cuh`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.stencil import test_mma_f64, test_simt_async
+from tests.stencil.contract import bench, compiled, faulty, thorough_but
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.portable_harness import variant
+from tests.stencil.test_persistent import SHARING, TINY
+from tests.stencil.test_staged import called
+from tilewright.backend import LaunchError
+from tilewright.stencil import Stencil
+from tilewright.stencil.mma_f64 import MmaF64
+from tilewright.stencil.simt_async import SimtAsync
+from tilewright.tuning.verify import Bench, Check, WrongResultError
+
+SIMT, MMA = SimtAsync(), MmaF64()
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
+
+# Each way of copying, alone and with who guards, shares or layers.
+WAYS: list[dict[str, Any]] = [
+    {"name": "sNT", "narrow": 1},
+    {"name": "sTN", "staged": 1},
+    {"name": "sTT", "narrow": 1, "guarded": 1, "staged": 1},
+    {"name": "cNC", "staged": 1},
+    {"name": "dNT", "family": MMA, "narrow": 1},
+    {"name": "dTN", "family": MMA, "narrow": 1, "guarded": 1},
+    {"name": "sNN", "narrow": 1, "split_k": 2},
+    {"name": "sNN", "narrow": 1, "staged": 1, "sliced": 1},
+    {"name": "sNT", "narrow": 1, **TINY, **SHARING},
+    {"name": "sTT", "staged": 1, "warps_k": 2},
+]
+
+
+def made(live: EmulatedDevice, name: str, family: Stencil = SIMT, **choice: int) -> Bench:
+    of = variant(name)
+    small = test_mma_f64.small if isinstance(family, MmaF64) else test_simt_async.small
+    return bench(live, family, small(of, live, **choice), of)
+
+
+@pytest.mark.parametrize("way", thorough_but(WAYS[:6], WAYS), ids=called)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    k=st.integers(0, 70),
+    sides=st.sampled_from([(64, 32), (131, 67), (21, 50)]),
+    beta=st.sampled_from([0, 1]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_any_remainder_is_multiplied(
+    emulated: EmulatedDevice,
+    way: dict[str, Any],
+    k: int,
+    sides: tuple[int, int],
+    beta: int,
+    seed: int,
+) -> None:
+    """No remainder, one of each length, and a k of less than a tile, in C's columns of any kind."""
+    run = made(emulated, **way)
+    for pad in (0, 1):
+        check = Check(*sides, k, beta=beta, padding=pad, offset=pad)
+        run.exact(check, np.random.default_rng(seed))
+
+
+FAULTS = {
+    "steps before the matrix are read": ("depth + beyond >= absent", "true"),
+    "a step of the remainder is left out": ("beyond >= absent", "beyond > absent"),
+    "the first tile begins with the matrix": (
+        "RESTS_END ? mine.first_depth + (mine.begin - 1) * BLOCK_K", "RESTS_END ? 0"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("way", [WAYS[0], WAYS[1], WAYS[3]], ids=called)
+def test_the_emulator_finds(emulated: EmulatedDevice, way: dict[str, Any], fault: str) -> None:
+    """Each fault, put into the text, fails a check that the text passes."""
+    name, choice = way["name"], {key: value for key, value in way.items() if key != "name"}
+    of = variant(name)
+    config = test_simt_async.small(of, emulated, **choice)
+
+    def check(family: Stencil) -> None:
+        kernel = compiled(emulated, family, config, of)
+        Bench(emulated, kernel, family, config, of).exact(
+            Check(64, 64, 45), np.random.default_rng(3)
+        )
+
+    check(SIMT)
+    with pytest.raises((WrongResultError, LaunchError)):
+        check(faulty(SimtAsync, *FAULTS[fault]))
