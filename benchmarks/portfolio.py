@@ -14,12 +14,14 @@ an earlier one, and the shapes with layers of warps that short squares like (`--
 Each is then timed on every shape of its case (random
 ones of `--seed`, which no test is made of, and squares), fitted to it as `gemm` would (narrow,
 guarded, staged), after a tuner's check, and `ship.py` puts the times into the table, from which
-`gemm` chooses for a shape by what its neighbours took.  ``--beside FILE`` times what FILE has not.
+`gemm` chooses for a shape by what its neighbours took.  ``--beside FILE`` times configs that FILE
+has not, ``--more FILE`` the configs of FILE on shapes that it has not.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import math
@@ -28,6 +30,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,10 +40,10 @@ import ship
 from hopper.cases import variant_of
 from hopper.named import json_file, named_in
 from hopper.pool import compiled
+from hopper.timer import ROUNDS, Timer, fit
 from hopper.wide_file import unpacked
-from shapes200 import LETTER, long_sums, shapes, shared
+from shapes200 import LETTER, long_sums, shapes
 from tilewright.backend import DeviceLostError
-from tilewright.library.choose import Choice, fitted
 from tilewright.library.waves import Timed, expected_ns
 from tilewright.paths import write_atomically
 from tilewright.problem import Problem
@@ -63,8 +66,7 @@ ALIGNED = 3
 LONG_SEED = 6
 # Those sums are long, of random shapes too, and have few tiles: k, and the shorter side at most.
 LONG_K, LONG_SIDE = 2048, 512
-SEEDS, SQUARES = (3, 4), (512, 1024, 2048, 3072, 4096, 6144, 8192)
-ROUNDS, FEWER, LONG_NS = 5, 3, 1e6
+SEEDS, SQUARES = (3, 4, 5), (512, 1024, 2048, 3072, 4096, 6144, 8192)
 MULTIPROCESSORS = 132
 Row = dict[str, Any]
 
@@ -259,72 +261,6 @@ def aligned(problem: Problem) -> Problem:
     return Problem(*sides, LETTER, *problem.trans)
 
 
-def fit(config: Config, problem: Problem, spec: Any) -> Config:
-    """Return a config as `gemm` serves a problem with it."""
-    return fitted(Choice(stencil(config.stencil), config), problem, spec).config
-
-
-class Timer:
-    """The device, kernels that were checked, and matrices that all problems share."""
-
-    def __init__(self) -> None:
-        from tilewright.backend import device
-
-        self.live: Any = device("cuda:0")
-        self.memory = shared(self.live)
-        self.kernels: dict[tuple[str, Config], Any] = {}
-        self.doing: Config | None = None  # whose fault it is if the device is lost
-
-    def kernel(self, trans: str, config: Config) -> Any:
-        """Return a kernel that passed a tuner's check, or the reason why there is none."""
-        from tilewright.tuning.verify import screen
-
-        key = (trans, config)
-        self.doing = config
-        if key not in self.kernels:
-            family, variant = stencil(config.stencil), variant_of(LETTER, trans)
-            try:
-                made = self.live.compile(family.source(config, variant, "cuda"))
-                screen(self.live, made, family, config, variant)
-            except Exception as error:
-                if getattr(self.live, "lost", None):
-                    raise
-                made = f"{type(error).__name__}: {error}".splitlines()[0]
-            self.kernels[key] = made
-        return self.kernels[key]
-
-    def times(self, problem: Problem, configs: list[Config]) -> list[float | None]:
-        """Return medians in nanoseconds; None for what failed its check, or is not for it.
-
-        Configs take turns, because behind its own launch a kernel finds its text near by, which it
-        does in no program that has others.
-        """
-        from tilewright.tuning.measure import Workload
-
-        load = Workload(self.live, problem, self.memory)
-        able = {}
-        for config in configs:
-            one = fit(config, problem, self.live.spec)
-            made = None
-            if stencil(config.stencil).takes(config, problem):
-                made = self.kernel(problem.trans, one)
-            if made is not None and not isinstance(made, str):
-                able[config] = made, stencil(one.stencil), one
-        first = [self.run(load, kernel) for kernel in able.values()]
-        rounds = FEWER if first and statistics.median(first) > LONG_NS else ROUNDS
-        taken = zip(
-            *([self.run(load, x) for x in able.values()] for _ in range(rounds)), strict=True
-        )
-        medians = dict(zip(able, map(statistics.median, taken), strict=True))
-        load.close()
-        return [medians.get(config) for config in configs]
-
-    def run(self, load: Any, kernel: tuple[Any, Any, Config]) -> int:
-        """Return the time of one launch."""
-        self.doing = kernel[2]
-        return int(load.run(*kernel))
-
-
 def joined(known: Row, made: Row) -> Row:
     """Return results with the configs of another run, on the same shapes, behind those there are.
 
@@ -342,25 +278,51 @@ def joined(known: Row, made: Row) -> Row:
     return {**known, "rows": rows, "configs": configs, "refused": refused}
 
 
-def measure(path: Path, only: Path, each: int, seconds: float, known: Row | None) -> None:
-    """Compile all, time all there is time for, and write; beside `known` results what is new."""
+def shapes_of(known: Row) -> dict[str, list[Problem]]:
+    """Return the shapes of results, by case."""
+    return {
+        trans: [
+            Problem(row["m"], row["n"], row["k"], LETTER, *trans)
+            for row in known["rows"]
+            if row["trans"] == trans
+        ]
+        for trans in ship.CASES
+    }
+
+
+def configs_of(known: Row) -> dict[str, list[Config]]:
+    """Return the configs of results, by case."""
+    return {
+        trans: [Config("simt_async", one) for one in ones]
+        for trans, ones in known["configs"].items()
+    }
+
+
+def without(these: dict[str, list[Any]], known: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return what is not known, by case."""
+    return {trans: [x for x in these.get(trans, ()) if x not in known[trans]] for trans in known}
+
+
+def longer(known: Row, made: Row) -> Row:
+    """Return results with those of the same configs on more shapes."""
+    return {**known, "rows": [*known["rows"], *made["rows"]]}
+
+
+def measure(
+    path: Path,
+    named: dict[str, list[Config]],
+    wanted: dict[str, list[Problem]],
+    seconds: float,
+    whole: Callable[[Row], Row],
+) -> None:
+    """Compile all, time them on what shapes there is time for, and write `whole` of that."""
     from tilewright.bench.record import device_record, environment_record
     from tilewright.bench.sweep import Method
 
-    until, named = time.time() + seconds, named_in(only, LETTER, ship.CASES)
-    if known:
-        there = {
-            trans: [Config("simt_async", one) for one in ones]
-            for trans, ones in known["configs"].items()
-        }
-        named = {
-            trans: [one for one in named.get(trans, ()) if one not in there[trans]]
-            for trans in ship.CASES
-        }
+    until = time.time() + seconds
     timer = Timer()
     spec, made = timer.live.spec, {"environment": environment_record(Method(ROUNDS))}
     made |= {"device": device_record(timer.live, []), "rows": []}
-    wanted = {trans: problems(trans, each) for trans in ship.CASES}
     jobs = dict.fromkeys(
         (LETTER, trans, fit(config, problem, spec))
         for trans, configs in named.items()
@@ -376,7 +338,7 @@ def measure(path: Path, only: Path, each: int, seconds: float, known: Row | None
     def save(**lost: str) -> None:
         reasons = {str(key[1]): why for key, why in timer.kernels.items() if isinstance(why, str)}
         made["refused"] = reasons | lost
-        write(path, joined(known, made) if known else made)
+        write(path, whole(made))
 
     # A row of shapes at a time, so that what is cut off is cut off everywhere.
     for at in range(max(map(len, wanted.values()))):
@@ -471,6 +433,7 @@ def main() -> None:
     parse.add_argument("--table", action="store_true", help="say what FILE tells; no GPU")
     parse.add_argument("--only", type=json_file, help="the portfolio")
     parse.add_argument("--beside", type=json_file, help="earlier results, which get what is new")
+    parse.add_argument("--more", type=json_file, help="earlier results, which get more shapes")
     parse.add_argument("--each", type=int, default=90, help="random shapes of a case")
     parse.add_argument("--seconds", type=float, default=200)
     parse.add_argument("--json", type=Path, required=True)
@@ -483,11 +446,23 @@ def main() -> None:
         pick(given.json)
     elif given.table:
         table(portfolio_file(parse, given.json))
+    elif given.more:
+        known = portfolio_file(parse, given.more)
+        shapes_ = without({t: problems(t, given.each) for t in ship.CASES}, shapes_of(known))
+        measure(
+            given.json, configs_of(known), shapes_, given.seconds, functools.partial(longer, known)
+        )
+    elif given.beside and given.only:
+        known = portfolio_file(parse, given.beside)
+        named = without(named_in(given.only, LETTER, ship.CASES), configs_of(known))
+        whole = functools.partial(joined, known)
+        measure(given.json, named, shapes_of(known), given.seconds, whole)
     elif given.only:
-        known = portfolio_file(parse, given.beside) if given.beside else None
-        measure(given.json, given.only, given.each, given.seconds, known)
+        named = named_in(given.only, LETTER, ship.CASES)
+        shapes_ = {trans: problems(trans, given.each) for trans in ship.CASES}
+        measure(given.json, named, shapes_, given.seconds, lambda made: made)
     else:
-        parse.error("give --only PICKED, or --pick")
+        parse.error("give --only PICKED, --more FILE or --pick")
 
 
 if __name__ == "__main__":

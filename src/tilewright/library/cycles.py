@@ -89,12 +89,12 @@ class Costs:
 
 
 COSTS = Costs(
-    launch=9160, begin=428, hiding=1.35, latency=347, copy=0.0634, check=0.349, store=0.225,
-    turn=6460, meet=1360, part=2700, part_element=0, l2=5480, memory=1700, segment=36.6,
+    launch=9130, begin=386, hiding=1.52, latency=362, copy=0.0572, check=0.349, store=0.231,
+    turn=5550, meet=1310, part=2480, part_element=0.337, l2=5460, memory=1610, segment=0,
     # Held: a fit cannot tell it from `store`.  For 32 elements an instruction of 32 lanes that
     # reads 4 bytes each and a quarter of one that writes 16, 128 bytes a cycle either way.
     staged=0.0625,
-    second=5010,
+    second=5130,
 )  # fmt: skip
 
 
@@ -129,7 +129,7 @@ class Work:
     waves : int
         Of clusters.
     l2, memory : int
-        Bytes read from the L2; bytes of A, B and C.
+        Bytes read from the L2, or written to it by those that leave a part; bytes of A, B and C.
     segments : float
         Where C's columns are not aligned to 16 bytes: columns that each store of a warp touches,
         of single elements 16 bytes apart, which leave most of each sector empty.  For those that
@@ -210,10 +210,12 @@ def work(
     split = int(config.get("split_k", 1))
     each = -(-blocks // _reached(multiprocessors, split))
     depth, together = config.integer("block_k"), max(1, min(each, resident))
-    tiles, steps, turns, parts, waves = each, 0.0, 0, 0, 0
+    tiles, steps, turns, parts, waves, left = each, 0.0, 0, 0, 0, 0
     if config.get("persistent"):
         most = MOST_IN_TREE if config.get("tree") else shares
-        tiles, steps, turns, parts = _staying(config, (m, n, k), multiprocessors, blocks, most)
+        tiles, steps, turns, parts, left = _staying(
+            config, (m, n, k), multiprocessors, blocks, most
+        )
     else:
         slices = blocks // prod(launch.grid)
         steps = each * (-(-k // (depth * slices)) * depth) / split
@@ -238,7 +240,7 @@ def work(
         turns=turns,
         parts=parts,
         waves=waves,
-        l2=_BYTES * k * (-(-n // block_n) * m + -(-m // block_m) * n),
+        l2=_BYTES * (k * (-(-n // block_n) * m + -(-m // block_m) * n) + 2 * left * area),
         memory=_BYTES * (m * k + k * n + m * n),
         segments=segments * _STAGED_SEGMENTS if staged else segments,
         staged=tiles * area if staged and not even else 0,
@@ -259,14 +261,19 @@ def _reached(multiprocessors: int, split: int) -> int:
 
 def _staying(
     config: Config, sizes: tuple[int, int, int], multiprocessors: int, blocks: int, most: int
-) -> tuple[int, float, int, int]:
-    """Return tiles and steps of the busiest multiprocessor, turns of a block, and parts."""
+) -> tuple[int, float, int, int, int]:
+    """Return tiles and steps of the busiest multiprocessor, turns of a block, parts one after
+    another, and how many blocks leave one.
+    """
     d = divide(config, sizes, blocks, most=most)
     turns, rest = divmod(d.whole, d.blocks)
     tiles = turns * -(-d.blocks // multiprocessors) + -(-rest // multiprocessors)
     shares = -(-d.workers // multiprocessors) if d.shared else 0
     steps = tiles * d.steps + shares * d.longest_share
-    parts = 0
+    parts, left = 0, 0
+    if d.shared:
+        # The others begin with a tile.
+        left = d.workers - math.gcd(d.workers, d.shared)
     if d.shared and d.workers != d.shared:
         parts = max(1, -(-d.steps // d.longest_share))
         if config.get("tree"):
@@ -274,7 +281,8 @@ def _staying(
             # adds a part that is waited for and read, and one, half as dear, that is written.
             parts = math.ceil(1.5 * math.log2(parts + 1))
     more = 1 if rest or d.shared else 0
-    return tiles + shares, float(steps * config.integer("block_k")), turns + more, parts
+    depth = config.integer("block_k")
+    return tiles + shares, float(steps * depth), turns + more, parts, left
 
 
 def _copies(config: Config, problem: Problem) -> float:

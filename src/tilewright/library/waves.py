@@ -44,10 +44,10 @@ _NEIGHBOURS = 2
 
 # A config with so many times, not of squares alone, was timed all over (benchmarks/portfolio.py):
 # more of its neighbours count, and one whose operands are copied otherwise, 16 bytes at once or
-# single elements, is as far away as if it were so many doublings larger.  Of 5, 8 and 12
-# neighbours, and 0, 0.5, 1, 2 and 4 doublings, these choose best for shapes left out
+# single elements, is as far away as if it were so many doublings larger.  Of 4, 8, 12, 16
+# and 20 neighbours, and 0.5, 1, 2 and 3 doublings, these choose best for shapes left out
 # (`portfolio.py --table` says by how much they are off).
-_MANY, _MORE_NEIGHBOURS, _COPIED_OTHERWISE = 16, 8, 1.0
+_MANY, _MORE_NEIGHBOURS, _COPIED_OTHERWISE = 16, 16, 1.0
 
 # Doublings beyond the nearest time within which another one is as near.
 _AS_NEAR = 1.0
