@@ -44,7 +44,11 @@ Sides = tuple[int, int, int]
 Taken = tuple[Problem, Work, float]
 
 # What `gemm` chose at other shapes, but for some squares.
-UNSEEN = ("shapes200_arranged.json", "shapes200_arranged_1.json", "shapes200_arranged_2.json")
+UNSEEN = (
+    "shapes200_small_blocks.json",
+    "shapes200_small_blocks_1.json",
+    "shapes200_small_blocks_2.json",
+)
 GHZ = 1.9
 MULTIPROCESSORS = 132
 ROBUST = 0.1

@@ -27,7 +27,11 @@ from ship import RESULTS, load
 DEFAULT = (
     "shapes200_sixth.json", "shapes200_fifth.json", "shapes200.json", "shapes200_third.json",
 )  # fmt: skip
-SEEDS = ("shapes200_arranged.json", "shapes200_arranged_1.json", "shapes200_arranged_2.json")
+SEEDS = (
+    "shapes200_small_blocks.json",
+    "shapes200_small_blocks_1.json",
+    "shapes200_small_blocks_2.json",
+)
 # Microseconds that cuBLAS takes at least.
 FROM = (0, 50, 100, 500)
 Shapes = dict[tuple[str, int, int, int], dict[str, Any]]

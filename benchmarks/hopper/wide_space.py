@@ -35,7 +35,7 @@ LETTER, FAMILY = "s", "simt_async"
 # and the like are left out, and blocks of more than 512 threads: the table has none above 256.
 SIDES = (32, 64, 96, 128, 192, 256)
 TILES = ((4, 4), (8, 4), (4, 8), (8, 8), (8, 16), (16, 8), (12, 8), (8, 12))
-DEPTHS, STAGES, RESIDENT, LANES = (8, 12, 16, 32), (2, 3, 4, 5), (1, 2, 3, 4), (4, 8)
+DEPTHS, STAGES, RESIDENT, LANES = (8, 12, 16, 32), (2, 3, 4, 5), (1, 2, 3, 4, 5, 6, 8), (4, 8)
 THREADS = 512
 # A block for each tile, for a share in a cluster or for a slice; or blocks that stay, may share.
 NONE = {"split_k": 1, "persistent": 0, "stream_k": 0, "tree": 0, "sliced": 0}

@@ -41,6 +41,8 @@ TOO_MANY = {
     "portfolio.json",
     "shapes200_arranged_1.json",
     "shapes200_arranged_2.json",
+    "shapes200_small_blocks_1.json",
+    "shapes200_small_blocks_2.json",
     "shapes200_held_1.json",
     "shapes200_held_2.json",
     "shapes200_others.json",

@@ -83,7 +83,7 @@ def test_large_products_are_worth_copies_and_small_ones_are_not(h100):
     for n, names in ((16384, ("a", "b")), (1024, ())):
         way = best_way(h100, Problem(n, n, n, "s", "T", "N"), ALIGNED)
         assert tuple(way.copies) == names
-    assert in_boxes(served(h100, best_way(h100, Problem(*[5000] * 3, "s"), ALIGNED).problem))
+    assert in_boxes(served(h100, best_way(h100, Problem(*[9000] * 3, "s"), ALIGNED).problem))
 
 
 def test_precisions_in_which_no_copies_were_timed_have_none(h100):

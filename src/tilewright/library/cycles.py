@@ -262,8 +262,9 @@ def _reached(multiprocessors: int, split: int) -> int:
 def _staying(
     config: Config, sizes: tuple[int, int, int], multiprocessors: int, blocks: int, most: int
 ) -> tuple[int, float, int, int, int]:
-    """Return tiles and steps of the busiest multiprocessor, turns of a block, parts one after
-    another, and how many blocks leave one.
+    """Return tiles and steps of the busiest multiprocessor, turns of a block, and parts.
+
+    Of parts: how many an owner waits for one after another, and how many blocks leave one.
     """
     d = divide(config, sizes, blocks, most=most)
     turns, rest = divmod(d.whole, d.blocks)

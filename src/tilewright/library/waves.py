@@ -49,6 +49,10 @@ _NEIGHBOURS = 2
 # (`portfolio.py --table` says by how much they are off).
 _MANY, _MORE_NEIGHBOURS, _COPIED_OTHERWISE = 16, 16, 1.0
 
+# Beyond what was timed, so many doublings from the nearest and more, most times are much farther
+# away and say little: only those count that are no farther than the nearest by so many.
+_BEYOND, _NO_FARTHER = 2.0, 2.5
+
 # Doublings beyond the nearest time within which another one is as near.
 _AS_NEAR = 1.0
 
@@ -281,6 +285,8 @@ def expected_ns(timed: Timed, problem: Problem, device: DeviceSpec, multiprocess
     if many:
         far_from = far_from + _COPIED_OTHERWISE * (timed.whole_chunks != _whole_chunks(problem))
     nearest = np.argsort(far_from, kind="stable")[: _MORE_NEIGHBOURS if many else _NEIGHBOURS]
+    if many and far_from[nearest[0]] >= _BEYOND:
+        nearest = nearest[far_from[nearest] <= far_from[nearest[0]] + _NO_FARTHER]
     near = [timed.problems[at] for at in nearest]
     apart = [float(far_from[at]) for at in nearest]
     if apart[0] == 0 and multiprocessors == device.multiprocessors:

@@ -32,7 +32,7 @@
  * for what lies outside).  With NARROW copies are of single elements, unchecked, so that
  * alignment does not matter; with GUARDED a block longer than the matrix copies whole tiles,
  * too, and what lies inside once more for what lies outside.  A remainder of k is the first
- * tile, so that all others are whole.
+ * tile, so that all others are whole; with RESTS_END it is copied as they are (pipeline.cuh).
  *
  * With TMA (compute capability 9.0) the copy engine brings whole tiles of operands that run along m
  * or n, edges and remainder too, to the same ring; boxes.cuh has the loop then.
