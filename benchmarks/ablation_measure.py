@@ -22,6 +22,7 @@ import numpy as np
 
 from ablation_patches import VARIANTS, Body, predictions
 from hopper.cases import variant_of
+from hopper.here import first_gpu
 from hopper.log import Log
 from hopper.pool import in_processes
 from tilewright.precision import precision
@@ -133,10 +134,9 @@ def measure(
     workers : int
         Compilers beside this process.
     """
-    from tilewright.backend import device
     from tilewright.bench.record import device_record
 
-    live: Any = device("cuda:0")
+    live: Any = first_gpu()
     log.add(kind="device", device=device_record(live, []))
     known = {(key_of(row), row["variant"]) for row in log.of("tried")}
     told = {key_of(row) for row in log.of("predicted")}

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hopper.here import first_gpu
 from hopper.named import json_file
 from tilewright.paths import write_atomically
 
@@ -80,10 +81,9 @@ def told(row: Row) -> str:
 
 def measure(path: Path) -> None:
     """Measure all loads and write the file."""
-    from tilewright.backend import device
     from tilewright.bench.record import device_record, environment_record
 
-    live = device("cuda:0")
+    live = first_gpu()
     count = 64 * THREADS * live.spec.multiprocessors
     normal = np.random.default_rng(0).standard_normal(count)
     memory = {"normal": live.upload(normal), "zeros": live.upload(np.zeros_like(normal))}

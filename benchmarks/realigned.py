@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from hopper.cases import cases_of
+from hopper.here import first_gpu
 from hopper.named import json_file
 from tilewright.paths import write_atomically
 from tilewright.problem import Problem
@@ -140,12 +141,11 @@ def copies(live: Any, memory: dict[str, int]) -> Iterator[Row]:
 
 def measure(path: Path, seconds: float, letters: str, least: int) -> None:
     """Race all there is time for, and write."""
-    from tilewright.backend import device
     from tilewright.bench.peers.cublas import CuBLAS
     from tilewright.bench.record import device_record, environment_record
     from tilewright.bench.sweep import Method
 
-    until, live = time.time() + seconds, device("cuda:0")
+    until, live = time.time() + seconds, first_gpu()
     cublas = CuBLAS(live)
     made: dict[str, Any] = {
         "environment": environment_record(Method(ROUNDS)),

@@ -39,6 +39,7 @@ import numpy as np
 
 import ship
 from hopper.cases import cases_of
+from hopper.here import first_gpu
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import proofs
 from tilewright.backend.cuda.architecture import architecture_spec
@@ -202,9 +203,7 @@ def _prepared(row: Row) -> Row:
 
 def serve(todo: Any, answers: Any) -> None:
     """Prove rows until there are none left."""
-    from tilewright.backend import device
-
-    live: Any = device("cuda:0")
+    live: Any = first_gpu()
     answers.put(("device", {"device": live.spec.name, "driver": live.driver, "arch": live.arch}))
     while (row := todo.get()) is not None:
         answers.put(("started", row))

@@ -38,6 +38,7 @@ import numpy as np
 
 from hopper.beside import Beside
 from hopper.cases import cases_of, variant_of
+from hopper.here import first_gpu
 from hopper.named import json_file, named_in
 from hopper.pool import compiled
 from tilewright.paths import write_atomically
@@ -371,13 +372,12 @@ def measure(
     path: Path, seconds: float, jobs: list[tuple[str, Problem]], seed: int, beside: Beside
 ) -> list[dict[str, Any]]:
     """Race problems, each with its kind, until the time is up."""
-    from tilewright.backend import device
     from tilewright.bench.peers.cublas import CuBLAS
     from tilewright.bench.record import device_record, environment_record
     from tilewright.bench.sweep import Method
 
     started = time.time()
-    live = device("cuda:0")
+    live = first_gpu()
     cublas = CuBLAS(live)
     made: dict[str, Any] = {
         "environment": environment_record(Method(ROUNDS)),

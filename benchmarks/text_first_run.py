@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from hopper.here import first_gpu
 from hopper.named import json_file
 from hopper.unmoved import unmoved
 from tilewright.paths import write_atomically
@@ -224,18 +225,8 @@ def main() -> None:
     else:
         if not given.json.absolute().parent.is_dir():
             parse.error(f"argument --json: {given.json} is in no directory that is there")
-        lines = list(told(write(given.json, found_device())))
+        lines = list(told(write(given.json, first_gpu())))
     print("\n".join(lines))
-
-
-def found_device() -> Any:
-    """Return the CUDA device; without one, end in a line."""
-    from tilewright.backend import BackendError, device
-
-    try:
-        return device("cuda:0")
-    except (ValueError, BackendError) as error:
-        raise SystemExit(f"text_first_run.py: {error}") from None
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ import numpy as np
 import shapes200
 import ship
 from hopper.cases import cases_of
+from hopper.here import first_gpu
 from hopper.named import json_file, sides
 from hopper.orders import shapes_of
 from hopper.pool import compiled
@@ -206,11 +207,10 @@ def measure(
     path: Path, seconds: float, about: Row, shapes_on: Callable[[DeviceSpec], list[Shape]]
 ) -> Row:
     """Time candidates of shapes, as they are listed for the device, until the time is up."""
-    from tilewright.backend import device
     from tilewright.bench.peers.cublas import CuBLAS
     from tilewright.bench.record import device_record, environment_record
 
-    started, live = time.time(), device("cuda:0")
+    started, live = time.time(), first_gpu()
     cublas = CuBLAS(live)
     made: Row = {
         "environment": {**environment_record(), "rounds": FEW[1], "method": METHOD},

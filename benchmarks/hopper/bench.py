@@ -15,6 +15,7 @@ from tilewright.stencil import stencil
 from tilewright.tuning.matrices import normal
 
 from .cases import ASKED, variant_of
+from .here import first_gpu
 from .log import Log
 
 FINALISTS = 4
@@ -46,11 +47,10 @@ class Bench:
     """
 
     def __init__(self, log: Log, letter: str, most: int) -> None:
-        from tilewright.backend import device
         from tilewright.bench.peers.cublas import CuBLAS
         from tilewright.bench.record import device_record
 
-        self.log, self.letter, self.live = log, letter, device("cuda:0")
+        self.log, self.letter, self.live = log, letter, first_gpu()
         self.cublas = CuBLAS(self.live)
         log.add(kind="device", device=device_record(self.live, [self.cublas]))
         number = precision(letter)

@@ -12,6 +12,7 @@ from tilewright.space import Config
 from tilewright.stencil import stencil
 
 from .cases import variant_of
+from .here import first_gpu
 
 __all__ = ["ROUNDS", "Timer", "fit"]
 
@@ -28,9 +29,7 @@ class Timer:
     """The device, kernels that were checked, and matrices that all problems share."""
 
     def __init__(self) -> None:
-        from tilewright.backend import device
-
-        self.live: Any = device("cuda:0")
+        self.live: Any = first_gpu()
         self.memory = shared(self.live)
         self.kernels: dict[tuple[str, Config], Any] = {}
         self.doing: Config | None = None  # whose fault it is if the device is lost

@@ -74,6 +74,24 @@ def test_what_another_run_timed_comes_beside(portfolio):
     assert found["refused"] == {"c": "why"}
 
 
+def test_more_shapes_come_behind_those_there_are(portfolio):
+    """Of a run with `--more`: the same configs, on shapes that the earlier run has not."""
+    one, two = Problem(8, 16, 24, "s", "N", "N"), Problem(9, 17, 25, "s", "N", "N")
+    known = {
+        "rows": [{"trans": "NN", "m": 8, "n": 16, "k": 24, "ns": [5.0]}],
+        "configs": {"NN": [{"block_m": 64}], "NT": [], "TN": [], "TT": []},
+    }
+    shapes = portfolio.shapes_of(known)
+    assert shapes["NN"] == [one]
+    wanted = {trans: [one, two] if trans == "NN" else [] for trans in shapes}
+    assert portfolio.without(wanted, shapes)["NN"] == [two]
+    assert portfolio.configs_of(known)["NN"] == [Config("simt_async", {"block_m": 64})]
+    late = {"trans": "NN", "m": 9, "n": 17, "k": 25, "ns": [6.0]}
+    found = portfolio.longer(known, {"rows": [late], "configs": known["configs"]})
+    assert found["rows"] == [*known["rows"], late]
+    assert found["configs"] == known["configs"]
+
+
 H100 = Hopper().spec
 
 

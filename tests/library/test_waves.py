@@ -156,6 +156,35 @@ def test_no_owner_adds_up_more_parts_than_a_tile_has_shares(config, sizes) -> No
     assert abs(parts - counted) <= 1
 
 
+@given(
+    config=st.sampled_from(SHARING),
+    sizes=st.tuples(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 9000)),
+)
+def test_parts_pass_the_l2_out_and_in(config, sizes) -> None:
+    """Of each block whose share begins within a tile: all of its sums are written, and read."""
+    shared, alone = (
+        work(one, Problem(*sizes, "s"), config.integer("resident"), 132).l2
+        for one in (config, config.replace(stream_k=0))
+    )
+    d = divide(config, sizes, FAMILY.launch(config, *sizes[:2]).on(132).grid[0], most=MOST_SINGLE)
+    begins = [d.share_at(x) for x in range(d.workers)] if d.shared else []
+    area = config.integer("block_m") * config.integer("block_n")
+    assert shared - alone == 2 * 4 * area * sum(at % d.steps > 0 for at in begins)
+
+
+def test_far_beyond_what_was_timed_the_nearest_speak() -> None:
+    """A config that was slow for its effort at small sizes alone is not thought slow at large."""
+    large = {square(n): effort(WHOLE[0], square(n), H100, 132) / 1.9 for n in (6144, 7168, 8192)}
+    small = {
+        Problem(64 + n, 64 + n, 64, "s"): 2 * effort(WHOLE[0], square(64), H100, 132)
+        for n in range(40)
+    }
+    both = Timed(WHOLE[0], {**small, **large})
+    problem = square(32768)
+    fair = effort(WHOLE[0], problem, H100, 132) / 1.9
+    assert expected_ns(both, problem, H100, 132) == pytest.approx(fair, rel=0.01)
+
+
 CASES = st.sampled_from(["NN", "NT", "TN", "TT"])
 LIVE = SimpleNamespace(spec=H100, fingerprint="")
 

@@ -57,8 +57,9 @@ _BEYOND, _NO_FARTHER = 2.0, 2.5
 _AS_NEAR = 1.0
 
 # Where effort is in cycles, times far away say less than the cycles themselves: these weigh as a
-# time 2 doublings away.  Of weights of 0.1, 0.25, 0.5, 1 and 2 the largest that serves sizes left
-# out as well as the best does (benchmarks/choice.py: 16 of 20 reach 95 %; with 1 there are 15).
+# time 2 doublings away.  Of weights of 0.1, 0.25, 0.5, 1 and 2 this served squares left out
+# as well as the best did, and does so but for one of 20 with today's costs (benchmarks/choice.py:
+# 15 reach 95 %, with 0.25 16); the portfolio's shapes left out are served as well with 0.2.
 _CYCLES_WEIGH = 0.5
 
 # Of the device that cycles were fitted on, an H100 at 1.9 GHz.

@@ -116,7 +116,7 @@ HELPER void store_round(result c, int row, int column, staging s, shared_at at)
 }
 
 /* Where all of the tile is the block's own and C does not count nothing is asked of any element:
- * with k = 100 what is asked is a seventh of all instructions of a block.  `to` is where the lane's
+ * with k = 100 what is asked is a tenth of all instructions of a block.  `to` is where the lane's
  * elements of a round go, each in a column of C, and moves on with the round. */
 HELPER void store_whole_round(elem **to, isize ld, int i, int j, staging s, shared_at at)
 {
