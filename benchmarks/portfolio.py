@@ -250,9 +250,10 @@ def pick_of(path: Path, made: Row) -> None:
 def problems(trans: str, each: int) -> list[Problem]:
     """Return random shapes of a case, and squares."""
     random = [p for seed in SEEDS for p in shapes(seed) if p.trans == trans][:each]
-    random += [p for p in long_sums(LONG_SEED) if p.trans == trans][: each // 2]
-    random[::ALIGNED] = map(aligned, random[::ALIGNED])
-    return random + [Problem(n, n, n, LETTER, *trans) for n in SQUARES]
+    long = [p for p in long_sums(LONG_SEED) if p.trans == trans][: each // 2]
+    for some in (random, long):  # apart: the same ones, however many there are
+        some[::ALIGNED] = map(aligned, some[::ALIGNED])
+    return random + long + [Problem(n, n, n, LETTER, *trans) for n in SQUARES]
 
 
 def aligned(problem: Problem) -> Problem:
@@ -305,7 +306,8 @@ def without(these: dict[str, list[Any]], known: dict[str, list[Any]]) -> dict[st
 
 def longer(known: Row, made: Row) -> Row:
     """Return results with those of the same configs on more shapes."""
-    return {**known, "rows": [*known["rows"], *made["rows"]]}
+    refused = known["refused"] | made["refused"]
+    return {**known, "rows": [*known["rows"], *made["rows"]], "refused": refused}
 
 
 def measure(
@@ -319,6 +321,9 @@ def measure(
     from tilewright.bench.record import device_record, environment_record
     from tilewright.bench.sweep import Method
 
+    if not any(wanted.values()) or not any(named.values()):
+        print("nothing to time that was not timed")
+        return
     until = time.time() + seconds
     timer = Timer()
     spec, made = timer.live.spec, {"environment": environment_record(Method(ROUNDS))}

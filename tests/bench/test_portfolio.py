@@ -80,6 +80,7 @@ def test_more_shapes_come_behind_those_there_are(portfolio):
     known = {
         "rows": [{"trans": "NN", "m": 8, "n": 16, "k": 24, "ns": [5.0]}],
         "configs": {"NN": [{"block_m": 64}], "NT": [], "TN": [], "TT": []},
+        "refused": {"a": "why"},
     }
     shapes = portfolio.shapes_of(known)
     assert shapes["NN"] == [one]
@@ -87,9 +88,11 @@ def test_more_shapes_come_behind_those_there_are(portfolio):
     assert portfolio.without(wanted, shapes)["NN"] == [two]
     assert portfolio.configs_of(known)["NN"] == [Config("simt_async", {"block_m": 64})]
     late = {"trans": "NN", "m": 9, "n": 17, "k": 25, "ns": [6.0]}
-    found = portfolio.longer(known, {"rows": [late], "configs": known["configs"]})
+    made = {"rows": [late], "configs": known["configs"], "refused": {"b": "lost"}}
+    found = portfolio.longer(known, made)
     assert found["rows"] == [*known["rows"], late]
     assert found["configs"] == known["configs"]
+    assert found["refused"] == {"a": "why", "b": "lost"}
 
 
 H100 = Hopper().spec

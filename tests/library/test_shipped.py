@@ -242,7 +242,8 @@ def test_checked_copies_are_what_guards_save():
     assert guarded.checked == 0 < checked.checked
     assert guarded.copies == work(config, whole, 1, 132).copies > checked.copies
     assert cycles(guarded) < 0.8 * cycles(checked)
-    assert choose(device(), thin).config.integer("block_m") >= 128
+    wide = Problem(100, 6000, 8000, "s", "T", "N")
+    assert choose(device(), wide).config.integer("block_m") >= 128
 
 
 def test_vectors_along_k_are_for_columns_that_allow_them():

@@ -69,7 +69,7 @@ def test_any_point_is_right(emulated: EmulatedDevice, name: str, number: int) ->
     is_right(emulated, name, points(name)[number])
 
 
-# 96 threads, and rows of 64: half a row more than a row.  It ran into other memory, once.
+# 96 threads and rows of 64 once ran into other memory: side by side they were half a row too many.
 NINETY_SIX = {
     "b_first": 0, "block_m": 96, "block_n": 64, "copy_groups": 2, "guarded": 1, "k_vectors": 0,
     "lanes_m": 4, "narrow": 1, "raster_rows": 8, "resident": 2, "split_k": 8, "stages": 5,

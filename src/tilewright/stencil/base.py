@@ -353,8 +353,10 @@ class Stencil(ABC):
     name : str
         Folder name; first part of every config's identity.
     version : int
-        Raised whenever the text or the meaning of a parameter changes, so that
-        measurements of an older text are not taken for this one's.
+        Raised whenever results or the meaning of a parameter change, or times by more than some
+        per cent, so that measurements of an older text are not taken for this one's.  A change
+        that leaves most kernels as they are to the byte, and makes the others a little faster,
+        is none: their stored times are what they take at most.
     """
 
     name: ClassVar[str]

@@ -46,7 +46,7 @@ GUARDED = Parameter(
     (0, 1),
     "blocks longer than a side of the matrix: 0: check each element that they copy, 1: copy whole "
     "tiles but for what lies outside",
-    "one comparison for each row that a thread copies along k",
+    "one comparison for each row that a thread copies along k, or single element along a side",
     unnamed=0,
 )
 STAGED = Parameter(

@@ -42,7 +42,7 @@ from tilewright.stencil.simt_async.resources import LEAST_OTHER, lanes_k, longer
 __all__ = ["constraints"]
 
 # Lanes of a warp, or of several: what `side_by_side` of copies.cuh tries, up to all of a block's.
-_SIDE_BY_SIDE = (WARP, 2 * WARP, 4 * WARP, 8 * WARP)
+_SIDE_BY_SIDE = (WARP, 2 * WARP, 4 * WARP)
 
 # The most steps between two renormalisations of a pair: SETTLE_STEPS of prelude/pair.h.
 _SETTLE_STEPS = 32

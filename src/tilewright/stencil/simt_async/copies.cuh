@@ -69,8 +69,8 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
 };
 
 /* Threads side by side that copy single elements: a warp, so that each has few rows, from one of
- * which to the next it takes two instructions, and many parts, which take none.  More where so many
- * rows at once would not divide a tile. */
+ * which to the next it takes two instructions, and many parts, which take none (a comparison, where
+ * they are GUARDED).  More where so many rows at once would not divide a tile. */
 HELPER constexpr int side_by_side(int side, int these = 32)
 {
     return these >= side || these >= THREADS ? (side < THREADS ? side : THREADS)
@@ -113,7 +113,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
 
     const char *from; /* the next row of pieces */
     isize row, tile;  /* bytes to the next row, and from a tile's last to the next's first */
-    int depth;        /* where the first piece lies along k, in its tile */
+    int first_step;   /* where the first piece lies along k, in its tile */
     shared_at to;     /* where the first piece goes in stage 0 */
     int left;         /* GUARDED: how many of a thread's pieces along the side lie inside */
     chunk held[HOW == TRANSPOSED ? COPIES : 1];
@@ -123,7 +123,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
         const int id = THREAD_ID, fast = id % map::ACROSS, slow = id / map::ACROSS;
         const int s = K_FAST ? map::side_of(slow) : fast * WIDTH;
         const int l = !K_FAST ? slow : fast * (HOW == ELEMENTS || HOW == SINGLES ? 1 : CHUNK);
-        depth = l;
+        first_step = l;
         const int inside = GUARDED && s > x.side_left - WIDTH ? x.side_left - WIDTH : s;
         left = (x.side_left - s + APART - 1) / APART;
         from = (const char *)(x.first + (K_FAST ? k_at + l + inside * x.ld
@@ -207,14 +207,16 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
         UNROLL for (int i = 0; i < COPIES; ++i) finish(i, stage);
     }
 
-    /* Copy a tile whose first `absent` steps along k lie before the matrix: zeros. */
+    /* Copy a tile whose first `absent` steps along k lie before the matrix: zeros.  Of those the
+     * size is 0, with which nothing is read, wherever the address points. */
     METHOD void copy_rest(int absent, shared_at stage)
     {
+        static_assert(!RESTS_END || (HOW != PLANES && HOW != TRANSPOSED), "whole pieces are absent");
         UNROLL for (int i = 0; i < COPIES; ++i) {
             const int r = i / map::PARTS, part = i % map::PARTS;
             const int beyond = K_FAST ? part * map::PART_STEPS : r * map::ABREAST;
             const bool guarded = GUARDED && HOW == NARROWLY && part > 0;
-            const bool there = depth + beyond >= absent && (!guarded || part < left);
+            const bool there = first_step + beyond >= absent && (!guarded || part < left);
             if (HOW == CHUNKS)
                 copy_chunk_if(place(i, stage), from + part * map::PART, there);
             else
@@ -234,7 +236,6 @@ HELPER void copy_checked(operand x, isize k_at, int depth, shared_at to)
         const int s = K_FAST ? e / fast : e % fast, l = K_FAST ? e % fast : e / fast;
         const int inside = s < x.side_left && l < depth;
         const elem *from = x.first + (K_FAST ? k_at + l + s * x.ld : s + (k_at + l) * x.ld);
-        /* An address that is not read must still be one of the matrix. */
         copy_element_if(to + place_in_tile<PITCH, K_FAST>(s, l), inside ? from : x.first, inside);
     }
 }

@@ -35,8 +35,8 @@ def parameters() -> tuple[Parameter, ...]:
 
 
 def _tiles() -> tuple[Parameter, ...]:
-    # Where threads copy, three quarters of a power of two leave some without copies; boxes are
-    # of any size.
+    # Where threads copy 16 bytes, three quarters of a power of two leave some without copies; boxes
+    # are of any size.
     sides = (32, 64, 96, 128, 192, 256)
     # 4 to 16 elements a side: fewer leave reads of shared memory in the way, more spill.
     tiles = (4, 8, 12, 16)

@@ -15,7 +15,8 @@
  *             m, the lane's row of chunks; turned, so that lanes 8 q to 8 q + 7, which write at
  *             once, use all banks, in whatever order lanes are numbered
  *
- * Each warp has PLACES of these: it writes as many rounds, then stores them in a loop of its own.
+ * Each warp has PLACES of these: it writes as many rounds, then stores them in a loop of its own,
+ * or, where all of a small tile is stored, in a text without questions.
  * Sums are in registers, which a loop cannot number, so that writing them is text of its own for
  * each; a text that runs once for each tile comes from far, and storing is most of it.
  *
@@ -117,7 +118,7 @@ HELPER void store_round(result c, int row, int column, staging s, shared_at at)
 
 /* Where all of the tile is the block's own and C does not count nothing is asked of any element:
  * with k = 100 what is asked is a tenth of all instructions of a block.  `to` is where the lane's
- * elements of a round go, each in a column of C, and moves on with the round. */
+ * elements of a round go, each in a column of C, and moves on behind a column's last round. */
 HELPER void store_whole_round(elem **to, isize ld, int i, int j, staging s, shared_at at)
 {
     elem v[CHUNK];
