@@ -7,6 +7,8 @@ every address.
 from __future__ import annotations
 
 import functools
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +18,11 @@ from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware import DeviceSpec
+from tilewright.precision import precision
 from tilewright.space import Config
 from tilewright.stencil.simt_async import SimtAsync
+from tilewright.stencil.simt_async.constraints import _even
+from tilewright.stencil.text import read_text
 from tilewright.tuning.verify import Bench, Check
 
 FAMILY = SimtAsync()
@@ -88,6 +93,42 @@ def test_threads_that_copy_narrowly_fill_whole_rows(device: DeviceSpec) -> None:
 
     assert refused(8) == ["B is copied evenly"]
     assert refused(12) == []
+
+
+PROGRAM = """
+#include <cstdio>
+#define HELPER static
+static int THREADS, BLOCK_K;
+%s
+int main()
+{
+    for (BLOCK_K = 4; BLOCK_K <= 32; BLOCK_K += 4)
+        for (THREADS = 32; THREADS <= 512; THREADS += 32)
+            for (int side = 32; side <= 256; side += 32)
+                std::printf("%%d %%d %%d %%d\\n", BLOCK_K, THREADS, side, side_by_side(side));
+}
+"""
+
+
+@needs_compiler
+def test_the_space_has_what_the_text_copies_evenly(tmp_path: Path) -> None:
+    """Which threads copy side by side is said twice: in the text, and for constraints."""
+    text = read_text("simt_async/copies.cuh")
+    begin = text.index("HELPER constexpr int side_by_side")
+    chosen = text[begin : text.index("}", begin) + 1].replace("constexpr ", "")
+    (tmp_path / "rows.cc").write_text(PROGRAM % chosen)
+    found = compiler()
+    assert found is not None
+    program = str(tmp_path / "rows")
+    subprocess.run([found, "-o", program, str(tmp_path / "rows.cc")], check=True)
+    told = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+    rows = [tuple(map(int, line.split())) for line in told.splitlines()]
+    for block_k, threads, side, across in rows:
+        whole = side % across == 0 and threads % across == 0
+        evenly = whole and block_k % (threads // across) == 0
+        offered = _even(precision("s"), False, side, block_k, 0, 1, 0, threads)
+        assert bool(offered) == evenly, (block_k, threads, side, across)
+    assert {across for *_, across in rows} > {32, 64, 96, 128}
 
 
 @needs_compiler
