@@ -45,6 +45,8 @@ gpu-sanitize: $(VENV)/.installed-test
 	  compute-sanitizer --tool $$tool --error-exitcode 1 $(BIN)/python -m pytest -q -m gpu \
 	    tests/stencil/test_portable_gpu.py -k 'cuda and (snn or dtn or cct or znt)' || exit 1; \
 	done
+	compute-sanitizer --tool memcheck --error-exitcode 1 $(BIN)/python -m pytest -q -m gpu \
+	  tests/stencil/test_simt_async_gpu.py -k 'test_columns_may_begin_anywhere and sN'
 	for tool in memcheck racecheck initcheck synccheck; do \
 	  compute-sanitizer --tool $$tool --error-exitcode 1 $(BIN)/python -m pytest -q -m gpu \
 	    $(RESCHEDULED) || exit 1; \
