@@ -33,6 +33,7 @@ WITHOUT_TIMES = {
     "samples.json",
     "samples_boxes.json",
     "schedule_model.json",
+    "short_counters.json",
     "text_first_run.json",
     "wgmma_first_light.json",
 }
