@@ -315,9 +315,9 @@ def measure(
     named: dict[str, list[Config]],
     wanted: dict[str, list[Problem]],
     seconds: float,
-    whole: Callable[[Row], Row],
+    as_written: Callable[[Row], Row],
 ) -> None:
-    """Compile all, time them on what shapes there is time for, and write `whole` of that."""
+    """Compile all, time them on what shapes there is time for, and write what came of it."""
     from tilewright.bench.record import device_record, environment_record
     from tilewright.bench.sweep import Method
 
@@ -343,7 +343,7 @@ def measure(
     def save(**lost: str) -> None:
         reasons = {str(key[1]): why for key, why in timer.kernels.items() if isinstance(why, str)}
         made["refused"] = reasons | lost
-        write(path, whole(made))
+        write(path, as_written(made))
 
     # A row of shapes at a time, so that what is cut off is cut off everywhere.
     for at in range(max(map(len, wanted.values()))):
@@ -443,6 +443,10 @@ def main() -> None:
     parse.add_argument("--seconds", type=float, default=200)
     parse.add_argument("--json", type=Path, required=True)
     given = parse.parse_args()
+    if given.more and (given.only or given.beside):
+        parse.error("--more times the configs of its FILE; leave --only and --beside out")
+    if given.beside and not given.only:
+        parse.error("--beside FILE is for what --only names; give both")
     if given.of and not given.pick:
         parse.error("--of thins out what --pick writes; give both")
     if given.pick and given.of:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -135,6 +135,13 @@ def fault_is_found(
     kernel = compiled(live, wrong, config, of)
     with pytest.raises(by):
         screen(live, kernel, wrong, config, of)
+
+
+def fails_by_fault(check: Callable[[Stencil], None], family: type[Stencil], *words: str) -> None:
+    """A check that the text passes fails where old words of it have wrong ones in their place."""
+    check(family())
+    with pytest.raises((WrongResultError, LaunchError)):
+        check(faulty(family, *words))
 
 
 def starts_fit_their_registers(family: Stencil, arch: str, name: str) -> None:

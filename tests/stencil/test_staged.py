@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.stencil import test_mma_f64, test_simt_async
-from tests.stencil.contract import CHECKS, compiled, faulty, thorough_but
+from tests.stencil.contract import CHECKS, compiled, fails_by_fault, faulty, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tests.stencil.test_persistent import SHARING, STAYING, TINY
@@ -177,7 +177,6 @@ WHOLE_FAULTS = {
 @pytest.mark.parametrize("fault", WHOLE_FAULTS)
 def test_whole_tiles_are_stored_without_questions(emulated: EmulatedDevice, fault: str) -> None:
     """Columns that begin anywhere, a tile that is all the block's own: no element is asked for."""
-    old, new = WHOLE_FAULTS[fault]
     of = variant("sNN")
     config = test_simt_async.small(of, emulated, staged=1, tile_m=8, tile_n=8, block_m=128)
 
@@ -187,9 +186,7 @@ def test_whole_tiles_are_stored_without_questions(emulated: EmulatedDevice, faul
             run = Bench(emulated, kernel, family, config, of)
             run.exact(Check(256, 64, 50, beta=beta, padding=1), np.random.default_rng(beta))
 
-    check(SIMT)
-    with pytest.raises(WrongResultError):
-        check(faulty(SimtAsync, old, new))
+    fails_by_fault(check, SimtAsync, *WHOLE_FAULTS[fault])
 
 
 def test_staging_is_for_elements_smaller_than_a_chunk_that_have_room() -> None:
