@@ -52,6 +52,8 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
 WAYS: list[dict[str, Any]] = [
     {"name": "sNN", "split_k": 2},
     {"name": "sNN", "warps_k": 4, "unroll_k": 4},
+    {"name": "sNT", "warps_k": 8, "tile_m": 8, "block_k": 32, "unroll_k": 4},
+    {"name": "sTT", "warps_k": 8, "tile_m": 8, "block_k": 64, "narrow": 1},
     {"name": "sTT", "unroll_k": 4},
     {"name": "sTN", "guarded": 1},
     {"name": "sNT", "narrow": 1, "split_k": 4},

@@ -31,7 +31,7 @@ MULTIPROCESSORS, A_CYCLE = 132, 128
 # blocks that stay.
 ALONE = {"split_k": 1, "persistent": 0, "stream_k": 0, "sliced": 0, "warps_k": 1}
 SHARED = [{**ALONE, "split_k": split} for split in (1, 2, 4, 8)]
-SHARED += [{**ALONE, "split_k": split, "warps_k": many} for split in (1, 2) for many in (2, 4)]
+SHARED += [{**ALONE, "split_k": split, "warps_k": many} for split in (1, 2) for many in (2, 4, 8)]
 SHARED += [{**ALONE, "sliced": 1}, {**ALONE, "persistent": 1}]
 SHARED += [{**ALONE, "persistent": 1, "stream_k": 1}]
 RESIDENT = (1, 2, 3, 4)
@@ -107,6 +107,8 @@ def ordinary(letter: str, trans: str) -> Iterator[Config]:
     ]
     names = ("block_m", "block_n", "tile_m", "tile_n", "lanes_m", "resident", *ALONE)
     depths = ((8, 8, 3), (8, 8, 5), (16, 16, 3), (32, 16, 2), (32, 8, 2), (16, 8, 3), (16, 4, 4))
+    # Layers have short trips, which copies outlast: more stages, or longer trips.
+    depths += ((32, 16, 3), (32, 8, 3), (32, 4, 3), (64, 16, 2), (64, 8, 2), (64, 8, 3))
     yield from Points("simt_async", letter, trans, fixed).of(names, shapes, depth=depths)
 
 

@@ -1,7 +1,8 @@
 """Registers for a tile's sums, each in the bank that the reader of its next term leaves free.
 
 A sum that one product makes and another takes is dealt anew for every term, in the order of its
-making; what lives on beyond the block, and all that is no sum, stays where it is.
+making; what lives on beyond the block, and all that is no sum, stays where it is.  Factors whose
+loads come earlier (`Tile.loads`) are dealt before, to aligned registers: those stay in their banks.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Dealer:
         self.place = {at: n for n, at in enumerate(order)}
         self.wanted = self._wanted()
         self.busy = self._busy()
+        self.loaded: dict[int, int] = {}
+        self._deal_loads()
         self.fixed = list(self.busy)
         self.held: list[set[int]] = [set() for _ in range(count)]
         self.given: dict[int, int] = {}
@@ -47,7 +50,7 @@ class Dealer:
         busy = [0] * self.count
         used = self._used()
         for web, register in enumerate(tile.webs.register):
-            if web in tile.sums or register >= self.count:
+            if web in tile.apart or register >= self.count:
                 continue
             if web in used:
                 busy[register] |= self._life_of(web, *used[web])
@@ -85,8 +88,41 @@ class Dealer:
             return bits_between(0, early - 1) | bits_between(writes[0], size - 1)
         return bits_between(begin, end)
 
+    def _deal_loads(self) -> None:
+        """Give factors that come earlier registers, rather those where no sum is at home.
+
+        Raises
+        ------
+        RefusedError
+            If there are too few.
+        """
+        tile = self.tile
+        homes = {tile.webs.register[tile.products[at].before] for at in self.order[: len(self.order)]
+                 if at in tile.products and tile.products[at].before not in tile.sums}
+        used: set[int] = set()
+        for load in sorted(tile.loads, key=lambda load: self.place[load.at]):
+            width = len(load.webs)
+            life = bits_between(
+                self.place[load.at], max(self.place[reader] for reader in load.readers) - 1
+            )
+            free = [
+                first
+                for first in range(0, self.count - width + 1, 1 << (width - 1).bit_length())
+                if not any(self.busy[first + at] & life for at in range(width))
+            ]
+            if not free:
+                raise RefusedError("there are not enough registers for the factors")
+            first = min(
+                free,
+                key=lambda r: (len(homes & set(range(r, r + width))), r not in used, r),
+            )
+            used.add(first)
+            for at, web in enumerate(sorted(load.webs, key=tile.webs.register.__getitem__)):
+                self.busy[first + at] |= life
+                self.loaded[web] = first + at
+
     def deal(self) -> dict[int, int]:
-        """Return the register of each inner sum.
+        """Return the register of each inner sum, and of each factor that is dealt anew.
 
         A sum whose home, the register that it enters the block in, lies in the wanted bank
         throughout stays there; and one for which there was no other place.
@@ -106,7 +142,7 @@ class Dealer:
         while True:
             lost = self._dealt(chains, at_home)
             if lost is None:
-                return self.given
+                return self.given | self.loaded
             staying = {lost, *others[: _SENT_HOME if lost in at_home else 0]} - at_home
             if not staying:
                 raise RefusedError("there are not enough registers for the sums")

@@ -8,6 +8,7 @@ stalls     let every instruction wait no longer than the next ones need (`stalls
 reuse      set the reuse flags anew: where the next read through a latch is of the same register
 operands   exchange the factors of a product, so that the latch holds what comes again
 walk       walk them there and back over the tile, with sums in the banks that this wants (`walk`)
+ahead      the same, with reads of shared memory ahead of that order, to registers of their own
 order      exchange multiply-adds near a conflict of operand fetch, if that takes cycles away
 spread     move shared loads and copies apart even where the model sees no gain in it
 yields     let no instruction of the loop advise the scheduler to turn to another warp
@@ -40,10 +41,13 @@ STEPS = ("reuse", "operands", "order", "banks", "loads", "stalls")
 """The steps that are taken unless others are asked for."""
 # What the model cannot judge, to be measured: how loads wait, and several warps that yield.  And
 # what takes the place of `banks`.
-EVERY_STEP = (*STEPS, "spread", "yields", "walk")
+EVERY_STEP = (*STEPS, "spread", "yields", "walk", "ahead")
 _FFMA = 0x223  # all operands in registers
 _LEAST = 32  # FFMAs of a block worth a search for their order and registers
 _FEW = 8  # multiply-adds of a block worth anything
+# Products by which loads come ahead of their readers: they take some 30 cycles, and two warps of a
+# scheduler take turns; farther ahead they need more registers.
+_AHEAD = (8, 24)
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,9 @@ class _Made:
         if "banks" in steps and self.searched:
             self.rename(draw, rounds)
         if "walk" in steps and self.searched:
-            self.walk()
+            self.walk((None,))
+        elif "ahead" in steps and self.searched:
+            self.walk((None, *_AHEAD))
         if steps & {"loads", "spread"}:
             self.place("spread" in steps)
         if "stalls" in steps:
@@ -178,21 +184,26 @@ class _Made:
         except RefusedError as error:
             self.refused[self.code[self.spans[0].start].address] = str(error)
 
-    def walk(self) -> None:
-        """Walk multiply-adds there and back, where the simulation finds that faster."""
+    def walk(self, ways: Sequence[int | None]) -> None:
+        """Walk multiply-adds there and back, the way that the simulation finds fastest, if any."""
         for block in self.blocks:
-            before = loop_cycles(self.code, self.loop, self.arch, self.machine)
-            code = list(self.code)
-            try:
-                body, moved, renamed = walked(self.code, block, self.arch, self.apart)
-            except RefusedError as error:
-                self.refused[self.code[block.start].address] = str(error)
-                continue
-            code[block.start : block.stop] = body
-            if loop_cycles(code, self.loop, self.arch, self.machine) < before:
-                self.code = code
-                self.moved += moved
-                self.renamed += renamed
+            least = loop_cycles(self.code, self.loop, self.arch, self.machine)
+            found: tuple[list[Instruction], int, int] | None = None
+            for ahead in ways:
+                code = list(self.code)
+                try:
+                    body, moved, renamed = walked(self.code, block, self.arch, self.apart, ahead)
+                except RefusedError as error:
+                    self.refused[self.code[block.start].address] = str(error)
+                    continue
+                code[block.start : block.stop] = body
+                now = loop_cycles(code, self.loop, self.arch, self.machine)
+                if now < least:
+                    least, found = now, (code, moved, renamed)
+            if found is not None:
+                self.code = found[0]
+                self.moved += found[1]
+                self.renamed += found[2]
 
     def place(self, whatever: bool) -> None:
         """Move loads and copies; whatever the model says of it if so asked."""

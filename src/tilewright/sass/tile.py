@@ -3,6 +3,10 @@
 Products that factors join are a step along k, and its factors have two sides.  One side's are held
 one after the other, while the other side's move there and back; `tilewright.sass.walk` draws it.
 What is no product keeps its order, and its place among as many products.
+
+Factors that are read from shared memory within the block may come earlier, to registers of their
+own: compilers let them come when the last reader of what they overwrite is done, which in another
+order is too late.
 """
 
 from __future__ import annotations
@@ -17,9 +21,14 @@ from tilewright.sass.edit import edit
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.webs import Sets, Webs
 
-__all__ = ["Product", "Tile"]
+__all__ = ["Load", "Product", "Tile"]
 
 _FFMA = 0x223  # all operands in registers
+# Products between two loads that come earlier: shared memory takes two cycles for each of a warp's,
+# and eight warps ask.
+_APART = 6
+
+Users = dict[int, list[int]]  # instructions by web
 
 
 @dataclass(frozen=True)
@@ -36,11 +45,45 @@ class Product:
         return self.factors[self.factors[0] == factor]
 
 
-class Tile:
-    """A block's multiply-adds by steps along k, and what must stay before what."""
+@dataclass(frozen=True)
+class Load:
+    """A read of shared memory whose values the block's products alone take as factors.
 
-    def __init__(self, body: Sequence[Instruction], webs: Webs, start: int) -> None:
-        self.body, self.webs, self.start = body, webs, start
+    Parameters
+    ----------
+    at : int
+        Where it stands in the block.
+    webs : tuple of int
+        What it reads, in the order of registers.
+    readers : tuple of int
+        The products that take them.
+    """
+
+    at: int
+    webs: tuple[int, ...]
+    readers: tuple[int, ...]
+
+
+class Tile:
+    """A block's multiply-adds by steps along k, and what must stay before what.
+
+    Parameters
+    ----------
+    body : sequence of Instruction
+        The block.
+    webs : Webs
+        Of the whole kernel.
+    start : int
+        Where the block begins in it.
+    ahead : int, optional
+        How many products loads stand ahead of their first reader, at least; None leaves them
+        where they are, in their registers.
+    """
+
+    def __init__(
+        self, body: Sequence[Instruction], webs: Webs, start: int, ahead: int | None = None
+    ) -> None:
+        self.body, self.webs, self.start, self.ahead = body, webs, start, ahead
         self.products: dict[int, Product] = {}
         self.reads = [webs.reads[start + at] for at in range(len(body))]
         self.writes = [webs.writes[start + at] for at in range(len(body))]
@@ -52,18 +95,15 @@ class Tile:
         if not self.products:
             raise RefusedError("there is no multiply-add to walk")
         self.held: dict[int, int] = {}
-        self.sums = self._inner_sums()
+        made, taken = _users(webs.writes), _users(webs.reads)
+        self.sums = self._inner_sums(made, taken)
+        self.loads = [] if ahead is None else self._inner_loads(made, taken)
+        self.apart = {*self.sums, *(web for load in self.loads for web in load.webs)}
         self.needs = self._dependencies()
 
-    def _inner_sums(self) -> dict[int, tuple[int, int]]:
+    def _inner_sums(self, made: Users, taken: Users) -> dict[int, tuple[int, int]]:
         """Return webs that one multiply-add of the block makes and another one alone takes."""
         inside = range(self.start, self.start + len(self.body))
-        made: dict[int, list[int]] = {}
-        taken: dict[int, list[int]] = {}
-        for names, found in ((self.webs.writes, made), (self.webs.reads, taken)):
-            for at, webs in enumerate(names):
-                for web in webs.values():
-                    found.setdefault(web, []).append(at)
         sums = {}
         for product in self.products.values():
             web, uses = product.after, taken.get(product.after, [])
@@ -75,9 +115,27 @@ class Tile:
                 sums[web] = (product.at, reader.at)
         return sums
 
+    def _inner_loads(self, made: Users, taken: Users) -> list[Load]:
+        """Return the shared loads whose values go to products of the block behind them alone."""
+        found = []
+        for at, one in enumerate(self.body):
+            webs = tuple(self.writes[at].values())
+            if access(one).kind != "shared" or not webs or not one.guard.always:
+                continue
+            readers = sorted({x - self.start for web in webs for x in taken.get(web, ())})
+            alone = all(made[web] == [self.start + at] for web in webs)
+            whole = sorted(self.webs.members[self.webs.body[webs[0]]]) == sorted(webs)
+            factors = all(
+                x > at and x in self.products and self.products[x].before not in webs
+                for x in readers
+            )
+            if alone and whole and factors and self.webs.body[webs[0]] not in self.webs.pinned:
+                found.append(Load(at, webs, tuple(readers)))
+        return [load for load in found if load.readers]
+
     def _names(self, webs: dict[int, int]) -> list[int]:
-        """Return what order depends on: registers, and inner sums by themselves."""
-        return [-1 - web if web in self.sums else register for register, web in webs.items()]
+        """Return what order depends on: registers, and what is dealt anew by itself."""
+        return [-1 - web if web in self.apart else register for register, web in webs.items()]
 
     def _dependencies(self) -> list[set[int]]:
         """Return what each instruction has to stay behind; what is no product keeps its order."""
@@ -157,6 +215,7 @@ class Tile:
             else:
                 others.append(at)
                 target.append(count)
+        self._hasten(others, target, backbone)
         order: list[int] = []
         done: set[int] = set()
 
@@ -189,20 +248,45 @@ class Tile:
             emit(at)
         return order
 
+    def _hasten(self, others: Sequence[int], target: list[int], backbone: Sequence[int]) -> None:
+        """Let loads stand ahead of their first readers, and apart from each other."""
+        number = {at: n for n, at in enumerate(backbone)}
+        first = {load.at: min(number[x] for x in load.readers) for load in self.loads}
+        next_load = len(backbone)
+        for place in reversed(range(len(others))):
+            if others[place] in first:
+                assert self.ahead is not None
+                wanted = min(first[others[place]] - self.ahead, next_load - _APART)
+                target[place] = max(0, min(target[place], wanted))
+                next_load = target[place]
+            if place + 1 < len(others):
+                target[place] = min(target[place], target[place + 1])
+
     def written(self, at: int, given: dict[int, int], arch: int) -> Instruction:
-        """Return an instruction with the registers of its sums."""
+        """Return an instruction with the registers of its sums, and of its factors."""
         product = self.products.get(at)
         if product is None:
-            return self.body[at]
+            made = [given[web] for web in self.writes[at].values() if web in given]
+            return edit(self.body[at], arch, d=made[0]) if made else self.body[at]
         fields: dict[str, Any] = {"yields": False}
+        a, b = (given.get(web, self.webs.register[web]) for web in product.factors)
         if product.factors[0] != self.held[at]:
-            a, b = (self.webs.register[web] for web in product.factors)
-            fields |= {"a": b, "b": a}
+            a, b = b, a
+        fields |= {"a": a, "b": b}
         if product.after in given:
             fields["d"] = given[product.after]
         if product.before in given:
             fields["c"] = given[product.before]
         return edit(self.body[at], arch, reuse=(False, False, False), **fields)
+
+
+def _users(names: Sequence[dict[int, int]]) -> Users:
+    """Return the instructions that read, or write, each web."""
+    found: Users = {}
+    for at, webs in enumerate(names):
+        for web in webs.values():
+            found.setdefault(web, []).append(at)
+    return found
 
 
 def _sides(step: Sequence[Product]) -> tuple[set[int], set[int]]:

@@ -36,7 +36,11 @@ __all__ = ["fetch_cycles", "walked"]
 
 
 def walked(
-    kernel: Sequence[Instruction], block: Block, arch: int, apart: bool = False
+    kernel: Sequence[Instruction],
+    block: Block,
+    arch: int,
+    apart: bool = False,
+    ahead: int | None = None,
 ) -> tuple[list[Instruction], int, int]:
     """Return a block walked there and back, and how many multiply-adds moved and sums changed.
 
@@ -50,6 +54,9 @@ def walked(
         Architecture number.
     apart : bool
         Whether memory instructions leave the operands' latches alone.
+    ahead : int, optional
+        How many multiply-adds shared loads come ahead of their first reader, to registers of their
+        own; they stay where they are if it is left out.
 
     Raises
     ------
@@ -59,7 +66,7 @@ def walked(
     webs = find_webs(kernel)
     best, found, seen = float("inf"), None, []
     for other in (False, True):
-        tile = Tile(kernel[block.start : block.stop], webs, block.start)
+        tile = Tile(kernel[block.start : block.stop], webs, block.start, ahead)
         order = tile.merged(tile.backbone(other))
         if order in seen:  # only one side's factors may be held
             continue

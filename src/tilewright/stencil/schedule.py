@@ -76,6 +76,7 @@ LEVELS: tuple[Schedule | None, ...] = (
     Schedule("banks", (*_ORDER, "banks")),
     Schedule("placed", (*_ORDER, "banks", "loads", "stalls")),
     Schedule("walked", ("walk", *_ORDER)),
+    Schedule("ahead", ("ahead", *_ORDER)),
 )
 
 

@@ -68,7 +68,7 @@ WAYS_APART = Parameter(
 # As old as that without it: one layer of warps.
 WARPS_K = Parameter(
     "warps_k",
-    (1, 2, 4),
+    (1, 2, 4, 8),
     "layers of a block's warps, each of which multiplies its part of the steps of a stage",
     "registers and threads; the parts of C pass through shared memory",
     unnamed=1,

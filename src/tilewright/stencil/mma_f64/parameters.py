@@ -62,7 +62,7 @@ def _pipeline() -> tuple[Parameter, ...]:
     return (
         Parameter(
             "block_k",
-            (8, 16, 32),
+            (8, 16, 32, 64),
             "steps along k between two barriers",
             "shared memory; waste where k is no multiple",
         ),

@@ -68,7 +68,7 @@ def _pipeline() -> tuple[Parameter, ...]:
     return (
         Parameter(
             "block_k",
-            (4, 6, 8, 12, 16, 24, 32),
+            (4, 6, 8, 12, 16, 24, 32, 64),
             "steps in k between two barriers",
             "shared memory; length of the loop; waste where k is no multiple",
         ),
