@@ -28,9 +28,9 @@ DEFAULT = (
     "shapes200_sixth.json", "shapes200_fifth.json", "shapes200.json", "shapes200_third.json",
 )  # fmt: skip
 SEEDS = (
-    "shapes200_small_blocks.json",
-    "shapes200_small_blocks_1.json",
-    "shapes200_small_blocks_2.json",
+    "shapes200_deep_layers.json",
+    "shapes200_deep_layers_1.json",
+    "shapes200_deep_layers_2.json",
 )
 # Microseconds that cuBLAS takes at least.
 FROM = (0, 50, 100, 500)

@@ -42,6 +42,8 @@ TOO_MANY = {
     "portfolio.json",
     "shapes200_arranged_1.json",
     "shapes200_arranged_2.json",
+    "shapes200_deep_layers_1.json",
+    "shapes200_deep_layers_2.json",
     "shapes200_small_blocks_1.json",
     "shapes200_small_blocks_2.json",
     "shapes200_held_1.json",

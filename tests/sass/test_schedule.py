@@ -144,8 +144,10 @@ def test_the_checker_and_the_dependencies_agree_on_exchanges(data: st.DataObject
     # Values do not know of waits: those are the hazards' part.
     if not bound:
         assert same == []
+    # The same product of the same registers, steps apart, may take either's place.
+    alike = (body[x].srcs, body[x].dst) == (body[y].srcs, body[y].dst)
     if differences(kernel(), made, 90) == []:
-        assert not bound
+        assert not bound or alike
 
 
 def test_dependent_sums_may_not_change_places() -> None:

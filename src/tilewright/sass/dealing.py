@@ -97,8 +97,11 @@ class Dealer:
             If there are too few.
         """
         tile = self.tile
-        homes = {tile.webs.register[tile.products[at].before] for at in self.order[: len(self.order)]
-                 if at in tile.products and tile.products[at].before not in tile.sums}
+        homes = {
+            tile.webs.register[product.before]
+            for product in tile.products.values()
+            if product.before not in tile.sums
+        }
         used: set[int] = set()
         for load in sorted(tile.loads, key=lambda load: self.place[load.at]):
             width = len(load.webs)

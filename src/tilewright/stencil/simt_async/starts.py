@@ -80,7 +80,8 @@ _SHAPES = {"e": _PAIRS, "f": _PAIRS, "d": _DOUBLE, "c": _COMPLEX, "z": _DOUBLE_C
 
 # Layers of warps, by how many: winners at 512 and 1024.
 _LAYERED: tuple[tuple[int, _Shape], ...] = (
-    (4, (64, 32, 4, 8, 8, 32, 8, 2, 1, 1, 0, 0, 2, 8)),
+    (8, (64, 32, 8, 8, 8, 64, 8, 3, 1, 1, 0, 0, 2, 8)),
+    (4, (32, 32, 8, 4, 4, 64, 16, 2, 2, 1, 0, 0, 2, 8)),
     (2, (64, 128, 8, 8, 4, 32, 16, 2, 1, 1, 1, 1, 4, 8)),
 )
 # Tiles that the copy engine brings, of 192 elements a thread, shared by all blocks: the fastest
