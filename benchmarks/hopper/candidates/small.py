@@ -41,6 +41,9 @@ SINCE = ("block_m", "block_n", "tile_m", "tile_n", "warp_m", "warp_n", *ALONE)
 # that meet, layers of warps that do; a second kernel; a share that is left and taken in.  Bytes of
 # C that a multiprocessor stores in a cycle.  Warps that keep its schedulers busy.
 BEGIN, MEET, LAYERS, SECOND, SHARE, STORED, BUSY = 3000, 1500, 800, 6000, 6000, 10, 8
+# And until a tile's copies are there: a trip of 512 cycles of multiply-adds, with two stages, took
+# 1100 (docs/hopper.md).
+ARRIVE = 1100
 
 
 def candidates(letter: str, trans: str) -> list[Config]:
@@ -75,6 +78,8 @@ def cycles(letter: str, size: int, config: Config) -> float:
     together = max(1, min(each, config.integer("resident")))
     depth = size * tiles / blocks
     work = area * depth * number.words**2 / A_CYCLE / used(config, number.words, together)
+    trips = ceil(depth / config.integer("block_k"))
+    work = max(work, trips * ARRIVE / (config.integer("stages") - 1) / together)
     ends = BEGIN + area * number.element_bytes / STORED
     besides = MEET if config.integer("split_k") > 1 else SECOND if config.get("sliced") else 0
     besides += LAYERS if config.integer("warps_k") > 1 else 0

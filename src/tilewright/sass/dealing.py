@@ -104,21 +104,16 @@ class Dealer:
         }
         used: set[int] = set()
         for load in sorted(tile.loads, key=lambda load: self.place[load.at]):
-            width = len(load.webs)
-            life = bits_between(
-                self.place[load.at], max(self.place[reader] for reader in load.readers) - 1
-            )
+            width, last = len(load.webs), max(self.place[reader] for reader in load.readers)
+            life = bits_between(self.place[load.at], last - 1)
             free = [
-                first
+                (len(homes & set(range(first, first + width))), first not in used, first)
                 for first in range(0, self.count - width + 1, 1 << (width - 1).bit_length())
                 if not any(self.busy[first + at] & life for at in range(width))
             ]
             if not free:
                 raise RefusedError("there are not enough registers for the factors")
-            first = min(
-                free,
-                key=lambda r: (len(homes & set(range(r, r + width))), r not in used, r),
-            )
+            *_, first = min(free)
             used.add(first)
             for at, web in enumerate(sorted(load.webs, key=tile.webs.register.__getitem__)):
                 self.busy[first + at] |= life

@@ -189,12 +189,13 @@ class _Made:
         for block in self.blocks:
             least = loop_cycles(self.code, self.loop, self.arch, self.machine)
             found: tuple[list[Instruction], int, int] | None = None
+            reasons: list[str] = []
             for ahead in ways:
                 code = list(self.code)
                 try:
                     body, moved, renamed = walked(self.code, block, self.arch, self.apart, ahead)
                 except RefusedError as error:
-                    self.refused[self.code[block.start].address] = str(error)
+                    reasons.append(str(error))
                     continue
                 code[block.start : block.stop] = body
                 now = loop_cycles(code, self.loop, self.arch, self.machine)
@@ -204,6 +205,8 @@ class _Made:
                 self.code = found[0]
                 self.moved += found[1]
                 self.renamed += found[2]
+            elif len(reasons) == len(ways):
+                self.refused[self.code[block.start].address] = reasons[0]
 
     def place(self, whatever: bool) -> None:
         """Move loads and copies; whatever the model says of it if so asked."""

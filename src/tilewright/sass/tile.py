@@ -129,9 +129,10 @@ class Tile:
                 x > at and x in self.products and self.products[x].before not in webs
                 for x in readers
             )
-            if alone and whole and factors and self.webs.body[webs[0]] not in self.webs.pinned:
+            free = self.webs.body[webs[0]] not in self.webs.pinned
+            if readers and alone and whole and factors and free:
                 found.append(Load(at, webs, tuple(readers)))
-        return [load for load in found if load.readers]
+        return found
 
     def _names(self, webs: dict[int, int]) -> list[int]:
         """Return what order depends on: registers, and what is dealt anew by itself."""
