@@ -45,9 +45,9 @@ Taken = tuple[Problem, Work, float]
 
 # What `gemm` chose at other shapes, but for some squares.
 UNSEEN = (
-    "shapes200_deep_layers.json",
-    "shapes200_deep_layers_1.json",
-    "shapes200_deep_layers_2.json",
+    "shapes200_blocks_of_96.json",
+    "shapes200_blocks_of_96_1.json",
+    "shapes200_blocks_of_96_2.json",
 )
 GHZ = 1.9
 MULTIPROCESSORS = 132

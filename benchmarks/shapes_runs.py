@@ -28,9 +28,9 @@ DEFAULT = (
     "shapes200_sixth.json", "shapes200_fifth.json", "shapes200.json", "shapes200_third.json",
 )  # fmt: skip
 SEEDS = (
-    "shapes200_deep_layers.json",
-    "shapes200_deep_layers_1.json",
-    "shapes200_deep_layers_2.json",
+    "shapes200_blocks_of_96.json",
+    "shapes200_blocks_of_96_1.json",
+    "shapes200_blocks_of_96_2.json",
 )
 # Microseconds that cuBLAS takes at least.
 FROM = (0, 50, 100, 500)

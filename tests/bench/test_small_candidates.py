@@ -91,3 +91,20 @@ def test_the_file_is_what_a_search_reads(small, block, tmp_path, monkeypatch, ca
     given = hopper.arguments(["--precision", "d", "--only", str(path)])
     assert given.named["NN"] == given.named["TT"] == [block]
     assert given.named["NT"] == []
+
+
+def test_trips_that_copies_outlast_cost_more(small):
+    """512 x 512: four layers have 512 cycles of multiply-adds in 32 steps, and two stages no more
+    time than that for copies."""
+    from tilewright.space import Config
+
+    values = {"block_m": 64, "block_n": 32, "block_k": 32, "tile_m": 8, "tile_n": 8, "lanes_m": 8,
+              "unroll_k": 8, "stages": 2, "resident": 1, **small.ALONE, "warps_k": 4}  # fmt: skip
+    short = Config("simt_async", values)
+    later = short.replace(stages=3)
+    longer = short.replace(warps_k=8, block_k=64)
+    for one in (later, longer):
+        assert small.cycles("s", 512, one) < small.cycles("s", 512, short)
+    # With multiply-adds enough in a trip copies are there in time.
+    wide = short.replace(block_m=128, block_n=128)
+    assert small.cycles("s", 4096, wide.replace(stages=3)) == small.cycles("s", 4096, wide)

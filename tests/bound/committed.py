@@ -35,6 +35,7 @@ WITHOUT_TIMES = {
     "samples_boxes.json",
     "schedule_model.json",
     "short_counters.json",
+    "sweeps.json",
     "text_first_run.json",
     "wgmma_first_light.json",
 }
@@ -43,6 +44,8 @@ TOO_MANY = {
     "portfolio.json",
     "shapes200_arranged_1.json",
     "shapes200_arranged_2.json",
+    "shapes200_blocks_of_96_1.json",
+    "shapes200_blocks_of_96_2.json",
     "shapes200_deep_layers_1.json",
     "shapes200_deep_layers_2.json",
     "shapes200_small_blocks_1.json",

@@ -24,7 +24,7 @@ from .shapes import Points, mixed
 
 SIZES = (512, 1024, 2048)
 # Of a size, and of these so many of a kind.
-EACH, OF_A_KIND = 48, 2
+EACH, OF_A_KIND = 96, 2
 MULTIPROCESSORS, A_CYCLE = 132, 128
 
 # A block for each tile, a share in a cluster or a slice, with layers of warps or without, or
@@ -35,7 +35,7 @@ SHARED += [{**ALONE, "split_k": split, "warps_k": many} for split in (1, 2) for 
 SHARED += [{**ALONE, "sliced": 1}, {**ALONE, "persistent": 1}]
 SHARED += [{**ALONE, "persistent": 1, "stream_k": 1}]
 RESIDENT = (1, 2, 3, 4)
-SINCE = ("block_m", "block_n", "tile_m", "tile_n", "warp_m", "warp_n", *ALONE)
+SINCE = ("block_m", "block_n", "block_k", "tile_m", "tile_n", "warp_m", "warp_n", *ALONE)
 
 # Estimates, in cycles: a block's first copies and its text that comes from far; blocks of a cluster
 # that meet, layers of warps that do; a second kernel; a share that is left and taken in.  Bytes of

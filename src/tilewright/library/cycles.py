@@ -89,12 +89,12 @@ class Costs:
 
 
 COSTS = Costs(
-    launch=9610, begin=0, hiding=1.42, latency=388, copy=0.06, check=0.349, store=0.266,
-    turn=5100, meet=1010, part=2500, part_element=0.301, l2=6610, memory=1500, segment=0,
+    launch=9550, begin=0, hiding=1.42, latency=387, copy=0.0614, check=0.349, store=0.279,
+    turn=4770, meet=949, part=2630, part_element=0, l2=7040, memory=1450, segment=0,
     # Held: a fit cannot tell it from `store`.  For 32 elements an instruction of 32 lanes that
     # reads 4 bytes each and a quarter of one that writes 16, 128 bytes a cycle either way.
     staged=0.0625,
-    second=5170,
+    second=5090,
 )  # fmt: skip
 
 
