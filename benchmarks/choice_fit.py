@@ -3,7 +3,7 @@ r"""Fit what things cost in single precision (`tilewright.library.cycles`); need
     python benchmarks/choice_fit.py [--folds 5]
     python benchmarks/choice_fit.py --only-report
 
-Reads benchmarks/results/h100/portfolio.json: 58 to 76 configs of each case, timed on each of its
+Reads benchmarks/results/h100/portfolio.json: 66 to 81 configs of each case, timed on each of its
 shapes.  Prints the costs of least error, ready for `cycles.py`, and how far off times are: with
 the costs that are there, with the fitted ones, and at shapes that a fit has not seen.  These are
 left out in turns, with all their launches, whatever the transposes.  ``--only-report`` says how
@@ -60,8 +60,10 @@ NEAR = 1.1
 ALIKE = 1.05
 # Nothing was copied with checks, and a staged element cannot be told from a stored one.
 HELD = ("check", "staged")
-# A cost below this is one that the fit brought to nothing; the least of the others is 0.06.
-NOTHING = 1e-2
+# A cost below NOTHING is one that the fit brought to nothing; the least of the others is 0.06.  So
+# is a SMALL one without which squared errors do not GROW by so much: a fit stops anywhere near a
+# bound along which nothing changes.
+NOTHING, SMALL, GROW = 1e-2, 10, 1e-5
 
 
 # ---- What was timed --------------------------------------------------------------------------
@@ -202,7 +204,15 @@ def fit(launches: Launches, start: Costs = COSTS) -> Costs:
     found = least_squares(
         off, first, bounds=(0, np.inf), x_scale="jac", loss="soft_l1", f_scale=ROBUST
     )
-    return told(0.0 if value < NOTHING else float(f"{value:.3g}") for value in found.x)
+    error = np.sum(off(found.x) ** 2)
+
+    def counts_for(at: int) -> bool:
+        if not NOTHING <= found.x[at] <= SMALL:
+            return bool(found.x[at] > SMALL)
+        without = np.sum(off(np.where(np.arange(len(free)) == at, 0.0, found.x)) ** 2)
+        return bool(without > error * (1 + GROW))
+
+    return told(float(f"{x:.3g}") if counts_for(at) else 0.0 for at, x in enumerate(found.x))
 
 
 def left_out(launches: Launches, folds: int) -> Floats:
