@@ -25,6 +25,7 @@ WITHOUT_TIMES = {
     "before_layers.json",
     "arranged.json",
     "behind_others.json",
+    "behind_others_c.json",
     "behind_others_s.json",
     "launch_phases.json",
     "microbench.json",
