@@ -7,7 +7,10 @@ import itertools
 import random
 import re
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -148,6 +151,26 @@ def test_the_checker_and_the_dependencies_agree_on_exchanges(data: st.DataObject
     alike = (body[x].srcs, body[x].dst) == (body[y].srcs, body[y].dst)
     if differences(kernel(), made, 90) == []:
         assert not bound or alike
+
+
+@pytest.mark.parametrize(
+    ("refusing", "told"), [((None, 8, 24), True), ((8, 24), False)], ids=["every", "not every"]
+)
+def test_a_walk_is_refused_if_every_way_is(
+    monkeypatch: pytest.MonkeyPatch, refusing: tuple[int | None, ...], told: bool
+) -> None:
+    """And is told so with the reason of the first; one way that is only no faster is no refusal."""
+
+    def refused(code: Sequence[Instruction], block: Block, *given: Any) -> Any:
+        if given[-1] in refusing:
+            raise RefusedError(f"no way {given[-1]}")
+        return list(code[block.start : block.stop]), 0, 0
+
+    monkeypatch.setattr(sys.modules[schedule.__module__], "walked", refused)
+    loop = main_loop(kernel())
+    assert loop is not None
+    found = schedule(kernel(), loop, 90, steps=("ahead",), rounds=1)
+    assert list(found.refused.values()) == ["no way None"] * told
 
 
 def test_dependent_sums_may_not_change_places() -> None:
