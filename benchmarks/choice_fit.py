@@ -61,7 +61,7 @@ ALIKE = 1.05
 # Nothing was copied with checks, and a staged element cannot be told from a stored one.
 HELD = ("check", "staged")
 # A cost below NOTHING is one that the fit brought to nothing; the least of the others is 0.06.  So
-# is a SMALL one without which squared errors do not GROW by so much: a fit stops anywhere near a
+# is a SMALL one without which the fit's loss does not GROW by so much: a fit stops anywhere near a
 # bound along which nothing changes.
 NOTHING, SMALL, GROW = 1e-2, 10, 1e-5
 
@@ -204,13 +204,17 @@ def fit(launches: Launches, start: Costs = COSTS) -> Costs:
     found = least_squares(
         off, first, bounds=(0, np.inf), x_scale="jac", loss="soft_l1", f_scale=ROBUST
     )
-    error = np.sum(off(found.x) ** 2)
+
+    def loss(values: Floats) -> float:
+        """Return what is least, SciPy's soft_l1."""
+        return float(np.sum(np.sqrt(1 + (off(values) / ROBUST) ** 2) - 1))
+
+    least = loss(found.x)
 
     def counts_for(at: int) -> bool:
         if not NOTHING <= found.x[at] <= SMALL:
             return bool(found.x[at] > SMALL)
-        without = np.sum(off(np.where(np.arange(len(free)) == at, 0.0, found.x)) ** 2)
-        return bool(without > error * (1 + GROW))
+        return loss(np.where(np.arange(len(free)) == at, 0.0, found.x)) > least * (1 + GROW)
 
     return told(float(f"{x:.3g}") if counts_for(at) else 0.0 for at, x in enumerate(found.x))
 
