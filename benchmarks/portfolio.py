@@ -265,7 +265,7 @@ def aligned(problem: Problem) -> Problem:
 def joined(known: Row, made: Row) -> Row:
     """Return results with the configs of another run, on the same shapes, behind those there are.
 
-    Two runs' clocks differ by a per cent or two.
+    Two runs' clocks differ by a per cent or two: the environment says when which were timed.
     """
     shape = ("trans", "m", "n", "k")
     of = {tuple(row[x] for x in shape): row for row in made["rows"]}
@@ -276,7 +276,13 @@ def joined(known: Row, made: Row) -> Row:
     ]
     configs = {trans: [*ones, *made["configs"][trans]] for trans, ones in known["configs"].items()}
     refused = known["refused"] | made["refused"]
-    return {**known, "rows": rows, "configs": configs, "refused": refused}
+    run = {name: made["environment"][name] for name in ("date", "commit")}
+    run["configs"] = {trans: len(ones) for trans, ones in made["configs"].items()}
+    environment = known["environment"]
+    environment = {**environment, "beside": [*environment.get("beside", []), run]}
+    return {
+        **known, "environment": environment, "rows": rows, "configs": configs, "refused": refused
+    }  # fmt: skip
 
 
 def shapes_of(known: Row) -> dict[str, list[Problem]]:

@@ -64,14 +64,19 @@ def test_large_blocks_are_cut_and_narrow_copies_ordered_beside_what_was_raced(po
 
 def test_what_another_run_timed_comes_beside(portfolio):
     shape = {"trans": "NN", "m": 1, "n": 2, "k": 3}
+    first, then = ({"date": day, "commit": day, "cores": 16} for day in ("one", "two"))
     known = {"rows": [{**shape, "ns": [5.0]}], "configs": {"NN": ["a"]}, "refused": {}}
+    known["environment"] = first
     late = {"trans": "NN", "m": 7, "n": 2, "k": 3}  # a shape that the second run did not reach
     known["rows"].append({**late, "ns": [6.0]})
     made = {"rows": [{**shape, "ns": [4.0, None]}], "configs": {"NN": ["b", "c"]}}
+    made["environment"] = then
     found = portfolio.joined(known, {**made, "refused": {"c": "why"}})
     assert found["rows"] == [{**shape, "ns": [5.0, 4.0, None]}]
     assert found["configs"] == {"NN": ["a", "b", "c"]}
     assert found["refused"] == {"c": "why"}
+    beside = [{"date": "two", "commit": "two", "configs": {"NN": 2}}]
+    assert found["environment"] == {**first, "beside": beside}
 
 
 def test_more_shapes_come_behind_those_there_are(portfolio):
