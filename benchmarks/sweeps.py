@@ -93,11 +93,15 @@ def main() -> None:
     if given.only is None:
         print("\n".join((*swept(made["sweeps"]), *in_turns(made["turns"]))))
         return
+    if given.best < 1:
+        parse.error(f"--best {given.best} names no kernel; give 1 or more")
     try:
         rows = named(made["sweeps"], given.size, given.trans, given.best)
+        write_atomically(given.only, json.dumps(rows, indent=1).encode())
     except ValueError as error:
         parse.error(str(error))
-    write_atomically(given.only, json.dumps(rows, indent=1).encode())
+    except OSError as error:
+        parse.error(f"--only {given.only} cannot be written ({error.strerror}); name another file")
 
 
 if __name__ == "__main__":

@@ -62,10 +62,19 @@ def test_a_list_is_what_a_search_reads_fitted_to_its_size(sweeps, tmp_path, monk
     assert all(one in space and one["narrow"] == one["staged"] == 1 for one in found)
 
 
-def test_a_sweep_that_is_not_there_is_told(sweeps, tmp_path, monkeypatch, capsys):
-    path = tmp_path / "list.json"
-    monkeypatch.setattr(sys, "argv", ["sweeps.py", "--size", "77", "--only", str(path)])
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--size", "77"], "no sweep of NN at 77; run without --only to see all"),
+        (["--best", "0"], "--best 0 names no kernel; give 1 or more"),
+        (["--only", "nowhere/list.json"], "cannot be written (No such file or directory)"),
+    ],
+    ids=["size", "best", "folder"],
+)
+def test_what_cannot_be_listed_is_told(sweeps, asked, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["sweeps.py", "--only", "list.json", *asked])
     with pytest.raises(SystemExit):
         sweeps.main()
-    assert "no sweep of NN at 77; run without --only to see all" in capsys.readouterr().err
-    assert not path.exists()
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
