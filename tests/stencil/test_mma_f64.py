@@ -73,7 +73,7 @@ CHOICES: list[dict[str, Any]] = [
     {"name": "zNC", "turns": 8},
     {"name": "dTN", "persistent": 1, "stream_k": 1},
 ]
-# Operands along m, along n, and along k in planes of 4 and of 8 steps, wherever columns begin.
+# Operands along m, along n, and along k, wherever columns begin.
 NARROW = [
     {"name": "dNT", "narrow": 1},
     {"name": "dTN", "narrow": 1, "persistent": 1, "stream_k": 2},
@@ -122,10 +122,14 @@ def test_any_problem_is_computed_exactly(
 
 FAULTS = {
     "a lane reads another one's rows": (
-        "dNT", "return (t * PITCH + side + lane_g()", "return (t * PITCH + side + (lane_g() ^ 1)"
+        "dNT", "((side + g * PAIR) * ELEM", "((side + (g ^ 1) * PAIR) * ELEM"
     ),
     "A's steps along k are in another order than B's": (
-        "dNN", "PAIRED_K ? at / 2 * 8 + at % 2 : at * 4", "at * 4"
+        "dNN", "(t * ELEM_BYTES ^ turned<1>(g))", "((3 - t) * ELEM_BYTES ^ turned<1>(g))"
+    ),
+    "units of a plane's row are read where others lie": ("dTN", "on % LINE)", "on % LINE * 0)"),
+    "units along n are read where others lie": (
+        "dNT", "8 * x * ELEM_BYTES;", "8 * (x ^ 1) * ELEM_BYTES;"
     ),
     "a sum goes to its neighbour's column": ("dNT", "4 + 2 * e + j % 2", "4 + e + 2 * (j % 2)"),
     "rows of a plane are not in the order of lanes": (

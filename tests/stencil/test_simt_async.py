@@ -94,6 +94,27 @@ def test_columns_may_begin_anywhere(emulated: EmulatedDevice, name: str) -> None
         bench(emulated, broken, config, of).exact(odd[1], np.random.default_rng(0))
 
 
+@pytest.mark.parametrize("name", ["sTN", "sNN", "cCN"])
+def test_runs_of_64_bytes_are_right(emulated: EmulatedDevice, name: str) -> None:
+    of = variant(name)
+    config = small(of, emulated, run_bytes=64)
+    computes_the_product(emulated, FAMILY, config, of)
+    for padding in (0, 1):
+        check = Check(130, 70, 77, beta=1, padding=padding, offset=padding)
+        bench(emulated, FAMILY, config, of).exact(check, np.random.default_rng(padding))
+
+
+def test_long_runs_are_whole_and_of_single_elements() -> None:
+    device = architecture_spec("sm_90a")
+    of = variant("sTN")
+    config = FAMILY.default(of, device).replace(block_k=16, unroll_k=16, run_bytes=64)
+    space = FAMILY.space(of, device)
+    assert config in space
+    for change in ({"block_k": 8, "unroll_k": 8}, {"k_vectors": 1}):
+        assert "long runs along k" in [c.name for c in space.violated(config.replace(**change))]
+    assert config not in FAMILY.space(variant("sNT"), device)  # nothing is transposed
+
+
 def test_narrow_copies_are_for_what_runs_along_m_or_n() -> None:
     device = architecture_spec("sm_90a")
     for name, sound in {"sNN": True, "sTN": False, "zNT": False, "cTT": True}.items():

@@ -94,14 +94,16 @@ class LoopTimer:
     ----------
     device : CUDADevice
         Where they run.
+    floats : int
+        Numbers that the loops read from.
     """
 
-    def __init__(self, device: CUDADevice) -> None:
+    def __init__(self, device: CUDADevice, floats: int = _FLOATS) -> None:
         self.device = device
         self.multiprocessors = device.spec.multiprocessors
         draw = np.random.default_rng(0)  # numbers that stay small when they are added up
         # Uniform and positive: no zeros, which would take less power, and no denormals.
-        data = draw.uniform(1e-4, 1e-3, _FLOATS).astype(np.float32)
+        data = draw.uniform(1e-4, 1e-3, floats).astype(np.float32)
         self._data = device.upload(data)
         self._when = device.allocate(8 * _VALUES * _MOST_WARPS * self.multiprocessors)
 
@@ -116,9 +118,10 @@ class LoopTimer:
         for memory in (self._data, self._when):
             self.device.free(memory)
 
-    def load(self, cubin: Cubin) -> LoadedKernel:
-        """Return a loop's function, ready to be timed."""
-        return LoadedKernel(self.device, cubin, "loop", alone(self.device.spec))
+    def load(self, cubin: Cubin, dynamic_shared_bytes: int = 0) -> LoadedKernel:
+        """Return a loop's function, ready to be timed; so much shared memory is its own."""
+        shared = max(dynamic_shared_bytes, alone(self.device.spec))
+        return LoadedKernel(self.device, cubin, "loop", shared)
 
     def time(
         self, kernel: LoadedKernel, warps: int, expected_cycles: float, stride: int = 0

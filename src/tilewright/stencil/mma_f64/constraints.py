@@ -35,10 +35,8 @@ from tilewright.stencil.asynchronous.resources import (
 from tilewright.stencil.base import Variant
 from tilewright.stencil.mma_f64.resources import (
     LEAST_OTHER,
-    RUN_BYTES,
-    longer,
     registers,
-    step_k,
+    run_bytes,
     threads,
 )
 
@@ -64,13 +62,8 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 
 
 def _shapes(variant: Variant) -> tuple[Constraint, ...]:
-    precision, along = variant.precision, variant.k_fast
-
-    def step(mma_k: Values) -> Values:
-        return step_k(mma_k=mma_k, precision=precision, k_fast=along)
-
     def steps(block_k: Values, warps_k: Values, mma_k: Values) -> Values:
-        return block_k // (warps_k * step(mma_k))
+        return block_k // (warps_k * mma_k)
 
     return (
         *whole_warps(
@@ -86,7 +79,7 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
         Constraint(
             "steps of a tile",
             lambda block_k, warps_k, mma_k, ahead: (
-                (block_k % (warps_k * step(mma_k)) == 0)
+                (block_k % (warps_k * mma_k) == 0)
                 & (steps(block_k, warps_k, mma_k) >= 2)
                 & (steps(block_k, warps_k, mma_k) % (1 + ahead) == 0)
             ),
@@ -104,7 +97,7 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
         who_shares_a_tile(),
         who_has_layers(),
         who_adds_parts_up(),
-        *sliced_sums(precision),
+        *sliced_sums(variant.precision),
     )
 
 
@@ -114,25 +107,31 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
     size = variant.precision.element_bytes
 
     def even(
-        along_k: bool, side: Values, block_k: Values, narrow: Values, number: Values
+        along_k: bool,
+        side: Values,
+        block_k: Values,
+        narrow: Values,
+        warps_k: Values,
+        number: Values,
     ) -> Values:
         piece = np.where(np.asarray(narrow) > 0, size, CHUNK_BYTES)
         if along_k:
-            abreast = number // (RUN_BYTES // piece)
-            # Within 16 rows of a plane the sides are dealt in another order.
-            return (abreast % LINE == 0) & (side % np.maximum(abreast, 1) == 0)
+            run = run_bytes(block_k=block_k, warps_k=warps_k, narrow=narrow, size=size)
+            abreast = number // np.maximum(run // piece, 1)
+            # Within 8 rows of a plane units are turned in other ways.
+            return (abreast % 8 == 0) & (abreast > 0) & (side % np.maximum(abreast, 1) == 0)
         across = np.minimum(side * size // piece, number)
         return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
 
     found = copied_evenly(
         lambda block_m, block_n, block_k, narrow, warp_m, warp_n, warps_k: even(
-            along_a, block_m, block_k, narrow,
+            along_a, block_m, block_k, narrow, warps_k,
             threads(
                 block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
             ),
         ),
         lambda block_m, block_n, block_k, narrow, warp_m, warp_n, warps_k: even(
-            along_b, block_n, block_k, narrow,
+            along_b, block_n, block_k, narrow, warps_k,
             threads(
                 block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
             ),
@@ -173,14 +172,11 @@ def _generation(device: DeviceSpec) -> tuple[Constraint, ...]:
 
 
 def _shared(variant: Variant) -> Callable[..., Values]:
-    more = longer(variant.precision, variant.k_fast)
-    return functools.partial(shared_bytes, precision=variant.precision, longer=more)
+    return functools.partial(shared_bytes, precision=variant.precision, longer=0)
 
 
 def _used(variant: Variant) -> Callable[..., Values]:
-    return functools.partial(
-        registers, precision=variant.precision, k_fast=variant.k_fast, other=LEAST_OTHER
-    )
+    return functools.partial(registers, precision=variant.precision, other=LEAST_OTHER)
 
 
 def _limits(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:

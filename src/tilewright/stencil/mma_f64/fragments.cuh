@@ -21,10 +21,10 @@ HELPER int column_of(int j) { return j / RUN * 4 * RUN + j % RUN; }
 /* Where the lane's first element lies in a tile; `side` is where its warp's part begins. */
 template <int PITCH, int K_FAST, int PAIR> HELPER int first_fragment(int side)
 {
-    const int t = lane_t() * (1 + PAIRED_K);
+    const int g = lane_g(), t = lane_t();
     if (K_FAST)
-        return (side + lane_g()) * PLANE_ROW + t * ELEM_BYTES;
-    return (t * PITCH + side + lane_g() * PAIR) * ELEM_BYTES;
+        return (side + g) * PLANE_ROW + (t * ELEM_BYTES ^ turned<1>(g));
+    return t * PITCH * ELEM_BYTES + ((side + g * PAIR) * ELEM_BYTES ^ turned<0>(t));
 }
 HELPER int first_fragment_a(void)
 {
@@ -49,22 +49,20 @@ struct fragments {
 template <int SIDE, int PITCH, int K_FAST, int PAIR>
 HELPER void read_side(side<SIDE> *to, shared_at from, int l, int part)
 {
-    /* What 16 bytes are: an element, two along k, or two along the side. */
-    enum { ALONG_K = WORDS == 1 && K_FAST && PAIRED_K, ALONG_SIDE = !K_FAST && PAIR == 2 };
-    UNROLL for (int kk = 0; kk < STEP_K / 4; kk += 1 + ALONG_K) {
-        const int at = l * (STEP_K / 4) + kk;
-        /* Steps along k lie PITCH apart; with pairs, the second of two fours one step on. */
-        const int k = K_FAST ? 0 : PAIRED_K ? at / 2 * 8 + at % 2 : at * 4;
-        const int plane = K_FAST ? at * 4 / DEEP : 0;
+    enum { ALONG_SIDE = !K_FAST && PAIR == 2 }; /* whether 16 bytes are two neighbours there */
+    UNROLL for (int kk = 0; kk < STEP_K / 4; ++kk) {
+        const int k = (l * (STEP_K / 4) + kk) * 4;
         UNROLL for (int x = 0; x < SIDE / 8; x += 1 + ALONG_SIDE) {
             if ((kk * (SIDE / 8) + x) * TURNS / (STEP_K / 4 * (SIDE / 8)) != part)
                 continue;
-            const shared_at place =
-                from + (K_FAST ? (plane * PITCH + 8 * x) * PLANE_ROW : (k * PITCH + 8 * x) * ELEM_BYTES);
-            if (WORDS == 2 || ALONG_K || ALONG_SIDE) {
+            /* Within a row: what lies in a line, and what is turned there. */
+            const int on = K_FAST ? k % DEEP * ELEM_BYTES : 8 * x * ELEM_BYTES;
+            const int before = K_FAST ? (k / DEEP * PITCH + 8 * x) * PLANE_ROW : k * PITCH * ELEM_BYTES;
+            const shared_at place = (from ^ on % LINE) + (before + on / LINE * LINE);
+            if (WORDS == 2 || ALONG_SIDE) {
                 const chunk v = read_chunk(place);
                 to->at[kk][x][0] = v.r[0];
-                to->at[kk + ALONG_K][x + ALONG_SIDE][WORDS - 1] = v.r[1];
+                to->at[kk][x + ALONG_SIDE][WORDS - 1] = v.r[1];
             } else {
                 to->at[kk][x][0] = read_real(place);
             }

@@ -15,22 +15,27 @@
  *     A, doubles: rows 2 i and 2 i + 1 of 16 in the place of g and g + 8
  *     A, complex: the real and the imaginary part of one row; of the imaginary part of B the
  *                 turned pair, (-im, re), is multiplied, so that both parts of C come together
- *     B, doubles: where k is fast, two steps along k; else one element, or two columns
+ *     B, doubles: one element, or two columns
  *     B, complex: both parts; instructions of 4 steps take them one by one
  *
  * Shared memory: an operand keeps the order of its own memory, so that all copies are of 16
- * bytes, whatever op is; with NARROW they are of single elements, wherever these begin.
+ * bytes, whatever op is; with NARROW they are of single elements, wherever these begin.  Rows are
+ * as long as they are in the matrix, or a whole line of 128 bytes, and the units of a line are in
+ * another order from row to row (u is what is kept 4 u elements, or 32 u bytes, on):
  *
- *     along m or n: BLOCK_K rows, a little    along k: planes of DEEP steps along k, a row for
- *     longer than the block's side            each of the block's side
- *     +----+----+----+-- --+----+----+        +----+----+----+----+        +----
- *     | 0  | 1  | 2  |     |         |  k     | 0  | 1  | 2  | 3  | row 0  | 4
- *     +----+----+----+-- --+----+----+        +----+----+----+----+        +----
- *     | 0  | 1  | 2  |     |         |  k+1   | 0  | 1  | 2  | 3  | row 1  | 4
- *                                             plane 0                      plane 1
+ *     along m or n: a row for each step        along k: planes of DEEP steps along k, a row for
+ *     along k                                  each of the block's side
+ *     +----+----+----+----+----+-- --+         +----+----+----+----+          +----
+ *     | 0  | 1  | 2  | 3  | 4  |     |  k      | 0  | 1  | 2  | 3  | row 0    | 4
+ *     +----+----+----+----+----+-- --+         +----+----+----+----+          +----
+ *     | 1  | 0  | 3  | 2  | 5  |     |  k+1    | 1  | 0  | 3  | 2  | row 1    | 5
+ *     +----+----+----+----+----+-- --+         +----+----+----+----+          +----
+ *     | 2  | 3  | 0  | 1  | 6  |     |  k+2    | 2  | 3  | 0  | 1  | row 2    | 6
+ *                                              plane 0                        plane 1
  *
- * Lanes that read at once, two g by four t with 16 bytes, four by four with 8, use all 32
- * banks: in rows, t moves on by 32 bytes of banks; in planes, g follow each other.
+ * Lanes that read at once, two g by four t with 16 bytes, four by four with 8, use all 32 banks
+ * so.  Copies need whole lines: of an asynchronous copy's bytes a multiprocessor writes at once
+ * those that lie in one line of the caches and in one line of shared memory (docs/dgemm.md).
  *
  * Rounding: each product and sum is an IEEE fused multiply-add, and an element of C (of its
  * real, of its imaginary part) is one chain of them.  Along k the order of the chain is that
@@ -51,13 +56,8 @@
 
 #include "simt_async/words.cuh"
 
-/* Whether two neighbours along k take the place of t and t + 4: B has them in one read then.
- * Where A is fast along k too it cannot be: rows of 64 bytes would clash in reads of 8. */
-#define PAIRED_K (WORDS == 1 && !K_FAST_A && K_FAST_B)
-
-/* Steps along k in a plane, and in fragments. */
-#define DEEP (PAIRED_K ? 8 : 4)
-#define STEP_K (MMA_K > DEEP ? MMA_K : DEEP)
+/* Steps along k in fragments. */
+#define STEP_K MMA_K
 
 /* The loop's text is one tile, or a warp's part of it; copies start in all its steps before the
  * barrier. */

@@ -13,15 +13,14 @@ from tilewright.stencil.asynchronous.resources import WARP, Values
 __all__ = [
     "LEAST_OTHER",
     "OTHER_REGISTERS",
-    "RUN_BYTES",
-    "longer",
     "registers",
-    "step_k",
+    "run_bytes",
     "threads",
 ]
 
-# What copies take at a time along k: two of the pieces that device memory gives.
-RUN_BYTES = 64
+# What copies take at a time along k: a line of the caches and of shared memory's banks; single
+# elements half of it, so that few threads have several rows each.
+RUN_BYTES, RUN_BYTES_NARROW = 128, 64
 
 # 32-bit registers besides sums and fragments: addresses, steps and counters.  For sm_90a NVRTC
 # 13.5 takes 22 to 62 beyond them; where a step of 8 is read in turns, whose fragments are never
@@ -37,24 +36,10 @@ def threads(
     return WARP * (block_m * block_n // (warp_m * warp_n)) * warps_k
 
 
-def paired_k(precision: Precision, k_fast: tuple[bool, bool]) -> bool:
-    """Return whether neighbours along k are read at once: doubles, B alone running along k."""
-    return not precision.is_complex and k_fast == (False, True)
-
-
-def step_k(*, mma_k: Values, precision: Precision, k_fast: tuple[bool, bool]) -> Values:
-    """Return the steps along k that fragments hold: an instruction's, and a plane's at least."""
-    return np.maximum(mma_k, 8 if paired_k(precision, k_fast) else 4)
-
-
-def longer(precision: Precision, k_fast: tuple[bool, bool]) -> int:
-    """Return by how much rows and planes of both tiles exceed the block's sides, in elements.
-
-    `k_fast`: whose memory runs along k.  So lanes that read at once use all banks (mma.cuh).
-    """
-    paired, real = paired_k(precision, k_fast), not precision.is_complex
-    slow, fast = (4, 2) if real and not paired else (2, 0)
-    return sum(fast if along else slow for along in k_fast)
+def run_bytes(*, block_k: Values, warps_k: Values, narrow: Values, size: int) -> Values:
+    """Return the bytes of a row that copies along k take at once, `size` being an element's."""
+    most = np.where(np.asarray(narrow) > 0, RUN_BYTES_NARROW, RUN_BYTES)
+    return np.minimum(block_k // np.maximum(warps_k, 1) * size, most)
 
 
 def registers(
@@ -64,13 +49,11 @@ def registers(
     mma_k: Values,
     ahead: Values,
     precision: Precision,
-    k_fast: tuple[bool, bool],
     other: int = OTHER_REGISTERS,
 ) -> Values:
     """Return the estimated 32-bit registers of a thread.
 
     Its sums, the fragments of one step or two; `other` are those for everything else.
     """
-    step = step_k(mma_k=mma_k, precision=precision, k_fast=k_fast)
-    held = warp_m * warp_n + (1 + ahead) * step * (warp_m + warp_n)
+    held = warp_m * warp_n + (1 + ahead) * mma_k * (warp_m + warp_n)
     return held * precision.element_bytes // (4 * WARP) + other

@@ -12,7 +12,7 @@ from tilewright.space import Config, Space
 from tilewright.stencil.base import Variant
 from tilewright.stencil.mma_f64.constraints import constraints
 from tilewright.stencil.mma_f64.parameters import parameters
-from tilewright.stencil.mma_f64.resources import longer, registers, threads
+from tilewright.stencil.mma_f64.resources import registers, threads
 from tilewright.stencil.mma_f64.starts import starts
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.stencil.simt_async.stencil import layers
@@ -28,7 +28,7 @@ class MmaF64(SimtAsync):
     """
 
     name: ClassVar[str] = "mma_f64"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     multiplier: ClassVar[str] = "mma_f64/mma.cuh"
     fitted_along_k: ClassVar[dict[str, int]] = {"narrow": 1}
 
@@ -54,13 +54,13 @@ class MmaF64(SimtAsync):
         return tuple(Config(self.name, values) for values in starts(variant))
 
     def longer(self, config: Config, variant: Variant) -> int:
-        """Return by how many elements rows of both tiles exceed the block's sides."""
-        return longer(variant.precision, variant.k_fast)
+        """Return by how many elements rows of both tiles exceed the block's sides: none."""
+        return 0
 
     def registers(self, config: Config, variant: Variant) -> int:
         """Return the estimated registers of a thread."""
         values = {name: config.integer(name) for name in ("warp_m", "warp_n", "mma_k", "ahead")}
-        return int(registers(**values, precision=variant.precision, k_fast=variant.k_fast))
+        return int(registers(**values, precision=variant.precision))
 
     def threads(self, config: Config) -> int:
         """Return the threads of a block."""

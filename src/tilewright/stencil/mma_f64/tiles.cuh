@@ -1,18 +1,22 @@
 /* How tiles lie in shared memory, and how whole ones are copied there.  A part of mma.cuh,
  * which draws it. */
 
-/* A row of a plane in bytes, and what copies take along k: 64 bytes, two of the pieces that
- * device memory gives. */
-#define PLANE_ROW (DEEP * ELEM_BYTES)
-#define RUN_BYTES 64
+/* A line of shared memory's banks, and of the caches. */
+#define LINE 128
 
-/* Elements between steps along k, or rows between planes.  In rows, four steps that are read at
- * once are 32 bytes of banks apart: 2 (or 1) rows and 2 (or 4) elements.  In planes, the two of
- * a copy's 64 bytes lie in different banks, if there are two. */
-#define PITCH_SLOW(SIDE) ((SIDE) + (WORDS == 1 && !PAIRED_K ? 4 : 2))
-#define PITCH_FAST(SIDE) ((SIDE) + (PLANE_ROW < RUN_BYTES ? 2 : 0))
-#define PITCH_A (K_FAST_A ? PITCH_FAST(BLOCK_M) : PITCH_SLOW(BLOCK_M))
-#define PITCH_B (K_FAST_B ? PITCH_FAST(BLOCK_N) : PITCH_SLOW(BLOCK_N))
+/* A row of a plane in bytes: a line, where a layer's part of a tile is as deep; half of one for
+ * single elements, so that few threads have several rows each. */
+#define ROW_MOST (NARROW ? LINE / 2 : LINE)
+#define PLANE_ROW (UNROLL_K * ELEM_BYTES < ROW_MOST ? UNROLL_K * ELEM_BYTES : ROW_MOST)
+#define DEEP (PLANE_ROW / ELEM_BYTES)
+
+/* What is turned in a line, in bytes: along k what four lanes t read at once, along m or n a quarter
+ * of a line, for as many t. */
+#define UNIT(K_FAST) ((K_FAST) ? 4 * ELEM_BYTES : LINE / 4)
+
+/* Elements between steps along k, or between planes. */
+#define PITCH_A BLOCK_M
+#define PITCH_B BLOCK_N
 #define BYTES_A (BLOCK_K * PITCH_A * ELEM_BYTES)
 #define BYTES_B (BLOCK_K * PITCH_B * ELEM_BYTES)
 
@@ -28,38 +32,41 @@
 #define RESTS_END NARROW
 
 /* Rows of a plane: of 16, first those that a lane has first (0, 2, 4, ... of doubles). */
-HELPER int row_of_plane(int side)
+HELPER constexpr int row_of_plane(int side)
 {
     return side / 16 * 16 + side % CHUNK * 8 + side % 16 / CHUNK;
 }
-/* And back. */
-HELPER int side_of_plane(int row)
+
+/* By how many bytes what begins a row is moved; other units are where these bits are turned.  Of
+ * as many rows as are read at once, each has another unit in the same place: rows of planes where k
+ * is fast, else steps along k. */
+template <int K_FAST> HELPER constexpr int turned(int row)
 {
-    return row / 16 * 16 + row % (16 / CHUNK) * CHUNK + row % 16 / (16 / CHUNK);
+    return K_FAST ? row / (LINE / PLANE_ROW) * UNIT(1) % PLANE_ROW : row % 4 * UNIT(0);
 }
 
 /* Bytes from a tile's first element to the one at `s` along the block's side and `l` along k. */
-template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)
+template <int PITCH, int K_FAST> HELPER constexpr int place_in_tile(int s, int l)
 {
-    if (K_FAST)
-        return (l / DEEP * PITCH + row_of_plane(s)) * PLANE_ROW + l % DEEP * ELEM_BYTES;
-    return (l * PITCH + s) * ELEM_BYTES;
+    return K_FAST ? (l / DEEP * PITCH + row_of_plane(s)) * PLANE_ROW
+                        + (l % DEEP * ELEM_BYTES ^ turned<1>(row_of_plane(s)))
+                  : l * PITCH * ELEM_BYTES + (s * ELEM_BYTES ^ turned<0>(l));
 }
 
-/* Along k: asynchronous copies of BYTES each.  ABREAST is a multiple of 16, so that a thread's
- * rows are as far apart in a plane as they are in the matrix. */
+/* Along k: asynchronous copies of BYTES each, a row of a plane at once.  ABREAST is a multiple of 8,
+ * so that all of a thread's rows are turned alike. */
 template <int SIDE, int PITCH, int BYTES> struct layout_of_planes {
     enum {
-        ACROSS = RUN_BYTES / BYTES,
+        ACROSS = PLANE_ROW / BYTES,
         ABREAST = THREADS / ACROSS,
         ROWS = SIDE / ABREAST,
-        PARTS = BLOCK_K * ELEM_BYTES / RUN_BYTES,
-        PART = RUN_BYTES,
-        SHARED_PART = PITCH * RUN_BYTES,
-        PART_STEPS = RUN_BYTES / ELEM_BYTES,
-        SHARED_ROW = ABREAST * PLANE_ROW
+        PARTS = BLOCK_K / DEEP,
+        PART = PLANE_ROW,
+        SHARED_PART = PITCH * PLANE_ROW,
+        PART_STEPS = DEEP
     };
-    static METHOD int side_of(int row) { return side_of_plane(row); }
+    static METHOD constexpr int shared_row(int r) { return row_of_plane(r * ABREAST) * PLANE_ROW; }
+    static METHOD constexpr int turned_row(int) { return 0; }
 };
 template <int SIDE, int PITCH>
 struct layout<SIDE, PITCH, PLANES> : layout_of_planes<SIDE, PITCH, 16> {};

@@ -37,7 +37,14 @@ from tilewright.stencil.asynchronous.resources import (
 from tilewright.stencil.base import Variant
 from tilewright.stencil.schedule import schedule_constraints
 from tilewright.stencil.simt_async.boxes import MOST_BOX, TMA_SINCE, box_words
-from tilewright.stencil.simt_async.resources import LEAST_OTHER, lanes_k, longer, registers, threads
+from tilewright.stencil.simt_async.parameters import SECTOR_BYTES
+from tilewright.stencil.simt_async.resources import (
+    LEAST_OTHER,
+    lanes_k,
+    longer,
+    registers,
+    threads,
+)
 
 __all__ = ["constraints"]
 
@@ -115,22 +122,24 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
     along_a, along_b = variant.k_fast
     chunk = CHUNK_BYTES // variant.precision.element_bytes
     even = functools.partial(_even, variant.precision)
-    found = [
-        *copied_evenly(
-            lambda block_m, block_n, block_k, tile_m, tile_n, warps_k, k_vectors, narrow, tma: even(
-                along_a, block_m, block_k, k_vectors, narrow, tma,
-                threads(
-                    block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k
-                ),
-            ),
-            lambda block_m, block_n, block_k, tile_m, tile_n, warps_k, k_vectors, narrow, tma: even(
-                along_b, block_n, block_k, k_vectors, narrow, tma,
-                threads(
-                    block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k
-                ),
-            ),
-        )
-    ]  # fmt: skip
+
+    def rows_of_a(
+        block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
+        warps_k: Values, k_vectors: Values, narrow: Values, tma: Values, run_bytes: Values,
+    ) -> Values:  # fmt: skip
+        sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
+        number = threads(**sides, tile_m=tile_m, tile_n=tile_n)
+        return even(along_a, block_m, block_k, k_vectors, narrow, tma, run_bytes, number)
+
+    def rows_of_b(
+        block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
+        warps_k: Values, k_vectors: Values, narrow: Values, tma: Values, run_bytes: Values,
+    ) -> Values:  # fmt: skip
+        sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
+        number = threads(**sides, tile_m=tile_m, tile_n=tile_n)
+        return even(along_b, block_n, block_k, k_vectors, narrow, tma, run_bytes, number)
+
+    found = list(copied_evenly(rows_of_a, rows_of_b))
     if (along_a and along_b) or chunk == 1:
         found.append(nothing_to_copy_narrowly())
     else:
@@ -142,6 +151,7 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
                 "divisibility",
             )
         )
+    found.append(_runs(variant))
     if along_a or along_b:
         found.append(
             Constraint(
@@ -161,6 +171,25 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
             )
         )
     return tuple(found)
+
+
+def _runs(variant: Variant) -> Constraint:
+    """Return what lets copies of single elements take longer runs along k."""
+    size = variant.precision.element_bytes
+    if not any(variant.k_fast) or size == CHUNK_BYTES:
+        why = "neither operand is contiguous along k, or an element is all that is copied at once"
+        return Constraint(
+            "no runs along k", lambda run_bytes: run_bytes == SECTOR_BYTES, why, "divisibility"
+        )
+
+    return Constraint(
+        "long runs along k",
+        lambda run_bytes, block_k, k_vectors: (
+            (run_bytes == SECTOR_BYTES) | ((block_k * size % run_bytes == 0) & (k_vectors == 0))
+        ),
+        "runs longer than what device memory gives at least are whole, and of single elements",
+        "divisibility",
+    )
 
 
 def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
@@ -254,6 +283,7 @@ def _even(
     k_vectors: Values,
     narrow: Values,
     tma: Values,
+    run_bytes: Values,
     number: Values,
 ) -> Values:
     """Return whether so many threads copy a tile of an operand in rows that are whole.
@@ -263,9 +293,10 @@ def _even(
     """
     chunk = CHUNK_BYTES // precision.element_bytes
     if along_k:
-        lanes = lanes_k(block_k, precision)
+        lanes = lanes_k(block_k, run_bytes, precision)
         across = np.where(k_vectors == 1, lanes // chunk, lanes)
-        return (block_k % lanes == 0) & (side % np.maximum(number // across, 1) == 0)
+        abreast = np.maximum(number // across, 1)
+        return (block_k % lanes == 0) & (side % abreast == 0) & (number % across == 0)
 
     def evenly(across: Values) -> Values:
         whole = (side % across == 0) & (number % across == 0)
@@ -281,12 +312,12 @@ def _even(
 def _shared(variant: Variant) -> Callable[..., Values]:
     def shared(
         block_m: Values, block_n: Values, block_k: Values, stages: Values, split_k: Values,
-        stream_k: Values, tma: Values, warps_k: Values,
+        stream_k: Values, tma: Values, warps_k: Values, run_bytes: Values,
     ) -> Values:  # fmt: skip
         return shared_bytes(
             block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, split_k=split_k,
             stream_k=stream_k, tma=tma, warps_k=warps_k, precision=variant.precision,
-            longer=longer(block_k, variant.precision, variant.k_fast),
+            longer=longer(block_k, run_bytes, variant.precision, variant.k_fast),
         )  # fmt: skip
 
     return shared
@@ -340,7 +371,7 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
     def fit(
         block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
         stages: Values, split_k: Values, k_vectors: Values, resident: Values, tma: Values,
-        warps_k: Values,
+        warps_k: Values, run_bytes: Values,
     ) -> Values:  # fmt: skip
         sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
         tiles = {"tile_m": tile_m, "tile_n": tile_n}
@@ -350,7 +381,13 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
             threads=threads(**sides, **tiles),
             registers=used(**sides, **tiles, block_k=block_k, k_vectors=k_vectors, tma=tma),
             shared_bytes=shared(
-                **sides, block_k=block_k, stages=stages, split_k=split_k, stream_k=0, tma=tma
+                **sides,
+                block_k=block_k,
+                stages=stages,
+                split_k=split_k,
+                stream_k=0,
+                tma=tma,
+                run_bytes=run_bytes,
             ),
         )
 

@@ -62,10 +62,12 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
         PARTS = 1,
         PART = 0,        /* bytes to the next part, in device memory */
         SHARED_PART = 0, /* and in shared memory */
-        PART_STEPS = 0,  /* and steps along k */
-        SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
+        PART_STEPS = 0   /* and steps along k */
     };
-    static METHOD int side_of(int) { return 0; }
+    /* Bytes from a thread's first row to its row r in shared memory, and the bits of an address
+     * that are turned from one to the other. */
+    static METHOD constexpr int shared_row(int r) { return r * ABREAST * PITCH * ELEM_BYTES; }
+    static METHOD constexpr int turned_row(int r) { return turned<0>(r * ABREAST); }
 };
 
 /* Threads side by side that copy single elements: a warp, so that each has few rows, from one of
@@ -88,10 +90,10 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
         PARTS = SIDE / ACROSS,
         PART = ACROSS * ELEM_BYTES,
         SHARED_PART = PART,
-        PART_STEPS = 0,
-        SHARED_ROW = ABREAST * PITCH * ELEM_BYTES
+        PART_STEPS = 0
     };
-    static METHOD int side_of(int) { return 0; }
+    static METHOD constexpr int shared_row(int r) { return r * ABREAST * PITCH * ELEM_BYTES; }
+    static METHOD constexpr int turned_row(int r) { return turned<0>(r * ABREAST); }
 };
 
 /* One thread's copies of an operand's whole tiles.
@@ -121,7 +123,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     METHOD void begin(operand x, isize k_at, shared_at tiles)
     {
         const int id = THREAD_ID, fast = id % map::ACROSS, slow = id / map::ACROSS;
-        const int s = K_FAST ? map::side_of(slow) : fast * WIDTH;
+        const int s = K_FAST ? slow : fast * WIDTH;
         const int l = !K_FAST ? slow : fast * (HOW == ELEMENTS || HOW == SINGLES ? 1 : CHUNK);
         first_step = l;
         const int inside = GUARDED && s > x.side_left - WIDTH ? x.side_left - WIDTH : s;
@@ -139,7 +141,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     METHOD shared_at place(int i, shared_at stage) const
     {
         const int r = i / map::PARTS, part = i % map::PARTS;
-        return to + stage + (r * map::SHARED_ROW + part * map::SHARED_PART);
+        return (to ^ map::turned_row(r)) + stage + (map::shared_row(r) + part * map::SHARED_PART);
     }
 
     /* Start copy i of a tile into the stage that begins `stage` bytes on.  Copies are

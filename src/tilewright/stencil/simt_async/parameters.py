@@ -29,6 +29,20 @@ TMA = Parameter(
 )
 
 
+# The least that device memory gives at a time.
+SECTOR_BYTES = 32
+
+# A config that does not name it is older than it is.
+RUN_BYTES = Parameter(
+    "run_bytes",
+    (SECTOR_BYTES, 2 * SECTOR_BYTES),
+    "bytes side by side along k that copies of single elements take: 64: half as many lines of the "
+    "caches at once, each of which takes its time",
+    "none; 64 divide a tile along k",
+    unnamed=SECTOR_BYTES,
+)
+
+
 def parameters() -> tuple[Parameter, ...]:
     """Return what may be varied, the same for every variant and device."""
     return (*_tiles(), *_pipeline(), *grid(), schedule_parameter())
@@ -92,6 +106,7 @@ def _pipeline() -> tuple[Parameter, ...]:
             "1: 16 bytes to registers, written one by one",
             "1: registers; slow where leading dimensions or k are no multiples of 16 bytes",
         ),
+        RUN_BYTES,
         NARROW,
         GUARDED,
         STAGED,

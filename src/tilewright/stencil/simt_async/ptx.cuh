@@ -32,7 +32,7 @@ struct ALIGNED(16) chunk {
 /* Where the shared memory that the launch asks for begins. */
 HELPER shared_at shared_memory(void)
 {
-    DYNAMIC_SHARED_ARRAY ALIGNED(TMA ? 128 : 16) unsigned char arena[];
+    DYNAMIC_SHARED_ARRAY ALIGNED(128) unsigned char arena[];
     unsigned long long at;
     asm("cvta.to.shared.u64 %0, %1;" : "=l"(at) : "l"(arena));
     return (shared_at)at;

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.precision import Precision
-from tilewright.stencil.asynchronous.resources import Values
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, Values
 
 __all__ = [
     "LEAST_OTHER",
@@ -29,9 +29,6 @@ LEAST_OTHER = 16
 # memory, and counters are uniform: with 248 for tiles and fragments NVRTC 13.0 takes 251 to 255.
 _OTHER_IN_BOXES = 3
 
-# The least that device memory transfers at a time.
-SECTOR_BYTES = 32
-
 # What shared memory's 32 banks take at once.
 BANK_BYTES = 128
 
@@ -43,24 +40,27 @@ def threads(
     return block_m * block_n // (tile_m * tile_n) * warps_k
 
 
-def lanes_k(block_k: Values, precision: Precision) -> Values:
+def lanes_k(block_k: Values, run_bytes: Values, precision: Precision) -> Values:
     """Return the threads side by side along k that transpose an operand (tiles.cuh).
 
-    Together they read the 32 bytes that device memory gives at least, where these divide a tile
-    along k, else half of them.
+    Together they read `run_bytes`, where these divide a tile along k, else half of them.
     """
-    whole = SECTOR_BYTES // precision.element_bytes
-    return np.where(block_k % whole, max(1, whole // 2), whole)
+    whole = run_bytes // precision.element_bytes
+    return np.where(block_k % np.maximum(whole, 1), np.maximum(1, whole // 2), whole)
 
 
-def longer(block_k: Values, precision: Precision, k_fast: tuple[bool, bool]) -> Values:
+def longer(
+    block_k: Values, run_bytes: Values, precision: Precision, k_fast: tuple[bool, bool]
+) -> Values:
     """Return by how much rows of both tiles exceed the block's sides, in elements.
 
     `k_fast`: whose memory runs along k.  Rows of an operand that is transposed on its way are so
-    much longer that what is written at once, as many bytes as there are banks, meets each once.
+    much longer that what is written at once, as many bytes as there are banks, meets each once;
+    and by a chunk of 16 bytes at least, for which reads are aligned.
     """
     at_once = BANK_BYTES // precision.element_bytes
-    return at_once // lanes_k(block_k, precision) * sum(k_fast)
+    chunk = CHUNK_BYTES // precision.element_bytes
+    return np.maximum(at_once // lanes_k(block_k, run_bytes, precision), chunk) * sum(k_fast)
 
 
 def registers(

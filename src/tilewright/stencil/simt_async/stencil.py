@@ -15,7 +15,7 @@ from tilewright.stencil.base import Call, Dialect, Launch, Resources, Source, St
 from tilewright.stencil.schedule import macros, schedule_of, unscheduled
 from tilewright.stencil.simt_async.boxes import MOST_SIDE, box_words, maps
 from tilewright.stencil.simt_async.constraints import constraints
-from tilewright.stencil.simt_async.parameters import parameters
+from tilewright.stencil.simt_async.parameters import SECTOR_BYTES, parameters
 from tilewright.stencil.simt_async.resources import longer, registers, threads
 from tilewright.stencil.simt_async.starts import starts
 from tilewright.stencil.slices import Slices
@@ -97,7 +97,9 @@ class SimtAsync(Stencil):
 
     def longer(self, config: Config, variant: Variant) -> int:
         """Return by how many elements rows of both tiles exceed the block's sides."""
-        return int(longer(config.integer("block_k"), variant.precision, variant.k_fast))
+        run_bytes = int(config.get("run_bytes", SECTOR_BYTES))
+        block_k = config.integer("block_k")
+        return int(longer(block_k, run_bytes, variant.precision, variant.k_fast))
 
     def registers(self, config: Config, variant: Variant) -> int:
         """Return the estimated registers of a thread."""
@@ -242,7 +244,7 @@ class SimtAsync(Stencil):
         # A config need not name these.
         grid = ("PERSISTENT", "STREAM_K", "TREE", "SLICED")
         ways = ("NARROW", "GUARDED", "STAGED", "WAYS_APART", "TMA")
-        defines |= dict.fromkeys((*grid, *ways), 0) | {"WARPS_K": 1}
+        defines |= dict.fromkeys((*grid, *ways), 0) | {"WARPS_K": 1, "RUN_BYTES": SECTOR_BYTES}
         if config.get("sliced", 0):
             defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
         defines |= macros(config)

@@ -1,12 +1,13 @@
 /* How tiles lie in shared memory, and how whole ones are copied there.  A part of simt.cuh. */
 
-/* Threads side by side along k where an operand is contiguous there: 32 bytes, the least
- * that device memory gives, where these divide a tile, else half of them. */
-#define LANES_K ((BLOCK_K * ELEM_BYTES % 32 ? 16 : 32) / ELEM_BYTES)
+/* Threads side by side along k where an operand is contiguous there: they read RUN_BYTES, where
+ * these divide a tile, else half of them. */
+#define LANES_K ((BLOCK_K * ELEM_BYTES % RUN_BYTES ? RUN_BYTES / 2 : RUN_BYTES) / ELEM_BYTES)
 
 /* Elements between rows of a tile.  What is written at once, 128 bytes, LANES_K columns of so
- * many rows, then lies in different banks, and rows stay aligned for reads of 16 bytes. */
-#define LONGER (128 / ELEM_BYTES / LANES_K)
+ * many rows, then lies in different banks (in longer runs of floats two in each), and rows stay
+ * aligned for reads of 16 bytes. */
+#define LONGER (128 / ELEM_BYTES / LANES_K > CHUNK ? 128 / ELEM_BYTES / LANES_K : CHUNK)
 #define PITCH_A (BLOCK_M + LONGER * K_FAST_A)
 #define PITCH_B (BLOCK_N + LONGER * K_FAST_B)
 #define BYTES_A (BLOCK_K * PITCH_A * ELEM_BYTES)
@@ -22,6 +23,9 @@
 /* Whether the remainder of k is the end of its tile (pipeline.cuh): in kernels for sizes of any
  * kind, in which it is most likely there is one, unless operands pass through registers. */
 #define RESTS_END ((NARROW || STAGED) && !(K_VECTORS && (K_FAST_A || K_FAST_B)))
+
+/* Within a row, elements lie as they do in the matrix (unlike those of mma_f64/tiles.cuh). */
+template <int K_FAST> HELPER constexpr int turned(int) { return 0; }
 
 /* Bytes from a tile's first element to the one at `s` along the block's side and `l` along k. */
 template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)
@@ -39,10 +43,10 @@ template <int SIDE, int PITCH, int WIDTH> struct layout_along_k {
         PARTS = BLOCK_K / LANES_K,
         PART = LANES_K * ELEM_BYTES,
         SHARED_PART = LANES_K * PITCH * ELEM_BYTES,
-        PART_STEPS = LANES_K,
-        SHARED_ROW = ABREAST * ELEM_BYTES
+        PART_STEPS = LANES_K
     };
-    static METHOD int side_of(int row) { return row; }
+    static METHOD constexpr int shared_row(int r) { return r * ABREAST * ELEM_BYTES; }
+    static METHOD constexpr int turned_row(int) { return 0; }
 };
 template <int SIDE, int PITCH>
 struct layout<SIDE, PITCH, ELEMENTS> : layout_along_k<SIDE, PITCH, 1> {};
