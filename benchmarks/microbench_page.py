@@ -3,7 +3,7 @@
     python benchmarks/microbench_page.py [FILE]
 
 FILE is what ``tilewright microbench -o`` wrote, by default the H100's.  Writes the parts of the
-page between its marks (``rates``, ``mixes``, ``memory``, ``power``) and docs/figures/figure2.svg,
+page between its marks (``rates``, ``mixes``, ``memory``, ``copies``, ``power``) and docs/figures/figure2.svg,
 which needs matplotlib: pip install -e '.[figures]'.  Nothing there is typed by hand; a test
 compares the tables.
 """
@@ -22,6 +22,8 @@ from tilewright.microbench.mixes import STRIDES, WIDTHS
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "h100" / "microbench.json"
+# Of an experiment that is younger than that run.
+COPIES = RESULT.with_name("microbench_copies.json")
 PAGE = ROOT / "docs" / "microbenchmarks.md"
 FIGURE = ROOT / "docs" / "figures" / "figure2.svg"
 DEVICE = "h100"  # whose published rates the measured ones are compared with
@@ -127,18 +129,38 @@ def power(experiments: dict[str, Any], device: CatalogueDevice) -> str:
                  "held down by"), lines)  # fmt: skip
 
 
+def copies(experiments: dict[str, Any], device: CatalogueDevice) -> str:
+    """Return what every pattern of asynchronous copies brings in a cycle."""
+    lines = []
+    for row in good(experiments["copies"]["rows"]):
+        run, part, shift = row["run_bytes"], row["part_bytes"], row["shift_bytes"]
+        there = f"rows of {run} + {shift}" if shift else f"rows of {run}"
+        if not part:
+            there = f"transposed, rows of 64 elements + {shift}"
+            there += ", every 8 an element on" if row["turned"] else ""
+        elif part < run:
+            there = f"planes of {part}"
+        lines.append([
+            str(row["piece_bytes"]), str(run), there, f"{row['line_pairs']:g}",
+            f"{row['cycles_per_copy']:.1f}", f"{row['bytes_per_cycle']:.1f}",
+        ])  # fmt: skip
+    return grid(("bytes a lane", "side by side in device memory", "in shared memory, bytes",
+                 "pairs of lines", "cycles", "bytes a cycle"), lines, left=3)  # fmt: skip
+
+
 TABLES: dict[str, Callable[[dict[str, Any], CatalogueDevice], str]] = {
-    "rates": rates, "mixes": mixes, "memory": memory, "power": power,
+    "rates": rates, "mixes": mixes, "memory": memory, "copies": copies, "power": power,
 }  # fmt: skip
 
 
 def page_with(text: str, document: dict[str, Any]) -> str:
     """Return the page with every table replaced."""
+    experiments = json.loads(COPIES.read_text())["experiments"] | document["experiments"]
     for name, make in TABLES.items():
         begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
         if begin not in text:
             raise SystemExit(f"{PAGE}: has no {begin.strip()}; add it where the table belongs")
-        block = f"{begin}\n{make(document['experiments'], catalogue_device(DEVICE))}\n\n{end}"
+        block = f"{begin}\n{make(experiments, catalogue_device(DEVICE))}\n\n{end}"
         text = re.sub(f"{begin}.*?{end}", lambda _, block=block: block, text, flags=re.S)
     return text
 

@@ -12,6 +12,7 @@ from tilewright.backend.cuda.inspection import inspect_config
 from tilewright.sass import decode, main_loop, read_cubin
 from tilewright.stencil import stencils_for
 from tilewright.stencil.mma_f64 import MmaF64
+from tilewright.stencil.mma_f64.resources import run_bytes
 
 FAMILY = MmaF64()
 
@@ -96,18 +97,31 @@ def test_a_default_is_in_the_space(arch: str, letter: str) -> None:
     defaults_are_in_the_space(FAMILY, arch, letter)
 
 
-@pytest.mark.parametrize(
-    ("name", "longer"), [("dNN", (2, 0)), ("dNT", (4, 4)), ("dTN", (2, 2)), ("zNN", (2, 0))]
-)
-def test_shared_memory_is_what_the_text_has(name: str, longer: tuple[int, int]) -> None:
-    """A ring of stages, rows and planes a little longer than the block; or a part of C."""
+@pytest.mark.parametrize("name", ["dNN", "dNT", "dTN", "zNN"])
+def test_shared_memory_is_what_the_text_has(name: str) -> None:
+    """A ring of stages, whose rows are no longer than the block; or a part of C."""
     of = variant(name)
     config = FAMILY.default(of, architecture_spec("sm_90a"))
     take = config.integer
-    rows = take("block_m") + longer[0] + take("block_n") + longer[1]
     size = of.precision.element_bytes
-    ring = take("stages") * take("block_k") * rows
+    ring = take("stages") * take("block_k") * (take("block_m") + take("block_n"))
     assert FAMILY.resources(config, of).shared_bytes == size * ring
     part = take("block_m") * take("block_n")
     split = config.replace(split_k=2)
     assert FAMILY.resources(split, of).shared_bytes == size * max(ring, part)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", ["dTN", "zTN"])
+def test_threads_that_copy_along_k_have_rows_that_are_turned_alike(arch: str, name: str) -> None:
+    """Rows of a thread are eight apart, and a multiple of that: else its places are no constants."""
+    space = FAMILY.space(variant(name), architecture_spec(arch))
+    size = variant(name).precision.element_bytes
+    for config in space.sample(40, seed=3):
+        values = {key: int(config.get(key, 0)) for key in ("block_k", "narrow")}
+        layers = int(config.get("warps_k", 1))
+        run = int(run_bytes(**values, warps_k=layers, size=size))
+        piece = size if values["narrow"] else 16
+        threads = FAMILY.resources(config, variant(name)).threads
+        assert threads // (run // piece) % 8 == 0
+        assert values["block_k"] * size % run == 0
