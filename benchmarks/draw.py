@@ -52,6 +52,8 @@ def table():
         *search_lines("d"),
         *search_lines("c"),
         *search_lines("z"),
+        *lasting_lines("d"),
+        *lasting_lines("z"),
         *tensor_lines("bf16", "bfloat16", "cuBLAS", (1024, 4096, 8192)),
         *tensor_lines("tf32", "TF32", "cuBLAS", (4096, 8192)),
         *pairs_lines((4096, 8192)),
@@ -60,7 +62,9 @@ def table():
         *space_lines(space),
         "",
         "Reproduce: `python benchmarks/hopper.py --precision s --seconds 165 --json"
-        " benchmarks/results/h100/hopper_s.json` (d, c and z likewise), `python -m"
+        " benchmarks/results/h100/hopper_s.json` (d, c and z likewise), `python"
+        " benchmarks/sustained.py --precision z --seconds 130 --json"
+        " benchmarks/results/h100/sustained_z.json` (d likewise), `python -m"
         " benchmarks.tensor --seconds 200 --json benchmarks/results/h100/tensor.json`, `python"
         " benchmarks/double_double.py --device cuda:0 --families simt_async --scan 24 --json"
         " benchmarks/results/h100/double_double.json`, `tilewright bench --precision s,d --sizes"
@@ -95,6 +99,15 @@ def search_lines(letter, sizes=()):
         if row["kind"] == "final" and "tflops" in row
     }
     return lines_of(f"{letter.upper()}GEMM, H100, cuBLAS", found, sizes)
+
+
+def lasting_lines(letter):
+    """Return the races with cuBLAS in turns of a second, each at its own clock."""
+    found = {
+        (row["trans"], row["size"]): (row["tflops"]["tilewright"], row["tflops"]["cublas"])
+        for row in load(f"h100/sustained_{letter}.json")["rows"]
+    }
+    return lines_of(f"{letter.upper()}GEMM, H100, cuBLAS, a second each in turn", found, ())
 
 
 def tensor_lines(arithmetic, name, peer, sizes=(), who="tilewright"):

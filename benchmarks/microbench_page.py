@@ -3,9 +3,9 @@
     python benchmarks/microbench_page.py [FILE]
 
 FILE is what ``tilewright microbench -o`` wrote, by default the H100's.  Writes the parts of the
-page between its marks (``rates``, ``mixes``, ``memory``, ``copies``, ``power``) and docs/figures/figure2.svg,
-which needs matplotlib: pip install -e '.[figures]'.  Nothing there is typed by hand; a test
-compares the tables.
+page between its marks (``rates``, ``mixes``, ``memory``, ``copies``, ``power``) and
+docs/figures/figure2.svg, which needs matplotlib: pip install -e '.[figures]'.  Nothing there is
+typed by hand; a test compares the tables.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def test_shared_memory_is_what_the_text_has(name: str) -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", ["dTN", "zTN"])
 def test_threads_that_copy_along_k_have_rows_that_are_turned_alike(arch: str, name: str) -> None:
-    """Rows of a thread are eight apart, and a multiple of that: else its places are no constants."""
+    """Rows of a thread are eight apart, or a multiple: else its places are no constants."""
     space = FAMILY.space(variant(name), architecture_spec(arch))
     size = variant(name).precision.element_bytes
     for config in space.sample(40, seed=3):
