@@ -63,7 +63,7 @@ def table():
         "",
         "Reproduce: `python benchmarks/hopper.py --precision s --seconds 165 --json"
         " benchmarks/results/h100/hopper_s.json` (d, c and z likewise), `python"
-        " benchmarks/sustained.py --precision z --seconds 130 --json"
+        " benchmarks/sustained.py --precision z --sizes 4096,8192 --seconds 150 --json"
         " benchmarks/results/h100/sustained_z.json` (d likewise), `python -m"
         " benchmarks.tensor --seconds 200 --json benchmarks/results/h100/tensor.json`, `python"
         " benchmarks/double_double.py --device cuda:0 --families simt_async --scan 24 --json"

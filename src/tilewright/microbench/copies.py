@@ -77,7 +77,7 @@ class Pattern:
 
     @property
     def plane(self) -> int:
-        """Bytes from a run's part to its next, so that two of 32 bytes lie in different banks."""
+        """Bytes from a run's part to its next; two neighbours of 32 bytes differ in banks."""
         return self.rows * self.part_bytes + 64 if self.part_bytes < self.run_bytes else 0
 
     def places(self) -> list[tuple[int, int]]:
