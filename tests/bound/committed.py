@@ -33,6 +33,7 @@ WITHOUT_TIMES = {
     "microbench_copies.json",
     "runs_along_k.json",
     "native.json",
+    "padded_rows.json",
     "s4096_trace.json",
     "samples.json",
     "samples_boxes.json",

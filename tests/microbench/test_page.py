@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
-from benchmarks.microbench_page import PAGE, RESULT, page_with
+from benchmarks.microbench_page import COPIES, PAGE, RESULT, page_with
 from benchmarks.port_rule import page_with as with_table
 
-DOCUMENT = json.loads(RESULT.read_text())
+DOCUMENT, OF_COPIES = (json.loads(path.read_text()) for path in (RESULT, COPIES))
 
 
 def test_tables_are_what_the_measurement_says() -> None:
     text = PAGE.read_text()
-    assert page_with(text, DOCUMENT) == text
+    for document in (DOCUMENT, OF_COPIES):
+        assert page_with(text, document) == text
 
 
 def test_another_measurement_changes_them() -> None:
@@ -31,6 +32,7 @@ def test_no_point_of_the_committed_measurement_failed() -> None:
     rows = [row for one in experiments.values() for row in one["rows"]]
     assert not [row for row in rows if "error" in row]
     assert f"{len(rows)} rows and no failed one" in PAGE.read_text()
+    assert not [row for row in OF_COPIES["experiments"]["copies"]["rows"] if "error" in row]
 
 
 def test_a_kernel_counted_the_clock_that_its_sensor_read() -> None:

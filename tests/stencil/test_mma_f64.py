@@ -72,12 +72,16 @@ CHOICES: list[dict[str, Any]] = [
     {"name": "zCR", "ahead": 0, "stages": 2, "warp_m": 16, "warp_n": 32},
     {"name": "zNC", "turns": 8},
     {"name": "dTN", "persistent": 1, "stream_k": 1},
+    # Two warps copy eight rows at once, the others' places are between these in a plane.
+    {"name": "dTN", "warp_m": 32, "warp_n": 32},
+    {"name": "zTN", "warp_m": 32, "warp_n": 32},
 ]
 # Operands along m, along n, and along k, wherever columns begin.
 NARROW = [
     {"name": "dNT", "narrow": 1},
     {"name": "dTN", "narrow": 1, "persistent": 1, "stream_k": 2},
     {"name": "dNN", "narrow": 1, "mma_k": 8},
+    {"name": "dTN", "narrow": 1, "warp_m": 32, "warp_n": 32},
 ]
 
 
@@ -129,11 +133,14 @@ FAULTS = {
     ),
     "units of a plane's row are read where others lie": ("dTN", "on % LINE)", "on % LINE * 0)"),
     "units along n are read where others lie": (
-        "dNT", "8 * x * ELEM_BYTES;", "8 * (x ^ 1) * ELEM_BYTES;"
+        "dNT", "k % DEEP : 8 * x)", "k % DEEP : 8 * (x ^ 1))"
     ),
     "a sum goes to its neighbour's column": ("dNT", "4 + 2 * e + j % 2", "4 + e + 2 * (j % 2)"),
     "rows of a plane are not in the order of lanes": (
         "dTN", "side % CHUNK * 8 + side % 16 / CHUNK", "side % 16"
+    ),
+    "rows of a thread lie where more threads' would": (
+        "dTN", "return row_of_plane(r * ABREAST) * PLANE_ROW", "return r * ABREAST * PLANE_ROW"
     ),
     "a conjugate has the wrong sign": ("zCN", "TURNED_BACK ? im : negative(im)", "negative(im)"),
     "sums stay conjugates": ("zCC", "SUMS_CONJUGATE ? elem_conj(sum) : sum", "sum"),
@@ -154,5 +161,6 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     """Each fault, put into the text, fails the check that candidates pass."""
     name, old, new = FAULTS[fault]
     of = variant(name)
-    config = small(of, emulated, stages=2, turns=1)
+    few = {"warp_m": 32, "warp_n": 32} if "r * ABREAST" in new else {}
+    config = small(of, emulated, stages=2, turns=1, **few)
     fault_is_found(emulated, faulty(MmaF64, old, new), config, of)

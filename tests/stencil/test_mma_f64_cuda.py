@@ -12,7 +12,6 @@ from tilewright.backend.cuda.inspection import inspect_config
 from tilewright.sass import decode, main_loop, read_cubin
 from tilewright.stencil import stencils_for
 from tilewright.stencil.mma_f64 import MmaF64
-from tilewright.stencil.mma_f64.resources import run_bytes
 
 FAMILY = MmaF64()
 
@@ -109,19 +108,3 @@ def test_shared_memory_is_what_the_text_has(name: str) -> None:
     part = take("block_m") * take("block_n")
     split = config.replace(split_k=2)
     assert FAMILY.resources(split, of).shared_bytes == size * max(ring, part)
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("name", ["dTN", "zTN"])
-def test_threads_that_copy_along_k_have_rows_that_are_turned_alike(arch: str, name: str) -> None:
-    """Rows of a thread are eight apart, or a multiple: else its places are no constants."""
-    space = FAMILY.space(variant(name), architecture_spec(arch))
-    size = variant(name).precision.element_bytes
-    for config in space.sample(40, seed=3):
-        values = {key: int(config.get(key, 0)) for key in ("block_k", "narrow")}
-        layers = int(config.get("warps_k", 1))
-        run = int(run_bytes(**values, warps_k=layers, size=size))
-        piece = size if values["narrow"] else 16
-        threads = FAMILY.resources(config, variant(name)).threads
-        assert threads // (run // piece) % 8 == 0
-        assert values["block_k"] * size % run == 0

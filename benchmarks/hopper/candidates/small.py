@@ -114,13 +114,19 @@ def ordinary(letter: str, trans: str) -> Iterator[Config]:
     depths = ((8, 8, 3), (8, 8, 5), (16, 16, 3), (32, 16, 2), (32, 8, 2), (16, 8, 3), (16, 4, 4))
     # Layers have short trips, which copies outlast: more stages, or longer trips.
     depths += ((32, 16, 3), (32, 8, 3), (32, 4, 3), (64, 16, 2), (64, 8, 2), (64, 8, 3))
-    yield from Points("simt_async", letter, trans, fixed).of(names, shapes, depth=depths)
+    points = Points("simt_async", letter, trans, fixed)
+    yield from points.of(names, shapes, depth=depths)
+    # Runs of 64 bytes won at 512, in layers of four warps and eight.
+    layered = [shape for shape in shapes if shape[-1] >= 4]
+    yield from points.of(names, layered, depth=depths, run_bytes=(64,))
 
 
 def matrix_units(letter: str, trans: str) -> Iterator[Config]:
     """Yield points of `mma_f64`: all blocks, warps and depths."""
     sides, warps = (32, 64, 128), (16, 32, 64)
     flows = ((16, 3, 1, 8), (8, 4, 1, 4), (16, 3, 0, 1), (32, 2, 1, 8), (32, 3, 1, 8))
+    if letter == "d":  # layers of four warps, at 512
+        flows += ((64, 3, 1, 4), (64, 3, 1, 8))
     shapes = [
         (*block, *warp, resident, *flow, *shared.values())
         for flow in flows

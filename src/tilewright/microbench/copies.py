@@ -12,26 +12,32 @@ from dataclasses import asdict, dataclass
 
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.microbench.experiment import Device, Experiment, Row, register
-from tilewright.microbench.loops import LoopRejectedError
+from tilewright.microbench.loops import check_names
 from tilewright.microbench.texts import kernel_text
 from tilewright.microbench.timing import Budget, LoopTimer, emitting
-from tilewright.sass import decode, find_loops, read_cubin
 from tilewright.stencil import Source
 
 __all__ = ["COPIES", "LINE_BYTES", "Pattern", "patterns", "run"]
 
 # A line of the caches, and of shared memory: 32 banks of 4 bytes.
 LINE_BYTES = 128
-_LANES, _WARPS, _COPIES = 32, 16, 8
-# What is read: far more than the first cache holds and well below the 50 MB of an H100's second.
-# Rows are a leading dimension of 1024 doubles apart.
-_DATA_BYTES, _STRIDE = 8 << 20, 8192
-# Runs and their rows end so far behind the last place where a warp begins.
-_BEHIND_BYTES = _LANES * _STRIDE + _COPIES * _STRIDE
+# Half of the warps that a multiprocessor has: they hide the second cache's latency (128 copies of
+# 512 bytes are on their way), and leave each shared memory enough on every device.
+_LANES, _WARPS, _COPIES = 32, 8, 8
+# Rows are a leading dimension of 4096 doubles apart; each warp has rows of its own, and walks along
+# them.  A block's are 512 KiB and more, twice what a first cache holds; all blocks share them, as
+# those of one row or column of C do, so that a second cache has room.
+_STRIDE = 32768
+# Where blocks begin in the rows that they share: at as many places.
+_PLACES = 16
 # Shared memory of a warp: all of a trip's copies.
 _WARP_BYTES = 10 * 1024
-# A cycle, roughly: with as many the longest run has some hundred trips, the fastest some fifty.
-_LIKELY_BYTES = 24
+# What a cycle brings, roughly: the number of trips follows from it.
+_LIKELY_BYTES = 32
+# Besides the copies: addresses of eight rows, where they wrap, three empty reads that compilers put
+# before copies, the group, the counter and the branch.
+_EXTRA = 28
+_NAMES = {16: "LDGSTS.E.128", 8: "LDGSTS.E.64", 4: "LDGSTS.E"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,8 @@ class Pattern:
         By how much each copy's place is moved against the line: rows that are longer by so much.
         Of what is transposed, how much a row is longer than its 64 pieces.
     turned : bool
-        Of what is transposed: whether every eighth row is moved by a piece more.
+        Of what is transposed: whether pieces are exchanged with those of another row, 8 pieces with
+        the same one, so that no two of a run lie in one bank.
     """
 
     piece_bytes: int
@@ -76,9 +83,19 @@ class Pattern:
         return 0 if self.part_bytes else 64 * self.piece_bytes + self.shift_bytes
 
     @property
+    def side_by_side(self) -> bool:
+        """Whether all of a copy is one run: its copies take a row each."""
+        return self.rows == 1
+
+    @property
     def plane(self) -> int:
-        """Bytes from a run's part to its next; two neighbours of 32 bytes differ in banks."""
-        return self.rows * self.part_bytes + 64 if self.part_bytes < self.run_bytes else 0
+        """Bytes from a run's part to its next, behind those of all of a trip's rows.
+
+        64 more, so that two parts of 32 bytes, one behind the other, lie in different banks.
+        """
+        if self.part_bytes in (0, self.run_bytes):
+            return 0
+        return _COPIES * self.rows * self.part_bytes + 64
 
     def places(self) -> list[tuple[int, int]]:
         """Return where the lanes' pieces of the first copy lie: in device and shared memory."""
@@ -97,10 +114,23 @@ class Pattern:
 
     @property
     def step(self) -> int:
-        """Bytes in shared memory from one copy of a trip to the next."""
-        if self.part_bytes:
-            return _LANES * self.piece_bytes + self.shift_bytes
-        return self.rows * self.piece_bytes
+        """Bytes in shared memory from one copy of a trip to the next: behind the other's rows."""
+        return self.rows * (self.part_bytes or self.piece_bytes) + self.shift_of_rows
+
+    @property
+    def shift_of_rows(self) -> int:
+        """By how much longer than their run rows are, where they are not transposed."""
+        return self.shift_bytes if self.part_bytes else 0
+
+    @property
+    def warp_rows(self) -> int:
+        """Rows of device memory that a warp reads."""
+        return self.rows * (_COPIES if self.side_by_side else 1)
+
+    @property
+    def trip_bytes(self) -> int:
+        """How far a trip moves along its rows."""
+        return self.run_bytes * (1 if self.side_by_side else _COPIES)
 
     def line_pairs(self) -> float:
         """Return the pairs of a line of the caches and one of shared memory that a copy meets.
@@ -119,13 +149,11 @@ class Pattern:
 
     def source(self) -> Source:
         """Return the specialised text."""
-        side_by_side = self.run_bytes == _LANES * self.piece_bytes
-        spread = max(to for _, to in self.places()) + self.piece_bytes
         defines: dict[str, int | str] = {
             "BYTES": self.piece_bytes,
             "RUN": self.run_bytes,
             "STRIDE": _STRIDE,
-            "NEXT": _STRIDE if side_by_side else self.run_bytes,
+            "NEXT": _STRIDE if self.side_by_side else self.run_bytes,
             "PART": self.part_bytes or 1,
             "PLANE": self.plane,
             "PITCH": self.pitch,
@@ -134,11 +162,11 @@ class Pattern:
             "COPIES": _COPIES,
             "THREADS": _LANES * _WARPS,
             "WARP_BYTES": _WARP_BYTES,
-            "WARP_APART": self.rows * _STRIDE,
-            "BLOCK_APART": self.run_bytes * _COPIES,
-            "DATA_BYTES": _DATA_BYTES,
+            "WARP_ROWS": self.warp_rows,
+            "TRIP": self.trip_bytes,
+            "PLACES": _PLACES,
         }
-        shared = (_WARPS - 1) * _WARP_BYTES + spread + _COPIES * self.step
+        shared = _WARPS * _WARP_BYTES
         return Source(kernel_text("copies.cu"), defines, "loop", dynamic_shared_bytes=shared)
 
 
@@ -161,8 +189,8 @@ def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
     """Measure every pattern; see `Experiment`."""
     assert isinstance(device, CUDADevice)
     budget = Budget(seconds)
-    floats = (_DATA_BYTES + _BEHIND_BYTES) // 4
-    with LoopTimer(device, floats) as timer:
+    rows = max(pattern.warp_rows for pattern in patterns())
+    with LoopTimer(device, _WARPS * rows * _STRIDE // 4) as timer:
         for pattern in patterns():
             if budget.spent:
                 return
@@ -175,7 +203,7 @@ def measured(timer: LoopTimer, pattern: Pattern) -> Row:
     """Return what one pattern takes."""
     source = pattern.source()
     cubin = timer.device.compile(source).handle.cubin
-    check(cubin.code)
+    check(cubin.code, pattern)
     moved = _LANES * pattern.piece_bytes * _COPIES * _WARPS
     kernel = timer.load(cubin, source.dynamic_shared_bytes)
     # The first time the second cache may hold nothing of what is read.
@@ -190,19 +218,15 @@ def measured(timer: LoopTimer, pattern: Pattern) -> Row:
     }
 
 
-def check(code: bytes) -> None:
-    """Refuse a compiled text whose loop has other copies than those of a trip.
+def check(code: bytes, pattern: Pattern) -> None:
+    """Refuse a compiled text whose loop is not a trip's copies and little else.
 
     Raises
     ------
     LoopRejectedError
-        If no loop has as many.
+        If no loop is like that.
     """
-    kernel = read_cubin(code).kernel()
-    loops = find_loops(decode(kernel.code, kernel.arch))
-    copies = [sum(i.mnemonic == "LDGSTS" for i in loop.instructions) for loop in loops]
-    if _COPIES not in copies:
-        raise LoopRejectedError(f"loops have {copies} copies and none {_COPIES}; use another NVRTC")
+    check_names(code, {_NAMES[pattern.piece_bytes]: _COPIES}, _EXTRA)
 
 
 COPIES = register(

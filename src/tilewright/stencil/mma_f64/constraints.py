@@ -35,8 +35,8 @@ from tilewright.stencil.asynchronous.resources import (
 from tilewright.stencil.base import Variant
 from tilewright.stencil.mma_f64.resources import (
     LEAST_OTHER,
+    plane_row_bytes,
     registers,
-    run_bytes,
     threads,
 )
 
@@ -45,8 +45,8 @@ __all__ = ["constraints"]
 # Instructions of 16 rows came with this compute capability, times ten.
 TALL_SINCE = 90
 
-# Rows of the taller instruction, and the least along m of a line of fragments.
-LINE = 16
+# Rows of the taller instruction.
+TALL = 16
 
 
 def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
@@ -72,7 +72,7 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "short instructions of few rows",
-            lambda mma_m, mma_k: (mma_m == LINE) | (mma_k == 4),
+            lambda mma_m, mma_k: (mma_m == TALL) | (mma_k == 4),
             "instructions of 8 rows have 4 steps along k",
             "divisibility",
         ),
@@ -116,9 +116,9 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
     ) -> Values:
         piece = np.where(np.asarray(narrow) > 0, size, CHUNK_BYTES)
         if along_k:
-            run = run_bytes(block_k=block_k, warps_k=warps_k, narrow=narrow, size=size)
-            abreast = number // np.maximum(run // piece, 1)
-            # Within 8 rows of a plane units are turned in other ways.
+            row = plane_row_bytes(block_k=block_k, warps_k=warps_k, narrow=narrow, size=size)
+            abreast = number // np.maximum(row // piece, 1)
+            # Sides eight apart lie in rows of a plane that are turned alike.
             return (abreast % 8 == 0) & (abreast > 0) & (side % np.maximum(abreast, 1) == 0)
         across = np.minimum(side * size // piece, number)
         return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
@@ -164,7 +164,7 @@ def _generation(device: DeviceSpec) -> tuple[Constraint, ...]:
         return clusters(device)
     short = Constraint(
         "instructions of 16 rows",
-        lambda mma_m: mma_m < LINE,
+        lambda mma_m: mma_m < TALL,
         "matrix units take 16 rows of doubles from compute capability 9.0 on",
         "hardware",
     )

@@ -55,10 +55,11 @@ HELPER void read_side(side<SIDE> *to, shared_at from, int l, int part)
         UNROLL for (int x = 0; x < SIDE / 8; x += 1 + ALONG_SIDE) {
             if ((kk * (SIDE / 8) + x) * TURNS / (STEP_K / 4 * (SIDE / 8)) != part)
                 continue;
-            /* Within a row: what lies in a line, and what is turned there. */
-            const int on = K_FAST ? k % DEEP * ELEM_BYTES : 8 * x * ELEM_BYTES;
-            const int before = K_FAST ? (k / DEEP * PITCH + 8 * x) * PLANE_ROW : k * PITCH * ELEM_BYTES;
-            const shared_at place = (from ^ on % LINE) + (before + on / LINE * LINE);
+            /* Bytes to the row, and into it: these turn what they are within a line. */
+            const int row =
+                K_FAST ? (k / DEEP * PITCH + 8 * x) * PLANE_ROW : k * PITCH * ELEM_BYTES;
+            const int on = (K_FAST ? k % DEEP : 8 * x) * ELEM_BYTES;
+            const shared_at place = (from ^ on % LINE) + (row + on / LINE * LINE);
             if (WORDS == 2 || ALONG_SIDE) {
                 const chunk v = read_chunk(place);
                 to->at[kk][x][0] = v.r[0];

@@ -20,8 +20,8 @@
  *
  * Shared memory: an operand keeps the order of its own memory, so that all copies are of 16
  * bytes, whatever op is; with NARROW they are of single elements, wherever these begin.  Rows are
- * as long as they are in the matrix, or a whole line of 128 bytes, and the units of a line are in
- * another order from row to row (u is what is kept 4 u elements, or 32 u bytes, on):
+ * as long as the block's side, or a whole line of 128 bytes, and the units of a line are in another
+ * order from row to row.  Doubles, u being the unit that lies 32 u bytes on in the matrix:
  *
  *     along m or n: a row for each step        along k: planes of DEEP steps along k, a row for
  *     along k                                  each of the block's side
@@ -33,8 +33,9 @@
  *     | 2  | 3  | 0  | 1  | 6  |     |  k+2    | 2  | 3  | 0  | 1  | row 2    | 6
  *                                              plane 0                        plane 1
  *
- * Lanes that read at once, two g by four t with 16 bytes, four by four with 8, use all 32 banks
- * so.  Copies need whole lines: of an asynchronous copy's bytes a multiprocessor writes at once
+ * Complex elements have units of 64 bytes along k, two in a line.  Planes of fewer steps (NARROW,
+ * layers of warps) have rows of half a line, two of which are turned alike.  Lanes that read at once,
+ * two g by four t with 16 bytes, four by four with 8, use all 32 banks so.  Copies need whole lines: of an asynchronous copy's bytes a multiprocessor writes at once
  * those that lie in one line of the caches and in one line of shared memory (docs/dgemm.md).
  *
  * Rounding: each product and sum is an IEEE fused multiply-add, and an element of C (of its

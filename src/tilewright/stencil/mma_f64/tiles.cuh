@@ -10,8 +10,8 @@
 #define PLANE_ROW (UNROLL_K * ELEM_BYTES < ROW_MOST ? UNROLL_K * ELEM_BYTES : ROW_MOST)
 #define DEEP (PLANE_ROW / ELEM_BYTES)
 
-/* What is turned in a line, in bytes: along k what four lanes t read at once, along m or n a quarter
- * of a line, for as many t. */
+/* What is turned in a line, in bytes: along k what four lanes t read at once, along m or n a
+ * quarter of a line, for as many t. */
 #define UNIT(K_FAST) ((K_FAST) ? 4 * ELEM_BYTES : LINE / 4)
 
 /* Elements between steps along k, or between planes. */
@@ -46,15 +46,16 @@ template <int K_FAST> HELPER constexpr int turned(int row)
 }
 
 /* Bytes from a tile's first element to the one at `s` along the block's side and `l` along k. */
-template <int PITCH, int K_FAST> HELPER constexpr int place_in_tile(int s, int l)
+template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)
 {
     return K_FAST ? (l / DEEP * PITCH + row_of_plane(s)) * PLANE_ROW
                         + (l % DEEP * ELEM_BYTES ^ turned<1>(row_of_plane(s)))
                   : l * PITCH * ELEM_BYTES + (s * ELEM_BYTES ^ turned<0>(l));
 }
 
-/* Along k: asynchronous copies of BYTES each, a row of a plane at once.  ABREAST is a multiple of 8,
- * so that all of a thread's rows are turned alike. */
+/* Along k: asynchronous copies of BYTES each, a row of a plane at once.  Sides of a thread are
+ * ABREAST apart: as a multiple of 8, and a power of two as all numbers of threads here, it lets all
+ * rows of a thread be turned alike and lie where the first one does but for a constant. */
 template <int SIDE, int PITCH, int BYTES> struct layout_of_planes {
     enum {
         ACROSS = PLANE_ROW / BYTES,
@@ -65,6 +66,7 @@ template <int SIDE, int PITCH, int BYTES> struct layout_of_planes {
         SHARED_PART = PITCH * PLANE_ROW,
         PART_STEPS = DEEP
     };
+    static_assert(ABREAST % 8 == 0 && ABREAST > 0 && (ABREAST & (ABREAST - 1)) == 0, "rows turn");
     static METHOD constexpr int shared_row(int r) { return row_of_plane(r * ABREAST) * PLANE_ROW; }
     static METHOD constexpr int turned_row(int) { return 0; }
 };

@@ -295,8 +295,7 @@ def _even(
     if along_k:
         lanes = lanes_k(block_k, run_bytes, precision)
         across = np.where(k_vectors == 1, lanes // chunk, lanes)
-        abreast = np.maximum(number // across, 1)
-        return (block_k % lanes == 0) & (side % abreast == 0) & (number % across == 0)
+        return (block_k % lanes == 0) & (side % np.maximum(number // across, 1) == 0)
 
     def evenly(across: Values) -> Values:
         whole = (side % across == 0) & (number % across == 0)

@@ -65,7 +65,9 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
         PART_STEPS = 0   /* and steps along k */
     };
     /* Bytes from a thread's first row to its row r in shared memory, and the bits of an address
-     * that are turned from one to the other. */
+     * that are turned from one to the other: where any are, ABREAST is a power of two, so that the
+     * row's number has those of both. */
+    static_assert(turned<0>(1) == 0 || (ABREAST & (ABREAST - 1)) == 0, "rows turn");
     static METHOD constexpr int shared_row(int r) { return r * ABREAST * PITCH * ELEM_BYTES; }
     static METHOD constexpr int turned_row(int r) { return turned<0>(r * ABREAST); }
 };

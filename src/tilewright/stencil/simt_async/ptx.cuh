@@ -29,7 +29,8 @@ struct ALIGNED(16) chunk {
 #define CLUSTER
 #endif
 
-/* Where the shared memory that the launch asks for begins. */
+/* Where the shared memory that the launch asks for begins: at a line of it, whose units mma_f64
+ * turns, and in which boxes begin. */
 HELPER shared_at shared_memory(void)
 {
     DYNAMIC_SHARED_ARRAY ALIGNED(128) unsigned char arena[];

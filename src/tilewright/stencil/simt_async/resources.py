@@ -46,7 +46,7 @@ def lanes_k(block_k: Values, run_bytes: Values, precision: Precision) -> Values:
     Together they read `run_bytes`, where these divide a tile along k, else half of them.
     """
     whole = run_bytes // precision.element_bytes
-    return np.where(block_k % np.maximum(whole, 1), np.maximum(1, whole // 2), whole)
+    return np.where(block_k % whole, np.maximum(whole // 2, 1), whole)
 
 
 def longer(
@@ -55,8 +55,9 @@ def longer(
     """Return by how much rows of both tiles exceed the block's sides, in elements.
 
     `k_fast`: whose memory runs along k.  Rows of an operand that is transposed on its way are so
-    much longer that what is written at once, as many bytes as there are banks, meets each once;
-    and by a chunk of 16 bytes at least, for which reads are aligned.
+    much longer that what is written at once, as many bytes as there are banks, meets each once,
+    but by a chunk of 16 bytes at least, for which reads are aligned: long runs of floats meet
+    each twice.
     """
     at_once = BANK_BYTES // precision.element_bytes
     chunk = CHUNK_BYTES // precision.element_bytes

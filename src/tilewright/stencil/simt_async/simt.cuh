@@ -15,8 +15,8 @@
  *     +----+----+----+----+              address; or 16 bytes to registers (K_VECTORS),
  *     | 0  | 1  | 2  | 3  |  k           written one by one half a step later.  Rows are 4
  *     +----+----+----+----+              (or 8) elements longer than the block's side, so
- *     | 4  | 5  | 6  | 7  |  k + 1       that what a warp writes at once, 32 (16) bytes of k
- *     +----+----+----+----+              by some rows, lies in different banks.
+ *     | 4  | 5  | 6  | 7  |  k + 1       that what a warp writes at once, RUN_BYTES of k
+ *     +----+----+----+----+              by some rows, lies in different banks (tiles.cuh).
  *
  * Threads: a warp's lanes form LANES_M x LANES_N, numbered so that lanes 2i and 2i + 1
  * read the same of B, and lanes i and i + 2 (i % 4 < 2) the same of A: then two quarters

@@ -61,8 +61,8 @@ HELPER void begin_where_stored(result *c)
 /* Where the chunk of the lane in row m and column n of a warp's lanes lies. */
 HELPER int place_of_lane(int m, int n)
 {
-    const int turned = (n % 2 * 4 + n / 2 % 2 * 2) % LANES_M;
-    return (n * LANES_M + (m ^ turned)) * 16;
+    const int swapped = (n % 2 * 4 + n / 2 % 2 * 2) % LANES_M;
+    return (n * LANES_M + (m ^ swapped)) * 16;
 }
 
 /* A lane's part in a round. */

@@ -244,7 +244,7 @@ class SimtAsync(Stencil):
         # A config need not name these.
         grid = ("PERSISTENT", "STREAM_K", "TREE", "SLICED")
         ways = ("NARROW", "GUARDED", "STAGED", "WAYS_APART", "TMA")
-        defines |= dict.fromkeys((*grid, *ways), 0) | {"WARPS_K": 1, "RUN_BYTES": SECTOR_BYTES}
+        defines |= dict.fromkeys((*grid, *ways), 0) | {"WARPS_K": 1}
         if config.get("sliced", 0):
             defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
         defines |= macros(config)

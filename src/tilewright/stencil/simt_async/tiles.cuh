@@ -1,5 +1,10 @@
 /* How tiles lie in shared memory, and how whole ones are copied there.  A part of simt.cuh. */
 
+/* A config that does not say how many bytes copies of single elements take side by side. */
+#ifndef RUN_BYTES
+#define RUN_BYTES 32
+#endif
+
 /* Threads side by side along k where an operand is contiguous there: they read RUN_BYTES, where
  * these divide a tile, else half of them. */
 #define LANES_K ((BLOCK_K * ELEM_BYTES % RUN_BYTES ? RUN_BYTES / 2 : RUN_BYTES) / ELEM_BYTES)
