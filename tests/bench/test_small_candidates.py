@@ -39,7 +39,7 @@ def test_many_kinds_of_points_of_the_space(small, letter, trans):
     assert max(kinds.values()) <= small.OF_A_KIND * len(small.SIZES)
     assert len({(one["block_m"], one["block_n"]) for one in found}) > 4
     # Alone, in clusters, in slices, and blocks that stay and share.
-    assert {one["split_k"] for one in found} > {1, 2}
+    assert {one["split_k"] for one in found} >= {1, 2}
     for name in ("persistent", "stream_k"):
         assert {one[name] for one in found} == {0, 1}
 

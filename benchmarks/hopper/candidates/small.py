@@ -116,9 +116,9 @@ def ordinary(letter: str, trans: str) -> Iterator[Config]:
     depths += ((32, 16, 3), (32, 8, 3), (32, 4, 3), (64, 16, 2), (64, 8, 2), (64, 8, 3))
     points = Points("simt_async", letter, trans, fixed)
     yield from points.of(names, shapes, depth=depths)
-    # Runs of 64 bytes won at 512, in layers of four warps and eight.
-    layered = [shape for shape in shapes if shape[-1] >= 4]
-    yield from points.of(names, layered, depth=depths, run_bytes=(64,))
+    # Runs of 64 bytes won at 512, in eight layers of warps and the longest trips.
+    layered = [shape for shape in shapes if shape[-1] == 8]
+    yield from points.of(names, layered, depth=depths[-3:], run_bytes=(64,))
 
 
 def matrix_units(letter: str, trans: str) -> Iterator[Config]:
