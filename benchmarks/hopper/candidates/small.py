@@ -116,8 +116,8 @@ def ordinary(letter: str, trans: str) -> Iterator[Config]:
     depths += ((32, 16, 3), (32, 8, 3), (32, 4, 3), (64, 16, 2), (64, 8, 2), (64, 8, 3))
     points = Points("simt_async", letter, trans, fixed)
     yield from points.of(names, shapes, depth=depths)
-    # Runs of 64 bytes won at 512, in eight layers of warps and the longest trips.
-    layered = [shape for shape in shapes if shape[-1] == 8]
+    # Runs of 64 bytes won at 512: small blocks, eight layers of warps, the longest trips.
+    layered = [shape for shape in shapes if shape[-1] == 8 and shape[0] * shape[1] <= 64 * 64]
     yield from points.of(names, layered, depth=depths[-3:], run_bytes=(64,))
 
 
