@@ -123,23 +123,18 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
     chunk = CHUNK_BYTES // variant.precision.element_bytes
     even = functools.partial(_even, variant.precision)
 
-    def rows_of_a(
-        block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
-        warps_k: Values, k_vectors: Values, narrow: Values, tma: Values, run_bytes: Values,
-    ) -> Values:  # fmt: skip
-        sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
-        number = threads(**sides, tile_m=tile_m, tile_n=tile_n)
-        return even(along_a, block_m, block_k, k_vectors, narrow, tma, run_bytes, number)
+    def rows_of(side: str, along_k: bool) -> Callable[..., Values]:
+        def rows(
+            block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
+            warps_k: Values, k_vectors: Values, narrow: Values, tma: Values, run_bytes: Values,
+        ) -> Values:  # fmt: skip
+            sides = {"block_m": block_m, "block_n": block_n}
+            number = threads(**sides, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k)
+            return even(along_k, sides[side], block_k, k_vectors, narrow, tma, run_bytes, number)
 
-    def rows_of_b(
-        block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
-        warps_k: Values, k_vectors: Values, narrow: Values, tma: Values, run_bytes: Values,
-    ) -> Values:  # fmt: skip
-        sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
-        number = threads(**sides, tile_m=tile_m, tile_n=tile_n)
-        return even(along_b, block_n, block_k, k_vectors, narrow, tma, run_bytes, number)
+        return rows
 
-    found = list(copied_evenly(rows_of_a, rows_of_b))
+    found = list(copied_evenly(rows_of("block_m", along_a), rows_of("block_n", along_b)))
     if (along_a and along_b) or chunk == 1:
         found.append(nothing_to_copy_narrowly())
     else:
