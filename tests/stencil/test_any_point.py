@@ -22,6 +22,7 @@ from tilewright.precision import precision
 from tilewright.space import Config
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.stencil.simt_async.constraints import _even
+from tilewright.stencil.simt_async.parameters import SECTOR_BYTES
 from tilewright.stencil.text import read_text
 from tilewright.tuning.verify import Bench, Check
 
@@ -126,7 +127,10 @@ def test_the_space_has_what_the_text_copies_evenly(tmp_path: Path) -> None:
     for block_k, threads, side, across in rows:
         whole = side % across == 0 and threads % across == 0
         evenly = whole and block_k % (threads // across) == 0
-        offered = _even(precision("s"), False, side, block_k, 0, 1, 0, threads)
+        offered = _even(
+            precision("s"), along_k=False, side=side, block_k=block_k, number=threads,
+            k_vectors=0, narrow=1, tma=0, run_bytes=SECTOR_BYTES,
+        )  # fmt: skip
         assert bool(offered) == evenly, (block_k, threads, side, across)
     assert {across for *_, across in rows} > {32, 64, 96, 128}
 
