@@ -173,6 +173,20 @@ def test_neighbours_come_nearest_first():
     ]  # fmt: skip
 
 
+def test_many_points_are_asked_at_once():
+    space = block_space()
+    points = [
+        dict(zip(("block_m", "dim_m", "dim_n", "layout"), values, strict=True))
+        for values in itertools.product((16, 32, 48, 99), (8, 16, 32), (8, 16), ("row", "up"))
+    ]
+    points += [{"block_m": 16}, Config("another", points[0]), *space.sample(3, seed=0)]
+    found = space.contained(points)
+    assert found == [point in space for point in points]
+    assert 0 < sum(found) < len(points)
+    assert space.contained([]) == []
+    assert space.contained([{}]) == [False]
+
+
 def test_string_values_take_part_in_constraints():
     only = Constraint(
         "rows", lambda layout, dim_m: (layout == "row") | (dim_m == 8), "", "heuristic"

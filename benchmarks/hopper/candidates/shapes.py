@@ -53,11 +53,10 @@ class Points:
             if "depth" in point:
                 depth = zip(("block_k", "unroll_k", "stages"), point.pop("depth"), strict=True)
                 point |= dict(depth)
-            for shape in shapes:
-                values = walked({**point, **dict(zip(names, shape, strict=True))})
-                config = Config(self.name, values)
-                if config in self.space:
-                    yield config
+            points = [walked({**point, **dict(zip(names, one, strict=True))}) for one in shapes]
+            for values, kept in zip(points, self.space.contained(points), strict=True):
+                if kept:
+                    yield Config(self.name, values)
 
 
 def walked(values: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -309,6 +310,36 @@ class Space:
             return False
         return True
 
+    def contained(self, points: Sequence[Mapping[str, Value]]) -> list[bool]:
+        """Return of each point whether it is in the space, as ``in`` does, of all at once.
+
+        Parameters
+        ----------
+        points : sequence of Mapping
+            A value for each parameter.
+        """
+        found = [False] * len(points)
+        codes: dict[int, list[int]] = {}
+        for place, values in enumerate(points):
+            if isinstance(values, Config) and values.stencil != self.stencil_name:
+                continue
+            with contextlib.suppress(ValueError):
+                codes[place] = list(self._point(values).values())
+        if codes:
+            columns = zip(self.parameters, np.array(list(codes.values())).T, strict=True)
+            held = self._hold({p.name: p.array[column] for p, column in columns})
+            for place, kept in zip(codes, held.tolist(), strict=True):
+                found[place] = kept
+        return found
+
+    def _hold(self, values: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
+        """Return for which points all constraints hold."""
+        length = len(next(iter(values.values())))
+        valid = np.ones(length, dtype=np.bool_)
+        for constraint in self.constraints:
+            valid &= constraint.holds(values)
+        return valid
+
     def neighbours(self, config: Mapping[str, Value]) -> list[Config]:
         """Return the valid points that differ from a point in one parameter.
 
@@ -342,9 +373,7 @@ class Space:
         for row, (_, i, code) in enumerate(moves):
             points[self.parameters[i].name][row] = code
         values = {p.name: p.array[points[p.name]] for p in self.parameters}
-        valid = np.ones(len(moves), dtype=np.bool_)
-        for constraint in self.constraints:
-            valid &= constraint.holds(values)
+        valid = self._hold(values)
         base = dict(config)
         return [
             self._named({**base, self.parameters[i].name: self.parameters[i].values[code]})
