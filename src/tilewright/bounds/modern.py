@@ -152,6 +152,8 @@ def tiles(
     issue, load = device.needs("issue_lanes"), device.needs("shared_load_lanes")
     lanes, warp = device.needs(lane), int(device.needs("warp_size"))
     for rows, columns in product(range(1, r_max), repeat=2):
+        if rows * columns * words >= r_max:  # nearly all: told apart at once
+            continue
         # C's tile, one operand's line and one load's worth of the other's.
         if (rows * columns + min(rows, columns)) * words + max(words, _LOAD_WORDS) > r_max:
             continue
@@ -222,6 +224,10 @@ def best_tile(
             bm, bn = rows * p, columns * q
             if bm * bn > held:
                 continue
+            # What edges leave is the most that a tail can, however k is split.
+            padded = -(-problem.m // bm) * bm * -(-problem.n // bn) * bn
+            if best is not None and mix * problem.m * problem.n <= best.efficiency * padded:
+                continue
             for split in SPLITS:
                 if split > max(1, problem.k):
                     break
@@ -236,8 +242,11 @@ def _derated(
     device: CatalogueDevice, lane: str, every: Iterable[tuple[int, int, float, float, str]]
 ) -> Iterator[tuple[int, int, float, float, str]]:
     """Yield tiles as `tiles` does, their mixes as the device's table leaves them."""
+    known: dict[tuple[float, float], float] = {}  # few ratios are different
     for rows, columns, share, mix, resource in every:
-        yield rows, columns, share, tabulated_mix(device, lane, share, mix), resource
+        if (share, mix) not in known:
+            known[share, mix] = tabulated_mix(device, lane, share, mix)
+        yield rows, columns, share, known[share, mix], resource
 
 
 def table_of(device: CatalogueDevice) -> tuple[Mix, ...]:
