@@ -18,11 +18,11 @@ from tilewright.sass import (
     edit,
     hazards,
     k_loop,
+    loop_accesses,
     main_loop,
     patch,
     port_use,
     read_cubin,
-    shared_wavefronts,
     simulate,
     steady_trace,
 )
@@ -293,7 +293,7 @@ def predictions(body: Body, blocks: int, threads: int) -> Iterator[dict[str, obj
     chip = machine_of(body.arch)
     loop = k_loop(body.kernel, found) if (found := main_loop(body.kernel)) else None
     assert loop is not None
-    known = shared_wavefronts(body.kernel, loop, threads)
+    known = loop_accesses(body.kernel, loop, threads).wavefronts
     for name, change in VARIANTS.items():
         row: dict[str, object] = {"variant": name, "reason": ""}
         try:

@@ -27,10 +27,10 @@ from tilewright.problem import Trans
 from tilewright.sass import (
     decode,
     k_loop,
+    loop_accesses,
     main_loop,
     occupancy,
     read_cubin,
-    shared_wavefronts,
     steady_trace,
 )
 from tilewright.sass.loops import is_useful
@@ -171,7 +171,7 @@ def loop_code(kernel, threads: int) -> dict:
     instructions = decode(kernel.code, kernel.arch)
     loop = k_loop(instructions, main_loop(instructions))
     trace = steady_trace(instructions, loop)
-    known = shared_wavefronts(instructions, loop, threads)
+    known = loop_accesses(instructions, loop, threads).wavefronts
     shared = {i.address for i in trace if i.mnemonic in ("LDS", "STS")}
     return {
         "wavefronts": {str(at): known[at] for at in sorted(shared & known.keys())},

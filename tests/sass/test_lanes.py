@@ -14,7 +14,7 @@ from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.sass import Instruction, Loop, decode, main_loop, read_cubin, wavefronts
-from tilewright.sass.lanes import lane_offsets, shared_wavefronts
+from tilewright.sass.lanes import lane_offsets, loop_accesses
 from tilewright.space import Config
 from tilewright.stencil import Variant
 from tilewright.stencil.portable import Portable
@@ -141,7 +141,7 @@ def test_wavefronts_are_those_of_the_addresses() -> None:
     instructions = compiled(config, of, "sm_90a")
     loop = main_loop(instructions)
     assert loop is not None
-    found = shared_wavefronts(instructions, loop, 256)
+    found = loop_accesses(instructions, loop, 256).wavefronts
     offsets = lane_offsets(instructions, loop, 256)
     assert set(found) == {i.address for i in loop.instructions if i.mnemonic in ACCESSES}
     for instruction in loop.instructions:
@@ -157,7 +157,7 @@ def test_a_column_stored_without_padding_conflicts_and_padding_cures_it() -> Non
     for pad in (0, 1):
         config = square(1, pad, 0, read_a_m=32, read_b_n=32)
         instructions = compiled(config, of, "sm_90a")
-        found = shared_wavefronts(instructions, whole(instructions), 256)
+        found = loop_accesses(instructions, whole(instructions), 256).wavefronts
         names = {i.address: i.mnemonic for i in instructions}
         stores[pad] = {count for at, count in found.items() if names[at] == "STS"}
     assert min(stores[0]) > max(stores[1])
@@ -190,11 +190,11 @@ def test_warps_that_are_not_whole_and_shapes_that_do_not_fit() -> None:
     instructions = decode(kernel.code, kernel.arch)
     loop = main_loop(instructions)
     assert loop is not None
-    assert shared_wavefronts(instructions, loop, 48) == {}
+    assert loop_accesses(instructions, loop, 48).wavefronts == {}
     with pytest.raises(ValueError, match=r"block=\(16, 8, 1\) is not 256 threads"):
-        shared_wavefronts(instructions, loop, 256, (16, 8, 1))
+        loop_accesses(instructions, loop, 256, (16, 8, 1))
     with pytest.raises(ValueError, match="threads=0 is no block size"):
-        shared_wavefronts(instructions, loop, 0)
+        loop_accesses(instructions, loop, 0)
 
 
 def test_a_loop_of_tensor_core_loads() -> None:
@@ -202,7 +202,7 @@ def test_a_loop_of_tensor_core_loads() -> None:
     instructions = decode(kernel.code, kernel.arch)
     loop = main_loop(instructions)
     assert loop is not None
-    found = shared_wavefronts(instructions, loop, 128)
+    found = loop_accesses(instructions, loop, 128).wavefronts
     for instruction in loop.instructions:
         if instruction.mnemonic == "LDSM" and instruction.address in found:
             # Each 8 x 8 matrix takes a pass at least, and 8 if its rows share banks.

@@ -15,11 +15,11 @@ from tilewright.problem import Trans
 from tilewright.sass import Instruction, Loop, decode, k_loop, main_loop, read_cubin, steady_trace
 from tilewright.sass.decode import decode_one
 from tilewright.sass.loops import is_useful
-from tilewright.sass.trace import trip_count
+from tilewright.sass.trace import trip_count, ways_around_copies
 from tilewright.stencil import Variant
 from tilewright.stencil.portable import Portable
 
-LDG, STS, BRA = 0x981, 0x988, 0x947
+LDG, STS, LDGSTS, BRA = 0x981, 0x988, 0xFAE, 0x947
 
 
 def _branch(to: int, at: int, guard: int = 0) -> Instruction:
@@ -48,6 +48,17 @@ def test_of_two_ways_that_fetch_alike_the_shorter_is_taken() -> None:
     kernel[8] = _branch(0, 8, guard=1)
     trace = steady_trace(kernel, Loop(tuple(kernel)))
     assert [i.address // 16 for i in trace] == [0, 5, 6, 7, 8]
+
+
+def test_an_interior_tile_comes_by_way_of_its_first_copies() -> None:
+    """0 may skip them, to the loop of 3 to 5; as basic blocks 0 and 2."""
+    work, copy = ffma(1, 2, 3, 1), decode_one(word(LDGSTS, 4, 8, extra=6 << 73), 0, 80)
+    kernel = list(_kernel(work, copy, work, work, copy, work, work))
+    kernel[0] = _branch(3, 0)
+    kernel[5] = _branch(3, 5, guard=1)
+    assert ways_around_copies(kernel, Loop(tuple(kernel[3:6]))) == {(0, 2)}
+    kernel[1] = replace(work, address=16)  # nothing to come by
+    assert ways_around_copies(kernel, Loop(tuple(kernel[3:6]))) == frozenset()
 
 
 def test_a_step_that_skips_the_fetch_is_not_the_steady_state() -> None:

@@ -42,6 +42,21 @@ def test_the_loop_holds_little_but_multiply_adds() -> None:
     assert all(made.kernel.wavefronts.get(i.address) == 2 for i in reads)
 
 
+@needs_nvrtc
+@pytest.mark.parametrize("trans", ["NT", "TN"])
+def test_lane_addresses_of_blocks_that_stay_are_known(trans: str) -> None:
+    """Though the number of each next tile comes from memory, and a register is spilled."""
+    made = inspect_config(
+        {"persistent": 1, "stream_k": 1}, stencil="simt_async", trans=trans, partial=True
+    )
+    loop = made.kernel.loop
+    assert loop is not None
+    shared = [i for i in loop.instructions if i.mnemonic == "LDS" and not i.guard.never]
+    assert {made.kernel.wavefronts.get(i.address) for i in shared} == {2}
+    copies = [i for i in loop.instructions if i.name.startswith("LDGSTS.E.128")]
+    assert all(made.kernel.lines[i.address].torn == 0 for i in copies)
+
+
 def test_it_is_for_cuda_devices_that_copy_asynchronously() -> None:
     for arch, suits in {"sm_75": False, "sm_80": True, "sm_90a": True}.items():
         device = architecture_spec(arch)

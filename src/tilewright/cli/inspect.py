@@ -204,7 +204,7 @@ def _report(one: Inspection, listing: bool, estimated: int | None = None) -> Non
 
     _show(one, estimated)
     if listing and one.loop is not None:
-        say(annotate(one.loop, one.cycles, one.wavefronts))
+        say(annotate(one.loop, one.cycles, one.wavefronts, one.lines))
     say(f"{one.resources.name}: {one.verdict}")
 
 

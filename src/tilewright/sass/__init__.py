@@ -13,7 +13,8 @@ from tilewright.sass.elf import Cubin, Kernel, read_cubin
 from tilewright.sass.equivalence import differences
 from tilewright.sass.hazards import hazards
 from tilewright.sass.instruction import Control, Guard, Instruction, Operand
-from tilewright.sass.lanes import lane_offsets, shared_wavefronts
+from tilewright.sass.lanes import Accesses, lane_offsets, loop_accesses
+from tilewright.sass.lines import LinePairs
 from tilewright.sass.loops import Loop, ffma_share, find_loops, main_loop
 from tilewright.sass.machine import Machine
 from tilewright.sass.occupancy import Occupancy, occupancy
@@ -28,6 +29,7 @@ from tilewright.sass.trace import k_loop, steady_trace
 
 __all__ = [
     "STEPS",
+    "Accesses",
     "Comparison",
     "Control",
     "Cubin",
@@ -35,6 +37,7 @@ __all__ = [
     "Inspection",
     "Instruction",
     "Kernel",
+    "LinePairs",
     "Loop",
     "LoopCycles",
     "Machine",
@@ -57,6 +60,7 @@ __all__ = [
     "inspect_kernel",
     "k_loop",
     "lane_offsets",
+    "loop_accesses",
     "loop_cycles",
     "main_loop",
     "occupancy",
@@ -66,7 +70,6 @@ __all__ = [
     "register_map",
     "resources",
     "schedule",
-    "shared_wavefronts",
     "simulate",
     "steady_trace",
     "verdict",

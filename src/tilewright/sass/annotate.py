@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.sass.cycles import LoopCycles
 from tilewright.sass.instruction import Control, Instruction
+from tilewright.sass.lines import LinePairs
 from tilewright.sass.loops import Loop
 from tilewright.sass.ports import PortUse
 
@@ -17,6 +18,7 @@ _ADVICE = {
     "pipe": "the multiply-adds' pipe is full: this is as fast as the arithmetic goes",
     "shared wavefronts": "shared memory is too slow for the fragments: enlarge the register tile",
     "memory queue": "memory instructions queue: wider loads or larger register tiles",
+    "lines of copies": "copies tear lines: give rows of a tile whole lines of 128 bytes",
     "latency": "warps wait: load further ahead or hold more warps",
 }
 _LONG_STALL = 5  # an FFMA's result takes four cycles; more than that is worth a word
@@ -32,7 +34,11 @@ def verdict(cycles: LoopCycles) -> str:
 
 
 def notes(
-    instruction: Instruction, use: PortUse | None, wait: int, wavefronts: int | None = None
+    instruction: Instruction,
+    use: PortUse | None,
+    wait: int,
+    wavefronts: int | None = None,
+    lines: LinePairs | None = None,
 ) -> list[str]:
     """Return what is worth saying about one line."""
     found = []
@@ -41,6 +47,9 @@ def notes(
         conflict = wavefronts * 32 > (instruction.access_bits or wavefronts * 32)
         passes = "wavefront" if wavefronts == 1 else "wavefronts"
         found.append(f"{wavefronts} {passes}" + (", bank conflict" if conflict else ""))
+    if lines is not None:
+        torn = f", {lines.torn:g} torn" if lines.torn else ""
+        found.append(f"{lines.count:g} pairs of lines{torn}")
     if use is not None and use.cycles > 1:
         banks = "+".join(str(count) for count in use.reads)
         found.append(f"port conflict ({banks} reads, {use.cycles} cycles)")
@@ -57,27 +66,32 @@ def notes(
 
 
 def annotate(
-    loop: Loop, cycles: LoopCycles | None, wavefronts: Mapping[int, int] | None = None
+    loop: Loop,
+    cycles: LoopCycles | None,
+    wavefronts: Mapping[int, int] | None = None,
+    lines: Mapping[int, LinePairs] | None = None,
 ) -> str:
     """Return the loop line by line: address, control, instruction, notes.
 
     Where the cycle model does not know the loop nothing is said of ports.
-    Wavefronts of shared accesses are told where they are given, by address.
+    Wavefronts of shared accesses and lines of copies are told where they are
+    given, by address.
     The control column reads ``stall, Y (yields), W (write barrier), R (read
     barrier)``.
     """
-    lines = []
+    listing = []
     count = len(loop.instructions)
     ports: Sequence[PortUse | None] = (None,) * count if cycles is None else cycles.ports
     waits = (0,) * count if cycles is None else cycles.waits
     for instruction, use, wait in zip(loop.instructions, ports, waits, strict=True):
         passes = (wavefronts or {}).get(instruction.address)
-        said = "; ".join(notes(instruction, use, wait, passes))
+        pairs = (lines or {}).get(instruction.address)
+        said = "; ".join(notes(instruction, use, wait, passes, pairs))
         text = (
             f"{instruction.address:06x}  {_control(instruction.control):12s}  {instruction!s:56s}"
         )
-        lines.append(f"{text}  {said}".rstrip())
-    return "\n".join(lines)
+        listing.append(f"{text}  {said}".rstrip())
+    return "\n".join(listing)
 
 
 def _control(control: Control) -> str:

@@ -8,7 +8,9 @@ resource alone would take, for one trip of one warp on one of a multiprocessor's
 - *register ports*: the same, with the conflicts of operand fetch (`tilewright.sass.ports`);
 - *pipe*: the multiply-adds' pipe, from lanes a scheduler;
 - *shared wavefronts*: one a cycle for the four schedulers together;
-- *memory queue*: memory instructions of a scheduler.
+- *memory queue*: memory instructions of a scheduler;
+- *lines of copies*: the lines that asynchronous copies meet (`tilewright.sass.lines`), for the four
+  schedulers together.  The simulation does not know them: a trip takes as long as they do at least.
 
 Where the trip takes much longer than any of them, its warps wait: that is *latency*.
 """
@@ -19,8 +21,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.sass.instruction import Instruction
+from tilewright.sass.lines import LinePairs
 from tilewright.sass.loops import Loop, is_useful
-from tilewright.sass.machine import Machine, latencies, machine_of, wavefront_cycles
+from tilewright.sass.machine import (
+    Machine,
+    latencies,
+    line_cycles,
+    machine_of,
+    wavefront_cycles,
+)
 from tilewright.sass.pipes import pipe_of
 from tilewright.sass.ports import PortUse, port_use
 from tilewright.sass.simulate import simulate
@@ -46,7 +55,7 @@ class LoopCycles:
     terms : dict
         Least cycles a trip by what sets them.
     cycles : float
-        Cycles that a trip takes a scheduler, simulated.
+        Cycles that a trip takes a scheduler: simulated, or those of its copies' lines.
     useful : float
         Cycles of these in which the multiply-adds keep their pipe busy.
     instructions, multiply_adds : int
@@ -86,6 +95,7 @@ def loop_cycles(
     warps: int,
     *,
     wavefronts: Mapping[int, int] | None = None,
+    lines: Mapping[int, LinePairs] | None = None,
     machine: Machine | None = None,
 ) -> LoopCycles:
     """Return the static model's cycles for one trip of the loop over k.
@@ -102,8 +112,11 @@ def loop_cycles(
         Resident thread blocks of a multiprocessor, and warps of each; 1 or more.
     wavefronts : mapping, optional
         Wavefronts of a shared access by its address in the kernel, from
-        `tilewright.sass.shared_wavefronts`; loads are taken as broadcasts and
+        `tilewright.sass.loop_accesses`; loads are taken as broadcasts and
         stores as free of conflicts where it says nothing.
+    lines : mapping, optional
+        Pairs of lines of an asynchronous copy, likewise; what it says nothing
+        of costs none.
     machine : Machine, optional
         The model's constants.
 
@@ -115,7 +128,7 @@ def loop_cycles(
     for name, value in (("blocks", blocks), ("warps", warps)):
         if value < 1:
             raise ValueError(f"{name}={value} cannot issue anything; give 1 or more")
-    known = wavefronts or {}
+    known, lines = wavefronts or {}, lines or {}
     chip = machine or machine_of(arch)
     trace = steady_trace(instructions, k_loop(instructions, loop))
     useful = sum(pipe_of(i, arch)[1] for i in trace if is_useful(i))
@@ -126,13 +139,17 @@ def loop_cycles(
         "shared wavefronts": sum(wavefront_cycles(i, known) for i in trace),
         "memory queue": float(chip.queue_cycles * queued),
     }
+    copied = sum(line_cycles(lines[i.address], chip) for i in trace if i.address in lines)
+    if copied:
+        terms["lines of copies"] = copied
     conflicted = float(sum(use.cycles for use in port_use(trace, chip.memory_apart)))
     if conflicted > terms["issue slots"]:
         terms["register ports"] = conflicted
     trips = _TRIPS_OF_LONG if useful > 2 * len(trace) else _TRIPS
+    simulated = simulate(trace, arch, blocks, warps, wavefronts=known, machine=chip, trips=trips)
     return LoopCycles(
         terms,
-        simulate(trace, arch, blocks, warps, wavefronts=known, machine=chip, trips=trips),
+        max(simulated, copied),
         useful,
         len(trace),
         sum(is_useful(i) for i in trace),

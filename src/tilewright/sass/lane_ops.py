@@ -6,8 +6,8 @@ negation of A [72], of what lies at [39:32] in [63] unless it is a literal, of w
 in [75]; carry in (.X) [74]; LOP3's table [79:72]; LEA's shift [79:75] and HI [80], with
 SX32 [73]; SHF's signedness and 64-bit types [74:73], right [76], HI [80]; ISETP's EX [72],
 signedness [73], connective [75:74], comparison [78:76]; special register [79:72]; PLOP3's uniform
-predicate [67]; P2R's mask of predicates [38:32].  An instruction that is not described here gives
-no known result.
+predicate [67]; P2R's mask of predicates [38:32].  Instructions on uniform registers have the same
+bits in the same places.  One that is not described here gives no known result.
 """
 
 from __future__ import annotations
@@ -21,20 +21,25 @@ from tilewright.sass.instruction import Guard, Instruction, Operand
 from tilewright.sass.lane_values import (
     MASK,
     UNIFORM,
+    UNWRITTEN,
     Lanes,
     LaneValue,
     add,
+    bitwise,
+    join,
     literal,
     multiply,
     negate,
     pointwise,
     select,
+    shift_right,
 )
 
 __all__ = ["State", "Threads", "execute", "forget", "predicate", "under"]
 
 Value = LaneValue | None
-# "R", "P" or "U" and the number; or a guard such as "@P0" and the register written under it.
+# "R", "P" or "U" and the number; "L" and the place in local memory, from the stack pointer on; or a
+# guard such as "@P0" and the register written under it.
 Key = tuple[str, int]
 State = dict[Key, LaneValue]  # what is not in it is unknown; a uniform register still is uniform
 Threads = dict[int, LaneValue]  # special registers by number
@@ -67,6 +72,8 @@ _CARRIES: dict[str, tuple[int, tuple[int, ...]]] = {
     "LEA": (74, (87,)),
     "ISETP": (72, (68,)),
 }
+_WIDE = (0x025, 0x0A5)  # IMAD.WIDE and UIMAD.WIDE, whose low half is that of IMAD
+_STACK = 1  # the register that compilers keep the stack pointer in
 _UNIFORM_INPUT = 67  # PLOP3's [70:68] is a uniform predicate where this is set
 
 
@@ -76,13 +83,13 @@ def predicate(state: State, number: int, negated: bool) -> Value:
     return pointwise(lambda p: p ^ np.uint64(1), value) if negated else value
 
 
-def execute(instruction: Instruction, state: State, threads: Threads) -> None:
-    """Change what is known of the registers as one instruction, run by whole warps, does."""
+def execute(instruction: Instruction, state: State, threads: Threads) -> set[Key]:
+    """Change what is known as one instruction, run by whole warps, does; return what it wrote."""
     if instruction.guard.never:
-        return
+        return set()
     if not instruction.known or instruction.mnemonic == "CALL":
         state.clear()
-        return
+        return set()
     guard = instruction.guard
     written = _results(instruction, under(guard, state), threads)
     for key, value in written.items():
@@ -97,6 +104,7 @@ def execute(instruction: Instruction, state: State, threads: Threads) -> None:
             value = select(runs, value, before)
         if value is not None:
             state[key] = value
+    return set(written)
 
 
 def under(guard: Guard, state: State) -> State:
@@ -127,8 +135,14 @@ def _results(instruction: Instruction, state: State, threads: Threads) -> dict[K
     written: dict[Key, Value] = {("R", r): shared for r in instruction.dst}
     written |= {("P", p): shared for p in instruction.dst_predicates}
     written |= {("U", u): UNIFORM for u in instruction.udst}
-    if instruction.mnemonic == "UMOV" and len(instruction.udst) == 1:
-        written["U", instruction.udst[0]] = _read(instruction.srcs[0], state)
+    if instruction.mnemonic in ("STL", "LDL"):
+        written |= _spilled(instruction, state)
+    elif _STACK in instruction.dst:
+        written |= {key: None for key in state if key[0] == "L" and state[key] is not UNWRITTEN}
+    elif instruction.mnemonic in ("LDS", "LDG", "LD") and _all_uniform(instruction, state):
+        written |= dict.fromkeys(written, UNIFORM)  # one word, which all lanes receive
+    if instruction.udst:
+        written["U", instruction.udst[0]] = _uniform_result(instruction, state)
     elif instruction.mnemonic in ("S2R", "CS2R", "LDC"):
         written |= dict.fromkeys(written, _loaded(instruction, state, threads))
     elif instruction.mnemonic == "ISETP":
@@ -142,8 +156,39 @@ def _results(instruction: Instruction, state: State, threads: Threads) -> dict[K
     return written
 
 
+def _spilled(instruction: Instruction, state: State) -> dict[Key, Value]:
+    """Return what registers and places of local memory hold after a spill, or its return.
+
+    Places are told by their distance from the stack pointer: where others are written, none is
+    known any more.
+    """
+    in_stack = any(one.slot == "A" and one.registers == (_STACK,) for one in instruction.srcs)
+    bits, first = instruction.access_bits or 32, instruction.offset or 0
+    if instruction.mnemonic == "LDL" and not (in_stack and bits >= 32):
+        return {}
+    if instruction.mnemonic != "LDL" and (not in_stack or bits < 32):
+        return {key: None for key in state if key[0] == "L"}
+    places = [("L", first + 4 * i) for i in range(bits // 32)]
+    if instruction.mnemonic == "LDL":
+        registers = (("R", r) for r in instruction.dst)
+        return {r: state.get(at) for r, at in zip(registers, places, strict=True)}
+    data = next(one for one in instruction.srcs if one.slot == "B")
+    values = (state.get(("R", data.value + i)) if data.width else _ZERO for i in range(len(places)))
+    return dict(zip(places, values, strict=True))
+
+
+def _uniform_result(instruction: Instruction, state: State) -> LaneValue:
+    """Return what the first uniform register holds that an instruction writes."""
+    rule = _UNIFORM_RULES.get(instruction.mnemonic)
+    if rule is None or not (len(instruction.udst) == 1 or _is_wide(instruction)):
+        return UNIFORM
+    value = rule(instruction, state)
+    # All lanes have the same; what is not known to be so came from an operand that is not known.
+    return value if value is not None and value.uniform else UNIFORM
+
+
 def _is_wide(instruction: Instruction) -> bool:
-    return instruction.mnemonic == "IMAD" and "WIDE" in instruction.modifiers
+    return instruction.opcode & 0x1FF in _WIDE
 
 
 def _bits(instruction: Instruction, low: int, count: int = 1) -> int:
@@ -281,20 +326,13 @@ def _shift_add(instruction: Instruction, state: State) -> Value:
     if _bits(instruction, 72):
         return None  # the sign of a 64-bit number
     if _bits(instruction, 73):
-        c = pointwise(partial(_shift_right, signed=True, by=31), a)
+        c = shift_right(a, 31, signed=True)
     return add(pointwise(partial(_funnel, by=shift), c, a), b)
 
 
 def _funnel(high: Lanes, low: Lanes, by: int) -> Lanes:
     """Return bits 63 to 32 of {high, low} << by, for by below 32."""
     return ((high << _HALF | low) << np.uint64(by)) >> _HALF
-
-
-def _shift_right(lanes: Lanes, signed: bool, by: int) -> Lanes:
-    if not signed:
-        return lanes >> np.uint64(by)
-    shifted: Lanes = (_signed(lanes) >> np.int64(by)).astype(np.uint64)
-    return shifted
 
 
 def _logic(instruction: Instruction, state: State) -> Value:
@@ -311,7 +349,7 @@ def _logic(instruction: Instruction, state: State) -> Value:
                 result |= term
         return result
 
-    return pointwise(look_up, *(_operand_as_is(instruction, slot, state) for slot in "ABC"))
+    return bitwise(look_up, *(_operand_as_is(instruction, slot, state) for slot in "ABC"))
 
 
 def _shift(instruction: Instruction, state: State) -> Value:
@@ -328,7 +366,7 @@ def _shift(instruction: Instruction, state: State) -> Value:
             return multiply(low, literal(1 << by))
         return pointwise(partial(_funnel, by=by), high, low)
     if upper:
-        return pointwise(partial(_shift_right, signed=signed, by=by), high)
+        return shift_right(high, by, signed)
     if not wide:
         return None  # a 32-bit funnel: which of its forms compilers write was not seen
     return pointwise(lambda h, x: (h << _HALF | x) >> np.uint64(by), high, low)
@@ -339,6 +377,11 @@ def _selected(instruction: Instruction, state: State) -> Value:
     chooses = predicate(state, _bits(instruction, 87, 3), bool(_bits(instruction, 90)))
     a, b = (_operand_as_is(instruction, slot, state) for slot in "AB")
     return select(chooses, a, b)
+
+
+def _either(instruction: Instruction, state: State) -> Value:
+    """USEL: A or B, by a uniform predicate, of which nothing is known."""
+    return join(*(_operand_as_is(instruction, slot, state) for slot in "AB"))
 
 
 def _moved(instruction: Instruction, state: State) -> Value:
@@ -371,4 +414,14 @@ _RULES: dict[str, Callable[[Instruction, State], Value]] = {
     "SEL": _selected,
     "MOV": _moved,
     "P2R": _packed,
+}
+_UNIFORM_RULES: dict[str, Callable[[Instruction, State], Value]] = {
+    "UMOV": lambda instruction, state: _read(instruction.srcs[0], state),
+    "UIADD3": _sum,
+    "UIMAD": _product,
+    "ULEA": _shift_add,
+    "ULOP3": _logic,
+    "USHF": _shift,
+    "USEL": _either,
+    "R2UR": lambda instruction, state: _read(instruction.srcs[0], state),
 }

@@ -8,9 +8,17 @@ from dataclasses import dataclass
 
 from tilewright.hardware import catalogue_device
 from tilewright.sass.instruction import Instruction
+from tilewright.sass.lines import LinePairs
 from tilewright.sass.pipes import SCHEDULERS
 
-__all__ = ["Machine", "latencies", "machine_of", "reads_wide", "wavefront_cycles"]
+__all__ = [
+    "Machine",
+    "latencies",
+    "line_cycles",
+    "machine_of",
+    "reads_wide",
+    "wavefront_cycles",
+]
 
 # Wavefronts of an access whose lane addresses are not known: a GEMM's fragment loads share words
 # between lanes, and every lane of a store writes words of its own.
@@ -50,6 +58,11 @@ class Machine:
     barrier : int
         From the last warp's arrival at a thread block's barrier to the first
         one's next instruction.
+    whole_line, torn_line : float
+        Of a multiprocessor, for a pair of lines that an asynchronous copy of 16
+        bytes a lane meets (`tilewright.sass.lines`), of which all or a part is
+        copied: the least of experiment copies of `tilewright microbench`
+        (``benchmarks/results/h100/microbench_copies.json``).
     memory_apart : bool
         Whether memory instructions read their registers without the operands'
         latches, so that copies for reuse outlive them.  Not known: experiment
@@ -65,6 +78,8 @@ class Machine:
     branch: int = 24
     wide_read: float = 1.0
     barrier: int = 20
+    whole_line: float = 1.1
+    torn_line: float = 1.7
     memory_apart: bool = False
 
 
@@ -103,6 +118,11 @@ def wavefront_cycles(instruction: Instruction, known: Mapping[int, int]) -> floa
     if instruction.mnemonic in ("LDG", "STG", "LDGSTS"):
         return float(SCHEDULERS * _STORE.get(bits, 1))  # 128 bytes a wavefront, coalesced
     return 0.0
+
+
+def line_cycles(pairs: LinePairs, chip: Machine) -> float:
+    """Return the cycles that a copy keeps what writes its lines, which four schedulers share."""
+    return SCHEDULERS * (chip.whole_line * pairs.whole + chip.torn_line * pairs.torn)
 
 
 def latencies(instruction: Instruction, chip: Machine) -> tuple[int, int]:

@@ -10,7 +10,8 @@ from tilewright.sass.arrange import FETCHED_BYTES
 from tilewright.sass.cycles import LoopCycles, loop_cycles
 from tilewright.sass.decode import decode
 from tilewright.sass.elf import Kernel
-from tilewright.sass.lanes import shared_wavefronts
+from tilewright.sass.lanes import loop_accesses
+from tilewright.sass.lines import LinePairs
 from tilewright.sass.loops import Loop, main_loop
 from tilewright.sass.occupancy import Occupancy, occupancy
 from tilewright.sass.pipes import WARP, pipe_of
@@ -28,10 +29,10 @@ DEFAULT_THREADS = 256  # where neither the caller nor __launch_bounds__ says how
 class Inspection:
     """What a kernel takes, how many fit, and its main loop, None where there is none.
 
-    ``wavefronts`` holds those of the loop's shared accesses, by address, that
-    `tilewright.sass.lanes` derives from the code.  A loop of warpgroup multiplies has
-    ``warpgroups`` instead of ``cycles``: copies and multiplies are of different warps there,
-    which the cycle model does not know.
+    ``wavefronts`` holds those of the loop's shared accesses, ``lines`` the pairs of lines that its
+    copies meet, by address, which `tilewright.sass.lanes` derives from the code.  A loop of
+    warpgroup multiplies has ``warpgroups`` instead of ``cycles``: copies and multiplies are of
+    different warps there, which the cycle model does not know.
     """
 
     resources: Resources
@@ -42,6 +43,7 @@ class Inspection:
     registers: RegisterMap | None
     cycles: LoopCycles | None
     wavefronts: dict[int, int] = field(default_factory=dict)
+    lines: dict[int, LinePairs] = field(default_factory=dict)
     dynamic_shared_bytes: int = 0
     warpgroups: WarpgroupLoop | None = None
 
@@ -84,6 +86,7 @@ class Inspection:
                 "names": loop.names(),
             },
             "wavefronts": {f"{at:#x}": count for at, count in self.wavefronts.items()},
+            "lines": {f"{at:#x}": asdict(pairs) for at, pairs in self.lines.items()},
             "registers": self.registers and asdict(self.registers),
             "cycles": self.cycles
             and {
@@ -140,18 +143,15 @@ def inspect_kernel(
             warpgroups=_warpgroups(loop, kernel.arch),
         )  # fmt: skip
     warps = -(-size // WARP)
-    passes = shared_wavefronts(instructions, k_loop(instructions, loop), size)
+    seen = loop_accesses(instructions, k_loop(instructions, loop), size)
+    cycles = loop_cycles(
+        instructions, loop, kernel.arch, max(1, fits.blocks), warps,
+        wavefronts=seen.wavefronts, lines=seen.lines,
+    )  # fmt: skip
     return Inspection(
-        taken,
-        size,
-        fits,
-        unknown,
-        loop,
-        register_map(instructions, loop),
-        loop_cycles(instructions, loop, kernel.arch, max(1, fits.blocks), warps, wavefronts=passes),
-        passes,
-        dynamic_shared_bytes,
-    )
+        taken, size, fits, unknown, loop, register_map(instructions, loop), cycles,
+        seen.wavefronts, seen.lines, dynamic_shared_bytes,
+    )  # fmt: skip
 
 
 def _warpgroups(loop: Loop, arch: int) -> WarpgroupLoop:

@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.sass.decode import INSTRUCTION_BYTES
+from tilewright.sass.divergence import basic_blocks
 from tilewright.sass.flow import successors
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.loops import Loop, find_loops
 
-__all__ = ["k_loop", "steady_trace", "trip_count"]
+__all__ = ["k_loop", "steady_trace", "trip_count", "ways_around_copies"]
 
 _Moved = tuple[int, int]  # bits fetched from device memory, and put into shared memory
 
@@ -86,6 +87,50 @@ def steady_trace(instructions: Sequence[Instruction], loop: Loop) -> tuple[Instr
     if not ways[head]:  # a loop entered in its middle: no path from its head to its end
         return loop.instructions
     return _walk(instructions, after, ways, back, head)
+
+
+def ways_around_copies(
+    instructions: Sequence[Instruction], loop: Loop
+) -> frozenset[tuple[int, int]]:
+    """Return the ways to a loop that no interior tile takes, as pairs of basic blocks.
+
+    Such a tile's first stages are filled by the widest asynchronous copies, before the loop.  Left
+    out is what comes from elsewhere to where these lead: tiles at an edge, or none to copy.
+
+    Parameters
+    ----------
+    instructions : sequence of Instruction
+        The whole kernel.
+    loop : Loop
+        As `k_loop` gives it.
+    """
+    blocks = basic_blocks(instructions)
+    inside, copying = set(), set()
+    for number, block in enumerate(blocks):
+        own = instructions[block.first : block.last + 1]
+        if (
+            loop.start <= own[0].address <= loop.end
+            or own[0].address <= loop.start <= own[-1].address
+        ):
+            inside.add(number)
+        elif any(i.mnemonic == "LDGSTS" and i.access_bits == 128 for i in own):
+            copying.add(number)
+    following = [block.following for block in blocks]
+    _, back = _depth_first(following, frozenset(range(len(blocks))), 0)
+    behind, todo = set(copying), [*copying]
+    while todo:
+        number = todo.pop()
+        for other in following[number] if number not in inside else ():
+            if other not in behind and (number, other) not in back:
+                behind.add(other)
+                todo.append(other)
+    known = behind | inside
+    return frozenset(
+        (number, other)
+        for number, others in enumerate(following)
+        for other in others
+        if other in behind - copying and number not in known
+    )
 
 
 def trip_count(inner: Sequence[Instruction]) -> int:

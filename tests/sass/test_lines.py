@@ -1,0 +1,144 @@
+"""Lines that asynchronous copies meet, from addresses and from machine code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.sass.words import ffma, word
+from tests.stencil.portable_harness import variant
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
+from tilewright.backend.cuda.inspection import inspect_config
+from tilewright.microbench.copies import Pattern, patterns
+from tilewright.sass import Loop, decode, loop_cycles, read_cubin
+from tilewright.sass.annotate import annotate
+from tilewright.sass.decode import decode_one
+from tilewright.sass.lane_values import EXACT, UNIFORM, Lanes, LaneValue, add, made, multiply
+from tilewright.sass.lanes import loop_accesses
+from tilewright.sass.lines import LinePairs, line_pairs
+from tilewright.stencil import Source, stencil
+
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+LANE = np.arange(32, dtype=np.uint64).reshape(1, 32)
+
+
+def exact(lanes: Lanes) -> LaneValue:
+    return made(lanes.astype(np.uint64), EXACT)
+
+
+def matrix(lanes_of_a_row: int) -> LaneValue:
+    """Return addresses in rows that an unknown leading dimension keeps apart."""
+    row, piece = LANE // np.uint64(lanes_of_a_row), LANE % np.uint64(lanes_of_a_row)
+    at = add(multiply(exact(row), UNIFORM), exact(piece * np.uint64(16)))
+    assert at is not None
+    return at
+
+
+def met(device: LaneValue, shared: LaneValue) -> tuple[float, float]:
+    pairs = line_pairs(device, shared, 1)
+    assert pairs is not None
+    return pairs.whole, pairs.torn
+
+
+def test_whole_lines_side_by_side_are_four_pairs() -> None:
+    assert met(matrix(32), exact(LANE * np.uint64(16))) == (4, 0)
+    assert met(matrix(8), exact(LANE * np.uint64(16))) == (4, 0)
+    assert met(matrix(4), exact(LANE * np.uint64(16))) == (0, 8)
+    assert met(matrix(2), exact(LANE * np.uint64(16))) == (0, 16)
+
+
+def test_a_padded_row_cuts_every_line() -> None:
+    """Where a line of shared memory begins is known, so that it lies across the others."""
+    assert met(matrix(32), exact(LANE * np.uint64(16) + np.uint64(32))) == (0, 8)
+    aligned = add(multiply(UNIFORM, exact(np.full((1, 1), 128))), exact(LANE * np.uint64(16) + 32))
+    assert aligned is not None
+    assert met(matrix(32), aligned) == (0, 8)
+
+
+def test_units_exchanged_within_a_line_change_nothing() -> None:
+    turned = LANE * np.uint64(16) ^ (LANE // np.uint64(8) % np.uint64(4) * np.uint64(32))
+    assert met(matrix(8), exact(turned)) == (4, 0)
+
+
+def test_the_fewest_are_counted_where_a_line_may_begin_anywhere() -> None:
+    somewhere = add(UNIFORM, exact(LANE * np.uint64(16) + np.uint64(32)))
+    assert somewhere is not None
+    assert met(matrix(32), somewhere) == (4, 0)
+    known = exact(LANE * np.uint64(16) + np.uint64(32))
+    assert met(known, known) == (3, 2)
+
+
+def test_warps_are_averaged_and_what_cannot_be_is_no_copy() -> None:
+    warps = np.concatenate([LANE * np.uint64(16), LANE * np.uint64(16) + np.uint64(64)])
+    assert line_pairs(matrix(32), exact(warps), 2) == LinePairs(whole=2, torn=4)
+    assert line_pairs(matrix(32), exact(LANE * np.uint64(8)), 1) is None  # not aligned
+    assert line_pairs(matrix(32), matrix(8), 1) is None  # shared memory has no rows unknown apart
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "pattern", [p for p in patterns() if p.piece_bytes == 16], ids=lambda p: f"{p.run_bytes}"
+)
+def test_code_of_a_microbenchmark_meets_what_its_pattern_says(pattern: Pattern) -> None:
+    """Its rows are a known distance apart, and the array's first piece begins a line."""
+    counts = [pairs.count for pairs in of_source(pattern.source(), 256).values()]
+    assert len(counts) == 8  # a trip's copies, which padded rows move against the lines
+    assert sum(counts) / len(counts) == pattern.line_pairs()
+
+
+def of_source(source: Source, threads: int) -> dict[int, LinePairs]:
+    (kernel,) = read_cubin(compile_cubin(source, "sm_90a").code).kernels
+    instructions = decode(kernel.code, kernel.arch)
+    return loop_accesses(instructions, Loop(instructions), threads).lines
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", ["dNN", "dNT", "dTN", "dTT", "zNN", "zTC"])
+def test_matrix_units_get_whole_lines(name: str) -> None:
+    """Along m, n and k alike: what DGEMM's copies cost is the least there is."""
+    of = variant(name)
+    trans = name[1:]
+    seen = inspect_config(stencil="mma_f64", precision=of.precision.letter, trans=trans).kernel
+    loop = seen.loop
+    assert loop is not None
+    copies = [i for i in loop.instructions if i.mnemonic == "LDGSTS"]
+    assert copies
+    assert {seen.lines[i.address] for i in copies} == {LinePairs(whole=4, torn=0)}
+
+
+@needs_nvrtc
+def test_rows_of_half_a_line_are_torn() -> None:
+    """Planes of eight doubles along k, as in a layer that is less deep than a line."""
+    device, of = architecture_spec("sm_90a"), variant("dTN")
+    family = stencil("mma_f64")
+    config = family.default(of, device).replace(block_k=8, stages=4)
+    pairs = of_source(family.source(config, of, "cuda"), family.resources(config, of).threads)
+    assert LinePairs(whole=0, torn=8) in pairs.values()
+
+
+def test_torn_lines_bound_a_loop() -> None:
+    copy = decode_one(word(0xFAE, 4, 8, extra=6 << 73 | 7 << 87), 16, 90)
+    assert copy.name.startswith("LDGSTS")
+    body = (replace(ffma(1, 2, 3, 255), address=0), copy)
+    loop = Loop(body)
+    lines = {16: LinePairs(whole=0, torn=16)}
+    plain, torn = (loop_cycles(body, loop, 90, 1, 4, lines=one) for one in (None, lines))
+    assert "lines of copies" not in plain.terms
+    assert torn.terms["lines of copies"] == pytest.approx(4 * 16 * 1.7)
+    assert torn.bound_by == "lines of copies"
+    assert torn.cycles == pytest.approx(4 * 16 * 1.7)
+    assert annotate(loop, torn, lines=lines).endswith("16 pairs of lines, 16 torn")
+    whole = {16: LinePairs(whole=4, torn=0)}
+    assert annotate(loop, plain, lines=whole).endswith("4 pairs of lines")
+
+
+@needs_nvrtc
+def test_the_report_has_them() -> None:
+    seen = inspect_config(stencil="mma_f64", precision="d", trans="TN").kernel
+    assert seen.cycles is not None
+    assert 0 < seen.cycles.terms["lines of copies"] < seen.cycles.terms["pipe"] / 4
+    document = seen.as_dict()
+    assert {"whole": 4.0, "torn": 0.0} in document["lines"].values()
