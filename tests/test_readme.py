@@ -49,6 +49,8 @@ def test_what_the_first_sentences_say_of_doubles_is_what_the_races_say():
     assert f"CGEMM {shares(single)} from 2048 on" in HEAD
     lasting = [row["ratio"] for row in draw.load("h100/sustained_z.json")["rows"]]
     assert f"ZGEMM {shares(lasting)} at the power limit" in HEAD
+    turns = [row["ratio"] for row in draw.races("z").values()]
+    assert f"{shares(turns)} where launches take turns" in HEAD
 
 
 def shares(ratios):

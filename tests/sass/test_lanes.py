@@ -133,7 +133,7 @@ def test_drawn_configs(arch: str, count: int) -> None:
         for config in shared[:count]:
             found, there = check(config, of, arch)
             known, accesses = known + found, accesses + there
-    assert 3 * known > 2 * accesses, f"{known} of {accesses}"
+    assert known == accesses > 0
 
 
 def test_wavefronts_are_those_of_the_addresses() -> None:

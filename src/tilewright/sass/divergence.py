@@ -34,8 +34,13 @@ class Block:
 
 
 def basic_blocks(instructions: Sequence[Instruction]) -> list[Block]:
-    """Return the blocks in address order."""
-    after = successors(instructions)
+    """Return the blocks in address order; a call that never returns is a branch."""
+    after: list[tuple[int, ...]] = list(successors(instructions))
+    jumps = jumping_calls(instructions)
+    for index in jumps:
+        target = (instructions[index].target or 0) // INSTRUCTION_BYTES
+        if target < len(instructions):
+            after[index] = (*after[index], target)
     heads = {0} if instructions else set()
     for index, instruction in enumerate(instructions):
         if instruction.mnemonic in _ENDS:
@@ -47,7 +52,7 @@ def basic_blocks(instructions: Sequence[Instruction]) -> list[Block]:
     blocks = []
     for start, stop in zip(starts, [*starts[1:], len(instructions)], strict=True):
         last = instructions[stop - 1]
-        leaves = not after[stop - 1] or last.mnemonic in _LEAVES
+        leaves = not after[stop - 1] or (last.mnemonic in _LEAVES and stop - 1 not in jumps)
         following = tuple(dict.fromkeys(number[i] for i in after[stop - 1]))
         blocks.append(Block(start, stop - 1, following, leaves))
     return blocks
