@@ -13,7 +13,14 @@ from pathlib import Path
 
 import platformdirs
 
-__all__ = ["UnsafeDirectoryError", "cache_dir", "data_dir", "private_directory", "write_atomically"]
+__all__ = [
+    "UnsafeDirectoryError",
+    "cache_dir",
+    "check_writable",
+    "data_dir",
+    "private_directory",
+    "write_atomically",
+]
 
 
 class UnsafeDirectoryError(OSError):
@@ -92,6 +99,23 @@ def private_directory(path: str | os.PathLike[str]) -> Path:
     return directory
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that cannot be written, before the work whose result it is to hold.
+
+    Raises
+    ------
+    OSError
+        If `path` is something other than a plain file, or in no directory that can be written to.
+    """
+    target = Path(path)
+    if target.exists() and not target.is_file():
+        raise OSError(f"{target} is not a plain file; name another")
+    if not target.parent.is_dir():
+        raise OSError(f"{target} is in no directory that is there; make it, or name another")
+    if not os.access(target.parent, os.W_OK):
+        raise OSError(f"{target.parent} cannot be written to; name another directory")
+
+
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file so that readers see the old content or all of the new.
 
@@ -104,9 +128,8 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         If the directory cannot be written to, or `path` is something other than
         a plain file; the old content is still there.
     """
+    check_writable(path)
     target = Path(path)
-    if target.exists() and not target.is_file():
-        raise OSError(f"{target} is not a plain file; name another")
     temporary = target.with_name(f".tilewright-{secrets.token_hex(8)}.tmp")
     # 0666 less the umask: the mode that a file written plainly would have.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

@@ -168,6 +168,28 @@ def test_results_of_another_device_are_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda row: row.pop("config"),
+        lambda row: row.pop("flops_per_second"),
+        lambda row: row["flops_per_second"].pop("tilewright"),
+        lambda row: row["seconds"].update(tilewright=[]),
+        lambda row: row["flops_per_second"].update(tilewright=[1.0]),
+        lambda row: row.update(tuned_on=5),
+        lambda row: row.update(seconds=5),
+    ],
+)
+def test_rows_that_miss_something_are_refused(tmp_path, capsys, spoil):
+    out = tmp_path / "bench.json"
+    assert run(["bench", "--size", "16", "--rounds", "1", "-o", str(out)]) == 0
+    document = json.loads(out.read_text())
+    spoil(document["devices"][0]["results"][0])
+    out.write_text(json.dumps(document))
+    assert run(["bench", "--size", "16", "--resume", str(out)]) == 2
+    assert "is no result of tilewright bench" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "text",
     [
         *("", "no", "[]", "{}", "[" * 100_000, '{"environment": {}, "devices": [{}]}'),

@@ -292,3 +292,19 @@ def test_figures(device, tmp_path):
             draw_device(path, catalogue_device(device), precision(letter))
         assert first.read_text() == second.read_text()
         assert "Figure 2" in first.read_text() or "<path" in first.read_text()
+
+
+def test_a_figure_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    def stops(self, target, **options):
+        target.write(b"<svg half of")
+        raise OSError("File too large")
+
+    monkeypatch.setattr(Figure, "savefig", stops)
+    path = tmp_path / "bound.svg"
+    path.write_text("old")
+    assert run(["bound", "--device", "h100", "--figure", str(path)]) == 1
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

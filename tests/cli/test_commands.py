@@ -55,6 +55,19 @@ def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
         (["multiply", "a.npy", "b.npy", "-o", "c.npy", "--alpha", "x"], 2, "alpha='x'"),
         (["multiply", "a.npy", "b.npy", "-o", "c.npy", "--precision", "q"], 2, "precision='q'"),
         (["multiply", "a.npy", "b.npy", "-o", ".", "--trans", "TN"], 1, "not a plain file"),
+        (["multiply", "a.npy", "b.npy", "-o", "c.npz", "--trans", "TN"], 2, "end its name in .npy"),
+        (["multiply", "a.npy", "b.npy", "-o", "no/c.npy", "--trans", "TN"], 1, "in no directory"),
+        (["multiply", "zip.npy", "b.npy", "-o", "c.npy"], 2, "zip.npy is not an .npy file"),
+        (["multiply", "z.npy", "z.npy", "-o", "c.npy", "--precision", "d"], 2, "z.npy is complex"),
+        (["multiply", "t.npy", "t.npy", "-o", "c.npy", "--precision", "d"], 2, "not numbers"),
+        (["solve", "--size", "4", "-o", "no/x.npy"], 1, "in no directory"),
+        (["solve", "--size", "4", "-o", "x.npz"], 2, "end its name in .npy"),
+        (["ladder", "--size", "64", "-o", "no/x.json"], 1, "in no directory"),
+        (["microbench", "-o", "no/x.json"], 1, "in no directory"),
+        (["report", "-o", "no/x.html"], 1, "in no directory"),
+        (["inspect", "default", "-o", "no/x.cubin"], 1, "in no directory"),
+        (["inspect", "default,pad=" + "9" * 400], 2, "pad="),
+        (["inspect", "default", "--stencil", "packed", "--precision", "e"], 2, "packed"),
         (["multiply", "a.npy", "b.npy"], 2, "--output"),
         (["tune", "--size", "big"], 2, "size='big'"),
         (["tune", "--size", "0"], 2, "is empty"),
@@ -74,11 +87,39 @@ def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
 def test_errors_are_one_line_and_leave_nothing_behind(files, capsys, arguments, status, message):
     with open("text.npy", "w") as text:
         text.write("not a matrix")
+    with open("zip.npy", "wb") as archive:
+        archive.write(b"PK\x03\x04 and no more")
+    np.save("z.npy", np.array([[1 + 2j]]))
+    np.save("t.npy", np.array([["2026-11-23"]], dtype="datetime64[D]"))
     assert run(arguments) == status
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
-    assert sorted(set(os.listdir()) - {"data"}) == ["a.npy", "b.npy", "text.npy"]
+    given = {"a.npy", "b.npy", "t.npy", "text.npy", "z.npy", "zip.npy"}
+    assert set(os.listdir()) - {"data"} == given
+
+
+def test_a_config_may_be_longer_than_a_files_name(capsys):
+    from tilewright.backend.cuda.architecture import architecture_spec
+    from tilewright.cli.config_argument import is_cubin, wanted_config
+    from tilewright.problem import Problem
+    from tilewright.stencil import Variant, stencil
+
+    family, variant = stencil("simt_async"), Variant.of(Problem(1, 1, 1, "s"))
+    config = family.default(variant, architecture_spec("sm_90a"))
+    text = ",".join(f"{name}={value}" for name, value in config.items())
+    text += ",persistent=0,stream_k=0,warps_k=1,narrow=0,guarded=0,staged=0,ways_apart=0,tma=0"
+    text += ",tree=0,sliced=0,run_bytes=32"
+    assert len(text) > 255
+    assert not is_cubin(text)
+    found = wanted_config(text).values
+    assert found is not None
+    assert found.items() >= dict(config).items()
+
+
+def test_help_shows_ranges_as_they_are_written(capsys):
+    assert run(["bench", "--help"]) == 0
+    assert ":STEP" in out(capsys)
 
 
 def test_an_npy_file_with_objects_is_not_unpickled(files, capsys):

@@ -16,6 +16,7 @@ def files(tmp_path):
     x = tw.DoubleDouble([["0.1", "0.2"], ["0.3", "0.4"]])
     x.save(tmp_path / "x.npz")
     np.save(tmp_path / "y.npy", np.eye(2) * 3)
+    (tmp_path / "t.npz").write_bytes((tmp_path / "x.npz").read_bytes()[:-30])
     return tmp_path, x
 
 
@@ -52,13 +53,16 @@ def test_complex_double_double(files):
         (["x.npz", "x.npz", "--precision", "d"], "loses digits"),
         (["x.npz", "y.npy"], "must all be DoubleDouble"),
         (["x.npz", "x.npz", "--accuracy", "ham"], "accuracy='ham'"),
+        (["t.npz", "x.npz"], "t.npz is not a double-double .npz file"),
         (["y.npy", "y.npy", "--accuracy", "fast"], "accuracy='fast'"),
     ],
 )
 def test_what_does_not_fit_is_refused(files, words, message, capsys):
     path, _ = files
     named = [str(path / w) if w[1:2] == "." else w for w in words]
-    assert run(["multiply", *named, "-o", str(path / "c.npz")]) != 0
+    target = path / f"c{words[0][1:]}"
+    assert run(["multiply", *named, "-o", str(target)]) != 0
+    assert not target.exists()
     assert message in capsys.readouterr().err
     assert not (path / "c.npz").exists()
 

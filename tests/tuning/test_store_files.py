@@ -152,6 +152,28 @@ def test_damage_inside_is_noticed_on_reading(path):
         list(store.query())
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE config SET parameters = ' block_k'",
+        "UPDATE measurement SET status = 'weird'",
+        "UPDATE measurement SET times_ns = 'x'",
+        "UPDATE measurement SET reason = CAST(x'cfcf' AS TEXT)",
+    ],
+)
+def test_damage_in_a_row_is_noticed_on_reading(path, damage):
+    with Store(path) as store:
+        store.add(example())
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA ignore_check_constraints = ON")
+    assert connection.execute(damage).rowcount > 0
+    connection.commit()
+    connection.close()
+    with Store(path) as store, pytest.raises(StoreError, match=r"store .*is damaged") as refused:
+        list(store.query())
+    assert "\n" not in str(refused.value)
+
+
 def test_a_newer_store_is_refused_and_not_touched(path):
     with Store(path):
         pass

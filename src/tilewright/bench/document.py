@@ -167,7 +167,7 @@ def _loaded(path: Path) -> dict[str, Any]:
                 raise TypeError
         if not isinstance(plain["environment"], dict):
             raise TypeError
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ValueError(f"resume={str(path)!r} is no result of tilewright bench") from None
     found: dict[str, Any] = plain
     return found
@@ -178,8 +178,29 @@ def _is_row(row: Any) -> bool:
     if not isinstance(row, dict) or not isinstance(row.get("size"), list):
         return False
     named = all(isinstance(row.get(name), str) for name in ("problem", "precision", "trans"))
-    times = row.get("seconds", {}), row.get("flops_per_second", {}), row.get("missing", {})
-    return named and len(row["size"]) == 3 and all(isinstance(one, dict) for one in times)
+    shaped = len(row["size"]) == 3 and isinstance(row.get("missing", {}), dict)
+    kinds = [row] if "error" in row else [row, row.get("with_transfers", row)]
+    return named and shaped and _is_tuned(row) and all(map(_has_times, kinds))
+
+
+def _is_tuned(row: dict[str, Any]) -> bool:
+    """Whether a row that was timed says what of."""
+    if "error" in row:
+        return True
+    return isinstance(row["config"], dict) and isinstance(row["tuned_on"], str | None)
+
+
+def _has_times(times: Any) -> bool:
+    """Whether everybody has times, and the rate that follows from them."""
+    seconds, rates = times.get("seconds", {}), times.get("flops_per_second", {})
+    lists = all(isinstance(one, list) and one for one in seconds.values())
+    numbers = [*rates.values(), *(number for one in seconds.values() for number in one)]
+    return (
+        lists
+        and seconds.keys() == rates.keys()
+        and all(isinstance(one, int | float) and one > 0 for one in numbers)
+        and ("error" in times or "tilewright" in rates)
+    )
 
 
 def _is_csv(path: str | os.PathLike[str]) -> bool:

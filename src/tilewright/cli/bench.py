@@ -31,8 +31,8 @@ def command(
         typer.Option(
             "--size",
             "--sizes",
-            help="N or MxNxK; ranges A:B (doubling), A:B:STEP, A:B:*FACTOR for any of them;"
-            " several with commas.  1024 by default.",
+            help="N or MxNxK; for any of them ranges FROM:TO (doubling), FROM:TO:STEP,"
+            " FROM:TO:*FACTOR; several with commas.  1024 by default.",
         ),
     ] = None,
     shapes: Annotated[

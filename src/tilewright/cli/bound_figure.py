@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from tilewright.bounds import curves
 from tilewright.hardware import CatalogueDevice
+from tilewright.paths import write_atomically
 from tilewright.precision import Precision
 
 if TYPE_CHECKING:
@@ -134,5 +136,7 @@ def _label(axes: Any, title: str, x: str, y: str) -> None:
 
 
 def _save(pyplot: Any, figure: Any, path: Path) -> None:
-    figure.savefig(path, format="svg", metadata={"Date": None})
+    text = io.BytesIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
     pyplot.close(figure)
+    write_atomically(path, text.getvalue())

@@ -41,10 +41,18 @@ class Wanted:
 def is_cubin(text: str) -> bool:
     """Whether an argument means a compiled file: any file that does not begin like JSON."""
     path = Path(text)
-    if not path.is_file():
+    if not _is_file(path):
         return path.suffix == ".cubin"
     with path.open("rb") as file:
         return file.read(64).lstrip()[:1] not in (b"{", b"[")
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a file has this name: none has one that is too long, as values in a row may be."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def wanted_config(text: str, store: Path | None = None) -> Wanted:
@@ -65,7 +73,7 @@ def wanted_config(text: str, store: Path | None = None) -> Wanted:
     RuntimeError
         If no stored config has that id.
     """
-    if Path(text).is_file():
+    if _is_file(Path(text)):
         return _from_file(Path(text))
     head, _, rest = text.partition(",")
     if head == "default":

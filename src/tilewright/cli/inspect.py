@@ -19,7 +19,7 @@ from tilewright.cli.output import (
     emit_table,
     say,
 )
-from tilewright.paths import write_atomically
+from tilewright.paths import check_writable, write_atomically
 
 if TYPE_CHECKING:
     from tilewright.backend.cuda.inspection import ConfigInspection
@@ -93,6 +93,8 @@ def command(
         "arithmetic": None if arithmetic == "ieee" else arithmetic, "result": result,
         "output": output, "store": store, "schedule": schedule,
     }  # fmt: skip
+    if output is not None:
+        check_writable(output)
     for_cubins = {"kernel": kernel, "threads": threads, "shared": shared or None, "diff": before}
     if is_cubin(what):
         _refuse(for_configs, "a config", f"{what} is compiled already")
@@ -135,7 +137,12 @@ def _reschedule(
     made: ConfigInspection, seed: int, output: Path | None, listing: bool, json: bool
 ) -> None:
     """Reschedule a config's kernel, keep its cubin if asked to, print what changed."""
-    code, found = rescheduled(made, seed)
+    from tilewright.sass import RefusedError
+
+    try:
+        code, found = rescheduled(made, seed)
+    except RefusedError as reason:  # of the kernel, not of what was asked for
+        raise RuntimeError(str(reason)) from reason
     if output is not None:
         write_atomically(output, code)
     if json:

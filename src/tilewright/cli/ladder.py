@@ -48,12 +48,15 @@ def command(
     from tilewright.bench.record import device_record, environment_record
     from tilewright.bench.sweep import Method
     from tilewright.cli.ladder_kinds import LADDERS
+    from tilewright.paths import check_writable
     from tilewright.tuning.tuner import seconds_of
 
     if kind not in LADDERS:
         raise ValueError(f"kind={kind!r} is no ladder; use one of {', '.join(LADDERS)}")
     if tune is not None and kind != "simt":
         raise ValueError(f"tune={tune!r} goes with kind=simt; the other ladder has no tuned rung")
+    if output is not None:
+        check_writable(output)
     live = find_device(device)
     seconds = None if budget is None else seconds_of(budget)
     names = (peer or ("cublas" if live.backend == "cuda" else "numpy")).split(",")

@@ -35,7 +35,10 @@ def command(
     """Measure a device: bandwidths, links, clock and power, rates of instructions."""
     from tilewright.backend import device as find_device
     from tilewright.microbench.session import fitting
+    from tilewright.paths import check_writable
 
+    if output is not None:
+        check_writable(output)
     live = find_device(device)
     chosen = fitting(live, experiment or ())
     document = measure(live, chosen, seconds, output, quiet=json)

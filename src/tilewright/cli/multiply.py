@@ -21,7 +21,7 @@ from tilewright.cli.output import (
 if TYPE_CHECKING:
     from tilewright.precision import Precision
 
-__all__ = ["command", "load", "load_as", "save"]
+__all__ = ["check_suffix", "command", "load", "load_as", "save"]
 
 
 def command(
@@ -43,11 +43,14 @@ def command(
 ) -> None:
     """Compute C = alpha op(A) op(B) + beta C from .npy files, or .npz files of hi and lo."""
     from tilewright.library.gemm import gemm
+    from tilewright.paths import check_writable
     from tilewright.precision import precision as find_precision
 
     trans_a, trans_b = parse_trans(trans)
     row = find_precision(precision) if precision else None
+    check_writable(output)
     matrices = [None if path is None else load_as(path, row) for path in (a, b, c)]
+    check_suffix(output, hasattr(matrices[0], "words"))
     if row is not None and row.letter in "fv":
         accuracy = "fast"
     target = matrices[2].copy() if matrices[2] is not None else None
@@ -64,10 +67,7 @@ def command(
         device=device,
     )
     seconds = time.perf_counter() - started
-    if hasattr(result, "words"):
-        result.save(output)
-    else:
-        save(output, result)
+    save(output, result)
     inner = matrices[0].shape[0 if trans_a != "N" else 1]  # type: ignore[union-attr]
     facts = {
         "output": str(output),
@@ -84,6 +84,13 @@ def command(
         f"{output}: {result.shape[0]} x {result.shape[1]} {_kind(result)},"
         f" {seconds:.3f} s with compilation ({gigaflops(flops / seconds)})"
     )
+
+
+def check_suffix(output: Path, is_pairs: bool) -> None:
+    """Refuse a name by which the file would be read as something else."""
+    if is_pairs != (output.suffix == ".npz"):
+        what, suffix = ("double-double", ".npz") if is_pairs else ("one plain array", ".npy")
+        raise ValueError(f"output={str(output)!r} is to hold {what}; end its name in {suffix}")
 
 
 def _kind(result: Any) -> str:
@@ -135,29 +142,42 @@ def load(path: Path, dtype: Any = None) -> Any:
     Raises
     ------
     ValueError
-        If the file holds no plain array.
+        If the file holds no plain array of numbers, or complex ones and `dtype` is real.
     OSError
         If it cannot be read.
     """
+    from zipfile import BadZipFile
+
     import numpy as np
 
     try:
-        array = np.load(path, mmap_mode=None, allow_pickle=False)
-    except (ValueError, EOFError):
+        with path.open("rb") as file:
+            array = np.load(file, mmap_mode=None, allow_pickle=False)
+    except (ValueError, EOFError, BadZipFile):
         raise ValueError(f"{path} is not an .npy file of numbers") from None
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} holds several arrays; give an .npy file of one")
-    return array if dtype is None else array.astype(dtype, copy=False)
+    if dtype is None:
+        return array
+    if array.dtype.kind not in "biufc":
+        raise ValueError(f"{path} holds {array.dtype}, not numbers; give an .npy file of numbers")
+    if array.dtype.kind == "c" and np.dtype(dtype).kind != "c":
+        letter = {4: "s", 8: "d"}[np.dtype(dtype).itemsize]
+        raise ValueError(f"precision={letter!r} is real but {path} is complex; use c or z")
+    return array.astype(dtype, copy=False)
 
 
 def save(path: Path, array: Any) -> None:
-    """Write an .npy file, all of it or nothing."""
+    """Write an .npy file, or an .npz one of pairs, all of it or nothing."""
     import io
 
     import numpy as np
 
     from tilewright.paths import write_atomically
 
+    if hasattr(array, "words"):
+        array.save(path)
+        return
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     write_atomically(path, buffer.getvalue())

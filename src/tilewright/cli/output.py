@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -69,8 +68,8 @@ _ALSO = {"f16": "fp16", "s8": "int8"}
 
 def emit_json(value: Any) -> None:
     """Print a value as JSON on standard output."""
-    json.dump(plain(value), sys.stdout, indent=2, default=str, allow_nan=False)
-    sys.stdout.write("\n")
+    # print, because there is no standard output where it was closed.
+    print(json.dumps(plain(value), indent=2, default=str, allow_nan=False))
 
 
 def plain(value: Any) -> Any:

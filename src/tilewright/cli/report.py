@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.cli.output import JsonOption, emit_json, say
+from tilewright.paths import check_writable
 
 __all__ = ["RESULTS", "command", "write_report"]
 
@@ -36,6 +37,7 @@ def command(
     """Write one self-contained HTML file from the store and the results files."""
     if results is not None and not results.is_dir():
         raise ValueError(f"results={str(results)!r} is no folder; name one that holds JSON files")
+    check_writable(output)
     facts = write_report(output, results, device, store, quiet=json)
     if json:
         emit_json(facts)

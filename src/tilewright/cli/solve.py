@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.cli.multiply import load_as, save
+from tilewright.cli.multiply import check_suffix, load_as, save
 from tilewright.cli.output import (
     DeviceOption,
     JsonOption,
@@ -17,6 +17,7 @@ from tilewright.cli.output import (
     gigaflops,
     say,
 )
+from tilewright.paths import check_writable
 
 __all__ = ["ACCEPTED", "command", "random_system", "solve_timed"]
 
@@ -37,10 +38,14 @@ def command(
     """Solve A x = b by blocked LU with partial pivoting; exit 1 unless HPL would accept it."""
     if (a is None) != (b is None):
         raise ValueError("give both A and b, or neither for a random system")
+    if output is not None:
+        check_writable(output)
     if a is not None and b is not None:
         matrix, right = load_as(a, None), load_as(b, None)
     else:
         matrix, right = random_system(size, precision, seed)
+    if output is not None:
+        check_suffix(output, hasattr(matrix, "words"))
     solution, facts = solve_timed(matrix, right, device)
     if output is not None:
         save(output, solution)

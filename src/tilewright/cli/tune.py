@@ -77,7 +77,7 @@ def command(
             live,
             budget=budget,
             strategy=strategy,
-            stencil_name=stencil,
+            stencil=stencil,
             seed=seed,
             resume=resume,
             observer=observer,

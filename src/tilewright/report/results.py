@@ -73,7 +73,9 @@ def read_results(folder: Path | None) -> Results:
     return found
 
 
-_DAMAGED = (OSError, ValueError, TypeError, KeyError, RecursionError)
+_DAMAGED = (
+    OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError
+)  # fmt: skip
 
 
 def _reason(problem: Exception) -> str:

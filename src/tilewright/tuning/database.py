@@ -35,10 +35,10 @@ def translated(path: Path) -> Iterator[None]:
         text = str(problem)
         if "locked" in text or "busy" in text:
             text = f"another process has been writing for {BUSY_SECONDS:.0f} s; try again"
-        elif "malformed" in text:
-            text = "it is damaged; move it away or put a copy back"
+        elif "malformed" in text or "decode" in text:
+            text = f"it is damaged ({text}); move it away or put a copy back"
         raise StoreError(f"store {path}: {text}") from problem
-    except sqlite3.DatabaseError as problem:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
         raise StoreError(
             f"store {path} is damaged ({problem}); move it away or put a copy back"
         ) from problem

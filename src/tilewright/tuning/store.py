@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from tilewright.precision import Precision
 from tilewright.problem import Problem
@@ -29,6 +29,8 @@ from tilewright.tuning.pruning import (
     versions_condition,
 )
 from tilewright.tuning.rows import Filters, condition, insert, measurement_of, problem_of
+
+T = TypeVar("T")
 
 __all__ = ["Filters", "Pruned", "Store", "StoreError", "Summary", "default_path"]
 
@@ -123,6 +125,18 @@ class Store:
         with self._lock, translated(self.path):
             return self._connection.execute(sql, tuple(values)).fetchall()
 
+    def _read(self, kind: Callable[[sqlite3.Row], T], row: sqlite3.Row) -> T:
+        """Return what a row means; what none of our versions wrote there is damage."""
+        try:
+            return kind(row)
+        except (ValueError, TypeError, KeyError, RecursionError) as problem:
+            raise StoreError(
+                f"store {self.path} is damaged ({problem}); move it away or put a copy back"
+            ) from problem
+
+    def _measured(self, row: sqlite3.Row) -> Measurement:
+        return self._read(measurement_of, row)
+
     # ----------------------------------------------------------------- adding
 
     def add(self, measurement: Measurement) -> int:
@@ -151,7 +165,7 @@ class Store:
         rows = self._all("SELECT * FROM result WHERE id = ?", (id,)) if abs(id) < 2**63 else []
         if not rows:
             raise StoreError(f"store {self.path} has no measurement {id}; see: tilewright db list")
-        return measurement_of(rows[0])
+        return self._measured(rows[0])
 
     def query(
         self, *, newest_first: bool = False, limit: int | None = None, **filters: Unpack[Filters]
@@ -181,7 +195,7 @@ class Store:
             )
             rows = self._all(sql, (last, *values, min(left, _PAGE)))
             for row in rows:
-                yield measurement_of(row)
+                yield self._measured(row)
             if len(rows) < min(left, _PAGE):
                 return
             left -= len(rows)
@@ -254,7 +268,7 @@ class Store:
             SELECT * FROM result WHERE id IN (
                 SELECT id FROM ({FASTEST_WINNERS} AND {where}) WHERE place = 1)
             ORDER BY m, n, k, trans_a, trans_b, median_ns, id"""  # noqa: S608
-        return [measurement_of(row) for row in self._all(sql, values)]
+        return [self._measured(row) for row in self._all(sql, values)]
 
     def configs(self, prefix: str) -> list[Measurement]:
         """Return what was measured of configs whose id begins so, the newest of each variant."""
@@ -263,7 +277,7 @@ class Store:
                 SELECT max(id) FROM result WHERE substr(config, 1, ?) = ?
                 GROUP BY stencil, config, precision, trans_a, trans_b)
             ORDER BY id DESC"""
-        return [measurement_of(row) for row in self._all(sql, (len(prefix), prefix.lower()))]
+        return [self._measured(row) for row in self._all(sql, (len(prefix), prefix.lower()))]
 
     def devices(self) -> dict[str, str]:
         """Return the devices that were measured: their names by fingerprint."""
@@ -297,11 +311,11 @@ class Store:
             device=row["device"],
             device_name=row["device_name"],
             backend=row["backend"],
-            problem=problem_of(row),
+            problem=self._read(problem_of, row),
             ok=row["ok"],
             failed=row["failed"],
             newest=row["newest"],
-            winner=measurement_of(winner[0]) if winner else None,
+            winner=self._measured(winner[0]) if winner else None,
         )
 
     # --------------------------------------------------------------- removing

@@ -52,6 +52,10 @@ class Packed(Stencil):
         which multiply 20 times longer, 3 KiB: each block along k adds to C, a seventh of
         the time with 1 KiB, and ends its sums.
         """
+        if not self.suits(device):
+            raise ValueError(
+                f"stencil='packed' is for CPUs, and {device.name} is none; use the portable one"
+            )
         words, size = _words(variant.precision), variant.precision.real_bytes
         vector = max(4, min(16, device.vector_bytes // size))
         split = -(-vector * size // max(16, device.vector_bytes))
