@@ -33,6 +33,10 @@ def test_flops_are_counted_as_blas_does():
         ((1, 1, 1, "q"), "precision='q'"),
         ((1, 1, 1, "s", "X"), "trans_a='X'"),
         ((9, 1, 1, "s", "N", "N", 8), "lda=8 is too small; give at least 9"),
+        (("a", 1, 1), "m='a' is not a size"),
+        ((1, None, 1), "n=None is not a size"),
+        ((1, 1, float("inf")), "k=inf is not a size"),
+        ((3, 3, 3, "s", "N", "N", 3.5), "lda=3.5 is not a size"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):

@@ -72,6 +72,17 @@ def transposes_of(precision: Precision) -> tuple[tuple[Trans, Trans], ...]:
     return tuple((a, b) for a in ops for b in ops)
 
 
+def _size(name: str, value: object) -> int:
+    """Return a number of elements as a plain integer."""
+    try:
+        whole = int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
+        whole = -1
+    if isinstance(value, str) or whole != value or whole < 0:
+        raise ValueError(f"{name}={value!r} is not a size; give an integer of 0 or more")
+    return int(whole)
+
+
 @dataclass(frozen=True)
 class Problem:
     """C <- alpha op(A) op(B) + beta C with op(A) m x k, op(B) k x n, C m x n.
@@ -112,17 +123,14 @@ class Problem:
             op = Trans.parse(getattr(self, f"trans_{side}"), f"trans_{side}")
             fix(self, f"trans_{side}", op.on(self.precision))
         for name in ("m", "n", "k"):
-            value = getattr(self, name)
-            if value != int(value) or value < 0:
-                raise ValueError(f"{name}={value} is not a size; give an integer of 0 or more")
-            fix(self, name, int(value))
+            fix(self, name, _size(name, getattr(self, name)))
         least = {
             "lda": self.k if self.trans_a.transposed else self.m,
             "ldb": self.n if self.trans_b.transposed else self.k,
             "ldc": self.m,
         }
         for name, rows in least.items():
-            value = getattr(self, name) or max(1, rows)
+            value = _size(name, getattr(self, name)) or max(1, rows)
             if value < max(1, rows):
                 raise ValueError(f"{name}={value} is too small; give at least {max(1, rows)}")
             fix(self, name, value)

@@ -38,7 +38,7 @@ def test_tuning_goes_on_after_an_illegal_address(cuda, tmp_path, monkeypatch):
             cuda,
             budget=60,
             strategy="exhaustive",
-            stencil_name=NAIVE.name,
+            stencil=NAIVE.name,
             modules=("tests.backend.naive_cuda",),
             store=store,
         )

@@ -260,3 +260,32 @@ def test_longdouble_and_back():
     z = x + 1j * x
     assert (tw.DoubleDouble.from_longdouble(z).to_longdouble() == z).all()
     assert tw.DoubleDouble.from_float64([0.1]).to_float64().tolist() == [0.1]
+
+
+def test_indices_are_of_elements_never_of_their_words():
+    x = tw.DoubleDouble(np.arange(6.0).reshape(2, 3), np.full((2, 3), 1e-20))
+    z = x * (1 + 2j)
+    for array in (x, z):
+        for key in ((slice(None), slice(None), 0), (0, 0, 0), (0, 0, slice(None)), (..., 0, 0, 0)):
+            with pytest.raises(IndexError):
+                array[key]
+        assert array[1, ..., 2] == array[1, 2]
+        assert [len(row) for row in array] == [3, 3]
+    with pytest.raises(IndexError):
+        x[0, 0][0]
+    with pytest.raises(TypeError, match="no length"):
+        list(x[0, 0])
+    for axis in (2, -3, 5):
+        with pytest.raises(ValueError, match=f"axis={axis}"):
+            x.sum(axis)
+    assert (x.sum(-1) == x.sum(1)).all()
+
+
+def test_products_of_real_and_complex_matrices():
+    r, z = tw.DoubleDouble([[1, 2], [3, "0.1"]]), tw.DoubleDouble([[1j, 2], [3, 4 + 1j]])
+    both = r @ z
+    assert both.is_complex
+    assert (both == (r * (1 + 0j)) @ z).all()
+    assert (z @ r == z @ (r * (1 + 0j))).all()
+    assert (r @ np.array([[1j, 2], [3, 4 + 1j]]) == both).all()
+    assert (np.array([[1.0, 2], [3, 4]]) @ z).is_complex

@@ -254,7 +254,7 @@ def test_other_arrays_have_one_accuracy():
 
 
 def test_tuning_finds_a_config_that_gemm_then_uses(data):
-    result = tw.tune(tw.Problem(64, 64, 64, "f"), device_name="opencl", budget="4s")
+    result = tw.tune(tw.Problem(64, 64, 64, "f"), device="opencl", budget="4s")
     assert result.winner.ok
     assert 0 < result.winner.error < 2.0**-100
     a = tw.DoubleDouble(np.eye(64))

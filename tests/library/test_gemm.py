@@ -322,3 +322,15 @@ def test_a_scalar_that_the_arrays_cannot_hold_is_named(name, value):
 def test_types_that_are_served_are_named():
     with pytest.raises(ValueError, match=r"a\.dtype=int16 .*complex128, or to float16"):
         tw.gemm(np.ones((2, 2), np.int16), np.ones((2, 2), np.int16))
+
+
+def test_a_product_of_nothing_and_text_for_numbers_are_refused():
+    a = np.ones((2, 2))
+    for arguments in ((a, None), (None, a), (None, None), (a.astype("f2"), None)):
+        with pytest.raises(TypeError, match=r"[ab] is None; give an array"):
+            tw.gemm(*arguments)
+    for scalar in ({"alpha": "0"}, {"beta": "2"}):
+        with pytest.raises(ValueError, match="is text; give a number"):
+            tw.gemm(a, a, a.copy(), **scalar)
+        with pytest.raises(ValueError, match="is text; give a number"):
+            tw.gemm(a.astype("f2"), a.astype("f2"), a.astype("f4"), **scalar)

@@ -47,3 +47,35 @@ def test_singular_and_malformed_matrices_are_refused():
     assert tw.scaled_residual(np.eye(3), np.zeros(3), np.zeros(3)) == 0
     with pytest.raises(ValueError, match=r"b\.shape"):
         tw.lu_solve(tw.lu_factor(np.eye(3)), np.ones(4))
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_the_criterion_tells_what_it_cannot_judge(pairs):
+    def made(x):
+        return tw.DoubleDouble(x) if pairs else np.asarray(x, float)
+
+    eye, ones = np.eye(3), np.ones(3)
+    for bad in (np.nan, np.inf):
+        with np.errstate(invalid="ignore"):
+            assert np.isnan(tw.scaled_residual(made(eye), made(bad * ones), made(ones)))
+            assert np.isnan(tw.scaled_residual(made(bad * ones * eye + 0), made(ones), made(ones)))
+    # Numbers near the end of the range are judged, too.
+    large, right, solution = 2.0**1000 * eye, 2.0**300 * ones, 2.0**-700 * ones
+    assert tw.scaled_residual(made(large), made(solution), made(right)) == 0
+    assert tw.scaled_residual(made(large), made(1.5 * solution), made(right)) > 16
+    assert tw.scaled_residual(made(np.zeros((0, 0))), made([]), made([])) == 0
+    with pytest.raises(ValueError, match=r"x\.shape=\(3, 1\) should be \(3,\)"):
+        tw.scaled_residual(made(eye), made(ones[:, None]), made(ones))
+    with pytest.raises(ValueError, match=r"b\.shape=\(\) should be \(3,\)"):
+        tw.scaled_residual(made(eye), made(ones), made(5.0))
+    with pytest.raises(ValueError, match=r"a\.shape=\(3,\) is not square"):
+        tw.scaled_residual(made(ones), made(ones), made(ones))
+
+
+def test_lists_and_integers_are_refused_by_name():
+    with pytest.raises(TypeError, match="a is list"):
+        tw.lu_factor([[1.0]])
+    with pytest.raises(ValueError, match=r"a\.dtype=int64"):
+        tw.lu_factor(np.eye(3, dtype=np.int64))
+    with pytest.raises(TypeError, match="b is list"):
+        tw.lu_solve(tw.lu_factor(np.eye(3)), [1.0, 2, 3])

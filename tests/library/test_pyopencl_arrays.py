@@ -43,6 +43,23 @@ def test_work_enqueued_before_is_waited_for(queue):
     assert np.all(tw.gemm(a, a).get() == 36 * 300)
 
 
+def test_parts_of_a_buffer_overlap_where_they_share_memory(queue):
+    host = np.arange(64.0).reshape(8, 8)
+    buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4 * host.nbytes)
+
+    def part(at, nbytes=host.nbytes):
+        return cla.Array(queue, host.shape, "f8", data=buffer.get_sub_region(at, nbytes))
+
+    a, b, same, other = part(0), cla.to_device(queue, host), part(0), part(2 * host.nbytes)
+    a.set(host)
+    whole = cla.Array(queue, host.shape, "f8", data=buffer)
+    for c in (same, whole):
+        with pytest.raises(ValueError, match="c overlaps a"):
+            tw.gemm(a, b, c)
+    tw.gemm(a, b, other)
+    assert np.array_equal(other.get(), host @ host)
+
+
 def test_what_cannot_be_taken_in_place_is_refused(queue):
     a = cla.to_device(queue, np.ones((8, 8)))
     with pytest.raises(ValueError, match=r"a\.strides"):

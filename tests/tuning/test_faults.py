@@ -46,7 +46,7 @@ def run(store):
         PROBLEM,
         budget=60,
         strategy="exhaustive",
-        stencil_name="faulty",
+        stencil="faulty",
         limits=LIMITS,
         modules=MODULES,
         store=store,

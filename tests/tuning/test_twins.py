@@ -60,7 +60,7 @@ def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             PROBLEM,
             budget=40,
             strategy="exhaustive",
-            stencil_name="twinned",
+            stencil="twinned",
             limits=Limits(prepare=20.0, time=20.0, final=60.0),
             modules=("tests.tuning.twinned",),
             store=store,
@@ -110,7 +110,7 @@ def test_without_the_opt_in_nothing_unproved_is_tried(tmp_path: Path, monkeypatc
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}/src:{ROOT}")
     with Store(tmp_path / "store.sqlite") as store:
         result = tune(
-            PROBLEM, budget=20, strategy="exhaustive", stencil_name="twinned", store=store,
+            PROBLEM, budget=20, strategy="exhaustive", stencil="twinned", store=store,
             modules=("tests.tuning.twinned",),
         )  # fmt: skip
         assert {m.config for m in store.query()} == {config(), config(slow=1)}

@@ -22,6 +22,10 @@ __all__ = ["error_of_product", "slices"]
 Array = NDArray[Any]
 
 
+# Exponents above which a shift by 53 bits more might overflow.
+_LARGE = 960
+
+
 def slices(x: tuple[Array, Array], bits: int, axis: int) -> list[Array]:
     """Cut hi + lo into float64 slices that add up to it exactly.
 
@@ -40,8 +44,10 @@ def slices(x: tuple[Array, Array], bits: int, axis: int) -> list[Array]:
         top = np.max(np.abs(rest) + np.abs(low), axis=axis, keepdims=True)
         # Adding and taking away 1.5 * 2^e rounds to multiples of 2^(e - 52).
         _, exponent = np.frexp(np.where(top == 0, 1.0, top))
-        shift = np.ldexp(1.5, exponent + 53 - bits)
-        piece = (rest + shift) - shift
+        # Of the largest numbers a 2^128th, which rounds alike: the shift would overflow.
+        down = np.where(exponent > _LARGE, 128, 0)
+        shift = np.ldexp(1.5, exponent - down + 53 - bits)
+        piece = np.ldexp((np.ldexp(rest, -down) + shift) - shift, down)
         found.append(piece)
         rest = rest - piece
         # What is left of the high word makes room for the low one.

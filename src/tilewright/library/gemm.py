@@ -136,6 +136,7 @@ def gemm(
         if made is not None:
             return made
     check_report(report)
+    check_given(a, b)
     adapter = None if is_narrow(a) else _adapter(a, b, c)
     # DLPack tells no type before an array is exported.
     given_a, a = a, a if adapter is None else adapter.view("a", a)
@@ -229,6 +230,13 @@ def _adapter(a: Any, b: Any, c: Any) -> Any:
     )
 
 
+def check_given(a: Any, b: Any) -> None:
+    """Refuse a product of nothing."""
+    for name, x in (("a", a), ("b", b)):
+        if x is None:
+            raise TypeError(f"{name} is None; give an array")
+
+
 def _one_precision(a: Any, b: Any, c: Any) -> Precision:
     for name, x in (("b", b), ("c", c)):
         if x is not None and x.dtype != a.dtype:
@@ -275,6 +283,8 @@ def sizes_of(a: Any, b: Any, c: Any, op_a: Trans, op_b: Trans) -> tuple[int, int
 def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -> None:
     """Refuse scalars that are no numbers of a precision, and a beta without its C."""
     for name, value in (("alpha", alpha), ("beta", beta)):
+        if isinstance(value, str):
+            raise ValueError(f"{name}={value!r} is text; give a number")
         try:
             number = complex(value)
         except (TypeError, ValueError, OverflowError):

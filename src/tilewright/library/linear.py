@@ -61,11 +61,13 @@ def lu_factor(
     numpy.linalg.LinAlgError
         If a pivot is exactly zero.
     """
-    if a.ndim != 2 or a.shape[0] != a.shape[1]:
-        raise ValueError(f"a.shape={a.shape} is not square; give an n x n matrix")
+    _check_square(a)
     if block < 1:
         raise ValueError(f"block={block} is not a number of columns; give 1 or more")
-    precision_of(a.dtype)
+    try:
+        precision_of(a.dtype)
+    except ValueError as error:
+        raise ValueError(f"a.{error}") from None
     n = len(a)
     lu = a.copy() if isinstance(a, DoubleDouble) else np.array(a, order="C")
     pivots = np.arange(n)
@@ -164,10 +166,12 @@ def lu_solve(factored: tuple[Matrix, NDArray[np.intp]], b: Matrix) -> Any:
     """
     lu, pivots = factored
     n = len(lu)
+    if not isinstance(b, np.ndarray | DoubleDouble):
+        raise TypeError(f"b is {type(b).__name__}; give a NumPy array or a DoubleDouble")
     if b.shape != (n,):
         raise ValueError(f"b.shape={b.shape} should be {(n,)}")
     if _is_complex(b) and not _is_complex(lu):
-        raise ValueError("b is complex but a is real; factor a.astype(complex)")
+        raise ValueError("b is complex but a is real; factor a * (1 + 0j)")
     if isinstance(lu, DoubleDouble):
         x: Any = DoubleDouble(b) + DoubleDouble(0j if lu.is_complex else 0)
     else:
@@ -182,6 +186,13 @@ def lu_solve(factored: tuple[Matrix, NDArray[np.intp]], b: Matrix) -> Any:
     return x
 
 
+def _check_square(a: Matrix) -> None:
+    if not isinstance(a, np.ndarray | DoubleDouble):
+        raise TypeError(f"a is {type(a).__name__}; give a NumPy array or a DoubleDouble")
+    if a.ndim != 2 or a.shape[0] != a.shape[1]:
+        raise ValueError(f"a.shape={a.shape} is not square; give an n x n matrix")
+
+
 def _is_complex(x: Matrix) -> bool:
     return x.is_complex if isinstance(x, DoubleDouble) else np.iscomplexobj(x)
 
@@ -192,7 +203,26 @@ def scaled_residual(a: Matrix, x: Matrix, b: Matrix) -> float:
     ||A x - b|| / (u (||A|| ||x|| + ||b||) n) in infinity norms, u the unit roundoff of
     a's precision (Petitet et al., HPL 2.3, ``HPL_pdtest.c``), with A x computed in a
     wider format so that the check adds no error of its own; in double-double it is exact.
+    NaN where anything is not finite; 0 of an empty system.
+
+    Parameters
+    ----------
+    a : ndarray or DoubleDouble, shape (n, n)
+        The matrix.
+    x, b : ndarray or DoubleDouble, shape (n,)
+        The solution and the right-hand side.
+
+    Raises
+    ------
+    ValueError
+        If shapes are others; the message names the argument.
     """
+    _check_square(a)
+    for name, given in (("x", x), ("b", b)):
+        if np.shape(given) != a.shape[:1]:
+            raise ValueError(f"{name}.shape={np.shape(given)} should be {a.shape[:1]}")
+    if not len(a):
+        return 0.0
     if isinstance(a, DoubleDouble):
         return _double_double_residual(a, DoubleDouble(x), DoubleDouble(b))
     wide = np.clongdouble if any(map(np.iscomplexobj, (a, x, b))) else np.longdouble
@@ -212,6 +242,8 @@ def _double_double_residual(a: DoubleDouble, x: DoubleDouble, b: DoubleDouble) -
         made = DoubleDouble.of_words(np.zeros((*a.shape[:1], *a.words.shape[2:])), a.is_complex)
         made[...] = given
         sides.append(made.words.reshape(len(a), -1).view(a.dtype))
+    if not all(np.isfinite(y.words).all() for y in (a, x, b)):
+        return float("nan")
     flat = np.ascontiguousarray(a.words).reshape(*a.shape, -1).view(a.dtype)[..., 0]
     error, _ = error_of_product(sides[0], flat, sides[1])
     top = np.abs(error).max(initial=0.0)

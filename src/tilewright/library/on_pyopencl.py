@@ -77,6 +77,24 @@ def _operand(name: str, x: Any) -> tuple[Operand, bool]:
 
 def _overlap(x: Any, y: Any) -> bool:
     """Whether two device arrays share an element; different buffers never do."""
-    if not x.size or not y.size or x.base_data.int_ptr != y.base_data.int_ptr:
+    if not x.size or not y.size:
         return False
-    return overlap(*((z.offset, z.shape, z.strides, z.dtype) for z in (x, y)))
+    (one, first), (other, second) = (_whole(z.base_data) for z in (x, y))
+    if one != other:
+        return False
+    begins = first + x.offset, second + y.offset
+    return overlap(
+        *((at, z.shape, z.strides, z.dtype) for at, z in zip(begins, (x, y), strict=True))
+    )
+
+
+def _whole(buffer: Any) -> tuple[int, int]:
+    """Return the buffer that a part is of, itself mostly, and where in it the part begins."""
+    import pyopencl as cl
+
+    if not isinstance(buffer, cl.Buffer):
+        return buffer.int_ptr, 0
+    parent = buffer.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
+    if parent is None:
+        return buffer.int_ptr, 0
+    return parent.int_ptr, buffer.get_info(cl.mem_info.OFFSET)

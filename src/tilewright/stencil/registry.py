@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import threading
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
@@ -11,8 +11,21 @@ from tilewright.stencil.base import Stencil
 __all__ = ["register", "stencil", "stencils", "stencils_for"]
 
 
-@lru_cache(maxsize=1)
+_known: dict[str, Stencil] = {}
+# Two first calls at once would make two of each, and what one of them chose would be no stencil
+# of the other's.
+_lock = threading.Lock()
+
+
 def _all() -> dict[str, Stencil]:
+    """Return the stencils by name, made by the first call."""
+    with _lock:
+        if not _known:
+            _known.update({made.name: made for made in _made()})
+    return _known
+
+
+def _made() -> tuple[Stencil, ...]:
     from tilewright.stencil.mma_f64 import MmaF64
     from tilewright.stencil.packed import Packed
     from tilewright.stencil.portable import Portable
@@ -21,7 +34,7 @@ def _all() -> dict[str, Stencil]:
 
     # Where several suit a device, the first is the most fitting.  Wgmma computes no precision of
     # BLAS: what it multiplies is asked for as an accuracy, or is an array of shorter numbers.
-    return {made.name: made for made in (MmaF64(), SimtAsync(), Packed(), Portable(), Wgmma())}
+    return (MmaF64(), SimtAsync(), Packed(), Portable(), Wgmma())
 
 
 def register(made: Stencil) -> None:
@@ -32,15 +45,18 @@ def register(made: Stencil) -> None:
     ValueError
         If its name is taken by another one.
     """
-    known = _all().get(made.name)
-    if known is not None and type(known) is not type(made):
-        raise ValueError(f"stencil={made.name!r} is registered already; use another name")
-    _all()[made.name] = made
+    known = _all()
+    with _lock:
+        if type(known.get(made.name, made)) is not type(made):
+            raise ValueError(f"stencil={made.name!r} is registered already; use another name")
+        known[made.name] = made
 
 
 def stencils() -> tuple[Stencil, ...]:
     """Return every stencil there is."""
-    return tuple(_all().values())
+    known = _all()
+    with _lock:
+        return tuple(known.values())
 
 
 def stencil(name: str) -> Stencil:
@@ -63,8 +79,7 @@ def stencils_for(device: DeviceSpec, precision: Precision | None = None) -> tupl
     With a precision, those that compute in it; where none of them suits the device, those that
     do not suit it but run on it.
     """
-    fitting = tuple(made for made in _all().values() if made.suits(device))
     if precision is None:
-        return fitting
-    able = [made for made in _all().values() if made.computes(precision)]
-    return tuple([made for made in able if made in fitting] or able)
+        return tuple(made for made in stencils() if made.suits(device))
+    able = [made for made in stencils() if made.computes(precision)]
+    return tuple([made for made in able if made.suits(device)] or able)

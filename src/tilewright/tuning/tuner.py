@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.backend import LiveDevice, device
+from tilewright.backend import LiveDevice
+from tilewright.backend import device as find_device
 from tilewright.microbench.peak import measured_peak
 from tilewright.problem import Problem
 from tilewright.space import Space
-from tilewright.stencil import Stencil, Variant, stencil, stencils_for
+from tilewright.stencil import Stencil, Variant, stencils_for
+from tilewright.stencil import stencil as find_stencil
 from tilewright.stencil.schedule import SCHEDULE, with_unproved
 from tilewright.timeline import span
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
@@ -142,11 +144,11 @@ def seconds_of(budget: str | float, name: str = "budget") -> float:
 
 def tune(
     problem: Problem,
-    device_name: str | LiveDevice | None = None,
+    device: str | LiveDevice | None = None,
     *,
     budget: str | float = "120s",
     strategy: str = "climb",
-    stencil_name: str | None = None,
+    stencil: str | None = None,
     seed: int = 0,
     resume: bool = True,
     store: Store | None = None,
@@ -165,13 +167,13 @@ def tune(
     ----------
     problem : Problem
         What to tune for.
-    device_name : str or LiveDevice, optional
+    device : str or LiveDevice, optional
         Where; the best device by default.
     budget : str or float
         Time for the whole run: seconds, or text such as ``"120s"`` or ``"10m"``.
     strategy : str
         ``"climb"``, ``"random"`` or ``"exhaustive"``.
-    stencil_name : str, optional
+    stencil : str, optional
         Which stencil; the one that fits the device best by default.
     seed : int
         Makes the strategy's choices repeatable.
@@ -198,9 +200,9 @@ def tune(
     """
     if 0 in (problem.m, problem.n, problem.k):
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
-    live = device(device_name)
+    live = find_device(device)
     check_memory(problem, live)
-    family = _family(live, stencil_name, problem)
+    family = _family(live, stencil, problem)
     session = _Session(live, problem, family, seconds_of(budget), observer)
     if unproved_schedules:
         session.spec = with_unproved(live.spec)
@@ -226,7 +228,7 @@ def _family(live: LiveDevice, name: str | None, problem: Problem) -> Stencil:
 
 def _named(live: LiveDevice, name: str, problem: Problem) -> Stencil:
     """Return a stencil, if it has anything to try: not every candidate is to fail first."""
-    family = stencil(name)
+    family = find_stencil(name)
     if not family.computes(problem.precision):
         able = ", ".join(made.name for made in stencils_for(live.spec, problem.precision))
         raise ValueError(f"stencil={name!r} has no {problem.precision.name}; use one of {able}")

@@ -24,6 +24,7 @@ from tilewright.backend.base import (
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.opencl.platforms import opencl, ordered_devices, spec_of
 from tilewright.backend.opencl.unknown_cpu import rename_unknown_cpu
+from tilewright.paths import cache_dir
 from tilewright.stencil import Launch, Source
 from tilewright.timeline import device_span, is_recording, span
 
@@ -139,7 +140,13 @@ class OpenCLDevice(LiveDevice):
             program = self._build(source.text, options)
             if use_cache:
                 self._cache.save(key, program.get_info(self._cl.program_info.BINARIES)[0])
-        handle = self._cl.Kernel(program, source.entry)
+        try:
+            handle = self._cl.Kernel(program, source.entry)
+        except self._cl.Error as problem:
+            raise CompileError(
+                f"kernel {source.entry!r} is not in what the driver compiled or kept ({problem});"
+                f" if this stays so, empty {cache_dir()}"
+            ) from None
         return Kernel(handle, source.entry, time.perf_counter() - started)
 
     def _from_cache(self, key: str, options: list[str]) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import zlib
 from pathlib import Path
 from typing import Any, Self
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,7 +155,9 @@ class DoubleDouble(Operators):
             If it cannot be read.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
-                return cls(file["hi"], file["lo"])
-        except (KeyError, ValueError, EOFError, AttributeError, TypeError) as problem:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as words:
+                return cls(words["hi"], words["lo"])
+        except (
+            KeyError, ValueError, EOFError, AttributeError, TypeError, BadZipFile, zlib.error
+        ) as problem:  # fmt: skip
             raise ValueError(f"{path} is not a double-double .npz file: {problem}") from None

@@ -64,6 +64,8 @@ class Operators(Storage):
         from tilewright.library.gemm import gemm
 
         a, b = self, self._like(other)
+        if a.is_complex != b.is_complex:
+            a, b = (x._made(x._as(True)) for x in (a, b))
         if not (1 <= a.ndim <= 2 and 1 <= b.ndim <= 2):
             raise ValueError(f"@ takes matrices and vectors, not shapes {a.shape} and {b.shape}")
         left = a if a.ndim == 2 else a[None, :]
@@ -131,7 +133,9 @@ class Operators(Storage):
         x = self
         if axis is None:
             x, axis = x.reshape(x.size), 0
-        axis %= max(1, x.ndim)
+        if not -x.ndim <= axis < x.ndim:
+            raise ValueError(f"axis={axis} is none of {x.ndim} dimensions")
+        axis %= x.ndim
         before = (slice(None),) * axis
         if x.shape[axis] == 0:
             return x._like(np.zeros(x.shape[:axis] + x.shape[axis + 1 :]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -103,6 +104,9 @@ class Storage:
             raise TypeError("a double-double scalar has no length")
         return self.shape[0]
 
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))
+
     @property
     def T(self) -> Self:
         """The transpose, a view."""
@@ -132,7 +136,9 @@ class Storage:
     def _key(self, key: Any) -> Any:
         """Return an index of `words`: what an ellipsis stands for ends before the words."""
         keys = key if isinstance(key, tuple) else (key,)
-        return keys + (slice(None),) * self._tail if any(k is Ellipsis for k in keys) else keys
+        if not any(k is Ellipsis for k in keys):
+            keys = (*keys, ...)
+        return keys + (slice(None),) * self._tail
 
     # -- parts -----------------------------------------------------------------------
 

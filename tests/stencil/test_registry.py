@@ -1,0 +1,58 @@
+"""Stencils by name, also for threads that ask at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from tilewright.stencil import registry, stencil, stencils, stencils_for
+from tilewright.stencil.portable import Portable
+
+
+def test_two_first_calls_at_once_get_the_same_stencils(monkeypatch):
+    """Each thread's choice is made among all stencils, of which there is one set."""
+    makes = registry._made
+
+    def slowly():
+        time.sleep(0.05)
+        return makes()
+
+    monkeypatch.setattr(registry, "_made", slowly)
+    monkeypatch.setattr(registry, "_known", {})
+    found: list[tuple[object, ...]] = []
+    threads = [threading.Thread(target=lambda: found.append(stencils())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert {tuple(map(id, one)) for one in found} == {tuple(map(id, found[0]))}
+
+
+def test_a_device_is_served_by_what_suits_it_first(live):
+    fitting = stencils_for(live.spec)
+    assert fitting
+    assert all(made.suits(live.spec) for made in fitting)
+    assert stencils_for(live.spec, live_precision()) == tuple(
+        made for made in fitting if made.computes(live_precision())
+    )
+
+
+def live_precision():
+    from tilewright.precision import precision
+
+    return precision("s")
+
+
+def test_names_are_taken_once():
+    assert stencil("portable") is stencil("portable")
+    with pytest.raises(ValueError, match="stencil='none' is unknown; use one of mma_f64"):
+        stencil("none")
+
+    class Another(Portable):
+        name = "simt_async"
+
+    with pytest.raises(ValueError, match="registered already"):
+        registry.register(Another())
