@@ -101,7 +101,7 @@ def main() -> None:
     except ValueError as error:
         parse.error(str(error))
     except OSError as error:
-        parse.error(f"--only {given.only} cannot be written ({error.strerror}); name another file")
+        parse.error(f"--only: {error}")
 
 
 if __name__ == "__main__":
