@@ -68,6 +68,13 @@ def test_a_spilled_register_comes_back() -> None:
     assert read_offsets(*both, back(7, 12), read(6, 7)) == [8 * lane for lane in range(32)]
 
 
+def test_results_that_nobody_keeps_do_no_harm() -> None:
+    wide = word(0x825, 255, 2, 0, extra=4 << 32 | 7 << 81)  # IMAD.WIDE into RZ
+    assert read_offsets(tid(2), wide, back(255, 8), times(4, 2, 4), read(6, 4)) == [
+        4 * lane for lane in range(32)
+    ]
+
+
 @pytest.mark.parametrize(
     "between",
     [

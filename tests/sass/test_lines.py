@@ -71,6 +71,18 @@ def test_the_fewest_are_counted_where_a_line_may_begin_anywhere() -> None:
     assert met(known, known) == (3, 2)
 
 
+def test_known_bits_of_where_a_row_begins_count() -> None:
+    """A base that 64 divides leaves a row that begins 32 bytes on across the lines."""
+    at = add(multiply(UNIFORM, exact(np.full((1, 1), 64))), exact(LANE * np.uint64(16) + 32))
+    assert at is not None
+    assert met(at, exact(LANE * np.uint64(16))) == (0, 8)
+
+
+def test_a_piece_that_two_lanes_copy_is_one() -> None:
+    twice = exact(LANE // np.uint64(2) * np.uint64(16))
+    assert met(twice, twice) == (2, 0)
+
+
 def test_warps_are_averaged_and_what_cannot_be_is_no_copy() -> None:
     warps = np.concatenate([LANE * np.uint64(16), LANE * np.uint64(16) + np.uint64(64)])
     assert line_pairs(matrix(32), exact(warps), 2) == LinePairs(whole=2, torn=4)

@@ -39,7 +39,7 @@ def basic_blocks(instructions: Sequence[Instruction]) -> list[Block]:
     jumps = jumping_calls(instructions)
     for index in jumps:
         target = (instructions[index].target or 0) // INSTRUCTION_BYTES
-        if target < len(instructions):
+        if 0 <= target < len(instructions):
             after[index] = (*after[index], target)
     heads = {0} if instructions else set()
     for index, instruction in enumerate(instructions):

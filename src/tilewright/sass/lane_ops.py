@@ -149,7 +149,9 @@ def _results(instruction: Instruction, state: State, threads: Threads) -> dict[K
         first = instruction.raw >> 81 & PT
         if first != PT:
             written["P", first] = _compared(instruction, state) or written["P", first]
-    elif instruction.mnemonic in _RULES and (len(instruction.dst) == 1 or _is_wide(instruction)):
+    elif instruction.mnemonic in _RULES and (
+        len(instruction.dst) == 1 or (instruction.dst and _is_wide(instruction))
+    ):
         # Of IMAD.WIDE's pair the rule gives the low half.
         value = _RULES[instruction.mnemonic](instruction, state)
         written["R", instruction.dst[0]] = value or written["R", instruction.dst[0]]
@@ -164,7 +166,7 @@ def _spilled(instruction: Instruction, state: State) -> dict[Key, Value]:
     """
     in_stack = any(one.slot == "A" and one.registers == (_STACK,) for one in instruction.srcs)
     bits, first = instruction.access_bits or 32, instruction.offset or 0
-    if instruction.mnemonic == "LDL" and not (in_stack and bits >= 32):
+    if instruction.mnemonic == "LDL" and not (in_stack and bits >= 32 and instruction.dst):
         return {}
     if instruction.mnemonic != "LDL" and (not in_stack or bits < 32):
         return {key: None for key in state if key[0] == "L"}

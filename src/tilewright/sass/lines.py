@@ -78,6 +78,8 @@ def line_pairs(device: LaneValue, shared: LaneValue, warps: int) -> LinePairs | 
             here = [at - here[0] for at in here]
         if device.step < LINE_BYTES:
             begin = {row: min(_own(row, rows, there)) for row in rows}
+            if device.step >= PIECE_BYTES:  # what is known of where they begin stays
+                begin = {row: at // device.step * device.step for row, at in begin.items()}
             there = [at - begin[row] for row, at in zip(rows, there, strict=True)]
         if any(at % PIECE_BYTES for at in (*there, *here)):
             return None
@@ -104,7 +106,7 @@ def _fewest(places: tuple[_Place, ...], step: int) -> tuple[int, int]:
     ways = []
     for shift in range(0, LINE_BYTES, step):
         pieces = Counter(
-            (row, at // LINE_BYTES, (to + shift) // LINE_BYTES) for row, at, to in places
+            (row, at // LINE_BYTES, (to + shift) // LINE_BYTES) for row, at, to in set(places)
         )
         whole = sum(count * PIECE_BYTES == LINE_BYTES for count in pieces.values())
         ways.append((whole, len(pieces) - whole))
