@@ -10,11 +10,13 @@ from tests.stencil.portable_harness import variant
 from tilewright.backend import LiveDevice
 from tilewright.problem import Problem
 from tilewright.stencil import Variant
+from tilewright.stencil.asynchronous.constraints import TMA_SINCE
+from tilewright.stencil.mma_f64 import MmaF64
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.stencil.simt_async.boxes import TMA_SINCE
 from tilewright.tuning.verify import Bench, Check, certify, screen
 
 FAMILY = SimtAsync()
+MATRIX_UNITS = MmaF64()
 
 pytestmark = pytest.mark.gpu
 
@@ -47,6 +49,27 @@ def test_what_comes_in_boxes_is_right(
     screen(boxing, kernel, FAMILY, config, of)
     many = Check(2500, 2300, 200, beta=1)
     Bench(boxing, kernel, FAMILY, config, of).exact(many, np.random.default_rng(7))
+
+
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("letter", "dz")
+@pytest.mark.parametrize("way", [{}, {"staged": 1}, {"persistent": 1, "stream_k": 2}], ids=str)
+def test_lines_that_the_engine_turns_are_right(
+    boxing: LiveDevice, letter: str, trans: str, way: dict[str, int]
+) -> None:
+    """For matrix units: every layout of an operand, of eight warps, one block a multiprocessor."""
+    if way.get("staged") and letter == "z":
+        pytest.skip("an element is a chunk: there is nothing to stage")
+    of = variant(letter + trans)
+    large = {"block_m": 128, "block_n": 128, "warp_m": 64, "block_k": 16, "mma_k": 8}
+    shape = large if letter == "d" else {"block_m": 64, "block_n": 128, "warp_m": 32, "block_k": 8}
+    config = MATRIX_UNITS.default(of, boxing.spec)
+    same = {"warp_n": 32, "resident": 1, "split_k": 1, "tma": 1}
+    config = MATRIX_UNITS.space(of, boxing.spec).config({**config, **shape, **same, **way})
+    kernel = compiled(boxing, MATRIX_UNITS, config, of)
+    certify(boxing, kernel, MATRIX_UNITS, config, of)
+    many = Check(1500, 1300, 200, beta=1)
+    Bench(boxing, kernel, MATRIX_UNITS, config, of).exact(many, np.random.default_rng(8))
 
 
 def test_the_largest_tile_of_a_thread_gives_the_same_bits(boxing: LiveDevice) -> None:

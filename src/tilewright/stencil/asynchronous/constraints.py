@@ -14,9 +14,12 @@ from tilewright.space import Constraint
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, WARP, Values
 
 __all__ = [
+    "TMA_SINCE",
     "block_limits",
     "clusters",
     "copied_evenly",
+    "copy_engine",
+    "engine_or_threads",
     "keep_busy",
     "nothing_to_copy_narrowly",
     "registers_of_a_thread",
@@ -36,6 +39,9 @@ Quantity = Callable[..., Values]
 
 # Clusters of thread blocks came with this compute capability, times ten.
 _CLUSTERS_SINCE = 90
+
+# Tensor maps came with it, too.
+TMA_SINCE = 90
 
 # Blocks of less than a warp for each scheduler, or of more threads than this, were never fast:
 # a barrier then stops more than four warps a scheduler.
@@ -136,6 +142,33 @@ def nothing_to_copy_narrowly() -> Constraint:
         lambda narrow: narrow == 0,
         "all operands are copied by single elements anyway, or an element is 16 bytes",
         "divisibility",
+    )
+
+
+def engine_or_threads() -> Constraint:
+    """Return what leaves to the copy engine tiles that all warps of a block read."""
+    return Constraint(
+        "boxes or threads",
+        lambda tma, narrow, guarded, warps_k: (
+            (tma == 0) | ((narrow == 0) & (guarded == 0) & (warps_k == 1))
+        ),
+        "the copy engine takes aligned columns and checks by itself; no layers read its boxes",
+        "divisibility",
+    )
+
+
+def copy_engine(device: DeviceSpec) -> tuple[Constraint, ...]:
+    """Return what leaves boxes to devices that copy them."""
+    capability = device.compute_capability
+    if capability is not None and capability >= TMA_SINCE:
+        return ()
+    return (
+        Constraint(
+            "copy engine",
+            lambda tma: tma == 0,
+            "devices copy boxes of a matrix from compute capability 9.0 on",
+            "hardware",
+        ),
     )
 
 

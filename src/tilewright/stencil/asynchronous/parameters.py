@@ -12,6 +12,7 @@ __all__ = [
     "STAGED",
     "STAGES",
     "STREAM_K",
+    "TMA",
     "TREE",
     "WARPS_K",
     "WAYS_APART",
@@ -55,6 +56,15 @@ STAGED = Parameter(
     "how results are stored where columns of C are not aligned to 16 bytes: 0: each thread its "
     "own, single elements apart, 1: through shared memory, by a warp's lanes side by side",
     "a write and a read of shared memory for each result",
+    unnamed=0,
+)
+# As old as those without it.
+TMA = Parameter(
+    "tma",
+    (0, 1),
+    "who copies operands: 0: all threads, 1: the copy engine, whole tiles that one thread asks for "
+    "(compute capability 9.0)",
+    "none; columns aligned to 16 bytes",
     unnamed=0,
 )
 WAYS_APART = Parameter(

@@ -15,6 +15,7 @@ __all__ = [
     "BARRIER_BYTES",
     "CHUNK_BYTES",
     "NUMBER_BYTES",
+    "TURNED_BYTES",
     "WARP",
     "Values",
     "room_to_stage",
@@ -32,8 +33,11 @@ CHUNK_BYTES = 16
 # What a block that shares tiles with all others keeps behind its stages, aligned as these are.
 NUMBER_BYTES = 16
 
-# What a stage's barrier takes: the copy engine writes at multiples of so many bytes.
+# What a stage's barriers take: the copy engine writes at multiples of so many bytes.
 BARRIER_BYTES = 128
+
+# The same where it turns lines of 128 bytes, which it counts by eights by their addresses.
+TURNED_BYTES = 8 * 128
 
 
 # Two places of a chunk for each thread, at least (simt_async/staged.cuh).
@@ -65,16 +69,17 @@ def shared_bytes(
     precision: Precision,
     longer: Values,
     tma: Values = 0,
+    barrier_bytes: int = BARRIER_BYTES,
 ) -> Values:
     """Return the shared memory of a block, exact.
 
     `longer` is by how many elements a row of A's tile and one of B's together exceed the
     block's sides.  Where blocks of a cluster, or layers of warps, add up their parts, these take
     the place of the stages.  Blocks that share tiles with all others keep the number that they
-    drew behind the stages.  With `tma` each stage ends with a barrier.
+    drew behind the stages.  With `tma` each stage ends with `barrier_bytes` for its barriers.
     """
     stage = block_k * (block_m + block_n + longer) * precision.element_bytes
-    ring = stages * (stage + np.where(np.asarray(tma) > 0, BARRIER_BYTES, 0))
+    ring = stages * (stage + np.where(np.asarray(tma) > 0, barrier_bytes, 0))
     parts = block_m * block_n * precision.element_bytes * warps_k
     part = np.where(np.asarray(split_k) * warps_k > 1, parts, 0)
     number = np.where(np.asarray(stream_k) > 0, NUMBER_BYTES, 0)

@@ -13,6 +13,8 @@ from tilewright.stencil.asynchronous.constraints import (
     block_limits,
     clusters,
     copied_evenly,
+    copy_engine,
+    engine_or_threads,
     keep_busy,
     nothing_to_copy_narrowly,
     registers_of_a_thread,
@@ -28,6 +30,7 @@ from tilewright.stencil.asynchronous.constraints import (
 )
 from tilewright.stencil.asynchronous.resources import (
     CHUNK_BYTES,
+    TURNED_BYTES,
     Values,
     room_to_stage,
     shared_bytes,
@@ -35,6 +38,7 @@ from tilewright.stencil.asynchronous.resources import (
 from tilewright.stencil.base import Variant
 from tilewright.stencil.mma_f64.resources import (
     LEAST_OTHER,
+    LINE_BYTES,
     plane_row_bytes,
     registers,
     threads,
@@ -54,6 +58,7 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     return (
         *_shapes(variant),
         *_copies(variant),
+        *_boxes(variant, device),
         _stores(variant),
         *_generation(device),
         *_limits(variant, device),
@@ -112,32 +117,69 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
         block_k: Values,
         narrow: Values,
         warps_k: Values,
+        tma: Values,
         number: Values,
     ) -> Values:
+        boxed = np.asarray(tma) > 0
         piece = np.where(np.asarray(narrow) > 0, size, CHUNK_BYTES)
         if along_k:
             row = plane_row_bytes(block_k=block_k, warps_k=warps_k, narrow=narrow, size=size)
             abreast = number // np.maximum(row // piece, 1)
             # Sides eight apart lie in rows of a plane that are turned alike.
-            return (abreast % 8 == 0) & (abreast > 0) & (side % np.maximum(abreast, 1) == 0)
+            turned = (abreast % 8 == 0) & (abreast > 0)
+            return boxed | (turned & (side % np.maximum(abreast, 1) == 0))
         across = np.minimum(side * size // piece, number)
-        return (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
+        whole = (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
+        return boxed | whole
 
     found = copied_evenly(
-        lambda block_m, block_n, block_k, narrow, warp_m, warp_n, warps_k: even(
-            along_a, block_m, block_k, narrow, warps_k,
+        lambda block_m, block_n, block_k, narrow, warp_m, warp_n, warps_k, tma: even(
+            along_a, block_m, block_k, narrow, warps_k, tma,
             threads(
                 block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
             ),
         ),
-        lambda block_m, block_n, block_k, narrow, warp_m, warp_n, warps_k: even(
-            along_b, block_n, block_k, narrow, warps_k,
+        lambda block_m, block_n, block_k, narrow, warp_m, warp_n, warps_k, tma: even(
+            along_b, block_n, block_k, narrow, warps_k, tma,
             threads(
                 block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
             ),
         ),
     )  # fmt: skip
     return found if size < CHUNK_BYTES else (*found, nothing_to_copy_narrowly())
+
+
+def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
+    """Return what leaves the copy engine to tiles that it brings in whole lines (lines.cuh)."""
+    in_line = LINE_BYTES // variant.precision.element_bytes
+    found = [
+        engine_or_threads(),
+        Constraint(
+            "a step ahead of boxes",
+            lambda tma, ahead: (tma == 0) | (ahead == 1),
+            "a stage is left, and the next waited for, before a tile's last step is multiplied",
+            "divisibility",
+        ),
+    ]
+    if any(variant.k_fast):
+        found.append(
+            Constraint(
+                "whole lines along k",
+                lambda tma, block_k: (tma == 0) | (block_k % in_line == 0),
+                f"a box is {LINE_BYTES} bytes wide",
+                "divisibility",
+            )
+        )
+    if not variant.k_fast[1] and not variant.precision.is_complex:
+        found.append(
+            Constraint(
+                "columns of B one by one",
+                lambda tma, mma_k, warp_n: (tma == 0) | (mma_k == 4) | (warp_n % 32 == 0),
+                "lanes that read single doubles at once have columns of two lines",
+                "divisibility",
+            )
+        )
+    return (*found, *copy_engine(device))
 
 
 def _stores(variant: Variant) -> Constraint:
@@ -172,7 +214,9 @@ def _generation(device: DeviceSpec) -> tuple[Constraint, ...]:
 
 
 def _shared(variant: Variant) -> Callable[..., Values]:
-    return functools.partial(shared_bytes, precision=variant.precision, longer=0)
+    return functools.partial(
+        shared_bytes, precision=variant.precision, longer=0, barrier_bytes=TURNED_BYTES
+    )
 
 
 def _used(variant: Variant) -> Callable[..., Values]:
@@ -215,7 +259,7 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
     def fit(
         block_m: Values, block_n: Values, block_k: Values, warp_m: Values, warp_n: Values,
         mma_k: Values, ahead: Values, stages: Values, split_k: Values, resident: Values,
-        warps_k: Values,
+        warps_k: Values, tma: Values,
     ) -> Values:  # fmt: skip
         sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
         tiles = {"warp_m": warp_m, "warp_n": warp_n}
@@ -225,7 +269,7 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
             threads=threads(**sides, **tiles),
             registers=used(**tiles, mma_k=mma_k, ahead=ahead),
             shared_bytes=shared(
-                **sides, block_k=block_k, stages=stages, split_k=split_k, stream_k=0
+                **sides, block_k=block_k, stages=stages, split_k=split_k, stream_k=0, tma=tma
             ),
         )
 

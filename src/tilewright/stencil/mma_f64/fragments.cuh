@@ -1,31 +1,11 @@
-/* From shared memory to registers, and multiplied.  A part of mma.cuh, which has g and t. */
-
-/* Neighbours of a side that a lane has: of 16 rows or columns, x = 0 and 1 are CHUNK g + x.
- * Longer instructions want B's elements one by one where they lie along n: columns g and g + 8. */
-#define PAIR_M CHUNK
-#define PAIR_N (K_FAST_B || MMA_K == 4 ? CHUNK : 1)
-
-/* Columns of C that a lane has side by side. */
-#define RUN (2 * PAIR_N)
-
-HELPER int lane_g(void) { return THREAD_ID % 32 / 4; }
-HELPER int lane_t(void) { return THREAD_ID % 4; }
-HELPER int warp_row(void) { return PLACE_IN_LAYER / 32 % WARPS_M * WARP_M; }
-HELPER int warp_column(void) { return PLACE_IN_LAYER / 32 / WARPS_M * WARP_N; }
+/* From shared memory to registers, and multiplied.  A part of mma.cuh, which has g and t.
+ * Where fragments lie is in tiles.cuh, or with TMA in lines.cuh. */
 
 /* The lane's first element in the block's part of C, and where its column j lies from there. */
-HELPER int thread_row(void) { return warp_row() + lane_g() * PAIR_M; }
+HELPER int thread_row(void) { return warp_row() + first_row(); }
 HELPER int thread_column(void) { return warp_column() + lane_t() * RUN; }
 HELPER int column_of(int j) { return j / RUN * 4 * RUN + j % RUN; }
 
-/* Where the lane's first element lies in a tile; `side` is where its warp's part begins. */
-template <int PITCH, int K_FAST, int PAIR> HELPER int first_fragment(int side)
-{
-    const int g = lane_g(), t = lane_t();
-    if (K_FAST)
-        return (side + g) * PLANE_ROW + (t * ELEM_BYTES ^ turned<1>(g));
-    return t * PITCH * ELEM_BYTES + ((side + g * PAIR) * ELEM_BYTES ^ turned<0>(t));
-}
 HELPER int first_fragment_a(void)
 {
     return first_fragment<PITCH_A, K_FAST_A, PAIR_M>(warp_row());
@@ -55,11 +35,7 @@ HELPER void read_side(side<SIDE> *to, shared_at from, int l, int part)
         UNROLL for (int x = 0; x < SIDE / 8; x += 1 + ALONG_SIDE) {
             if ((kk * (SIDE / 8) + x) * TURNS / (STEP_K / 4 * (SIDE / 8)) != part)
                 continue;
-            /* Bytes to the row, and into it: these turn what they are within a line. */
-            const int row =
-                K_FAST ? (k / DEEP * PITCH + 8 * x) * PLANE_ROW : k * PITCH * ELEM_BYTES;
-            const int on = (K_FAST ? k % DEEP : 8 * x) * ELEM_BYTES;
-            const shared_at place = (from ^ on % LINE) + (row + on / LINE * LINE);
+            const shared_at place = fragment_at<PITCH, K_FAST, PAIR>(from, k, x);
             if (WORDS == 2 || ALONG_SIDE) {
                 const chunk v = read_chunk(place);
                 to->at[kk][x][0] = v.r[0];

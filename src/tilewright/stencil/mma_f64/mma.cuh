@@ -34,9 +34,11 @@
  *                                              plane 0                        plane 1
  *
  * Complex elements have units of 64 bytes along k, two in a line.  Planes of fewer steps (NARROW,
- * layers of warps) have rows of half a line, two of which are turned alike.  Lanes that read at once,
- * two g by four t with 16 bytes, four by four with 8, use all 32 banks so.  Copies need whole lines: of an asynchronous copy's bytes a multiprocessor writes at once
- * those that lie in one line of the caches and in one line of shared memory (docs/dgemm.md).
+ * layers of warps) have rows of half a line, two of which are turned alike.  Lanes that read at
+ * once, two g by four t with 16 bytes, four by four with 8, use all 32 banks so.  Copies need whole
+ * lines: of an asynchronous copy's bytes a multiprocessor writes at once those that lie in one line
+ * of the caches and in one line of shared memory (docs/dgemm.md).  With TMA the copy engine brings
+ * tiles, and turns their lines itself (lines.cuh).
  *
  * Rounding: each product and sum is an IEEE fused multiply-add, and an element of C (of its
  * real, of its imaginary part) is one chain of them.  Along k the order of the chain is that
@@ -55,6 +57,14 @@
 /* Reals of an element. */
 #define WORDS (ELEM_BYTES / REAL_BYTES)
 
+/* A line of shared memory's banks, and of the caches. */
+#define LINE 128
+
+#if TMA
+/* The engine counts lines, by eights, by their addresses. */
+#define STAGE_ALIGNED (8 * LINE)
+#endif
+
 #include "simt_async/words.cuh"
 
 /* Steps along k in fragments. */
@@ -66,8 +76,19 @@
 #define STEPS (UNROLL_K / STEP_K)
 #define COPY_GROUPS ((STEPS - 1) * TURNS)
 
+/* Elements between steps along k, or between planes. */
+#define PITCH_A BLOCK_M
+#define PITCH_B BLOCK_N
+#define BYTES_A (BLOCK_K * PITCH_A * ELEM_BYTES)
+#define BYTES_B (BLOCK_K * PITCH_B * ELEM_BYTES)
+
 #include "simt_async/ptx.cuh"
 #include "mma_f64/ptx.cuh"
 #include "simt_async/warps.cuh"
+#include "mma_f64/lanes.cuh"
+#if TMA
+#include "mma_f64/lines.cuh"
+#else
 #include "mma_f64/tiles.cuh"
+#endif
 #include "mma_f64/fragments.cuh"

@@ -9,6 +9,7 @@ from tilewright.stencil.asynchronous.parameters import (
     RESIDENT,
     STAGED,
     STAGES,
+    TMA,
     WARPS_K,
     WAYS_APART,
     block_sides,
@@ -71,6 +72,7 @@ def _pipeline() -> tuple[Parameter, ...]:
         GUARDED,
         STAGED,
         WAYS_APART,
+        TMA,
         Parameter(
             "ahead",
             (0, 1),

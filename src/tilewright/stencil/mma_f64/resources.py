@@ -12,15 +12,19 @@ from tilewright.stencil.asynchronous.resources import WARP, Values
 
 __all__ = [
     "LEAST_OTHER",
+    "LINE_BYTES",
     "OTHER_REGISTERS",
     "plane_row_bytes",
     "registers",
     "threads",
 ]
 
-# The longest row of a plane along k: a line of the caches and of shared memory's banks; of single
-# elements half of it, so that few threads copy eight rows at once (tiles.cuh).
-_ROW_BYTES, _ROW_BYTES_NARROW = 128, 64
+# A line of the caches and of shared memory's banks.
+LINE_BYTES = 128
+
+# The longest row of a plane along k of single elements: half a line, so that few threads copy eight
+# rows at once (tiles.cuh).
+_ROW_BYTES_NARROW = 64
 
 # 32-bit registers besides sums and fragments: addresses, steps and counters.  For sm_90a NVRTC
 # 13.5 takes 22 to 62 beyond them; where a step of 8 is read in turns, whose fragments are never
@@ -38,7 +42,7 @@ def threads(
 
 def plane_row_bytes(*, block_k: Values, warps_k: Values, narrow: Values, size: int) -> Values:
     """Return the bytes of a plane's row, which copies take at once; `size` is an element's."""
-    most = np.where(np.asarray(narrow) > 0, _ROW_BYTES_NARROW, _ROW_BYTES)
+    most = np.where(np.asarray(narrow) > 0, _ROW_BYTES_NARROW, LINE_BYTES)
     return np.minimum(block_k // np.maximum(warps_k, 1) * size, most)
 
 

@@ -9,10 +9,11 @@ import numpy as np
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Space
+from tilewright.stencil.asynchronous.resources import TURNED_BYTES
 from tilewright.stencil.base import Variant
 from tilewright.stencil.mma_f64.constraints import constraints
 from tilewright.stencil.mma_f64.parameters import parameters
-from tilewright.stencil.mma_f64.resources import registers, threads
+from tilewright.stencil.mma_f64.resources import LINE_BYTES, registers, threads
 from tilewright.stencil.mma_f64.starts import starts
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.stencil.simt_async.stencil import layers
@@ -31,6 +32,8 @@ class MmaF64(SimtAsync):
     version: ClassVar[int] = 3
     multiplier: ClassVar[str] = "mma_f64/mma.cuh"
     fitted_along_k: ClassVar[dict[str, int]] = {"narrow": 1}
+    line_bytes: ClassVar[int] = LINE_BYTES
+    barrier_bytes: ClassVar[int] = TURNED_BYTES
 
     def computes(self, precision: Precision) -> bool:
         """Whether an element is a double, or a pair of them."""

@@ -1,8 +1,5 @@
-/* How tiles lie in shared memory, and how whole ones are copied there.  A part of mma.cuh,
- * which draws it. */
-
-/* A line of shared memory's banks, and of the caches. */
-#define LINE 128
+/* How tiles lie in shared memory, how whole ones are copied there, and where fragments are read.  A
+ * part of mma.cuh, which draws it. */
 
 /* A row of a plane in bytes: a line, where a layer's part of a tile is as deep; half of one for
  * single elements, so that few threads have several rows each. */
@@ -13,12 +10,6 @@
 /* What is turned in a line, in bytes: along k what four lanes t read at once, along m or n a
  * quarter of a line, for as many t. */
 #define UNIT(K_FAST) ((K_FAST) ? 4 * ELEM_BYTES : LINE / 4)
-
-/* Elements between steps along k, or between planes. */
-#define PITCH_A BLOCK_M
-#define PITCH_B BLOCK_N
-#define BYTES_A (BLOCK_K * PITCH_A * ELEM_BYTES)
-#define BYTES_B (BLOCK_K * PITCH_B * ELEM_BYTES)
 
 /* The loop's text is a whole tile. */
 #define ADVANCE_A 0
@@ -51,6 +42,28 @@ template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)
     return K_FAST ? (l / DEEP * PITCH + row_of_plane(s)) * PLANE_ROW
                         + (l % DEEP * ELEM_BYTES ^ turned<1>(row_of_plane(s)))
                   : l * PITCH * ELEM_BYTES + (s * ELEM_BYTES ^ turned<0>(l));
+}
+
+/* Columns of C that a lane has side by side, and its first row of a warp's. */
+#define RUN (2 * PAIR_N)
+HELPER int first_row(void) { return lane_g() * PAIR_M; }
+
+/* Where the lane's first element lies in a tile; `side` is where its warp's part begins. */
+template <int PITCH, int K_FAST, int PAIR> HELPER int first_fragment(int side)
+{
+    const int g = lane_g(), t = lane_t();
+    if (K_FAST)
+        return (side + g) * PLANE_ROW + (t * ELEM_BYTES ^ turned<1>(g));
+    return t * PITCH * ELEM_BYTES + ((side + g * PAIR) * ELEM_BYTES ^ turned<0>(t));
+}
+
+/* Where the element lies that is k steps and x lines of 8 rows or columns from there. */
+template <int PITCH, int K_FAST, int PAIR> HELPER shared_at fragment_at(shared_at from, int k, int x)
+{
+    /* Bytes to the row, and into it: these turn what they are within a line. */
+    const int row = K_FAST ? (k / DEEP * PITCH + 8 * x) * PLANE_ROW : k * PITCH * ELEM_BYTES;
+    const int on = (K_FAST ? k % DEEP : 8 * x) * ELEM_BYTES;
+    return (from ^ on % LINE) + (row + on / LINE * LINE);
 }
 
 /* Along k: asynchronous copies of BYTES each, a row of a plane at once.  Sides of a thread are

@@ -1,13 +1,14 @@
 /* Whole tiles by the copy engine (TMA, compute capability 9.0), and the loop over k that takes
  * them.  A part of kernel.cuh, in the place of copies.cuh and pipeline.cuh.
  *
- * Operands that run along m or n lie in shared memory as they do in device memory, row by row of
- * k.  So a tile is one box of a tensor map: one lane asks for it, and the engine finds addresses
- * and writes zeros for what lies outside the matrix.  No thread has pointers to move, and the
+ * Operands lie in shared memory as they do in device memory, row by row.  So a tile is one box of a
+ * tensor map, or some side by side (mma_f64/lines.cuh): one lane asks for them, and
+ * the engine finds addresses and writes zeros for what lies outside the matrix.  No thread has pointers to move, and the
  * registers that they took are free for a larger part of C.
  *
- *     stage 0                                                  stage 1
- *     | A: BLOCK_K rows | B: BLOCK_K rows | full, empty, 128 bytes | A ...
+ *     stage 0                                              stage 1
+ *     | boxes of A | boxes of B | full, empty, STAGE_ALIGNED | boxes of A ...
+ *
  *
  * Two barriers (mbarriers) behind each stage take turns; both end their phases with parity 0, 1,
  * 0, ... as the ring comes round:
@@ -37,13 +38,27 @@ struct operand {
 
 HELPER operand operand_a(const matrices *x, edge begin)
 {
-    const operand a = {x->map_a, (int)begin.at * BOX_WORDS, true};
+    const operand a = {x->map_a, (int)begin.at * (K_FAST_A ? 1 : BOX_WORDS), true};
     return a;
 }
 HELPER operand operand_b(const matrices *x, edge begin)
 {
-    const operand b = {x->map_b, (int)begin.at * BOX_WORDS, true};
+    const operand b = {x->map_b, (int)begin.at * (K_FAST_B ? 1 : BOX_WORDS), true};
     return b;
+}
+
+/* Ask for an operand's tile that begins at k_at, box by box. */
+template <int SIDE, int K_FAST>
+HELPER void bring_tile(operand x, int k_at, shared_at to, shared_at full)
+{
+    enum { LONG = K_FAST ? BLOCK_K : SIDE, SHORT = K_FAST ? SIDE : BLOCK_K };
+    UNROLL for (int on = 0; on < LONG; on += BOX_LONG(LONG)) {
+        const shared_at box = to + on * SHORT * ELEM_BYTES;
+        if (K_FAST)
+            copy_box(x.map, box, full, (k_at + on) * BOX_WORDS, x.at);
+        else
+            copy_box(x.map, box, full, x.at + on * BOX_WORDS, k_at);
+    }
 }
 
 /* The boxes of a piece's tiles, one after another. */
@@ -67,8 +82,8 @@ struct feeds {
     {
         if (is_elected()) {
             expect_bytes(full_of(stage), BOX_BYTES);
-            copy_box(a.map, stage, full_of(stage), a.at, k_at);
-            copy_box(b.map, stage + BYTES_A, full_of(stage), b.at, k_at);
+            bring_tile<BLOCK_M, K_FAST_A>(a, k_at, stage, full_of(stage));
+            bring_tile<BLOCK_N, K_FAST_B>(b, k_at, stage + BYTES_A, full_of(stage));
         }
     }
 };
@@ -111,7 +126,8 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand, operand, steps mine, sh
     const shared_at from_a = tiles + first_fragment_a();
     const shared_at from_b = tiles + BYTES_A + first_fragment_b();
     fragments held[2];
-    read_fragments(&held[0], from_a, from_b, 0, 0);
+    UNROLL for (int part = 0; part < TURNS; ++part)
+        read_fragments(&held[0], from_a, from_b, 0, part);
 
     shared_at stage = 0;            /* of this tile, counted from the first */
     unsigned int parity = 0;        /* of its phase */
@@ -139,8 +155,10 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand, operand, steps mine, sh
                 if (--left > 0)
                     wait_for(full_of(tiles + stage), parity);
             }
-            read_fragments(next, from_a + stage, from_b + stage, (l + 1) % STEPS, 0);
-            multiply(sum, now, 0);
+            UNROLL for (int part = 0; part < TURNS; ++part) {
+                read_fragments(next, from_a + stage, from_b + stage, (l + 1) % STEPS, part);
+                multiply(sum, now, part);
+            }
         }
     } while (left > 0);
     BARRIER(); /* all have read: the next piece may come */

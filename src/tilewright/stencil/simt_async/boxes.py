@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.precision import Precision
 from tilewright.space import Config
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil.base import Call, Matrix, TensorMap, Variant
 
-__all__ = ["MOST_BOX", "MOST_SIDE", "TMA_SINCE", "box_words", "maps"]
-
-# Tensor maps came with this compute capability, times ten.
-TMA_SINCE = 90
+__all__ = ["MOST_BOX", "MOST_SIDE", "box_words", "maps"]
 
 # CUDA driver API, cuTensorMapEncodeTiled: a box's side at most.
 MOST_BOX = 256
@@ -27,8 +26,18 @@ def box_words(precision: Precision) -> int:
     return max(1, precision.element_bytes // _WIDEST)
 
 
-def maps(config: Config, variant: Variant, call: Call) -> tuple[TensorMap, TensorMap]:
-    """Return A's and B's maps; both operands run along m or n.
+def maps(
+    config: Config, variant: Variant, call: Call, line_bytes: int = 0
+) -> tuple[TensorMap, TensorMap]:
+    """Return A's and B's maps.
+
+    Parameters
+    ----------
+    config, variant, call
+        What is launched.
+    line_bytes : int
+        How wide a box is that is one of some for a tile, and whose lines the engine turns
+        (mma_f64/lines.cuh); 0: one box is the whole tile, as it lies in the matrix.
 
     Raises
     ------
@@ -36,29 +45,44 @@ def maps(config: Config, variant: Variant, call: Call) -> tuple[TensorMap, Tenso
         If columns of one are not aligned to 16 bytes, as far as its offset and leading dimension
         say.
     """
-    block_m, block_n, block_k = (config.integer(f"block_{side}") for side in "mnk")
-    return (
-        _map("a", call.a, variant.precision, (call.m, call.k), (block_m, block_k)),
-        _map("b", call.b, variant.precision, (call.n, call.k), (block_n, block_k)),
-    )
+    k, block_k = call.k, config.integer("block_k")
+    found = []
+    for name, matrix, side, block, k_fast in (
+        ("a", call.a, call.m, config.integer("block_m"), variant.k_fast[0]),
+        ("b", call.b, call.n, config.integer("block_n"), variant.k_fast[1]),
+    ):
+        _look_at(name, matrix, variant.precision)
+        sizes, tile = ((k, side), (block_k, block)) if k_fast else ((side, k), (block, block_k))
+        if not line_bytes:
+            found.append(_map(matrix, variant.precision, sizes, tile))
+        else:
+            line = line_bytes // variant.precision.element_bytes
+            plain = _map(matrix, variant.precision, sizes, (line, tile[1]))
+            found.append(replace(plain, swizzle=line_bytes))
+    return found[0], found[1]
 
 
-def _map(
-    name: str, matrix: Matrix, precision: Precision, sizes: tuple[int, int], box: tuple[int, int]
-) -> TensorMap:
-    """Return the map of a matrix, columns of it one behind the other."""
-    size, words = precision.element_bytes, box_words(precision)
+def _look_at(name: str, matrix: Matrix, precision: Precision) -> None:
+    """Refuse columns that the copy engine does not read."""
+    size = precision.element_bytes
     if matrix.offset * size % CHUNK_BYTES or matrix.ld * size % CHUNK_BYTES:
         raise ValueError(
             f"{name} has offset={matrix.offset} and ld={matrix.ld}, no multiples of"
             f" {CHUNK_BYTES} bytes; use a config with tma=0"
         )
-    rows, columns = (max(side, 1) for side in sizes)  # with nothing to sum it has to be a map still
+
+
+def _map(
+    matrix: Matrix, precision: Precision, sizes: tuple[int, int], box: tuple[int, int]
+) -> TensorMap:
+    """Return the map of a matrix, columns of it one behind the other."""
+    size, words = precision.element_bytes, box_words(precision)
+    long, short = (max(side, 1) for side in sizes)  # with nothing to sum it has to be a map still
     return TensorMap(
         matrix.memory,
         matrix.offset * size,
         "float32" if size < _WIDEST else "float64",
-        (rows * words, columns),
+        (long * words, short),
         (max(matrix.ld * size, CHUNK_BYTES),),
         (box[0] * words, box[1]),
     )

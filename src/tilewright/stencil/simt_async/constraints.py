@@ -14,6 +14,8 @@ from tilewright.stencil.asynchronous.constraints import (
     block_limits,
     clusters,
     copied_evenly,
+    copy_engine,
+    engine_or_threads,
     keep_busy,
     nothing_to_copy_narrowly,
     registers_of_a_thread,
@@ -36,7 +38,7 @@ from tilewright.stencil.asynchronous.resources import (
 )
 from tilewright.stencil.base import Variant
 from tilewright.stencil.schedule import schedule_constraints
-from tilewright.stencil.simt_async.boxes import MOST_BOX, TMA_SINCE, box_words
+from tilewright.stencil.simt_async.boxes import MOST_BOX, box_words
 from tilewright.stencil.simt_async.parameters import SECTOR_BYTES
 from tilewright.stencil.simt_async.resources import (
     LEAST_OTHER,
@@ -198,14 +200,7 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         return (Constraint("nothing in boxes", lambda tma: tma == 0, why, "divisibility"),)
     words = box_words(variant.precision)
     found = (
-        Constraint(
-            "boxes or threads",
-            lambda tma, narrow, guarded, warps_k: (
-                (tma == 0) | ((narrow == 0) & (guarded == 0) & (warps_k == 1))
-            ),
-            "the copy engine takes aligned columns and checks by itself; no layers read its boxes",
-            "divisibility",
-        ),
+        engine_or_threads(),
         Constraint(
             "one text for a box",
             lambda tma, block_k, unroll_k: (tma == 0) | (block_k == unroll_k),
@@ -221,16 +216,7 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
             "hardware",
         ),
     )
-    capability = device.compute_capability
-    if capability is not None and capability >= TMA_SINCE:
-        return found
-    engine = Constraint(
-        "copy engine",
-        lambda tma: tma == 0,
-        "devices copy boxes of a matrix from compute capability 9.0 on",
-        "hardware",
-    )
-    return engine, *found
+    return *copy_engine(device), *found
 
 
 def _stores(variant: Variant) -> Constraint:

@@ -23,12 +23,18 @@ struct place {
     edge i, j;
 };
 
+/* Boxes stay: the copy engine writes zeros for what lies outside. */
+#if TMA
+#define MOVABLE(K_FAST, SIDE) false
+#else
+#define MOVABLE(K_FAST, SIDE) (HOW_COPIED(K_FAST) != CHUNKS || (SIDE) % CHUNK == 0)
+#endif
+
 HELPER edge edge_at(isize at, isize side, int block_side, int k_fast)
 {
     const isize beyond = at + block_side - side;
-    const bool movable = !TMA && (HOW_COPIED(k_fast) != CHUNKS || side % CHUNK == 0);
     edge e;
-    e.before = beyond > 0 && side >= block_side && movable ? (int)beyond : 0;
+    e.before = beyond > 0 && side >= block_side && MOVABLE(k_fast, side) ? (int)beyond : 0;
     e.at = at - e.before;
     return e;
 }

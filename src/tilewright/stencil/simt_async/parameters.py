@@ -9,6 +9,7 @@ from tilewright.stencil.asynchronous.parameters import (
     RESIDENT,
     STAGED,
     STAGES,
+    TMA,
     WARPS_K,
     WAYS_APART,
     block_sides,
@@ -17,17 +18,6 @@ from tilewright.stencil.asynchronous.parameters import (
 from tilewright.stencil.schedule import schedule_parameter
 
 __all__ = ["parameters"]
-
-# A config that does not name it is older than it is.
-TMA = Parameter(
-    "tma",
-    (0, 1),
-    "who copies an operand that runs along m or n: 0: all threads, 16 bytes each, 1: the copy "
-    "engine, whole tiles, which one thread asks for (compute capability 9.0)",
-    "none; columns aligned to 16 bytes",
-    unnamed=0,
-)
-
 
 # The least that device memory gives at a time.
 SECTOR_BYTES = 32

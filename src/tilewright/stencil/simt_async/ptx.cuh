@@ -30,10 +30,10 @@ struct ALIGNED(16) chunk {
 #endif
 
 /* Where the shared memory that the launch asks for begins: at a line of it, whose units mma_f64
- * turns, and in which boxes begin. */
+ * turns, and in which boxes begin; or where a text that multiplies wants stages to begin. */
 HELPER shared_at shared_memory(void)
 {
-    DYNAMIC_SHARED_ARRAY ALIGNED(128) unsigned char arena[];
+    DYNAMIC_SHARED_ARRAY ALIGNED(STAGE_ALIGNED) unsigned char arena[];
     unsigned long long at;
     asm("cvta.to.shared.u64 %0, %1;" : "=l"(at) : "l"(arena));
     return (shared_at)at;

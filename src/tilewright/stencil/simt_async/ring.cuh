@@ -6,5 +6,5 @@
 
 #define BARRIER_AT (BYTES_A + BYTES_B)
 
-/* The copy engine writes at multiples of 128 bytes, so barriers take as many. */
-#define STAGE_BYTES (BARRIER_AT + (TMA ? 128 : 0))
+/* Barriers leave the next stage where it may begin. */
+#define STAGE_BYTES (BARRIER_AT + (TMA ? STAGE_ALIGNED : 0))

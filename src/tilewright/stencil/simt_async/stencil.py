@@ -10,7 +10,12 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.space import Config, Space
 from tilewright.stencil.asynchronous.division import MOST_SHARES
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, room_to_stage, shared_bytes
+from tilewright.stencil.asynchronous.resources import (
+    BARRIER_BYTES,
+    CHUNK_BYTES,
+    room_to_stage,
+    shared_bytes,
+)
 from tilewright.stencil.base import Call, Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.schedule import macros, schedule_of, unscheduled
 from tilewright.stencil.simt_async.boxes import MOST_SIDE, box_words, maps
@@ -54,6 +59,9 @@ class SimtAsync(Stencil):
     multiplier: ClassVar[str] = "simt_async/simt.cuh"
     # What copies an operand along k wherever its columns begin.
     fitted_along_k: ClassVar[dict[str, int]] = {"k_vectors": 0}
+    # Of boxes: how wide one is whose lines the copy engine turns, and what a stage's barriers take.
+    line_bytes: ClassVar[int] = 0
+    barrier_bytes: ClassVar[int] = BARRIER_BYTES
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device runs CUDA and copies asynchronously."""
@@ -90,6 +98,7 @@ class SimtAsync(Stencil):
             stream_k=int(config.get("stream_k", 0)),
             warps_k=layers(config),
             tma=int(config.get("tma", 0)),
+            barrier_bytes=self.barrier_bytes,
             precision=variant.precision,
             longer=self.longer(config, variant),
         )
@@ -187,7 +196,9 @@ class SimtAsync(Stencil):
             If columns of one of these are not aligned to 16 bytes.
         """
         found = call.arguments()
-        return (*found, *maps(config, variant, call)) if config.get("tma", 0) else found
+        if not config.get("tma", 0):
+            return found
+        return (*found, *maps(config, variant, call, self.line_bytes))
 
     def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
         """Return a grid in one dimension, blocks of a cluster side by side.

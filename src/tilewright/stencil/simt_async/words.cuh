@@ -7,6 +7,12 @@
 /* The widest access, 16 bytes, in elements. */
 #define CHUNK (16 / ELEM_BYTES)
 
+/* Where a stage may begin: the copy engine writes at multiples of so many bytes, unless a text that
+ * multiplies has said more. */
+#ifndef STAGE_ALIGNED
+#define STAGE_ALIGNED 128
+#endif
+
 /* HELPER, but for `static`, which means something else within a struct. */
 #define METHOD __device__ __forceinline__
 
