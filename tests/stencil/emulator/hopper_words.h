@@ -99,6 +99,8 @@ inline void check_box(const box_copy &c)
         fault("a tensor whose base or strides are no multiples of 16 bytes");
     if (inner % 16 || (t.span && inner > t.span) || t.box[0] > 256 || t.box[1] > 256)
         fault("a box that the copy engine does not take");
+    if (c.at[0] * t.element_bytes % 16) /* an illegal instruction, on an H100 */
+        fault("a box that begins within 16 bytes of what is contiguous");
     if (c.to % (t.span ? 8 * t.span : 128))
         fault("a copy to where its pattern of exchanged pieces does not begin");
 }

@@ -110,11 +110,16 @@ inline bool is_elected() { return emulated::now.current->id.x % 32 == 0; }
 inline void arrive(shared_at at) { emulated::arrive(emulated::rank_now(), at); }
 inline void leave_to_engine() {} /* here threads and boxes see one memory */
 
-inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int x, int y)
+inline void copy_lines(const tensor_map *map, shared_at to, shared_at full, int x, int y, int z)
 {
-    emulated::box_copy c = {{}, to, full, 1u << emulated::rank_now(), {x, y, 0}};
+    emulated::box_copy c = {{}, to, full, 1u << emulated::rank_now(), {x, y, z}};
     std::memcpy(&c.from, map, sizeof(c.from));
     emulated::start_box(c);
+}
+
+inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int x, int y)
+{
+    copy_lines(map, to, full, x, y, 0);
 }
 #endif
 

@@ -3,7 +3,9 @@
  *
  * A box is a line of 128 bytes wide: 16 doubles, or 8 complex elements, side by side in the matrix.
  * Its lines are steps along k where an operand lies along m or n, else rows or columns; and in line r
- * the engine puts the piece of 16 bytes that is c-th in the matrix in place c ^ r % 8:
+ * the engine puts the piece of 16 bytes that is c-th in the matrix in place c ^ r % 8.  Boxes along m
+ * or n are many; where that side of the matrix is whole lines, its map has a third dimension, from
+ * line to line, and all are one box with that:
  *
  *     along m or n, a part for each 16 rows       along k, a box for each 16 steps
  *     +----+----+----+----+-- --+----+            +----+----+----+----+-- --+----+
@@ -28,7 +30,6 @@
 
 /* Elements of a line. */
 #define IN_LINE (LINE / ELEM_BYTES)
-#define BOX_LONG(SIDE) IN_LINE
 
 /* Where doubles of B along n are read one by one. */
 #define ONE_BY_ONE (WORDS == 1 && PAIR_N == 1)

@@ -2,7 +2,7 @@
  * them.  A part of kernel.cuh, in the place of copies.cuh and pipeline.cuh.
  *
  * Operands lie in shared memory as they do in device memory, row by row.  So a tile is one box of a
- * tensor map, or some side by side (mma_f64/lines.cuh): one lane asks for them, and
+ * tensor map, or where it lies in lines sometimes more (mma_f64/lines.cuh): one lane asks for it, and
  * the engine finds addresses and writes zeros for what lies outside the matrix.  No thread has pointers to move, and the
  * registers that they took are free for a larger part of C.
  *
@@ -34,31 +34,43 @@ struct operand {
     const tensor_map *map;
     int at;    /* the block's first row (or column), in numbers of the map */
     bool wide; /* whether whole tiles may be copied: always */
+    bool even; /* whether its side is whole lines, so that all of a tile are one box */
 };
+
+#ifdef IN_LINE
+HELPER bool in_lines(isize side) { return side % IN_LINE == 0; }
+#else
+HELPER bool in_lines(isize) { return true; }
+#endif
 
 HELPER operand operand_a(const matrices *x, edge begin)
 {
-    const operand a = {x->map_a, (int)begin.at * (K_FAST_A ? 1 : BOX_WORDS), true};
+    const operand a = {x->map_a, (int)begin.at * (K_FAST_A ? 1 : BOX_WORDS), true, in_lines(x->m)};
     return a;
 }
 HELPER operand operand_b(const matrices *x, edge begin)
 {
-    const operand b = {x->map_b, (int)begin.at * (K_FAST_B ? 1 : BOX_WORDS), true};
+    const operand b = {x->map_b, (int)begin.at * (K_FAST_B ? 1 : BOX_WORDS), true, in_lines(x->n)};
     return b;
 }
 
-/* Ask for an operand's tile that begins at k_at, box by box. */
+/* Ask for an operand's tile that begins at k_at. */
 template <int SIDE, int K_FAST>
 HELPER void bring_tile(operand x, int k_at, shared_at to, shared_at full)
 {
-    enum { LONG = K_FAST ? BLOCK_K : SIDE, SHORT = K_FAST ? SIDE : BLOCK_K };
-    UNROLL for (int on = 0; on < LONG; on += BOX_LONG(LONG)) {
-        const shared_at box = to + on * SHORT * ELEM_BYTES;
-        if (K_FAST)
-            copy_box(x.map, box, full, (k_at + on) * BOX_WORDS, x.at);
-        else
-            copy_box(x.map, box, full, x.at + on * BOX_WORDS, k_at);
+#ifdef IN_LINE
+    if (K_FAST) {
+        UNROLL for (int on = 0; on < BLOCK_K; on += IN_LINE)
+            copy_box(x.map, to + on * SIDE * ELEM_BYTES, full, (k_at + on) * BOX_WORDS, x.at);
+    } else if (x.even) {
+        copy_lines(x.map, to, full, 0, k_at, x.at / (IN_LINE * BOX_WORDS));
+    } else {
+        ROLLED for (int on = 0; on < SIDE; on += IN_LINE)
+            copy_lines(x.map, to + on * BLOCK_K * ELEM_BYTES, full, x.at + on * BOX_WORDS, k_at, 0);
     }
+#else
+    copy_box(x.map, to, full, x.at, k_at);
+#endif
 }
 
 /* The boxes of a piece's tiles, one after another. */
@@ -67,12 +79,15 @@ struct feeds {
     int k_at;          /* where the next ones begin */
     unsigned int more; /* tiles that this warp asks for in the loop: none, but in warp 0 */
 
-    /* The remainder of k is the end of its tile: what lies before the matrix is zero. */
+    /* The remainder of k is the end of its tile: what lies before the matrix is zero.  Where an
+     * operand lies along k it is the beginning of the last tile: a box may not begin within 16 bytes
+     * of what is contiguous, or the engine ends the kernel with an illegal instruction. */
     METHOD void begin(operand rows, operand columns, steps mine)
     {
         a = rows;
         b = columns;
-        k_at = (int)(mine.first_depth + (mine.begin - 1) * BLOCK_K);
+        k_at = K_FAST_A || K_FAST_B ? (int)(mine.begin * BLOCK_K)
+                                    : (int)(mine.first_depth + (mine.begin - 1) * BLOCK_K);
         const bool asks = warp_number() == 0;
         more = asks && mine.count > STAGES - 1 ? mine.count - (STAGES - 1) : 0;
     }

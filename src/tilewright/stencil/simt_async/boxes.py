@@ -56,9 +56,7 @@ def maps(
         if not line_bytes:
             found.append(_map(matrix, variant.precision, sizes, tile))
         else:
-            line = line_bytes // variant.precision.element_bytes
-            plain = _map(matrix, variant.precision, sizes, (line, tile[1]))
-            found.append(replace(plain, swizzle=line_bytes))
+            found.append(_lines(matrix, variant.precision, sizes, tile, line_bytes, not k_fast))
     return found[0], found[1]
 
 
@@ -85,4 +83,34 @@ def _map(
         (long * words, short),
         (max(matrix.ld * size, CHUNK_BYTES),),
         (box[0] * words, box[1]),
+    )
+
+
+def _lines(
+    matrix: Matrix,
+    precision: Precision,
+    sizes: tuple[int, int],
+    tile: tuple[int, int],
+    line_bytes: int,
+    along_side: bool,
+) -> TensorMap:
+    """Return the map of a matrix in boxes a line wide, which the engine turns.
+
+    With `along_side` it has a third dimension: from line to line, if these are whole, so that one
+    box is as many as a tile has.  A box that took more of a side that is not would read beyond its
+    last column.
+    """
+    in_line = line_bytes // precision.element_bytes
+    plain = _map(matrix, precision, sizes, (in_line, tile[1]))
+    plain = replace(plain, swizzle=line_bytes)
+    if not along_side:
+        return plain
+    whole = sizes[0] > 0 and sizes[0] % in_line == 0
+    lines, taken = (sizes[0] // in_line, tile[0] // in_line) if whole else (1, 1)
+    long = plain.sizes[0] // lines
+    return replace(
+        plain,
+        sizes=(long, plain.sizes[1], lines),
+        strides=(*plain.strides, line_bytes),
+        box=(*plain.box, taken),
     )

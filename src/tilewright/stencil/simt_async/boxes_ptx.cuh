@@ -31,6 +31,15 @@ HELPER void copy_box(const tensor_map *map, shared_at to, shared_at full, int x,
                  : "memory");
 }
 
+/* The same of a map with a third coordinate. */
+HELPER void copy_lines(const tensor_map *map, shared_at to, shared_at full, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+                 "l"(map), "r"(full), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
 /* What threads wrote and read in shared memory comes before what the copy engine writes there
  * behind the block's next barrier. */
 HELPER void leave_to_engine(void)

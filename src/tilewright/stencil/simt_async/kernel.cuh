@@ -34,8 +34,9 @@
  * too, and what lies inside once more for what lies outside.  A remainder of k is the first
  * tile, so that all others are whole; with RESTS_END it is copied as they are (pipeline.cuh).
  *
- * With TMA (compute capability 9.0) the copy engine brings whole tiles of operands that run along m
- * or n, edges and remainder too, to the same ring; boxes.cuh has the loop then.
+ * With TMA (compute capability 9.0) the copy engine brings whole tiles, edges and remainder too, to
+ * the same ring, where a text that multiplies takes operands as they lie; boxes.cuh has the loop
+ * then.
  *
  * Small results: SPLIT_K blocks, a cluster, share the steps of one tile of C and add
  * their parts in the order of k through each other's shared memory (compute capability

@@ -22,9 +22,6 @@
 #define ADVANCE_A (UNROLL_K * PITCH_A * ELEM_BYTES)
 #define ADVANCE_B (UNROLL_K * PITCH_B * ELEM_BYTES)
 
-/* The copy engine brings all of a tile at once. */
-#define BOX_LONG(SIDE) (SIDE)
-
 #define HOW_ALONG_SIDE (NARROW ? NARROWLY : CHUNKS)
 #define HOW_COPIED(K_FAST) (!(K_FAST) ? HOW_ALONG_SIDE : K_VECTORS ? TRANSPOSED : ELEMENTS)
 
