@@ -111,7 +111,7 @@ def test_a_loop_of_copies_is_an_interior_tiles() -> None:
     )
     made = kernel(*body)
     loop = Loop(made[8:])
-    assert loop_accesses(made, loop, 32).lines == {8 * 16: LinePairs(whole=4, torn=0)}
+    assert loop_accesses(made, loop, 32).lines == {8 * 16: LinePairs(free=4, crowded=0)}
     # Without such copies both ways are a tile's.
     plain = (*made[:7], decode_one(times(11, 2, 1), 7 * 16, 80), *made[8:])
     assert loop_accesses(plain, Loop(plain[8:]), 32).lines == {}

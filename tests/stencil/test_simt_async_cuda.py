@@ -54,7 +54,7 @@ def test_lane_addresses_of_blocks_that_stay_are_known(trans: str) -> None:
     shared = [i for i in loop.instructions if i.mnemonic == "LDS" and not i.guard.never]
     assert {made.kernel.wavefronts.get(i.address) for i in shared} == {2}
     copies = [i for i in loop.instructions if i.name.startswith("LDGSTS.E.128")]
-    assert all(made.kernel.lines[i.address].torn == 0 for i in copies)
+    assert all(made.kernel.lines[i.address].crowded == 0 for i in copies)
 
 
 def test_it_is_for_cuda_devices_that_copy_asynchronously() -> None:

@@ -18,7 +18,7 @@ _ADVICE = {
     "pipe": "the multiply-adds' pipe is full: this is as fast as the arithmetic goes",
     "shared wavefronts": "shared memory is too slow for the fragments: enlarge the register tile",
     "memory queue": "memory instructions queue: wider loads or larger register tiles",
-    "lines of copies": "copies tear lines: give rows of a tile whole lines of 128 bytes",
+    "copies": "copies take all the time: 16 bytes at once, whole lines of 128 bytes, larger tiles",
     "latency": "warps wait: load further ahead or hold more warps",
 }
 _LONG_STALL = 5  # an FFMA's result takes four cycles; more than that is worth a word
@@ -48,8 +48,8 @@ def notes(
         passes = "wavefront" if wavefronts == 1 else "wavefronts"
         found.append(f"{wavefronts} {passes}" + (", bank conflict" if conflict else ""))
     if lines is not None:
-        torn = f", {lines.torn:g} torn" if lines.torn else ""
-        found.append(f"{lines.count:g} pairs of lines{torn}")
+        crowded = f", {lines.crowded:g} crowded" if lines.crowded else ""
+        found.append(f"{lines.count:g} pairs of lines{crowded}")
     if use is not None and use.cycles > 1:
         banks = "+".join(str(count) for count in use.reads)
         found.append(f"port conflict ({banks} reads, {use.cycles} cycles)")
@@ -74,7 +74,7 @@ def annotate(
     """Return the loop line by line: address, control, instruction, notes.
 
     Where the cycle model does not know the loop nothing is said of ports.
-    Wavefronts of shared accesses and lines of copies are told where they are
+    Wavefronts of shared accesses and pairs of lines of copies are told where they are
     given, by address.
     The control column reads ``stall, Y (yields), W (write barrier), R (read
     barrier)``.

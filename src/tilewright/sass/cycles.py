@@ -9,8 +9,9 @@ resource alone would take, for one trip of one warp on one of a multiprocessor's
 - *pipe*: the multiply-adds' pipe, from lanes a scheduler;
 - *shared wavefronts*: one a cycle for the four schedulers together;
 - *memory queue*: memory instructions of a scheduler;
-- *lines of copies*: the lines that asynchronous copies meet (`tilewright.sass.lines`), for the four
-  schedulers together.  The simulation does not know them: a trip takes as long as they do at least.
+- *copies*: asynchronous copies to shared memory, by the lines that they meet
+  (`tilewright.sass.lines`) or, of single elements, by their number, for the four schedulers
+  together.  The simulation does not know this: a trip takes as long as they do at least.
 
 Where the trip takes much longer than any of them, its warps wait: that is *latency*.
 """
@@ -25,8 +26,8 @@ from tilewright.sass.lines import LinePairs
 from tilewright.sass.loops import Loop, is_useful
 from tilewright.sass.machine import (
     Machine,
+    copy_cycles,
     latencies,
-    line_cycles,
     machine_of,
     wavefront_cycles,
 )
@@ -139,9 +140,9 @@ def loop_cycles(
         "shared wavefronts": sum(wavefront_cycles(i, known) for i in trace),
         "memory queue": float(chip.queue_cycles * queued),
     }
-    copied = sum(line_cycles(lines[i.address], chip) for i in trace if i.address in lines)
+    copied = sum(copy_cycles(i, lines.get(i.address), chip) for i in trace)
     if copied:
-        terms["lines of copies"] = copied
+        terms["copies"] = copied
     conflicted = float(sum(use.cycles for use in port_use(trace, chip.memory_apart)))
     if conflicted > terms["issue slots"]:
         terms["register ports"] = conflicted

@@ -1,9 +1,10 @@
 """Lines that an asynchronous copy meets in device memory and in shared memory.
 
 What a copy of 16 bytes a lane costs a multiprocessor is the pairs of a line of the caches and a
-line of shared memory between which its pieces go (``docs/microbenchmarks.md``, asynchronous
-copies).  A copy whose rows are whole lines in both memories meets four; one that takes half of a
-line from each row, or whose rows are padded, meets eight, and so on.
+line of shared memory between which its pieces go, and more where eight lanes meet more than two
+(``docs/microbenchmarks.md``, asynchronous copies).  A copy whose rows are whole lines in both
+memories meets four, one by eight lanes; one that takes half of a line from each row, or whose rows
+are padded, meets eight; one that takes quarters sixteen, four by eight lanes.
 
 Where lines begin is not known of an address that is known only up to some number.  Of rows in
 device memory the first piece is then taken for a line's beginning, as where leading dimensions are
@@ -14,7 +15,6 @@ for different lines.  In shared memory the fewest pairs are counted that any beg
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,8 @@ LINE_BYTES = 128
 # What a lane copies past the first cache, and to which its addresses are aligned.
 PIECE_BYTES = 16
 _WARP = 32
+# Lanes that ask for a line's bytes together, and how many pairs these may meet at no more each.
+_EIGHT, _FREE = LINE_BYTES // PIECE_BYTES, 2
 
 _Place = tuple[int, int, int]  # of a lane: whose unknown number, device and shared address
 
@@ -38,19 +40,19 @@ class LinePairs:
 
     Parameters
     ----------
-    whole : float
-        Of which all 128 bytes are copied.
-    torn : float
-        The others.
+    free : float
+        Of eight lanes that meet one or two.
+    crowded : float
+        Of eight lanes that meet more.
     """
 
-    whole: float
-    torn: float
+    free: float
+    crowded: float
 
     @property
     def count(self) -> float:
         """All of them."""
-        return self.whole + self.torn
+        return self.free + self.crowded
 
 
 def line_pairs(device: LaneValue, shared: LaneValue, warps: int) -> LinePairs | None:
@@ -102,12 +104,11 @@ def _of(lanes: np.ndarray[tuple[int, ...], np.dtype[np.uint64]], warp: int) -> l
 
 @functools.lru_cache(maxsize=256)
 def _fewest(places: tuple[_Place, ...], step: int) -> tuple[int, int]:
-    """Return whole and torn pairs of one warp where shared lines begin so that there are fewest."""
+    """Return free and crowded pairs of a warp where shared lines begin so that there are fewest."""
     ways = []
     for shift in range(0, LINE_BYTES, step):
-        pieces = Counter(
-            (row, at // LINE_BYTES, (to + shift) // LINE_BYTES) for row, at, to in set(places)
-        )
-        whole = sum(count * PIECE_BYTES == LINE_BYTES for count in pieces.values())
-        ways.append((whole, len(pieces) - whole))
-    return min(ways, key=sum)
+        pairs = [(row, at // LINE_BYTES, (to + shift) // LINE_BYTES) for row, at, to in places]
+        eights = [set(pairs[first : first + _EIGHT]) for first in range(0, _WARP, _EIGHT)]
+        crowded = set().union(*(met for met in eights if len(met) > _FREE))
+        ways.append((len(set(pairs)) - len(crowded), len(crowded)))
+    return min(ways, key=lambda way: (sum(way), way[1]))

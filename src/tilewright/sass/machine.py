@@ -13,8 +13,8 @@ from tilewright.sass.pipes import SCHEDULERS
 
 __all__ = [
     "Machine",
+    "copy_cycles",
     "latencies",
-    "line_cycles",
     "machine_of",
     "reads_wide",
     "wavefront_cycles",
@@ -58,11 +58,14 @@ class Machine:
     barrier : int
         From the last warp's arrival at a thread block's barrier to the first
         one's next instruction.
-    whole_line, torn_line : float
+    free_pair, crowded_pair : float
         Of a multiprocessor, for a pair of lines that an asynchronous copy of 16
-        bytes a lane meets (`tilewright.sass.lines`), of which all or a part is
-        copied: the least of experiment copies of `tilewright microbench`
+        bytes a lane meets (`tilewright.sass.lines`): the least of experiment
+        copies of `tilewright microbench`, on an H100
         (``benchmarks/results/h100/microbench_copies.json``).
+    word_copy, double_copy : float
+        Of a multiprocessor, for an asynchronous copy of 4 or 8 bytes a lane,
+        wherever they lie: the least of the same.
     memory_apart : bool
         Whether memory instructions read their registers without the operands'
         latches, so that copies for reuse outlive them.  Not known: experiment
@@ -78,8 +81,10 @@ class Machine:
     branch: int = 24
     wide_read: float = 1.0
     barrier: int = 20
-    whole_line: float = 1.1
-    torn_line: float = 1.7
+    free_pair: float = 1.05
+    crowded_pair: float = 1.75
+    word_copy: float = 4.3
+    double_copy: float = 5.8
     memory_apart: bool = False
 
 
@@ -120,9 +125,17 @@ def wavefront_cycles(instruction: Instruction, known: Mapping[int, int]) -> floa
     return 0.0
 
 
-def line_cycles(pairs: LinePairs, chip: Machine) -> float:
-    """Return the cycles that a copy keeps what writes its lines, which four schedulers share."""
-    return SCHEDULERS * (chip.whole_line * pairs.whole + chip.torn_line * pairs.torn)
+def copy_cycles(instruction: Instruction, pairs: LinePairs | None, chip: Machine) -> float:
+    """Return the cycles that a copy keeps what writes it, which four schedulers share.
+
+    `pairs` are those of one of 16 bytes a lane, where they are known.
+    """
+    if instruction.mnemonic != "LDGSTS" or instruction.guard.never:
+        return 0.0
+    if pairs is not None:
+        return SCHEDULERS * (chip.free_pair * pairs.free + chip.crowded_pair * pairs.crowded)
+    single = {32: chip.word_copy, 64: chip.double_copy}
+    return SCHEDULERS * single.get(instruction.access_bits or 32, 0.0)
 
 
 def latencies(instruction: Instruction, chip: Machine) -> tuple[int, int]:
