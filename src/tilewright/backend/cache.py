@@ -7,6 +7,7 @@ the oldest go when the cache outgrows its limit.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -49,9 +50,10 @@ class KernelCache:
         path = self.directory / key
         try:
             binary = path.read_bytes()
-            os.utime(path)  # recently used files are pruned last
         except OSError:
             return None
+        with contextlib.suppress(OSError):  # where nothing can be written, nothing is pruned
+            os.utime(path)  # recently used files are pruned last
         return binary
 
     def save(self, key: str, binary: bytes) -> None:
@@ -65,8 +67,9 @@ class KernelCache:
             return
 
     def drop(self, key: str) -> None:
-        """Forget a binary that its driver no longer accepts."""
-        (self.directory / key).unlink(missing_ok=True)
+        """Forget a binary that its driver no longer accepts, where something can be written."""
+        with contextlib.suppress(OSError):
+            (self.directory / key).unlink(missing_ok=True)
 
     def prune(self, limit: int = _LIMIT_BYTES) -> int:
         """Remove the least recently used files above `limit` bytes; return their number."""
@@ -89,7 +92,10 @@ def prune_directory(directory: Path, limit: int) -> int:
     for _, size, path in sorted(found, key=lambda entry: entry[0]):
         if total <= limit:
             break
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            continue
         total -= size
         removed += 1
     return removed
