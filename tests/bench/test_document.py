@@ -64,7 +64,7 @@ def test_options_have_their_old_names_too(tmp_path):
         (["--peer", "cublas", "--device", "opencl"], 1, "cublas runs on CUDA devices"),
         (["--size", "8:"], 2, "size='8:'"),
         (["--cache", "tepid"], 2, "cache='tepid'"),
-        (["--tune", "soon"], 2, "budget='soon'"),
+        (["--tune", "soon"], 2, "tune='soon'"),
         (["--shapes", "nowhere.csv"], 1, "nowhere.csv"),
         (["--resume", "nowhere/x.json"], 2, "output='nowhere/x.json'"),
         (["--profile"], 1, "--profile counts on CUDA devices"),
@@ -111,7 +111,7 @@ def test_what_is_there_is_not_measured_again(tmp_path, measured, capsys):
     assert len(document["earlier_environments"]) == 3
 
 
-def test_an_interrupted_sweep_keeps_all_and_goes_on(tmp_path, measured, monkeypatch):
+def test_an_interrupted_sweep_keeps_all_and_goes_on(tmp_path, measured, monkeypatch, capsys):
     out = tmp_path / "bench.json"
 
     def interrupted(live, problems, *rest):
@@ -122,6 +122,7 @@ def test_an_interrupted_sweep_keeps_all_and_goes_on(tmp_path, measured, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(sessions, "sweep", interrupted)
         assert run([*COMMAND, "--resume", str(out)]) == 130
+    assert "tilewright: stopped; what was written until then stays\n" in capsys.readouterr().err
     assert [row["problem"] for row in rows(out)] == ["SGEMM NT 48"]
     assert run([*COMMAND, "--resume", str(out)]) == 0
     assert measured == ["SGEMM NT 32x16x8"]

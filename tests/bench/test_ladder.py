@@ -134,11 +134,18 @@ def test_the_command(tmp_path, capsys):
         (["--peer", "mkl"], "peer='mkl'"),
         (["--device", "abacus"], "device='abacus'"),
         (["--budget", "soon"], "budget='soon'"),
+        (["--peer", "numpy, mkl"], "peer='mkl'"),
     ],
 )
 def test_wrong_usage_is_named(arguments, message, capsys):
     assert run(["ladder", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_library_without_sgemm_is_named_before_anything_is_compiled(capsys):
+    pytest.importorskip("flint")
+    assert run(["ladder", "--size", "8", "--peer", "flint"]) == 1
+    assert "flint is compared in real double-double only" in capsys.readouterr().err
 
 
 @pytest.mark.gpu

@@ -102,7 +102,12 @@ def test_published_tensor_peaks():
     for arithmetic, teraflops in (("tf32", 156), ("fp16", 312), ("bf16", 312), ("int8", 624)):
         peak = bound(problem, "a100", arithmetic=arithmetic).term("arithmetic peak").value
         assert peak == pytest.approx(teraflops * 1e12, rel=2e-3)
-    assert "tensor.fp16" in bound(problem, "gtx580", arithmetic="fp16").missing["arithmetic peak"]
+    without = bound(problem, "gtx580", arithmetic="fp16")
+    assert "tensor.fp16" in without.missing["arithmetic peak"]
+    # What memory would allow is no bound of units that nobody knows to be there.
+    with pytest.raises(ValueError, match=r"device='gtx580' has no bound .*tensor\.fp16"):
+        without.limit  # noqa: B018
+    assert without.as_dict()["flops_per_second"] is None
 
 
 def test_a_compiled_kernel_has_a_bound_of_its_own():

@@ -17,10 +17,11 @@ from tests.export.conftest import FINGERPRINT
 from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.cli.app import run as tilewright
-from tilewright.export import Target, check, find_target, variants_of
+from tilewright.export import Target, check, collect, find_target, variants_of, write, writing
 from tilewright.export.fatbin import fatbin_of
 from tilewright.export.grid import grid_of
 from tilewright.library.choose import default_choice
+from tilewright.paths import write_atomically
 from tilewright.precision import PRECISIONS
 from tilewright.problem import transposes_of
 from tilewright.sass import read_cubin
@@ -129,6 +130,33 @@ def test_wrong_usage_is_told_before_anything_is_written(arguments, said, tmp_pat
     err = capsys.readouterr().err
     assert said in err or (said == "is no CUDA device" and "means several" in err)
     assert not output.exists()
+
+
+@needs_compiler
+def test_an_interrupted_export_is_taken_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it is whole its manifest says so, and names what it and an earlier one wrote."""
+    kernels = collect(find_target("sm_90a"), variants_of("s", "NN"))
+    write(kernels, tmp_path, ["cubin", "c"])
+    cubin = next((tmp_path / "cubin").iterdir())
+
+    def full(path: Path, data: bytes) -> None:
+        if path.name == "kernels.c":
+            raise OSError(28, "No space left on device")
+        write_atomically(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "write_atomically", full)
+        with pytest.raises(OSError, match="No space"):
+            write(kernels, tmp_path, ["c"])
+    begun = json.loads((tmp_path / "manifest.json").read_text())
+    assert begun["unfinished"]
+    assert f"cubin/{cubin.name}" in begun["files"]
+    assert "c/kernels.c" in begun["files"]
+    write(kernels, tmp_path, ["c"])
+    assert "unfinished" not in json.loads((tmp_path / "manifest.json").read_text())
+    assert not cubin.exists()
 
 
 def test_somebody_elses_directory_is_left_alone(tmp_path: Path):

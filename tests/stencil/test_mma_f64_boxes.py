@@ -103,7 +103,7 @@ def test_any_problem_is_computed_exactly(
 @needs_compiler
 @pytest.mark.parametrize("name", ["dNT", "dTN", "zNN"])
 def test_bits_are_those_of_tiles_that_threads_copy(emulated: EmulatedDevice, name: str) -> None:
-    """Which rows a lane has changes nothing in an element's chain: steps keep their order."""
+    """Which rows a lane has changes nothing in an element's chain of whole tiles."""
     of = variant(name)
     bits = [bits_of_a_product(emulated, boxed(of, emulated, tma=tma), of) for tma in (0, 1)]
     assert bits[0] == bits[1]

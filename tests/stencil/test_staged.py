@@ -143,8 +143,8 @@ FAULTS = {
     "a neighbour's columns are stored, too": ("right >= c.n_first && right < c.n_left;",
                                               "right < c.n_left;", {}),
     "rows beyond C are stored": ("row < c.m_left && right >= ", "right >= ", {}),
-    "lanes read what lies swapped elsewhere": ("(m ^ swapped)",
-                                               "(m ^ swapped * (THREAD_ID % 2))", {}),
+    "lanes read what lies swapped elsewhere": ("(m ^ EXCHANGED(n))",
+                                               "(m ^ EXCHANGED(n) * (THREAD_ID % 2))", {}),
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import tests.tuning.faulty  # registers the stencil here too
 from tilewright.problem import Problem
+from tilewright.stencil import stencil
 from tilewright.tuning.measurement import Stage, Status
 from tilewright.tuning.runner import Limits
 from tilewright.tuning.store import Store
@@ -51,6 +52,37 @@ def run(store):
         modules=MODULES,
         store=store,
     )
+
+
+def test_what_cannot_read_the_operands_is_not_tried(tmp_path, monkeypatch):
+    """As boxes of odd leading dimensions: `takes` says of which problems a config is one."""
+    family = stencil("packed")
+
+    def takes(self, config, problem):
+        return config.integer("unroll") == 2
+
+    monkeypatch.setattr(type(family), "takes", takes)
+    with Store(tmp_path / "store.sqlite") as store:
+        tune(PROBLEM, budget=6, strategy="random", stencil="packed", store=store)
+        tried = list(store.query(stage=Stage.SCREEN))
+    assert tried
+    assert {m.config["unroll"] for m in tried} == {2}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"problem": "s"}, "problem='s' is none; give a tilewright.Problem"),
+        ({"store": "x.db"}, r"store='x.db' is none; give tilewright.tuning.Store\(path\)"),
+        ({"seed": "1"}, "seed='1' is none; give a whole number"),
+        ({"strategy": ["climb"]}, "strategy=.* is none; give a name"),
+        ({"modules": "os"}, "modules='os' is none; give a tuple of names"),
+    ],
+    ids=str,
+)
+def test_what_is_of_another_kind_is_named(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        tune(**{"problem": PROBLEM, **wrong})
 
 
 def test_every_fault_costs_only_its_candidate_and_is_recorded(tmp_path):

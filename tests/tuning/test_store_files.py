@@ -185,6 +185,15 @@ def test_a_newer_store_is_refused_and_not_touched(path):
     assert path.read_bytes() == before
 
 
+def test_somebodys_empty_file_is_made_a_store_only_where_one_may_be_made(path):
+    path.touch()
+    with pytest.raises(StoreError, match="not a store"):
+        Store(path, create=False)
+    assert path.stat().st_size == 0
+    Store(path).close()
+    assert path.stat().st_size > 0
+
+
 def test_opening_to_read_writes_nothing(path):
     with Store(path) as store:
         store.add(example())

@@ -93,6 +93,8 @@ def bound(
     J. Lai and A. Seznec, "Bound the Peak Performance of SGEMM on GPU with software-controlled
     fast memory", 2012.  N. Nakasato, "A Fast GEMM Implementation on a Cypress GPU", 2010.
     """
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem={problem!r} is none; give a tilewright.Problem")
     if isinstance(device, str):
         device = catalogue_device(device)
     if accuracy is not None and arithmetic != "ieee":

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.bounds.levels import Level
 from tilewright.bounds.terms import Term
+from tilewright.bounds.units import PEAK
 from tilewright.problem import Problem
 
 __all__ = ["Bound"]
@@ -45,8 +46,17 @@ class Bound:
 
     @property
     def known(self) -> bool:
-        """Whether any term has a value, so that there is a limit."""
-        return any(t.value is not None for t in self.terms)
+        """Whether there is a limit: a term with a value, and matrix units if it is of these."""
+        return any(t.value is not None for t in self.terms) and not self._without_units
+
+    @property
+    def _without_units(self) -> bool:
+        """Whether it is of matrix units that the device is not known to have.
+
+        Memory has a limit then, too, which would be told of nothing.
+        """
+        peak = next((t for t in self.terms if t.name == PEAK), None)
+        return peak is not None and peak.value is None and "tensor." in peak.reason
 
     @property
     def limiting(self) -> Term:
@@ -55,11 +65,11 @@ class Bound:
         Raises
         ------
         ValueError
-            If no term has a value; the message says what is unknown.
+            If no term has a value, or matrix units are not known; the message says what is.
         """
         known = [t for t in self.terms if t.value is not None]
-        if not known:
-            reasons = "; ".join(dict.fromkeys(t.reason for t in self.terms))
+        if not self.known:
+            reasons = "; ".join(dict.fromkeys(t.reason for t in self.terms if t.value is None))
             raise ValueError(f"device={self.device!r} has no bound for {self.problem}: {reasons}")
         return min(known, key=lambda t: t.value if t.value is not None else 0.0)
 

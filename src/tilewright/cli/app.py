@@ -27,6 +27,10 @@ from tilewright.cli.trace_option import add_trace_option
 
 __all__ = ["app", "run"]
 
+# What a shell has of a program that SIGINT ended: 128 and its number.
+_INTERRUPTED = 130
+_STOPPED = "stopped; what was written until then stays"
+
 app = typer.Typer(
     name="tilewright",
     help="Bounds, generates, tunes, explains and serves GEMM kernels.",
@@ -57,6 +61,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         app(list(arguments), prog_name="tilewright", standalone_mode=True)
     except SystemExit as end:  # how typer ends, with its own status for wrong usage
+        if end.code == _INTERRUPTED:  # it has taken the interrupt for itself
+            return _fail(_STOPPED, _INTERRUPTED)
         return int(end.code) if isinstance(end.code, int) else 1
     except (ValueError, TypeError) as problem:
         # NumPy's LinAlgError is a ValueError, but what it tells of is the data.
@@ -64,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
     except (RuntimeError, OSError, ArithmeticError, MemoryError) as problem:
         return _fail(problem, 1)
     except KeyboardInterrupt:
-        return _fail("stopped; what was measured is stored", 130)
+        return _fail(_STOPPED, _INTERRUPTED)
     return 0
 
 

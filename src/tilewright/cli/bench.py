@@ -135,7 +135,7 @@ def _sessions(
     from tilewright.tuning.tuner import seconds_of
 
     if budget is not None:
-        seconds_of(budget)
+        seconds_of(budget, "tune")
     found = peers_for(names, devices)
     profilers = [Profiler(live, method) if profile else None for live in devices]
     return [

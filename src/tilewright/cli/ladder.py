@@ -49,6 +49,7 @@ def command(
     from tilewright.bench.sweep import Method
     from tilewright.cli.ladder_kinds import LADDERS
     from tilewright.paths import check_writable
+    from tilewright.tuning.room import check_memory
     from tilewright.tuning.tuner import seconds_of
 
     if kind not in LADDERS:
@@ -59,9 +60,13 @@ def command(
         check_writable(output)
     live = find_device(device)
     seconds = None if budget is None else seconds_of(budget)
+    if tune is not None:
+        seconds_of(tune, "tune")
     names = (peer or ("cublas" if live.backend == "cuda" else "numpy")).split(",")
-    ladder = LADDERS[kind](live, [name for name in names if name], rounds, json)
+    ladder = LADDERS[kind](live, [name.strip() for name in names if name.strip()], rounds, json)
     problems = ladder.problems(size)
+    for problem in problems:
+        check_memory(problem, live)
     results: list[dict[str, Any]] = []
     record = device_record(live, ladder.peers) | {"results": results}
     document = {"environment": environment_record(Method(rounds)), "devices": [record]}

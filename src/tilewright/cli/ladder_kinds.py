@@ -98,10 +98,12 @@ class Simt(Ladder):
     count = 7  # and the tuned one, which is another for each problem
 
     def peer(self, name: str) -> Any:
-        """Return a library of `tilewright.bench.peers`."""
+        """Return a library of `tilewright.bench.peers` that has SGEMM."""
         from tilewright.bench.peers import peer
 
-        return peer(name, self.live)
+        found = peer(name, self.live)
+        found.check(self.problem(1, 1, 1))
+        return found
 
     def problem(self, m: int, n: int, k: int) -> Problem:
         """Return SGEMM NN, operands exchanged."""

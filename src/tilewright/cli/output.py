@@ -31,6 +31,9 @@ __all__ = [
     "say",
 ]
 
+# Beyond any matrix, and what counts its operations still is a number.
+_MOST_DIGITS = 18
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 DeviceOption = Annotated[
     str | None,
@@ -116,6 +119,8 @@ def parse_size(text: str) -> tuple[int, int, int]:
     parts = text.lower().split("x")
     if len(parts) not in (1, 3) or not all(part.isdecimal() for part in parts):
         raise ValueError(f"size={text!r} is not a size; write 1024 or 512x512x64")
+    if max(map(len, parts)) > _MOST_DIGITS:
+        raise ValueError(f"size={text!r} is beyond any; sides have at most {_MOST_DIGITS} digits")
     sizes = [int(part) for part in parts] * (3 if len(parts) == 1 else 1)
     return sizes[0], sizes[1], sizes[2]
 

@@ -38,8 +38,9 @@ _ARGUMENTS = (
 def write(kernels: KernelSet, directory: str | Path, formats: Sequence[str] = FORMATS) -> Path:
     """Write a kernel set and return its manifest's path.
 
-    Every file appears whole or not at all, the manifest last: a directory with a manifest
-    holds everything that it names.  An earlier export is replaced.
+    Every file appears whole or not at all, the manifest last: a directory with a manifest that
+    is not ``unfinished`` holds everything that it names.  An earlier export is replaced, also
+    one that was interrupted.
 
     Parameters
     ----------
@@ -60,7 +61,9 @@ def write(kernels: KernelSet, directory: str | Path, formats: Sequence[str] = FO
     earlier = check(directory, formats)
     root = Path(directory)
     made = _files(kernels, formats)
-    (root / MANIFEST).unlink(missing_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
+    begun = {"format": _FORMAT, "unfinished": True, "files": dict.fromkeys({*earlier, *made}, "")}
+    write_atomically(root / MANIFEST, (json.dumps(begun, indent=1) + "\n").encode())
     for name, data in made.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -116,8 +116,8 @@ def loop_cycles(
         `tilewright.sass.loop_accesses`; loads are taken as broadcasts and
         stores as free of conflicts where it says nothing.
     lines : mapping, optional
-        Pairs of lines of an asynchronous copy, likewise; what it says nothing
-        of costs none.
+        Pairs of lines of an asynchronous copy of 16 bytes a lane, likewise; one that
+        it says nothing of costs none.
     machine : Machine, optional
         The model's constants.
 

@@ -60,8 +60,8 @@ class Machine:
         one's next instruction.
     free_pair, crowded_pair : float
         Of a multiprocessor, for a pair of lines that an asynchronous copy of 16
-        bytes a lane meets (`tilewright.sass.lines`): the least of experiment
-        copies of `tilewright microbench`, on an H100
+        bytes a lane meets (`tilewright.sass.lines`): just below the least of
+        experiment copies of `tilewright microbench`, on an H100
         (``benchmarks/results/h100/microbench_copies.json``).
     word_copy, double_copy : float
         Of a multiprocessor, for an asynchronous copy of 4 or 8 bytes a lane,

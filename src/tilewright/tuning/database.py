@@ -84,7 +84,8 @@ def _check_file(path: Path, create: bool) -> None:
             head = file.read(16)
     except OSError as problem:
         raise StoreError(f"store {path} cannot be read: {problem.strerror}") from None
-    if head and head != b"SQLite format 3\0":
+    # An empty file becomes a store where one may be made; who only reads leaves it alone.
+    if (head or not create) and head != b"SQLite format 3\0":
         raise StoreError(f"{path} is not a store; give another path or move the file away")
 
 

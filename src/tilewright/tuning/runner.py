@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.space import Config
+from tilewright.stencil import stencil
 from tilewright.stencil.schedule import SCHEDULE_SECONDS
 from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.process import Answer, WorkerProcess, WorkerSettings
@@ -153,9 +154,7 @@ class Runner:
                 waiting -= 1
             if worker.busy or waiting >= 2 * self._batch:
                 continue
-            config = strategy.propose()
-            while config is not None and config.id in skip:
-                config = strategy.propose()
+            config = self._proposed(strategy, skip)
             if config is None:
                 return True
             skip.add(config.id)
@@ -165,6 +164,14 @@ class Runner:
             more = SCHEDULE_SECONDS if is_rescheduled(config) else 0.0
             worker.ask(candidate, self._about(config, "prepare"), self.limits.prepare + more)
         return False
+
+    def _proposed(self, strategy: Strategy, skip: set[str]) -> Config | None:
+        """Return the next candidate that is new and can read the problem's operands."""
+        problem = self._blank.problem
+        while (config := strategy.propose()) is not None:
+            if config.id not in skip and stencil(config.stencil).takes(config, problem):
+                return config
+        return None
 
     def _drop_searches(self) -> None:
         """End searches for another schedule: they outlast any budget, and have no row by that."""

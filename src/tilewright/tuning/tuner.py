@@ -198,6 +198,7 @@ def tune(
     TuningError
         If no candidate was both right and timed.
     """
+    _look_at(problem, strategy, stencil, seed, store, modules)
     if 0 in (problem.m, problem.n, problem.k):
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
     live = find_device(device)
@@ -215,6 +216,29 @@ def tune(
     finally:
         if own:
             session.store.close()
+
+
+def _look_at(
+    problem: object, strategy: object, stencil: object, seed: object, store: object, modules: object
+) -> None:
+    """Refuse what is of another kind, before anything is started."""
+    texts = isinstance(modules, tuple | list) and all(isinstance(one, str) for one in modules)
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    for name, value, good, wanted in (
+        ("problem", problem, isinstance(problem, Problem), "a tilewright.Problem"),
+        ("strategy", strategy, isinstance(strategy, str), "a name"),
+        ("stencil", stencil, stencil is None or isinstance(stencil, str), "a name, or None"),
+        ("seed", seed, whole, "a whole number"),
+        (
+            "store",
+            store,
+            store is None or isinstance(store, Store),
+            "tilewright.tuning.Store(path)",
+        ),
+        ("modules", modules, texts, "a tuple of names"),
+    ):
+        if not good:
+            raise ValueError(f"{name}={value!r} is none; give {wanted}")
 
 
 def _family(live: LiveDevice, name: str | None, problem: Problem) -> Stencil:

@@ -40,6 +40,12 @@
 /* Of eight pieces, 0 4 1 5 2 6 3 7. */
 HELPER int piece_of(int g) { return g / 2 + g % 2 * 4; }
 
+/* Rows of A along m: staged results (simt_async/staged.cuh) have pieces q and q + 4 of four columns
+ * written at once. */
+#if !K_FAST_A
+#define EXCHANGED(N) ((N) % 4)
+#endif
+
 /* Lane g's first row or column of a warp's. */
 template <int K_FAST, int PAIR> HELPER int first_of_lane(void)
 {

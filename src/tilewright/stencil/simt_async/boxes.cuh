@@ -1,14 +1,13 @@
 /* Whole tiles by the copy engine (TMA, compute capability 9.0), and the loop over k that takes
  * them.  A part of kernel.cuh, in the place of copies.cuh and pipeline.cuh.
  *
- * Operands lie in shared memory as they do in device memory, row by row.  So a tile is one box of a
- * tensor map, or where it lies in lines sometimes more (mma_f64/lines.cuh): one lane asks for it, and
- * the engine finds addresses and writes zeros for what lies outside the matrix.  No thread has pointers to move, and the
- * registers that they took are free for a larger part of C.
+ * Operands lie in shared memory as they do in device memory, row by row, or line by line
+ * (mma_f64/lines.cuh).  So a tile is one box of a tensor map, or a few: one lane asks for it, and
+ * the engine finds addresses and writes zeros for what lies outside the matrix.  No thread has
+ * pointers to move, and the registers that they took are free for a larger part of C.
  *
  *     stage 0                                              stage 1
  *     | boxes of A | boxes of B | full, empty, STAGE_ALIGNED | boxes of A ...
- *
  *
  * Two barriers (mbarriers) behind each stage take turns; both end their phases with parity 0, 1,
  * 0, ... as the ring comes round:

@@ -14,7 +14,7 @@
  *
  *     THREADS, TILE_M, TILE_N, LANES_M, STEP_K, STEPS, TURNS, AHEAD, COPY_GROUPS
  *     BYTES_A, BYTES_B, ADVANCE_A, ADVANCE_B     bytes of a tile, and of a trip's part of it
- *     HOW_COPIED, RESTS_END, layout, place_in_tile     how tiles are copied
+ *     HOW_COPIED, RESTS_END, layout, place_in_tile     how threads copy tiles; not with TMA
  *     fragments, read_fragments, multiply        what a thread reads and does with it
  *     first_fragment_a, first_fragment_b, thread_row, thread_column, column_of
  *     RUN                                        columns of C that a thread has side by side

@@ -13,7 +13,7 @@
  *     n = 2 | 2 | 3 | 0 | 1 | 6 | 7 | 4 | 5 |      ...    RUN columns of C apart
  *     n = 3 | 6 | 7 | 4 | 5 | 2 | 3 | 0 | 1 |
  *             m, the lane's row of chunks; turned, so that lanes 8 q to 8 q + 7, which write at
- *             once, use all banks, in whatever order lanes are numbered
+ *             once, use all banks
  *
  * Each warp has PLACES of these: it writes as many rounds, then stores them in a loop of its own,
  * or, where all of a small tile is stored, in a text without questions.
@@ -58,11 +58,16 @@ HELPER void begin_where_stored(result *c)
     c->n_left -= right;
 }
 
+/* What is exchanged in the row of column n, unless a text that multiplies numbers lanes so that
+ * neighbours have rows four apart. */
+#ifndef EXCHANGED
+#define EXCHANGED(N) (((N) % 2 * 4 + (N) / 2 % 2 * 2) % LANES_M)
+#endif
+
 /* Where the chunk of the lane in row m and column n of a warp's lanes lies. */
 HELPER int place_of_lane(int m, int n)
 {
-    const int swapped = (n % 2 * 4 + n / 2 % 2 * 2) % LANES_M;
-    return (n * LANES_M + (m ^ swapped)) * 16;
+    return (n * LANES_M + (m ^ EXCHANGED(n))) * 16;
 }
 
 /* A lane's part in a round. */

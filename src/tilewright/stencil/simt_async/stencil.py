@@ -18,7 +18,7 @@ from tilewright.stencil.asynchronous.resources import (
 )
 from tilewright.stencil.base import Call, Dialect, Launch, Resources, Source, Stencil, Variant
 from tilewright.stencil.schedule import macros, schedule_of, unscheduled
-from tilewright.stencil.simt_async.boxes import MOST_SIDE, box_words, maps
+from tilewright.stencil.simt_async.boxes import MOST_SIDE, MOST_STRIDE, box_words, maps
 from tilewright.stencil.simt_async.constraints import constraints
 from tilewright.stencil.simt_async.parameters import SECTOR_BYTES, parameters
 from tilewright.stencil.simt_async.resources import longer, registers, threads
@@ -128,9 +128,12 @@ class SimtAsync(Stencil):
         """Whether what comes in boxes has columns aligned to 16 bytes, and places they can name."""
         if not config.get("tma", 0):
             return True
-        chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
+        size = problem.precision.element_bytes
+        chunk = max(1, CHUNK_BYTES // size)
         sides = max(problem.m, problem.n, problem.k) * box_words(problem.precision)
-        return problem.lda % chunk == problem.ldb % chunk == 0 and sides < MOST_SIDE
+        strides = max(problem.lda, problem.ldb) * size
+        aligned = problem.lda % chunk == problem.ldb % chunk == 0
+        return aligned and sides < MOST_SIDE and strides < MOST_STRIDE
 
     def fitted(self, config: Config, problem: Problem) -> Config:
         """Return the config with copies of single elements where 16 bytes are not aligned.
