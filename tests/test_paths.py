@@ -86,3 +86,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 def test_a_directory_is_not_overwritten(tmp_path):
     with pytest.raises(OSError, match="not a plain file"):
         paths.write_atomically(tmp_path, b"")
+
+
+def test_a_home_that_nobody_has_is_named(monkeypatch):
+    monkeypatch.setenv("TILEWRIGHT_DATA_DIR", "~no-such-user/x")
+    with pytest.raises(paths.UnsafeDirectoryError, match="TILEWRIGHT_DATA_DIR='~no-such-user/x'"):
+        paths.data_dir()

@@ -62,7 +62,10 @@ def cache_dir() -> Path:
 def _chosen(variable: str, default: Path) -> Path:
     """Return the private directory named by a variable, else the platform's."""
     named = os.environ.get(variable)
-    return private_directory(Path(named).expanduser() if named else default)
+    try:
+        return private_directory(Path(named).expanduser() if named else default)
+    except RuntimeError:  # of a user that there is not
+        raise UnsafeDirectoryError(f"{variable}={named!r} is nobody's; name a directory") from None
 
 
 def private_directory(path: str | os.PathLike[str]) -> Path:

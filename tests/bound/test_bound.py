@@ -254,7 +254,16 @@ def test_command(capsys):
         (["--device", "gtx580", "--size", "0"], 2, "is empty"),
         (["--device", "gtx580", "--link", "fast"], 2, "link='fast'"),
         (["--device", "gtx580", "--link", "-3"], 2, "link='-3'"),
-        (["--device", "gtx580", "--transfer", "--figure", "x.svg"], 2, "link_bytes_per_s"),
+        (["--device", "gtx580", "--transfer", "--figure", "x.svg"], 2, "give --link"),
+        (["--device", "gtx580", "--rate", "-1", "--transfer"], 2, "rate=-1 is no rate"),
+        (
+            ["--device", "gtx580", "--rate", "9"],
+            2,
+            "rate=9 means nothing without transfer",
+        ),
+        (["--device", "gtx580", "--overlap"], 2, "overlap=True means nothing without transfer"),
+        (["--device", "h100", "--presplit"], 2, "means nothing without arithmetic in parts"),
+        (["--device", "h100", "--sequence", "x"], 2, "sequence=x means nothing without double-"),
         (["--device", "cpu"], 2, "clock_hz"),
     ],
 )

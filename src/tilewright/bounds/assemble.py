@@ -105,6 +105,16 @@ def bound(
         raise ValueError(f"kernel_rate={kernel_rate} is no rate; give FLOP/s above 0")
     if promote_k is not None and not promote_k > 0:
         raise ValueError(f"promote_k={promote_k} is no interval; give 1 step of k or more")
+    plain = accuracy in (None, "ieee") and arithmetic == "ieee"
+    for name, value, without in (
+        ("promote_k", promote_k, plain and "arithmetic on matrix units"),
+        ("presplit", presplit or None, plain and "arithmetic in parts"),
+        ("overlap", overlap or None, not transfer and "transfer"),
+        ("kernel_rate", kernel_rate, not transfer and "transfer"),
+        ("sequence", sequence, problem.precision.parts != 2 and "double-double"),
+    ):
+        if value is not None and without:
+            raise ValueError(f"{name}={value} means nothing without {without}; leave it out")
     how = _How(promote_k, presplit, transfer, overlap, reads_c, warm_cache, sustained, kernel_rate)
     names = (arithmetic,) if accuracy is None else arithmetic_of(accuracy)
     if accuracy is not None and names != ("ieee",) and problem.precision.letter not in ("s", "c"):

@@ -89,6 +89,10 @@ def command(
     m, n, k = parse_size(size)
     problem = Problem(m, n, k, precision, *parse_trans(trans))  # type: ignore[arg-type]
     links = _links(link)
+    if rate is not None and not rate > 0:
+        raise ValueError(f"rate={rate:g} is no rate; give GFLOP/s above 0")
+    if rate is not None and not transfer:
+        raise ValueError(f"rate={rate:g} means nothing without transfer; leave it out")
     numbers = _with_link(numbers_of(find_device(device)), links)
     found = bound(
         problem,
@@ -110,6 +114,8 @@ def command(
         if transfer:
             kernel = found.term("host transfer (Nakasato eqs. 3-5)")
             speed = next(q.value for q in kernel.inputs if q.name == "F")
+            if not links and numbers.value("link_bytes_per_s") is None:
+                raise ValueError("link is not known of this device; give --link GB/s")
             links = links or [numbers.needs("link_bytes_per_s")]
             bound_figure.draw_transfer(figure, problem.precision, links, speed)
         else:
