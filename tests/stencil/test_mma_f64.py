@@ -52,11 +52,12 @@ def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     )
 
 
+@pytest.mark.parametrize("tma", [0, 1])
 @pytest.mark.parametrize("name", thorough_but(CERTIFIED, VARIANTS))
-def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
+def test_the_contract_is_kept(emulated: EmulatedDevice, name: str, tma: int) -> None:
     """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf, rounding."""
     of = variant(name)
-    config = small(of, emulated)
+    config = small(of, emulated, tma=tma)
     certify(emulated, compiled(emulated, FAMILY, config, of), FAMILY, config, of)
 
 
@@ -76,6 +77,27 @@ CHOICES: list[dict[str, Any]] = [
     {"name": "dTN", "warp_m": 32, "warp_n": 32},
     {"name": "zTN", "warp_m": 32, "warp_n": 32},
 ]
+# Who holds which columns of C differs by how B is read: in pairs, one by one, along k, by elements.
+BOXED: list[dict[str, Any]] = [
+    {"tma": 1, "name": "dNT", "mma_k": 8, "warp_n": 32, "turns": 16},
+    {
+        "tma": 1,
+        "name": "dTT",
+        "mma_k": 16,
+        "block_k": 32,
+        "block_n": 64,
+        "warp_n": 64,
+        "warp_m": 16,
+    },
+    {"tma": 1, "name": "dTN", "mma_k": 8, "block_k": 32, "persistent": 1, "stream_k": 2},
+    {"tma": 1, "name": "dNN", "mma_k": 8, "staged": 1, "warp_m": 64, "persistent": 1},
+    {"tma": 1, "name": "dNT", "mma_k": 8, "staged": 1, "warp_n": 32, "turns": 8},
+    {"tma": 1, "name": "dTT", "staged": 1, "stages": 2, "split_k": 2},
+    {"tma": 1, "name": "dNN", "mma_m": 8, "sliced": 1},
+    {"tma": 1, "name": "zNC", "mma_m": 8, "persistent": 1, "stream_k": 1},
+    {"tma": 1, "name": "zTN", "block_k": 16, "mma_k": 8, "split_k": 2, "stages": 5},
+    {"tma": 1, "name": "zCT", "sliced": 1, "walk": 1},
+]
 # Operands along m, along n, and along k, wherever columns begin.
 NARROW = [
     {"name": "dNT", "narrow": 1},
@@ -85,7 +107,9 @@ NARROW = [
 ]
 
 
-@pytest.mark.parametrize("choice", thorough_but(CHOICES[::2], CHOICES), ids=str)
+@pytest.mark.parametrize(
+    "choice", thorough_but([*CHOICES[::2], *BOXED[::3]], [*CHOICES, *BOXED]), ids=str
+)
 def test_every_choice_computes_the_product(
     emulated: EmulatedDevice, choice: dict[str, Any]
 ) -> None:

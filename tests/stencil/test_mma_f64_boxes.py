@@ -6,8 +6,6 @@ boxes that begin elsewhere; how it and warps take turns is `simt_async`'s (test_
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,14 +15,13 @@ from tests.stencil.contract import (
     bench,
     checks,
     compiled,
-    computes_the_product,
     fault_is_found,
     faulty,
     thorough_but,
 )
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
-from tests.stencil.test_mma_f64 import CERTIFIED, VARIANTS, small
+from tests.stencil.test_mma_f64 import small
 from tilewright.backend import GemmCall, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import nvrtc
@@ -34,7 +31,7 @@ from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import TensorMap, Variant
 from tilewright.stencil.mma_f64 import MmaF64
-from tilewright.tuning.verify import Check, certify
+from tilewright.tuning.verify import Check
 
 FAMILY = MmaF64()
 HOPPER = architecture_spec("sm_90a")
@@ -46,40 +43,6 @@ needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewrigh
 def boxed(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     """Return a config of four warps whose tiles come in lines."""
     return small(of, live, **{"tma": 1, **changes})
-
-
-@needs_compiler
-@pytest.mark.parametrize("name", thorough_but(CERTIFIED, VARIANTS))
-def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
-    """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf, rounding."""
-    of = variant(name)
-    config = boxed(of, emulated)
-    certify(emulated, compiled(emulated, FAMILY, config, of), FAMILY, config, of)
-
-
-# Who holds which columns of C differs by how B is read: in pairs, one by one, along k, by elements.
-CHOICES: list[dict[str, Any]] = [
-    {"name": "dNT", "mma_k": 8, "warp_n": 32, "turns": 16},
-    {"name": "dTT", "mma_k": 16, "block_k": 32, "block_n": 64, "warp_n": 64, "warp_m": 16},
-    {"name": "dTN", "mma_k": 8, "block_k": 32, "persistent": 1, "stream_k": 2},
-    {"name": "dNN", "mma_k": 8, "staged": 1, "warp_m": 64, "persistent": 1},
-    {"name": "dNT", "mma_k": 8, "staged": 1, "warp_n": 32, "turns": 8},
-    {"name": "dTT", "staged": 1, "stages": 2, "split_k": 2},
-    {"name": "dNN", "mma_m": 8, "sliced": 1},
-    {"name": "zNC", "mma_m": 8, "persistent": 1, "stream_k": 1},
-    {"name": "zTN", "block_k": 16, "mma_k": 8, "split_k": 2, "stages": 5},
-    {"name": "zCT", "sliced": 1, "walk": 1},
-]
-
-
-@needs_compiler
-@pytest.mark.parametrize("choice", thorough_but(CHOICES[::3], CHOICES), ids=str)
-def test_every_choice_computes_the_product(
-    emulated: EmulatedDevice, choice: dict[str, Any]
-) -> None:
-    of = variant(choice["name"])
-    config = boxed(of, emulated, **{key: v for key, v in choice.items() if key != "name"})
-    computes_the_product(emulated, FAMILY, config, of)
 
 
 @needs_compiler

@@ -174,7 +174,8 @@ def _bound_with(
         terms.append(tensor_terms.with_split(asked, terms, how.warm_cache))
     if how.transfer:
         terms.append(_transfer(asked, terms, how.kernel_rate, how.reads_c, how.overlap))
-    return Bound(problem, device.id, device.name, units.label, tuple(terms), reads, notes)
+    without = units.lane.startswith("tensor.") and terms[0].value is None
+    return Bound(problem, device.id, device.name, units.label, tuple(terms), reads, notes, without)
 
 
 def _clock(asked: Asked) -> Term:

@@ -8,7 +8,6 @@ from typing import Any
 
 from tilewright.bounds.levels import Level
 from tilewright.bounds.terms import Term
-from tilewright.bounds.units import PEAK
 from tilewright.problem import Problem
 
 __all__ = ["Bound"]
@@ -34,6 +33,9 @@ class Bound:
         What the kernel's limit asks of each memory level.
     notes : tuple of str
         Choices and assumptions behind the terms.
+    without_units : bool
+        Whether it is of matrix units that the device is not known to have.  Memory has a limit
+        then, too, which would be told of nothing: there is no bound.
     """
 
     problem: Problem
@@ -43,20 +45,12 @@ class Bound:
     terms: tuple[Term, ...]
     levels: tuple[Level, ...] = ()
     notes: tuple[str, ...] = ()
+    without_units: bool = False
 
     @property
     def known(self) -> bool:
         """Whether there is a limit: a term with a value, and matrix units if it is of these."""
-        return any(t.value is not None for t in self.terms) and not self._without_units
-
-    @property
-    def _without_units(self) -> bool:
-        """Whether it is of matrix units that the device is not known to have.
-
-        Memory has a limit then, too, which would be told of nothing.
-        """
-        peak = next((t for t in self.terms if t.name == PEAK), None)
-        return peak is not None and peak.value is None and "tensor." in peak.reason
+        return any(t.value is not None for t in self.terms) and not self.without_units
 
     @property
     def limiting(self) -> Term:

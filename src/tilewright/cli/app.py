@@ -67,7 +67,11 @@ def run(arguments: Sequence[str]) -> int:
     except (ValueError, TypeError) as problem:
         # NumPy's LinAlgError is a ValueError, but what it tells of is the data.
         return _fail(problem, 1 if type(problem).__name__ == "LinAlgError" else 2)
-    except (RuntimeError, OSError, ArithmeticError, MemoryError) as problem:
+    except OSError as problem:
+        named = problem.filename is not None and problem.strerror
+        told = f"{problem.filename} cannot be used ({problem.strerror}); name another"
+        return _fail(told if named else problem, 1)
+    except (RuntimeError, ArithmeticError, MemoryError) as problem:
         return _fail(problem, 1)
     except KeyboardInterrupt:
         return _fail(_STOPPED, _INTERRUPTED)
