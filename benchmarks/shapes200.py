@@ -1,6 +1,7 @@
-r"""SGEMM of random shapes, and of sizes beside multiples, through gemm's choice against cuBLAS.
+r"""Products of random shapes, and of sizes beside multiples, by gemm's choice against cuBLAS.
 
     python benchmarks/shapes200.py --seconds 200 --json FILE           needs a CUDA device
+    python benchmarks/shapes200.py --precision d --json FILE           of doubles, or c, or z
     python benchmarks/shapes200.py --list                              the shapes; no GPU
     python benchmarks/shapes200.py --below 0.95 --of FILE --json NEW   those that were slow in FILE
 
@@ -11,11 +12,12 @@ the transposes as often.  Then multiples of 512 and sizes one beside them (the c
 Each problem is multiplied in turns, ours, cuBLAS, ours, cuBLAS, on the config that `gemm`
 chooses on this device; kernels are compiled before by a pool.  Beside the ratio stand the
 errors of both on the same inputs: eta = max |C' - AB| / (|A| |B|) and the Frobenius norm of
-C' - AB over that of |A| |B|, of some rows of C, against the sum in double precision.  FILE is
-written after each shape; the table comes last.  Where a choice was fitted to leading dimensions
-(`tilewright.library.choose.served`), what was chosen by size alone is timed in the same turns, too
-("unfitted"), and the fitted choice without each parameter of `WITHOUT` that it has ("unstaged",
-"unguarded"); where operands are copied first, what is chosen without copies, too ("uncopied").
+C' - AB over that of |A| |B|, of some rows of C, against the sum in double precision (of doubles:
+in the host's long doubles, of 64 bits on x86).  FILE is written after each shape; the table comes
+last.  Where a choice was fitted to leading dimensions (`tilewright.library.choose.served`), what
+was chosen by size alone is timed in the same turns, too ("unfitted"), and the fitted choice without
+each parameter of `WITHOUT` that it has ("unstaged", "unguarded"); where operands are copied first,
+what is chosen without copies, too ("uncopied").
 
 ``--configs FILE`` (as `likely.py` writes it) times also, of each shape, the ``--each`` configs of
 FILE of which the shortest time is expected, once they have passed a tuner's check; those that
@@ -37,12 +39,14 @@ from typing import Any
 import numpy as np
 
 from hopper.beside import Beside
-from hopper.cases import cases_of, variant_of
+from hopper.cases import cases_of
 from hopper.here import first_gpu
 from hopper.named import json_file, named_in
 from hopper.pool import compiled
 from tilewright.paths import write_atomically
+from tilewright.precision import precision
 from tilewright.problem import Problem
+from tilewright.stencil import Variant
 
 COUNT, LEAST, MOST, SEED = 200, 64, 8192, 20261121
 MULTIPLES = (512, 1024, 2048, 4096)
@@ -53,22 +57,25 @@ ROUNDS = 7
 # Rows and columns of C whose errors are computed: a sum in double precision of every element
 # costs seconds.
 ROWS, COLUMNS = 16, 64
-# Elements drawn; longer matrices repeat them.
-DRAWN = 2**24
+# Bytes drawn; longer matrices repeat them.
+DRAWN = 2**26
+# What bars are for, and what a choice is fitted to.
 LETTER = "s"
+# What is exact enough beside each precision.
+WIDER = {"s": np.float64, "d": np.longdouble, "c": np.complex128, "z": np.clongdouble}
 # Seconds that squares of what won beside a choice may take in the end.
 SQUARES = 20
 # What a choice may be fitted with, by the name of its twin without.
 WITHOUT = {"unstaged": "staged", "unguarded": "guarded"}
 
 
-def shapes(seed: int = SEED) -> list[Problem]:
+def shapes(seed: int = SEED, letter: str = LETTER) -> list[Problem]:
     """Return the random shapes, the same in every run with a seed."""
     rng = np.random.default_rng(seed)
     sides = np.exp(rng.uniform(math.log(LEAST), math.log(MOST), (COUNT, 3))).round().astype(int)
-    cases = itertools.cycle(cases_of(LETTER))
+    cases = itertools.cycle(cases_of(letter))
     return [
-        Problem(*map(int, side), LETTER, *trans) for side, trans in zip(sides, cases, strict=False)
+        Problem(*map(int, side), letter, *trans) for side, trans in zip(sides, cases, strict=False)
     ]
 
 
@@ -88,11 +95,11 @@ def long_sums(seed: int = SEED) -> list[Problem]:
     ]
 
 
-def cliffs() -> list[Problem]:
+def cliffs(letter: str = LETTER) -> list[Problem]:
     """Return squares whose sides are multiples, and one beside them."""
     return [
-        Problem(n + beside, n + beside, n + beside, LETTER, *trans)
-        for n, trans, beside in itertools.product(MULTIPLES, cases_of(LETTER), BESIDE)
+        Problem(n + beside, n + beside, n + beside, letter, *trans)
+        for n, trans, beside in itertools.product(MULTIPLES, cases_of(letter), BESIDE)
     ]
 
 
@@ -120,10 +127,11 @@ def without(config: Any, parameter: str) -> Any:
 
 def slow(path: Path, below: float) -> list[tuple[str, Problem]]:
     """Return kind and problem of an earlier run's rows below a ratio, and of those that failed."""
-    rows = json.loads(path.read_text())["rows"]
+    made = json.loads(path.read_text())
+    letter = made.get("precision", LETTER)
     return [
-        (row["kind"], Problem(*(row[side] for side in "mnk"), LETTER, *row["trans"]))
-        for row in rows
+        (row["kind"], Problem(*(row[side] for side in "mnk"), letter, *row["trans"]))
+        for row in made["rows"]
         if row.get("ratio", 0) < below
     ]
 
@@ -134,23 +142,24 @@ def compile_all(live: Any, problems: list[Problem], until: float, beside: Beside
     from tilewright.library.realigned import best_way
 
     found = {
-        (one.trans, choice.config): None
+        (one.precision.letter, one.trans, choice.config): None
         for one in problems
         for choice in (
             *chosen(live, one, beside.alone).values(),
             *beside.wanted(live.spec, one).values(),
         )
-    } | dict.fromkeys(beside.all())
+    } | dict.fromkeys((LETTER, *one) for one in beside.all())
     for way in (best_way(live, one, (True, True)) for one in problems):
-        found[way.problem.trans, served(live, way.problem, way.aligned).config] = None
-    jobs = [(LETTER, trans, config) for trans, config in found]
+        letter, trans = way.problem.precision.letter, way.problem.trans
+        found[letter, trans, served(live, way.problem, way.aligned).config] = None
+    jobs = list(found)
     print(f"{len(jobs)} kernels to compile", flush=True)
     for _ in compiled(live.arch, jobs, max(1, (os.cpu_count() or 2) - 1), until):
         pass
 
 
 def reference(live: Any, load: Any) -> tuple[Any, Any, Any]:
-    """Return which part of C is looked at, it in double precision, and |A| |B| there."""
+    """Return which part of C is looked at, it in a wider precision, and |A| |B| there."""
     p = load.problem
     a, b = (np.empty(load.elements[name], p.precision.dtype) for name in "ab")
     live.download(load.memory["a"], a)
@@ -162,7 +171,10 @@ def reference(live: Any, load: Any) -> tuple[Any, Any, Any]:
     x = a.reshape(-1, p.lda)[rows] if p.trans_a.transposed else a.reshape(-1, p.lda)[:, rows].T
     y = b.reshape(-1, p.ldb)
     y = y[:, columns] if p.trans_b.transposed else y[columns].T
-    x, y = x.astype(np.float64), y.astype(np.float64)
+    x, y = (
+        (one.conj() if trans.conjugated else one).astype(WIDER[p.precision.letter])
+        for one, trans in ((x, p.trans_a), (y, p.trans_b))
+    )
     return np.ix_(rows, columns), x @ y, np.abs(x) @ np.abs(y)
 
 
@@ -178,20 +190,21 @@ def errors(live: Any, load: Any, right: tuple[Any, Any, Any]) -> dict[str, float
 
 def run_of(live: Any, load: Any, choice: Any) -> Any:
     """Return what runs a choice once."""
-    source = choice.stencil.source(
-        choice.config, variant_of(LETTER, load.problem.trans), live.dialect
-    )
+    source = choice.stencil.source(choice.config, Variant.of(load.problem), live.dialect)
     kernel = live.compile(source)
     return lambda: load.run(kernel, choice.stencil, choice.config)
 
 
-def shared(live: Any) -> dict[str, Any]:
+def shared(live: Any, letter: str = LETTER) -> dict[str, Any]:
     """Return memory for the largest problem, A and B random: drawing each would take long."""
-    whole = 4 * (MOST + 1) ** 2
-    drawn = np.random.default_rng(SEED).standard_normal(DRAWN, dtype=np.float32)
+    of = precision(letter)
+    whole = of.element_bytes * (MOST + 1) ** 2
+    real = of.dtype.type(0).real.dtype
+    drawn = np.random.default_rng(SEED).standard_normal(DRAWN // real.itemsize, dtype=real)
     memory = {name: live.allocate(whole) for name in "abc"}
     for name, at in itertools.product("ab", range(0, whole, drawn.nbytes)):
-        live.write(memory[name], np.roll(drawn, at // 4096)[: (whole - at) // 4], at)
+        part = np.roll(drawn, at // 4096)[: (whole - at) // real.itemsize]
+        live.write(memory[name], part, at)
     return memory
 
 
@@ -243,7 +256,8 @@ def row_of(
 ) -> dict[str, Any]:
     """Return what came of a problem, or why nothing did."""
     about = {
-        "kind": kind, "trans": problem.trans, "m": problem.m, "n": problem.n, "k": problem.k,
+        "kind": kind, "precision": problem.precision.letter, "trans": problem.trans,
+        "m": problem.m, "n": problem.n, "k": problem.k,
     }  # fmt: skip
     try:
         return {**about, **race(live, cublas, memory, problem, beside)}
@@ -295,7 +309,8 @@ def losses(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return how much rate each size beside a multiple loses against the multiple."""
     rates = {(row["trans"], row["n"]): row["tflops"] for row in rows if row["kind"] == "cliff"}
     found = []
-    for n, trans, beside in itertools.product(MULTIPLES, cases_of(LETTER), BESIDE):
+    cases = dict.fromkeys(trans for trans, _ in rates)
+    for n, trans, beside in itertools.product(MULTIPLES, cases, BESIDE):
         if beside and (trans, n) in rates and (trans, n + beside) in rates:
             loss = {
                 name: 1 - rates[trans, n + beside][name] / rates[trans, n][name]
@@ -362,9 +377,10 @@ def write(path: Path, made: dict[str, Any]) -> None:
     write_atomically(path, json.dumps(whole, indent=1).encode())
 
 
-def everything(seed: int) -> list[tuple[str, Problem]]:
+def everything(seed: int, letter: str = LETTER) -> list[tuple[str, Problem]]:
     """Return shapes and cliffs in turns, each with its kind."""
-    lists = [("shape", one) for one in shapes(seed)], [("cliff", one) for one in cliffs()]
+    drawn, beside = shapes(seed, letter), cliffs(letter)
+    lists = [("shape", one) for one in drawn], [("cliff", one) for one in beside]
     return [job for turn in itertools.zip_longest(*lists) for job in turn if job]
 
 
@@ -379,14 +395,16 @@ def measure(
     started = time.time()
     live = first_gpu()
     cublas = CuBLAS(live)
+    letter = jobs[0][1].precision.letter if jobs else LETTER
     made: dict[str, Any] = {
+        "precision": letter,
         "environment": environment_record(Method(ROUNDS)),
         "device": device_record(live, [cublas]),
         "seed": seed,
         "rows": [],
     }
     compile_all(live, [one for _, one in jobs], started + seconds / 3, beside)
-    memory, said = shared(live), time.time()
+    memory, said = shared(live, letter), time.time()
     for kind, one in jobs:
         if time.time() - started > seconds:
             break
@@ -406,6 +424,7 @@ def main() -> None:
     parse.add_argument("--seconds", type=float, default=200)
     parse.add_argument("--json", type=Path, default=Path("shapes200.json"))
     parse.add_argument("--seed", type=int, default=SEED, help="that shapes are drawn from")
+    parse.add_argument("--precision", choices=sorted(WIDER), default=LETTER)
     parse.add_argument("--list", action="store_true", help="print the shapes and end")
     parse.add_argument("--below", type=float, help="only what had a lower ratio, in the file of")
     parse.add_argument("--of", type=Path, help="an earlier run's results")
@@ -416,13 +435,15 @@ def main() -> None:
     if (given.below is None) != (given.of is None):
         parse.error("--below and --of belong together: a ratio, and a file of an earlier run")
     try:
-        jobs = slow(given.of, given.below) if given.of else everything(given.seed)
+        jobs = slow(given.of, given.below) if given.of else everything(given.seed, given.precision)
     except (OSError, ValueError, KeyError) as error:
         parse.error(f"--of={given.of} has no rows of an earlier run: {error!r}")
     if given.list:
         for _, one in jobs:
             print(one.trans, one.m, one.n, one.k)
         return
+    if given.configs and given.precision != LETTER:
+        parse.error(f"--configs is for --precision {LETTER}; leave one of them out")
     try:
         named = named_in(given.configs, LETTER, cases_of(LETTER)) if given.configs else {}
     except ValueError as error:

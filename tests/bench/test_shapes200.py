@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +181,60 @@ def test_each_slow_shape_gets_what_promises_most(shapes200):
     ]
     assert likely.picked(shapes, 1) == [("TN", b)]  # both like it
     assert likely.picked(shapes, 9) == [("TN", b), ("TN", a)]  # c is far from the best of its shape
+
+
+def random_elements(drawn, count, dtype):
+    parts = drawn.standard_normal((2, count))
+    return (
+        parts[0] + 1j * parts[1] if np.issubdtype(dtype, np.complexfloating) else parts[0]
+    ).astype(dtype)
+
+
+def operand(flat, rows, columns, trans):
+    """Return op(X) of a matrix that lies column by column."""
+    shape = (rows, columns) if trans == "N" else (columns, rows)
+    x = flat.reshape(shape, order="F")
+    return {"N": x, "T": x.T, "C": x.conj().T}[trans]
+
+
+@dataclass
+class Load:
+    """What is in memory of a problem."""
+
+    problem: Problem
+    elements: dict[str, int]
+    memory: dict[str, Any]
+
+
+class Downloads:
+    """A device whose memory is the host's."""
+
+    def download(self, memory, to):
+        to[...] = memory
+
+
+@pytest.mark.parametrize(
+    "case", ["sNT", "dNN", "dTN", "cTC", "zCN", "zCT"], ids=lambda case: str(case)
+)
+def test_sums_that_errors_are_told_by_are_wider_than_what_is_tested(shapes200, case):
+    """And conjugates are: right results in the problem's own precision are off by rounding only."""
+    letter, trans = case[0], case[1:]
+    problem = Problem(40, 50, 300, letter, *trans)
+    of, drawn = problem.precision, np.random.default_rng(3)
+    sides = (problem.m * problem.k, problem.n * problem.k)
+    a, b = (random_elements(drawn, n, of.dtype) for n in sides)
+    load = Load(problem, {"a": a.size, "b": b.size}, {"a": a, "b": b})
+    part, product, size = shapes200.reference(Downloads(), load)
+    x = operand(a, problem.m, problem.k, trans[0])
+    y = operand(b, problem.k, problem.n, trans[1])
+    wide = shapes200.WIDER[letter]
+    assert product.dtype == wide
+    if np.finfo(wide).eps == np.finfo(of.dtype).eps:
+        pytest.skip("long doubles are no longer than doubles here")
+    right = (x.astype(wide) @ y.astype(wide))[part]
+    assert (np.abs(product - right) <= problem.k * np.finfo(wide).eps * size).all()
+    load.memory["c"] = np.asfortranarray(x @ y).ravel(order="F").reshape(problem.n, -1)
+    found = shapes200.errors(Downloads(), load, (part, product, size))
+    assert 0 < found["frobenius"] < found["eta"] < 30 * np.finfo(of.dtype).eps
+    load.memory["c"] = load.memory["c"] * (1 + 1e-3)
+    assert shapes200.errors(Downloads(), load, (part, product, size))["eta"] > 1e-5

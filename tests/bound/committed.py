@@ -46,6 +46,12 @@ WITHOUT_TIMES = {
 # Of as many other shapes, whose bounds take minutes, by kernels whose times are in other files.
 TOO_MANY = {
     "portfolio.json",
+    "portfolio_c.json",
+    "portfolio_d.json",
+    "portfolio_z.json",
+    "shapes200_c_first.json",
+    "shapes200_d_first.json",
+    "shapes200_z_first.json",
     "shapes200_arranged_1.json",
     "shapes200_arranged_2.json",
     "shapes200_blocks_of_96_1.json",
@@ -156,7 +162,8 @@ def _of(row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     elif {"off", "configs", "ns"} <= row.keys():
         yield from _ways(row)
     elif row.get("kind") in ("shape", "cliff"):  # shapes200.py
-        problem = _problem([row["m"], row["n"], row["k"]], "s", row["trans"])
+        of = row.get("precision", "s")
+        problem = _problem([row["m"], row["n"], row["k"]], of, row["trans"])
         yield from ((who, problem, rate * 1e12) for who, rate in row.get("tflops", {}).items())
     elif "case" in row and row.get("kind") in ("tried", "race"):
         yield from _tensor(row)
