@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.space import Parameter
 from tilewright.stencil.asynchronous.parameters import (
     GUARDED,
+    MULTICAST,
     NARROW,
     RESIDENT,
     STAGED,
@@ -73,6 +74,7 @@ def _pipeline() -> tuple[Parameter, ...]:
         STAGED,
         WAYS_APART,
         TMA,
+        MULTICAST,
         Parameter(
             "ahead",
             (0, 1),
