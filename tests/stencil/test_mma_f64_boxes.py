@@ -21,8 +21,8 @@ from tests.stencil.contract import (
 )
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
-from tests.stencil.test_mma_f64 import VARIANTS, small
-from tilewright.backend import GemmCall, LaunchError, Operand
+from tests.stencil.test_mma_f64 import small
+from tilewright.backend import GemmCall, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import nvrtc
 from tilewright.backend.cuda.inspection import inspect_config
@@ -31,7 +31,7 @@ from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import TensorMap, Variant
 from tilewright.stencil.mma_f64 import MmaF64
-from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
+from tilewright.tuning.verify import Check
 
 FAMILY = MmaF64()
 HOPPER = architecture_spec("sm_90a")
@@ -212,86 +212,3 @@ def test_odd_leading_dimensions_are_for_others(lda: int, ldb: int, taken: bool) 
     problem = Problem(60, 44, 40, "d", "T", "N", lda, ldb)
     assert FAMILY.takes(shape("dTN"), problem) is taken
     assert FAMILY.fitted(shape("dTN"), Problem(60, 44, 41, "d", "T", "N", 64, 48)) == shape("dTN")
-
-
-# -- clusters of two, each of which brings half of B's tiles to both -------------------------
-
-SHARED = [
-    {},
-    {"persistent": 1},
-    {"persistent": 1, "stream_k": 1},
-    {"persistent": 1, "stream_k": 2, "tree": 1},
-    {"staged": 1, "persistent": 1, "stages": 2},
-]
-
-
-def paired(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
-    """Return a config whose clusters have two tiles of C beside each other."""
-    return boxed(of, live, **{"multicast": 1, "block_n": 64, "warp_n": 32, **changes})
-
-
-@needs_compiler
-@pytest.mark.parametrize("name", thorough_but(["dNT", "dTN"], VARIANTS))
-def test_tiles_of_b_for_two_keep_the_contract(emulated: EmulatedDevice, name: str) -> None:
-    of = variant(name)
-    config = paired(of, emulated, persistent=1, stream_k=1)
-    certify(emulated, compiled(emulated, FAMILY, config, of), FAMILY, config, of)
-
-
-@needs_compiler
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    name=st.sampled_from(["dNN", "dNT", "dTN", "dTT"]),
-    way=st.sampled_from(SHARED),
-    check=checks(chunk=2, most_k=200),
-    blocks=st.integers(1, 3),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_two_blocks_share_tiles_of_any_problem(
-    emulated: EmulatedDevice,
-    name: str,
-    way: dict[str, int],
-    check: Check,
-    blocks: int,
-    seed: int,
-) -> None:
-    """An odd number of rows of blocks leaves one outside, which multiplies zeros."""
-    of = variant(name)
-    config = paired(of, emulated, **way)
-    kernel = compiled(emulated, FAMILY, config, of)
-    Bench(emulated, kernel, FAMILY, config, of, blocks).exact(check, np.random.default_rng(seed))
-
-
-FAULTS_OF_TWO = {
-    "a block says only to itself that it has read a stage": (
-        "rank < CLUSTER_BLOCKS; ++rank)\n        arrive", "rank < 1; ++rank)\n        arrive"
-    ),
-    "a half comes before the other block's barriers are begun": (
-        "    cluster_barrier(); /* both blocks' barriers are begun */", "    ;"
-    ),
-    "the next piece comes where the other block still reads": (
-        "cluster_barrier();\n    else\n        BARRIER();\n}", ";\n    else\n        BARRIER();\n}"
-    ),
-    "both bring the same half": ("(int)cluster_rank() * OWN_N", "0 * OWN_N"),
-    "both compute the same tile": ("team * 2 + cluster_rank()", "team * 2"),
-    "only one block is told the number": (
-        "rank < TEAM; ++rank)\n            write", "rank < 1; ++rank)\n            write"
-    ),
-    "an odd row of blocks has no neighbour": ("(rows + TEAM - 1) / TEAM", "rows / TEAM"),
-}  # fmt: skip
-
-
-@needs_compiler
-@pytest.mark.parametrize("fault", thorough_but(list(FAULTS_OF_TWO)[::3], FAULTS_OF_TWO))
-def test_the_emulator_finds_what_two_blocks_do_wrong(emulated: EmulatedDevice, fault: str) -> None:
-    of = variant("dTN")
-    config = paired(of, emulated, stages=2, persistent=1, stream_k=1)
-    kernel = compiled(emulated, faulty(MmaF64, *FAULTS_OF_TWO[fault]), config, of)
-
-    def check_all() -> None:
-        for blocks in (1, 2, 3) * 4:
-            run = Bench(emulated, kernel, FAMILY, config, of, blocks)
-            run.exact(Check(150, 200, 100, beta=1), np.random.default_rng(blocks))
-
-    with pytest.raises((WrongResultError, LaunchError)):
-        check_all()

@@ -123,8 +123,6 @@ class Launch:
     resident : int
         Where it is not 0, blocks stay and divide the work among themselves: `on` cuts the
         grid, which has a block for each piece of work, to so many a multiprocessor.
-    cluster : int
-        Blocks of a cluster, of which `on` leaves whole ones.
     early : bool
         Whether blocks may begin before the launch before it on the stream has ended, where a
         device can: the text waits for that by itself, before it touches memory.
@@ -137,7 +135,6 @@ class Launch:
     grid: tuple[int, int]
     block: tuple[int, int]
     resident: int = 0
-    cluster: int = 1
     early: bool = False
     slices: Slices | None = None
     second_blocks: int = 0
@@ -151,8 +148,7 @@ class Launch:
             return replace(self, grid=grid, slices=None)
         if not self.resident:
             return self
-        most = max(1, self.resident * multiprocessors // self.cluster) * self.cluster
-        return replace(self, grid=(min(self.grid[0], most), 1))
+        return replace(self, grid=(min(self.grid[0], self.resident * multiprocessors), 1))
 
     @property
     def second(self) -> Launch:

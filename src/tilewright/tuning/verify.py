@@ -123,7 +123,7 @@ class Bench:
             )
             launch = self.stencil.launch(self.config, check.m, check.n, check.k)
             if self.blocks and launch.resident:
-                launch = replace(launch, grid=(self.blocks * launch.cluster, 1))
+                launch = replace(launch, grid=(self.blocks, 1))
             arguments = self.stencil.arguments(self.config, self.variant, call)
             self.device.launch(self.kernel, launch, arguments).wait()
             after = np.empty_like(c.flat)

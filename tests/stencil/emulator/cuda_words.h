@@ -68,7 +68,7 @@ struct thread {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
     index3 id;
-    int rank; /* of the block among those that are there */
+    int rank; /* of the block in its cluster */
     int meets; /* threads that a barrier of some waits for, if AT_SOME_BARRIER */
     state where;
     std::function<bool()> until;           /* what it waits for, if WAITING */
@@ -95,14 +95,13 @@ struct barrier {
 
 /* Everything about one launch; one launch runs at a time. */
 struct machine {
-    std::vector<thread> threads; /* of one cluster, or of all blocks where these stay */
+    std::vector<thread> threads; /* of one cluster */
     std::vector<std::vector<char>> shared;
     std::vector<int> running; /* threads of each block that have not ended */
     std::vector<range> readable;
     ucontext_t scheduler;
     thread *current;
     index3 block, grid;
-    int cluster; /* blocks of one */
     /* Copies happen when they are waited for, writes for others when they must be seen, and
      * multiplies at once; else the reverse: what a multiply reads too late is then overwritten
      * as early as can be. */

@@ -202,7 +202,6 @@ class EmulatedDevice(LiveDevice):
             function.restype = ctypes.c_char_p
             function.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         cluster = math.prod(int(source.defines.get(name, 1)) for name in _CLUSTER)
-        cluster *= 1 + int(source.defines.get("MULTICAST", 0))
         return Kernel(
             Loaded(functions, cluster, source.dynamic_shared_bytes, source.part_bytes),
             source.entry,

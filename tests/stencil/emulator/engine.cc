@@ -80,34 +80,31 @@ bool release_some()
     return released;
 }
 
-/* Release the threads of `count` blocks where all of them are at a barrier. */
-bool release_at(state barrier, int first, int count)
-{
-    auto theirs = [&](const thread &t) { return t.rank >= first && t.rank < first + count; };
-    for (const thread &t : now.threads)
-        if (theirs(t) && t.where != barrier)
-            return false;
-    for (thread &t : now.threads)
-        if (theirs(t)) {
-            t.where = READY;
-            move_all(now.left[t.rank], t.own);
-        }
-    return true;
-}
-
 /* Release who waits at a barrier that all have reached; false if nobody can go on. */
 bool release()
 {
     if (release_warps()) /* whoever is at a barrier waits a little longer */
         return true;
     bool released = release_some();
-    for (int first = 0; first < (int)now.shared.size(); first += now.cluster)
-        released = release_at(AT_CLUSTER_BARRIER, first, now.cluster) || released;
-    for (int rank = 0; rank < (int)now.shared.size(); ++rank)
-        if (release_at(AT_BLOCK_BARRIER, rank, 1)) {
+    auto all = [](state s, int rank) {
+        return std::all_of(now.threads.begin(), now.threads.end(), [&](thread &t) {
+            return t.where == s || (rank >= 0 && t.rank != rank);
+        });
+    };
+    for (int rank = 0; rank <= (int)now.shared.size(); ++rank) {
+        const bool cluster = rank == (int)now.shared.size();
+        const state at = cluster ? AT_CLUSTER_BARRIER : AT_BLOCK_BARRIER;
+        if (!all(at, cluster ? -1 : rank))
+            continue;
+        for (thread &t : now.threads)
+            if (cluster || t.rank == rank) {
+                t.where = READY;
+                move_all(now.left[t.rank], t.own);
+            }
+        if (!cluster)
             apply(now.taken[rank]);
-            released = true;
-        }
+        released = true;
+    }
     for (thread &t : now.threads)
         if (t.where == WAITING && t.until()) {
             t.where = READY;
@@ -128,19 +125,19 @@ bool land(std::mt19937 &random)
     return true;
 }
 
-/* Start blocks, a cluster's at once, while fewer than `most` run. */
+/* Start blocks while fewer than `most` run. */
 bool start_blocks(std::vector<int> &order, int most)
 {
     int running = 0;
     for (int left : now.running) running += left > 0;
     bool started = false;
-    for (; running < most && !order.empty(); running += now.cluster, started = true) {
-        const int cluster = order.back();
+    for (; running < most && !order.empty(); ++running, started = true) {
+        const int rank = order.back();
         order.pop_back();
         for (thread &t : now.threads)
-            if (t.rank / now.cluster == cluster) {
+            if (t.rank == rank) {
                 t.where = READY;
-                ++now.running[t.rank];
+                ++now.running[rank];
             }
     }
     return started;
@@ -201,8 +198,7 @@ void run_blocks(std::mt19937 &random, int most)
 {
     set_out();
     std::vector<int> order;
-    const int clusters = now.shared.size() / now.cluster;
-    for (int cluster = 0; cluster < clusters; ++cluster) order.push_back(cluster);
+    for (int rank = 0; rank < (int)now.shared.size(); ++rank) order.push_back(rank);
     std::shuffle(order.begin(), order.end(), random);
     const int first_block = now.block.x;
     start_blocks(order, most);
@@ -234,7 +230,6 @@ const char *run(const launch &l, std::function<void()> body)
     now = machine{};
     now.body = std::move(body);
     now.late = l.late;
-    now.cluster = l.cluster;
     now.grid = {l.blocks, 1, 1};
     now.readable.assign(l.readable, l.readable + l.arrays);
     const int together = l.at_once ? l.blocks : l.cluster;

@@ -12,10 +12,6 @@ namespace emulated {
 
 inline int rank_now() { return now.current->rank; }
 
-/* The block's number in its cluster, and the number of that cluster's first among all. */
-inline int rank_in_cluster() { return rank_now() % now.cluster; }
-inline int first_of_cluster() { return rank_now() - rank_in_cluster(); }
-
 inline int threads_of_block() { return (int)(now.threads.size() / now.shared.size()); }
 
 inline thread &neighbour(int id) { return now.threads[rank_now() * threads_of_block() + id]; }
@@ -131,14 +127,14 @@ inline void copy_box_to(const box_copy &c, int rank)
     complete_bytes(rank, c.full, t.box[0] * t.box[1] * t.box[2] * t.element_bytes);
 }
 
-/* Start copying a box to the same place of every block of a cluster that a mask names. */
+/* Start copying a box to the same place of every block of a mask. */
 inline void start_box(const box_copy &c)
 {
     check_box(c);
-    auto all = [c, first = first_of_cluster()] {
-        for (int rank = 0; rank < now.cluster; ++rank)
+    auto all = [c] {
+        for (int rank = 0; rank < (int)now.shared.size(); ++rank)
             if (c.mask >> rank & 1)
-                copy_box_to(c, first + rank);
+                copy_box_to(c, rank);
     };
     if (now.late)
         now.landing.push_back(all);

@@ -72,15 +72,14 @@ inline void end_group() { emulated::now.current->groups.emplace_back(); }
 
 template <int LATEST> void wait_for_groups() { emulated::wait_for_all_but(LATEST); }
 
-inline unsigned cluster_rank() { return emulated::now.current->rank % emulated::now.cluster; }
+inline unsigned cluster_rank() { return emulated::now.current->rank; }
 
 inline void cluster_barrier() { emulated::leave(emulated::AT_CLUSTER_BARRIER); }
 
 inline chunk read_chunk_of(unsigned rank, shared_at at)
 {
     chunk v;
-    const int first = emulated::now.current->rank - cluster_rank();
-    std::memcpy(&v, emulated::shared_bytes(first + rank, at, 16, "a thread reads"), 16);
+    std::memcpy(&v, emulated::shared_bytes(rank, at, 16, "a thread reads"), 16);
     return v;
 }
 
@@ -88,7 +87,7 @@ inline chunk read_chunk(shared_at at) { return read_chunk_of(cluster_rank(), at)
 
 inline void write_chunk(shared_at at, chunk v)
 {
-    std::memcpy(emulated::shared_bytes(emulated::now.current->rank, at, 16, "a thread writes"), &v, 16);
+    std::memcpy(emulated::shared_bytes(cluster_rank(), at, 16, "a thread writes"), &v, 16);
 }
 
 inline int thread_id() { return emulated::now.current->id.x; }
@@ -113,7 +112,7 @@ inline void leave_to_engine() {} /* here threads and boxes see one memory */
 
 inline void copy_lines(const tensor_map *map, shared_at to, shared_at full, int x, int y, int z)
 {
-    emulated::box_copy c = {{}, to, full, 1u << emulated::rank_in_cluster(), {x, y, z}};
+    emulated::box_copy c = {{}, to, full, 1u << emulated::rank_now(), {x, y, z}};
     std::memcpy(&c.from, map, sizeof(c.from));
     emulated::start_box(c);
 }
@@ -122,37 +121,13 @@ inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int x,
 {
     copy_lines(map, to, full, x, y, 0);
 }
-
-inline void arrive_there(shared_at at, unsigned rank)
-{
-    emulated::arrive(emulated::first_of_cluster() + rank, at);
-}
-
-inline void write_word_there(shared_at at, unsigned rank, unsigned v)
-{
-    std::memcpy(emulated::shared_bytes(emulated::first_of_cluster() + rank, at, 4, "a thread writes"),
-                &v, 4);
-}
-
-inline void copy_lines_to_both(const tensor_map *map, shared_at to, shared_at full, int x, int y,
-                               int z)
-{
-    emulated::box_copy c = {{}, to, full, 3, {x, y, z}};
-    std::memcpy(&c.from, map, sizeof(c.from));
-    emulated::start_box(c);
-}
-
-inline void copy_box_to_both(const tensor_map *map, shared_at to, shared_at full, int x, int y)
-{
-    copy_lines_to_both(map, to, full, x, y, 0);
-}
 #endif
 
 #ifdef MMA_M
 inline REAL read_real(shared_at at)
 {
     REAL v;
-    std::memcpy(&v, emulated::shared_bytes(emulated::now.current->rank, at, REAL_BYTES, "a thread reads"),
+    std::memcpy(&v, emulated::shared_bytes(cluster_rank(), at, REAL_BYTES, "a thread reads"),
                 REAL_BYTES);
     return v;
 }

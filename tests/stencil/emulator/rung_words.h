@@ -5,7 +5,7 @@
 #define CLUSTER_OF(blocks)
 
 inline shared_at shared_memory() { return 0; }
-inline unsigned int cluster_rank() { return emulated::rank_in_cluster(); }
+inline unsigned int cluster_rank() { return emulated::rank_now(); }
 inline void cluster_barrier() { emulated::leave(emulated::AT_CLUSTER_BARRIER); }
 template <int COUNT> inline void shrink_to() {}
 template <int COUNT> inline void grow_to() {}
@@ -17,10 +17,7 @@ inline void expect_bytes(shared_at at, int bytes)
     emulated::arrive(emulated::rank_now(), at, bytes);
 }
 inline void arrive(shared_at at) { emulated::arrive(emulated::rank_now(), at); }
-inline void arrive_at(shared_at at, unsigned int rank) 
-{
-    emulated::arrive(emulated::first_of_cluster() + rank, at);
-}
+inline void arrive_at(shared_at at, unsigned int rank) { emulated::arrive(rank, at); }
 inline void wait_for(shared_at at, unsigned int parity) { emulated::wait_for_parity(at, parity); }
 
 inline void copy_box_to_all(const tensor_map *map, shared_at to, shared_at full, int row,
@@ -32,7 +29,7 @@ inline void copy_box_to_all(const tensor_map *map, shared_at to, shared_at full,
 }
 inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int row, int column)
 {
-    copy_box_to_all(map, to, full, row, column, 1 << emulated::rank_in_cluster());
+    copy_box_to_all(map, to, full, row, column, 1 << emulated::rank_now());
 }
 
 inline void begin_multiplies() { emulated::now.current->fenced = true; }

@@ -5,7 +5,7 @@
 #define CLUSTER
 
 inline shared_at shared_memory() { return 0; }
-inline unsigned int cluster_rank() { return emulated::rank_in_cluster(); }
+inline unsigned int cluster_rank() { return CLUSTER_BLOCKS > 1 ? emulated::rank_now() : 0; }
 inline void cluster_barrier()
 {
     emulated::leave(CLUSTER_BLOCKS > 1 ? emulated::AT_CLUSTER_BARRIER : emulated::AT_BLOCK_BARRIER);
@@ -24,7 +24,7 @@ inline void consumers_barrier() { emulated::meet(GROUP * CONSUMERS); }
 
 inline void arrive(shared_at at, unsigned int rank)
 {
-    emulated::arrive(emulated::first_of_cluster() + (CLUSTER_BLOCKS > 1 ? rank : 0), at);
+    emulated::arrive(CLUSTER_BLOCKS > 1 ? rank : emulated::rank_now(), at);
 }
 
 inline void expect_map(const tensor_map *) {}
@@ -32,8 +32,7 @@ template <bool SHARED_BY_BLOCKS>
 inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int x, int y, int z,
                      unsigned short mask)
 {
-    const unsigned own = 1u << emulated::rank_in_cluster();
-    emulated::box_copy c = {{}, to, full, SHARED_BY_BLOCKS ? mask : own, {x, y, z}};
+    emulated::box_copy c = {{}, to, full, SHARED_BY_BLOCKS ? mask : 1u << emulated::rank_now(), {x, y, z}};
     std::memcpy(&c.from, map, sizeof(c.from));
     emulated::start_box(c);
 }

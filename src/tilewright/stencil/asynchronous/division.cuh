@@ -14,8 +14,7 @@
  *
  * A share begins inside a tile, or with one.  Who has a tile's first step owns it: it adds up,
  * in the order of k, the parts that the workers after it leave in device memory (with TREE some
- * of these have added up others' before), and stores the tile.  So a sum's order depends on sizes,
- * config and grid alone: the same bits in every run.
+ * of these have added up others' before), and stores the tile.  So a sum's order depends on sizes, config and grid alone: the same bits in every run.
  * A worker computes the part that it leaves to others before anything else of its share, so that
  * it is there long before its owner, who comes to it at the end of a share, looks for it.
  *
@@ -33,11 +32,6 @@
  */
 
 #define GRID_BLOCKS (gridDim.x)
-
-/* Who takes tiles: blocks, or clusters whose blocks take tiles beside each other. */
-#ifndef TEAMS
-#define TEAMS GRID_BLOCKS
-#endif
 
 /* Shares of a tile, where a text limits them: who owns it adds parts up one after another. */
 #ifndef MOST_SHARES
@@ -73,12 +67,12 @@ struct division {
 
 template <class SIZES> HELPER division divide(const SIZES *x)
 {
-    const unsigned int tiles = tiles_of_all(x), rest = tiles % TEAMS;
+    const unsigned int tiles = tiles_of_all(x), rest = tiles % GRID_BLOCKS;
     division d;
     d.steps = steps_of_tile(x);
     d.shared = 0;
     if (STREAM_K && rest && d.steps) {
-        const unsigned int all = rest + (STREAM_K > 1 && tiles > TEAMS ? TEAMS : 0);
+        const unsigned int all = rest + (STREAM_K > 1 && tiles > GRID_BLOCKS ? GRID_BLOCKS : 0);
         /* Where they have 2^32 steps and more, a tile takes so long that it may as well stay
          * whole.  Said by a division: a product of 64 bits is not what machine code's model has. */
         d.shared = all <= 0xffffffffu / d.steps ? all : 0;
@@ -86,7 +80,7 @@ template <class SIZES> HELPER division divide(const SIZES *x)
     d.whole = tiles - d.shared;
     const unsigned int each = d.steps > LEAST_STEPS ? d.steps / LEAST_STEPS : 1;
     const unsigned int most = d.shared * (each < MOST_SHARES ? each : MOST_SHARES);
-    d.workers = most < TEAMS ? most : TEAMS;
+    d.workers = most < GRID_BLOCKS ? most : GRID_BLOCKS;
     return d;
 }
 

@@ -6,7 +6,6 @@ from tilewright.space import Parameter
 
 __all__ = [
     "GUARDED",
-    "MULTICAST",
     "NARROW",
     "RESIDENT",
     "SLICED",
@@ -66,13 +65,6 @@ TMA = Parameter(
     "who copies operands: 0: all threads, 1: the copy engine, whole tiles that one thread asks for "
     "(compute capability 9.0)",
     "none; columns aligned to 16 bytes",
-    unnamed=0,
-)
-MULTICAST = Parameter(
-    "multicast",
-    (0, 1),
-    "1: two blocks beside each other along m are a cluster; each brings half of B's tiles to both",
-    "both have to have read a stage before either fills it",
     unnamed=0,
 )
 WAYS_APART = Parameter(

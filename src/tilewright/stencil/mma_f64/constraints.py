@@ -161,16 +161,6 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
             "divisibility",
         ),
     ]
-    found.append(
-        Constraint(
-            "who shares B's tiles",
-            lambda multicast, tma, split_k, sliced, block_n: (
-                (multicast == 0) | ((tma == 1) & (split_k == 1) & (sliced == 0) & (block_n >= 64))
-            ),
-            "the copy engine brings them, in halves of whole lines, to blocks with whole tiles",
-            "divisibility",
-        )
-    )
     if any(variant.k_fast):
         found.append(
             Constraint(

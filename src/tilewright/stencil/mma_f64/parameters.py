@@ -5,7 +5,6 @@ from __future__ import annotations
 from tilewright.space import Parameter
 from tilewright.stencil.asynchronous.parameters import (
     GUARDED,
-    MULTICAST,
     NARROW,
     RESIDENT,
     STAGED,
@@ -74,7 +73,6 @@ def _pipeline() -> tuple[Parameter, ...]:
         STAGED,
         WAYS_APART,
         TMA,
-        MULTICAST,
         Parameter(
             "ahead",
             (0, 1),

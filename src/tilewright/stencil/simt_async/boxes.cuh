@@ -18,9 +18,6 @@
  * So warps do not wait for each other within the loop: one may be some tiles ahead.
  */
 
-/* Columns of B that a block asks for: half of a tile, where two blocks share it. */
-#define OWN_N (MULTICAST ? BLOCK_N / 2 : BLOCK_N)
-
 #define BOX_BYTES (BLOCK_K * (BLOCK_M + BLOCK_N) * ELEM_BYTES)
 
 #define LAST_STAGE ((STAGES - 1) * STAGE_BYTES)
@@ -56,31 +53,19 @@ HELPER operand operand_b(const matrices *x, edge begin)
     return b;
 }
 
-#if MULTICAST
-#define BOX_TO(BOTH, ...) ((BOTH) ? copy_box_to_both(__VA_ARGS__) : copy_box(__VA_ARGS__))
-#define LINES_TO(BOTH, ...) ((BOTH) ? copy_lines_to_both(__VA_ARGS__) : copy_lines(__VA_ARGS__))
-#else
-#define BOX_TO(BOTH, ...) copy_box(__VA_ARGS__)
-#define LINES_TO(BOTH, ...) copy_lines(__VA_ARGS__)
-#endif
-
-/* Ask for SIDE rows or columns, from `begin` on, of an operand's tile that begins at k_at; for
- * BOTH blocks of the cluster, or just this one. */
-template <int WHOLE, int SIDE, int K_FAST, bool BOTH>
-HELPER void bring_tile(operand x, int begin, int k_at, shared_at to, shared_at full)
+/* Ask for an operand's tile that begins at k_at. */
+template <int SIDE, int K_FAST>
+HELPER void bring_tile(operand x, int k_at, shared_at to, shared_at full)
 {
 #ifdef IN_LINE
     if (K_FAST) {
         UNROLL for (int on = 0; on < BLOCK_K; on += IN_LINE)
-            BOX_TO(BOTH, x.map, to + on * WHOLE * ELEM_BYTES + begin * LINE, full,
-                   (k_at + on) * BOX_WORDS, x.at + begin);
+            copy_box(x.map, to + on * SIDE * ELEM_BYTES, full, (k_at + on) * BOX_WORDS, x.at);
     } else if (x.even) {
-        LINES_TO(BOTH, x.map, to + begin * BLOCK_K * ELEM_BYTES, full, 0, k_at,
-                 x.at / (IN_LINE * BOX_WORDS) + begin / IN_LINE);
+        copy_lines(x.map, to, full, 0, k_at, x.at / (IN_LINE * BOX_WORDS));
     } else {
-        ROLLED for (int on = begin; on < begin + SIDE; on += IN_LINE)
-            LINES_TO(BOTH, x.map, to + on * BLOCK_K * ELEM_BYTES, full, x.at + on * BOX_WORDS, k_at,
-                     0);
+        ROLLED for (int on = 0; on < SIDE; on += IN_LINE)
+            copy_lines(x.map, to + on * BLOCK_K * ELEM_BYTES, full, x.at + on * BOX_WORDS, k_at, 0);
     }
 #else
     copy_box(x.map, to, full, x.at, k_at);
@@ -91,7 +76,6 @@ HELPER void bring_tile(operand x, int begin, int k_at, shared_at to, shared_at f
 struct feeds {
     operand a, b;
     int k_at;          /* where the next ones begin */
-    int own_n;         /* of B's tile, the first column that this block asks for */
     unsigned int more; /* tiles that this warp asks for in the loop: none, but in warp 0 */
 
     /* The remainder of k is the end of its tile: what lies before the matrix is zero.  Where an
@@ -103,7 +87,6 @@ struct feeds {
         b = columns;
         k_at = K_FAST_A || K_FAST_B ? (int)(mine.begin * BLOCK_K)
                                     : (int)(mine.first_depth + (mine.begin - 1) * BLOCK_K);
-        own_n = MULTICAST ? (int)cluster_rank() * OWN_N : 0;
         const bool asks = warp_number() == 0;
         more = asks && mine.count > STAGES - 1 ? mine.count - (STAGES - 1) : 0;
     }
@@ -113,25 +96,11 @@ struct feeds {
     {
         if (is_elected()) {
             expect_bytes(full_of(stage), BOX_BYTES);
-            bring_tile<BLOCK_M, BLOCK_M, K_FAST_A, false>(a, 0, k_at, stage, full_of(stage));
-            bring_tile<BLOCK_N, OWN_N, K_FAST_B, MULTICAST>(b, own_n, k_at, stage + BYTES_A,
-                                                            full_of(stage));
+            bring_tile<BLOCK_M, K_FAST_A>(a, k_at, stage, full_of(stage));
+            bring_tile<BLOCK_N, K_FAST_B>(b, k_at, stage + BYTES_A, full_of(stage));
         }
     }
 };
-
-/* Warps that say of a stage that they have read it: of both blocks that something is copied to. */
-#define READERS (THREADS / 32 * (MULTICAST ? 2 : 1))
-
-HELPER void leave_stage(shared_at stage)
-{
-#if MULTICAST
-    UNROLL for (unsigned int rank = 0; rank < CLUSTER_BLOCKS; ++rank)
-        arrive_there(empty_of(stage), rank);
-#else
-    arrive(empty_of(stage));
-#endif
-}
 
 /* Make the stages' barriers anew, and ask for the first tiles.  Nobody waits at a barrier now, nor
  * reads a stage. */
@@ -143,15 +112,10 @@ HELPER void begin_tiles(feeds *f, operand a, operand b, steps mine, shared_at ti
         if (is_elected()) {
             UNROLL for (int s = 0; s < STAGES; ++s) {
                 begin_barrier(full_of(tiles + s * STAGE_BYTES), 1);
-                begin_barrier(empty_of(tiles + s * STAGE_BYTES), READERS);
+                begin_barrier(empty_of(tiles + s * STAGE_BYTES), THREADS / 32);
             }
             publish_barriers();
         }
-#if MULTICAST
-    }
-    cluster_barrier(); /* both blocks' barriers are begun */
-    if (warp_number() == 0) {
-#endif
         UNROLL for (int s = 0; s < STAGES - 1; ++s) {
             if (s < mine.count)
                 f->bring(tiles + s * STAGE_BYTES);
@@ -198,7 +162,7 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand, operand, steps mine, sh
             if (l == STEPS - 1) {
                 warp_barrier();
                 if (is_elected())
-                    leave_stage(tiles + stage);
+                    arrive(empty_of(tiles + stage));
                 const bool last = stage == LAST_STAGE;
                 stage = last ? 0 : stage + STAGE_BYTES;
                 parity ^= last;
@@ -211,11 +175,7 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand, operand, steps mine, sh
             }
         }
     } while (left > 0);
-    /* All have read: the next piece may come. */
-    if (MULTICAST)
-        cluster_barrier();
-    else
-        BARRIER();
+    BARRIER(); /* all have read: the next piece may come */
 }
 
 /* Multiply this block's tiles. */

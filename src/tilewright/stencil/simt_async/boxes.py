@@ -49,11 +49,10 @@ def maps(
         say.
     """
     k, block_k = call.k, config.integer("block_k")
-    shared_by = 2 if config.get("multicast", 0) else 1
     found = []
     for name, matrix, side, block, k_fast in (
         ("a", call.a, call.m, config.integer("block_m"), variant.k_fast[0]),
-        ("b", call.b, call.n, config.integer("block_n") // shared_by, variant.k_fast[1]),
+        ("b", call.b, call.n, config.integer("block_n"), variant.k_fast[1]),
     ):
         _look_at(name, matrix, variant.precision)
         sizes, tile = ((k, side), (block_k, block)) if k_fast else ((side, k), (block, block_k))

@@ -40,46 +40,6 @@ HELPER void copy_lines(const tensor_map *map, shared_at to, shared_at full, int 
                  : "memory");
 }
 
-#if MULTICAST
-/* Arrive at the barrier at the same place of a block of the cluster: nothing is handed over with
- * it, as what comes next is the engine's. */
-HELPER void arrive_there(shared_at barrier, unsigned int rank)
-{
-    asm volatile("{\n\t.reg .b32 there;\n\t"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n\t"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(barrier),
-                 "r"(rank)
-                 : "memory");
-}
-
-/* Write a word to the same place of a block of the cluster. */
-HELPER void write_word_there(shared_at at, unsigned int rank, unsigned int v)
-{
-    asm volatile("{\n\t.reg .b32 there;\n\t"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n\t"
-                 "st.shared::cluster.u32 [there], %2;\n\t}" ::"r"(at),
-                 "r"(rank), "r"(v)
-                 : "memory");
-}
-
-/* Copy the box to the same place of both blocks of the cluster, and count its bytes in each. */
-HELPER void copy_box_to_both(const tensor_map *map, shared_at to, shared_at full, int x, int y)
-{
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster [%0], [%1, {%4, %5}], [%2], %3;" ::"r"(to),
-                 "l"(map), "r"(full), "h"((unsigned short)3), "r"(x), "r"(y)
-                 : "memory");
-}
-HELPER void copy_lines_to_both(const tensor_map *map, shared_at to, shared_at full, int x, int y,
-                               int z)
-{
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster [%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(to),
-                 "l"(map), "r"(full), "h"((unsigned short)3), "r"(x), "r"(y), "r"(z)
-                 : "memory");
-}
-#endif
-
 /* What threads wrote and read in shared memory comes before what the copy engine writes there
  * behind the block's next barrier. */
 HELPER void leave_to_engine(void)

@@ -39,12 +39,11 @@ HELPER edge edge_at(isize at, isize side, int block_side, int k_fast)
     return e;
 }
 
-/* The place of the block with a number.  Where two neighbours share B's tiles rows of blocks are an
- * even number: the last one may lie outside. */
+/* The place of the block with a number. */
 HELPER place place_in(isize m, isize n, unsigned int number)
 {
     isize i0, j0;
-    place_of_block(number, m + (MULTICAST ? BLOCK_M : 0) - (MULTICAST && (m + BLOCK_M - 1) / BLOCK_M % 2 == 0 ? BLOCK_M : 0), n, &i0, &j0);
+    place_of_block(number, m, n, &i0, &j0);
     place p;
     p.i = edge_at(i0, m, BLOCK_M, K_FAST_A);
     p.j = edge_at(j0, n, BLOCK_N, K_FAST_B);

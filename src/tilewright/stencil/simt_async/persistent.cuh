@@ -22,19 +22,11 @@
 /* Numbers in an element: 2 in complex arithmetic. */
 #define REALS (ELEM_BYTES / REAL_BYTES)
 
-/* Tiles of a team: a block, or two that share B's tiles.  What is said of blocks below is said of
- * teams then: a block of one has the tile, the number and the part of its team with its rank. */
-#define TEAM (MULTICAST ? 2 : 1)
-#define TEAMS (GRID_BLOCKS / TEAM)
-#define TEAM_ID (BLOCK_ID / TEAM)
-
-HELPER unsigned int own_of(unsigned int team) { return MULTICAST ? team * 2 + cluster_rank() : team; }
-
 HELPER unsigned int tiles_of_all(const matrices *x)
 {
     const unsigned int rows = (unsigned int)((x->m + BLOCK_M - 1) / BLOCK_M);
     const unsigned int columns = (unsigned int)((x->n + BLOCK_N - 1) / BLOCK_N);
-    return (rows + TEAM - 1) / TEAM * columns;
+    return rows * columns;
 }
 
 HELPER unsigned int steps_of_tile(const matrices *x)
@@ -56,14 +48,14 @@ HELPER piece piece_after(piece last, division d, shared_at tiles)
     const piece none = {NO_TILE, 0, 0};
     const bool shares = last.tile != NO_TILE && last.tile >= d.whole;
     if (!shares) {
-        const unsigned int tile = last.tile == NO_TILE ? TEAM_ID : last.tile + TEAMS;
+        const unsigned int tile = last.tile == NO_TILE ? BLOCK_ID : last.tile + GRID_BLOCKS;
         const piece next = {tile, 0, d.steps};
         if (tile < d.whole)
             return next;
     }
     if (!STREAM_K || d.workers == 0)
         return none;
-    if (last.tile == NO_TILE && !MULTICAST)
+    if (last.tile == NO_TILE)
         BARRIER(); /* the number is there; later there have been others */
     const unsigned int worker = worker_of(d, tiles);
     if (worker >= d.workers)
@@ -89,13 +81,13 @@ HELPER unsigned char *part_of(unsigned char *workspace, unsigned int worker)
 /* Leave a part to the owner of its tile. */
 HELPER void leave_part(const elem *sum, unsigned int worker, unsigned char *workspace)
 {
-    unsigned char *const to = part_of(workspace, own_of(worker));
+    unsigned char *const to = part_of(workspace, worker);
     UNROLL for (int e = 0; e < TILE_M * TILE_N; ++e)
         UNROLL for (int r = 0; r < REALS; ++r)
             write_part(to + (e * REALS + r) * THREADS * REAL_BYTES, real_of(sum[e], r));
     BARRIER();
     if (THREAD_ID == 0)
-        raise_flag(flag_of(workspace, own_of(worker)));
+        raise_flag(flag_of(workspace, worker));
 }
 
 HELPER unsigned int last_bit(unsigned int x) { return x & (0u - x); }
@@ -123,12 +115,12 @@ HELPER void add_parts(elem *sum, piece p, division d, unsigned int worker,
                 (!TREE || other < end) && share_at(d, other) < tile_end;
                 other += TREE ? last_bit(other) : 1) {
         if (THREAD_ID == 0) {
-            unsigned int *const flag = flag_of(workspace, own_of(other));
+            unsigned int *const flag = flag_of(workspace, other);
             await_flag(flag);
             lower_flag(flag); /* for the next launch: nobody else looks at it */
         }
         BARRIER();
-        const unsigned char *const from = part_of(workspace, own_of(other));
+        const unsigned char *const from = part_of(workspace, other);
         UNROLL for (int e = 0; e < TILE_M * TILE_N; ++e) {
             REAL v[REALS];
             UNROLL for (int r = 0; r < REALS; ++r)
@@ -150,32 +142,15 @@ HELPER void finish_piece(const matrices *x, elem *sum, piece p, division d, shar
     }
     if (STREAM_K && p.count < d.steps)
         add_parts(sum, p, d, worker_of(d, tiles), workspace);
-    store_own_sums(result_in(x, place_in(x->m, x->n, own_of(p.tile))), sum, tiles);
-}
-
-/* Draw a worker's number: a team's first block does, for the other one too, which is there before
- * and after. */
-HELPER void begin_team(shared_at tiles, unsigned char *workspace)
-{
-#if STREAM_K && MULTICAST
-    cluster_barrier();
-    if (THREAD_ID == 0 && cluster_rank() == 0) {
-        const unsigned int number = draw_number((unsigned int *)workspace, TEAMS - 1);
-        UNROLL for (unsigned int rank = 0; rank < TEAM; ++rank)
-            write_word_there(tiles + NUMBER_AT, rank, number);
-    }
-    cluster_barrier();
-#else
-    if (STREAM_K && THREAD_ID == 0)
-        write_word(tiles + NUMBER_AT, draw_number((unsigned int *)workspace, TEAMS - 1));
-#endif
+    store_own_sums(result_in(x, place_in(x->m, x->n, p.tile)), sum, tiles);
 }
 
 /* Compute this block's share of all tiles. */
 HELPER void compute_tiles(const matrices *given, shared_at tiles, unsigned char *workspace)
 {
     elem sum[TILE_M * TILE_N];
-    begin_team(tiles, workspace);
+    if (STREAM_K && THREAD_ID == 0)
+        write_word(tiles + NUMBER_AT, draw_number((unsigned int *)workspace, GRID_BLOCKS - 1));
     piece done = {NO_TILE, 0, 0};
     for (;;) {
         /* All that follows from sizes, and from the thread's number, is computed anew for each
@@ -186,7 +161,7 @@ HELPER void compute_tiles(const matrices *given, shared_at tiles, unsigned char 
         keep(&x.k);
         const division d = divide(&x);
         const piece now = piece_after(done, d, tiles);
-        const place at = place_in(x.m, x.n, own_of(now.tile));
+        const place at = place_in(x.m, x.n, now.tile);
         const operand a = operand_a(&x, at.i);
         const operand b = operand_b(&x, at.j);
         const bool wide = a.wide && b.wide;

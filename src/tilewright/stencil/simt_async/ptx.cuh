@@ -23,8 +23,8 @@ struct ALIGNED(16) chunk {
 #include EMULATED
 #else
 
-#if CLUSTER_BLOCKS > 1
-#define CLUSTER __attribute__((cluster_dims(CLUSTER_BLOCKS, 1, 1)))
+#if SPLIT_K > 1
+#define CLUSTER __attribute__((cluster_dims(SPLIT_K, 1, 1)))
 #else
 #define CLUSTER
 #endif
@@ -195,7 +195,7 @@ HELPER void write_chunk(shared_at at, chunk v)
 #endif
 }
 
-#if CLUSTER_BLOCKS > 1
+#if SPLIT_K > 1
 /* This block's number in its cluster. */
 HELPER unsigned int cluster_rank(void)
 {

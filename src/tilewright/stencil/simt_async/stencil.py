@@ -211,8 +211,6 @@ class SimtAsync(Stencil):
         """
         blocks_m = -(-m // config.integer("block_m"))
         blocks_n = -(-n // config.integer("block_n"))
-        pairs = 2 if config.get("multicast", 0) else 1
-        blocks_m = -(-blocks_m // pairs) * pairs
         blocks = blocks_m * blocks_n * config.integer("split_k")
         launch = Launch(grid=(blocks, 1), block=(self.threads(config), 1))
         if config.get("sliced", 0):
@@ -225,8 +223,7 @@ class SimtAsync(Stencil):
         if not config.get("persistent", 0):
             return launch
         shares = MOST_SHARES if config.get("stream_k", 0) else 1
-        resident = config.integer("resident")
-        return replace(launch, grid=(blocks * shares, 1), resident=resident, cluster=pairs)
+        return replace(launch, grid=(blocks * shares, 1), resident=config.integer("resident"))
 
     def _slices(self, config: Config, k: int) -> Slices:
         """Return how a launch may be cut along k."""
@@ -260,7 +257,7 @@ class SimtAsync(Stencil):
         defines: dict[str, int | str] = {**variant.macros}
         # A config need not name these.
         grid = ("PERSISTENT", "STREAM_K", "TREE", "SLICED")
-        ways = ("NARROW", "GUARDED", "STAGED", "WAYS_APART", "TMA", "MULTICAST")
+        ways = ("NARROW", "GUARDED", "STAGED", "WAYS_APART", "TMA")
         defines |= dict.fromkeys((*grid, *ways), 0) | {"WARPS_K": 1}
         if config.get("sliced", 0):
             defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}

@@ -7,9 +7,6 @@
 /* The widest access, 16 bytes, in elements. */
 #define CHUNK (16 / ELEM_BYTES)
 
-/* Blocks of a cluster: those that have parts of a tile of C, or two that share B's tiles. */
-#define CLUSTER_BLOCKS (MULTICAST ? 2 : SPLIT_K)
-
 /* Where a stage may begin: the copy engine writes at multiples of so many bytes, unless a text that
  * multiplies has said more. */
 #ifndef STAGE_ALIGNED
