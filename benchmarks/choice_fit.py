@@ -1,11 +1,12 @@
-r"""Fit what things cost in single precision (`tilewright.library.cycles`); needs no GPU.
+r"""Fit what things cost (`tilewright.library.cycles`); needs no GPU.
 
-    python benchmarks/choice_fit.py [--folds 5]
+    python benchmarks/choice_fit.py [--precision d] [--folds 5]
     python benchmarks/choice_fit.py --only-report
 
-Reads benchmarks/results/h100/portfolio.json: 66 to 81 configs of each case, timed on each of its
-shapes.  Prints the costs of least error, ready for `cycles.py`, and how far off times are: with
-the costs that are there, with the fitted ones, and at shapes that a fit has not seen.  These are
+Reads benchmarks/results/h100/portfolio.json, or that of another precision: some dozens of configs
+of each case, timed on each of its shapes.  Prints the costs of least error, ready for `cycles.py`,
+and how far off times are: with the costs that are there, with the fitted ones, and at shapes that
+a fit has not seen.  These are
 left out in turns, with all their launches, whatever the transposes.  ``--only-report`` says how
 good the costs in `cycles.py` are: in the portfolio, and in runs of shapes200.py at shapes that are
 not in it; and how often they tell the faster of two configs that were timed on the same problem.
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 import ship
+from hopper.portfolio_space import FAMILIES
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware import DeviceSpec
 from tilewright.hardware.catalogue import recognised
@@ -44,11 +46,13 @@ Sides = tuple[int, int, int]
 Taken = tuple[Problem, Work, float]
 
 # What `gemm` chose at other shapes, but for some squares.
-UNSEEN = (
-    "shapes200_blocks_of_96.json",
-    "shapes200_blocks_of_96_1.json",
-    "shapes200_blocks_of_96_2.json",
-)
+UNSEEN = {
+    "s": (
+        "shapes200_blocks_of_96.json",
+        "shapes200_blocks_of_96_1.json",
+        "shapes200_blocks_of_96_2.json",
+    ),
+}
 GHZ = 1.9
 MULTIPROCESSORS = 132
 ROBUST = 0.1
@@ -115,7 +119,7 @@ class Launches:
         np.minimum.at(best, self.problem, self.ns)
         return self.ns / best[self.problem]
 
-    def off(self, costs: Costs = COSTS) -> Floats:
+    def off(self, costs: Costs) -> Floats:
         """Return the logarithm of expected over measured."""
         return np.log(expected(self.does, costs) / GHZ / self.ns)
 
@@ -134,21 +138,29 @@ def numbered(keys: Iterable[Any]) -> NDArray[np.int64]:
 def expected(does: dict[str, Floats], costs: Costs) -> Floats:
     """Return the cycles of many launches: `cycles` for arrays, as a test compares."""
     d, c = does, costs
-    step = d["area"] / 128 + c.copy * d["copies"] + c.check * d["checked"]
+    step = d["multiplied"] / 128 + c.copy * d["copies"] + c.check * d["checked"]
     warps = np.maximum(1, d["warps"])
     idle = np.maximum(1, 4 / warps) + c.hiding / warps
     busy = np.hypot(d["steps"] * step * idle, c.latency * d["waits"])
     busy += c.begin + c.store * d["tiles"] * d["area"] + c.turn * d["turns"]
     busy += c.meet * d["waves"] + c.staged * d["staged"]
-    busy += np.where(d["sliced"] > 0, c.second + 8 * d["sliced"] / c.l2, 0)
+    busy += np.where(d["sliced"] > 0, c.second + 2 * d["sliced"] / c.l2, 0)
     busy += d["parts"] * (c.part + c.part_element * d["of_thread"])
     waiting = d["l2"] / c.l2 + (d["memory"] + c.segment * d["segments"]) / c.memory
     return c.launch + np.hypot(busy, waiting)
 
 
-def problem_of(row: dict[str, Any]) -> Problem:
+def problem_of(row: dict[str, Any], letter: str = "s") -> Problem:
     """Return the problem of a row."""
-    return Problem(row["m"], row["n"], row["k"], "s", *row["trans"])
+    return Problem(row["m"], row["n"], row["k"], letter, *row["trans"])
+
+
+def costs(letter: str) -> Costs:
+    """Return the costs that the package has for what serves a precision; single's, if it has none.
+
+    Those are where a fit begins.
+    """
+    return COSTS.get((FAMILIES[letter], letter), COSTS["simt_async", "s"])
 
 
 def counted(config: Config, problem: Problem) -> Work:
@@ -161,15 +173,15 @@ def counted(config: Config, problem: Problem) -> Work:
     return work(config, problem, config.integer("resident"), MULTIPROCESSORS)
 
 
-def portfolio() -> Iterator[Taken]:
-    """Yield the launches of the portfolio."""
-    found = ship.load(ship.PORTFOLIO)
+def portfolio(letter: str = "s") -> Iterator[Taken]:
+    """Yield the launches of a precision's portfolio."""
+    found = ship.load(ship.PORTFOLIOS[letter])
     configs = {
-        trans: [Config("simt_async", one) for one in ones]
+        trans: [Config(FAMILIES[letter], one) for one in ones]
         for trans, ones in found["configs"].items()
     }
     for row in found["rows"]:
-        problem = problem_of(row)
+        problem = problem_of(row, letter)
         for config, ns in zip(configs[row["trans"]], row["ns"], strict=True):
             if ns is not None:
                 yield problem, counted(config, problem), ns
@@ -177,21 +189,30 @@ def portfolio() -> Iterator[Taken]:
 
 def unseen(name: str, seen: set[Sides]) -> Iterator[Taken]:
     """Yield the launches of a run's choices at other shapes, where no operand is copied first."""
-    for row in ship.load(name)["rows"]:
-        problem = problem_of(row)
+    made = ship.load(name)
+    letter = made.get("precision", "s")
+    for row in made["rows"]:
+        problem = problem_of(row, letter)
         if sides_of(problem) in seen or "ratio" not in row or row["copies"]:
             continue
-        if row["stencil"] == "simt_async":
-            config, ns = Config(row["stencil"], row["config"]), row["ns"]["tilewright"]
-            yield problem, counted(config, problem), statistics.median(ns)
+        config = Config(row["stencil"], row["config"])
+        if config.stencil == FAMILIES[letter]:
+            yield problem, counted(config, problem), statistics.median(row["ns"]["tilewright"])
 
 
 # ---- What it costs ---------------------------------------------------------------------------
 
 
-def fit(launches: Launches, start: Costs = COSTS) -> Costs:
-    """Return the costs of least error, to three digits, none of them negative."""
-    free = [one.name for one in fields(Costs) if one.name not in HELD]
+def fit(launches: Launches, start: Costs) -> Costs:
+    """Return the costs of least error, to three digits, none of them negative.
+
+    What no launch pays stays as it was.
+    """
+    free = [
+        one.name
+        for one in fields(Costs)
+        if one.name not in HELD and paid(launches, start, one.name)
+    ]
     counts = launches.slower ** (SLOWER_COUNTS / 2)
 
     def told(values: Iterable[float]) -> Costs:
@@ -219,23 +240,29 @@ def fit(launches: Launches, start: Costs = COSTS) -> Costs:
     return told(float(f"{x:.3g}") if counts_for(at) else 0.0 for at, x in enumerate(found.x))
 
 
-def left_out(launches: Launches, folds: int) -> Floats:
+def paid(launches: Launches, costs: Costs, name: str) -> bool:
+    """Return whether any launch's time depends on a cost."""
+    other = replace(costs, **{name: 2 * getattr(costs, name) + 1})
+    return bool(np.any(expected(launches.does, costs) != expected(launches.does, other)))
+
+
+def left_out(launches: Launches, folds: int, start: Costs) -> Floats:
     """Return how far off each is by a fit to the launches of other shapes."""
     off = np.empty(len(launches.ns))
     fold = np.random.default_rng(0).permutation(launches.sides.max() + 1)[launches.sides] % folds
     for at in range(folds):
-        off[fold == at] = launches.only(fold == at).off(fit(launches.only(fold != at)))
+        off[fold == at] = launches.only(fold == at).off(fit(launches.only(fold != at), start))
     return off
 
 
 # ---- What is said ----------------------------------------------------------------------------
 
 
-def pasted(costs: Costs) -> str:
+def pasted(costs: Costs, letter: str) -> str:
     """Return costs as they stand in `cycles.py`."""
     values = ", ".join(f"{one.name}={getattr(costs, one.name):g}" for one in fields(Costs))
-    indented = textwrap.fill(f"{values},", 100, initial_indent=" " * 4, subsequent_indent=" " * 4)
-    return f"COSTS = Costs(\n{indented}\n)  # fmt: skip"
+    indented = textwrap.fill(f"{values},", 100, initial_indent=" " * 8, subsequent_indent=" " * 8)
+    return f'    ("{FAMILIES[letter]}", "{letter}"): Costs(\n{indented}\n    ),'
 
 
 def say(what: str, off: Floats) -> None:
@@ -244,16 +271,17 @@ def say(what: str, off: Floats) -> None:
     print(f"{what}: {len(off)} launches, median {median:.1%}, rms {rms:.1%}")
 
 
-def report_fit(launches: Launches, folds: int) -> None:
+def report_fit(launches: Launches, folds: int, letter: str) -> None:
     """Print the fitted costs, and how far off times are before and after."""
-    found = fit(launches)
-    print(pasted(found))
-    say("before", launches.off())
+    start = costs(letter)
+    found = fit(launches, start)
+    print(pasted(found, letter))
+    say("before", launches.off(start))
     say("after", launches.off(found))
-    say(f"at shapes left out, {folds} folds", left_out(launches, folds))
+    say(f"at shapes left out, {folds} folds", left_out(launches, folds, start))
 
 
-def told_apart(launches: Launches, costs: Costs = COSTS) -> tuple[int, int]:
+def told_apart(launches: Launches, costs: Costs) -> tuple[int, int]:
     """Return of how many pairs of configs the faster one is told, and how many there are.
 
     Of those timed on the same problem whose times differ; two that are expected to take as long
@@ -271,16 +299,17 @@ def told_apart(launches: Launches, costs: Costs = COSTS) -> tuple[int, int]:
     return right, pairs
 
 
-def report(launches: Launches, seen: set[Sides]) -> None:
+def report(launches: Launches, seen: set[Sides], letter: str = "s") -> None:
     """Print how good the costs in `cycles.py` are."""
+    known = costs(letter)
     near = launches.only(launches.slower <= NEAR)
     among = f"within {NEAR - 1:.0%} of the best"
-    say("portfolio", launches.off())
-    say(f"portfolio, {among}", near.off())
-    for name in UNSEEN:
-        say(f"{name}, other shapes", Launches.of(unseen(name, seen)).off())
+    say("portfolio", launches.off(known))
+    say(f"portfolio, {among}", near.off(known))
+    for name in UNSEEN.get(letter, ()):
+        say(f"{name}, other shapes", Launches.of(unseen(name, seen)).off(known))
     for what, some in (("all", launches), (among, near)):
-        right, pairs = told_apart(some)
+        right, pairs = told_apart(some, known)
         print(f"pairs that differ by more than {ALIKE - 1:.0%}, {what}: ", end="")
         print(f"the faster is told of {right} of {pairs} ({right / pairs:.1%})")
 
@@ -294,17 +323,19 @@ def device() -> DeviceSpec:
 
 def main() -> None:
     parse = argparse.ArgumentParser(description=__doc__)
+    parse.add_argument("--precision", choices=sorted(FAMILIES), default="s")
     parse.add_argument("--only-report", action="store_true", help="of the costs in cycles.py")
     parse.add_argument("--folds", type=int, default=5, help="so many parts of the shapes in turns")
     given = parse.parse_args()
     if given.folds < 2:
         parse.error("--folds: a fit needs shapes that are not left out; give 2 or more")
-    taken = list(portfolio())
+    taken = list(portfolio(given.precision))
     launches = Launches.of(taken)
     if given.only_report:
-        report(launches, {sides_of(problem) for problem, _, _ in taken})
+        seen = {sides_of(problem) for problem, _, _ in taken}
+        report(launches, seen, given.precision)
     else:
-        report_fit(launches, given.folds)
+        report_fit(launches, given.folds, given.precision)
 
 
 if __name__ == "__main__":

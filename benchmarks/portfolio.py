@@ -3,6 +3,7 @@ r"""A few configs for all shapes: picked from races of many, then timed on many 
     python benchmarks/portfolio.py --pick --json PICKED             from wide_*.json; no GPU
     python benchmarks/portfolio.py --pick --of FILE --json PICKED   those of FILE that count; no GPU
     python benchmarks/portfolio.py --only PICKED --seconds 200 --json FILE      needs an H100
+    python benchmarks/portfolio.py --precision d ...                of doubles, or c, or z
 
 What is fast at one random shape is not known at the next: a cost model that ranks thousands of
 configs picks those that it is most wrong about.  So a portfolio is picked, greedily: the config
@@ -16,6 +17,10 @@ ones of `--seed`, which no test is made of, and squares), fitted to it as `gemm`
 guarded, staged), after a tuner's check, and `ship.py` puts the times into the table, from which
 `gemm` chooses for a shape by what its neighbours took.  ``--beside FILE`` times configs that FILE
 has not, ``--more FILE`` the configs of FILE on shapes that it has not.
+
+In other precisions nothing was raced at random shapes: candidates are those of
+`hopper/portfolio_space.py` and what won at squares.  All are timed on all shapes, and the table
+gets what counts of them.
 """
 
 from __future__ import annotations
@@ -24,42 +29,28 @@ import argparse
 import functools
 import itertools
 import json
-import math
 import os
 import statistics
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 import ship
-from hopper.cases import variant_of
 from hopper.named import json_file, named_in
 from hopper.pool import compiled
+from hopper.portfolio_single import layered, picked, raced, winners
+from hopper.portfolio_space import CASES, FAMILIES, candidates, what_counts
 from hopper.timer import ROUNDS, Timer, fit
-from hopper.wide_file import unpacked
 from shapes200 import LETTER, long_sums, shapes
 from tilewright.backend import DeviceLostError
 from tilewright.library.waves import Timed, expected_ns
 from tilewright.paths import write_atomically
 from tilewright.problem import Problem
 from tilewright.space import Config
-from tilewright.stencil import stencil, unscheduled
+from tilewright.stencil import stencil
 
-RACED = tuple(f"wide_{name}.json" for name in ("slow", "seed3", "sliced", "orders", "long"))
-# Of a case.
-PICKED = 64
-# Of those of earlier results; and of shapes with layers of warps, by the square they are fast at.
-THINNED, LAYERED = 36, {512: 8, 1024: 6}
-# Elements of a block whose slices `wide.py` raced at few shapes.
-LARGE = 128 * 128
-# What was not timed is not better than what was, though costs that are carried over are too small
-# as often as too large: so many times as long, and never nearer to the best than this.
-UNTAKEN, LEAST = 1.05, 0.02
 # Every third random shape is rounded up to whole vectors, as most that people have are.
 ALIGNED = 3
 # Long sums over few tiles come besides, half as many: there times of configs differ most.
@@ -67,6 +58,8 @@ LONG_SEED = 6
 # Those sums are long, of random shapes too, and have few tiles: k, and the shorter side at most.
 LONG_K, LONG_SIDE = 2048, 512
 SEEDS, SQUARES = (3, 4), (512, 1024, 2048, 3072, 4096, 6144, 8192)
+# In other precisions, whose kernels are many: real multiply-adds of a problem at most, 2 ms.
+MOST_MULTIPLIED = 2**36
 MULTIPROCESSORS = 132
 Row = dict[str, Any]
 
@@ -74,186 +67,62 @@ Row = dict[str, Any]
 # ---- Which -----------------------------------------------------------------------------------
 
 
-def raced() -> dict[str, dict[Config, dict[Problem, float]]]:
-    """Return what `wide.py` timed, by case and config as it was before it was fitted."""
-    found: dict[str, Any] = {trans: defaultdict(dict) for trans in ship.CASES}
-    files = (name for name in RACED if (ship.RESULTS / name).exists())
-    for row in (row for name in files for row in unpacked(ship.load(name))["rows"]):
-        problem = Problem(row["m"], row["n"], row["k"], LETTER, *row["trans"])
-        for one in (one for one in row["candidates"] if "ns" in one):
-            config = Config("simt_async", one["config"])
-            if unscheduled(config) == config:  # rescheduled code comes beside its twin
-                found[row["trans"]][config][problem] = one["ns"]
-    return found
-
-
-def winners(trans: str) -> list[Config]:
-    """Return what won a race at a square, as the compiler makes it."""
-    log = ship.load("hopper_s.json")["log"]
-    known = ship.searched(log, trans)
-    configs = (unscheduled(known[key][0]) for key in ship.raced(log, trans) if key in known)
-    return list(dict.fromkeys(configs))
-
-
-# The fastest order of large blocks in slices: first picked at two shapes that `shapes200.py` has,
-# too (NT, 1010 x 905 x 5412 and 207 x 2263 x 7046); wide_orders.json, of others, says the same.
-TALL = {
-    "tile_m": 16, "tile_n": 8, "block_k": 8, "unroll_k": 8, "stages": 3, "walk": 1, "b_first": 1,
-    "copy_groups": 4, "k_vectors": 0, "raster_rows": 8,
-}  # fmt: skip
-TALL_BLOCKS: list[dict[str, int]] = [
-    {"block_m": 128, "block_n": 256, "lanes_m": 4, "resident": 1},
-    {"block_m": 256, "block_n": 128, "lanes_m": 8, "resident": 1},
-    {"block_m": 128, "block_n": 128, "lanes_m": 8, "resident": 2},
-]
-
-# The fastest orders of 320 that copy single elements, by blocks, NT and NN (wide_orders.json).
-WIDE = {"tile_m": 8, "tile_n": 16, "lanes_m": 8, "walk": 0}
-ORDERED: list[dict[str, int]] = [
-    {"block_m": 256, "block_n": 128, "resident": 1, **WIDE, "b_first": 1},
-    {"block_m": 128, "block_n": 128, "resident": 2, **WIDE, "b_first": 0},
-    {"block_m": 128, "block_n": 128, "resident": 2, **WIDE, "b_first": 1},
-    {"block_m": 128, "block_n": 128, "resident": 2, "lanes_m": 8},
-    {"block_m": 256, "block_n": 128, "resident": 1, "lanes_m": 4, "block_k": 12, "unroll_k": 12},
-]
-
-
-def orders(trans: str, device: Any) -> list[Config]:
-    """Return the fastest of these, for operands along m or n, whose blocks stay and share."""
-    space = stencil("simt_async").space(variant_of(LETTER, trans), device)
-    made = [
-        Config("simt_async", {**TALL, **one, "split_k": 1, "persistent": 1, "stream_k": shared})
-        for shared, one in (*((2, one) for one in ORDERED), *((1, one) for one in ORDERED[:2]))
-    ]
-    return [one for one in made if one in space and trans != "TN"]
-
-
-# Who shares a tile of C, but for slices.
-SHARING = ("persistent", "stream_k", "tree", "split_k", "staged", "schedule")
-
-
-def in_slices(configs: list[Config], trans: str, device: Any) -> list[Config]:
-    """Return the same blocks, cut into slices: nothing but squares was raced of the largest."""
-    space = stencil("simt_async").space(variant_of(LETTER, trans), device)
-    found = {}
-    for one in (*configs, *(Config("simt_async", {**TALL, **of}) for of in TALL_BLOCKS)):
-        values = {name: x for name, x in one.items() if name not in SHARING}
-        config = Config(one.stencil, {**values, "split_k": 1, "sliced": 1})
-        area = config.integer("block_m") * config.integer("block_n")
-        if area >= LARGE and config in space:
-            found[config] = None
-    return list(found)
-
-
-def picked(trans: str, times: dict[Config, dict[Problem, float]], device: Any) -> list[Config]:
-    """Return the portfolio of a case, winners at squares first."""
-    problems = sorted({p for taken in times.values() for p in taken}, key=str)
-    configs = list(times)
-    best = np.array([min(t[p] for t in times.values() if p in t) for p in problems])
-    costs = np.array(
-        [
-            [_cost(c, times[c], p, best[at], device) for at, p in enumerate(problems)]
-            for c in configs
-        ]
-    )
-    made = winners(trans)
-    more = *in_slices(made, trans, device), *orders(trans, device)
-    made = list(dict.fromkeys((*made, *more)))
-    left = np.full(len(problems), math.log(2.0))
-    for config in made:
-        if config in times:
-            left = np.minimum(left, costs[configs.index(config)])
-    while len(made) < PICKED:
-        after = np.minimum(left, costs).sum(axis=1)
-        at = int(np.argmin(after))
-        if after[at] >= left.sum():
-            break
-        made.append(configs[at])
-        left = np.minimum(left, costs[at])
-    print(f"{trans}: {len(made)} of {len(configs)}, {math.exp(left.mean()):.3f} of the best times")
-    return made
-
-
-def _cost(
-    config: Config, taken: dict[Problem, float], problem: Problem, best: float, device: Any
-) -> float:
-    """Return the logarithm of a time over the best, as taken, or as expected from the others."""
-    if problem in taken:
-        return math.log(taken[problem] / best)
-    expected = expected_ns(Timed(config, taken), problem, device, MULTIPROCESSORS)
-    return max(math.log(UNTAKEN * expected / best), LEAST)
-
-
-def pick(path: Path) -> None:
+def pick(path: Path, letter: str) -> None:
     """Write the portfolio as a list of candidates."""
     from choice_fit import device
 
     spec = device()
+    if letter == LETTER:
+        found = {trans: picked(trans, times, spec) for trans, times in raced().items()}
+    else:
+        found = {
+            trans: [*dict.fromkeys((*winners(trans, letter), *candidates(letter, trans, spec)))]
+            for trans in CASES
+        }
+    write_list(path, letter, found)
+
+
+def write_list(path: Path, letter: str, found: dict[str, list[Config]]) -> None:
+    """Write configs by case as `named_in` reads them."""
     rows = [
-        {"precision": LETTER, "trans": trans, "stencil": one.stencil, "config": dict(one)}
-        for trans, times in raced().items()
-        for one in picked(trans, times, spec)
+        {"precision": letter, "trans": trans, "stencil": one.stencil, "config": dict(one)}
+        for trans, configs in found.items()
+        for one in configs
     ]
     write_atomically(path, f"[\n{ship.lines(rows)}\n]\n".encode())
 
 
-def layered(trans: str) -> list[Config]:
-    """Return, of each shape with layers of warps, what was the fastest at a short square."""
-    known = ship.searched(ship.load("hopper_s.json")["log"], trans)
-    found: dict[Config, None] = {}
-    for size, most in LAYERED.items():
-        timed = [
-            (ns[size], one)
-            for one, ns in known.values()
-            if size in ns and one.get("warps_k", 1) > 1 and unscheduled(one) == one
-        ]
-        best: dict[tuple[Any, ...], Config] = {}
-        for _, one in sorted(timed, key=lambda pair: pair[0]):
-            best.setdefault(tuple(one.get(name) for name in ship.SHAPE), one)
-        found |= dict.fromkeys(list(best.values())[:most])
-    return list(found)
-
-
 def thinned(made: Row, trans: str) -> list[Config]:
     """Return, greedily, the configs of earlier results that are the best at their shapes."""
-    configs = [Config("simt_async", one) for one in made["configs"][trans]]
-    ns = np.array([row["ns"] for row in made["rows"] if row["trans"] == trans], float)
-    costs = np.nan_to_num(np.log(ns / np.nanmin(ns, axis=1, keepdims=True)), nan=math.log(2.0))
-    costs[:, [at for at, one in enumerate(configs) if unscheduled(one) != one]] = math.inf
-    kept: list[Config] = []
-    left = np.full(len(ns), math.log(2.0))
-    while len(kept) < THINNED:
-        after = np.minimum(left[:, None], costs).sum(axis=0)
-        at = int(np.argmin(after))
-        if after[at] >= left.sum():
-            break
-        kept.append(configs[at])
-        left = np.minimum(left, costs[:, at])
-    return kept
+    configs = configs_of(made)[trans]
+    kept = what_counts(configs, [row["ns"] for row in made["rows"] if row["trans"] == trans])
+    return [configs[at] for at in kept]
 
 
 def pick_of(path: Path, made: Row) -> None:
-    """Write what counts of earlier results, and what has layers, as a list of candidates."""
-    rows = []
-    for trans in ship.CASES:
-        found = dict.fromkeys([*thinned(made, trans), *layered(trans)])
-        rows += [
-            {"precision": LETTER, "trans": trans, "stencil": one.stencil, "config": dict(one)}
-            for one in found
-        ]
-    write_atomically(path, f"[\n{ship.lines(rows)}\n]\n".encode())
+    """Write what counts of earlier results, in single precision with what has layers."""
+    letter, found = letter_of(made), {}
+    for trans in CASES:
+        more = layered(trans) if letter == LETTER else ()
+        found[trans] = list(dict.fromkeys([*thinned(made, trans), *more]))
+    write_list(path, letter, found)
 
 
 # ---- How fast --------------------------------------------------------------------------------
 
 
-def problems(trans: str, each: int) -> list[Problem]:
+def problems(trans: str, each: int, letter: str = LETTER) -> list[Problem]:
     """Return random shapes of a case, and squares."""
     random = [p for seed in SEEDS for p in shapes(seed) if p.trans == trans][:each]
     long = [p for p in long_sums(LONG_SEED) if p.trans == trans][: each // 2]
     for some in (random, long):  # apart: the same ones, however many there are
         some[::ALIGNED] = map(aligned, some[::ALIGNED])
-    return random + long + [Problem(n, n, n, LETTER, *trans) for n in SQUARES]
+    found = random + long + [Problem(n, n, n, LETTER, *trans) for n in SQUARES]
+    if letter == LETTER:
+        return found
+    made = [Problem(p.m, p.n, p.k, letter, *trans) for p in found]
+    products = 4 if made[0].precision.is_complex else 1
+    return [p for p in made if products * p.m * p.n * p.k <= MOST_MULTIPLIED]
 
 
 def aligned(problem: Problem) -> Problem:
@@ -285,23 +154,29 @@ def joined(known: Row, made: Row) -> Row:
     }  # fmt: skip
 
 
+def letter_of(known: Row) -> str:
+    """Return the precision of results."""
+    return str(known.get("precision", LETTER))
+
+
 def shapes_of(known: Row) -> dict[str, list[Problem]]:
     """Return the shapes of results, by case."""
+    letter = letter_of(known)
     return {
         trans: [
-            Problem(row["m"], row["n"], row["k"], LETTER, *trans)
+            Problem(row["m"], row["n"], row["k"], letter, *trans)
             for row in known["rows"]
             if row["trans"] == trans
         ]
-        for trans in ship.CASES
+        for trans in CASES
     }
 
 
 def configs_of(known: Row) -> dict[str, list[Config]]:
     """Return the configs of results, by case."""
+    family = FAMILIES[letter_of(known)]
     return {
-        trans: [Config("simt_async", one) for one in ones]
-        for trans, ones in known["configs"].items()
+        trans: [Config(family, one) for one in ones] for trans, ones in known["configs"].items()
     }
 
 
@@ -331,11 +206,13 @@ def measure(
         print("nothing to time that was not timed")
         return
     until = time.time() + seconds
-    timer = Timer()
-    spec, made = timer.live.spec, {"environment": environment_record(Method(ROUNDS))}
+    letter = next(one for ones in wanted.values() for one in ones).precision.letter
+    timer = Timer(letter)
+    spec = timer.live.spec
+    made = {"precision": letter, "environment": environment_record(Method(ROUNDS))}
     made |= {"device": device_record(timer.live, []), "rows": []}
     jobs = dict.fromkeys(
-        (LETTER, trans, fit(config, problem, spec))
+        (letter, trans, fit(config, problem, spec))
         for trans, configs in named.items()
         for config, problem in itertools.product(configs, wanted[trans])
         if stencil(config.stencil).takes(config, problem)
@@ -371,7 +248,7 @@ def measure(
 
 def write(path: Path, made: dict[str, Any]) -> None:
     """Write a row of times a line."""
-    head = {name: made[name] for name in ("environment", "device", "refused")}
+    head = {name: made[name] for name in ("precision", "environment", "device", "refused")}
     configs = ",\n".join(
         f' "{trans}": [\n{ship.lines(rows)}\n ]' for trans, rows in made["configs"].items()
     )
@@ -394,11 +271,9 @@ def table(made: Row) -> None:
     """Print how near to the best a choice by neighbours comes, each shape left out in turn."""
     from choice_fit import device
 
-    spec = device()
-    for trans, values in made["configs"].items():
-        configs = [Config("simt_async", one) for one in values]
-        rows = [row for row in made["rows"] if row["trans"] == trans]
-        shapes_ = [Problem(r["m"], r["n"], r["k"], LETTER, *trans) for r in rows]
+    spec, every = device(), shapes_of(made)
+    for trans, configs in configs_of(made).items():
+        rows, shapes_ = [row for row in made["rows"] if row["trans"] == trans], every[trans]
         lost = [
             left_out(at, shapes_, [row["ns"] for row in rows], configs, spec)
             for at in range(len(rows))
@@ -445,6 +320,7 @@ def main() -> None:
     parse.add_argument("--only", type=json_file, help="the portfolio")
     parse.add_argument("--beside", type=json_file, help="earlier results, which get what is new")
     parse.add_argument("--more", type=json_file, help="earlier results, which get more shapes")
+    parse.add_argument("--precision", choices=sorted(FAMILIES), default=LETTER)
     parse.add_argument("--each", type=int, default=90, help="random shapes of a case")
     parse.add_argument("--seconds", type=float, default=200)
     parse.add_argument("--json", type=Path, required=True)
@@ -458,23 +334,24 @@ def main() -> None:
     if given.pick and given.of:
         pick_of(given.json, portfolio_file(parse, given.of))
     elif given.pick:
-        pick(given.json)
+        pick(given.json, given.precision)
     elif given.table:
         table(portfolio_file(parse, given.json))
     elif given.more:
         known = portfolio_file(parse, given.more)
-        shapes_ = without({t: problems(t, given.each) for t in ship.CASES}, shapes_of(known))
+        letter = letter_of(known)
+        shapes_ = without({t: problems(t, given.each, letter) for t in CASES}, shapes_of(known))
         measure(
             given.json, configs_of(known), shapes_, given.seconds, functools.partial(longer, known)
         )
     elif given.beside and given.only:
         known = portfolio_file(parse, given.beside)
-        named = without(named_in(given.only, LETTER, ship.CASES), configs_of(known))
+        named = without(named_in(given.only, letter_of(known), CASES), configs_of(known))
         whole = functools.partial(joined, known)
         measure(given.json, named, shapes_of(known), given.seconds, whole)
     elif given.only:
-        named = named_in(given.only, LETTER, ship.CASES)
-        shapes_ = {trans: problems(trans, given.each) for trans in ship.CASES}
+        named = named_in(given.only, given.precision, CASES)
+        shapes_ = {trans: problems(trans, given.each, given.precision) for trans in CASES}
         measure(given.json, named, shapes_, given.seconds, lambda made: made)
     else:
         parse.error("give --only PICKED, --more FILE or --pick")

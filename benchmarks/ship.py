@@ -12,7 +12,8 @@ each block and division of k: squares do not show what serves few tiles with lon
 beat the choice at some shape of a run of ``shapes200.py --configs`` (BESIDE, if there is one).  Of
 schedule_proof.json the rescheduled kernels that beat their twins come after them, with both times
 of the same race.  What copies of operands cost is fitted to those of realigned.json.  The configs
-of portfolio.json come with all their times, a row a config.  A test compares the file.
+of portfolio.json come with all their times, a row a config, and of those of other precisions what
+counts.  A test compares the file.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import statistics
 from pathlib import Path
 
 from hopper.cases import variant_of
+from hopper.portfolio_space import FAMILIES, what_counts
 from tilewright.backend.cuda import proofs
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware.catalogue import recognised
@@ -38,7 +40,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "h100"
 PROOF = "schedule_proof.json"
 BESIDE = "shapes200_likely.json"
 REALIGNED, REALIGNED_COMPLEX = "realigned.json", "realigned_c.json"
-PORTFOLIO = "portfolio.json"
+PORTFOLIOS = {"s": "portfolio.json"} | {letter: f"portfolio_{letter}.json" for letter in "dcz"}
 LASTING = {"d": "sustained_d.json", "z": "sustained_z.json"}
 TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
@@ -298,30 +300,47 @@ def copying(found):
     }  # fmt: skip
 
 
-def portfolio_cases(found, searched_rows):
+def portfolios(searched_rows):
+    """Yield a precision's text: its stencil, and its portfolio's cases."""
+    for letter, name in PORTFOLIOS.items():
+        if (RESULTS / name).exists():
+            cases = ",\n".join(portfolio_cases(letter, load(name), searched_rows))
+            yield f' "{letter}": {{"stencil": "{FAMILIES[letter]}", "cases": {{\n{cases}\n }}}}'
+
+
+def portfolio_cases(letter, found, searched_rows):
     """Yield a case's text: its shapes, and the compiler's own configs with a time of each.
 
     Times of two runs differ by some per cent, whatever ran: at squares they are brought to the
     search's by the configs that both have, so that each may be compared with either.  From `LONG`
     on they are left out: there races say who wins, at the clock that a second of each leaves.
     """
-    known = {(one["trans"], plain(one)): one for one in searched_rows if one["precision"] == "s"}
+    known = {(one["trans"], plain(one)): one for one in searched_rows if one["precision"] == letter}
     for trans, configs in found["configs"].items():
         rows = [row for row in found["rows"] if row["trans"] == trans and not raced_at(row)]
         shapes = [[row[side] for side in "mnk"] for row in rows]
-        same = [known.get((trans, Config("simt_async", config))) for config in configs]
+        same = [known.get((trans, Config(FAMILIES[letter], config))) for config in configs]
         factors = [shift(shape, row["ns"], same) for shape, row in zip(shapes, rows, strict=True)]
         times = [
             [None if x is None else round(x * factor) for x in row["ns"]]
             for row, factor in zip(rows, factors, strict=True)
         ]
         kept = [
-            {"config": config, "ns": list(ns)}
-            for config, ns in zip(configs, zip(*times, strict=True), strict=True)
-            if SCHEDULE not in config
+            {"config": configs[at], "ns": [ns[at] for ns in times]}
+            for at in served_of(letter, configs, [row["ns"] for row in rows])
         ]
         text = json.dumps(shapes, separators=(",", ":"))
         yield f' "{trans}": {{"shapes": {text}, "configs": [\n{lines(kept)}\n ]}}'
+
+
+def served_of(letter, configs, ns):
+    """Return which configs of a case come with the package: none that is rescheduled.
+
+    Those of single precision were picked before they were timed; of others what counts is.
+    """
+    if letter == "s":
+        return [at for at, config in enumerate(configs) if SCHEDULE not in config]
+    return sorted(what_counts([Config(FAMILIES[letter], one) for one in configs], ns))
 
 
 def raced_at(one):
@@ -381,7 +400,7 @@ def table():
         "copying": copying(load(REALIGNED)),
     }
     text = json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines(rows)}\n]'
-    cases = ",\n".join(portfolio_cases(load(PORTFOLIO), rows))
+    cases = ",\n".join(portfolios(rows))
     text += f',\n "portfolio": {{\n{cases}\n}}'
     text += f',\n "scheduler": {proof["scheduler"]}'
     text += f',\n "rescheduled": [\n{lines(rescheduled)}\n]'

@@ -26,11 +26,18 @@ def fit(config: Config, problem: Problem, spec: Any) -> Config:
 
 
 class Timer:
-    """The device, kernels that were checked, and matrices that all problems share."""
+    """The device, kernels that were checked, and matrices that all problems share.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    letter : str
+        The precision of all problems.
+    """
+
+    def __init__(self, letter: str = LETTER) -> None:
+        self.letter = letter
         self.live: Any = first_gpu()
-        self.memory = shared(self.live)
+        self.memory = shared(self.live, letter)
         self.kernels: dict[tuple[str, Config], Any] = {}
         self.doing: Config | None = None  # whose fault it is if the device is lost
 
@@ -41,7 +48,7 @@ class Timer:
         key = (trans, config)
         self.doing = config
         if key not in self.kernels:
-            family, variant = stencil(config.stencil), variant_of(LETTER, trans)
+            family, variant = stencil(config.stencil), variant_of(self.letter, trans)
             try:
                 made = self.live.compile(family.source(config, variant, "cuda"))
                 screen(self.live, made, family, config, variant)

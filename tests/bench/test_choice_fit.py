@@ -1,4 +1,4 @@
-"""What things cost in single precision: how it is fitted, and how good it is said to be."""
+"""What things cost: how it is fitted, and how good it is said to be."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
 
 ROOT = Path(__file__).parents[2]
+SINGLE = COSTS["simt_async", "s"]
 # Of the launches of the portfolio: enough to tell all costs, and few enough to be quick.
 EVERY = 7
 
@@ -45,17 +46,19 @@ def launches(choice_fit, taken):
     return choice_fit.Launches.of(taken)
 
 
-def test_costs_of_the_package_are_the_fitted_ones(choice_fit, launches):
+@pytest.mark.parametrize("letter", [letter for _, letter in COSTS])
+def test_costs_of_the_package_are_the_fitted_ones(choice_fit, letter):
     """A test that fails says: the portfolio was timed anew, so fit anew."""
-    found = choice_fit.fit(launches)
-    for name in vars(COSTS):
-        about = pytest.approx(getattr(COSTS, name), rel=0.02, abs=choice_fit.NOTHING)
+    known = choice_fit.costs(letter)
+    found = choice_fit.fit(choice_fit.Launches.of(choice_fit.portfolio(letter)), known)
+    for name in vars(known):
+        about = pytest.approx(getattr(known, name), rel=0.02, abs=choice_fit.NOTHING)
         assert getattr(found, name) == about, name
 
 
 def test_many_launches_take_what_each_takes(choice_fit, taken, launches):
     """The formula is written twice: for arrays, which are fitted, and for a choice."""
-    costs = replace(COSTS, check=0.5, part_element=3.0)
+    costs = replace(SINGLE, check=0.5, part_element=3.0)
     ones = [cycles(one, costs) for _, one, _ in taken[::EVERY]]
     assert choice_fit.expected(launches.does, costs)[::EVERY] == pytest.approx(ones, rel=1e-12)
     # A few terms are nothing in the portfolio, or everywhere the same.
@@ -69,7 +72,7 @@ def test_a_config_does_what_it_does_when_it_is_fitted(choice_fit):
 
     But for a few that have no room to stage: a choice takes them to be staged all the same.
     """
-    found = choice_fit.ship.load(choice_fit.ship.PORTFOLIO)
+    found = choice_fit.ship.load(choice_fit.ship.PORTFOLIOS["s"])
     spec, family, changed, unstaged = choice_fit.device(), stencil("simt_async"), set(), []
     rows = found["rows"][::23]
     for problem, values in (
@@ -101,12 +104,12 @@ def made(choice_fit, launches, costs, noise=0.0):
 
 
 TRUE = replace(
-    COSTS, launch=9000.0, begin=4000.0, latency=600.0, store=0.4, turn=9000.0, meet=900.0,
+    SINGLE, launch=9000.0, begin=4000.0, latency=600.0, store=0.4, turn=9000.0, meet=900.0,
     part=2000.0, part_element=9.0, l2=3500.0, memory=1100.0, segment=60.0, second=7000.0,
 )  # fmt: skip
 
 
-STARTS = [COSTS, replace(COSTS, launch=1e3, begin=2e4, l2=1e3, part=1.0)]
+STARTS = [SINGLE, replace(SINGLE, launch=1e3, begin=2e4, l2=1e3, part=1.0)]
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -134,13 +137,13 @@ def test_what_costs_nothing_is_nothing(choice_fit, launches):
     """And a cost that was nothing is found where there is one, as above."""
     true = replace(TRUE, part_element=0.0)
     some = launches.only(np.arange(0, len(launches.ns), EVERY))
-    assert choice_fit.fit(made(choice_fit, some, true)).part_element == 0
+    assert choice_fit.fit(made(choice_fit, some, true), SINGLE).part_element == 0
     assert choice_fit.fit(made(choice_fit, some, TRUE), true).part_element == pytest.approx(9, 0.01)
 
 
 def test_held_costs_stay(choice_fit, launches):
     some = launches.only(np.arange(0, len(launches.ns), EVERY))
-    start = replace(COSTS, check=7.0, staged=0.125)
+    start = replace(SINGLE, check=7.0, staged=0.125)
     found = choice_fit.fit(some, start)
     assert (found.check, found.staged) == (7.0, 0.125)
     assert not some.does["checked"].any()  # no launch says what it costs
@@ -151,9 +154,9 @@ def test_slow_launches_count_less(choice_fit, launches, monkeypatch):
     clean = made(choice_fit, launches, TRUE)
     far = (clean.does["sliced"] > 0) & (clean.slower > 1.5)
     odd = replace(clean, ns=np.where(far, clean.ns * 1.3, clean.ns))
-    off = abs(choice_fit.fit(odd).second - TRUE.second)
+    off = abs(choice_fit.fit(odd, SINGLE).second - TRUE.second)
     monkeypatch.setattr(choice_fit, "SLOWER_COUNTS", 0)
-    assert off < abs(choice_fit.fit(odd).second - TRUE.second) / 3
+    assert off < abs(choice_fit.fit(odd, SINGLE).second - TRUE.second) / 3
 
 
 def test_shapes_are_left_out_whole(choice_fit, taken, monkeypatch):
@@ -169,14 +172,14 @@ def test_shapes_are_left_out_whole(choice_fit, taken, monkeypatch):
     for side in np.unique(few.sides):
         mine = few.sides == side
 
-        def fit(of, mine=few.ns[mine]):
+        def fit(of, _, mine=few.ns[mine]):
             """Return costs that say whether any launch of these sizes was seen."""
-            return replace(COSTS, launch=1e12) if np.isin(of.ns, mine).any() else COSTS
+            return replace(SINGLE, launch=1e12) if np.isin(of.ns, mine).any() else SINGLE
 
         monkeypatch.setattr(choice_fit, "fit", fit)
-        off = choice_fit.left_out(few, 3)
-        assert off[mine] == pytest.approx(few.off()[mine])
-        assert (off != few.off()).any()  # where another fit is asked, which saw them
+        off = choice_fit.left_out(few, 3, SINGLE)
+        assert off[mine] == pytest.approx(few.off(SINGLE)[mine])
+        assert (off != few.off(SINGLE)).any()  # where another fit is asked, which saw them
     assert len(np.unique(few.problem)) == len(np.unique(few.sides)) + 3
 
 
@@ -193,17 +196,17 @@ def test_the_faster_of_two_is_told(choice_fit, taken, monkeypatch):
     """Of six pairs one is alike, and one is told the wrong way."""
     found = small(choice_fit, taken, [100.0, 104.0, 150.0, 120.0])
     monkeypatch.setattr(choice_fit, "expected", lambda does, costs: does["steps"])
-    assert choice_fit.told_apart(found) == (4, 5)
+    assert choice_fit.told_apart(found, SINGLE) == (4, 5)
     # What is said to take as long is not told.
     monkeypatch.setattr(choice_fit, "expected", lambda does, costs: 0 * does["steps"])
-    assert choice_fit.told_apart(found) == (0, 5)
+    assert choice_fit.told_apart(found, SINGLE) == (0, 5)
 
 
 def test_only_launches_of_a_problem_are_compared(choice_fit, taken, monkeypatch):
     one, other = Problem(64, 64, 64, "s"), Problem(64, 64, 64, "s", "T", "N")
     found = small(choice_fit, taken, [100.0, 50.0, 200.0], [one, other, one])
     monkeypatch.setattr(choice_fit, "expected", lambda does, costs: does["steps"])
-    assert choice_fit.told_apart(found) == (1, 1)
+    assert choice_fit.told_apart(found, SINGLE) == (1, 1)
     assert found.slower == pytest.approx([1, 1, 2])
 
 
@@ -230,9 +233,9 @@ def test_runs_say_what_was_not_seen(choice_fit, tmp_path, monkeypatch):
 def test_the_report_says_medians_of_what_is_near_too(choice_fit, taken, monkeypatch, capsys):
     found = small(choice_fit, taken, [100.0, 104.0, 150.0])
     logs = np.log([1.1, 1.2, 0.5])
-    off = lambda of, costs=COSTS: logs[: len(of.ns)]  # noqa: E731
+    off = lambda of, costs: logs[: len(of.ns)]  # noqa: E731
     monkeypatch.setattr(choice_fit.Launches, "off", off)
-    monkeypatch.setattr(choice_fit, "UNSEEN", ())
+    monkeypatch.setattr(choice_fit, "UNSEEN", {})
     monkeypatch.setattr(choice_fit, "ALIKE", 1.01)
     monkeypatch.setattr(choice_fit, "expected", lambda does, costs: does["steps"])
     choice_fit.report(found, set())
@@ -245,8 +248,7 @@ def test_the_report_says_medians_of_what_is_near_too(choice_fit, taken, monkeypa
 
 
 def test_what_is_printed_can_be_pasted(choice_fit):
-    text = choice_fit.pasted(replace(COSTS, launch=123000.0, part_element=0.0))
-    names = {}
-    exec(text, {"Costs": type(COSTS)}, names)
-    assert names["COSTS"] == replace(COSTS, launch=123000.0, part_element=0.0)
+    text = choice_fit.pasted(replace(SINGLE, launch=123000.0, part_element=0.0), "d")
+    found = eval(f"{{{text}}}", {"Costs": type(SINGLE)})
+    assert found == {("mma_f64", "d"): replace(SINGLE, launch=123000.0, part_element=0.0)}
     assert max(map(len, text.splitlines())) <= 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 
@@ -22,19 +23,25 @@ def portfolio():
     return script("portfolio")
 
 
+@pytest.fixture(scope="module")
+def single(portfolio):
+    """What single precision's is picked from: the module that the script imported."""
+    return sys.modules[portfolio.picked.__module__]
+
+
 def square(n, trans="NN"):
     return Problem(n, n, n, "s", *trans)
 
 
-def configs(portfolio, count):
+def configs(single, count):
     """Return as many points of NN's space."""
-    first = portfolio.winners("NN")[0]
+    first = single.winners("NN")[0]
     return [first.replace(stages=2 + at % 2, raster_rows=(8, 0)[at // 2]) for at in range(count)]
 
 
-def test_what_takes_most_off_the_time_of_all_shapes_comes_first(portfolio, monkeypatch):
+def test_what_takes_most_off_the_time_of_all_shapes_comes_first(single, monkeypatch):
     """One config is good everywhere, two are best of one shape each, one is never needed."""
-    good, one, two, never = configs(portfolio, 4)
+    good, one, two, never = configs(single, 4)
     shapes = [Problem(500 + at, 700, 900, "s") for at in range(4)]
     times = {
         good: dict.fromkeys(shapes, 11e3),
@@ -43,23 +50,23 @@ def test_what_takes_most_off_the_time_of_all_shapes_comes_first(portfolio, monke
         never: dict.fromkeys(shapes, 12e3),
     }
     for known in ("winners", "in_slices", "orders"):
-        monkeypatch.setattr(portfolio, known, lambda *_: [])
-    found = portfolio.picked("NN", times, H100)
+        monkeypatch.setattr(single, known, lambda *_: [])
+    found = single.picked("NN", times, H100)
     assert found[0] == good
     assert set(found[1:]) == {one, two}
 
 
-def test_large_blocks_are_cut_and_narrow_copies_ordered_beside_what_was_raced(portfolio):
+def test_large_blocks_are_cut_and_narrow_copies_ordered_beside_what_was_raced(single):
     """Whoever wins at squares shares tiles in some way; here the same blocks are in slices."""
-    winners = portfolio.winners("NN")
-    cut = portfolio.in_slices(winners, "NN", H100)
+    winners = single.winners("NN")
+    cut = single.in_slices(winners, "NN", H100)
     assert cut
     assert all(one["sliced"] and not one.get("persistent", 0) for one in cut)
-    assert all(one["block_m"] * one["block_n"] >= portfolio.LARGE for one in cut)
-    ordered = portfolio.orders("NN", H100)
+    assert all(one["block_m"] * one["block_n"] >= single.LARGE for one in cut)
+    ordered = single.orders("NN", H100)
     assert ordered
     assert all(one["stream_k"] for one in ordered)
-    assert portfolio.orders("TN", H100) == []  # no operand that could be copied so
+    assert single.orders("TN", H100) == []  # no operand that could be copied so
 
 
 def test_what_another_run_timed_comes_beside(portfolio):
@@ -137,33 +144,56 @@ def test_tests_are_of_other_shapes(portfolio):
     """Neither the random shapes of the benchmark nor those of its other seeds were timed."""
     shapes200 = script("shapes200")
     timed = {
-        (trans, *sizes)
-        for trans, found in shipped_portfolio().items()
+        (letter, trans, *sizes)
+        for letter, trans, found in shipped_portfolios()
         for sizes in map(tuple, found["shapes"])
     }
-    for seed in (shapes200.SEED, 1, 2):
-        assert timed.isdisjoint((p.trans, p.m, p.n, p.k) for p in shapes200.shapes(seed))
+    for letter, seed in itertools.product("sdcz", (shapes200.SEED, 1, 2)):
+        drawn = ((letter, p.trans, p.m, p.n, p.k) for p in shapes200.shapes(seed, letter))
+        assert timed.isdisjoint(drawn)
 
 
-def shipped_portfolio():
-    return json.loads(script("ship").TABLE.read_text())["portfolio"]
+def shipped_portfolios():
+    """Yield precision, case and what was timed."""
+    for letter, of in json.loads(script("ship").TABLE.read_text())["portfolio"].items():
+        for trans, found in of["cases"].items():
+            yield letter, trans, found
 
 
-def test_every_config_is_served_with_times_of_its_shapes():
+@pytest.mark.parametrize("letter", "sdcz")
+def test_every_config_is_served_with_times_of_its_shapes(letter):
     table = next(one for one in tables() if "H100" in one.device)
-    for trans, found in shipped_portfolio().items():
+    stencil_name = script("portfolio").FAMILIES[letter]
+    served = {
+        (next(iter(row.ns)).trans, row.config): row
+        for row in table.rows
+        if next(iter(row.ns)).precision.letter == letter
+    }
+    for trans, found in ((t, f) for x, t, f in shipped_portfolios() if x == letter):
         for one in found["configs"]:
-            config = Config("simt_async", one["config"])
-            (row,) = (
-                r for r in table.rows
-                if r.config == config and next(iter(r.ns)).trans == trans
-                and next(iter(r.ns)).precision.letter == "s"
-            )  # fmt: skip
+            config = Config(stencil_name, one["config"])
+            row = served[trans, config]
             assert len(row.ns) >= sum(ns is not None for ns in one["ns"])
             for sizes, ns in zip(found["shapes"], one["ns"], strict=True):
-                problem = Problem(*sizes, "s", *trans)
+                problem = Problem(*sizes, letter, *trans)
                 assert (problem in row.ns) >= (ns is not None)
-                assert ns is None or stencil("simt_async").takes(config, problem)
+                assert ns is None or stencil(stencil_name).takes(config, problem)
+
+
+@pytest.mark.parametrize("trans", ["CN", "NC", "TC", "CC"])
+def test_conjugates_are_expected_to_take_what_their_transposes_took(trans):
+    table = next(one for one in tables() if "H100" in one.device)
+    plain = trans.replace("C", "T")
+    of = {
+        case: {
+            (row.config, p.m, p.n, p.k): ns
+            for row in table.rows
+            for p, ns in row.ns.items()
+            if (p.precision.letter, p.trans) == ("z", case) and p.m != p.n
+        }
+        for case in (trans, plain)
+    }
+    assert of[trans] == of[plain] != {}
 
 
 def test_rows_that_were_timed_about_as_near_are_compared():
@@ -175,10 +205,11 @@ def test_rows_that_were_timed_about_as_near_are_compared():
     assert timed_nearby([near, as_near, far], square(4000)) == [far]
 
 
-def test_the_choice_at_a_shape_that_was_timed_is_the_fastest_there():
-    for trans, found in shipped_portfolio().items():
+@pytest.mark.parametrize("letter", "sdcz")
+def test_the_choice_at_a_shape_that_was_timed_is_the_fastest_there(letter):
+    for trans, found in ((t, f) for x, t, f in shipped_portfolios() if x == letter):
         for at, sizes in list(enumerate(found["shapes"]))[:6]:
-            problem = Problem(*sizes, "s", *trans)
+            problem = Problem(*sizes, letter, *trans)
             least = min(one["ns"][at] for one in found["configs"] if one["ns"][at] is not None)
             expected = timed_choice(Hopper(), problem)[1]
             assert expected is not None

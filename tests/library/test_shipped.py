@@ -23,7 +23,7 @@ from tilewright.library.choose import (
     of_table,
     served,
 )
-from tilewright.library.cycles import cycles, work
+from tilewright.library.cycles import COSTS, cycles, work
 from tilewright.library.shipped import _read, shipped, tables
 from tilewright.library.waves import Timed, effort, expected_ns
 from tilewright.precision import precision
@@ -237,11 +237,12 @@ def test_blocks_longer_than_a_side_are_guarded(sides, k, trans, letter, flat):
 def test_checked_copies_are_what_guards_save():
     """A side of 111 was served by small blocks, whose copies were not checked."""
     config = FAMILY.default(variant("TN"), H100).replace(block_m=128, block_n=128)
+    costs = COSTS["simt_async", "s"]
     thin, whole = (Problem(m, 3578, 4361, "s", "T", "N") for m in (111, 128))
     guarded, checked = (work(config, thin, 1, 132, guarded=guards) for guards in (True, False))
     assert guarded.checked == 0 < checked.checked
     assert guarded.copies == work(config, whole, 1, 132).copies > checked.copies
-    assert cycles(guarded) < 0.8 * cycles(checked)
+    assert cycles(guarded, costs) < 0.8 * cycles(checked, costs)
     wide = Problem(100, 6000, 8000, "s", "T", "N")
     assert choose(device(), wide).config.integer("block_m") >= 128
 

@@ -25,6 +25,7 @@ H100 = replace(
 )  # as its driver reports it, so that the shipped table serves
 NN = Variant(precision("s"), Trans.N, Trans.N)
 WHOLE = FAMILY.starts(NN, H100)[:3]
+SINGLE = COSTS["simt_async", "s"]
 SHARING = [one.replace(persistent=1, stream_k=how) for one in WHOLE for how in (1, 2)]
 
 
@@ -210,10 +211,10 @@ def test_many_tiles_of_short_sums_are_not_cut_up(trans, m, n, k) -> None:
     problem = Problem(m, n, k, "s", *trans)
     config = choose(LIVE, problem).config
     area = config.integer("block_m") * config.integer("block_n")
-    part = COSTS.part + COSTS.part_element * area / FAMILY.threads(config)
+    part = SINGLE.part + SINGLE.part_element * area / FAMILY.threads(config)
     parts = owners_add(config, (m, n, k)) if config.get("stream_k") else 0
     shared, whole = (
-        cycles(work(one, problem, config.integer("resident"), 132))
+        cycles(work(one, problem, config.integer("resident"), 132), SINGLE)
         for one in (config, config.replace(stream_k=0, tree=0))
     )
     assert parts * part < area * k / 128 / 3 or shared < whole
@@ -230,4 +231,4 @@ def test_a_tree_of_parts_is_waited_for_as_long_as_it_is_high() -> None:
     assert chain.parts == MOST_SINGLE
     assert tree.parts < chain.parts
     assert tree.steps < chain.steps
-    assert cycles(tree) < cycles(chain)
+    assert cycles(tree, SINGLE) < cycles(chain, SINGLE)

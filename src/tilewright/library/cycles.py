@@ -1,14 +1,15 @@
-"""How long a multiprocessor takes in single precision, from what its blocks have to do.
+"""How long a multiprocessor takes, from what its blocks have to do.
 
-What a launch does is counted (`work`); what each thing costs was fitted (`Costs`).  Counted are,
-for the busiest multiprocessor, steps along k, copies into shared memory, tiles stored, parts that
-a tile's owner adds up one after another, sums of clusters; and for the device, bytes that pass
-the L2 and the memory.
+What a launch of a stencil of asynchronous copies does is counted (`work`); what each thing costs
+was fitted (`Costs`), for each stencil and precision.  Counted are, for the busiest multiprocessor,
+steps along k, copies into shared memory, tiles stored, parts that a tile's owner adds up one after
+another, sums of clusters; and for the device, bytes that pass the L2 and the memory.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -16,24 +17,31 @@ from math import prod
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
-from tilewright.stencil.asynchronous.division import MOST_IN_TREE, MOST_SINGLE, divide
+from tilewright.stencil.asynchronous.division import (
+    MOST_IN_TREE,
+    MOST_SHARES,
+    MOST_SINGLE,
+    divide,
+)
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil.simt_async.stencil import stages_results
 
-__all__ = ["COSTS", "Costs", "Work", "cycles", "work"]
+__all__ = ["COSTS", "Costs", "Work", "costs_of", "cycles", "work"]
 
-_FMA = 128  # multiply-adds of a multiprocessor in a cycle: four schedulers of 32 lanes
+# Multiply-adds of a multiprocessor in a cycle: four schedulers of 32 lanes; and Hopper's matrix
+# units do as many of doubles.
+_FMA = 128
 _SCHEDULERS = 4  # of a multiprocessor
-_BYTES = 4  # of an element
-_VECTOR = 4  # elements that are copied or stored at once where they are aligned
+_LANES_M = 8  # of a warp, along m, of matrix units
 
 
 @dataclass(frozen=True)
 class Costs:
     """What things cost, in cycles unless said otherwise.
 
-    The values are those of ``python benchmarks/choice_fit.py`` for an H100: a portfolio of configs,
-    each timed on 175 shapes.  Half of other shapes are met within 5.2 %.  Some cannot be told
-    apart: `launch` and `begin` are known by their sum alone.
+    The values are those of ``python benchmarks/choice_fit.py`` for an H100: a portfolio of configs
+    of each precision, each timed on a hundred shapes or more.  Some cannot be told apart: `launch`
+    and `begin` are known by their sum alone.
 
     Parameters
     ----------
@@ -88,14 +96,38 @@ class Costs:
     second: float
 
 
-COSTS = Costs(
-    launch=9550, begin=0, hiding=1.42, latency=387, copy=0.0614, check=0.349, store=0.279,
-    turn=4770, meet=949, part=2630, part_element=0, l2=7040, memory=1450, segment=0,
-    # Held: a fit cannot tell it from `store`.  For 32 elements an instruction of 32 lanes that
-    # reads 4 bytes each and a quarter of one that writes 16, 128 bytes a cycle either way.
-    staged=0.0625,
-    second=5090,
-)  # fmt: skip
+# By stencil and precision.
+COSTS: Mapping[tuple[str, str], Costs] = {
+    ("simt_async", "s"): Costs(
+        launch=9550, begin=0, hiding=1.42, latency=387, copy=0.0614, check=0.349, store=0.279,
+        turn=4770, meet=949, part=2630, part_element=0, l2=7040, memory=1450, segment=0,
+        # Held: a fit cannot tell it from `store`.  For 32 elements an instruction of 32 lanes that
+        # reads 4 bytes each and a quarter of one that writes 16, 128 bytes a cycle either way.
+        staged=0.0625,
+        second=5090,
+    ),
+    # Of these no launch was of clusters, so that `meet` is single precision's.
+    ("mma_f64", "d"): Costs(
+        launch=9970, begin=0, hiding=0, latency=731, copy=0.0722, check=0.349, store=0.411, turn=0,
+        meet=949, part=1400, part_element=18.1, l2=8350, memory=3600, segment=1300, staged=0.0625,
+        second=6150,
+    ),
+    ("simt_async", "c"): Costs(
+        launch=0, begin=9660, hiding=1.37, latency=0, copy=0.12, check=0.349, store=0.731,
+        turn=5810, meet=949, part=2630, part_element=0, l2=3790, memory=1190, segment=0,
+        staged=0.0625, second=1510,
+    ),
+    ("mma_f64", "z"): Costs(
+        launch=3120, begin=5750, hiding=0.803, latency=1010, copy=0.0277, check=0.349, store=0.923,
+        turn=0, meet=949, part=2420, part_element=0, l2=6220, memory=2840, segment=0, staged=0.0625,
+        second=3850,
+    ),
+}  # fmt: skip
+
+
+def costs_of(config: Config, problem: Problem) -> Costs | None:
+    """Return what a config's launches cost in a precision; None where nobody fitted that."""
+    return COSTS.get((config.stencil, problem.precision.letter))
 
 
 @dataclass(frozen=True)
@@ -106,6 +138,8 @@ class Work:
     ----------
     area : int
         Elements of a tile of C.
+    multiplied : int
+        Real multiply-adds of a step along k of a tile: four for each complex element.
     of_thread : int
         Elements of it that a thread has.
     warps : float
@@ -137,11 +171,12 @@ class Work:
     staged : int
         Elements of C that it stages.
     sliced : int
-        Elements of parts that slices of k leave, of all tiles, which a second kernel adds up; 0
-        where there are no slices.
+        Bytes of parts that slices of k leave, of all tiles, which a second kernel adds up; 0 where
+        there are no slices.
     """
 
     area: int
+    multiplied: int
     of_thread: int
     warps: float
     copies: float
@@ -173,25 +208,25 @@ def work(
     problem: Problem,
     resident: int,
     multiprocessors: int,
-    shares: int = MOST_SINGLE,
+    shares: int | None = None,
     *,
     guarded: bool = True,
     staged: bool | None = None,
 ) -> Work:
-    """Return what a launch of `simt_async` has to do.
+    """Return what a launch has to do.
 
     Parameters
     ----------
     config : Config
-        A point of its space.
+        A point of the space of a stencil that `COSTS` has.
     problem : Problem
-        In single precision.
+        Of a precision that it has.
     resident : int
         Blocks that fit on a multiprocessor.
     multiprocessors : int
         That blocks are spread over.
     shares : int, optional
-        Of a tile at most; kernels that were timed once had others than today's.
+        Of a tile at most, where it is not what kernels of the precision have.
     guarded : bool, optional
         Whether blocks longer than a side copy whole tiles, as those that are served do
         (`stencil.fitted`).  Guards count nothing: of 2254 instructions a trip of TN's loop
@@ -204,7 +239,8 @@ def work(
     launch = stencil(config.stencil).launch(config, m, n, k)
     threads = prod(launch.block)
     checks = not guarded and (m < block_m or n < block_n)
-    even = problem.ldc % _VECTOR == 0
+    size = problem.precision.element_bytes
+    even = problem.ldc % _vector(problem) == 0
     area = block_m * block_n
     blocks = prod(launch.on(multiprocessors).grid)
     split = int(config.get("split_k", 1))
@@ -212,7 +248,7 @@ def work(
     depth, together = config.integer("block_k"), max(1, min(each, resident))
     tiles, steps, turns, parts, waves, left = each, 0.0, 0, 0, 0, 0
     if config.get("persistent"):
-        most = MOST_IN_TREE if config.get("tree") else shares
+        most = shares or _most_shares(config, problem)
         tiles, steps, turns, parts, left = _staying(
             config, (m, n, k), multiprocessors, blocks, most
         )
@@ -227,9 +263,10 @@ def work(
         )
     sliced = blocks * area if config.get("sliced") else 0
     even = even or sliced > 0  # parts are aligned
-    segments = 0.0 if even else m * n / config.integer("lanes_m")
+    segments = 0.0 if even else m * n / int(config.get("lanes_m", _LANES_M))
     return Work(
         area=area,
+        multiplied=area * (4 if problem.precision.is_complex else 1),
         of_thread=area // threads,
         warps=together * threads / 32,
         copies=0.0 if checks else _copies(config, problem),
@@ -240,12 +277,24 @@ def work(
         turns=turns,
         parts=parts,
         waves=waves,
-        l2=_BYTES * (k * (-(-n // block_n) * m + -(-m // block_m) * n) + 2 * left * area),
-        memory=_BYTES * (m * k + k * n + m * n),
+        l2=size * (k * (-(-n // block_n) * m + -(-m // block_m) * n) + 2 * left * area),
+        memory=size * (m * k + k * n + m * n),
         segments=segments * _STAGED_SEGMENTS if staged else segments,
         staged=tiles * area if staged and not even else 0,
-        sliced=sliced,
+        sliced=sliced * size,
     )
+
+
+def _vector(problem: Problem) -> int:
+    """Return the elements that are copied or stored at once where they are aligned."""
+    return max(1, CHUNK_BYTES // problem.precision.element_bytes)
+
+
+def _most_shares(config: Config, problem: Problem) -> int:
+    """Return how many blocks share a tile at most, as simt_async/persistent.cuh says."""
+    if problem.precision.letter != "s":
+        return MOST_SHARES
+    return MOST_IN_TREE if config.get("tree") else MOST_SINGLE
 
 
 # Blocks of a cluster are neighbours on the chip, so that some of its corners stay empty: 64
@@ -291,23 +340,25 @@ def _copies(config: Config, problem: Problem) -> float:
     """Return the lanes that copy a step of A and B, in copies that fit (`stencil.fitted`)."""
     if config.get("tma", 0):
         return 0.0  # one lane asks the copy engine for whole tiles
-    along = Variant.of(problem).k_fast
-    aligned = [problem.lda % _VECTOR == 0, problem.ldb % _VECTOR == 0]
-    whole = [problem.m % _VECTOR == 0, problem.n % _VECTOR == 0]
+    along, vector = Variant.of(problem).k_fast, _vector(problem)
+    lds, sides = (problem.lda, problem.ldb), (problem.m, problem.n)
+    turned = config.stencil == "simt_async"  # where it lies along k, element by element
     narrow = any(
-        not (even and ends) and not k for even, ends, k in zip(aligned, whole, along, strict=True)
+        ld % vector or (problem.k if k_fast else side) % vector
+        for ld, side, k_fast in zip(lds, sides, along, strict=True)
+        if not (k_fast and turned)
     )
-    vectors = bool(config.get("k_vectors", 0)) and all(aligned) and problem.k % _VECTOR == 0
+    vectors = bool(config.get("k_vectors", 0)) and not any(x % vector for x in (*lds, problem.k))
     lanes = 0.0
     for side, k_fast in zip("mn", along, strict=True):
-        single = narrow or (k_fast and not vectors)
-        lanes += config.integer(f"block_{side}") / (1 if single else _VECTOR)
+        single = narrow or (k_fast and turned and not vectors)
+        lanes += config.integer(f"block_{side}") / (1 if single else vector)
     return lanes
 
 
-def cycles(does: Work, costs: Costs = COSTS) -> float:
+def cycles(does: Work, costs: Costs) -> float:
     """Return the cycles that a launch takes."""
-    step = does.area / _FMA + costs.copy * does.copies + costs.check * does.checked
+    step = does.multiplied / _FMA + costs.copy * does.copies + costs.check * does.checked
     # A scheduler without a warp issues nothing.
     warps = max(1.0, does.warps)
     idle = max(1.0, _SCHEDULERS / warps) + costs.hiding / warps
@@ -315,7 +366,7 @@ def cycles(does: Work, costs: Costs = COSTS) -> float:
     busy += costs.begin + costs.store * does.tiles * does.area + costs.turn * does.turns
     busy += costs.meet * does.waves + costs.staged * does.staged
     if does.sliced:
-        busy += costs.second + 2 * _BYTES * does.sliced / costs.l2
+        busy += costs.second + 2 * does.sliced / costs.l2
     busy += does.parts * (costs.part + costs.part_element * does.of_thread)
     memory = does.memory + costs.segment * does.segments
     waiting = does.l2 / costs.l2 + memory / costs.memory

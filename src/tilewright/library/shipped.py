@@ -9,6 +9,7 @@ beat that.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from typing import Any
 from tilewright.hardware import DeviceSpec
 from tilewright.library.waves import Timed
 from tilewright.precision import precision
-from tilewright.problem import Problem
+from tilewright.problem import Problem, Trans
 from tilewright.sass.scheduler_version import SCHEDULER_VERSION
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil, stencils, unscheduled
@@ -120,16 +121,23 @@ def _copying(row: Mapping[str, Any] | None) -> Copying | None:
     return Copying(begin, rate, str(row["precisions"]))
 
 
-def _portfolio(cases: Mapping[str, Any]) -> Iterator[Timed]:
-    """Yield configs of single precision with times of many shapes: null where one is not for it."""
-    number = precision("s")
-    for trans, found in cases.items():
-        shapes = [Problem(m, n, k, number, *trans) for m, n, k in found["shapes"]]
-        for one in found["configs"]:
-            times = zip(shapes, one["ns"], strict=True)
-            ns = {shape: float(time) for shape, time in times if time is not None}
-            if ns:
-                yield Timed(Config("simt_async", one["config"]), ns)
+def _portfolio(precisions: Mapping[str, Any]) -> Iterator[Timed]:
+    """Yield configs with times of many shapes: null where one is not for it.
+
+    Conjugates take what their transposes took, which alone were timed: a loop is as long with
+    other signs.
+    """
+    for letter, of in precisions.items():
+        number = precision(letter)
+        alike = {"N": (Trans.N,), "T": (Trans.T, Trans.C) if number.is_complex else (Trans.T,)}
+        for trans, found in of["cases"].items():
+            for a, b in itertools.product(*(alike[one] for one in trans)):
+                shapes = [Problem(m, n, k, number, a, b) for m, n, k in found["shapes"]]
+                for one in found["configs"]:
+                    times = zip(shapes, one["ns"], strict=True)
+                    ns = {shape: float(time) for shape, time in times if time is not None}
+                    if ns:
+                        yield Timed(Config(of["stencil"], one["config"]), ns)
 
 
 def _joined(rows: Sequence[Timed]) -> list[Timed]:

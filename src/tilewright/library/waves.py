@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.hardware import DeviceSpec
-from tilewright.library.cycles import COSTS, Costs, cycles, work
+from tilewright.library.cycles import costs_of, cycles, work
 from tilewright.problem import Problem
 from tilewright.sass import occupancy
 from tilewright.space import Config
@@ -145,12 +145,11 @@ def effort(
     problem: Problem,
     device: DeviceSpec,
     multiprocessors: int,
-    costs: Costs = COSTS,
 ) -> float:
     """Return what the busiest multiprocessor has to do, in a unit of its precision and stencil.
 
-    In single precision with asynchronous copies cycles (`tilewright.library.cycles`), elsewhere
-    multiply-adds of full speed.
+    Cycles where `tilewright.library.cycles` has what things cost, elsewhere multiply-adds of full
+    speed.
 
     Parameters
     ----------
@@ -162,8 +161,6 @@ def effort(
         For its occupancy.
     multiprocessors : int
         That blocks are spread over.
-    costs : Costs
-        Of what is counted in cycles.
 
     Notes
     -----
@@ -171,7 +168,8 @@ def effort(
     (tail effect; Lai & Seznec 2013 leave it out).  Blocks at an edge count as whole ones, and so
     does the last tile along k.
     """
-    if _in_cycles(config, problem):
+    costs = costs_of(config, problem)
+    if costs is not None:
         resident = _resident(config, Variant.of(problem), device)
         return cycles(work(config, problem, resident, multiprocessors), costs)
     launch = stencil(config.stencil).launch(config, problem.m, problem.n, problem.k)
@@ -190,11 +188,6 @@ def effort(
     return (
         (each + waves * _HIDING_WARPS / warps) * area * (_steps(config, problem.k, split) + _ENDS)
     )
-
-
-def _in_cycles(config: Config, problem: Problem) -> bool:
-    """Whether it is what `tilewright.library.cycles` was fitted to."""
-    return config.stencil == "simt_async" and problem.precision.letter == "s"
 
 
 def _steps(config: Config, k: int, split: int) -> float:
@@ -293,7 +286,7 @@ def expected_ns(timed: Timed, problem: Problem, device: DeviceSpec, multiprocess
     if apart[0] == 0 and multiprocessors == device.multiprocessors:
         return timed.ns[near[0]]
     total = logarithm = 0.0
-    if _in_cycles(timed.config, problem):
+    if costs_of(timed.config, problem) is not None:
         total = _CYCLES_WEIGH
         logarithm = -total * math.log(_CYCLES_PER_NS)
     for other, far in zip(near, apart, strict=True):
