@@ -52,7 +52,7 @@ UNSEEN = {
         "shapes200_blocks_of_96_1.json",
         "shapes200_blocks_of_96_2.json",
     ),
-}
+} | {letter: (f"shapes200_{letter}.json",) for letter in "dcz"}
 GHZ = 1.9
 MULTIPROCESSORS = 132
 ROBUST = 0.1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.library.choose import choose
 from tilewright.library.cycles import COSTS, cycles, work
-from tilewright.library.waves import Timed, effort, expected_ns, timed_nearby
+from tilewright.library.waves import Timed, doubted, effort, expected_ns, timed_nearby
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Variant
@@ -232,3 +232,17 @@ def test_a_tree_of_parts_is_waited_for_as_long_as_it_is_high() -> None:
     assert tree.parts < chain.parts
     assert tree.steps < chain.steps
     assert cycles(tree, SINGLE) < cycles(chain, SINGLE)
+
+
+def test_squares_alone_say_less_of_odd_sides_than_random_shapes_do() -> None:
+    """What they say is compared as it is at sides like theirs, of boxes, and among themselves."""
+    odd, even = Problem(901, 1203, 700, "s"), Problem(904, 1204, 700, "s")
+    squares = Timed(WHOLE[0], {square(1024): 50e3})
+    boxes = Timed(WHOLE[0].replace(tma=1), {square(1024): 50e3})
+    every = Timed(WHOLE[1], {odd: 40e3, even: 40e3, square(1024): 55e3})
+    rows = [squares, boxes, every]
+    doubts = doubted(rows, odd)
+    assert doubts[0] > 1
+    assert doubts[1:] == [1, 1]
+    assert doubted(rows, even) == [1, 1, 1]
+    assert doubted([squares, boxes], odd) == [1, 1]

@@ -212,3 +212,25 @@ def test_odd_leading_dimensions_are_for_others(lda: int, ldb: int, taken: bool) 
     problem = Problem(60, 44, 40, "d", "T", "N", lda, ldb)
     assert FAMILY.takes(shape("dTN"), problem) is taken
     assert FAMILY.fitted(shape("dTN"), Problem(60, 44, 41, "d", "T", "N", 64, 48)) == shape("dTN")
+
+
+@pytest.mark.parametrize(
+    ("name", "m", "n", "taken"),
+    [
+        ("dNT", 64, 48, True),
+        ("dNT", 64, 40, False),  # a line is 16 doubles
+        ("dNT", 72, 48, False),
+        ("dNN", 64, 41, True),  # B lies along k
+        ("dTN", 61, 41, True),
+        ("zNT", 40, 48, True),  # or 8 complex elements
+        ("zNT", 40, 44, False),
+        ("zCN", 41, 47, True),
+    ],
+)
+def test_sides_that_are_no_whole_lines_are_for_others(
+    name: str, m: int, n: int, taken: bool
+) -> None:
+    """They can be read, a box for each line, but copies by threads are faster then."""
+    problem = Problem(m, n, 40, name[0], name[1], name[2], 80, 80, 80)
+    assert FAMILY.takes(shape(name), problem) is taken
+    assert FAMILY.takes(shape(name).replace(tma=0), problem)

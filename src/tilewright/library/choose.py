@@ -12,7 +12,7 @@ from typing import Protocol
 from tilewright.backend import GemmCall, Operand
 from tilewright.hardware import DeviceSpec
 from tilewright.library.shipped import Table, shipped
-from tilewright.library.waves import Timed, distance, expected_ns, timed_nearby
+from tilewright.library.waves import Timed, distance, doubted, expected_ns, timed_nearby
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.space import Config
@@ -241,7 +241,11 @@ def of_table(
         row = min(won, key=lambda one: one.won[sizes])  # two where one is rescheduled
         return Choice(stencil(row.config.stencil), row.config, str(problem)), row.won[sizes]
     rows = timed_nearby(fits or every, problem)
-    times = [expected_ns(row, problem, spec, many) for row in rows]
+    doubts = doubted(rows, problem)
+    times = [
+        doubt * expected_ns(row, problem, spec, many)
+        for row, doubt in zip(rows, doubts, strict=True)
+    ]
     best = rows[times.index(min(times))]
     nearest = min(best.ns, key=lambda other: distance(problem, other))
     return Choice(stencil(best.config.stencil), best.config, str(nearest)), min(times)
