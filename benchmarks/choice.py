@@ -16,11 +16,11 @@ from dataclasses import replace
 
 import ship
 from hopper.cases import variant_of
+from hopper.portfolio_space import CASES
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.library.waves import Timed, expected_ns
 from tilewright.problem import Problem
 
-CASES = ship.CASES
 SIZES = (512, 1024, 2048, 4096, 8192)
 MULTIPROCESSORS = 132
 # What is asked of a size between others.

@@ -155,7 +155,7 @@ def problem_of(row: dict[str, Any], letter: str = "s") -> Problem:
     return Problem(row["m"], row["n"], row["k"], letter, *row["trans"])
 
 
-def costs(letter: str) -> Costs:
+def known_costs(letter: str) -> Costs:
     """Return the costs that the package has for what serves a precision; single's, if it has none.
 
     Those are where a fit begins.
@@ -273,7 +273,7 @@ def say(what: str, off: Floats) -> None:
 
 def report_fit(launches: Launches, folds: int, letter: str) -> None:
     """Print the fitted costs, and how far off times are before and after."""
-    start = costs(letter)
+    start = known_costs(letter)
     found = fit(launches, start)
     print(pasted(found, letter))
     say("before", launches.off(start))
@@ -301,7 +301,7 @@ def told_apart(launches: Launches, costs: Costs) -> tuple[int, int]:
 
 def report(launches: Launches, seen: set[Sides], letter: str = "s") -> None:
     """Print how good the costs in `cycles.py` are."""
-    known = costs(letter)
+    known = known_costs(letter)
     near = launches.only(launches.slower <= NEAR)
     among = f"within {NEAR - 1:.0%} of the best"
     say("portfolio", launches.off(known))

@@ -24,6 +24,7 @@ import ship
 from choice_fit import MULTIPROCESSORS, device, problem_of
 from hopper.cases import variant_of
 from hopper.named import json_file
+from hopper.portfolio_space import CASES
 from tilewright.hardware import DeviceSpec
 from tilewright.library.choose import of_table
 from tilewright.library.shipped import shipped
@@ -104,7 +105,7 @@ def slow_shapes(path: Path, below: float, spec: DeviceSpec) -> list[Slow]:
 
 def expect(shapes: list[Slow], spec: DeviceSpec) -> None:
     """Fill in what is expected of configs that promise something."""
-    for trans in ship.CASES:
+    for trans in CASES:
         mine = [one for one in shapes if one.problem.trans == trans]
         known = changed(bases(trans), trans, spec) if mine else {}
         for shape, (config, timed) in itertools.product(mine, known.items()):

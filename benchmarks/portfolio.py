@@ -13,7 +13,7 @@ squares are in it from the start, the largest of their blocks cut into slices, a
 of large blocks that copy single elements.  A later portfolio is what counts of
 an earlier one, and the shapes with layers of warps that short squares like (`--of`).
 Each is then timed on every shape of its case (random
-ones of `--seed`, which no test is made of, and squares), fitted to it as `gemm` would (narrow,
+ones of `SEEDS`, which no test is made of, and squares), fitted to it as `gemm` would (narrow,
 guarded, staged), after a tuner's check, and `ship.py` puts the times into the table, from which
 `gemm` chooses for a shape by what its neighbours took.  ``--beside FILE`` times configs that FILE
 has not, ``--more FILE`` the configs of FILE on shapes that it has not.
@@ -248,7 +248,8 @@ def measure(
 
 def write(path: Path, made: dict[str, Any]) -> None:
     """Write a row of times a line."""
-    head = {name: made[name] for name in ("precision", "environment", "device", "refused")}
+    head = {"precision": letter_of(made)}  # files of single precision are older than others
+    head |= {name: made[name] for name in ("environment", "device", "refused")}
     configs = ",\n".join(
         f' "{trans}": [\n{ship.lines(rows)}\n ]' for trans, rows in made["configs"].items()
     )

@@ -442,8 +442,8 @@ def main() -> None:
         for _, one in jobs:
             print(one.trans, one.m, one.n, one.k)
         return
-    if given.configs and given.precision != LETTER:
-        parse.error(f"--configs is for --precision {LETTER}; leave one of them out")
+    if given.configs and any(one.precision.letter != LETTER for _, one in jobs):
+        parse.error(f"--configs is for shapes in precision {LETTER}; leave it out for others")
     try:
         named = named_in(given.configs, LETTER, cases_of(LETTER)) if given.configs else {}
     except ValueError as error:

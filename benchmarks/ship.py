@@ -44,7 +44,6 @@ PORTFOLIOS = {"s": "portfolio.json"} | {letter: f"portfolio_{letter}.json" for l
 LASTING = {"d": "sustained_d.json", "z": "sustained_z.json"}
 TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
-CASES = ("NN", "NT", "TN", "TT")
 SHAPE = (
     "block_m", "block_n", "tile_m", "tile_n", "warp_m", "warp_n", "warps_k", "resident", "split_k",
     "persistent", "stream_k",
@@ -53,6 +52,8 @@ SHAPE = (
 LONG = 4096
 # Since then `schedule_device.py` holds launches, too.
 HELD_SINCE = "2026-11-22T12"
+# Configs that two runs have to have in common, for their clocks to be compared.
+IN_COMMON = 4
 # Times the fastest; all candidates in double-double are bound by the same instructions, and near.
 NEAR, NEAR_OF_PAIRS = 1.1, 1.03
 
@@ -165,7 +166,7 @@ def search_rows(letter, log):
         found = {k: v for k, v in found.items() if unscheduled(v[0]) == v[0]}
         won = {key: won.get(key, {}) for key in {*won, *twins} & found.keys()}
         kept = best_of_shapes(found)
-        if letter == "s":  # elsewhere `library.waves` cannot say when they serve
+        if letter == "s":  # of others no cluster was timed at random shapes, so costs know none
             kept |= best_divided(found)
         for key, (config, ns) in found.items():
             if key in kept or key in won:
@@ -349,7 +350,10 @@ def raced_at(one):
 
 
 def shift(shape, ns, same):
-    """Return the median of the search's times over these at a shape; 1 where it has none."""
+    """Return the median of the search's times over these at a shape; 1 where few are of both.
+
+    Of two or three configs one may have had a bad launch, by a quarter of its time.
+    """
     both = [
         (at[3], mine)
         for row, mine in zip(same, ns, strict=True)
@@ -357,7 +361,8 @@ def shift(shape, ns, same):
         for at in row["times"]
         if at[:3] == shape
     ]
-    return statistics.median(one / mine for one, mine in both) if both else 1.0
+    few = len(both) < IN_COMMON
+    return 1.0 if few else statistics.median(one / mine for one, mine in both)
 
 
 def plain(one):

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from choice_fit import device
+from hopper.portfolio_space import CASES
 from hopper.timer import fit
-from ship import CASES, load
+from ship import load
 from tilewright.paths import write_atomically
 from tilewright.problem import Problem
 from tilewright.space import Config

@@ -1,4 +1,4 @@
-"""What a portfolio of single precision is picked from: races at random shapes, and at squares."""
+"""What portfolios are picked from: races at squares; in single precision at random shapes, too."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 import ship
 from hopper.cases import variant_of
+from hopper.portfolio_space import CASES
 from hopper.wide_file import unpacked
 from shapes200 import LETTER
 from tilewright.library.waves import Timed, expected_ns
@@ -34,7 +35,7 @@ UNTAKEN, LEAST = 1.05, 0.02
 
 def raced() -> dict[str, dict[Config, dict[Problem, float]]]:
     """Return what `wide.py` timed, by case and config as it was before it was fitted."""
-    found: dict[str, Any] = {trans: defaultdict(dict) for trans in ship.CASES}
+    found: dict[str, Any] = {trans: defaultdict(dict) for trans in CASES}
     files = (name for name in RACED if (ship.RESULTS / name).exists())
     for row in (row for name in files for row in unpacked(ship.load(name))["rows"]):
         problem = Problem(row["m"], row["n"], row["k"], LETTER, *row["trans"])

@@ -49,11 +49,22 @@ def launches(choice_fit, taken):
 @pytest.mark.parametrize("letter", [letter for _, letter in COSTS])
 def test_costs_of_the_package_are_the_fitted_ones(choice_fit, letter):
     """A test that fails says: the portfolio was timed anew, so fit anew."""
-    known = choice_fit.costs(letter)
+    known = choice_fit.known_costs(letter)
     found = choice_fit.fit(choice_fit.Launches.of(choice_fit.portfolio(letter)), known)
     for name in vars(known):
         about = pytest.approx(getattr(known, name), rel=0.02, abs=choice_fit.NOTHING)
         assert getattr(found, name) == about, name
+
+
+@pytest.mark.parametrize("letter", "dcz")
+def test_many_launches_take_what_each_takes_in_other_precisions(choice_fit, letter):
+    taken = list(choice_fit.portfolio(letter))[:: 20 * EVERY]
+    known = choice_fit.known_costs(letter)
+    ones = [cycles(one, known) for _, one, _ in taken]
+    launches = choice_fit.Launches.of(taken)
+    assert choice_fit.expected(launches.does, known) == pytest.approx(ones, rel=1e-12)
+    products = 1 if letter == "d" else 4
+    assert (launches.does["multiplied"] == products * launches.does["area"]).all()
 
 
 def test_many_launches_take_what_each_takes(choice_fit, taken, launches):
@@ -94,6 +105,24 @@ def test_a_config_does_what_it_does_when_it_is_fitted(choice_fit):
             assert ran.replace(staged=1) not in family.space(Variant.of(problem), spec)
     assert changed >= {"narrow", "guarded", "staged"}
     assert len(unstaged) < len(rows) / 4  # each was timed with a dozen configs
+
+
+@pytest.mark.parametrize(
+    ("letter", "trans", "k", "lanes"),
+    [
+        ("d", "NT", 100, 64), ("d", "TN", 100, 64),  # two doubles at once
+        ("d", "TN", 101, 128),  # odd steps along k: single ones
+        ("z", "TN", 101, 128),  # 16 bytes each
+        ("c", "NT", 101, 64), ("c", "NN", 100, 96),  # B is turned, element by element
+    ],
+)  # fmt: skip
+def test_lanes_that_copy_a_step(choice_fit, letter, trans, k, lanes):
+    problem = Problem(640, 640, k, letter, *trans, ldc=640)
+    problem = replace(problem, lda=1024, ldb=1024)
+    blocks = {"block_m": 64, "block_n": 64, "block_k": 16, "split_k": 1, "stages": 3}
+    tiles = {"warp_m": 32, "warp_n": 32} if letter in "dz" else {"tile_m": 4, "tile_n": 8}
+    config = Config(choice_fit.FAMILIES[letter], {**blocks, **tiles, "lanes_m": 8})
+    assert work(config, problem, 1, 132).copies == lanes
 
 
 def made(choice_fit, launches, costs, noise=0.0):

@@ -10,6 +10,7 @@ import pytest
 
 from tests.bench.test_proving import script
 from tests.library.test_boxes import Hopper
+from tests.stencil.portable_harness import variant
 from tilewright.library.choose import timed_choice
 from tilewright.library.shipped import tables
 from tilewright.library.waves import Timed, timed_nearby
@@ -110,6 +111,45 @@ def test_more_shapes_come_behind_those_there_are(portfolio):
 H100 = Hopper().spec
 
 
+@pytest.mark.parametrize("way", ["joined", "longer"])
+def test_results_that_name_no_precision_are_written_on(portfolio, tmp_path, way):
+    """Those of single precision are older than others."""
+    known = {
+        "environment": {}, "device": {}, "refused": {}, "configs": {"NN": [{"block_m": 64}]},
+        "rows": [{"trans": "NN", "m": 1, "n": 2, "k": 3, "ns": [5.0]}],
+    }  # fmt: skip
+    made = {**known, "environment": {"date": "now", "commit": "abc"}, "precision": "s"}
+    whole = getattr(portfolio, way)(known, made)
+    portfolio.write(tmp_path / "new.json", whole)
+    found = json.loads((tmp_path / "new.json").read_text())
+    assert found["precision"] == "s"
+    assert found["rows"] == whole["rows"]
+
+
+def test_what_counts_is_the_fewest_that_reach_the_best_times(portfolio):
+    """One is the best nearly everywhere, one at a single shape; who is never best is left out."""
+    first = Config("mma_f64", {"stages": 2})
+    configs = [first.replace(stages=at) for at in range(2, 6)]
+    ns = [[9.0, 5.0, 8.0, None], [9.0, 5.0, 4.0, None], [9.0, 5.0, 8.0, 7.0]]
+    assert portfolio.what_counts(configs, ns) == [1, 2]
+
+
+@pytest.mark.parametrize("letter", "dcz")
+def test_candidates_of_other_precisions_are_in_their_space(portfolio, letter):
+    found = {trans: portfolio.candidates(letter, trans, H100) for trans in portfolio.CASES}
+    for trans, configs in found.items():
+        assert len(set(configs)) == len(configs) > 60
+        space = stencil(portfolio.FAMILIES[letter]).space(variant(f"{letter}{trans}"), H100)
+        assert all(one in space for one in configs)
+        assert {one.get("sliced", 0) for one in configs} == {0, 1}
+        assert {one.get("stream_k", 0) for one in configs} == {0, 1}
+        assert max(one.get("warps_k", 1) for one in configs) >= 4
+    assert all(
+        (4 if letter in "cz" else 1) * p.m * p.n * p.k <= portfolio.MOST_MULTIPLIED
+        for p in portfolio.problems("TN", 30, letter)
+    )
+
+
 def test_long_sums_are_compared_with_slices_and_without(portfolio):
     """Of those alone that have few tiles, and times of both kinds."""
     shape = {"trans": "NN", "m": 100, "n": 3000, "k": 4000}
@@ -149,7 +189,10 @@ def test_tests_are_of_other_shapes(portfolio):
         for sizes in map(tuple, found["shapes"])
     }
     for letter, seed in itertools.product("sdcz", (shapes200.SEED, 1, 2)):
-        drawn = ((letter, p.trans, p.m, p.n, p.k) for p in shapes200.shapes(seed, letter))
+        drawn = (
+            (letter, p.trans.replace("C", "T"), p.m, p.n, p.k)
+            for p in shapes200.shapes(seed, letter)
+        )
         assert timed.isdisjoint(drawn)
 
 

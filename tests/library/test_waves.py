@@ -15,7 +15,7 @@ from tilewright.library.cycles import COSTS, cycles, work
 from tilewright.library.waves import Timed, doubted, effort, expected_ns, timed_nearby
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
-from tilewright.stencil import Variant
+from tilewright.stencil import Variant, stencil
 from tilewright.stencil.asynchronous.division import MOST_SINGLE, divide
 from tilewright.stencil.simt_async import SimtAsync
 
@@ -246,3 +246,15 @@ def test_squares_alone_say_less_of_odd_sides_than_random_shapes_do() -> None:
     assert doubts[1:] == [1, 1]
     assert doubted(rows, even) == [1, 1, 1]
     assert doubted([squares, boxes], odd) == [1, 1]
+
+
+def test_operands_along_k_are_told_by_their_steps_where_they_are_not_turned() -> None:
+    """Matrix units copy them 16 bytes at once; `simt_async` single elements, whatever k is."""
+    family = stencil("mma_f64")
+    of = Variant(precision("d"), Trans.T, Trans.N)
+    units = Timed(family.default(of, H100), {Problem(512, 512, 512, "d", "T", "N"): 50e3})
+    threads = Timed(WHOLE[0], {Problem(512, 512, 512, "d", "T", "N"): 50e3})
+    for k, whole in ((700, True), (701, False)):
+        problem = Problem(901, 1203, k, "d", "T", "N")
+        assert units.copies_whole_chunks(problem) is whole
+        assert threads.copies_whole_chunks(problem)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 
 from tilewright.problem import Problem
@@ -19,7 +18,6 @@ from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.asynchronous.division import (
     MOST_IN_TREE,
-    MOST_SHARES,
     MOST_SINGLE,
     divide,
 )
@@ -40,7 +38,7 @@ class Costs:
     """What things cost, in cycles unless said otherwise.
 
     The values are those of ``python benchmarks/choice_fit.py`` for an H100: a portfolio of configs
-    of each precision, each timed on a hundred shapes or more.  Some cannot be told apart: `launch`
+    of each precision, each timed on 60 to 175 shapes.  Some cannot be told apart: `launch`
     and `begin` are known by their sum alone.
 
     Parameters
@@ -54,7 +52,7 @@ class Costs:
     latency : float
         Of a copy from device memory to shared memory, from its start.
     copy : float
-        Of an instruction's lane that copies into shared memory, 1 or 4 elements.
+        Of an instruction's lane that copies into shared memory, 1, 2 or 4 elements.
     check : float
         Of an element that is copied with checks (`Work.checked`), in place of `copy`.
     store : float
@@ -106,7 +104,8 @@ COSTS: Mapping[tuple[str, str], Costs] = {
         staged=0.0625,
         second=5090,
     ),
-    # Of these no launch was of clusters, so that `meet` is single precision's.
+    # Of these no launch was of clusters, so that `meet` is single precision's; and so is ZGEMM's
+    # `segment`, as its elements are stored 16 bytes at once.
     ("mma_f64", "d"): Costs(
         launch=9970, begin=0, hiding=0, latency=731, copy=0.0722, check=0.349, store=0.411, turn=0,
         meet=949, part=1400, part_element=18.1, l2=8350, memory=3600, segment=1300, staged=0.0625,
@@ -201,8 +200,6 @@ class Work:
 _STAGED_SEGMENTS = 1 / 4 / 4
 
 
-# The same sizes are asked of all rows of a table: those that were timed in every choice.
-@lru_cache(maxsize=8192)
 def work(
     config: Config,
     problem: Problem,
@@ -290,10 +287,10 @@ def _vector(problem: Problem) -> int:
     return max(1, CHUNK_BYTES // problem.precision.element_bytes)
 
 
-def _most_shares(config: Config, problem: Problem) -> int:
-    """Return how many blocks share a tile at most, as simt_async/persistent.cuh says."""
+def _most_shares(config: Config, problem: Problem) -> int | None:
+    """Return how many blocks share a tile at most, as persistent.cuh says; None: any number."""
     if problem.precision.letter != "s":
-        return MOST_SHARES
+        return None
     return MOST_IN_TREE if config.get("tree") else MOST_SINGLE
 
 
@@ -309,7 +306,7 @@ def _reached(multiprocessors: int, split: int) -> int:
 
 
 def _staying(
-    config: Config, sizes: tuple[int, int, int], multiprocessors: int, blocks: int, most: int
+    config: Config, sizes: tuple[int, int, int], multiprocessors: int, blocks: int, most: int | None
 ) -> tuple[int, float, int, int, int]:
     """Return tiles and steps of the busiest multiprocessor, turns of a block, and parts.
 

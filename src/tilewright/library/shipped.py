@@ -185,7 +185,7 @@ def _rescheduled(
 
 @lru_cache(maxsize=1)
 def tables() -> tuple[Table, ...]:
-    """Return all tables, in the order of their files' names; reading them takes 10 ms."""
+    """Return all tables, in the order of their files' names; reading them takes 0.15 s."""
     found = files("tilewright.library").joinpath("shipped_tables").iterdir()
     texts = sorted((one.name, one) for one in found if one.name.endswith(".json"))
     return tuple(_read(json.loads(one.read_text(encoding="utf-8"))) for _, one in texts)
@@ -200,12 +200,18 @@ def shipped(device: DeviceSpec, variant: Variant) -> Table | None:
     """
     for table in sorted(tables(), key=lambda one: not one.names(device)):
         if table.serves(device):
-            rows = [row for row in table.rows if _is_current(row, table.versions, device)]
-            rows = [row for row in rows if _variant(row).precision == variant.precision]
+            current = _current(table.versions, device)
+            rows = [
+                row
+                for row in table.rows
+                if row.config.stencil in current and _variant(row).precision == variant.precision
+            ]
             same = [row for row in rows if _variant(row) == variant]
             # What won with other transposes has not won with these.
             rows = same or [replace(row, won={}) for row in rows]
-            served = tuple(row for row in rows if _is_sound(row, variant, device))
+            names = {row.config.stencil for row in rows}
+            spaces = {name: stencil(name).space(variant, device) for name in names}
+            served = tuple(row for row in rows if row.config in spaces[row.config.stencil])
             if served:
                 return replace(table, rows=served)
     return None
@@ -215,12 +221,7 @@ def _variant(row: Timed) -> Variant:
     return Variant.of(next(iter(row.ns)))
 
 
-def _is_current(row: Timed, versions: Mapping[str, int], device: DeviceSpec) -> bool:
-    """Whether the stencil is there as it was timed, and is for such devices."""
-    name = row.config.stencil
+def _current(versions: Mapping[str, int], device: DeviceSpec) -> set[str]:
+    """Return the stencils that are there as they were timed, and are for such devices."""
     known = {family.name: family for family in stencils() if family.suits(device)}
-    return name in known and known[name].version == versions.get(name)
-
-
-def _is_sound(row: Timed, variant: Variant, device: DeviceSpec) -> bool:
-    return row.config in stencil(row.config.stencil).space(variant, device)
+    return {name for name, family in known.items() if family.version == versions.get(name)}

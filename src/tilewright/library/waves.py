@@ -57,9 +57,10 @@ _BEYOND, _NO_FARTHER = 2.0, 2.5
 _AS_NEAR = 1.0
 
 # Beside configs that were timed all over, what one with times of squares alone is expected to take
-# is so many times as long where operands are copied otherwise than theirs: what was chosen so took
-# 1.11 of what was expected in DGEMM (51 problems, nearly all with odd sides), 1.04 in SGEMM (10),
-# where the others took 0.98 to 1.00.  Not so what comes in boxes, to which edges are no edges.
+# is so many times as long where operands are copied otherwise than theirs: what was chosen by such
+# times took 1.12 of what was expected in DGEMM (51 problems, 41 of them copied otherwise), 1.04 in
+# SGEMM (10), where the others took 0.98 to 1.00.  Not so what comes in boxes, to which edges are no
+# edges.
 _DOUBT = 1.06
 
 # Where effort is in cycles, times far away say less than the cycles themselves: these weigh as a
@@ -106,7 +107,11 @@ class Timed:
     @cached_property
     def whole_chunks(self) -> NDArray[np.bool_]:
         """Whether operands of each of `problems` are copied 16 bytes at once."""
-        return np.array([_whole_chunks(one) for one in self.ns])
+        return np.array([self.copies_whole_chunks(one) for one in self.ns])
+
+    def copies_whole_chunks(self, problem: Problem) -> bool:
+        """Whether operands of a problem are, but for those that are turned on their way."""
+        return _whole_chunks(problem, self.config.stencil == "simt_async")
 
     @cached_property
     def _sides(self) -> NDArray[np.float64]:
@@ -120,13 +125,16 @@ class Timed:
 
 # All rows of a table are timed on the same problems.
 @lru_cache(maxsize=8192)
-def _whole_chunks(problem: Problem) -> bool:
-    """Whether operands that run along m or n have whole aligned chunks of 16 bytes."""
+def _whole_chunks(problem: Problem, turned: bool) -> bool:
+    """Whether operands have whole aligned chunks of 16 bytes.
+
+    Those along k need not where they are turned, element by element.
+    """
     chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
     sides = ((problem.m, problem.lda), (problem.n, problem.ldb))
     along = Variant.of(problem).k_fast
     return all(
-        k_fast or (side % chunk == 0 and ld % chunk == 0)
+        (k_fast and turned) or ((problem.k if k_fast else side) % chunk == 0 and ld % chunk == 0)
         for (side, ld), k_fast in zip(sides, along, strict=True)
     )
 
@@ -264,7 +272,15 @@ def timed_nearby(rows: Sequence[Timed], problem: Problem) -> list[Timed]:
 
 
 def doubted(rows: Sequence[Timed], problem: Problem) -> list[float]:
-    """Return by how much the time expected of each row is to be raised before they are compared."""
+    """Return by how much the time expected of each row is to be raised before they are compared.
+
+    Parameters
+    ----------
+    rows : sequence of Timed
+        All that are compared.
+    problem : Problem
+        What one of them is to serve.
+    """
     if all(row.squares for row in rows):
         return [1.0] * len(rows)
     return [_DOUBT if _is_doubtful(row, problem) else 1.0 for row in rows]
@@ -274,7 +290,7 @@ def _is_doubtful(timed: Timed, problem: Problem) -> bool:
     """Whether only squares were timed, whose operands are copied otherwise than a problem's."""
     if not timed.squares or timed.config.get("tma", 0):
         return False
-    return not np.any(timed.whole_chunks == _whole_chunks(problem))
+    return not np.any(timed.whole_chunks == timed.copies_whole_chunks(problem))
 
 
 def expected_ns(timed: Timed, problem: Problem, device: DeviceSpec, multiprocessors: int) -> float:
@@ -297,7 +313,8 @@ def expected_ns(timed: Timed, problem: Problem, device: DeviceSpec, multiprocess
     many = len(timed.ns) >= _MANY and not timed.squares
     far_from = timed.far_from(problem)
     if many:
-        far_from = far_from + _COPIED_OTHERWISE * (timed.whole_chunks != _whole_chunks(problem))
+        otherwise = timed.whole_chunks != timed.copies_whole_chunks(problem)
+        far_from = far_from + _COPIED_OTHERWISE * otherwise
     nearest = np.argsort(far_from, kind="stable")[: _MORE_NEIGHBOURS if many else _NEIGHBOURS]
     if many and far_from[nearest[0]] >= _BEYOND:
         nearest = nearest[far_from[nearest] <= far_from[nearest[0]] + _NO_FARTHER]
@@ -318,7 +335,7 @@ def expected_ns(timed: Timed, problem: Problem, device: DeviceSpec, multiprocess
 
 
 # A table's rows are asked for every choice.
-@lru_cache(maxsize=32768)
+@lru_cache(maxsize=131072)
 def _log_pace(timed: Timed, other: Problem, device: DeviceSpec, multiprocessors: int) -> float:
     """Return the logarithm of the time for a unit of effort at a problem that was timed."""
     return math.log(timed.ns[other] / effort(timed.config, other, device, multiprocessors))

@@ -429,7 +429,7 @@ class Stencil(ABC):
         return call.arguments()
 
     def takes(self, config: Config, problem: Problem) -> bool:
-        """Whether the config's kernel can read operands with a problem's leading dimensions."""
+        """Whether the config's kernel can read a problem's operands, and is meant for them."""
         return True
 
     def fitted(self, config: Config, problem: Problem) -> Config:

@@ -118,7 +118,7 @@ class Worker:
         """Compile a candidate and check it on small exact problems."""
         kernel, family, config, variant = self._candidate(request)
         if not family.takes(config, problem_from_json(request["problem"])):
-            raise LaunchError("it cannot read operands with the problem's leading dimensions")
+            raise LaunchError("it is not for the problem's sides and leading dimensions")
         screen(self.device, kernel, family, config, variant)
         self._like_its_twin(kernel, family, config, variant)
         answer: dict[str, Any] = {"compile_seconds": kernel.compile_seconds}
