@@ -260,11 +260,16 @@ def write(path: Path, made: dict[str, Any]) -> None:
 # ---- What it says ----------------------------------------------------------------------------
 
 
-def portfolio_file(parse: argparse.ArgumentParser, path: Path) -> Row:
-    """Return what this program wrote, or end with what is wrong."""
-    made = json.loads(json_file(str(path)).read_bytes())
+def portfolio_file(parse: argparse.ArgumentParser, path: Path, letter: str | None) -> Row:
+    """Return what this program wrote, of a precision if one is named, or end with what is wrong."""
+    try:
+        made = json.loads(json_file(str(path)).read_bytes())
+    except argparse.ArgumentTypeError as error:
+        parse.error(str(error))
     if not isinstance(made, dict) or not isinstance(made.get("configs"), dict):
         parse.error(f"{path} has no results of portfolio.py; give a file that it wrote")
+    if letter and letter != letter_of(made):
+        parse.error(f"{path} is of --precision {letter_of(made)}; name that, or none")
     return cast(Row, made)
 
 
@@ -321,7 +326,9 @@ def main() -> None:
     parse.add_argument("--only", type=json_file, help="the portfolio")
     parse.add_argument("--beside", type=json_file, help="earlier results, which get what is new")
     parse.add_argument("--more", type=json_file, help="earlier results, which get more shapes")
-    parse.add_argument("--precision", choices=sorted(FAMILIES), default=LETTER)
+    parse.add_argument(
+        "--precision", choices=sorted(FAMILIES), help="s by default, or that of FILE"
+    )
     parse.add_argument("--each", type=int, default=90, help="random shapes of a case")
     parse.add_argument("--seconds", type=float, default=200)
     parse.add_argument("--json", type=Path, required=True)
@@ -333,26 +340,29 @@ def main() -> None:
     if given.of and not given.pick:
         parse.error("--of thins out what --pick writes; give both")
     if given.pick and given.of:
-        pick_of(given.json, portfolio_file(parse, given.of))
+        pick_of(given.json, portfolio_file(parse, given.of, given.precision))
     elif given.pick:
-        pick(given.json, given.precision)
+        pick(given.json, given.precision or LETTER)
     elif given.table:
-        table(portfolio_file(parse, given.json))
+        table(portfolio_file(parse, given.json, given.precision))
     elif given.more:
-        known = portfolio_file(parse, given.more)
+        known = portfolio_file(parse, given.more, given.precision)
         letter = letter_of(known)
         shapes_ = without({t: problems(t, given.each, letter) for t in CASES}, shapes_of(known))
         measure(
             given.json, configs_of(known), shapes_, given.seconds, functools.partial(longer, known)
         )
     elif given.beside and given.only:
-        known = portfolio_file(parse, given.beside)
+        known = portfolio_file(parse, given.beside, given.precision)
         named = without(named_in(given.only, letter_of(known), CASES), configs_of(known))
         whole = functools.partial(joined, known)
         measure(given.json, named, shapes_of(known), given.seconds, whole)
     elif given.only:
-        named = named_in(given.only, given.precision, CASES)
-        shapes_ = {trans: problems(trans, given.each, given.precision) for trans in CASES}
+        letter = given.precision or LETTER
+        named = named_in(given.only, letter, CASES)
+        if not any(named.values()):
+            parse.error(f"--only={given.only} names no configs of --precision {letter}")
+        shapes_ = {trans: problems(trans, given.each, letter) for trans in CASES}
         measure(given.json, named, shapes_, given.seconds, lambda made: made)
     else:
         parse.error("give --only PICKED, --more FILE or --pick")

@@ -438,6 +438,8 @@ def main() -> None:
         jobs = slow(given.of, given.below) if given.of else everything(given.seed, given.precision)
     except (OSError, ValueError, KeyError) as error:
         parse.error(f"--of={given.of} has no rows of an earlier run: {error!r}")
+    if given.of and any(one.precision.letter != given.precision for _, one in jobs):
+        parse.error(f"--of={given.of} is of precision {jobs[0][1].precision.letter}; name it")
     if given.list:
         for _, one in jobs:
             print(one.trans, one.m, one.n, one.k)

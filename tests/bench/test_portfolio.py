@@ -163,6 +163,28 @@ def test_long_sums_are_compared_with_slices_and_without(portfolio):
     assert portfolio.of_slices(made, "NN") == [1.5]
 
 
+def told(portfolio, monkeypatch, capsys, *arguments):
+    """Return what the script says before it ends."""
+    monkeypatch.setattr(sys, "argv", ["portfolio.py", *map(str, arguments)])
+    with pytest.raises(SystemExit):
+        portfolio.main()
+    return capsys.readouterr().err
+
+
+def test_another_precision_than_a_file_has_is_told(portfolio, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "d.json"
+    path.write_text(json.dumps({"configs": {}, "precision": "d"}))
+    said = told(portfolio, monkeypatch, capsys, "--table", "--precision", "z", "--json", path)
+    assert f"{path} is of --precision d; name that, or none" in said
+    row = {"precision": "d", "trans": "NN", "stencil": "mma_f64", "config": {}}
+    path.write_text(json.dumps([row]))
+    said = told(portfolio, monkeypatch, capsys, "--only", path, "--precision", "z", "--json", path)
+    assert f"--only={path} names no configs of --precision z" in said
+    path.write_text("# a page")
+    said = told(portfolio, monkeypatch, capsys, "--table", "--json", path)
+    assert f"{path} holds no JSON" in said
+
+
 def test_a_file_of_something_else_is_told(portfolio, tmp_path, monkeypatch, capsys):
     path = tmp_path / "other.json"
     path.write_text('{"configs": [], "rows": []}')

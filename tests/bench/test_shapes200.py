@@ -238,3 +238,17 @@ def test_sums_that_errors_are_told_by_are_wider_than_what_is_tested(shapes200, c
     assert 0 < found["frobenius"] < found["eta"] < 30 * np.finfo(of.dtype).eps
     load.memory["c"] = load.memory["c"] * (1 + 1e-3)
     assert shapes200.errors(Downloads(), load, (part, product, size))["eta"] > 1e-5
+
+
+def test_rows_of_another_precision_than_is_named_are_told(shapes200, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "run.json"
+    row = {"kind": "shape", "m": 8, "n": 9, "k": 10, "trans": "NT", "ratio": 0.5}
+    path.write_text(json.dumps({"precision": "d", "rows": [row]}))
+    known = ["shapes200.py", "--below", "0.9", "--of", str(path), "--list"]
+    monkeypatch.setattr(sys, "argv", known)
+    with pytest.raises(SystemExit):
+        shapes200.main()
+    assert f"--of={path} is of precision d; name it" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", [*known, "--precision", "d"])
+    shapes200.main()
+    assert capsys.readouterr().out == "NT 8 9 10\n"

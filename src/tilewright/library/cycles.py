@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from tilewright.problem import Problem
@@ -24,7 +25,7 @@ from tilewright.stencil.asynchronous.division import (
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil.simt_async.stencil import stages_results
 
-__all__ = ["COSTS", "Costs", "Work", "costs_of", "cycles", "work"]
+__all__ = ["COSTS", "Costs", "Work", "costs_of", "cycles", "turns", "whole_chunks", "work"]
 
 # Multiply-adds of a multiprocessor in a cycle: four schedulers of 32 lanes; and Hopper's matrix
 # units do as many of doubles.
@@ -333,21 +334,36 @@ def _staying(
     return tiles + shares, float(steps * depth), turns + more, parts, left
 
 
+def turns(config: Config) -> bool:
+    """Whether operands along k are turned on their way, element by element."""
+    return config.stencil == "simt_async"
+
+
+# All rows of a table are timed on the same problems.
+@lru_cache(maxsize=8192)
+def whole_chunks(problem: Problem, turned: bool) -> bool:
+    """Return whether operands have whole aligned chunks of 16 bytes.
+
+    Those along k need not where they are `turned`.
+    """
+    chunk, k = _vector(problem), problem.k
+    sides = ((problem.m, problem.lda), (problem.n, problem.ldb))
+    return all(
+        (k_fast and turned) or ((k if k_fast else side) % chunk == 0 and ld % chunk == 0)
+        for (side, ld), k_fast in zip(sides, Variant.of(problem).k_fast, strict=True)
+    )
+
+
 def _copies(config: Config, problem: Problem) -> float:
     """Return the lanes that copy a step of A and B, in copies that fit (`stencil.fitted`)."""
     if config.get("tma", 0):
         return 0.0  # one lane asks the copy engine for whole tiles
-    along, vector = Variant.of(problem).k_fast, _vector(problem)
-    lds, sides = (problem.lda, problem.ldb), (problem.m, problem.n)
-    turned = config.stencil == "simt_async"  # where it lies along k, element by element
-    narrow = any(
-        ld % vector or (problem.k if k_fast else side) % vector
-        for ld, side, k_fast in zip(lds, sides, along, strict=True)
-        if not (k_fast and turned)
-    )
-    vectors = bool(config.get("k_vectors", 0)) and not any(x % vector for x in (*lds, problem.k))
+    vector, turned = _vector(problem), turns(config)
+    narrow = not whole_chunks(problem, turned)
+    depths = (problem.lda, problem.ldb, problem.k)
+    vectors = bool(config.get("k_vectors", 0)) and not any(x % vector for x in depths)
     lanes = 0.0
-    for side, k_fast in zip("mn", along, strict=True):
+    for side, k_fast in zip("mn", Variant.of(problem).k_fast, strict=True):
         single = narrow or (k_fast and turned and not vectors)
         lanes += config.integer(f"block_{side}") / (1 if single else vector)
     return lanes

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.hardware import DeviceSpec
-from tilewright.library.cycles import costs_of, cycles, work
+from tilewright.library.cycles import costs_of, cycles, turns, whole_chunks, work
 from tilewright.problem import Problem
 from tilewright.sass import occupancy
 from tilewright.space import Config
 from tilewright.stencil import Launch, Variant, stencil
 from tilewright.stencil.asynchronous.division import divide
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 
 __all__ = ["Timed", "distance", "doubted", "effort", "expected_ns", "timed_nearby"]
 
@@ -111,7 +110,7 @@ class Timed:
 
     def copies_whole_chunks(self, problem: Problem) -> bool:
         """Whether operands of a problem are, but for those that are turned on their way."""
-        return _whole_chunks(problem, self.config.stencil == "simt_async")
+        return whole_chunks(problem, turns(self.config))
 
     @cached_property
     def _sides(self) -> NDArray[np.float64]:
@@ -121,22 +120,6 @@ class Timed:
         """Return how far each of `problems` is from another, as `distance` does."""
         found: NDArray[np.float64] = np.abs(self._sides - _doublings(problem)).sum(axis=1)
         return found
-
-
-# All rows of a table are timed on the same problems.
-@lru_cache(maxsize=8192)
-def _whole_chunks(problem: Problem, turned: bool) -> bool:
-    """Whether operands have whole aligned chunks of 16 bytes.
-
-    Those along k need not where they are turned, element by element.
-    """
-    chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
-    sides = ((problem.m, problem.lda), (problem.n, problem.ldb))
-    along = Variant.of(problem).k_fast
-    return all(
-        (k_fast and turned) or ((problem.k if k_fast else side) % chunk == 0 and ld % chunk == 0)
-        for (side, ld), k_fast in zip(sides, along, strict=True)
-    )
 
 
 def _doublings(problem: Problem) -> tuple[float, float, float]:
