@@ -1,8 +1,8 @@
 """Configs of which a portfolio is made in double precision and of complex elements.
 
-Blocks from 32 x 32 to 128 x 128, each in the ways that serve some shape: a tile a block, layers of
-warps on a tile, slices of k, blocks that stay and share.  As many are resident as the space has
-room for.  `portfolio.py` times all of them.
+Blocks from 32 x 32 to 128 x 128 and 192 x 96, each in the ways that serve some shape: a tile a
+block, layers of warps on a tile, slices of k, blocks that stay and share.  As many are resident as
+the space has room for.  `portfolio.py` times all of them.
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ UNITS: dict[str, list[Blocks]] = {
         (64, 64, 32, 32, 2), (64, 64, 32, 32, 1), (128, 32, 32, 32, 1), (32, 128, 32, 32, 1),
         (128, 64, 32, 32, 1), (128, 64, 64, 32, 1), (64, 128, 32, 32, 1), (64, 128, 32, 64, 1),
         (128, 128, 64, 32, 1), (128, 128, 32, 64, 1),
+        (96, 96, 48, 48, 1), (96, 96, 48, 48, 2), (96, 64, 48, 32, 1), (64, 96, 32, 48, 1),
+        (96, 128, 48, 32, 1), (128, 96, 32, 48, 1), (192, 64, 48, 32, 1), (64, 192, 32, 48, 1),
+        (192, 96, 48, 48, 1), (96, 192, 48, 48, 1),
+        (96, 32, 48, 32, 1), (96, 32, 48, 32, 2), (96, 32, 48, 32, 4),
+        (32, 96, 32, 48, 1), (32, 96, 32, 48, 2), (32, 96, 32, 48, 4),
     ],
     "z": [
         (32, 32, 32, 32, 4), (32, 32, 32, 32, 2), (32, 32, 16, 32, 2), (32, 32, 32, 16, 2),
@@ -54,10 +59,16 @@ UNITS: dict[str, list[Blocks]] = {
         (32, 64, 32, 32, 1), (32, 64, 16, 32, 1), (32, 64, 32, 16, 1), (64, 64, 32, 32, 2),
         (64, 64, 32, 32, 1), (64, 64, 32, 16, 1), (128, 32, 32, 32, 1), (32, 128, 32, 32, 1),
         (128, 64, 32, 32, 1), (64, 128, 32, 32, 1),
+        (96, 96, 24, 48, 1), (96, 96, 48, 24, 1), (96, 64, 24, 32, 1), (64, 96, 32, 24, 1),
+        (96, 32, 24, 32, 1), (96, 32, 24, 32, 2), (32, 96, 32, 24, 1), (32, 96, 32, 24, 2),
     ],
 }  # fmt: skip
-# Steps along k of a layer's part of a tile, and stages.
+# Steps along k of a layer's part of a tile, and stages; blocks with sides of 96 and 192, which came
+# later, have the first of these alone.
 DEPTHS = {"d": ((16, 3), (8, 4)), "z": ((8, 3), (16, 2))}
+
+# Beyond so many elements a warp has no registers for fragments of 8 steps.
+MOST_OF_LONG_STEPS = 64 * 32
 
 # Blocks, elements of a thread, lanes along m, layers.
 THREADS: list[tuple[int, int, int, int, int, int]] = [
@@ -68,6 +79,8 @@ THREADS: list[tuple[int, int, int, int, int, int]] = [
     (64, 64, 8, 4, 4, 1), (64, 64, 4, 8, 8, 1), (64, 64, 8, 4, 4, 2), (64, 64, 8, 8, 8, 2),
     (64, 64, 8, 8, 8, 4), (64, 64, 8, 8, 8, 1), (128, 32, 8, 4, 4, 1), (32, 128, 4, 8, 8, 1),
     (128, 64, 8, 8, 8, 1), (128, 64, 8, 8, 4, 2), (64, 128, 8, 8, 4, 1), (128, 128, 8, 8, 8, 1),
+    (96, 32, 12, 4, 4, 1), (96, 32, 12, 4, 4, 2), (32, 96, 4, 12, 8, 1), (32, 96, 4, 12, 8, 2),
+    (96, 64, 12, 4, 4, 1), (64, 96, 4, 12, 8, 1), (96, 96, 12, 4, 4, 1), (96, 96, 4, 12, 8, 1),
 ]  # fmt: skip
 THREADS_DEPTHS = ((8, 3), (4, 4))
 
@@ -94,24 +107,32 @@ def ways(block_m: int, block_n: int, layers: int) -> Iterator[dict[str, int]]:
             yield SHARED
 
 
+def is_odd(*sides: int) -> bool:
+    """Whether a side is three quarters of a power of two."""
+    return any(side % 3 == 0 for side in sides)
+
+
 def of_units(letter: str) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
     """Yield values of matrix units, with a way through C."""
-    for blocks, (depth, stages) in itertools.product(UNITS[letter], DEPTHS[letter]):
+    for blocks in UNITS[letter]:
         block_m, block_n, warp_m, warp_n, layers = blocks
-        for way in ways(block_m, block_n, layers):
+        depths = DEPTHS[letter][: 1 if is_odd(block_m, block_n) else None]
+        long_steps = letter == "d" and warp_m * warp_n <= MOST_OF_LONG_STEPS
+        for (depth, stages), way in itertools.product(depths, ways(block_m, block_n, layers)):
             yield {
                 "block_m": block_m, "block_n": block_n, "warp_m": warp_m, "warp_n": warp_n,
                 "warps_k": layers, "block_k": depth * layers, "stages": stages, "mma_m": 16,
-                "mma_k": 8 if letter == "d" and depth >= 16 else 4, "ahead": 1, "turns": 4,
+                "mma_k": 8 if long_steps and depth >= 16 else 4, "ahead": 1, "turns": 4,
                 "walk": 0, "raster_rows": 8,
             }, way  # fmt: skip
 
 
 def of_threads() -> Iterator[tuple[dict[str, int], dict[str, int]]]:
     """Yield values of threads that multiply, with a way through C."""
-    for blocks, (depth, stages) in itertools.product(THREADS, THREADS_DEPTHS):
+    for blocks in THREADS:
         block_m, block_n, tile_m, tile_n, lanes_m, layers = blocks
-        for way in ways(block_m, block_n, layers):
+        depths = THREADS_DEPTHS[: 1 if is_odd(block_m, block_n) else None]
+        for (depth, stages), way in itertools.product(depths, ways(block_m, block_n, layers)):
             yield {
                 "block_m": block_m, "block_n": block_n, "tile_m": tile_m, "tile_n": tile_n,
                 "lanes_m": lanes_m, "warps_k": layers, "block_k": depth * layers, "stages": stages,

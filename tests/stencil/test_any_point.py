@@ -105,8 +105,11 @@ int main()
 {
     for (BLOCK_K = 4; BLOCK_K <= 32; BLOCK_K += 4)
         for (THREADS = 32; THREADS <= 512; THREADS += 32)
-            for (int side = 32; side <= 256; side += 32)
-                std::printf("%%d %%d %%d %%d\\n", BLOCK_K, THREADS, side, side_by_side(side));
+            for (int side = 32; side <= 256; side += 32) {
+                const int alone = side_by_side(side), pieces = 4 * common(side / 4, THREADS);
+                std::printf("%%d %%d %%d 1 %%d\\n", BLOCK_K, THREADS, side, alone);
+                std::printf("%%d %%d %%d 0 %%d\\n", BLOCK_K, THREADS, side, pieces);
+            }
 }
 """
 
@@ -115,8 +118,10 @@ int main()
 def test_the_space_has_what_the_text_copies_evenly(tmp_path: Path) -> None:
     """Which threads copy side by side is said twice: in the text, and for constraints."""
     text = read_text("simt_async/copies.cuh")
-    begin = text.index("HELPER constexpr int side_by_side")
-    chosen = text[begin : text.index("}", begin) + 1].replace("constexpr ", "")
+    chosen = ""
+    for name in ("common", "side_by_side"):
+        begin = text.index(f"HELPER constexpr int {name}")
+        chosen += text[begin : text.index("}", begin) + 1].replace("constexpr ", "") + "\n"
     (tmp_path / "rows.cc").write_text(PROGRAM % chosen)
     found = compiler()
     assert found is not None
@@ -124,15 +129,18 @@ def test_the_space_has_what_the_text_copies_evenly(tmp_path: Path) -> None:
     subprocess.run([found, "-o", program, str(tmp_path / "rows.cc")], check=True)
     told = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     rows = [tuple(map(int, line.split())) for line in told.splitlines()]
-    for block_k, threads, side, across in rows:
-        whole = side % across == 0 and threads % across == 0
+    for block_k, threads, side, narrow, elements in rows:
+        across = elements if narrow else elements // 4
+        whole = side % elements == 0 and threads % across == 0
         evenly = whole and block_k % (threads // across) == 0
         offered = _even(
             precision("s"), along_k=False, side=side, block_k=block_k, number=threads,
-            k_vectors=0, narrow=1, tma=0, run_bytes=SECTOR_BYTES,
+            k_vectors=0, narrow=narrow, tma=0, run_bytes=SECTOR_BYTES,
         )  # fmt: skip
         assert bool(offered) == evenly, (block_k, threads, side, across)
-    assert {across for *_, across in rows} > {32, 64, 96, 128}
+    alone, pieces = ({row[-1] for row in rows if row[3] == narrow} for narrow in (1, 0))
+    assert alone > {32, 64, 96, 128}
+    assert pieces > {32, 64, 96, 128}
 
 
 @needs_compiler

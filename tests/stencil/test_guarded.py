@@ -30,7 +30,8 @@ SIMT, MMA = SimtAsync(), MmaF64()
 H100 = architecture_spec("sm_90a")
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
-# Blocks of 64 x 32, each way of copying; with 256 rows a thread copies several pieces of a column.
+# Blocks of 64 x 32, each way of copying; with 192 or 256 rows a thread copies several pieces of a
+# column.
 SINGLE: list[dict[str, Any]] = [
     {"name": "sNN"},
     {"name": "sNT"},
@@ -40,12 +41,14 @@ SINGLE: list[dict[str, Any]] = [
     {"name": "sTT", "narrow": 1, "split_k": 2},
     {"name": "sTN", "k_vectors": 1},
     {"name": "sTN", "block_k": 12, "unroll_k": 12},
+    {"name": "sNT", "block_m": 192, "tile_m": 12},
     {"name": "sNT", "narrow": 1, "block_m": 256, "tile_m": 16},
 ]
 DOUBLE: list[dict[str, Any]] = [
     {"name": "dNT"},
     {"name": "dTN"},
     {"name": "dTN", "narrow": 1, "split_k": 2},
+    {"name": "dNT", "block_m": 96, "block_n": 96, "warp_m": 48, "warp_n": 48},
     {"name": "zCN"},
 ]
 
@@ -148,6 +151,10 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, Check]] = {
     "a part outside is copied": (
         SINGLE[-1], "copy_element_below(place(i, stage), piece, part, left)",
         "copy_element(place(i, stage), piece)", Check(70, 30, 64),
+    ),
+    "a part of a column outside is copied": (
+        SINGLE[-2], "copy_chunk_below(place(i, stage), piece, part, left)",
+        "copy_chunk(place(i, stage), piece)", Check(40, 8, 64),
     ),
     "a tile does not end where it began": (
         {"name": "sTN"}, "!GUARDED || left > map::ROWS", "true", Check(40, 9, 64),

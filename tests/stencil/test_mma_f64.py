@@ -25,6 +25,7 @@ from tests.stencil.contract import (
 )
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
+from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.precision import precision
 from tilewright.problem import transposes_of
 from tilewright.space import Config
@@ -98,17 +99,32 @@ BOXED: list[dict[str, Any]] = [
     {"tma": 1, "name": "zTN", "block_k": 16, "mma_k": 8, "split_k": 2, "stages": 5},
     {"tma": 1, "name": "zCT", "sliced": 1, "walk": 1},
 ]
+# Sides that are three quarters of a power of two: rows of them are copied in parts.
+SQUARE = {"block_m": 96, "block_n": 96, "warp_m": 48, "warp_n": 48}
+ODD_SIDES: list[dict[str, Any]] = [
+    {"name": "dNN", **SQUARE, "staged": 1},
+    {"name": "dTT", **SQUARE, "persistent": 1, "stream_k": 1},
+    {"name": "dTN", **SQUARE, "warps_k": 2, "block_k": 32},
+    {"name": "dNT", **SQUARE, "block_m": 192, "tma": 1},
+    {"name": "dNN", "block_m": 96, "block_n": 64, "warp_m": 48, "warp_n": 32, "mma_k": 8},
+    {"name": "zNC", "block_m": 96, "block_n": 96, "warp_m": 24, "warp_n": 48},
+    {"name": "zTN", "block_m": 64, "block_n": 96, "warp_m": 32, "warp_n": 24, "tma": 1},
+    {"name": "zCT", "block_m": 96, "warp_m": 24, "warp_n": 32, "sliced": 1},
+]
 # Operands along m, along n, and along k, wherever columns begin.
 NARROW = [
     {"name": "dNT", "narrow": 1},
     {"name": "dTN", "narrow": 1, "persistent": 1, "stream_k": 2},
     {"name": "dNN", "narrow": 1, "mma_k": 8},
     {"name": "dTN", "narrow": 1, "warp_m": 32, "warp_n": 32},
+    {"name": "dTT", "narrow": 1, **SQUARE},
 ]
 
 
 @pytest.mark.parametrize(
-    "choice", thorough_but([*CHOICES[::2], *BOXED[::3]], [*CHOICES, *BOXED]), ids=str
+    "choice",
+    thorough_but([*CHOICES[::2], *BOXED[::3], *ODD_SIDES[::2]], [*CHOICES, *BOXED, *ODD_SIDES]),
+    ids=str,
 )
 def test_every_choice_computes_the_product(
     emulated: EmulatedDevice, choice: dict[str, Any]
@@ -126,6 +142,22 @@ def test_columns_may_begin_anywhere(emulated: EmulatedDevice, choice: dict[str, 
     for pad in (0, 1):
         check = Check(150, 97, 51, beta=1, padding=pad, offset=1)
         bench(emulated, FAMILY, config, of).exact(check, np.random.default_rng(5))
+
+
+def test_a_warp_multiplies_whole_instructions() -> None:
+    """24 rows are three instructions of complex ones, whose parts have rows each."""
+    device = architecture_spec("sm_90a")
+    tall = {"block_m": 96, "block_n": 96, "warp_m": 24, "warp_n": 48, "block_k": 16, "mma_k": 4}
+
+    def broken(name: str) -> list[str]:
+        space = FAMILY.space(variant(name), device)
+        return [
+            one.name
+            for one in space.violated(FAMILY.default(variant(name), device).replace(**tall))
+        ]
+
+    assert "whole instructions of a warp" in broken("dNT")
+    assert "whole instructions of a warp" not in broken("zNT")
 
 
 @pytest.mark.thorough

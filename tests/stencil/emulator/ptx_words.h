@@ -35,6 +35,12 @@ inline void copy_element_below(shared_at to, const void *from, int number, int l
         copy_element(to, from);
 }
 
+inline void copy_chunk_below(shared_at to, const void *from, int number, int limit)
+{
+    if (number < limit)
+        copy_chunk(to, from);
+}
+
 inline chunk load_chunk(const void *from)
 {
     chunk v;

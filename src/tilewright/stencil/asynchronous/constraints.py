@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import numpy as np
+
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Constraint
@@ -25,6 +27,7 @@ __all__ = [
     "registers_of_a_thread",
     "resident_blocks",
     "room_for",
+    "rows_along_side",
     "schedulers",
     "sliced_sums",
     "staged_results",
@@ -46,6 +49,9 @@ TMA_SINCE = 90
 # Blocks of less than a warp for each scheduler, or of more threads than this, were never fast:
 # a barrier then stops more than four warps a scheduler.
 _MOST_THREADS = 512
+
+# Lanes of a warp, or of several: what `side_by_side` of copies.cuh tries, up to all of a block's.
+_SIDE_BY_SIDE = (WARP, 2 * WARP, 4 * WARP)
 
 # Of each block's shared memory, the system's from sm_80 on.
 _SYSTEM_BYTES = 1024
@@ -133,6 +139,26 @@ def copied_evenly(a: Quantity, b: Quantity) -> tuple[Constraint, Constraint]:
         Constraint("A is copied evenly", a, reason, "divisibility"),
         Constraint("B is copied evenly", b, reason, "divisibility"),
     )
+
+
+def rows_along_side(
+    chunk: int, *, side: Values, block_k: Values, narrow: Values, number: Values
+) -> Values:
+    """Return whether `number` threads copy a tile along m or n in rows that are whole.
+
+    As copies.cuh lays them out: pieces of `chunk` elements, a row or a part of one at once, or with
+    `narrow` single elements, by a warp's lanes side by side or by more.
+    """
+
+    def evenly(across: Values) -> Values:
+        whole = (side % across == 0) & (number % across == 0)
+        return whole & (block_k % np.maximum(number // across, 1) == 0)
+
+    most = np.minimum(side, number)
+    alone = evenly(most)
+    for across in _SIDE_BY_SIDE:
+        alone = alone | ((across < most) & evenly(across))
+    return np.where(np.asarray(narrow) > 0, alone, evenly(np.gcd(side // chunk, number)))
 
 
 def nothing_to_copy_narrowly() -> Constraint:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
+from tilewright.precision import Precision
 from tilewright.space import Constraint
 from tilewright.stencil.asynchronous.constraints import (
     block_limits,
@@ -20,6 +21,7 @@ from tilewright.stencil.asynchronous.constraints import (
     registers_of_a_thread,
     resident_blocks,
     room_for,
+    rows_along_side,
     schedulers,
     sliced_sums,
     staged_results,
@@ -75,6 +77,7 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
             lambda block_m, warp_m: block_m % warp_m == 0,
             lambda block_n, warp_n: block_n % warp_n == 0,
         ),
+        _whole_instructions(variant.precision),
         Constraint(
             "short instructions of few rows",
             lambda mma_m, mma_k: (mma_m == TALL) | (mma_k == 4),
@@ -106,6 +109,18 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
     )
 
 
+def _whole_instructions(precision: Precision) -> Constraint:
+    # Two reals of a complex row are two of an instruction's 16; columns of doubles are read in
+    # pairs, for two instructions of 8.
+    least = 8 if precision.is_complex else 16
+    return Constraint(
+        "whole instructions of a warp",
+        lambda warp_m, warp_n: (warp_m % least == 0) & (warp_n % least == 0),
+        f"a warp multiplies {least} rows and columns of such elements at least",
+        "divisibility",
+    )
+
+
 def _copies(variant: Variant) -> tuple[Constraint, ...]:
     """Return what lets all threads of a block copy as much of each tile."""
     along_a, along_b = variant.k_fast
@@ -121,16 +136,17 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
         number: Values,
     ) -> Values:
         boxed = np.asarray(tma) > 0
+        if not along_k:
+            return boxed | rows_along_side(
+                CHUNK_BYTES // size, side=side, block_k=block_k, narrow=narrow, number=number
+            )
         piece = np.where(np.asarray(narrow) > 0, size, CHUNK_BYTES)
-        if along_k:
-            row = plane_row_bytes(block_k=block_k, warps_k=warps_k, narrow=narrow, size=size)
-            abreast = number // np.maximum(row // piece, 1)
-            # Sides eight apart lie in rows of a plane that are turned alike.
-            turned = (abreast % 8 == 0) & (abreast > 0)
-            return boxed | (turned & (side % np.maximum(abreast, 1) == 0))
-        across = np.minimum(side * size // piece, number)
-        whole = (number % across == 0) & (block_k % np.maximum(number // across, 1) == 0)
-        return boxed | whole
+        row = plane_row_bytes(block_k=block_k, warps_k=warps_k, narrow=narrow, size=size)
+        abreast = number // np.maximum(row // piece, 1)
+        # Sides eight apart lie in rows of a plane that are turned alike; a thread's others lie
+        # where powers of two put them (layout_of_planes of tiles.cuh).
+        turned = (abreast % 8 == 0) & (abreast & (abreast - 1) == 0) & (abreast > 0)
+        return boxed | (turned & (side % np.maximum(abreast, 1) == 0))
 
     found = copied_evenly(
         lambda block_m, block_n, block_k, narrow, warp_m, warp_n, warps_k, tma: even(

@@ -21,6 +21,7 @@ from tilewright.stencil.asynchronous.constraints import (
     registers_of_a_thread,
     resident_blocks,
     room_for,
+    rows_along_side,
     schedulers,
     sliced_sums,
     staged_results,
@@ -49,9 +50,6 @@ from tilewright.stencil.simt_async.resources import (
 )
 
 __all__ = ["constraints"]
-
-# Lanes of a warp, or of several: what `side_by_side` of copies.cuh tries, up to all of a block's.
-_SIDE_BY_SIDE = (WARP, 2 * WARP, 4 * WARP)
 
 # The most steps between two renormalisations of a pair: SETTLE_STEPS of prelude/pair.h.
 _SETTLE_STEPS = 32
@@ -269,24 +267,15 @@ def _even(
 ) -> Values:
     """Return whether so many threads copy a tile of an operand in rows that are whole.
 
-    As copies.cuh and tiles.cuh lay them out: pieces of 16 bytes, or with `narrow` single elements,
-    by a warp's lanes side by side or by more.
+    As tiles.cuh lays them out along k, and copies.cuh along m or n.
     """
     chunk = CHUNK_BYTES // precision.element_bytes
     if along_k:
         lanes = lanes_k(block_k, run_bytes, precision)
         across = np.where(k_vectors == 1, lanes // chunk, lanes)
         return (block_k % lanes == 0) & (side % np.maximum(number // across, 1) == 0)
-
-    def evenly(across: Values) -> Values:
-        whole = (side % across == 0) & (number % across == 0)
-        return whole & (block_k % np.maximum(number // across, 1) == 0)
-
-    most = np.minimum(side, number)
-    alone = evenly(most)
-    for across in _SIDE_BY_SIDE:
-        alone = alone | ((across < most) & evenly(across))
-    return (np.asarray(tma) > 0) | np.where(np.asarray(narrow) > 0, alone, evenly(side // chunk))
+    rows = rows_along_side(chunk, side=side, block_k=block_k, narrow=narrow, number=number)
+    return (np.asarray(tma) > 0) | rows
 
 
 def _shared(variant: Variant) -> Callable[..., Values]:

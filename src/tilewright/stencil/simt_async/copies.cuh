@@ -53,21 +53,27 @@ HELPER isize tile_at(steps s, isize t)
     return t == 0 ? 0 : s.first_depth + (t - 1) * BLOCK_K;
 }
 
-/* Along m or n: asynchronous copies of 16 bytes. */
+/* The greatest common divisor. */
+HELPER constexpr int common(int x, int y) { return y ? common(y, x % y) : x; }
+
+/* Along m or n: asynchronous copies of 16 bytes.  Where a row's pieces do not divide the threads, as
+ * those of 96 or 192 elements seldom do, a row is some parts, of eight pieces at least. */
 template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
     enum {
-        ACROSS = SIDE / CHUNK,      /* pieces in a row of the tile */
-        ABREAST = THREADS / ACROSS, /* rows at once */
+        ACROSS = common(SIDE / CHUNK, THREADS), /* pieces of a row of the tile at once */
+        ABREAST = THREADS / ACROSS,             /* rows at once */
         ROWS = BLOCK_K / ABREAST,
-        PARTS = 1,
-        PART = 0,        /* bytes to the next part, in device memory */
-        SHARED_PART = 0, /* and in shared memory */
-        PART_STEPS = 0   /* and steps along k */
+        PARTS = SIDE / CHUNK / ACROSS,
+        PART = ACROSS * 16, /* bytes to the next part, in device memory */
+        SHARED_PART = PART, /* and in shared memory */
+        PART_STEPS = 0      /* and steps along k */
     };
     /* Bytes from a thread's first row to its row r in shared memory, and the bits of an address
      * that are turned from one to the other: where any are, ABREAST is a power of two, so that the
-     * row's number has those of both. */
-    static_assert(turned<0>(1) == 0 || (ABREAST & (ABREAST - 1)) == 0, "rows turn");
+     * row's number has those of both, and parts are whole lines. */
+    static_assert(turned<0>(1) == 0 ||
+                      ((ABREAST & (ABREAST - 1)) == 0 && (PARTS == 1 || PART % 128 == 0)),
+                  "rows turn");
     static METHOD constexpr int shared_row(int r) { return r * ABREAST * PITCH * ELEM_BYTES; }
     static METHOD constexpr int turned_row(int r) { return turned<0>(r * ABREAST); }
 };
@@ -152,9 +158,12 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     {
         const int part = i % map::PARTS;
         const char *const piece = from + part * map::PART;
-        if (HOW == CHUNKS || HOW == PLANES)
+        const bool guarded = GUARDED && !K_FAST && part > 0;
+        if (HOW == CHUNKS && guarded)
+            copy_chunk_below(place(i, stage), piece, part, left);
+        else if (HOW == CHUNKS || HOW == PLANES)
             copy_chunk(place(i, stage), piece);
-        else if (GUARDED && HOW == NARROWLY && part > 0)
+        else if (HOW == NARROWLY && guarded)
             copy_element_below(place(i, stage), piece, part, left);
         else if (HOW == ELEMENTS || HOW == NARROWLY || HOW == SINGLES)
             copy_element(place(i, stage), piece);
@@ -219,7 +228,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
         UNROLL for (int i = 0; i < COPIES; ++i) {
             const int r = i / map::PARTS, part = i % map::PARTS;
             const int beyond = K_FAST ? part * map::PART_STEPS : r * map::ABREAST;
-            const bool guarded = GUARDED && HOW == NARROWLY && part > 0;
+            const bool guarded = GUARDED && !K_FAST && part > 0;
             const bool there = first_step + beyond >= absent && (!guarded || part < left);
             if (HOW == CHUNKS)
                 copy_chunk_if(place(i, stage), from + part * map::PART, there);

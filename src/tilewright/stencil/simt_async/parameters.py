@@ -39,8 +39,7 @@ def parameters() -> tuple[Parameter, ...]:
 
 
 def _tiles() -> tuple[Parameter, ...]:
-    # Where threads copy 16 bytes, three quarters of a power of two leave some without copies; boxes
-    # are of any size.
+    # Three quarters of a power of two leave fewer multiprocessors idle beside multiples of these.
     sides = (32, 64, 96, 128, 192, 256)
     # 4 to 16 elements a side: fewer leave reads of shared memory in the way, more spill.
     tiles = (4, 8, 12, 16)

@@ -78,7 +78,13 @@ HELPER void copy_element(shared_at to, const void *from)
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(ELEM_BYTES));
 }
 
-/* The same where a number is below a limit. */
+/* The same two where a number is below a limit. */
+HELPER void copy_chunk_below(shared_at to, const void *from, int number, int limit)
+{
+    asm volatile("{\n\t.reg .pred below;\n\tsetp.lt.s32 below, %2, %3;\n\t"
+                 "@below cp.async.cg.shared.global [%0], [%1], 16;\n\t}" ::"r"(to),
+                 "l"(from), "r"(number), "r"(limit));
+}
 HELPER void copy_element_below(shared_at to, const void *from, int number, int limit)
 {
     asm volatile("{\n\t.reg .pred below;\n\tsetp.lt.s32 below, %2, %3;\n\t"
