@@ -51,6 +51,9 @@ UNITS: dict[str, list[Blocks]] = {
         (192, 96, 48, 48, 1), (96, 192, 48, 48, 1),
         (96, 32, 48, 32, 1), (96, 32, 48, 32, 2), (96, 32, 48, 32, 4),
         (32, 96, 32, 48, 1), (32, 96, 32, 48, 2), (32, 96, 32, 48, 4),
+        (48, 48, 48, 48, 1), (48, 48, 48, 48, 2), (48, 48, 48, 48, 4),
+        (96, 48, 48, 48, 1), (96, 48, 48, 48, 2), (48, 96, 48, 48, 1), (48, 96, 48, 48, 2),
+        (48, 32, 48, 32, 4), (32, 48, 32, 48, 4),
     ],
     "z": [
         (32, 32, 32, 32, 4), (32, 32, 32, 32, 2), (32, 32, 16, 32, 2), (32, 32, 32, 16, 2),
@@ -61,9 +64,10 @@ UNITS: dict[str, list[Blocks]] = {
         (128, 64, 32, 32, 1), (64, 128, 32, 32, 1),
         (96, 96, 24, 48, 1), (96, 96, 48, 24, 1), (96, 64, 24, 32, 1), (64, 96, 32, 24, 1),
         (96, 32, 24, 32, 1), (96, 32, 24, 32, 2), (32, 96, 32, 24, 1), (32, 96, 32, 24, 2),
+        (48, 48, 24, 24, 1), (48, 48, 24, 24, 2), (48, 48, 24, 48, 2), (48, 48, 24, 48, 4),
     ],
 }  # fmt: skip
-# Steps along k of a layer's part of a tile, and stages; blocks with sides of 96 and 192, which came
+# Steps along k of a layer's part of a tile, and stages; blocks with sides of 48, 96 and 192, which came
 # later, have the first of these alone.
 DEPTHS = {"d": ((16, 3), (8, 4)), "z": ((8, 3), (16, 2))}
 
@@ -79,8 +83,6 @@ THREADS: list[tuple[int, int, int, int, int, int]] = [
     (64, 64, 8, 4, 4, 1), (64, 64, 4, 8, 8, 1), (64, 64, 8, 4, 4, 2), (64, 64, 8, 8, 8, 2),
     (64, 64, 8, 8, 8, 4), (64, 64, 8, 8, 8, 1), (128, 32, 8, 4, 4, 1), (32, 128, 4, 8, 8, 1),
     (128, 64, 8, 8, 8, 1), (128, 64, 8, 8, 4, 2), (64, 128, 8, 8, 4, 1), (128, 128, 8, 8, 8, 1),
-    (96, 32, 12, 4, 4, 1), (96, 32, 12, 4, 4, 2), (32, 96, 4, 12, 8, 1), (32, 96, 4, 12, 8, 2),
-    (96, 64, 12, 4, 4, 1), (64, 96, 4, 12, 8, 1), (96, 96, 12, 4, 4, 1), (96, 96, 4, 12, 8, 1),
 ]  # fmt: skip
 THREADS_DEPTHS = ((8, 3), (4, 4))
 
@@ -129,10 +131,9 @@ def of_units(letter: str) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
 
 def of_threads() -> Iterator[tuple[dict[str, int], dict[str, int]]]:
     """Yield values of threads that multiply, with a way through C."""
-    for blocks in THREADS:
+    for blocks, (depth, stages) in itertools.product(THREADS, THREADS_DEPTHS):
         block_m, block_n, tile_m, tile_n, lanes_m, layers = blocks
-        depths = THREADS_DEPTHS[: 1 if is_odd(block_m, block_n) else None]
-        for (depth, stages), way in itertools.product(depths, ways(block_m, block_n, layers)):
+        for way in ways(block_m, block_n, layers):
             yield {
                 "block_m": block_m, "block_n": block_n, "tile_m": tile_m, "tile_n": tile_n,
                 "lanes_m": lanes_m, "warps_k": layers, "block_k": depth * layers, "stages": stages,

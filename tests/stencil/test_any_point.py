@@ -105,8 +105,9 @@ int main()
 {
     for (BLOCK_K = 4; BLOCK_K <= 32; BLOCK_K += 4)
         for (THREADS = 32; THREADS <= 512; THREADS += 32)
-            for (int side = 32; side <= 256; side += 32) {
-                const int alone = side_by_side(side), pieces = 4 * common(side / 4, THREADS);
+            for (int side = 32; side <= 256; side += 16) {
+                const int alone = side_by_side(side, common(side, 32));
+                const int pieces = 4 * common(side / 4, THREADS);
                 std::printf("%%d %%d %%d 1 %%d\\n", BLOCK_K, THREADS, side, alone);
                 std::printf("%%d %%d %%d 0 %%d\\n", BLOCK_K, THREADS, side, pieces);
             }

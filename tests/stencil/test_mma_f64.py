@@ -107,6 +107,8 @@ ODD_SIDES: list[dict[str, Any]] = [
     {"name": "dTN", **SQUARE, "warps_k": 2, "block_k": 32},
     {"name": "dNT", **SQUARE, "block_m": 192, "tma": 1},
     {"name": "dNN", "block_m": 96, "block_n": 64, "warp_m": 48, "warp_n": 32, "mma_k": 8},
+    {"name": "dTT", **SQUARE, "block_m": 48, "block_n": 48, "warps_k": 2, "block_k": 32},
+    {"name": "zTN", "block_m": 48, "block_n": 48, "warp_m": 24, "warp_n": 48, "block_k": 16},
     {"name": "zNC", "block_m": 96, "block_n": 96, "warp_m": 24, "warp_n": 48},
     {"name": "zTN", "block_m": 64, "block_n": 96, "warp_m": 32, "warp_n": 24, "tma": 1},
     {"name": "zCT", "block_m": 96, "warp_m": 24, "warp_n": 32, "sliced": 1},
@@ -118,6 +120,15 @@ NARROW = [
     {"name": "dNN", "narrow": 1, "mma_k": 8},
     {"name": "dTN", "narrow": 1, "warp_m": 32, "warp_n": 32},
     {"name": "dTT", "narrow": 1, **SQUARE},
+    {
+        "name": "dNN",
+        "narrow": 1,
+        **SQUARE,
+        "block_m": 48,
+        "block_n": 48,
+        "warps_k": 4,
+        "block_k": 32,
+    },
 ]
 
 

@@ -108,9 +108,9 @@ COSTS: Mapping[tuple[str, str], Costs] = {
     # Of these no launch was of clusters, so that `meet` is single precision's; and so is ZGEMM's
     # `segment`, as its elements are stored 16 bytes at once.
     ("mma_f64", "d"): Costs(
-        launch=9970, begin=0, hiding=0, latency=731, copy=0.0722, check=0.349, store=0.411, turn=0,
-        meet=949, part=1400, part_element=18.1, l2=8350, memory=3600, segment=1300, staged=0.0625,
-        second=6150,
+        launch=10000, begin=0, hiding=0, latency=738, copy=0.0696, check=0.349, store=0.445, turn=0,
+        meet=949, part=1260, part_element=19.7, l2=8400, memory=3680, segment=1240, staged=0.0625,
+        second=5810,
     ),
     ("simt_async", "c"): Costs(
         launch=0, begin=9660, hiding=1.37, latency=0, copy=0.12, check=0.349, store=0.731,
@@ -118,9 +118,9 @@ COSTS: Mapping[tuple[str, str], Costs] = {
         staged=0.0625, second=1510,
     ),
     ("mma_f64", "z"): Costs(
-        launch=3120, begin=5750, hiding=0.803, latency=1010, copy=0.0277, check=0.349, store=0.923,
-        turn=0, meet=949, part=2420, part_element=0, l2=6220, memory=2840, segment=0, staged=0.0625,
-        second=3850,
+        launch=6040, begin=2960, hiding=0.648, latency=1000, copy=0.0282, check=0.349, store=0.928,
+        turn=0, meet=949, part=2090, part_element=11, l2=6010, memory=3000, segment=0,
+        staged=0.0625, second=3870,
     ),
 }  # fmt: skip
 

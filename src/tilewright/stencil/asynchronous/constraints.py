@@ -50,9 +50,6 @@ TMA_SINCE = 90
 # a barrier then stops more than four warps a scheduler.
 _MOST_THREADS = 512
 
-# Lanes of a warp, or of several: what `side_by_side` of copies.cuh tries, up to all of a block's.
-_SIDE_BY_SIDE = (WARP, 2 * WARP, 4 * WARP)
-
 # Of each block's shared memory, the system's from sm_80 on.
 _SYSTEM_BYTES = 1024
 
@@ -147,7 +144,7 @@ def rows_along_side(
     """Return whether `number` threads copy a tile along m or n in rows that are whole.
 
     As copies.cuh lays them out: pieces of `chunk` elements, a row or a part of one at once, or with
-    `narrow` single elements, by a warp's lanes side by side or by more.
+    `narrow` single elements, by a warp's lanes side by side or by more, half of these for 48.
     """
 
     def evenly(across: Values) -> Values:
@@ -156,7 +153,8 @@ def rows_along_side(
 
     most = np.minimum(side, number)
     alone = evenly(most)
-    for across in _SIDE_BY_SIDE:
+    for times in (1, 2, 4):
+        across = times * np.gcd(side, WARP)
         alone = alone | ((across < most) & evenly(across))
     return np.where(np.asarray(narrow) > 0, alone, evenly(np.gcd(side // chunk, number)))
 

@@ -26,8 +26,8 @@ def parameters() -> tuple[Parameter, ...]:
 
 def _tiles() -> tuple[Parameter, ...]:
     # Three quarters of a power of two leave fewer multiprocessors idle: a side of 1025 is eleven
-    # blocks of 96, and 121 such squares are one wave.
-    sides = (32, 64, 96, 128, 192, 256)
+    # blocks of 96, one of 513 eleven of 48, and 121 such squares are one wave.
+    sides = (32, 48, 64, 96, 128, 192, 256)
     # Two instructions of 8 columns share the reads of 16, but of complex elements; beyond 64 a
     # tile's sums spill.
     warps = (16, 24, 32, 48, 64)

@@ -80,8 +80,8 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
 
 /* Threads side by side that copy single elements: a warp, so that each has few rows, from one of
  * which to the next it takes two instructions, and many parts, which take none (a comparison, where
- * they are GUARDED).  More where so many rows at once would not divide a tile. */
-HELPER constexpr int side_by_side(int side, int these = 32)
+ * they are GUARDED).  More where so many rows at once would not divide a tile; half of one for 48. */
+HELPER constexpr int side_by_side(int side, int these)
 {
     return these >= side || these >= THREADS ? (side < THREADS ? side : THREADS)
            : side % these == 0 && THREADS % these == 0 && BLOCK_K % (THREADS / these) == 0
@@ -92,7 +92,7 @@ HELPER constexpr int side_by_side(int side, int these = 32)
 /* Along m or n, wherever columns begin: asynchronous copies of single elements. */
 template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
     enum {
-        ACROSS = side_by_side(SIDE),
+        ACROSS = side_by_side(SIDE, common(SIDE, 32)),
         ABREAST = THREADS / ACROSS,
         ROWS = BLOCK_K / ABREAST,
         PARTS = SIDE / ACROSS,
