@@ -33,6 +33,7 @@ import os
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -58,7 +59,9 @@ LONG_SEED = 6
 # Those sums are long, of random shapes too, and have few tiles: k, and the shorter side at most.
 LONG_K, LONG_SIDE = 2048, 512
 SEEDS, SQUARES = (3, 4), (512, 1024, 2048, 3072, 4096, 6144, 8192)
-# In other precisions, whose kernels are many: real multiply-adds of a problem at most, 2 ms.
+# In other precisions also squares one above a multiple, which people try first.
+ONE_ABOVE = (513, 1025, 2049)
+# In these, whose kernels are many: real multiply-adds of a problem at most, 2 ms.
 MOST_MULTIPLIED = 2**36
 MULTIPROCESSORS = 132
 Row = dict[str, Any]
@@ -117,7 +120,8 @@ def problems(trans: str, each: int, letter: str = LETTER) -> list[Problem]:
     long = [p for p in long_sums(LONG_SEED) if p.trans == trans][: each // 2]
     for some in (random, long):  # apart: the same ones, however many there are
         some[::ALIGNED] = map(aligned, some[::ALIGNED])
-    found = random + long + [Problem(n, n, n, LETTER, *trans) for n in SQUARES]
+    sizes = SQUARES if letter == LETTER else (*SQUARES, *ONE_ABOVE)
+    found = random + long + [Problem(n, n, n, LETTER, *trans) for n in sizes]
     if letter == LETTER:
         return found
     made = [Problem(p.m, p.n, p.k, letter, *trans) for p in found]
@@ -186,9 +190,14 @@ def without(these: dict[str, list[Any]], known: dict[str, list[Any]]) -> dict[st
 
 
 def longer(known: Row, made: Row) -> Row:
-    """Return results with those of the same configs on more shapes."""
+    """Return results with those of the same configs on more shapes; the environment says when."""
     refused = known["refused"] | made["refused"]
-    return {**known, "rows": [*known["rows"], *made["rows"]], "refused": refused}
+    run = {name: made["environment"][name] for name in ("date", "commit")}
+    run["shapes"] = dict(Counter(row["trans"] for row in made["rows"]))
+    environment = known["environment"]
+    environment = {**environment, "more": [*environment.get("more", []), run]}
+    rows = [*known["rows"], *made["rows"]]
+    return {**known, "environment": environment, "rows": rows, "refused": refused}
 
 
 def measure(

@@ -101,8 +101,13 @@ def test_more_shapes_come_behind_those_there_are(portfolio):
     assert portfolio.without(wanted, shapes)["NN"] == [two]
     assert portfolio.configs_of(known)["NN"] == [Config("simt_async", {"block_m": 64})]
     late = {"trans": "NN", "m": 9, "n": 17, "k": 25, "ns": [6.0]}
+    known["environment"] = {"date": "one", "cores": 16}
     made = {"rows": [late], "configs": known["configs"], "refused": {"b": "lost"}}
+    made["environment"] = {"date": "two", "commit": "abc", "cores": 16}
     found = portfolio.longer(known, made)
+    run = {"date": "two", "commit": "abc", "shapes": {"NN": 1}}
+    assert found["environment"] == {"date": "one", "cores": 16, "more": [run]}
+    assert portfolio.longer(found, made)["environment"]["more"] == [run, run]
     assert found["rows"] == [*known["rows"], late]
     assert found["configs"] == known["configs"]
     assert found["refused"] == {"a": "why", "b": "lost"}
@@ -144,10 +149,22 @@ def test_candidates_of_other_precisions_are_in_their_space(portfolio, letter):
         assert {one.get("sliced", 0) for one in configs} == {0, 1}
         assert {one.get("stream_k", 0) for one in configs} == {0, 1}
         assert max(one.get("warps_k", 1) for one in configs) >= 4
-    assert all(
-        (4 if letter in "cz" else 1) * p.m * p.n * p.k <= portfolio.MOST_MULTIPLIED
-        for p in portfolio.problems("TN", 30, letter)
-    )
+    problems = portfolio.problems("TN", 30, letter)
+    products = 4 if letter in "cz" else 1
+    assert all(products * p.m * p.n * p.k <= portfolio.MOST_MULTIPLIED for p in problems)
+    assert {(p.m, p.n, p.k) for p in problems} > {(513,) * 3, (1025,) * 3}
+
+
+@pytest.mark.parametrize("letter", "dz")
+def test_candidates_have_sides_that_suit_sizes_one_above_a_multiple(portfolio, letter):
+    """Of these the first depth alone; what a warp has too many sums for has short steps."""
+    found = portfolio.candidates(letter, "NN", H100)
+    sides = {one.integer(f"block_{side}") for one in found for side in "mn"}
+    assert sides > {48, 96}
+    odd = [one for one in found if one.integer("block_m") % 3 == 0]
+    depths = {one.integer("block_k") // one.get("warps_k", 1) for one in odd}
+    assert depths == {16 if letter == "d" else 8}
+    assert all(one["mma_k"] == 4 for one in odd if one["warp_m"] == one["warp_n"] == 48)
 
 
 def test_long_sums_are_compared_with_slices_and_without(portfolio):

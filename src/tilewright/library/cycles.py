@@ -108,19 +108,19 @@ COSTS: Mapping[tuple[str, str], Costs] = {
     # Of these no launch was of clusters, so that `meet` is single precision's; and so is ZGEMM's
     # `segment`, as its elements are stored 16 bytes at once.
     ("mma_f64", "d"): Costs(
-        launch=10000, begin=0, hiding=0, latency=738, copy=0.0696, check=0.349, store=0.445, turn=0,
-        meet=949, part=1260, part_element=19.7, l2=8400, memory=3680, segment=1240, staged=0.0625,
-        second=5810,
+        launch=10300, begin=0, hiding=0, latency=709, copy=0.0715, check=0.349, store=0.441, turn=0,
+        meet=949, part=1180, part_element=21.1, l2=8430, memory=3360, segment=762, staged=0.0625,
+        second=5510,
     ),
     ("simt_async", "c"): Costs(
-        launch=0, begin=9660, hiding=1.37, latency=0, copy=0.12, check=0.349, store=0.731,
-        turn=5810, meet=949, part=2630, part_element=0, l2=3790, memory=1190, segment=0,
-        staged=0.0625, second=1510,
+        launch=0, begin=9690, hiding=1.36, latency=0, copy=0.119, check=0.349, store=0.741,
+        turn=6000, meet=949, part=2480, part_element=0, l2=3800, memory=1190, segment=0,
+        staged=0.0625, second=1520,
     ),
     ("mma_f64", "z"): Costs(
-        launch=6040, begin=2960, hiding=0.648, latency=1000, copy=0.0282, check=0.349, store=0.928,
-        turn=0, meet=949, part=2090, part_element=11, l2=6010, memory=3000, segment=0,
-        staged=0.0625, second=3870,
+        launch=6130, begin=2870, hiding=0.656, latency=970, copy=0.0297, check=0.349, store=0.939,
+        turn=0, meet=949, part=2140, part_element=9.92, l2=5900, memory=3350, segment=0,
+        staged=0.0625, second=3720,
     ),
 }  # fmt: skip
 

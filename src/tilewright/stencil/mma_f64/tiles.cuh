@@ -67,7 +67,7 @@ template <int PITCH, int K_FAST, int PAIR> HELPER shared_at fragment_at(shared_a
 }
 
 /* Along k: asynchronous copies of BYTES each, a row of a plane at once.  Sides of a thread are
- * ABREAST apart: as a multiple of 8, and a power of two as all numbers of threads here, it lets all
+ * ABREAST apart: as a multiple of 8, and a power of two as the number of threads has to be, it lets all
  * rows of a thread be turned alike and lie where the first one does but for a constant. */
 template <int SIDE, int PITCH, int BYTES> struct layout_of_planes {
     enum {
