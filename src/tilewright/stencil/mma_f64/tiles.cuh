@@ -67,8 +67,8 @@ template <int PITCH, int K_FAST, int PAIR> HELPER shared_at fragment_at(shared_a
 }
 
 /* Along k: asynchronous copies of BYTES each, a row of a plane at once.  Sides of a thread are
- * ABREAST apart: as a multiple of 8, and a power of two as the number of threads has to be, it lets all
- * rows of a thread be turned alike and lie where the first one does but for a constant. */
+ * ABREAST apart: as a multiple of 8, and a power of two, which the space asks for, it lets all rows
+ * of a thread be turned alike and lie where the first one does but for a constant. */
 template <int SIDE, int PITCH, int BYTES> struct layout_of_planes {
     enum {
         ACROSS = PLANE_ROW / BYTES,
