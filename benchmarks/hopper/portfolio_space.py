@@ -67,8 +67,8 @@ UNITS: dict[str, list[Blocks]] = {
         (48, 48, 24, 24, 1), (48, 48, 24, 24, 2), (48, 48, 24, 48, 2), (48, 48, 24, 48, 4),
     ],
 }  # fmt: skip
-# Steps along k of a layer's part of a tile, and stages; blocks with sides of 48, 96 and 192, which came
-# later, have the first of these alone.
+# Steps along k of a layer's part of a tile, and stages; blocks with sides of 48, 96 and 192, which
+# came later, have the first of these alone.
 DEPTHS = {"d": ((16, 3), (8, 4)), "z": ((8, 3), (16, 2))}
 
 # Beyond so many elements a warp has no registers for fragments of 8 steps.

@@ -51,6 +51,7 @@ TOO_MANY = {
     "portfolio_z.json",
     "shapes200_c_first.json",
     "shapes200_d_first.json",
+    "shapes200_d_sides.json",
     "shapes200_z_first.json",
     "shapes200_arranged_1.json",
     "shapes200_arranged_2.json",

@@ -203,6 +203,17 @@ def test_copies_are_fitted_to_leading_dimensions():
         assert (found == chosen) is not bool(narrow)
 
 
+@pytest.mark.parametrize("size", [513, 1025, 2049])
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+def test_a_shape_that_a_portfolio_has_is_served_as_it_was_timed(trans, size):
+    """Its times are of copies of single elements, which suit 1025 columns; none was raced."""
+    problem = square(size, trans, "d")
+    found = served(device(), problem)
+    assert found.tuned_on == str(problem)
+    assert found.config.get("narrow", 0) == 1
+    assert found.config == found.stencil.fitted(found.config, problem)
+
+
 def test_a_block_that_cannot_copy_single_elements_may_still_stage_results():
     """A warp that copies eight doubles side by side has fewer than eight rows at once."""
     units, problem = stencil("mma_f64"), Problem(213, 60, 35, "d", "T", "T")
