@@ -214,6 +214,18 @@ def test_a_shape_that_a_portfolio_has_is_served_as_it_was_timed(trans, size):
     assert found.config == found.stencil.fitted(found.config, problem)
 
 
+@pytest.mark.parametrize("letter", "sdcz")
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+def test_any_shape_of_a_portfolio_is_served_fitted(letter, trans):
+    """Random ones are, as nothing was raced there."""
+    table = shipped(H100, Variant(precision(letter), *map(Trans, trans)))
+    timed = dict.fromkeys(shape for row in table.rows for shape in row.ns if shape.m != shape.n)
+    assert timed
+    for problem in list(timed)[:12]:
+        found = served(device(), problem)
+        assert found == fitted(found, problem, H100)
+
+
 def test_a_block_that_cannot_copy_single_elements_may_still_stage_results():
     """A warp that copies eight doubles side by side has fewer than eight rows at once."""
     units, problem = stencil("mma_f64"), Problem(213, 60, 35, "d", "T", "T")

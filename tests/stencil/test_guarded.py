@@ -41,6 +41,7 @@ SINGLE: list[dict[str, Any]] = [
     {"name": "sTT", "narrow": 1, "split_k": 2},
     {"name": "sTN", "k_vectors": 1},
     {"name": "sTN", "block_k": 12, "unroll_k": 12},
+    {"name": "sNT", "block_m": 192, "tile_m": 12, "staged": 1},
     {"name": "sNT", "block_m": 192, "tile_m": 12},
     {"name": "sNT", "narrow": 1, "block_m": 256, "tile_m": 16},
 ]
@@ -155,6 +156,9 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, Check]] = {
     "a part of a column outside is copied": (
         SINGLE[-2], "copy_chunk_below(place(i, stage), piece, part, left)",
         "copy_chunk(place(i, stage), piece)", Check(40, 8, 64),
+    ),
+    "a part of a remainder outside is copied": (
+        SINGLE[-3], "(!guarded || part < left)", "true", Check(40, 8, 6),
     ),
     "a tile does not end where it began": (
         {"name": "sTN"}, "!GUARDED || left > map::ROWS", "true", Check(40, 9, 64),

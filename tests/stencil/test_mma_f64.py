@@ -106,6 +106,7 @@ ODD_SIDES: list[dict[str, Any]] = [
     {"name": "dTT", **SQUARE, "persistent": 1, "stream_k": 1},
     {"name": "dTN", **SQUARE, "warps_k": 2, "block_k": 32},
     {"name": "dNT", **SQUARE, "block_m": 192, "tma": 1},
+    {"name": "dNT", **SQUARE, "warp_m": 32, "guarded": 1},
     {"name": "dNN", "block_m": 96, "block_n": 64, "warp_m": 48, "warp_n": 32, "mma_k": 8},
     {"name": "dTT", **SQUARE, "block_m": 48, "block_n": 48, "warps_k": 2, "block_k": 32},
     {"name": "zTN", "block_m": 48, "block_n": 48, "warp_m": 24, "warp_n": 48, "block_k": 16},
@@ -120,6 +121,7 @@ NARROW = [
     {"name": "dNN", "narrow": 1, "mma_k": 8},
     {"name": "dTN", "narrow": 1, "warp_m": 32, "warp_n": 32},
     {"name": "dTT", "narrow": 1, **SQUARE},
+    {"name": "dNT", "narrow": 1, **SQUARE, "warp_m": 32},
     {
         "name": "dNN",
         "narrow": 1,

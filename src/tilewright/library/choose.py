@@ -233,7 +233,10 @@ def _soonest(
 def of_table(
     spec: DeviceSpec, problem: Problem, table: Table, aligned: bool = True
 ) -> tuple[Choice, float]:
-    """Return a table's choice with its time: what won a race of this very size, if any did."""
+    """Return a table's choice with its time: what won a race of this very size, if any did.
+
+    A problem that was timed, but not raced, has copies that suit it.
+    """
     sizes, many = (problem.m, problem.n, problem.k), table.multiprocessors
     every = [row for row in table.rows if _takes(row.config, problem, aligned)]
     fits = [row for row in every if row.anywhere or _is_fitted(row.config, problem)]
@@ -250,7 +253,7 @@ def of_table(
     best = rows[times.index(min(times))]
     nearest = min(best.ns, key=lambda other: distance(problem, other))
     choice = Choice(stencil(best.config.stencil), best.config, str(nearest))
-    # A shape that was not raced was timed with the copies that suit it.
+    # Its times are of fitted copies, and `served` leaves as it is what was tuned for this problem.
     return (fitted(choice, problem, spec) if nearest == problem else choice), min(times)
 
 

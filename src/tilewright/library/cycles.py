@@ -39,7 +39,7 @@ class Costs:
     """What things cost, in cycles unless said otherwise.
 
     The values are those of ``python benchmarks/choice_fit.py`` for an H100: a portfolio of configs
-    of each precision, each timed on 60 to 175 shapes.  Some cannot be told apart: `launch`
+    of each precision, each timed on 68 to 175 shapes.  Some cannot be told apart: `launch`
     and `begin` are known by their sum alone.
 
     Parameters

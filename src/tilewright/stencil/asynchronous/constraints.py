@@ -144,7 +144,7 @@ def rows_along_side(
     """Return whether `number` threads copy a tile along m or n in rows that are whole.
 
     As copies.cuh lays them out: pieces of `chunk` elements, a row or a part of one at once, or with
-    `narrow` single elements, by a warp's lanes side by side or by more, half of these for 48.
+    `narrow` single elements, by as many lanes of a warp as divide the side, or by more.
     """
 
     def evenly(across: Values) -> Values:
@@ -153,7 +153,7 @@ def rows_along_side(
 
     most = np.minimum(side, number)
     alone = evenly(most)
-    for times in (1, 2, 4):
+    for times in (1, 2, 4):  # what `side_by_side` tries, up to all of a block's
         across = times * np.gcd(side, WARP)
         alone = alone | ((across < most) & evenly(across))
     return np.where(np.asarray(narrow) > 0, alone, evenly(np.gcd(side // chunk, number)))

@@ -78,9 +78,10 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
     static METHOD constexpr int turned_row(int r) { return turned<0>(r * ABREAST); }
 };
 
-/* Threads side by side that copy single elements: a warp, so that each has few rows, from one of
- * which to the next it takes two instructions, and many parts, which take none (a comparison, where
- * they are GUARDED).  More where so many rows at once would not divide a tile; half of one for 48. */
+/* Threads side by side that copy single elements: as many of a warp as divide the side, so that each
+ * has few rows, from one of which to the next it takes two instructions, and many parts, which take
+ * none (a comparison, where they are GUARDED).  More where so many rows at once would not divide a
+ * tile. */
 HELPER constexpr int side_by_side(int side, int these)
 {
     return these >= side || these >= THREADS ? (side < THREADS ? side : THREADS)
@@ -100,6 +101,9 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
         SHARED_PART = PART,
         PART_STEPS = 0
     };
+    static_assert(turned<0>(1) == 0 ||
+                      ((ABREAST & (ABREAST - 1)) == 0 && (PARTS == 1 || PART % 128 == 0)),
+                  "rows turn");
     static METHOD constexpr int shared_row(int r) { return r * ABREAST * PITCH * ELEM_BYTES; }
     static METHOD constexpr int turned_row(int r) { return turned<0>(r * ABREAST); }
 };
