@@ -39,11 +39,13 @@ def test_changes_are_told_apart_by_config(runs, tmp_path, monkeypatch, capsys):
     old = run(tmp_path / "old.json", row(70, 100, 25), row(71, 100, 80), row(72, 1, 1))
     monkeypatch.setattr(sys, "argv", ["shapes_runs.py", new, old])
     runs.main()
-    first, last = capsys.readouterr().out.splitlines()
+    first, least, last = capsys.readouterr().out.splitlines()
     assert "2 shapes: cuBLAS took 2.000 of its time, ours 0.707;" in first
     assert "1.000 where the config is the same (1), 0.500 where it is not" in first
     # The least of cuBLAS's times: 25 and 80 beside our 50 and 100.
-    assert last.endswith("geometric mean 0.632, 2 below 0.9")
+    assert least.endswith("geometric mean 0.632, 2 below 0.9")
+    # At one it took four times its least, which says nothing of ours: 80 over 100 is left.
+    assert last.endswith("1 shapes, geometric mean 0.800, 1 below 0.9")
 
 
 def test_shapes_are_told_apart_by_how_long_cublas_takes(runs, tmp_path, monkeypatch, capsys):

@@ -47,6 +47,7 @@ WITHOUT_TIMES = {
 TOO_MANY = {
     "portfolio.json",
     "portfolio_c.json",
+    "portfolio_c_sides.json",
     "portfolio_d.json",
     "portfolio_z.json",
     "shapes200_c_first.json",
