@@ -23,6 +23,7 @@ winners that are faster than their twins goes to FILE's folder, scheduled_code/K
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import itertools
 import json
@@ -65,6 +66,7 @@ TIMED, ROUNDS = (1024, 2048, 4096, 8192), 11
 FEWER = 5  # rounds of the largest, whose times differ least
 SILENCE = 25.0  # seconds without a word after which the device's process is given up
 Row = dict[str, Any]
+Sides = tuple[int, int, int]
 
 
 def kept(path: Path) -> list[Row]:
@@ -248,25 +250,42 @@ def _proved(live: Any, row: Row, done: dict[str, int]) -> Row:
     with disturbed(live, twins, row["trans"], row["precision"]) as feed:
         for (m, n, k), beside in ((p, f) for f in (quiet, feed) for p in PROBLEMS):
             problem = laid_down(Problem(m, n, k, row["precision"], *row["trans"]), twins)
-            found = many_launches(live, twins, problem, LAUNCHES, feed=beside)
+            found = many_launches(live, twins, problem, row.get("each", LAUNCHES), feed=beside)
             done["launches"] += found.launches
             done["elements"] += found.elements
-    times = timed(live, row, twins) if row["timed"] else {}
-    return {"status": "same", "reason": "", "ns": times}
+    found = {"ns": timed(live, row, twins, shapes_of(row)) if row["timed"] else {}}
+    if row.get("staged"):
+        values = Config(FAMILY.name, {**twin, "staged": 1})
+        staged = live.compile(FAMILY.source(values, variant, "cuda"))
+        screen(live, staged, FAMILY, values, variant)
+        both = dataclasses.replace(twins, plain=staged)
+        found["ns_staged"] = timed(live, row, both, named(row["staged"]))
+    return {"status": "same", "reason": "", **found}
 
 
-def timed(live: Any, row: Row, twins: Any) -> dict[str, list[list[int]]]:
-    """Return times of the compiler's own and the rescheduled kernel, in turns, by size."""
+def shapes_of(row: Row) -> dict[str, Sides]:
+    """Return what a kernel is timed at: squares, or shapes of its own, by name."""
+    squares = {str(size): (size, size, size) for size in TIMED}
+    return named(row["shapes"]) if "shapes" in row else squares
+
+
+def named(shapes: list[list[int]]) -> dict[str, Sides]:
+    """Return shapes by all three sizes."""
+    return {"x".join(map(str, shape)): (shape[0], shape[1], shape[2]) for shape in shapes}
+
+
+def timed(live: Any, row: Row, twins: Any, shapes: dict[str, Sides]) -> dict[str, list[list[int]]]:
+    """Return times of the compiler's own and the rescheduled kernel, in turns, by shape."""
     from tilewright.tuning.measure import Workload, interleaved
 
     letter = row["precision"]
     memory = operands(live, letter)
-    pair = [(twins.plain, FAMILY, twins.config), (twins.made, FAMILY, twins.config)]
+    pair = [(one, FAMILY, twins.config) for one in (twins.plain, twins.made)]
     found = {}
-    for size in TIMED:
-        load = Workload(live, Problem(size, size, size, letter, *row["trans"]), memory)
-        rounds = FEWER if size == max(TIMED) else ROUNDS
-        found[str(size)] = [list(x) for x in interleaved(load, pair, 0.0, rounds)]
+    for name, shape in shapes.items():
+        load = Workload(live, Problem(*shape, letter, *row["trans"]), memory)
+        rounds = FEWER if min(shape) >= max(TIMED) else ROUNDS
+        found[name] = [list(x) for x in interleaved(load, pair, 0.0, rounds)]
     return found
 
 

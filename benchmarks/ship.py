@@ -11,7 +11,8 @@ question, which of its other parameters are hardly does.  In single precision al
 each block and division of k: squares do not show what serves few tiles with long sums; and what
 beat the choice at some shape of a run of ``shapes200.py --configs`` (BESIDE, if there is one).  Of
 schedule_proof.json the rescheduled kernels that beat their twins come after them, with both times
-of the same race.  What copies of operands cost is fitted to those of realigned.json.  The configs
+of the same race; of schedule_fitted.json those that serve in the place of their twins whatever the
+size.  What copies of operands cost is fitted to those of realigned.json.  The configs
 of portfolio.json come with all their times, a row a config, and of those of other precisions what
 counts.  A test compares the file.
 """
@@ -37,12 +38,13 @@ from tilewright.stencil.schedule import SCHEDULE
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "h100"
-PROOF = "schedule_proof.json"
+PROOF, FITTED = "schedule_proof.json", "schedule_fitted.json"
 BESIDE = "shapes200_likely.json"
 REALIGNED, REALIGNED_COMPLEX = "realigned.json", "realigned_c.json"
 PORTFOLIOS = {"s": "portfolio.json"} | {letter: f"portfolio_{letter}.json" for letter in "dcz"}
 LASTING = {"d": "sustained_d.json", "z": "sustained_z.json"}
 TABLE = ROOT / "src" / "tilewright" / "library" / "shipped_tables" / "h100.json"
+SCHEDULED_CODE = ROOT / "src" / "tilewright" / "backend" / "cuda" / "scheduled_code"
 ARCH = "sm_90a"  # what hopper_s.py made its candidates for
 SHAPE = (
     "block_m", "block_n", "tile_m", "tile_n", "warp_m", "warp_n", "warps_k", "resident", "split_k",
@@ -54,6 +56,8 @@ LONG = 4096
 HELD_SINCE = "2026-11-22T12"
 # Configs that two runs have to have in common, for their clocks to be compared.
 IN_COMMON = 4
+# Of a kernel's time, in the mean of its shapes: each has 15 KB of code, which a first call proves.
+WORTH = 0.01
 # Times the fastest; all candidates in double-double are bound by the same instructions, and near.
 NEAR, NEAR_OF_PAIRS = 1.1, 1.03
 
@@ -256,6 +260,31 @@ def rescheduled_rows(proof):
             }
 
 
+def faster_rows(found):
+    """Yield rescheduled kernels that saved time at random shapes, with both medians of each.
+
+    Only of levels that are proved, as others.
+    """
+    known = {(one.stencil, one.precision, one.level) for one in proofs.proofs()}
+    for one in found["rows"]:
+        if (one["stencil"], one["precision"], one["level"]) in known and saves(one):
+            yield {name: one[name] for name in ("precision", "trans", "stencil", "config")} | {
+                "raced": [
+                    [*map(int, size.split("x")), *(round(statistics.median(x)) for x in pair[::-1])]
+                    for size, pair in one["ns"].items()
+                ],
+            }
+
+
+def saves(one):
+    """Whether a rescheduled kernel has its twin's bits, and saves time worth its code."""
+    saved = [
+        statistics.median((a - b) / a for a, b in zip(twin, mine, strict=True))
+        for twin, mine in (one.get("ns") or {}).values()
+    ]
+    return one["status"] == "same" and bool(saved) and statistics.mean(saved) >= WORTH
+
+
 def trans_of(log):
     """Return the cases of a search."""
     return sorted({one["trans"] for one in log if one["kind"] == "tried"})
@@ -409,6 +438,7 @@ def table():
     text += f',\n "portfolio": {{\n{cases}\n}}'
     text += f',\n "scheduler": {proof["scheduler"]}'
     text += f',\n "rescheduled": [\n{lines(rescheduled)}\n]'
+    text += f',\n "faster": [\n{lines(faster_rows(load(FITTED)))}\n]'
     return f"{text}}}\n"
 
 

@@ -323,6 +323,14 @@ def test_a_time_that_was_measured_is_the_one_expected():
     assert expected_ns(timed, square(2048, "NT"), slower, 132) > 900e3
 
 
+def let_table_say(monkeypatch, document):
+    """Let this be the only table that comes with the package."""
+    table = _read(document)
+    monkeypatch.setattr("tilewright.library.shipped.tables", lambda: (table,))
+    for cached in (shipped, of_table):
+        cached.cache_clear()
+
+
 def rescheduled_table(monkeypatch, raced, version=SCHEDULER_VERSION):
     """Let the shipped table hold a rescheduled winner of NN 4096; return its config."""
     document = json.loads(script("ship").TABLE.read_text())
@@ -330,10 +338,7 @@ def rescheduled_table(monkeypatch, raced, version=SCHEDULER_VERSION):
     config = {**won["config"], "schedule": 1}  # another level than it may have won with
     row = {"precision": "s", "trans": "NN", "stencil": "simt_async", "config": config}
     document |= {"scheduler": version, "rescheduled": [{**row, "raced": raced}]}
-    table = _read(document)
-    monkeypatch.setattr("tilewright.library.shipped.tables", lambda: (table,))
-    for cached in (shipped, of_table):
-        cached.cache_clear()
+    let_table_say(monkeypatch, document)
     return Config("simt_async", config)
 
 
@@ -396,3 +401,30 @@ def test_what_is_fitted_is_the_compilers_own_code(monkeypatch):
 def test_otherwise_it_does_not(monkeypatch, raced, version):
     config = rescheduled_table(monkeypatch, raced, version)
     is_as_fast_as_the_twin(choose(device(PROVED), square(4096, "NN")), config)
+
+
+@pytest.mark.usefixtures("forget")
+@pytest.mark.parametrize(
+    ("version", "spec", "serves"),
+    [(SCHEDULER_VERSION, PROVED, True), (-1, PROVED, False), (SCHEDULER_VERSION, H100, False)],
+    ids=["proved", "another scheduler", "not proved"],
+)
+def test_what_is_fitted_is_rescheduled_where_such_code_was_faster(
+    monkeypatch, version, spec, serves
+):
+    """Random shapes are served by code of their own, which is searched before, and raced."""
+    document = json.loads(script("ship").TABLE.read_text())
+    document |= {"scheduler": version, "rescheduled": [], "faster": []}
+    let_table_say(monkeypatch, document)
+    problem = Problem(3001, 3003, 3001, "s", "N", "N")
+    own = served(device(spec), problem).config
+    assert own == unscheduled(own)
+    made = own.replace(schedule=1)
+    row = {"precision": "s", "trans": "NN", "stencil": own.stencil, "config": dict(made)}
+    document |= {"faster": [{**row, "raced": [[3001, 3003, 3001, 95, 100]]}]}
+    let_table_say(monkeypatch, document)
+    assert served(device(spec), problem).config == (made if serves else own)
+    # The choice, and what serves other cases, are as they were.
+    assert unscheduled(choose(device(spec), problem).config) != made
+    other = replace(problem, trans_a=Trans.T)
+    assert served(device(spec), other).config != made

@@ -147,7 +147,7 @@ class _Product:
         call = GemmCall(
             problem.precision, problem.m, problem.n, problem.k, scalars[0], a, b, scalars[1], c
         )
-        launch = twins.stencil.launch(twins.config, problem.m, problem.n)
+        launch = twins.stencil.launch(twins.config, problem.m, problem.n, problem.k)
         arguments = twins.stencil.arguments(twins.config, Variant.of(problem), call)
         self.live.launch(kernel, launch, arguments)
 
@@ -184,7 +184,7 @@ def disturbed(live: Any, beside: Twins, trans: str, precision: str) -> Iterator[
     product = _Product(live, Problem(side, side, side, precision, *trans), seed=7)  # type: ignore[arg-type]
     a, b, c = (Operand(product.memory[x], 0, side) for x in "abc")
     call = GemmCall(product.problem.precision, side, side, side, 1, a, b, 0, c)
-    grid = beside.stencil.launch(beside.config, side, side)
+    grid = beside.stencil.launch(beside.config, side, side, side)
     arguments = beside.stencil.arguments(beside.config, Variant.of(product.problem), call)
     prepared = live.prepare(beside.plain, grid, arguments)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -74,6 +74,9 @@ class Table:
         Each a config with times of one variant.
     copying : Copying, optional
         Of operands; None where it was not timed.
+    faster : Mapping
+        Of a variant and a config that is the compiler's own code, its rescheduled twin, which
+        took less time in races of both on random shapes.
     """
 
     device: str
@@ -82,6 +85,7 @@ class Table:
     versions: Mapping[str, int]
     rows: tuple[Timed, ...]
     copying: Copying | None = None
+    faster: Mapping[tuple[Variant, Config], Config] = field(default_factory=dict)
 
     def names(self, device: DeviceSpec) -> bool:
         """Whether it is this very model, so that times may be compared."""
@@ -100,10 +104,12 @@ def _read(document: Any) -> Table:
         [*(_timed(row) for row in document["rows"]), *_portfolio(document.get("portfolio", {}))]
     )
     # Rescheduled code was timed beside its twin only, and by a scheduler that may have changed.
+    faster = {}
     if document.get("scheduler") == SCHEDULER_VERSION:
         twins = {(_variant(row), row.config): row for row in rows}
         more = [_rescheduled(row, twins) for row in document.get("rescheduled", ())]
         rows += [row for row in more if row is not None]
+        faster = dict(_twin(row) for row in document.get("faster", ()))
     return Table(
         str(document["device"]),
         int(document["compute_capability"]),
@@ -111,6 +117,7 @@ def _read(document: Any) -> Table:
         {name: int(version) for name, version in document["stencils"].items()},
         tuple(rows),
         _copying(document.get("copying")),
+        faster,
     )
 
 
@@ -183,6 +190,13 @@ def _rescheduled(
     return Timed(config, ns, won, twin.anywhere) if ns else None
 
 
+def _twin(row: Mapping[str, Any]) -> tuple[tuple[Variant, Config], Config]:
+    """Return the compiler's own code and the rescheduled twin that was faster."""
+    made = Config(row["stencil"], row["config"])
+    variant = Variant.of(Problem(1, 1, 1, precision(row["precision"]), *row["trans"]))
+    return (variant, unscheduled(made)), made
+
+
 @lru_cache(maxsize=1)
 def tables() -> tuple[Table, ...]:
     """Return all tables, in the order of their files' names; reading them takes 0.15 s."""
@@ -213,8 +227,21 @@ def shipped(device: DeviceSpec, variant: Variant) -> Table | None:
             spaces = {name: stencil(name).space(variant, device) for name in names}
             served = tuple(row for row in rows if row.config in spaces[row.config.stencil])
             if served:
-                return replace(table, rows=served)
+                return replace(table, rows=served, faster=_allowed(table, current, device, variant))
     return None
+
+
+def _allowed(
+    table: Table, current: set[str], device: DeviceSpec, variant: Variant
+) -> dict[tuple[Variant, Config], Config]:
+    """Return a variant's rescheduled twins that may run on a device: those of proved levels."""
+    return {
+        (of, config): made
+        for (of, config), made in table.faster.items()
+        if of == variant
+        and made.stencil in current
+        and made in stencil(made.stencil).space(variant, device)
+    }
 
 
 def _variant(row: Timed) -> Variant:

@@ -113,7 +113,7 @@ def dependencies(body: Sequence[Instruction], arch: int) -> list[list[Dependency
                 _need(mine, earlier, max(1, needed(uses[earlier].kind, use.kind, "write")))
             for earlier in readers.get(resource, ()):
                 if earlier != index:
-                    _need(mine, earlier, 1)
+                    _need(mine, earlier, needed(uses[earlier].kind, use.kind, "overwrite"))
             # A write that may not happen leaves the earlier one standing.
             writer[resource] = [*(() if one.guard.always else writer.get(resource, ())), index]
             readers[resource] = [index] if resource in use.reads else []

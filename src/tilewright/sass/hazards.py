@@ -6,13 +6,14 @@ takes a fixed number of cycles, and by barriers where it does not.  `hazards` fo
 every path of a kernel, loops included, until nothing changes, and lists what is read or
 overwritten too early:
 
-- *age*: cycles since a register was written by an instruction of fixed latency;
+- *age*: cycles since a register was written by an instruction of fixed latency, or read by one
+  that reads after its issue;
 - *pending*: registers that a load still writes, or a store still reads, with the barriers whose
   release says that it is done;
 - *kept*: copies in the operands' reuse latches, and whether the register has changed since.
 
 Instructions of one class finish in order, so the barrier of a later one covers earlier ones: the
-compiler leaves out theirs.  The distances of `NEEDED` are the least that ptxas leaves between
+compiler leaves out theirs.  The distances of `latency` are the least that ptxas leaves between
 instructions of a class in any kernel here: the hardware needs no more, and perhaps less.
 """
 
@@ -32,6 +33,8 @@ _NOTHING: frozenset[frozenset[int]] = frozenset((frozenset(),))
 MEMORY = frozenset(("shared", "global"))
 _BARRIERS = 1024  # barrier 0 among the resources, behind all that `access` numbers
 _PACED = _BARRIERS + 6  # the pipe of DMMA
+_READ = _PACED + 1  # reads of resource 0, by those classes that read after their issue
+_READS_LATE = "uniform"
 _OLDEST = 64  # cycles after which no result of fixed latency is under way
 _OVERTAKES = 9  # cycles after which no later write could arrive first: the most of latency.py
 # SYNCS.EXCH and UTMALDG, whose operands stay in uniform registers; other forms of SYNCS read theirs
@@ -132,8 +135,8 @@ def hazards(instructions: Sequence[Instruction], observe: Observer | None = None
         The whole kernel, by address.
     observe : callable, optional
         Called with the producer's class, the consumer's class, "read",
-        "guard", "address" or "write", and the cycles between their issues, for
-        every dependency of fixed latency: what `NEEDED` was found with.
+        "guard", "write" or "overwrite", and the cycles between their issues, for
+        every dependency of fixed latency: what `latency` was found with.
     """
     uses, starts, states = _states(instructions)
     found: dict[Hazard, None] = {}
@@ -326,6 +329,11 @@ def _early(state: _State, one: Instruction, use: Access, observe: Observer | Non
                 state.only_if.get((resource, kind)), one.guard
             ):
                 yield f"{one.mnemonic} overwrites {name_of(resource)} {age} cycles after it was set"
+        for kind, age in state.ages(_READ + resource):
+            if observe is not None:
+                observe(kind, use.kind, "overwrite", age)
+            if age < needed(kind, use.kind, "overwrite"):
+                yield f"{one.mnemonic} overwrites {name_of(resource)} {age} cycles after it was read"
 
 
 def _never_both(first: Guard | None, second: Guard) -> bool:
@@ -363,6 +371,8 @@ def _issue(state: _State, one: Instruction, use: Access) -> None:
             state.set_at.pop(resource, None)
         if use.fixed:
             _set(state, resource, use.kind, one.guard)
+    for resource in use.reads if use.kind == _READS_LATE else ():
+        state.set_at[_READ + resource] = {use.kind: state.now}
     if use.in_order:
         _start(state, one, use)
     elif (use.variable or use.kind == "unknown") and not one.guard.never:

@@ -39,6 +39,7 @@ _FORMAT = 1
 SHIPPED = "scheduled_code"  # folder of the package: a file for each key, compressed
 
 _PROVED = b"the same\n"  # what is kept of a proof
+_PROOF = 2  # part of its key: raise it when a proof asks for more, as its model learns
 
 # Far above any kernel's code; a file cannot make us fill the memory.
 _LIMIT_BYTES = 1 << 24
@@ -123,7 +124,7 @@ def _refusal(kernel: Kernel, code: bytes, cache: KernelCache | None) -> str:
     alone, under both codes' digest: other code has another.
     """
     digests = [hashlib.sha256(one).hexdigest() for one in (kernel.code, code)]
-    parts = [_FORMAT, "proof", SCHEDULER_VERSION, kernel.arch, *digests]
+    parts = [_PROOF, "proof", SCHEDULER_VERSION, kernel.arch, *digests]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     if cache is not None and cache.load(key) == _PROVED:
         return ""

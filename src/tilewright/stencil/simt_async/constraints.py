@@ -235,7 +235,7 @@ def _stores(variant: Variant) -> Constraint:
     )
 
 
-def _as_compiled() -> tuple[Constraint, Constraint]:
+def _as_compiled() -> tuple[Constraint]:
     # ptxas lets a read of shared memory overwrite what a store to C has still to read, where both
     # queue for the same unit; `tilewright.sass.hazards` knows no such order and refuses the kernel.
     return (
@@ -243,12 +243,6 @@ def _as_compiled() -> tuple[Constraint, Constraint]:
             "staged or rescheduled",
             lambda staged, schedule: (staged == 0) | (schedule == 0),
             "the scheduler does not understand how compilers order staged stores",
-            "divisibility",
-        ),
-        Constraint(
-            "sliced or rescheduled",
-            lambda sliced, schedule: (sliced == 0) | (schedule == 0),
-            "no rescheduled kernel of slices is proved",
             "divisibility",
         ),
     )
