@@ -48,9 +48,9 @@ Taken = tuple[Problem, Work, float]
 # What `gemm` chose at other shapes, but for some squares.
 UNSEEN = {
     "s": (
-        "shapes200_blocks_of_96.json",
-        "shapes200_blocks_of_96_1.json",
-        "shapes200_blocks_of_96_2.json",
+        "shapes200_rescheduled.json",
+        "shapes200_rescheduled_1.json",
+        "shapes200_rescheduled_2.json",
     ),
 } | {letter: (f"shapes200_{letter}.json",) for letter in "dcz"}
 GHZ = 1.9

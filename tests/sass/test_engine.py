@@ -72,6 +72,22 @@ def test_latencies_are_those_that_the_compiler_left() -> None:
     assert seen["uniform", "uniform move", "overwrite"] == 3
 
 
+def test_a_move_waits_for_who_reads_late() -> None:
+    """A stall that keeps UMOV three cycles behind an instruction of the uniform pipe is needed."""
+    code, found = kernel(boxed()), 0
+    for at, (one, behind, move) in enumerate(zip(code, code[1:], code[2:], strict=False)):
+        near = one.control.stall + behind.control.stall == 3
+        late = access(one).kind == "uniform" and access(move).kind == "uniform move"
+        if late and near and one.ureads & set(move.udst):
+            longer = one if one.control.stall > 1 else behind
+            made = list(code)
+            made[at + (longer is behind)] = edit(longer, 90, stall=longer.control.stall - 1)
+            early = [x for x in hazards(tuple(made)) if x.address == move.address]
+            assert any("2 cycles after it was read" in x.reason for x in early)
+            found += 1
+    assert found
+
+
 def test_what_is_still_read_may_not_be_overwritten() -> None:
     """Such as FFMA R10 behind @P0 SYNCS [R10+UR8]: sums were wrong now and then on an H100."""
     code, found = kernel(boxed()), set()

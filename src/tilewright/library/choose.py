@@ -315,9 +315,9 @@ def begins_aligned(x: Operand, precision: Precision) -> bool:
 
 
 # From so many steps on staged results of so many bytes an element win less than a rescheduled loop:
-# CGEMM's kernels took 2.5 % less time without and rescheduled in 144 launches at random shapes, 0.9 %
-# more in 51 of shorter sums; SGEMM's, which stage four elements of 16 bytes, up to a third more at
-# any length (schedule_fitted.json).
+# CGEMM's kernels took 2.5 % less time without and rescheduled in 144 launches at random shapes,
+# 0.9 % more in 51 of shorter sums; SGEMM's, which stage four elements of 16 bytes, up to a third
+# more at any length (schedule_fitted.json).
 _RESCHEDULED_K, _HALF_CHUNK = 150, CHUNK_BYTES // 2
 
 # What says how operands are copied.

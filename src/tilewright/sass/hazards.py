@@ -333,7 +333,8 @@ def _early(state: _State, one: Instruction, use: Access, observe: Observer | Non
             if observe is not None:
                 observe(kind, use.kind, "overwrite", age)
             if age < needed(kind, use.kind, "overwrite"):
-                yield f"{one.mnemonic} overwrites {name_of(resource)} {age} cycles after it was read"
+                yield (f"{one.mnemonic} overwrites {name_of(resource)} {age} cycles after it was"
+                       " read")  # fmt: skip
 
 
 def _never_both(first: Guard | None, second: Guard) -> bool:

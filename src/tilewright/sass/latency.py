@@ -61,8 +61,8 @@ _WRITE: dict[str, dict[str, int]] = {
 # From a reader's issue to that of what overwrites the register: uniform instructions read after
 # their issue, and moves and constants write soon after theirs.  In 1,363 kernels ptxas leaves three
 # cycles in 3,038 places and nowhere less; a rescheduled kernel with two between USEL and UMOV was
-# wrong on an H100.  Everything else reads before any result could arrive; what the uniform pipe computes
-# does, too, with one cycle between in kernels that gave their twins' bits.
+# wrong on an H100.  Everything else reads before any result could arrive; so does the uniform pipe
+# before another result of its own: kernels with one cycle between gave their twins' bits.
 _OVERWRITE = {("uniform", "uniform move"): 3}
 
 
