@@ -124,11 +124,20 @@ def some(found: Iterable[Served]) -> list[list[int]]:
 
 
 def ship_code(rows: list[Row]) -> None:
-    """Put the code of kernels that gained into the package."""
+    """Put the code of kernels that gained into the package.
+
+    Raises
+    ------
+    FileNotFoundError
+        If neither the cache nor the package has some: it was searched for elsewhere.
+    """
     for row in rows:
-        code = KernelCache().load(row["key"]) if saves(row) else None
-        if code is not None:
-            write_atomically(SCHEDULED_CODE / f"{row['key']}.xz", lzma.compress(code))
+        file = SCHEDULED_CODE / f"{row.get('key')}.xz"
+        if saves(row) and not file.exists():
+            code = KernelCache().load(row["key"])
+            if code is None:
+                raise FileNotFoundError(f"no code of {row['id']}; run --prepare here first")
+            write_atomically(file, lzma.compress(code))
 
 
 def main() -> None:

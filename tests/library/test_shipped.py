@@ -413,18 +413,58 @@ def test_what_is_fitted_is_rescheduled_where_such_code_was_faster(
     monkeypatch, version, spec, serves
 ):
     """Random shapes are served by code of their own, which is searched before, and raced."""
-    document = json.loads(script("ship").TABLE.read_text())
-    document |= {"scheduler": version, "rescheduled": [], "faster": []}
-    let_table_say(monkeypatch, document)
     problem = Problem(3001, 3003, 3001, "s", "N", "N")
+    let_table_say(monkeypatch, plain_table())
     own = served(device(spec), problem).config
-    assert own == unscheduled(own)
-    made = own.replace(schedule=1)
-    row = {"precision": "s", "trans": "NN", "stencil": own.stencil, "config": dict(made)}
-    document |= {"faster": [{**row, "raced": [[3001, 3003, 3001, 95, 100]]}]}
-    let_table_say(monkeypatch, document)
+    made = faster_table(monkeypatch, own, "s", "NN", version=version)
     assert served(device(spec), problem).config == (made if serves else own)
-    # The choice, and what serves other cases, are as they were.
-    assert unscheduled(choose(device(spec), problem).config) != made
-    other = replace(problem, trans_a=Trans.T)
-    assert served(device(spec), other).config != made
+    # In other cases the same config is other code, which nobody searched.
+    faster_table(monkeypatch, own, "s", "TN", version=version)
+    assert served(device(spec), problem).config == own
+
+
+@pytest.mark.usefixtures("forget")
+def test_staged_results_give_way_to_rescheduled_code_where_that_was_faster(monkeypatch):
+    spec = replace(H100, schedules=("simt_async/c/order",))
+    let_table_say(monkeypatch, plain_table())
+    long, short = (Problem(1001, 1003, k, "c", "N", "T") for k in (901, 101))
+    for problem in (long, short):
+        staged = served(device(spec), problem).config
+        assert staged["staged"]
+        plain = Config(staged.stencil, {x: staged[x] for x in staged if x != "staged"})
+        made = faster_table(monkeypatch, plain, "c", "NT", unstaged_from=150)
+        assert served(device(spec), problem).config == (made if problem == long else staged)
+        faster_table(monkeypatch, plain, "c", "NT")
+        assert served(device(spec), problem).config == staged
+
+
+@pytest.mark.usefixtures("forget")
+def test_what_won_here_raced_its_twin_here(monkeypatch):
+    """On the table's model as on others of its architecture."""
+    config = FAMILY.default(variant("NN"), H100)
+    own_winner(square(3200), 1, config)
+    near = square(3208)
+    faster_table(monkeypatch, config, "s", "NN")
+    for spec in (PROVED, replace(PROVED, name="NVIDIA H200")):
+        assert served(device(spec, MARK), near).config == config
+
+
+def plain_table():
+    document = json.loads(script("ship").TABLE.read_text())
+    return document | {"scheduler": SCHEDULER_VERSION, "rescheduled": [], "faster": []}
+
+
+def faster_table(monkeypatch, config, letter, trans, version=SCHEDULER_VERSION, **more):
+    """Let the table hold a rescheduled twin that was faster; return its config."""
+    made = config.replace(schedule=1)
+    row = {"precision": letter, "trans": trans, "stencil": made.stencil, "config": dict(made)}
+    let_table_say(monkeypatch, plain_table() | {"scheduler": version, "faster": [row | more]})
+    return made
+
+
+def test_all_code_that_serves_comes_with_the_package():
+    """A search would let a first call wait for minutes."""
+    ship = script("ship")
+    rows = [row for row in ship.load(ship.FITTED)["rows"] if ship.saves(row)]
+    assert len(rows) == len(json.loads(ship.TABLE.read_text())["faster"])
+    assert {row["key"] for row in rows} <= {one.stem for one in ship.SCHEDULED_CODE.glob("*.xz")}

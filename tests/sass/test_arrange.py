@@ -28,6 +28,7 @@ from tests.sass.words import word
 from tilewright.sass import RefusedError, decode, edit, main_loop
 from tilewright.sass.arrange import FETCHED_BYTES, arrange, moved_only
 from tilewright.sass.decode import decode_one
+from tilewright.sass.hazards import hazards
 
 SHIPPED = sorted(Path(str(files("tilewright.backend.cuda") / "scheduled_code")).glob("*.xz"))
 
@@ -77,6 +78,7 @@ def test_a_loop_moves_in_front_of_what_is_stored(before: Code, after: Code) -> N
 def test_kernels_that_are_shipped_have_their_loops_in_the_first_64_kib(path: Path) -> None:
     """Every seventh; by `make thorough` all."""
     before = decode(lzma.decompress(path.read_bytes()), 90)
+    assert not [one for one in hazards(before) if not one.copy]
     loop, after = main_loop(before), arrange(before, 90)
     assert loop is not None
     if loop.end < 65536:

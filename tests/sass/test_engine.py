@@ -14,8 +14,9 @@ import pytest
 from tests.sass.compiled import boxed, cubin
 from tilewright.sass import Instruction, decode, edit, find_loops, main_loop, read_cubin
 from tilewright.sass.access import UNIFORM, access
+from tilewright.sass.dependencies import dependencies
 from tilewright.sass.equivalence import differences
-from tilewright.sass.hazards import hazards
+from tilewright.sass.hazards import entry, hazards
 from tilewright.sass.latency import GUARD, needed
 from tilewright.sass.schedule import schedule
 
@@ -84,6 +85,11 @@ def test_a_move_waits_for_who_reads_late() -> None:
             made[at + (longer is behind)] = edit(longer, 90, stall=longer.control.stall - 1)
             early = [x for x in hazards(tuple(made)) if x.address == move.address]
             assert any("2 cycles after it was read" in x.reason for x in early)
+            # Who reorders keeps the distance, and so does who begins a block with the move.
+            (needs,) = (d.cycles for d in dependencies(code[at : at + 3], 90)[2] if d.on == 0)
+            assert needs == 3
+            read_ago = entry(code, at + 2).read_ago[UNIFORM + move.udst[0]]
+            assert ("uniform", 3) in read_ago
             found += 1
     assert found
 

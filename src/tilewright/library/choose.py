@@ -64,11 +64,14 @@ class Choice:
         The point.
     tuned_on : str
         The problem whose winner it is; empty for a shipped default.
+    own : bool
+        Whether it won on this very device, where it raced its rescheduled twin.
     """
 
     stencil: Stencil
     config: Config
     tuned_on: str = ""
+    own: bool = False
 
 
 # Winners by store, its state, device and precision.  A tuning run in this or another
@@ -204,7 +207,8 @@ def timed_choice(
         return _soonest(device.spec, problem, own, table, aligned)
     if own:
         nearest = min(own, key=lambda m: distance(problem, m.problem))
-        return Choice(stencil(nearest.config.stencil), nearest.config, str(nearest.problem)), None
+        family = stencil(nearest.config.stencil)
+        return Choice(family, nearest.config, str(nearest.problem), own=True), None
     return default_choice(variant, device.spec), None
 
 
@@ -225,7 +229,8 @@ def _soonest(
             best, shortest = one, ns
     if best is None:
         return chosen, shortest
-    return Choice(stencil(best.config.stencil), best.config, str(next(iter(best.ns)))), shortest
+    on = str(next(iter(best.ns)))
+    return Choice(stencil(best.config.stencil), best.config, on, own=True), shortest
 
 
 # A choice takes 2 to 20 milliseconds; some hundred sizes are alive in any program we know of.
@@ -285,19 +290,20 @@ def served(device: Served, problem: Problem, aligned: bool = True) -> Choice:
 def suited(chosen: Choice, problem: Problem, spec: DeviceSpec) -> Choice:
     """Return a choice as `fitted`, rescheduled where a table has such code that was faster.
 
-    What is staged cannot be rescheduled: long sums of `_HALF_CHUNK` are rescheduled instead.
+    What is staged cannot be rescheduled: long sums are rescheduled instead where that was faster.
+    What won on this device raced its own twin.
     """
     found = fitted(chosen, problem, spec)
     variant = Variant.of(problem)
     table = shipped(spec, variant)
-    if table is None:
+    if table is None or chosen.own:
         return found
     config = found.config
-    large = problem.precision.element_bytes >= _HALF_CHUNK
-    if config.get("staged", 0) and large and problem.k >= _RESCHEDULED_K:
-        config = Config(config.stencil, {x: config[x] for x in config if x != "staged"})
-    made = table.faster.get((variant, config))
-    return found if made is None else replace(found, config=made)
+    plain = Config(config.stencil, {x: config[x] for x in config if x != "staged"})
+    faster = table.faster.get((variant, plain))
+    if faster is None or (plain != config and problem.k < faster.unstaged_from):
+        return found
+    return replace(found, config=faster.config)
 
 
 def begin_aligned(call: GemmCall) -> bool:
@@ -313,12 +319,6 @@ def begins_aligned(x: Operand, precision: Precision) -> bool:
     first = x.memory if isinstance(x.memory, int) else 0
     return (first + x.offset * precision.element_bytes) % CHUNK_BYTES == 0
 
-
-# From so many steps on staged results of so many bytes an element win less than a rescheduled loop:
-# CGEMM's kernels took 2.5 % less time without and rescheduled in 144 launches at random shapes,
-# 0.9 % more in 51 of shorter sums; SGEMM's, which stage four elements of 16 bytes, up to a third
-# more at any length (schedule_fitted.json).
-_RESCHEDULED_K, _HALF_CHUNK = 150, CHUNK_BYTES // 2
 
 # What says how operands are copied.
 _COPIES = ("narrow", "k_vectors", "guarded")

@@ -3,14 +3,15 @@
 A table is a JSON file in ``shipped_tables``, made by ``python benchmarks/ship.py`` from
 committed results.  What it says is data: a config counts only where its stencil still has the
 version that was timed, suits the device, and has the config in its space.  Rescheduled code always
-carries the times of its twin, the compiler's own code in the same race, and counts only where it
-beat that.
+carries the times of its twin, the compiler's own code in the same race: that of squares counts only
+at sizes where it beat that, that of random shapes takes its twin's place where it did in the mean.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -25,7 +26,7 @@ from tilewright.sass.scheduler_version import SCHEDULER_VERSION
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil, stencils, unscheduled
 
-__all__ = ["Copying", "Table", "shipped", "tables"]
+__all__ = ["Copying", "Faster", "Table", "shipped", "tables"]
 
 # Times are carried over to other devices of an architecture by their multiprocessors: between
 # the members of a generation (114 to 132 for Hopper), not to a slice of a GPU, whose share of
@@ -56,6 +57,22 @@ class Copying:
         return self.begin_ns + traffic / self.bytes_per_ns
 
 
+@dataclass(frozen=True)
+class Faster:
+    """Rescheduled code that took less time than its twin in races of both on random shapes.
+
+    Parameters
+    ----------
+    config : Config
+        With its schedule.
+    unstaged_from : float
+        From so many steps along k on, less than its twin with staged results, too.
+    """
+
+    config: Config
+    unstaged_from: float = math.inf
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """What was timed on one device.
@@ -75,8 +92,7 @@ class Table:
     copying : Copying, optional
         Of operands; None where it was not timed.
     faster : Mapping
-        Of a variant and a config that is the compiler's own code, its rescheduled twin, which
-        took less time in races of both on random shapes.
+        By a variant and a config that is the compiler's own code.
     """
 
     device: str
@@ -85,7 +101,7 @@ class Table:
     versions: Mapping[str, int]
     rows: tuple[Timed, ...]
     copying: Copying | None = None
-    faster: Mapping[tuple[Variant, Config], Config] = field(default_factory=dict)
+    faster: Mapping[tuple[Variant, Config], Faster] = field(default_factory=dict)
 
     def names(self, device: DeviceSpec) -> bool:
         """Whether it is this very model, so that times may be compared."""
@@ -190,11 +206,11 @@ def _rescheduled(
     return Timed(config, ns, won, twin.anywhere) if ns else None
 
 
-def _twin(row: Mapping[str, Any]) -> tuple[tuple[Variant, Config], Config]:
+def _twin(row: Mapping[str, Any]) -> tuple[tuple[Variant, Config], Faster]:
     """Return the compiler's own code and the rescheduled twin that was faster."""
     made = Config(row["stencil"], row["config"])
     variant = Variant.of(Problem(1, 1, 1, precision(row["precision"]), *row["trans"]))
-    return (variant, unscheduled(made)), made
+    return (variant, unscheduled(made)), Faster(made, float(row.get("unstaged_from", math.inf)))
 
 
 @lru_cache(maxsize=1)
@@ -233,14 +249,14 @@ def shipped(device: DeviceSpec, variant: Variant) -> Table | None:
 
 def _allowed(
     table: Table, current: set[str], device: DeviceSpec, variant: Variant
-) -> dict[tuple[Variant, Config], Config]:
+) -> dict[tuple[Variant, Config], Faster]:
     """Return a variant's rescheduled twins that may run on a device: those of proved levels."""
     return {
         (of, config): made
         for (of, config), made in table.faster.items()
         if of == variant
-        and made.stencil in current
-        and made in stencil(made.stencil).space(variant, device)
+        and made.config.stencil in current
+        and made.config in stencil(made.config.stencil).space(variant, device)
     }
 
 

@@ -6,8 +6,8 @@ whoever reorders leaves the block alone.
 
 - *After a write*: the result's latency, or, behind an access of variable latency, the wait for
   its barrier: 1 here, since `waited` keeps the reader behind that wait.
-- *After a read*: 1: operands of fixed latency are read at issue; an access's sources are free
-  after a wait, likewise.
+- *After a read*: 1: operands of fixed latency are read at issue, but for the uniform pipe's, behind
+  which moves stay three cycles; an access's sources are free after a wait, likewise.
 - *Among accesses*: memory, barriers, copies and branches keep their order.
 
 A wait stays at its place in the block: an instruction that needed it stays behind it.

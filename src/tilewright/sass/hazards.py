@@ -183,11 +183,14 @@ class Entry:
     pending : dict
         Resource, "write", "read" or "spill", and class, to sets of barriers:
         one of each set has to be waited for.
+    read_ago : dict
+        Resource to the classes that read it lately, after their issue, and how many cycles ago.
     """
 
     ages: dict[int, tuple[tuple[str, int], ...]]
     set_ago: dict[int, int]
     pending: dict[Pending, Clears]
+    read_ago: dict[int, tuple[tuple[str, int], ...]]
 
 
 def entry(instructions: Sequence[Instruction], start: int) -> Entry:
@@ -204,6 +207,7 @@ def entry(instructions: Sequence[Instruction], start: int) -> Entry:
         {r - _BARRIERS: min(a for _, a in ages) for r, ages in lately.items()
          if _BARRIERS <= r < _PACED and ages},
         state.pending,
+        {r - _READ: ages for r, ages in lately.items() if r >= _READ and ages},
     )  # fmt: skip
 
 

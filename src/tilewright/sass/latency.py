@@ -61,9 +61,10 @@ _WRITE: dict[str, dict[str, int]] = {
 # From a reader's issue to that of what overwrites the register: uniform instructions read after
 # their issue, and moves and constants write soon after theirs.  In 1,363 kernels ptxas leaves three
 # cycles in 3,038 places and nowhere less; a rescheduled kernel with two between USEL and UMOV was
-# wrong on an H100.  Everything else reads before any result could arrive; so does the uniform pipe
-# before another result of its own: kernels with one cycle between gave their twins' bits.
-_OVERWRITE = {("uniform", "uniform move"): 3}
+# wrong on an H100.  What takes longer to write may follow at once: in the uniform pipe itself, in
+# two places of rescheduled kernels that gave their twins' bits (ptxas leaves two cycles, its pace);
+# R2UR, S2UR and VOTEU, as ptxas has it.  Everything else reads before any result could arrive.
+_OVERWRITE = {"uniform": {"uniform": 1, "to uniform": 1, "other": 1, "vote": 2, "": 3}}
 
 
 def needed(producer: str, consumer: str, how: str) -> int:
@@ -79,7 +80,8 @@ def needed(producer: str, consumer: str, how: str) -> int:
     if producer == "barrier":
         return BARRIER
     if how == "overwrite":
-        return _OVERWRITE.get((producer, consumer), 1)
+        after_reads = _OVERWRITE.get(producer, {})
+        return after_reads.get(consumer, after_reads.get("", 1))
     if how == "guard" or (consumer == "order" and producer == "alu"):
         return UNIFORM_GUARD if producer == "uniform" else GUARD
     table = (_WRITE if how == "write" else _READ).get(producer, {})

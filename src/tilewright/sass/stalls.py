@@ -74,6 +74,9 @@ def restalled(
             how = how_read(one, resource) if resource in use.reads else "write"
             for kind, age in before.ages.get(resource, ()):
                 soonest = max(soonest, needed(kind, use.kind, how) - age)
+        for resource in use.writes:
+            for kind, age in before.read_ago.get(resource, ()):
+                soonest = max(soonest, needed(kind, use.kind, "overwrite") - age)
         for barrier in one.control.waits:
             soonest = max(soonest, set_at.get(barrier, -BARRIER) + BARRIER)
             soonest = max(soonest, BARRIER - before.set_ago.get(barrier, BARRIER))

@@ -95,8 +95,11 @@ def reschedule(
     kernel = read_cubin(cubin.code).kernel(cubin.lowered.get(source.entry, source.entry))
     key = schedule_key(kernel.code, kernel.arch, wanted)
     with span("reschedule", {"level": wanted.name}):
-        for code in (cache.load(key) if cache is not None else None, kept_code(key)):
+        cached = cache.load(key) if cache is not None else None
+        for code in (cached, kept_code(key)):
             if code is not None and not _refusal(kernel, code, cache):
+                if cache is not None and cached is not None and code != cached:
+                    cache.save(key, code)  # what was there is refused, today at least
                 return _with_code(cubin, kernel, code)
         if cache is not None:
             cache.drop(key)
