@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hopper.here import Absent
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware import DeviceSpec
 from tilewright.library.choose import choose
@@ -45,14 +46,6 @@ LEAST, DENSE, MOST = 1024, 2048, 8192
 
 # A block's sides are multiples of this, so that a row of blocks begins at one more than one.
 SIDE = 8
-
-
-@dataclass(frozen=True)
-class Device:
-    """A device that is not here: its numbers, and no measurements of its own."""
-
-    spec: DeviceSpec
-    fingerprint: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,14 +132,14 @@ def sizes_that_matter(least: int, dense: int, most: int) -> list[int]:
     return sorted({*range(least, min(dense, most) + 1), *(n for n in sparse if n <= most), most})
 
 
-def served(problem: Problem, timed: Sequence[Timed], device: Device) -> Expected | None:
+def served(problem: Problem, timed: Sequence[Timed], device: Absent) -> Expected | None:
     """Return what is expected of what `gemm` chooses; None where that was not timed."""
     chosen = choose(device, problem).config
     found = [one for one in timed if one.config == chosen]
     return expected(found, problem, device.spec, MULTIPROCESSORS) if found else None
 
 
-def row_of(document: dict[str, Any], letter: str, trans: str, device: Device) -> dict[str, Any]:
+def row_of(document: dict[str, Any], letter: str, trans: str, device: Absent) -> dict[str, Any]:
     """Return the slowest size of a case, of the best config and of what serves.
 
     The fastest is sought among the sizes that were timed: beyond these the model may be generous.
@@ -245,7 +238,7 @@ def main() -> None:
         return
     rows = []
     for case in cases:
-        rows.append(row_of(document, *case, Device(spec)))
+        rows.append(row_of(document, *case, Absent(spec)))
         for name in ("served", "best"):
             if name in rows[-1]:
                 print(line(rows[-1], name), flush=True)

@@ -31,9 +31,11 @@ import numpy as np
 
 from choice_fit import device
 from hopper.cases import cases_of
+from hopper.here import Absent
+from hopper.named import json_file
 from schedule_proof import FAMILY, Device, Row, at_level, job, table, work, write
 from shapes200 import LEAST, MOST
-from ship import SCHEDULED_CODE, saves
+from ship import RESCHEDULED_K, SCHEDULED_CODE, saved_time, saves
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.compiler import nvrtc_version
 from tilewright.hardware import DeviceSpec
@@ -52,15 +54,6 @@ SHAPES = 3  # of each kernel, by their time: at a sixth, the middle and five six
 FIXED_NS = 10_000
 # A level is proved with 32 (schedule_proof.py); these are more kernels of it.
 LAUNCHES = 8
-STAGED = "staged"
-
-
-@dataclass(frozen=True)
-class Model:
-    """The H100 of the shipped table, on which nobody tuned."""
-
-    spec: DeviceSpec
-    fingerprint: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,12 +79,12 @@ def picked(letter: str, count: int) -> list[Row]:
 
     What serves with staged results is never rescheduled: its twin without is, in its stead.
     """
-    model = Model(device())
+    model = Absent(device())
     serves: dict[tuple[str, Config], list[Served]] = defaultdict(list)
     for problem in drawn(letter):
         choice, ns = timed_choice(model, problem)
         config = fitted(choice, problem, model.spec).config
-        plain = Config(config.stencil, {x: config[x] for x in config if x != STAGED})
+        plain = config.without("staged")
         if may_be_rescheduled(plain, problem, model.spec) and ns is not None:
             trans = f"{problem.trans_a.value}{problem.trans_b.value}"
             serves[trans, plain].append(Served(ns, problem, plain != config))
@@ -121,6 +114,33 @@ def some(found: Iterable[Served]) -> list[list[int]]:
     ordered = [one.problem for one in sorted(found, key=lambda one: one.ns)]
     at = sorted({len(ordered) * (2 * i + 1) // (2 * SHAPES) for i in range(SHAPES)})
     return [[one.m, one.n, one.k] for one in (ordered[i] for i in at if ordered)]
+
+
+def summary(rows: list[Row]) -> Iterator[str]:
+    """Yield what was won, a precision at a time."""
+    for letter in sorted({row["precision"] for row in rows}):
+        same = [row for row in rows if row["precision"] == letter and row["status"] == "same"]
+        found = [(saved_time(row["ns"]), row["weight"]) for row in same if row["ns"]]
+        if len(found) > 1:
+            saved, weights = zip(*found, strict=True)
+            yield (
+                f"{letter}: {len(same)} proved, {len(found)} timed: saved {np.median(saved):.1%} in"
+                f" the median, {np.quantile(saved, 0.9):.1%} in a tenth, {min(saved):.1%} at least,"
+                f" {np.average(saved, weights=weights):.1%} by what they serve;"
+                f" {sum(map(saves, same))} serve"
+            )
+        staged = [(name, pair) for row in same for name, pair in row.get("ns_staged", {}).items()]
+        for what, long in (("below", False), ("from", True)):
+            of = {
+                at: pair
+                for at, (name, pair) in enumerate(staged)
+                if (int(name.split("x")[2]) >= RESCHEDULED_K) is long
+            }
+            least = min((saved_time({0: pair}) for pair in of.values()), default=0.0)
+            yield (
+                f"{letter}: beside staged results, k {what} {RESCHEDULED_K}: {len(of)} shapes,"
+                f" saved {saved_time(of):.1%} in the mean, {least:.1%} at least"
+            )
 
 
 def ship_code(rows: list[Row]) -> None:
@@ -153,16 +173,24 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     given = parser.parse_args()
+    if given.pick is not None and given.pick < 1:
+        parser.error(f"--pick {given.pick} kernels are none; give 1 or more")
+    if given.pick is None:
+        try:
+            json_file(str(given.json))
+        except argparse.ArgumentTypeError as error:
+            parser.error(f"--json: {error}; --pick makes one")
     nvrtc_version()
-    if given.pick:
+    if given.pick is not None:
         write(given.json, picked(given.precision, given.pick), None)
     rows = json.loads(given.json.read_text())["rows"]
     if given.ship:
         ship_code(rows)
-    elif not given.pick and not given.table:
+    elif given.pick is None and not given.table:
         until = time.time() + given.seconds
         work(rows, given.json, until, given.workers, None if given.prepare else Device())
     table(given.json)
+    print("\n".join(summary(json.loads(given.json.read_text())["rows"])))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,23 @@
-"""The GPU that a benchmark measures, or a line that says that there is none."""
+"""The GPU that a benchmark measures, a line that says that there is none, or one that is absent."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["first_gpu"]
+from tilewright.hardware import DeviceSpec
+
+__all__ = ["Absent", "first_gpu"]
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A device that is not here: its numbers, and no measurements of its own."""
+
+    spec: DeviceSpec
+    fingerprint: str = ""
 
 
 def first_gpu() -> Any:

@@ -15,7 +15,8 @@ from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import stencil
 
-from .wide_space import FAMILY, LETTER, NONE, Candidate, Shape, _Device, space_of
+from .here import Absent
+from .wide_space import FAMILY, LETTER, NONE, Candidate, Shape, space_of
 
 __all__ = ["PROBLEMS", "shapes_of"]
 
@@ -58,7 +59,7 @@ def shapes_of(spec: DeviceSpec) -> list[Shape]:
     """Return each problem of each case with the choice and all orders."""
     made = []
     for trans, sizes in itertools.product(CASES, PROBLEMS):
-        problem, device = Problem(*sizes, LETTER, *trans), _Device(spec)
+        problem, device = Problem(*sizes, LETTER, *trans), Absent(spec)
         mine, choice = served(device, problem).config, choose(device, problem).config
         found = {mine: Candidate(choice, mine, 0.0, "choice")}
         for config in orders(problem, spec):

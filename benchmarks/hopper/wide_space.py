@@ -28,6 +28,7 @@ from tilewright.stencil import Variant, stencil, unscheduled
 
 from .cases import variant_of
 from .ending import end_with_parent
+from .here import Absent
 
 LETTER, FAMILY = "s", "simt_async"
 
@@ -100,14 +101,6 @@ class Likely:
 
     kinds: list[Ranked] = field(default_factory=list)
     classes: list[Ranked] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class _Device:
-    """Whose choice is asked for where no device is: nothing was tuned on it."""
-
-    spec: DeviceSpec
-    fingerprint: str = ""
 
 
 # ---- The space -----------------------------------------------------------------------------
@@ -281,7 +274,7 @@ def picked(
     having: str = "",
 ) -> list[Candidate]:
     """Return a problem's candidates, the choice first; no two are launched as the same."""
-    device = _Device(spec)
+    device = Absent(spec)
     mine, choice = served(device, problem).config, choose(device, problem).config
     chosen = {mine: Candidate(choice, mine, _cost(choice, problem, spec), "choice")}
     first = found.kinds[0][0][0] if found.kinds else 0.0

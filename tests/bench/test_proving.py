@@ -51,6 +51,20 @@ def test_equal_kernels_are_compared_in_every_launch(live: LiveDevice) -> None:
     assert many_launches(live, twins(live, problem, 1), problem, 16, until=late) == Launched()
 
 
+def test_a_launch_knows_how_long_sums_are(live: LiveDevice, monkeypatch: Any) -> None:
+    """Kernels in slices are cut along k."""
+    problem, asked = Problem(33, 20, 16, "s"), set()
+
+    def launch(config: Config, m: int, n: int, k: int = 0) -> Any:
+        asked.add((m, n, k))
+        return Twinned().launch(config, m, n, k)
+
+    pair = twins(live, problem, 1)
+    monkeypatch.setattr(FAMILY, "launch", launch, raising=False)
+    many_launches(live, pair, problem, 8)
+    assert asked == {(33, 20, 16)}
+
+
 @pytest.mark.parametrize(
     ("level", "words"),
     [(2, r"\d+ words"), (5, "8 words")],

@@ -51,6 +51,37 @@ def test_its_shapes_are_from_short_to_long(made: Any) -> None:
     assert made.some([]) == []
 
 
+def test_what_was_won_is_told_by_precision(made: Any) -> None:
+    row = {
+        "precision": "c", "status": "same", "weight": 1.0, "ns": {"9x9x9": [[100], [90]]},
+        "ns_staged": {"9x9x149": [[100], [120]], "9x9x150": [[100], [95]]},
+    }  # fmt: skip
+    told = list(made.summary([row, {**row, "weight": 3.0, "ns": {"9x9x9": [[100], [100]]}}]))
+    assert len(told) == 3
+    assert "2 proved, 2 timed: saved 5.0% in the median" in told[0]
+    assert "0.0% at least, 2.5% by what they serve; 1 serve" in told[0]
+    assert "k below 150: 2 shapes, saved -20.0%" in told[1]
+    assert "k from 150: 2 shapes, saved 5.0%" in told[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--pick", "0"), "give 1 or more"),
+        (("--table",), "cannot be read: No such file or directory; --pick makes one"),
+    ],
+)
+def test_a_wrong_argument_is_a_line(
+    made: Any, monkeypatch: Any, capsys: Any, tmp_path: Path, words: Any, says: str
+) -> None:
+    command = ["schedule_fitted.py", *words, "--json", str(tmp_path / "none.json")]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit):
+        made.main()
+    assert says in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("row", "serves"),
     [

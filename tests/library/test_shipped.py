@@ -431,7 +431,7 @@ def test_staged_results_give_way_to_rescheduled_code_where_that_was_faster(monke
     for problem in (long, short):
         staged = served(device(spec), problem).config
         assert staged["staged"]
-        plain = Config(staged.stencil, {x: staged[x] for x in staged if x != "staged"})
+        plain = staged.without("staged")
         made = faster_table(monkeypatch, plain, "c", "NT", unstaged_from=150)
         assert served(device(spec), problem).config == (made if problem == long else staged)
         faster_table(monkeypatch, plain, "c", "NT")

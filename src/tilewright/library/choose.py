@@ -298,10 +298,9 @@ def suited(chosen: Choice, problem: Problem, spec: DeviceSpec) -> Choice:
     table = shipped(spec, variant)
     if table is None or chosen.own:
         return found
-    config = found.config
-    plain = Config(config.stencil, {x: config[x] for x in config if x != "staged"})
+    plain = found.config.without("staged")
     faster = table.faster.get((variant, plain))
-    if faster is None or (plain != config and problem.k < faster.unstaged_from):
+    if faster is None or (plain != found.config and problem.k < faster.unstaged_from):
         return found
     return replace(found, config=faster.config)
 
@@ -337,9 +336,8 @@ def fitted(chosen: Choice, problem: Problem, spec: DeviceSpec) -> Choice:
     space = chosen.stencil.space(Variant.of(problem), spec)
     if config not in space:
         # A block that cannot copy so may still store so.
-        others = {name: value for name, value in config.items() if name not in _COPIES}
         copies = {name: value for name, value in chosen.config.items() if name in _COPIES}
-        config = Config(config.stencil, others | copies)
+        config = config.without(*_COPIES).replace(**copies)
     return replace(chosen, config=config) if config in space else chosen
 
 

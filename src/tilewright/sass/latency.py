@@ -59,11 +59,12 @@ _WRITE: dict[str, dict[str, int]] = {
     "elect": {"": 1},
 }
 # From a reader's issue to that of what overwrites the register: uniform instructions read after
-# their issue, and moves and constants write soon after theirs.  In 1,363 kernels ptxas leaves three
-# cycles in 3,038 places and nowhere less; a rescheduled kernel with two between USEL and UMOV was
-# wrong on an H100.  What takes longer to write may follow at once: in the uniform pipe itself, in
-# two places of rescheduled kernels that gave their twins' bits (ptxas leaves two cycles, its pace);
-# R2UR, S2UR and VOTEU, as ptxas has it.  Everything else reads before any result could arrive.
+# their issue, and moves and constants write soon after theirs.  ptxas leaves three cycles in many
+# kernels and less in none; a rescheduled one with two between USEL and UMOV was wrong on an H100.
+# What takes longer to write may follow at once: in the uniform pipe itself, as in two places of
+# rescheduled kernels that gave their twins' bits (ptxas leaves two cycles, its pace); R2UR, S2UR
+# and, after two cycles, VOTEU, as ptxas has them.  Everything else reads before any result could
+# arrive.
 _OVERWRITE = {"uniform": {"uniform": 1, "to uniform": 1, "other": 1, "vote": 2, "": 3}}
 
 

@@ -65,6 +65,11 @@ class Config(Mapping[str, Value]):
         """Return a config with some values changed."""
         return Config(self.stencil, {**self._values, **changes})
 
+    def without(self, *names: str) -> Config:
+        """Return a config that does not name some parameters."""
+        kept = {name: value for name, value in self._values.items() if name not in names}
+        return Config(self.stencil, kept)
+
     def __repr__(self) -> str:
         inner = ", ".join(f"{k}={v!r}" for k, v in self._values.items())
         return f"Config({self.stencil}: {inner})"

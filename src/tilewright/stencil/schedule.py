@@ -160,7 +160,7 @@ def schedule_of(config: Mapping[str, Value]) -> Schedule | None:
 
 def unscheduled(config: Config) -> Config:
     """Return a config's twin: the same kernel as the compiler left it."""
-    return Config(config.stencil, {name: config[name] for name in config if name != SCHEDULE})
+    return config.without(SCHEDULE)
 
 
 def macros(config: Mapping[str, Value]) -> dict[str, Value]:
