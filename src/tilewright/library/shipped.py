@@ -23,7 +23,7 @@ from tilewright.library.waves import Timed
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.sass.scheduler_version import SCHEDULER_VERSION
-from tilewright.space import Config
+from tilewright.space import Config, Space
 from tilewright.stencil import Variant, stencil, stencils, unscheduled
 
 __all__ = ["Copying", "Faster", "Table", "shipped", "tables"]
@@ -243,20 +243,18 @@ def shipped(device: DeviceSpec, variant: Variant) -> Table | None:
             spaces = {name: stencil(name).space(variant, device) for name in names}
             served = tuple(row for row in rows if row.config in spaces[row.config.stencil])
             if served:
-                return replace(table, rows=served, faster=_allowed(table, current, device, variant))
+                return replace(table, rows=served, faster=_allowed(table, spaces, variant))
     return None
 
 
 def _allowed(
-    table: Table, current: set[str], device: DeviceSpec, variant: Variant
+    table: Table, spaces: Mapping[str, Space], variant: Variant
 ) -> dict[tuple[Variant, Config], Faster]:
     """Return a variant's rescheduled twins that may run on a device: those of proved levels."""
     return {
         (of, config): made
         for (of, config), made in table.faster.items()
-        if of == variant
-        and made.config.stencil in current
-        and made.config in stencil(made.config.stencil).space(variant, device)
+        if of == variant and made.config in spaces.get(made.config.stencil, ())
     }
 
 
