@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hopper.here import Absent
+from hopper.absent import Absent
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware import DeviceSpec
 from tilewright.library.choose import choose

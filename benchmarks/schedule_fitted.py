@@ -30,8 +30,8 @@ from pathlib import Path
 import numpy as np
 
 from choice_fit import device
+from hopper.absent import Absent
 from hopper.cases import cases_of
-from hopper.here import Absent
 from hopper.named import json_file
 from schedule_proof import FAMILY, Device, Row, at_level, job, table, work, write
 from shapes200 import LEAST, MOST

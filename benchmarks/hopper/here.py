@@ -1,23 +1,12 @@
-"""The GPU that a benchmark measures, a line that says that there is none, or one that is absent."""
+"""The GPU that a benchmark measures, or a line that says that there is none."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewright.hardware import DeviceSpec
-
-__all__ = ["Absent", "first_gpu"]
-
-
-@dataclass(frozen=True)
-class Absent:
-    """A device that is not here: its numbers, and no measurements of its own."""
-
-    spec: DeviceSpec
-    fingerprint: str = ""
+__all__ = ["first_gpu"]
 
 
 def first_gpu() -> Any:

@@ -15,7 +15,7 @@ from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import stencil
 
-from .here import Absent
+from .absent import Absent
 from .wide_space import FAMILY, LETTER, NONE, Candidate, Shape, space_of
 
 __all__ = ["PROBLEMS", "shapes_of"]

@@ -26,9 +26,9 @@ from tilewright.problem import Problem
 from tilewright.space import Config, Space
 from tilewright.stencil import Variant, stencil, unscheduled
 
+from .absent import Absent
 from .cases import variant_of
 from .ending import end_with_parent
-from .here import Absent
 
 LETTER, FAMILY = "s", "simt_async"
 
