@@ -3,7 +3,8 @@
     {"environment": {...}, "devices": [{"id", "fingerprint", ..., "results": [row, ...]}, ...]}
 
 A row is a problem with all its times; ``options`` in it tells how they were taken.  JSON
-holds everything; a CSV file has one line for each library's times of a problem.
+holds everything; a CSV file has one line for each library's times of a problem.  The file of a
+benchmark of the registry names it (``benchmark``), and has three times of each, their quartiles.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from tilewright.backend import LiveDevice
 from tilewright.bench.peers import Peer
 from tilewright.bench.record import device_record
+from tilewright.bench.summary import quartiles
 from tilewright.bench.sweep import Method
 from tilewright.paths import write_atomically
 
@@ -44,8 +46,9 @@ def options_record(
         "peers": {one.name: one.version for one in peers},
         "tune": tune,
         "profile": profile,
-        # Files from before there were any go on with single products.
+        # Absent where not asked for, as in files from before there was either.
         **({"turn_seconds": method.turn_seconds} if method.turn_seconds else {}),
+        **({"errors": True} if method.errors else {}),
     }
 
 
@@ -58,14 +61,19 @@ class Document:
         See `environment_record`.
     paths : sequence of path
         Files to write; ``.csv`` is CSV, everything else JSON.
+    benchmark : str
+        Which one of the registry this is, if any.
     """
 
-    def __init__(self, environment: dict[str, Any], paths: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, environment: dict[str, Any], paths: Sequence[Path] = (), benchmark: str = ""
+    ) -> None:
         self.paths = list(dict.fromkeys(paths))
         for path in self.paths:
             if path.is_dir() or not path.absolute().parent.is_dir():
                 raise ValueError(f"output={str(path)!r} is no file in a directory that is there")
-        self.plain: dict[str, Any] = {"environment": environment, "devices": []}
+        named = {"benchmark": benchmark} if benchmark else {}
+        self.plain: dict[str, Any] = {**named, "environment": environment, "devices": []}
 
     @property
     def devices(self) -> list[dict[str, Any]]:
@@ -115,14 +123,32 @@ class Document:
             if known["fingerprint"] == live.fingerprint:
                 known.update(fresh | {"peers": known.get("peers", {}) | fresh["peers"]})
                 return known
-        self.devices.append(fresh | {"results": []})
+        return self.add(fresh)
+
+    def add(self, device: dict[str, Any]) -> dict[str, Any]:
+        """Return a new device's record, with an empty list of results."""
+        self.devices.append(device | {"results": []})
         return self.devices[-1]
 
     def save(self) -> None:
         """Write the files, each all or not at all."""
+        plain = _with_quartiles(self.plain) if "benchmark" in self.plain else self.plain
         for path in self.paths:
-            text = _as_csv(self.plain) if _is_csv(path) else json.dumps(self.plain, indent=1) + "\n"
+            text = _as_csv(self.plain) if _is_csv(path) else json.dumps(plain, indent=1) + "\n"
             write_atomically(path, text.encode())
+
+
+def _with_quartiles(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return a document whose rows have three times of each: enough to judge a median by."""
+
+    def short(row: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(row.get("seconds"), dict) or row.get("times") == "quartiles":
+            return row
+        times = {name: quartiles(of) for name, of in row["seconds"].items()}
+        return row | {"times": "quartiles", "seconds": times}
+
+    devices = [one | {"results": [*map(short, one["results"])]} for one in plain["devices"]]
+    return plain | {"devices": devices}
 
 
 def find_row(

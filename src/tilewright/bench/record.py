@@ -116,6 +116,8 @@ def row_record(problem: Problem, row: Row | None, extra: dict[str, Any]) -> dict
             "seconds": row.seconds,
             "missing": row.missing,
         }
+        if row.errors:
+            record["errors"] = row.errors
         if row.sensed:
             record["sensed"] = {name: asdict(one) for name, one in row.sensed.items()}
         if row.total_seconds:

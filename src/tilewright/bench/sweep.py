@@ -12,6 +12,7 @@ import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice
 from tilewright.bench.cold import ColdCache
+from tilewright.bench.errors import sampled_errors
 from tilewright.bench.peers import Peer, UnavailableError
 from tilewright.bench.turns import Sensed, long_turns
 from tilewright.library.choose import Choice, served
@@ -61,6 +62,8 @@ class Method:
         Whether products are also timed with A and B copied there and C copied back.
     turn_seconds : float
         How long each computes in its turn (`turns.turn_of`); 0 for one product.
+    errors : bool
+        Whether everybody's errors are compared besides, in some rows and columns of C.
 
     Raises
     ------
@@ -72,6 +75,7 @@ class Method:
     cache: Literal["warm", "cold"] = "warm"
     transfers: bool = False
     turn_seconds: float = 0.0
+    errors: bool = False
 
     def __post_init__(self) -> None:
         if self.cache not in ("warm", "cold"):
@@ -105,6 +109,8 @@ class Row:
         Operands that are copied before (`tilewright.library.realigned`), within our times.
     sensed : dict
         For each of `seconds` clock and power in its turns; empty where these are single products.
+    errors : dict
+        See `bench.errors`, of everybody on the device's own matrices; empty if not asked for.
     """
 
     problem: Problem
@@ -114,6 +120,7 @@ class Row:
     total_seconds: dict[str, list[float]] = field(default_factory=dict)
     copies: tuple[str, ...] = ()
     sensed: dict[str, Sensed] = field(default_factory=dict)
+    errors: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -248,12 +255,15 @@ def _measure(
             call()
             call()
     copies = tuple(way.copies)
+    on_host = {one.name for one in peers if one.on_host}  # in matrices of their own
+    compared = {name: call for name, call in calls.items() if name not in on_host}
+    errors = sampled_errors(workload, compared) if method.errors else {}
     if method.turn_seconds:
         seconds, sensed = long_turns(live, calls, method.rounds, method.turn_seconds)
-        return Row(problem, seconds, choice, missing, {}, copies, sensed)
+        return Row(problem, seconds, choice, missing, {}, copies, sensed, errors)
     shared = live.spec.kind == "cpu"
     seconds, total_seconds = in_turns((calls, totals), method.rounds, flush, shared)
-    return Row(problem, seconds, choice, missing, total_seconds, copies)
+    return Row(problem, seconds, choice, missing, total_seconds, copies, {}, errors)
 
 
 def in_turns(

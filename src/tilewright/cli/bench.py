@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tilewright.cli.bench_group import BenchmarkGroup
 from tilewright.cli.output import JsonOption, emit_json, say
 
 if TYPE_CHECKING:
@@ -16,10 +19,22 @@ if TYPE_CHECKING:
     from tilewright.bench.sweep import Method
     from tilewright.problem import Problem
 
-__all__ = ["command"]
+__all__ = ["app", "run_sweep"]
+
+app = typer.Typer(
+    name="bench",
+    cls=BenchmarkGroup,
+    help="Time kernels beside other libraries in one process, in turns; or run a benchmark by its"
+    " name.",
+    invoke_without_command=True,
+    subcommand_metavar="[BENCHMARK]",
+)
 
 
+@app.callback()
 def command(
+    context: typer.Context,
+    listed: Annotated[bool, typer.Option("--list", help="List the benchmarks and end.")] = False,
     precision: Annotated[
         str, typer.Option("--precision", help="s, d, c, z or all of these; also e, f, w, v.")
     ] = "s",
@@ -63,6 +78,9 @@ def command(
         bool,
         typer.Option("--with-transfers", help="Time products with copies there and back, too."),
     ] = False,
+    errors: Annotated[
+        bool, typer.Option("--errors", help="Compare errors against wider arithmetic, too.")
+    ] = False,
     profile: Annotated[
         bool, typer.Option("--profile", help="Collect Nsight Compute's counters, too.")
     ] = False,
@@ -75,27 +93,94 @@ def command(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Time tuned kernels beside other libraries in one process, in turns."""
+    """Sweep over products, unless a benchmark is named."""
+    if context.invoked_subcommand is not None:
+        _refuse_options_before(context)
+        return
+    if listed:
+        from tilewright.cli.bench_view import show_list
+
+        show_list(json=json)
+        return
     from tilewright.backend import device as find_device
-    from tilewright.bench.document import Document
-    from tilewright.bench.record import environment_record
     from tilewright.bench.sweep import Method
     from tilewright.tuning.tuner import seconds_of
 
     seconds = seconds_of(turn, "turn") if turn is not None else 0.0
-    method = Method(rounds, cache, with_transfers, seconds)  # type: ignore[arg-type]
+    method = Method(rounds, cache, with_transfers, seconds, errors)  # type: ignore[arg-type]
     problems = _problems(precision, trans, size, shapes)
     devices = list(dict.fromkeys(find_device(name or None) for name in (device or "").split(",")))
+    run_sweep(
+        problems, devices, method, peers=peer, tune=tune, profile=profile, output=output,
+        resume=resume, json=json,
+    )  # fmt: skip
+
+
+def _refuse_options_before(context: typer.Context) -> None:
+    """Refuse what stands before a benchmark's name: it would be without effect."""
+    for name, value in context.params.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = "--list" if name == "listed" else f"--{name.replace('_', '-')}"
+            raise ValueError(
+                f"{option}={value} stands before {context.invoked_subcommand!r}; options of a"
+                " benchmark follow its name"
+            )
+
+
+def run_sweep(
+    problems: list[Problem],
+    devices: list[LiveDevice],
+    method: Method,
+    *,
+    peers: str,
+    benchmark: str = "",
+    tune: str | None = None,
+    profile: bool = False,
+    output: Path | None = None,
+    resume: Path | None = None,
+    until: float = math.inf,
+    json: bool = False,
+) -> None:
+    """Measure problems on devices, write the files after each, print tables or JSON.
+
+    Parameters
+    ----------
+    problems, devices, method
+        What, where, how.
+    peers : str
+        Names with commas between.
+    benchmark : str
+        Which one of the registry this is, if any.
+    tune : str, optional
+        Tune each problem first, for so long.
+    profile : bool
+        Whether to collect counters.
+    output, resume : path, optional
+        Files.
+    until : float
+        No problem is begun after this moment of `time.monotonic`.
+    json : bool
+        Print JSON in place of tables.
+
+    Raises
+    ------
+    RuntimeError
+        If a problem could not be measured; the others were.
+    """
+    from tilewright.bench.document import Document
+    from tilewright.bench.record import environment_record
+
     files = [path for path in (resume, output) if path is not None]
-    document = Document(environment_record(method), files)
+    document = Document(environment_record(method), files, benchmark)
     if resume is not None:
         count = document.resume(resume, devices)
         if count and not json:
             say(f"{resume} holds {count} results; what is among them is not measured again")
-    names = list(dict.fromkeys(name.strip() for name in peer.split(",") if name.strip()))
+    names = list(dict.fromkeys(name.strip() for name in peers.split(",") if name.strip()))
     sessions = _sessions(document, devices, names, method, tune, profile=profile)
     for session in sessions:
-        _run(session, problems, quiet=json)
+        _run(session, problems, until, quiet=json)
     document.save()  # where all was there already nothing has been written yet
     if json:
         emit_json(document.plain)
@@ -144,7 +229,7 @@ def _sessions(
     ]
 
 
-def _run(session: Session, problems: list[Problem], *, quiet: bool) -> None:
+def _run(session: Session, problems: list[Problem], until: float, *, quiet: bool) -> None:
     """Sweep one device behind a progress bar, then print its tables."""
     from rich.console import Console
     from rich.progress import Progress
@@ -153,11 +238,15 @@ def _run(session: Session, problems: list[Problem], *, quiet: bool) -> None:
     with Progress(console=Console(stderr=True, quiet=quiet), transient=True) as progress:
         bar = progress.add_task(session.live.id, total=len(problems))
         for problem in problems:
+            if time.monotonic() > until:
+                say(f"the budget is spent after {len(rows)} of {len(problems)} products")
+                break
             progress.update(bar, description=f"{session.live.id} {problem}")
             rows.append(session.known(problem) or session.measure(problem))
             progress.advance(bar)
     if not quiet:
-        from tilewright.cli.bench_view import show_profiles, show_times
+        from tilewright.cli.bench_view import show_profiles, show_summaries, show_times
 
         show_times(session.live, session.peers, rows)
         show_profiles(rows)
+        show_summaries(session.peers, rows)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright.bench.turns import energy_j
-from tilewright.cli.output import emit_table, gigaflops, say
+from tilewright.cli.output import emit_json, emit_table, gigaflops, say
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
     from tilewright.bench.peers import Peer
 
-__all__ = ["show_profiles", "show_times"]
+__all__ = ["show_list", "show_profiles", "show_summaries", "show_times"]
 
 # Stalls below this many warps per issue change nothing that anybody could measure.
 _SMALL_STALL = 0.02
@@ -76,6 +76,40 @@ def _sensed(row: dict[str, Any], peers: Sequence[Peer]) -> list[str]:
     for one in peers:
         cells += [told.get(one.name, "-"), ""]
     return cells
+
+
+def show_summaries(peers: Sequence[Peer], rows: list[dict[str, Any]]) -> None:
+    """Print what several products beside a peer come to."""
+    from tilewright.bench.summary import SLOW, summary_of
+
+    for one in peers:
+        found = summary_of(rows, one.name)
+        if found is None or found["products"] < 2:
+            continue
+        etas = found.get("eta_geometric_mean")
+        say(
+            f"{found['products']} products beside {one.name}: {found['geometric_mean']:.3f} times"
+            f" as fast in the geometric mean, {found['least']:.3f} at the least, {found['slow']}"
+            f" below {SLOW:g}" + (f"; errors (eta) {etas:.2f} of its" if etas else "")
+        )
+
+
+def show_list(*, json: bool) -> None:
+    """Print every benchmark of the registry."""
+    from rich.table import Table
+
+    from tilewright.bench.registry import benchmark, names
+
+    found = {name: benchmark(name) for name in names()}
+    if json:
+        facts = ("measures", "against", "takes", "options")
+        emit_json({name: {f: getattr(one, f) for f in facts} for name, one in found.items()})
+        return
+    table = Table("benchmark", "measures", "against", "takes")
+    for name, one in found.items():
+        table.add_row(name, one.measures, one.against, one.takes)
+    emit_table(table)
+    say("run one by its name; `tilewright bench NAME --help` has its options")
 
 
 def show_profiles(rows: list[dict[str, Any]]) -> None:

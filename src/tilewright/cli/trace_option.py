@@ -25,8 +25,9 @@ TraceOption = Annotated[
 
 def add_trace_option(app: typer.Typer) -> None:
     """Give every command of an application, its groups' included, the option ``--trace``."""
-    for registered in app.registered_commands:
-        if registered.callback is not None:
+    commands = [*app.registered_commands, app.registered_callback]
+    for registered in commands:
+        if registered is not None and registered.callback is not None:
             registered.callback = traced_command(registered.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:

@@ -33,9 +33,14 @@ ENOUGH_SECONDS = 3.0
 HOPELESS = 2.0
 
 
+# Elements drawn at most; longer matrices repeat them, as drawing a gigabyte takes seconds.  An odd
+# number, so that columns of a power of two never repeat each other.
+_DRAWN = 2**24 - 3
+
+
 def random_matrix(rng: np.random.Generator, count: int, problem: Problem) -> NDArray[Any]:
     """Return `count` random elements: zeros would let power and clocks look better."""
-    return normal(rng, (count,), problem.precision)
+    return np.resize(normal(rng, (min(count, _DRAWN),), problem.precision), count)
 
 
 class Workload:

@@ -1,0 +1,1 @@
+"""Benchmarks of the registry: one file each, with its ``BENCHMARK``."""

@@ -1,0 +1,107 @@
+"""Errors of products on a device, in some rows and columns, against wider arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.double_double import error_of_product
+from tilewright.precision import Precision
+from tilewright.problem import Trans
+from tilewright.tuning.matrices import apply
+from tilewright.tuning.measure import Workload
+
+__all__ = ["Sample", "sampled_errors"]
+
+# Rows and columns of C that are looked at: exact sums of all of them would take minutes.
+ROWS, COLUMNS = 16, 64
+# In double-double sums are exact, which takes a thousand times as long.
+ROWS_OF_PAIRS = COLUMNS_OF_PAIRS = 8
+
+# The host's long doubles have 64 bits on x86, and more or as many as a double elsewhere.
+_WIDER = {"s": np.float64, "d": np.longdouble, "c": np.complex128, "z": np.clongdouble}
+
+
+class Sample:
+    """Some rows and columns of a workload's C, and what they should be.
+
+    Parameters
+    ----------
+    workload : Workload
+        With A and B in place.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        p = workload.problem
+        pairs = p.precision.parts == 2
+        rows, columns = (ROWS_OF_PAIRS, COLUMNS_OF_PAIRS) if pairs else (ROWS, COLUMNS)
+        self._workload = workload
+        self._rows, self._columns = _spread(p.m, rows), _spread(p.n, columns)
+        self._a = _part(workload, "a", p.trans_a, self._rows)
+        turned = Trans.of(not p.trans_b.transposed, p.trans_b.conjugated)
+        self._b = _part(workload, "b", turned, self._columns).T
+        self._exact = None if pairs else _wide_product(self._a, self._b, p.precision)
+
+    def errors_of(self, call: Callable[[], object]) -> dict[str, float]:
+        """Return the errors of what a call leaves in C; NaN where it leaves an element as it was.
+
+        Returns
+        -------
+        dict of str to float
+            ``eta`` = max |C' - AB| / (|A| |B|), and ``frobenius`` = ||C' - AB|| / || |A| |B| ||.
+        """
+        p, live = self._workload.problem, self._workload.device
+        memory, stride = self._workload.memory["c"], p.ldc * p.precision.element_bytes
+        column = np.zeros(p.ldc, p.precision.dtype)
+        column.view(p.precision.real_dtype)[:] = np.nan
+        for j in self._columns:
+            live.write(memory, column, int(j) * stride)
+        call()
+        found = np.empty((len(self._rows), len(self._columns)), p.precision.dtype)
+        for at, j in enumerate(self._columns):
+            live.download(memory, column, int(j) * stride)
+            found[:, at] = column[self._rows]
+        if self._exact is None:
+            error, size = error_of_product(found, self._a, self._b)
+        else:
+            error, size = np.abs(found - self._exact[0]), self._exact[1]
+        whole = float(np.linalg.norm(size))
+        return {
+            "eta": float(np.max(np.abs(error) / size)),
+            "frobenius": float(np.linalg.norm(np.abs(error)) / whole),
+        }
+
+
+def sampled_errors(
+    workload: Workload, calls: Mapping[str, Callable[[], object]]
+) -> dict[str, dict[str, float]]:
+    """Return the errors of everybody who writes into the workload's C, by name."""
+    sample = Sample(workload)
+    return {name: sample.errors_of(call) for name, call in calls.items()}
+
+
+def _spread(side: int, most: int) -> NDArray[np.intp]:
+    """Return some numbers from 0 to the last of a side, both ends among them."""
+    return np.unique(np.linspace(0, side - 1, most).round().astype(np.intp))
+
+
+def _part(workload: Workload, name: str, trans: Trans, lines: NDArray[np.intp]) -> NDArray[Any]:
+    """Return some rows of op(x) of a stored operand."""
+    p = workload.problem
+    ld = {"a": p.lda, "b": p.ldb}[name]
+    flat = np.empty(workload.elements[name], p.precision.dtype)
+    workload.device.download(workload.memory[name], flat)
+    stored = flat.reshape(-1, ld)  # its rows are the matrix's columns
+    picked = stored[lines, : p.k] if trans.transposed else stored[: p.k, lines].T
+    return apply(Trans.of(False, trans.conjugated), picked)
+
+
+def _wide_product(
+    a: NDArray[Any], b: NDArray[Any], precision: Precision
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return A B and |A| |B| in a wider precision."""
+    x, y = (one.astype(_WIDER[precision.letter]) for one in (a, b))
+    return x @ y, np.abs(x) @ np.abs(y)

@@ -1,0 +1,144 @@
+"""The benchmarks that anybody may run again: one file each in ``bench/benchmarks``."""
+
+from __future__ import annotations
+
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from tilewright.backend import LiveDevice
+from tilewright.problem import Problem
+
+__all__ = ["Asked", "Benchmark", "Cell", "Measured", "Products", "Row", "benchmark", "names"]
+
+Cell = str | int | float | None
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one run of a benchmark was asked for.
+
+    Parameters
+    ----------
+    live : LiveDevice
+        The device.
+    precision, trans, size : str
+        Lists as on the command line; the benchmark's own where nothing was given.
+    seed, count : int
+        Of what is drawn.
+    """
+
+    live: LiveDevice
+    precision: str = ""
+    trans: str = ""
+    size: str = ""
+    seed: int = 0
+    count: int = 0
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether the device is a GPU: what takes it a second takes a CPU minutes."""
+        return self.live.spec.kind == "gpu"
+
+
+class Benchmark(ABC):
+    """Something that is measured again and again.
+
+    Attributes
+    ----------
+    measures, against, takes : str
+        What, beside whom, and how long, in a few words each.
+    options : mapping of str to str
+        Which of ``precision``, ``trans``, ``size``, ``seed`` and ``count`` it reads, with the value
+        where none is given.
+    """
+
+    measures: str
+    against: str
+    takes: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Products(Benchmark):
+    """Products beside a peer, in turns: a sweep with its problems and its method.
+
+    Parameters
+    ----------
+    measures, against, takes, options
+        See `Benchmark`.
+    problems : callable
+        From what was asked to the problems, in their order.
+    rounds : int
+        Turns of everybody.
+    turn : str, optional
+        How long each computes in its turn; one product by default.
+    errors : bool
+        Whether errors are compared besides.
+    peer : str, optional
+        Beside whom, if not beside the vendor's library.
+    """
+
+    measures: str
+    against: str
+    takes: str
+    options: Mapping[str, str]
+    problems: Callable[[Asked], list[Problem]]
+    rounds: int = 15
+    turn: str | None = None
+    errors: bool = False
+    peer: str | None = None
+
+    def peer_of(self, asked: Asked) -> str:
+        """Return who is beside us on a device."""
+        if self.peer is not None:
+            return self.peer
+        return "cublas" if asked.live.backend == "cuda" else "numpy"
+
+
+class Measured(Benchmark):
+    """A benchmark that makes its own rows."""
+
+    @abstractmethod
+    def rows(self, asked: Asked) -> Iterator[Row]:
+        """Yield rows of plain data, each once it is measured; what fails is a row with ``error``.
+
+        Raises
+        ------
+        UnavailableError
+            If the device, or a library, is not one that it can be run with.
+        """
+
+    @abstractmethod
+    def line(self, row: Row) -> str:
+        """Return a row in a line, for people who wait."""
+
+    @abstractmethod
+    def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
+        """Return the heads of a table for people, and its lines; of rows without ``error``."""
+
+
+def names() -> list[str]:
+    """Return the benchmarks' names; nothing is imported for them."""
+    from tilewright.bench import benchmarks as folder
+
+    return sorted(one.name.replace("_", "-") for one in pkgutil.iter_modules(folder.__path__))
+
+
+def benchmark(name: str) -> Benchmark:
+    """Return a benchmark by its name: ``BENCHMARK`` of its module.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+    """
+    if name not in names():
+        raise ValueError(f"benchmark={name!r} is unknown; use one of {', '.join(names())}")
+    module = import_module(f"tilewright.bench.benchmarks.{name.replace('-', '_')}")
+    found: Benchmark = module.BENCHMARK
+    return found

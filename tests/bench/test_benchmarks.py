@@ -1,0 +1,162 @@
+"""The registry: every benchmark is found, named, and makes rows that its table shows."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from tilewright.backend import device
+from tilewright.backend.cuda.compiler import nvrtc
+from tilewright.bench.benchmarks import register_blocking
+from tilewright.bench.benchmarks.random_shapes import drawn_sides
+from tilewright.bench.errors import Sample
+from tilewright.bench.peers import UnavailableError
+from tilewright.bench.registry import Asked, Measured, Products, benchmark, names
+from tilewright.bench.summary import quartiles, summary_of
+from tilewright.cli.app import run
+from tilewright.problem import Problem
+from tilewright.tuning.measure import Workload
+
+NEEDS_A_GPU = {"tensor-cores", "narrow-types", "host-cost", "cycle-model"}
+
+
+def test_every_benchmark_is_listed_with_what_it_measures(capsys):
+    assert run(["bench", "--list", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert list(told) == names()
+    assert {"squares", "random-shapes", "sustained", "double-double"} | NEEDS_A_GPU <= set(told)
+    assert all(one["measures"] and one["against"] and one["takes"] for one in told.values())
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_benchmark_is_a_command_with_its_options(name, capsys):
+    assert run(["bench", name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"--{option}" in shown for option in benchmark(name).options)
+
+
+def test_what_is_no_benchmark_is_refused_by_name(capsys):
+    with pytest.raises(ValueError, match="benchmark='luck' is unknown; use one of"):
+        benchmark("luck")
+    assert run(["bench", "luck"]) == 2
+    assert run(["bench", "--size", "64", "squares"]) == 2
+    assert "options of a benchmark follow its name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(NEEDS_A_GPU))
+def test_what_needs_cuda_says_so_elsewhere(name):
+    chosen = benchmark(name)
+    assert isinstance(chosen, Measured)
+    with pytest.raises((UnavailableError, RuntimeError), match=r"not .*on opencl:0"):
+        next(iter(chosen.rows(Asked(device("opencl:0"), precision="s", trans="NN", size="64"))))
+
+
+def test_products_are_swept_and_summed_up(tmp_path, capsys):
+    path = tmp_path / "random.json"
+    command = ["bench", "random-shapes", "--count", "3", "--precision", "s,d", "--seed", "4"]
+    assert run([*command, "--rounds", "2", "--device", "opencl:0", "-o", str(path)]) == 0
+    assert "6 products beside numpy" in capsys.readouterr().out
+    document = json.loads(path.read_text())
+    assert document["benchmark"] == "random-shapes"
+    (found,) = document["devices"]
+    assert len(found["results"]) == 6
+    for row in found["results"]:
+        assert row["times"] == "quartiles"
+        assert all(len(times) == 3 for times in row["seconds"].values())
+        assert 0 <= row["errors"]["tilewright"]["eta"] < 1e-5
+    assert run([*command, "--rounds", "2", "--device", "opencl:0", "--resume", str(path)]) == 0
+    assert "holds 6 results" in capsys.readouterr().out
+
+
+def test_a_budget_that_is_spent_ends_a_sweep(tmp_path, capsys):
+    path = tmp_path / "squares.json"
+    command = ["bench", "squares", "--size", "32", "--device", "opencl:0", "--budget", "1e-9s"]
+    assert run([*command, "-o", str(path)]) == 0
+    assert "the budget is spent after 0 of 4" in capsys.readouterr().out
+
+
+def test_shapes_are_the_same_for_a_seed_and_within_the_limits():
+    most = (4096, 2**30)
+    drawn = drawn_sides(7, 90, most)
+    assert drawn == drawn_sides(7, 90, most) != drawn_sides(8, 90, most)
+    assert all(1 <= side <= most[0] for shape in drawn for side in shape)
+    assert all(2 * math.prod(shape) <= most[1] for shape in drawn)
+    assert all(side % 2 for shape in drawn[2::3] for side in shape)
+
+
+@pytest.mark.parametrize("letter", "sdczew")
+@pytest.mark.parametrize("trans", ["NT", "CN"])
+def test_errors_are_those_of_what_lies_in_c(letter, trans, live):
+    """Right results have errors of rounding; one element changed, or none written, shows."""
+    if letter in "sde" and "C" in trans:
+        trans = "TN"
+    workload = Workload(live, Problem(19, 23, 17, letter, *trans))
+    try:
+        from tilewright.bench.sweep import our_call
+        from tilewright.library.choose import served
+
+        call = our_call(workload, served(live, workload.problem))
+        sample, unit = Sample(workload), workload.problem.precision.unit_roundoff
+        assert sample.errors_of(call)["eta"] < 40 * unit
+        assert math.isnan(sample.errors_of(lambda: None)["eta"])
+
+        def spoilt():
+            call()
+            live.write(workload.memory["c"], np.ones(1, workload.problem.precision.real_dtype))
+
+        assert sample.errors_of(spoilt)["eta"] > 1e-3
+    finally:
+        workload.close()
+
+
+def test_a_summary_is_of_rows_that_have_the_peer():
+    def row(ours, theirs, eta):
+        rates = {"tilewright": ours} | ({"x": theirs} if theirs else {})
+        return {
+            "flops_per_second": rates,
+            "errors": {"tilewright": {"eta": eta}, "x": {"eta": 1.0}},
+        }
+
+    found = summary_of([row(2.0, 1.0, 4.0), row(1.0, 2.0, 1.0), row(5.0, None, 1.0)], "x")
+    assert (found["products"], found["slow"], found["least"]) == (2, 1, 0.5)
+    assert found["geometric_mean"] == pytest.approx(1)
+    assert found["eta_geometric_mean"] == pytest.approx(2)
+    assert summary_of([row(1.0, None, 1.0)], "x") is None
+    assert quartiles([1, 2, 3, 4, 5]) == [2, 3, 4]
+
+
+@pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not here")
+@pytest.mark.parametrize(("blocking", "bits"), [(5, 32), (7, 64), (6, 128)])
+def test_register_blocking_counts_what_the_papers_formula_says(blocking, bits):
+    from importlib.resources import files
+
+    text = files("tilewright.bench.benchmarks").joinpath("register_blocking.cu").read_text()
+    found = register_blocking._row(text, blocking, bits)
+    loads = -(-2 * blocking * 32 // bits)
+    assert found["ffma"] == register_blocking.STEPS * blocking**2
+    assert found["shared_loads"] == register_blocking.STEPS * loads
+    assert found["share_of_ffma_and_loads"] == pytest.approx(found["formula"])
+    assert found["share_of_all"] < found["formula"]
+
+
+def test_space_building_lists_the_same_points_as_kernel_tuner(capsys):
+    pytest.importorskip("kernel_tuner")
+    assert run(["bench", "space-building", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["devices"][0]["results"]
+    assert len(rows) == 3
+    assert len({(row["points"], row["digest"]) for row in rows}) == 1
+    assert not any("error" in row for row in rows)
+
+
+def test_fp32_accuracy_has_errors_of_every_scheme(capsys):
+    assert run(["bench", "fp32-accuracy", "--size", "33", "--budget", "1e-9s", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["devices"][0]["results"]
+    assert {"numpy", "ieee", "fp32", "fp16x3"} <= row["errors"].keys()
+    assert row["guard"]["variant"] in ("ieee", "fp16x3", "bf16x6")
+
+
+def test_a_benchmark_is_one_of_two_kinds():
+    assert all(isinstance(benchmark(name), Products | Measured) for name in names())
