@@ -1,204 +1,453 @@
-"""Draw the README's table, and rates on a CPU, from committed results.
+"""Draw every figure and table of the README and the documentation from committed results.
 
     python benchmarks/draw.py
 
-Reads benchmarks/results/, writes docs/figures/*.svg and the part of README.md between its
-``results`` marks.  Nothing there is typed by hand; a test compares the table.  The figure
-needs matplotlib: pip install -e '.[figures]'.
+Reads benchmarks/results; writes docs/figures/*.svg, and in README.md and docs what stands between
+``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``.  Nothing there is typed by hand.  Figures need
+matplotlib: pip install -e '.[figures]'.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import draw_hopper
+from committed import CASES, ROOT, Row, by_case, experiment, load, mix_curves, rows
+from figures import draw_figures
+from tilewright.bench.counters import COUNTERS
+from tilewright.bench.summary import summary_of
+from tilewright.microbench.mixes import WIDTHS
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
-BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
-PEERS = {"tilewright": "Tilewright, tuned", "numpy": "NumPy (OpenBLAS)", "clblast": "CLBlast"}
-
-
-def load(name):
-    return json.loads((RESULTS / name).read_text())
-
-
-def platform_name(text):
-    """Shorten "Portable Computing Language (OpenCL 3.0 PoCL 3.1+debian ...": PoCL 3.1+debian."""
-    return "PoCL " + text.split("PoCL ")[1].split()[0].rstrip(",")
+COMPLEX_CASES = ("NN", "NT", "NC", "TN", "TT", "TC", "CN", "CT", "CC")
+NAMES = {"s": "SGEMM", "d": "DGEMM", "c": "CGEMM", "z": "ZGEMM"}
+# Stalls of fewer warps per issue than this change nothing that could be measured.
+SMALL_STALL = 0.02
 
 
-def rows(document):
-    """Yield the short name of the platform and the row, for every row of a sweep."""
-    for device in document["devices"]:
-        for row in device["results"]:
-            yield platform_name(device["platform"]), row
+def about(name: str) -> str:
+    """Return the device, its software and the day in a phrase."""
+    document = load(name)
+    device, environment = document["devices"][0], document["environment"]
+    parts = [device["name"], device.get("platform", ""), environment["date"][:10]]
+    parts += [f"{peer} {version}" for peer, version in device.get("peers", {}).items()]
+    return ", ".join(part for part in parts if part)
 
 
-def table():
-    """Return the README's results as Markdown."""
-    gemm, space = load("cpu/gemm_1024.json"), load("cpu/space_build.json")
-    about = gemm["environment"]
+def table(head: Sequence[str], lines: Iterable[Sequence[str]], left: int = 1) -> str:
+    """Return a Markdown table whose first columns are text, the others numbers."""
+    marks = ["---"] * left + ["---:"] * (len(head) - left)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, marks, *lines))
+
+
+def ratio(row: Row, ours: str = "tilewright", theirs: str = "cublas") -> float:
+    rates = row["flops_per_second"]
+    return float(rates[ours] / rates[theirs])
+
+
+def cell(row: Row, ours: str = "tilewright", theirs: str = "cublas") -> str:
+    """Return two rates in TFLOP/s and their ratio."""
+    mine, other = (row["flops_per_second"][who] / 1e12 for who in (ours, theirs))
+    digits = 0 if mine >= 100 else 1
+    return f"{mine:.{digits}f} / {other:.{digits}f} ({mine / other:.2f})"
+
+
+def squares(name: str, cases: Sequence[str] = CASES, **wanted: str) -> str:
+    """Return a table of squares: a line a size, a column a case."""
+    found = by_case(name, **wanted)
+    sizes = sorted({size for size, _ in found})
+    lines = [[str(n), *(cell(found[n, case]) for case in cases)] for n in sizes]
+    head = ["TFLOP/s, ours / cuBLAS (ratio)", *cases]
+    return f"{about(name)}.\n\n{table(head, lines)}"
+
+
+# -- README ------------------------------------------------------------------------------------
+
+
+def readme() -> str:
+    lines = []
+
+    def line(text: str, name: str, size: int, ours: str = "tilewright", **wanted: str) -> None:
+        found = by_case(name, **wanted)
+        cells = [cell(found[size, case], ours) for case in CASES]
+        lines.append([text, str(size), *cells])
+
+    for size in (512, 4096, 16384):
+        line("SGEMM, cuBLAS", "h100/squares_s", size)
+    for size in (2048, 8192):
+        arithmetic = {"arithmetic": "fp16x3"}
+        line('`accuracy="fp32"`, cuBLAS SGEMM', "h100/tensor_cores", size, "guarded", **arithmetic)
+    line("CGEMM, cuBLAS", "h100/squares_c", 4096)
+    line("ZGEMM, cuBLAS", "h100/squares_z", 4096)
+    line("bfloat16, cuBLAS", "h100/tensor_cores", 4096, arithmetic="bf16")
+    pairs = by_case("h100/double_double", precision="f")
+    shares = [pairs[8192, case] for case in CASES]
+    lines.append(["double-double, fast (of its bound)", "8192", *map(_share, shares)])
+    cpu = rows("cpu/gemm_1024")[0]["flops_per_second"]
+    ours, theirs = cpu["tilewright"] / 1e12, cpu["numpy"] / 1e12
+    lines.append(["SGEMM, 2 CPU cores, OpenBLAS", "1024",
+                  f"{ours:.3f} / {theirs:.3f} ({ours / theirs:.2f})", "", "", ""])  # fmt: skip
+    return table(["TFLOP/s, ours / theirs (ratio)", "size", *CASES], lines)
+
+
+def _share(row: Row) -> str:
+    rate = row["flops_per_second"]["tilewright"]
+    return f"{rate / 1e12:.2f} ({rate / row['bound']['flops_per_second']:.0%})".replace("%", " %")
+
+
+# -- races -------------------------------------------------------------------------------------
+
+
+def sustained(letters: str) -> str:
+    """Return products in turns of a second, with clocks and energies."""
+    lines = []
+    for letter in letters:
+        for row in rows(f"h100/sustained_{letter}"):
+            cells = [row["problem"]]
+            for who in ("tilewright", "cublas"):
+                rate, sensed = row["flops_per_second"][who], row["sensed"][who]
+                cells += [f"{rate / 1e12:.1f}", f"{sensed['clock_hz'] / 1e9:.2f}",
+                          f"{2e12 * sensed['power_w'] / rate:.1f}"]  # fmt: skip
+            lines.append([*cells, f"{ratio(row):.3f}"])
+    head = ["", "ours, TFLOP/s", "GHz", "pJ", "cuBLAS", "GHz", "pJ", "ratio"]
+    return table(head, lines)
+
+
+def random_shapes() -> str:
+    """Return how products of random shapes stand beside cuBLAS, a line a precision."""
+    lines = []
+    for letter, name in NAMES.items():
+        found = [one for one in rows(f"h100/random_shapes_{letter}") if not one.get("disturbed")]
+        made = summary_of(found, "cublas")
+        assert made is not None
+        ratios = [ratio(one) for one in found]
+        worse = sum(
+            one["errors"]["tilewright"]["eta"] > one["errors"]["cublas"]["eta"] for one in found
+        )
+        lines.append([
+            name, str(made["products"]), f"{made['geometric_mean']:.3f}",
+            f"{statistics.median(ratios):.3f}", f"{made['least']:.2f}", str(made["slow"]),
+            f"{made['eta_geometric_mean']:.2f}", f"{worse / len(found):.0%}".replace("%", " %"),
+        ])  # fmt: skip
+    head = ["", "shapes", "geometric mean of ours / cuBLAS", "median", "least", "below 0.9",
+            "eta over cuBLAS's, geometric mean", "eta larger than cuBLAS's"]  # fmt: skip
+    return f"{about('h100/random_shapes_s')}.\n\n{table(head, lines)}"
+
+
+def beside_multiples() -> str:
+    """Return what sides one above a multiple lose against the multiple, least to most."""
+    lines = []
+    for letter, name in NAMES.items():
+        found = by_case(f"h100/beside_multiples_{letter}")
+        for n in sorted({size for size, _ in found if size & (size - 1) == 0}):
+            cells = []
+            for who in ("tilewright", "cublas"):
+                lost = [
+                    1 - found[n + 1, case]["flops_per_second"][who] / row["flops_per_second"][who]
+                    for (size, case), row in found.items()
+                    if size == n and (n + 1, case) in found
+                ]
+                cells.append(f"{100 * min(lost):.0f} to {100 * max(lost):.0f} %")
+            lines.append([name, str(n + 1), *cells])
+    return table(["", "side", "ours loses", "cuBLAS loses"], lines, left=2)
+
+
+# -- machine code ------------------------------------------------------------------------------
+
+
+def rescheduling() -> str:
+    """Return what rescheduled kernels save beside the compiler's own code, by precision."""
+    lines = []
+    for name, of in (("squares", "squares"), ("random_shapes", "random shapes")):
+        found = [one for one in rows(f"h100/rescheduling_{name}") if one.get("saved")]
+        for letter in "sdcz":
+            mine = [statistics.mean(one["saved"].values()) for one in found
+                    if one["precision"] == letter and one["status"] == "same"]  # fmt: skip
+            if mine:
+                low, middle, high = statistics.quantiles(mine, n=4)
+                lines.append([f"{NAMES[letter]}, {of}", str(len(mine)), f"{100 * middle:.1f} %",
+                              f"{100 * low:.1f} to {100 * high:.1f} %"])  # fmt: skip
+    return table(["time saved beside the same kernel as compiled", "kernels", "median",
+                  "quartiles"], lines)  # fmt: skip
+
+
+def cycle_model() -> str:
+    """Return how near the cycle model comes to counters, by kind of kernel."""
+    found = rows("h100/cycle_model")
+    groups = {
+        "portable kernels, wavefronts known":
+            [x for x in found if x["stencil"] == "portable" and x["wavefronts_known"]],
+        "portable kernels, all": [x for x in found if x["stencil"] == "portable"],
+        "asynchronous copies, as compiled": [x for x in found if x.get("level") == "none"],
+        "asynchronous copies, rescheduled":
+            [x for x in found if x.get("level") not in (None, "none")],
+    }  # fmt: skip
+    lines = []
+    for name, of in groups.items():
+        off = [abs(x["predicted"] - x["counted"]) for x in of]
+        near = (str(sum(x <= points for x in off)) for points in (0.03, 0.05))
+        lines.append([name, str(len(of)), *near, f"{100 * statistics.median(off):.1f}"])
+    head = ["", "kernels", "within 3 points", "within 5 points", "median error, points"]
+    return table(head, lines)
+
+
+def profile() -> str:
+    """Return Nsight Compute's counters of one product, ours beside cuBLAS's."""
+    (row,) = rows("h100/sgemm_4096_profile")
+    kernels = {name: one["kernels"][0] for name, one in row["profile"]["libraries"].items()}
+    rates = [f"{row['flops_per_second'][name] / 1e12:.1f}" for name in kernels]
+    lines = [["TFLOP/s, not under the profiler", *rates]]
+    lines += [
+        [one.title, *(_number(kernel["counters"][one.name]) for kernel in kernels.values())]
+        for one in COUNTERS
+    ]
+    reasons = next(iter(kernels.values()))["stalls"]
+    most = {name: max(kernel["stalls"][name] for kernel in kernels.values()) for name in reasons}
+    for name in sorted(most, key=lambda name: -most[name]):
+        if name != "selected" and most[name] >= SMALL_STALL:
+            stalls = (_number(kernel["stalls"][name]) for kernel in kernels.values())
+            lines.append([f"stalled: {name}, warps per issue", *stalls])
+    return f"{about('h100/sgemm_4096_profile')}:\n\n{table([row['problem'], *kernels], lines)}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.2f}"
+
+
+# -- tensor cores and accuracy -----------------------------------------------------------------
+
+
+def tensor_races(*arithmetics: str, ours: str = "tilewright") -> Callable[[], str]:
+    def drawn() -> str:
+        found = rows("h100/tensor_cores")
+        lines = []
+        for name in arithmetics:
+            of = {(x["size"][0], x["trans"]): x for x in found if x["arithmetic"] == name}
+            for n in sorted({size for size, _ in of}):
+                cells = (cell(of[n, c], ours) if (n, c) in of else "" for c in CASES)
+                lines.append([name, str(n), *cells])
+        head = ["TFLOP/s, ours / cuBLAS (ratio)", "size", *CASES]
+        return f"{about('h100/tensor_cores')}.\n\n{table(head, lines)}"
+
+    return drawn
+
+
+def narrow_types() -> str:
+    found = {(x["kind"], x["problem"].split(" ", 1)[1]): x for x in rows("h100/narrow_types")}
     lines = [
-        f"Ours / theirs (ratio). Method: {about['method']}. {draw_hopper.device_line()}."
-        f" {about['cpu']}, {about['cores']} cores, NumPy {about['numpy']},"
-        f" {about['date'][:10]}.",
-        "",
-        "| | size | NN | NT | TN | TT |",
-        "|---|---:|---:|---:|---:|---:|",
-        *search_lines("s"),
-        *tensor_lines("fp16x3", 'SGEMM, accuracy="fp32"', "cuBLAS SGEMM", who="guarded"),
-        *search_lines("d"),
-        *search_lines("c"),
-        *search_lines("z"),
-        *lasting_lines("d"),
-        *lasting_lines("z"),
-        *tensor_lines("bf16", "bfloat16", "cuBLAS", (1024, 4096, 8192)),
-        *tensor_lines("tf32", "TF32", "cuBLAS", (4096, 8192)),
-        *pairs_lines((4096, 8192)),
-        *cpu_lines(gemm),
-        "",
-        *space_lines(space),
-        "",
-        "Reproduce: `python benchmarks/hopper.py --precision s --seconds 165 --json"
-        " benchmarks/results/h100/hopper_s.json` (d, c and z likewise), `python"
-        " benchmarks/sustained.py --precision z --sizes 4096,8192 --seconds 150 --json"
-        " benchmarks/results/h100/sustained_z.json` (d likewise), `python -m"
-        " benchmarks.tensor --seconds 200 --json benchmarks/results/h100/tensor.json`, `python"
-        " benchmarks/double_double.py --device cuda:0 --families simt_async --scan 24 --json"
-        " benchmarks/results/h100/double_double.json`, `tilewright bench --precision s,d --sizes"
-        " 1024 --against numpy,clblast --device opencl:0,opencl:1 --tune 60s -o"
-        " benchmarks/results/cpu/gemm_1024.json`, `python benchmarks/space_build.py --json"
-        " benchmarks/results/cpu/space_build.json`, then `python benchmarks/draw.py`.",
-    ]
-    return "\n".join(lines)
+        [f"{kind} {what}", f"{row['flops_per_second']['tilewright'] / 1e12:.0f}",
+         f"{row['flops_per_second']['torch'] / 1e12:.0f}" if "torch" in row["flops_per_second"]
+         else "-"]
+        for (kind, what), row in found.items()
+    ]  # fmt: skip
+    return table(["call on PyTorch tensors, TFLOP/s", "ours", "PyTorch"], lines)
 
 
-def cell(ours, theirs):
-    """Return two rates and their ratio."""
-    digits = 0 if ours >= 100 else 1
-    return f"**{ours:.{digits}f}** / {theirs:.{digits}f} ({ours / theirs:.2f}x)"
+def fp32_accuracy(name: str, columns: Mapping[str, str]) -> Callable[[], str]:
+    def drawn() -> str:
+        lines = []
+        for row in rows(name):
+            if any(key not in row["errors"] for key in columns):
+                continue
+            found = [row["errors"][key] for key in columns]
+            etas = [f"{_power(x['eta'])}, {_power(x['median_relative'])}" for x in found]
+            served = row["guard"].get("variant", "")
+            lines.append([row["data"], str(row["side"]), str(row["k"]), *etas, f"`{served}`"])
+        head = ["eta, median relative error", "m, n", "k", *columns.values(), "served by"]
+        return f"{about(name)}.\n\n{table(head, lines)}"
+
+    return drawn
 
 
-def lines_of(about, found, sizes):
-    """Return lines of the table: `found` has pairs of TFLOP/s by case and size."""
-    return [
-        f"| {about}; TFLOP/s | {size} | "
-        + " | ".join(cell(*found[trans, size]) for trans in draw_hopper.CASES)
-        + " |"
-        for size in sizes or sorted({size for _, size in found})
-    ]
+def _power(value: float) -> str:
+    """Return an error as a power of two."""
+    return "0" if value == 0 else f"2^{math.log2(value):.1f}"
 
 
-def search_lines(letter, sizes=()):
-    """Return the races of a search with cuBLAS."""
-    found = {
-        (row["trans"], row["size"]): (row["tflops"]["tilewright"], row["tflops"]["cublas"])
-        for row in load(f"h100/hopper_{letter}.json")["log"]
-        if row["kind"] == "final" and "tflops" in row
-    }
-    return lines_of(f"{letter.upper()}GEMM, H100, cuBLAS", found, sizes)
-
-
-def lasting_lines(letter):
-    """Return the races with cuBLAS in turns of a second, each at its own clock."""
-    found = {
-        (row["trans"], row["size"]): (row["tflops"]["tilewright"], row["tflops"]["cublas"])
-        for row in load(f"h100/sustained_{letter}.json")["rows"]
-    }
-    return lines_of(f"{letter.upper()}GEMM, H100, cuBLAS, a second each in turn", found, ())
-
-
-def tensor_lines(arithmetic, name, peer, sizes=(), who="tilewright"):
-    """Return the races of an arithmetic of matrix units; "guarded" is what `gemm` serves."""
-    found = {}
-    for row in load("h100/tensor.json")["log"]:
-        if row["kind"] == "race" and row["case"].split()[0] == arithmetic and "tflops" in row:
-            rates = row["tflops"][who], row["tflops"]["cublas"]
-            found[row["case"].split()[1], row["size"]] = rates
-    return lines_of(f"{name}, H100, {peer}", found, sizes)
-
-
-def pairs_lines(sizes):
-    """Return the rates in double-double beside what bounds them."""
-    found = {
-        (row["precision"], row["n"], row["trans"]): row
-        for row in load("h100/double_double.json")["rows"]
-    }
+def double_double() -> str:
+    """Return rates, shares of the bound, flatness and eta."""
+    found = rows("h100/double_double")
+    sizes = sorted({x["size"][0] for x in found if "bound" in x})
     lines = []
-    for letter, name in (("e", "accurate"), ("f", "fast")):
-        for size in sizes:
-            rows = [found[letter, size, trans] for trans in draw_hopper.CASES]
-            rates = [(row["flops_per_second"], row["bound"]) for row in rows]
-            told = " | ".join(f"**{rate / 1e12:.2f}** ({rate / most:.0%})" for rate, most in rates)
-            about = f"double-double, {name}, H100; TFLOP/s (of its bound)"
-            lines.append(f"| {about} | {size} | {told} |")
-    return lines
+    for letter in "ef":
+        for case in CASES:
+            mine = [x for x in found if (x["precision"], x["trans"]) == (letter, case)]
+            of = {x["size"][0]: x for x in mine if "bound" in x}
+            rates = [of[n]["flops_per_second"]["tilewright"] for n in sizes]
+            scan = [x["flops_per_second"]["tilewright"] for x in mine if x.get("scan")]
+            limit = of[sizes[0]]["bound"]["flops_per_second"]
+            etas = [max(x["eta_by_spread"][phi] for x in mine if phi in x.get("eta_by_spread", {}))
+                    for phi in ("phi_0", "phi_2")]  # fmt: skip
+            lines.append([f"`{letter}` {case}", *(f"{x / 1e12:.3f}" for x in rates),
+                          f"{100 * max(rates) / limit:.1f} %",
+                          f"{100 * (1 - min(scan) / max(scan)):.1f} %",
+                          *map(_power, etas)])  # fmt: skip
+    head = ["TFLOP/s", *map(str, sizes), "best, of the bound", "spread over 24 other sizes",
+            "eta, phi 0", "eta, phi 2"]  # fmt: skip
+    return f"{about('h100/double_double')}.\n\n{table(head, lines)}"
 
 
-def cpu_lines(document):
-    """Return the table's lines of a sweep against NumPy on a CPU."""
-    lines = []
-    for platform, row in rows(document):
-        name, trans, size = row["problem"].split()
-        ours, theirs = (row["flops_per_second"][peer] for peer in ("tilewright", "numpy"))
-        cells = {trans: f"**{ours / 1e9:.0f}** / {theirs / 1e9:.0f} ({ours / theirs:.2f}x)"}
-        told = " | ".join(cells.get(case, "") for case in draw_hopper.CASES)
-        lines.append(f"| {name}, {platform}, NumPy (OpenBLAS); GFLOP/s | {size} | {told} |")
-    return lines
+# -- microbenchmarks and ladders ---------------------------------------------------------------
 
 
-def space_lines(space):
-    """Return a sentence on how fast a parameter space is built."""
-    builders = space["builders"]
-    ours = builders["tilewright"]
-    theirs = [builders[name] for name in builders if name.startswith("kernel_tuner")]
-    seconds = min(one["seconds"] for one in theirs)
-    memory = min(one["peak_mib"] for one in theirs)
-    return [
-        f"Building a space of {space['raw_size']:.1e} raw and {space['points']:,} valid points:"
-        f" {ours['seconds']:.3f} s and {ours['peak_mib']:.0f} MiB; Kernel Tuner"
-        f" {space['versions']['kernel_tuner']} takes {seconds:.1f} s and {memory:.0f} MiB for the"
-        " same set."
+def micro_rates() -> str:
+    """Return every instruction's best rate."""
+    best: dict[str, Row] = {}
+    for row in experiment("rates"):
+        known = best.get(row["kind"])
+        if known is None or row["multiply_adds_per_cycle"] > known["multiply_adds_per_cycle"]:
+            best[row["kind"]] = row
+    lines = [
+        [f"`{row['instruction']}`", str(row["warps_per_multiprocessor"]),
+         f"{row['multiply_adds_per_cycle']:.1f}", f"{row['flops_per_second'] / 1e12:.1f}",
+         f"{row['clock_hz'] / 1e9:.2f}"]
+        for row in best.values()
+    ]  # fmt: skip
+    return table(["instruction", "warps", "multiply-adds a cycle", "TFLOP/s", "GHz"], lines)
+
+
+SHOWN = (0, 1, 2, 4, 8, 16, 32, 64)  # ratios of the table of mixes
+
+
+def micro_mixes() -> str:
+    lines = [
+        [WIDTHS[bits], lanes.replace("_", " "), *(f"{curve[r]:.1f}" for r in SHOWN)]
+        for (bits, lanes), curve in sorted(mix_curves().items())
+        if all(r in curve for r in SHOWN)
     ]
+    return table(["load", "lanes", *map(str, SHOWN)], lines, left=2)
 
 
-def readme_with(text, results):
-    """Return the README with its results replaced."""
-    head, rest = text.split(BEGIN)
-    return f"{head}{BEGIN}\n{results}\n{END}{rest.split(END)[1]}"
+def micro_memory() -> str:
+    """Return the fastest run of every level and access, and the link's fits."""
+    best: dict[tuple[str, str], Row] = {}
+    for row in experiment("bandwidth"):
+        at = row["level"], row["access"]
+        if at not in best or row["best_bytes_per_second"] > best[at]["best_bytes_per_second"]:
+            best[at] = row
+    lines = []
+    for (level, access), row in best.items():
+        cycles = row.get("bytes_per_cycle_per_multiprocessor")
+        more = f"{cycles:.1f} B a cycle and multiprocessor" if cycles else ""
+        rate = row["best_bytes_per_second"] / 1e9
+        lines.append([level, access, f"{row['bytes'] / 2**20:g} MiB", f"{rate:,.0f}", more])
+    for row in experiment("link"):
+        if "fit" in row:
+            name = f"{row['direction']}, {row['host_memory']}"
+            rate, more = row["bytes_per_second"] / 1e9, f"{row['latency_seconds'] * 1e6:.1f} us"
+            lines.append(["link", name, "fit", f"{rate:,.1f}", f"latency {more}"])
+    return table(["level", "access", "size", "GB/s", ""], lines, left=3)
 
 
-def figure(path):
-    """Draw the rates of all peers, one group a problem and device."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "tilewright"  # the same file from the same data
-    from matplotlib import pyplot
-
-    found = list(rows(load("cpu/gemm_1024.json")))
-    axes = pyplot.figure(figsize=(8, 3.2), layout="constrained").subplots()
-    width = 0.8 / len(PEERS)
-    for at, (peer, label) in enumerate(PEERS.items()):
-        heights = [row["flops_per_second"].get(peer, 0) / 1e9 for _, row in found]
-        places = [group + (at - 1) * width for group in range(len(found))]
-        bars = axes.bar(places, heights, width, label=label)
-        axes.bar_label(bars, fmt="%.0f", fontsize=8)
-    names = [f"{row['problem']}\n{platform}" for platform, row in found]
-    axes.set_xticks(range(len(found)), names, fontsize=8)
-    axes.set_ylabel("GFLOP/s")
-    axes.set_title("GEMM on a CPU without a GPU: tuned kernels beside the libraries", fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, frameon=False)
-    pyplot.savefig(path, metadata={"Date": None})
+def micro_power() -> str:
+    lines = []
+    for row in experiment("power"):
+        if "at_seconds" not in row:
+            flops, rate = row.get("flops_per_second"), row.get("bytes_per_second")
+            lines.append([
+                row["load"],
+                f"{flops / 1e12:.1f} TFLOP/s" if flops else f"{(rate or 0) / 1e9:,.0f} GB/s",
+                f"{row['power_w']:.0f}", f"{row['clock_hz'] / 1e6:.0f}",
+                row["throttle_reasons"] or "nothing",
+            ])  # fmt: skip
+    return table(["load", "rate", "W", "MHz", "held down by"], lines)
 
 
-def main():
-    readme = ROOT / "README.md"
-    readme.write_text(readme_with(readme.read_text(), table()))
-    figure(ROOT / "docs" / "figures" / "cpu_gemm.svg")
+def micro_copies() -> str:
+    lines = [
+        [str(row["piece_bytes"]), str(row["run_bytes"]), f"{row['line_pairs']:g}",
+         f"{row['cycles_per_copy']:.1f}", f"{row['bytes_per_cycle']:.1f}"]
+        for row in experiment("copies")
+    ]  # fmt: skip
+    head = ["bytes a lane", "bytes side by side", "pairs of lines", "cycles", "bytes a cycle"]
+    return table(head, lines)
+
+
+def ladder() -> str:
+    """Return every size of the ladder that was climbed on the H100."""
+    parts = [f"{about('h100/ladder')}."]
+    for result in rows("h100/ladder"):
+        limit = result["bound"]
+        lines = [_rung(one) for one in result["rungs"]]
+        head = ["rung", "", "TFLOP/s", "% of library", "% of bound", "registers", "limited by"]
+        told = f"bound {limit['flops_per_second'] / 1e12:.1f} TFLOP/s by {limit['limiting']}"
+        parts += [f"**{result['problem']}**; {told}:", table(head, lines, left=2)]
+    return "\n\n".join(parts)
+
+
+def _rung(one: Row) -> list[str]:
+    if one["reason"]:
+        return [one["name"], one["title"], "", "", "", "", one["reason"]]
+    code = one["machine_code"] or {}
+    numbers = [
+        "" if value is None else f"{value:{form}}"
+        for value, form in (
+            (one["flops_per_second"] / 1e12, ".3g"), (one["percent_of_library"], ".1f"),
+            (one["percent_of_bound"], ".1f"), (code.get("registers"), "d"),
+        )
+    ]  # fmt: skip
+    return [one["name"], one["title"], *numbers, one["limits"]]
+
+
+# -- pages -------------------------------------------------------------------------------------
+
+ON_DEVICE = {"sgemm": "cuBLAS SGEMM", "guarded": '`"fp32"`', "fp16x3": "fp16x3", "tf32": "TF32"}
+ON_MODEL = {"plain sum": "plain sum", "ieee": "SGEMM of this CPU", "fp16x3": "fp16x3",
+            "tf32x3": "tf32x3", "bf16x6": "bf16x6"}  # fmt: skip
+PARTS: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {"results": readme},
+    "docs/hopper.md": {
+        "squares": lambda: squares("h100/squares_s"),
+        "complex": lambda: squares("h100/squares_c", COMPLEX_CASES),
+        "sustained": lambda: sustained("s"),
+    },
+    "docs/dgemm.md": {
+        "squares": lambda: squares("h100/squares_d"),
+        "complex": lambda: squares("h100/squares_z", COMPLEX_CASES),
+        "sustained": lambda: sustained("dz"),
+    },
+    "docs/random_shapes.md": {"shapes": random_shapes, "multiples": beside_multiples},
+    "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},
+    "docs/tensor_cores.md": {
+        "races": tensor_races("bf16", "f16", "tf32"),
+        "calls": narrow_types,
+    },
+    "docs/fp32_accurate.md": {
+        "races": tensor_races("fp16x3", ours="guarded"),
+        "device errors": fp32_accuracy("h100/fp32_accuracy", ON_DEVICE),
+        "model errors": fp32_accuracy("cpu/fp32_accuracy", ON_MODEL),
+    },
+    "docs/double_double.md": {"results": double_double},
+    "docs/benchmarking.md": {"profile": profile},
+    "docs/microbenchmarks.md": {
+        "rates": micro_rates, "mixes": micro_mixes, "memory": micro_memory,
+        "copies": micro_copies, "power": micro_power,
+    },
+    "docs/ladder.md": {"results": ladder},
+}  # fmt: skip
+
+
+def page_with(text: str, mark: str, drawn: str) -> str:
+    """Return a page with what stands between two marks replaced."""
+    begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
+    head, _, rest = text.partition(begin)
+    _, found, tail = rest.partition(end)
+    if not found:
+        raise SystemExit(f"the page has no {begin} ... {end}")
+    return f"{head}{begin}\n{drawn}\n{end}{tail}"
+
+
+def main() -> None:
+    for name, parts in PARTS.items():
+        page = ROOT / name
+        text = page.read_text()
+        for mark, draw in parts.items():
+            text = page_with(text, mark, draw())
+        page.write_text(text)
+        print(name)
+    draw_figures()
 
 
 if __name__ == "__main__":

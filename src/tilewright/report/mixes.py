@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.bench.loops import unpack_trace
 from tilewright.report.words import tiling
-from tilewright.sass.loops import instruction_class
 from tilewright.space import Config
 from tilewright.text import plain
 
-__all__ = ["Mix", "counted_loops", "figure1_loops", "inspected_loops"]
+__all__ = ["Mix", "blocking_loops", "inspected_loops"]
 
 
 @dataclass(frozen=True)
@@ -30,9 +27,7 @@ class Mix:
     classes : Mapping
         Number of instructions of each class.
     fma_share : float or None
-        Share of cycles in which the multiply-adds' pipe is busy.
-    measured : bool
-        Whether counters told that share; else the cycle model did.
+        Share of cycles in which the cycle model sees the multiply-adds' pipe busy.
     config : str
         The config in ASTRA's notation.
     source : str
@@ -43,7 +38,6 @@ class Mix:
     label: str
     classes: Mapping[str, int] = field(hash=False)
     fma_share: float | None = None
-    measured: bool = False
     config: str = ""
     source: str = ""
 
@@ -56,33 +50,6 @@ def _classes(mix: Mapping[str, Any]) -> dict[str, int]:
 def _share(value: Any) -> float | None:
     good = isinstance(value, int | float) and math.isfinite(value)
     return float(value) if good else None
-
-
-def counted_loops(document: Mapping[str, Any], source: str) -> Iterator[Mix]:
-    """Yield the loop with the largest counted share of each variant (benchmarks/calibrate.py).
-
-    Only these are decoded: a file holds hundreds.
-    """
-    arch = int(document["arch"])
-    best: dict[str, Mapping[str, Any]] = {}
-    for loop in document["loops"]:
-        known = best.get(loop["variant"])
-        if known is None or float(loop["fma_share"]) > float(known["fma_share"]):
-            best[loop["variant"]] = loop
-    device = plain(str(document.get("device", "")))
-    for variant, loop in best.items():
-        trace = unpack_trace(loop["trace"], arch)
-        values = {plain(name): int(value) for name, value in loop["config"].items()}
-        precision, trans = plain(variant)[:1].upper(), plain(variant)[1:]
-        yield Mix(
-            group=f"best counted kernels, sm_{arch}" + (f", {device}" if device else ""),
-            label=f"{precision}GEMM {trans}",
-            classes=dict(Counter(instruction_class(i) for i in trace)),
-            fma_share=_share(loop["fma_share"]),
-            measured=True,
-            config=tiling(Config("portable", values)),
-            source=source,
-        )
 
 
 def inspected_loops(document: Mapping[str, Any], source: str) -> Iterator[Mix]:
@@ -106,14 +73,14 @@ def inspected_loops(document: Mapping[str, Any], source: str) -> Iterator[Mix]:
         )
 
 
-def figure1_loops(document: Mapping[str, Any], source: str) -> Iterator[Mix]:
-    """Yield the loops behind Lai & Seznec's Figure 1 with the widest loads."""
-    points = [point for point in document["points"] if "blocking" in point and "mix" in point]
+def blocking_loops(rows: Sequence[Mapping[str, Any]], source: str) -> Iterator[Mix]:
+    """Yield the loops behind Lai & Seznec's Figure 1 with the widest loads, of any rows."""
+    points = [row for row in rows if "blocking" in row and "mix" in row]
     widest = max((int(point["load_bits"]) for point in points), default=0)
-    arch = plain(str(document.get("arch", "")))
     for point in points:
         if int(point["load_bits"]) != widest:
             continue
+        arch = plain(str(point.get("arch", "")))
         yield Mix(
             group=f"register blocking of Lai & Seznec's Figure 1, {widest}-bit loads, {arch}",
             label=f"blocking {int(point['blocking'])}",

@@ -109,15 +109,17 @@ def device_of(record: Mapping[str, Any]) -> MeasuredOn:
 
 
 def is_timed(row: Mapping[str, Any]) -> bool:
-    """Whether a row is a sweep's with times: one that failed has a reason in their place."""
-    return "rungs" not in row and ("flops_per_second" in row or "error" not in row)
+    """Whether a row is a product of ours, with its rate or with its error."""
+    rates, errors = row.get("flops_per_second", {}), row.get("errors", {})
+    ours = any(isinstance(one, dict) and "tilewright" in one for one in (rates, errors))
+    return ours and "precision" in row and "rungs" not in row
 
 
 def run_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
     """Return one row of a sweep."""
     rates = {
         text_of(name): float(rate)
-        for name, rate in row["flops_per_second"].items()
+        for name, rate in row.get("flops_per_second", {}).items()
         if isinstance(rate, int | float) and math.isfinite(rate) and rate > 0
     }
     m, n, k = (int(side) for side in row["size"])
@@ -125,7 +127,8 @@ def run_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
         raise ValueError(f"size={row['size']!r} is not three sizes of 1 or more")
     trans_a, trans_b = (Trans(letter) for letter in row["trans"])
     tuning, options = row.get("tuning"), row.get("options")
-    eta = tuning.get("eta") if isinstance(tuning, dict) else row.get("eta")
+    errors = row.get("errors", {}).get("tilewright", {})
+    eta = tuning.get("eta") if isinstance(tuning, dict) else errors.get("eta")
     return Run(
         device,
         Problem(m, n, k, row["precision"], trans_a, trans_b),

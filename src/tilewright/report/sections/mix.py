@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+from tilewright.report.feeding import Feeding
 from tilewright.report.gather import Gathered
 from tilewright.report.mixes import Mix
 from tilewright.report.model import Bars, Curve, Curves, Figure, Rows, Section, Table
-from tilewright.report.records import Feeding
 from tilewright.report.words import percent
 
 __all__ = ["section"]
@@ -53,7 +53,7 @@ def _figure(name: str, mixes: list[Mix]) -> Figure:
     rows = []
     for one in mixes:
         busy = "" if one.fma_share is None else percent(one.fma_share)
-        told = f"{busy} {'counted' if one.measured else 'modelled'}" if busy else ""
+        told = f"{busy} modelled" if busy else ""
         counts = [f"{one.classes.get(kind, 0):,}" for kind in ordered]
         rows.append((one.label, one.config, *counts, told, one.source))
     best = max(mixes, key=lambda one: _share(one, ["multiply-add"]))

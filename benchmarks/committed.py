@@ -1,0 +1,54 @@
+"""The committed results, as `draw.py` reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+CASES = ("NN", "NT", "TN", "TT")
+Row = Mapping[str, Any]
+
+
+def load(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return found
+
+
+def rows(name: str) -> list[Row]:
+    return [row for device in load(name)["devices"] for row in device["results"]]
+
+
+def by_case(name: str, **wanted: str) -> dict[tuple[int, str], Row]:
+    """Return rows of squares by size and transposes."""
+    return {
+        (row["size"][0], row["trans"]): row
+        for row in rows(name)
+        if "flops_per_second" in row
+        and not row.get("scan")
+        and all(row[key] == value for key, value in wanted.items())
+    }
+
+
+def experiment(name: str) -> list[Row]:
+    found = load("h100/microbench")["experiments"][name]["rows"]
+    return [row for row in found if "error" not in row]
+
+
+def mix_curves() -> dict[tuple[int, str], dict[int, float]]:
+    """Return instructions a cycle by ratio, for each width of a load and lane pattern."""
+    found: dict[tuple[int, str], dict[int, float]] = {}
+    for row in experiment("mixes"):
+        loads_alone = row["ratio"] == 0
+        if (
+            row["bank_pattern"] == "kept"
+            and row["load_bits"]
+            and (row["multiply_add"] == "FFMA" or loads_alone)
+        ):
+            curve = found.setdefault((row["load_bits"], row["lane_pattern"]), {})
+            rate = row["instructions_per_cycle"]
+            curve[row["ratio"]] = max(rate, curve.get(row["ratio"], 0.0))
+    return found

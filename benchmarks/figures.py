@@ -1,0 +1,141 @@
+"""The figures of the documentation, a function each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from committed import CASES, ROOT, by_case, load, mix_curves, rows
+from tilewright.microbench.mixes import STRIDES, WIDTHS
+
+FIGURES = ROOT / "docs" / "figures"
+
+
+def axes_of(width: float, height: float, panels: int = 1) -> Any:
+    """Return axes that are drawn the same from the same data."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "tilewright"
+    from matplotlib import pyplot
+
+    figure = pyplot.figure(figsize=(width, height), layout="constrained")
+    found = figure.subplots(1, panels, sharey=True, squeeze=False)[0]
+    for axes in found:
+        axes.spines[["top", "right"]].set_visible(False)
+    return found if panels > 1 else found[0]
+
+
+def save(name: str) -> None:
+    from matplotlib import pyplot
+
+    pyplot.savefig(FIGURES / f"{name}.svg", metadata={"Date": None})
+    pyplot.close()
+
+
+def sgemm_figure() -> None:
+    """Rates against the size, a panel a case."""
+    found = by_case("h100/squares_s")
+    sizes = sorted({size for size, _ in found})
+    panels = axes_of(9, 2.9, len(CASES))
+    for axes, case in zip(panels, CASES, strict=True):
+        for name, label, style in (("tilewright", "Tilewright", "o-"), ("cublas", "cuBLAS", "s--")):
+            rates = [found[n, case]["flops_per_second"][name] / 1e12 for n in sizes]
+            axes.plot(sizes, rates, style, label=label, markersize=4)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sizes, [str(n) for n in sizes], fontsize=7, rotation=45)
+        axes.set_ylim(0)
+        axes.set_title(case, fontsize=9)
+    panels[0].set_ylabel("TFLOP/s")
+    panels[-1].legend(fontsize=8, frameon=False, loc="lower right")
+    panels[0].figure.suptitle("SGEMM on an H100: square problems against their side", fontsize=10)
+    save("h100_sgemm")
+
+
+def mixes_figure() -> None:
+    """Lai & Seznec's Figure 2: instructions a cycle by multiply-adds for each load."""
+    curves = mix_curves()
+    panels = axes_of(9, 3.4, len(STRIDES))
+    for axes, lanes in zip(panels, STRIDES, strict=True):
+        for bits, label in WIDTHS.items():
+            points = sorted(curves.get((bits, lanes), {}).items())
+            axes.plot([x for x, _ in points], [y for _, y in points], "o-", ms=3, label=label)
+        axes.axhline(128, color="grey", lw=0.8, ls="--")  # lanes that a multiprocessor issues to
+        axes.set_xscale("symlog", base=2, linthresh=1)
+        axes.set_xlim(-0.3, 80)  # a symmetric scale would show negative ratios
+        axes.set_xticks([0, 1, 2, 4, 8, 16, 32, 64], ["0", "1", "2", "4", "8", "16", "32", "64"])
+        axes.set_title(lanes.replace("_", " "), fontsize=10)
+        axes.set_xlabel("FFMA to one load")
+    panels[0].set_ylabel("instructions a cycle\nand multiprocessor")
+    panels[0].legend(fontsize=8, frameon=False)
+    panels[0].figure.suptitle("Lai & Seznec's Figure 2 on an H100", fontsize=10)
+    save("figure2")
+
+
+def blocking_figure() -> None:
+    """Lai & Seznec's Figure 1: the formula as lines, compiled loops as points."""
+    axes = axes_of(8, 3.6)
+    found = rows("cpu/register_blocking")
+    for bits, colour in ((32, "C0"), (64, "C1"), (128, "C2")):
+        mine = [one for one in found if one["load_bits"] == bits]
+        x = [one["blocking"] for one in mine]
+        name = "LDS" if bits == 32 else f"LDS.{bits}"
+        shares = {
+            key: [100 * one[key] for one in mine]
+            for key in ("formula", "share_of_ffma_and_loads", "share_of_all")
+        }
+        axes.plot(x, shares["formula"], color=colour, label=f"{name}, formula")
+        axes.plot(x, shares["share_of_ffma_and_loads"], "o", color=colour, ms=4)
+        axes.plot(x, shares["share_of_all"], "x", color=colour, ms=5)
+    axes.plot([], [], "o", color="grey", ms=4, label="compiled: of FFMA and shared loads")
+    axes.plot([], [], "x", color="grey", ms=5, label="compiled: of all instructions")
+    axes.set_xlabel("register blocking")
+    axes.set_ylabel("FFMA, % of the main loop")
+    axes.set_title("Lai & Seznec's Figure 1 from kernels compiled for sm_90a", fontsize=10)
+    axes.legend(fontsize=8, frameon=False, loc="lower right")
+    save("figure1")
+
+
+def ladder_figure() -> None:
+    """Every rung's rate, a group of bars a rung."""
+    axes = axes_of(9, 3.8)
+    results = rows("h100/ladder")
+    width = 0.8 / len(results)
+    for at, result in enumerate(results):
+        rates = [(one["flops_per_second"] or 0) / 1e12 for one in result["rungs"]]
+        places = [group + (at - (len(results) - 1) / 2) * width for group in range(len(rates))]
+        bars = axes.bar(places, rates, width, label="x".join(map(str, result["size"])))
+        axes.bar_label(bars, fmt="%.3g", fontsize=6, rotation=90, padding=2)
+    names = [one["name"].replace("_", "\n", 1).replace("_", " ") for one in results[0]["rungs"]]
+    axes.set_xticks(range(len(names)), names, fontsize=8)
+    axes.set_ylabel("TFLOP/s")
+    axes.set_title("The kernel ladder, SGEMM NN row-major, on an H100", fontsize=10)
+    axes.legend(fontsize=8, frameon=False, loc="upper left")
+    save("ladder")
+
+
+def cpu_figure() -> None:
+    """Rates of all libraries on a CPU, a group of bars a problem and device."""
+    axes = axes_of(8, 3.2)
+    groups = [
+        (row, device["platform"].split("PoCL ")[1].split()[0].rstrip(","))
+        for device in load("cpu/gemm_1024")["devices"]
+        for row in device["results"]
+    ]
+    peers = {"tilewright": "Tilewright, tuned", "numpy": "NumPy (OpenBLAS)", "clblast": "CLBlast"}
+    for at, (peer, label) in enumerate(peers.items()):
+        heights = [row["flops_per_second"].get(peer, 0) / 1e9 for row, _ in groups]
+        places = [group + (at - 1) * 0.8 / len(peers) for group in range(len(groups))]
+        bars = axes.bar(places, heights, 0.8 / len(peers), label=label)
+        axes.bar_label(bars, fmt="%.0f", fontsize=8)
+    names = [f"{row['problem']}\nPoCL {platform}" for row, platform in groups]
+    axes.set_xticks(range(len(groups)), names, fontsize=8)
+    axes.set_ylabel("GFLOP/s")
+    axes.set_title("GEMM on a CPU without a GPU: tuned kernels beside the libraries", fontsize=10)
+    axes.legend(fontsize=8, frameon=False)
+    save("cpu_gemm")
+
+
+def draw_figures() -> None:
+    """Draw all of them."""
+    for draw in (sgemm_figure, mixes_figure, blocking_figure, ladder_figure, cpu_figure):
+        draw()
