@@ -78,6 +78,8 @@ def parse(words: list[str]) -> None:
         if not hasattr(command, "commands"):
             return
         left = [*getattr(context, "_protected_args", ()), *context.args]
+        if not left:  # a group that is a command as well
+            return
         said, command, rest = command.resolve_command(context, left)
 
 
@@ -123,14 +125,7 @@ def run_block(block: Block, folder: Path, environment: dict[str, str], python: l
             execute(["bash", "-euo", "pipefail", "-c", shortened(command)], folder, environment)
 
 
-def own_test(page: Path) -> str | None:
-    """Return the test that a page names as the one that runs it."""
-    found = re.match(r"<!-- tests: (\S+) -->\n", page.read_text(encoding="utf-8"))
-    return found and found[1]
-
-
-RUNNABLE = [page for page in PAGES if page.name != "README.md" and not own_test(page)]
-RUNNABLE = [page for page in RUNNABLE if blocks(page)]
+RUNNABLE = [page for page in PAGES if blocks(page)]
 
 
 @pytest.mark.slow
@@ -159,16 +154,10 @@ def test_commands_are_of_programs_and_options_that_exist(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_page_with_a_test_of_its_own_is_read_by_it(page):
-    test = own_test(page)
-    assert test is None or page.name in (ROOT / test).read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_commands_in_sentences_exist_too(page):
     for text in re.findall(r"`(tilewright [a-z][^`\n]*)`", page.read_text(encoding="utf-8")):
         try:
-            parse(shlex.split(text))
+            parse(shlex.split(text.replace("bench NAME", "bench squares")))
         except Exception as problem:  # a sentence may leave arguments out, or write ID for one
             if type(problem).__name__ not in ("MissingParameter", "BadParameter"):
                 raise AssertionError(f"{text}: {problem}") from problem

@@ -2,87 +2,66 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import cache
 
 import pytest
 
-from tests.bound.committed import RESULTS, TOO_MANY, WITHOUT_TIMES, Run, _of, committed
+from tests.bound.committed import committed, runs_of
 from tilewright.bounds import bound
 from tilewright.hardware import catalogue_device
 from tilewright.problem import Problem
 
 H100 = catalogue_device("h100")
-RUNS = committed()
+RUNS = committed("h100")
 
 
 @cache
-def _limit(shape, precision, sustained, mixes, how):
-    device = H100 if mixes else replace(H100, mixes=())
-    problem = Problem(*shape, precision)
-    told = dict(how)
+def _limit(shape, precision, sustained, how):
     # beta was 0 in all of them.
-    return bound(problem, device, warm_cache=True, sustained=sustained, reads_c=False, **told).limit
+    return bound(
+        Problem(*shape, precision), H100, warm_cache=True, sustained=sustained, reads_c=False,
+        **dict(how),
+    ).limit  # fmt: skip
 
 
-def limit(problem, *, sustained=False, mixes=True, how=()):
+def limit(problem, *, sustained=False, how=()):
     """Return the bound in FLOP/s, operands perhaps in the cache; transposes do not matter."""
     shape = (problem.m, problem.n, problem.k)
-    return _limit(shape, problem.precision.letter, sustained, mixes, how)
+    return _limit(shape, problem.precision.letter, sustained, how)
 
 
-def best(precision):
-    """Return the run of a precision that comes nearest to its bound."""
-    mine = (run for run in RUNS if run.problem.precision.letter == precision and not run.how)
-    return max(mine, key=lambda run: run.rate / limit(run.problem))
-
-
-def test_every_committed_file_is_read():
-    """A new file of results has times, or is named among those that have none."""
-    files = {path.name for path in RESULTS.glob("*.json")}
-    assert {run.file for run in RUNS} == files - WITHOUT_TIMES - TOO_MANY
-    assert files >= WITHOUT_TIMES | TOO_MANY
+def test_every_precision_has_runs():
     assert {run.problem.precision.letter for run in RUNS} >= set("sdczef")
-    assert len(RUNS) > 3000
+    assert any(run.how for run in RUNS)
 
 
-def test_products_on_matrix_units_have_bounds_of_their_own():
-    """Rows as benchmarks.tensor and the tensor ladder write them."""
-    race = {"kind": "race", "case": "fp16x3 NT", "size": 4096}
-    race["tflops"] = {"tilewright": 150.0, "product": 160.0, "cublas": 50.0, "guarded": 140.0}
-    tried = {"kind": "tried", "case": "bf16 NN", "id": "x", "ns": {"4096": 2.0e5}}
-    rung = {"name": "t1_wgmma", "flops_per_second": 3e14}
-    ladder = {"problem": "BF16 GEMM, C = A B^T", "size": [2048, 4096, 512], "rungs": [rung]}
-    found = [Run("", *one) for row in (race, tried, ladder) for one in _of(row)]
-    assert [run.who for run in found] == [*race["tflops"], "x", "t1_wgmma"]
-    limits = {run.who: limit(run.problem, how=run.how) for run in found}
+def test_products_on_tensor_cores_have_bounds_of_their_own():
+    rates = {"tilewright": 150e12, "product": 160e12, "cublas": 50e12, "guarded": 140e12}
+    row = {"arithmetic": "fp16x3", "trans": "NT", "size": [4096] * 3, "flops_per_second": rates}
+    found = {run.who: run for run in runs_of({"devices": [{"results": [row]}]})}
+    limits = {who: limit(run.problem, how=run.how) for who, run in found.items()}
     assert limits["cublas"] < 7e13 < limits["guarded"] <= limits["tilewright"] < limits["product"]
-    assert limits["x"] > 1e15 > found[4].rate == pytest.approx(2 * 4096**3 / 2e-4)
-    assert found[5].problem.trans == "TN"
-    assert limits["t1_wgmma"] > 5e14
 
 
 def test_no_committed_measurement_exceeds_the_bound():
-    """Not even of kernels that a search only tried, nor of a library."""
-    for run in RUNS:
+    """Neither ours nor a library's; one in seven of the random shapes, whose bounds take long."""
+    for at, run in enumerate(RUNS):
+        if "random_shapes" in run.file and at % 7:
+            continue
         assert run.rate < limit(run.problem, how=run.how), run
         assert run.rate < limit(run.problem, sustained=True, how=run.how), run
 
 
 def test_the_measurements_do_bind():
-    # Ten percent fewer multiprocessors would be refuted by no file; three quarters of them are.
+    """Three quarters of the multiprocessors could not have done what was measured."""
     fewer = replace(H100.quantities["multiprocessors"], value=99)
     slow = replace(H100, quantities={**H100.quantities, "multiprocessors": fewer})
-    run = best("s")
+    run = max(
+        (one for one in RUNS if one.problem.precision.letter == "s" and not one.how),
+        key=lambda one: one.rate / limit(one.problem),
+    )
     assert run.rate > bound(run.problem, slow, warm_cache=True).limit
-
-
-@pytest.mark.parametrize("sustained", [False, True])
-@pytest.mark.parametrize("mixes", [False, True])
-def test_the_best_sgemm_is_within_15_percent_of_the_bound(mixes, sustained):
-    run = best("s")
-    assert 0.85 < run.rate / limit(run.problem, mixes=mixes, sustained=sustained) < 1
 
 
 def test_measured_mixes_are_what_binds_sgemm():
@@ -91,36 +70,6 @@ def test_measured_mixes_are_what_binds_sgemm():
     assert found.limiting.name == "tabulated mix (eq. 11)"
     assert found.limit < found.term("instruction mix and tail wave").value
     assert not found.missing
-
-
-def pairs_limit(row):
-    """Return the bound of the instructions that a row's kernel was made of."""
-    problem = Problem(*[row["n"]] * 3, row["precision"], *row["trans"])
-    # Rows that do not name them are older than "chained".
-    sequence = row.get("sequence", {"e": "accurate", "f": "dot2"}[row["precision"]])
-    return bound(problem, H100, sequence=sequence).limit
-
-
-def test_double_double_is_within_15_percent_of_its_bound():
-    rows = json.loads((RESULTS / "double_double.json").read_text())["rows"]
-    for letter in "ef":
-        shares = [
-            row["flops_per_second"] / pairs_limit(row) for row in rows if row["precision"] == letter
-        ]
-        assert 0.85 < max(shares) < 1
-
-
-def test_the_bounds_that_double_double_was_measured_beside_still_hold():
-    for row in json.loads((RESULTS / "double_double.json").read_text())["rows"]:
-        assert pairs_limit(row) == pytest.approx(row["bound"], rel=1e-9)
-
-
-def test_matrix_units_bind_libraries_doubles():
-    """cuBLAS computes D and Z on them: faster than the lanes could, slower than the bound."""
-    for letter in "dz":
-        run = best(letter)
-        lanes = 2 * H100.needs("fma_lanes.d") * 132 * H100.needs("clock_hz")
-        assert lanes < run.rate < limit(run.problem), run
 
 
 def test_the_catalogue_has_what_was_measured():
@@ -139,3 +88,12 @@ def test_the_catalogue_has_what_was_measured():
     for mix in H100.mixes:
         assert 0 < mix.throughput <= H100.needs("issue_lanes")
         assert "microbench.json" in mix.source
+
+
+@pytest.mark.parametrize("letter", ["d", "z"])
+def test_tensor_cores_bind_doubles(letter):
+    """cuBLAS computes D and Z on them: faster than the lanes could, slower than the bound."""
+    mine = [run for run in RUNS if run.problem.precision.letter == letter]
+    best = max(mine, key=lambda run: run.rate / limit(run.problem))
+    lanes = 2 * H100.needs("fma_lanes.d") * 132 * H100.needs("clock_hz")
+    assert lanes < best.rate < limit(best.problem)

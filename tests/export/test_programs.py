@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -13,7 +12,6 @@ import pytest
 
 from tests.export.building import COMPILER, HERE, ROOT, WARNINGS, needs_c, run
 from tests.export.conftest import Exported
-from tilewright.export import variants_of
 
 pytestmark = needs_c
 
@@ -141,45 +139,6 @@ def test_the_runtime_example_compiles_and_links(exported: Exported, tmp_path: Pa
     done = subprocess.run([program], capture_output=True, text=True, timeout=60)
     if done.returncode != 0:  # no GPU here
         assert "failed" in done.stderr
-
-
-def benchmark():
-    """Return benchmarks/native.py as a module."""
-    spec = importlib.util.spec_from_file_location("native", ROOT / "benchmarks/native.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.gpu
-def test_exported_calls_give_gemms_bits(cuda, tmp_path):
-    """Every precision and transpose, ragged, with alpha and beta, through ctypes."""
-    native, variants = benchmark(), variants_of("all", "all")
-    native.exported(cuda, tmp_path / "out", variants, store=True)
-    rows = list(
-        native.compare(cuda, native.Native(tmp_path / "out", native.driver_library()), variants)
-    )
-    assert len(rows) == 2 * 2 * len(variants)
-    assert [row for row in rows if not (row["equal"] and row["changed"])] == []
-
-
-def test_the_benchmark_times_batches_of_both_ways(exported: Exported, tmp_path: Path):
-    """Only that it works: nothing here says how fast a driver without a device is."""
-    native = benchmark()
-    program = tmp_path / "overhead"
-    sources = sorted(exported.sources.glob("*.c"))
-    flags = (*native.FLAGS, f"-I{exported.sources}")
-    source = ROOT / "benchmarks/native/overhead.c"
-    run(COMPILER, *flags, source, *sources, exported.fake, *LIBRARIES, "-o", program)
-    name = exported.call("choose", "s", 102, "N", "N", 16, 16, 16)
-    kernel = exported.kernels.kernels[name]
-    words = (kernel.grid.threads[0], kernel.grid.factor, kernel.dynamic_shared_bytes, 16, 3, 50)
-    env = environment(exported)
-    printed = run(program, exported.fake, name, *words, env=env)
-    assert all(float(word) > 0 for word in printed.split())
-    assert len(printed.splitlines()) == 3
-    other = subprocess.run([program, exported.fake, "other", *map(str, words)], env=env, timeout=60)
-    assert other.returncode == 1
 
 
 def test_numbers_are_the_examples_own():

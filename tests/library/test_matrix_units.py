@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import statistics
-from collections import defaultdict
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.bench.tensor.cases import Case
 from tilewright.library.matrix_units import config_for, wgmma
 from tilewright.library.split.product import HopperProduct, ModelProduct
 from tilewright.precision import precision
@@ -21,7 +15,6 @@ from tilewright.problem import Trans
 from tilewright.stencil.split import SCHEMES
 from tilewright.stencil.wgmma import ARITHMETICS, Arithmetic, TensorVariant
 
-RESULTS = Path(__file__).parents[2] / "benchmarks/results/h100"
 H100 = replace(architecture_spec("sm_90a"), multiprocessors=132, name="H100")
 BF16 = Arithmetic("bfloat16", "bfloat16")
 
@@ -33,41 +26,6 @@ def variant(arithmetic, trans="TN"):
 def block(of, size, device=H100, promote_k=0):
     found = config_for(of, device, size, size, size, promote_k)
     return found.integer("block_m"), found.integer("block_n")
-
-
-@cache
-def timed():
-    """Return what an H100 took: arithmetic and transposes to configs' times by size."""
-    log = json.loads((RESULTS / "tensor.json").read_text())["log"]
-    found = defaultdict(list)
-    for row in log:
-        if row["kind"] == "tried" and not row["reason"]:
-            found[row["case"]].append((row["config"], row["ns"]))
-    return found
-
-
-def at_most(promote_k, config):
-    return not promote_k or 0 < config["promote_k"] <= promote_k
-
-
-@pytest.mark.parametrize("size", [1024, 2048, 4096])
-@pytest.mark.parametrize("name", ["fp16x3", "bf16x6", "bf16", "tf32"])
-def test_the_choice_is_within_3_percent_of_the_best_that_was_timed(name, size):
-    """And within 2 % but for single runs."""
-    promote = 32 if "x" in name else 0
-    losses = []
-    for case, rows in timed().items():
-        if case.split()[0] != name:
-            continue
-        of = variant(Case(*case.split()).variant.arithmetic, case.split()[1])
-        chosen = dict(config_for(of, H100, size, size, size, promote))
-        times = [(ns[str(size)], c == chosen) for c, ns in rows if at_most(promote, c)]
-        ours = [ns for ns, is_it in times if is_it]
-        if ours:  # 128 x 64 of BF16 was not timed in NN
-            losses.append(min(ours) / min(ns for ns, _ in times))
-    assert len(losses) >= (1 if name == "tf32" else 3)
-    assert statistics.median(losses) < 1.02
-    assert max(losses) < 1.03
 
 
 @pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from dataclasses import replace
-from pathlib import Path
+from importlib.resources import files
 from types import SimpleNamespace
 
 import pytest
@@ -35,7 +33,6 @@ from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.measurement import Stage
 from tilewright.tuning.store import Store
 
-ROOT = Path(__file__).parents[2]
 FAMILY = SimtAsync()
 H100 = replace(
     architecture_spec("sm_90a"), name="NVIDIA H100 80GB HBM3", multiprocessors=132
@@ -55,26 +52,21 @@ def device(spec=H100, fingerprint: str = ""):
     return SimpleNamespace(fingerprint=fingerprint, spec=spec)
 
 
-def script(name: str):
-    """A benchmark, which finds its neighbours as it does when it is run."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
-    return module
+def document():
+    """The shipped table as plain data."""
+    return json.loads(files("tilewright.library").joinpath("shipped_tables/h100.json").read_text())
 
 
-def races():
-    log = json.loads((ROOT / "benchmarks/results/h100/hopper_s.json").read_text())["log"]
-    return [row for row in log if row["kind"] == "final"]
-
-
-def test_the_table_is_made_from_committed_results():
-    ship = script("ship")
-    assert ship.TABLE.read_text() == ship.table()
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("letter", "sdz")
+def test_what_won_a_race_serves_its_size(letter, trans):
+    """What was rescheduled serves devices that have proved it; this one has not."""
+    of = variant(trans, letter)
+    won = {size: row for row in shipped(H100, of).rows for size in row.won}
+    assert won
+    for size, row in won.items():
+        chosen = choose(device(), Problem(*size, letter, *trans))
+        assert (chosen.config, chosen.tuned_on) == (row.config, str(Problem(*size, letter, *trans)))
 
 
 def test_every_row_is_a_point_of_the_space_it_is_for():
@@ -83,36 +75,6 @@ def test_every_row_is_a_point_of_the_space_it_is_for():
             of = Variant.of(next(iter(row.ns)))
             twin = unscheduled(row.config)  # its own schedule is for devices that have proved it
             assert twin in stencil(twin.stencil).space(of, H100), row
-
-
-def test_what_won_a_race_serves_its_size():
-    """Where rescheduled code won, what the compiler made serves devices that have not proved it."""
-    plain = 0
-    for row in races():
-        chosen = choose(device(), square(row["size"], row["trans"]))
-        if "schedule" in row["config"]:
-            assert unscheduled(chosen.config) == chosen.config
-            continue
-        plain += 1
-        assert chosen.config.id == row["id"]
-        assert chosen.tuned_on == f"SGEMM {row['trans']} {row['size']}"
-    assert plain
-
-
-@pytest.mark.parametrize("letter", ["d", "z"])
-def test_what_won_in_turns_of_a_second_serves_its_size(letter):
-    """Also where something else won by single launches, as in ZGEMM."""
-    ship, other = script("ship"), 0
-    by_launches = {
-        (row["trans"], row["size"]): row["id"]
-        for row in ship.load(f"hopper_{letter}.json")["log"]
-        if row["kind"] == "final"
-    }
-    for row in ship.load(ship.LASTING[letter])["rows"]:
-        problem = Problem(row["size"], row["size"], row["size"], letter, *row["trans"])
-        assert choose(device(), problem).config.id == row["id"]
-        other += by_launches[row["trans"], row["size"]] != row["id"]
-    assert other or letter == "d"  # in which the same config has won both
 
 
 @pytest.mark.parametrize("size", [2048, 4096, 8192])
@@ -132,14 +94,6 @@ def test_sizes_never_seen_get_a_sound_config_and_always_the_same(trans):
         chosen = choose(device(), problem)
         assert chosen == choose(device(), problem)
         assert chosen.config in FAMILY.space(Variant.of(problem), H100)
-
-
-def test_choices_for_sizes_left_out_are_candidates_of_the_search():
-    """The benchmark that says how good the choice is runs, and repeats itself."""
-    made = script("choice").rows()
-    assert made == script("choice").rows()
-    assert len(made) == 20
-    assert all(one["share"] is not None and 0 < one["share"] <= 1 for one in made)
 
 
 def test_a_device_of_the_same_architecture_is_served_too_but_no_other():
@@ -323,9 +277,9 @@ def test_a_time_that_was_measured_is_the_one_expected():
     assert expected_ns(timed, square(2048, "NT"), slower, 132) > 900e3
 
 
-def let_table_say(monkeypatch, document):
+def let_table_say(monkeypatch, says):
     """Let this be the only table that comes with the package."""
-    table = _read(document)
+    table = _read(says)
     monkeypatch.setattr("tilewright.library.shipped.tables", lambda: (table,))
     for cached in (shipped, of_table):
         cached.cache_clear()
@@ -333,12 +287,12 @@ def let_table_say(monkeypatch, document):
 
 def rescheduled_table(monkeypatch, raced, version=SCHEDULER_VERSION):
     """Let the shipped table hold a rescheduled winner of NN 4096; return its config."""
-    document = json.loads(script("ship").TABLE.read_text())
-    won = next(row for row in races() if (row["trans"], row["size"]) == ("NN", 4096))
-    config = {**won["config"], "schedule": 1}  # another level than it may have won with
+    size = (4096, 4096, 4096)
+    won = next(row for row in shipped(H100, variant("NN")).rows if size in row.won)
+    config = {**won.config, "schedule": 1}
     row = {"precision": "s", "trans": "NN", "stencil": "simt_async", "config": config}
-    document |= {"scheduler": version, "rescheduled": [{**row, "raced": raced}]}
-    let_table_say(monkeypatch, document)
+    more = {"scheduler": version, "rescheduled": [{**row, "raced": raced}]}
+    let_table_say(monkeypatch, document() | more)
     return Config("simt_async", config)
 
 
@@ -450,8 +404,7 @@ def test_what_won_here_raced_its_twin_here(monkeypatch):
 
 
 def plain_table():
-    document = json.loads(script("ship").TABLE.read_text())
-    return document | {"scheduler": SCHEDULER_VERSION, "rescheduled": [], "faster": []}
+    return document() | {"scheduler": SCHEDULER_VERSION, "rescheduled": [], "faster": []}
 
 
 def faster_table(monkeypatch, config, letter, trans, version=SCHEDULER_VERSION, **more):
@@ -460,11 +413,3 @@ def faster_table(monkeypatch, config, letter, trans, version=SCHEDULER_VERSION, 
     row = {"precision": letter, "trans": trans, "stencil": made.stencil, "config": dict(made)}
     let_table_say(monkeypatch, plain_table() | {"scheduler": version, "faster": [row | more]})
     return made
-
-
-def test_all_code_that_serves_comes_with_the_package():
-    """A search would let a first call wait for minutes."""
-    ship = script("ship")
-    rows = [row for row in ship.load(ship.FITTED)["rows"] if ship.saves(row)]
-    assert len(rows) == len(json.loads(ship.TABLE.read_text())["faster"])
-    assert {row["key"] for row in rows} <= {one.stem for one in ship.SCHEDULED_CODE.glob("*.xz")}

@@ -60,7 +60,7 @@ def ladder(sweep: dict) -> dict:
 
 def results(folder: Path) -> Path:
     """Return a folder with committed results, a stranger's sweep, and files that are none."""
-    for name in ("h100/sgemm_4096.json", "h100/loops.json", "cpu/space_build.json"):
+    for name in ("h100/squares_s.json", "cpu/register_blocking.json", "cpu/space_building.json"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(RESULTS / name, folder / name)
     sweep = json.loads((RESULTS / "cpu" / "gemm_1024.json").read_text())

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.report import examples
 from tests.test_docs import parse
 from tests.tuning.measurement_examples import example, few, measurements
-from tilewright.bench.loops import pack_trace, unpack_trace
 from tilewright.bounds import bound
 from tilewright.cli.app import run
 from tilewright.problem import Problem
@@ -87,10 +86,13 @@ def test_every_section_has_figures_with_a_table_behind_each(data):
             assert figure.description
 
 
+def committed(name):
+    return json.loads((examples.RESULTS / "h100" / name).read_text())
+
+
 def test_numbers_of_the_page_are_those_of_the_files(html):
-    """The README's first number of an H100, and its ratio to cuBLAS."""
-    document = json.loads((examples.RESULTS / "h100" / "sgemm_4096.json").read_text())
-    row = document["devices"][0]["results"][0]
+    """The rate of the largest square on an H100, and its ratio to cuBLAS."""
+    row = max(committed("squares_s.json")["devices"][0]["results"], key=lambda row: row["size"])
     ours, theirs = (row["flops_per_second"][name] for name in ("tilewright", "cublas"))
     cells = "".join(re.findall(r"<td.*?</td>", html))
     assert f">{ours / 1e12:,.1f}<" in cells
@@ -168,12 +170,12 @@ def test_files_that_cannot_be_used_are_named_with_the_reason(data, html):
     assert set(data.results.left_out) == {
         *("broken.json", "endless.json", "foreign.json", "wrong.json")
     }
-    assert "cpu/space_build.json" in data.results.other
+    assert "cpu/space_building.json" in data.results.other
     assert "KeyError: &#39;results&#39;" in html
 
 
 def test_one_run_a_problem_and_beside_another_library_before_alone(store, tmp_path):
-    sweep = json.loads((examples.RESULTS / "h100" / "sgemm_4096.json").read_text())
+    sweep = json.loads((examples.RESULTS / "h100" / "squares_s.json").read_text())
     sweep["devices"] = [sweep["devices"][0] | {"fingerprint": "0123456789ab"}]
     row = sweep["devices"][0]["results"][1] | {"size": [256, 256, 256]}
     row["flops_per_second"] = {"tilewright": 1e9, "cublas": 2e9}
@@ -186,7 +188,7 @@ def test_one_run_a_problem_and_beside_another_library_before_alone(store, tmp_pa
 
 
 def test_problems_that_failed_are_passed_over_and_cold_caches_come_second(tmp_path):
-    sweep = json.loads((examples.RESULTS / "h100" / "sgemm_4096.json").read_text())
+    sweep = json.loads((examples.RESULTS / "h100" / "squares_s.json").read_text())
     (warm, *_) = sweep["devices"][0]["results"]
     cold = warm | {"options": {"cache": "cold"}, "flops_per_second": {"tilewright": 1e15}}
     failed = {key: warm[key] for key in ("problem", "precision", "trans", "size")}
@@ -200,7 +202,7 @@ def test_problems_that_failed_are_passed_over_and_cold_caches_come_second(tmp_pa
 
 def test_precisions_without_a_stencil_are_shown_all_the_same(tmp_path):
     """Double-double has bounds in the catalogue whether or not a stencil computes in it."""
-    sweep = json.loads((examples.RESULTS / "h100" / "sgemm_4096.json").read_text())
+    sweep = json.loads((examples.RESULTS / "h100" / "squares_s.json").read_text())
     (row, *_) = sweep["devices"][0]["results"]
     sweep["devices"][0]["results"] = [row, row | {"precision": "e", "size": [2048] * 3}]
     (tmp_path / "sweep.json").write_text(json.dumps(sweep))
@@ -210,56 +212,30 @@ def test_precisions_without_a_stencil_are_shown_all_the_same(tmp_path):
     assert "double-double GEMM 2048" in best.figures[1].title
 
 
-def h100(name):
-    return json.loads((examples.RESULTS / "h100" / name).read_text())
-
-
-def test_a_race_is_of_the_one_device_that_files_beside_it_name(tmp_path):
-    """Unless it names its own; where several could be meant it is left out, not guessed."""
-    race, sweep = h100("hopper_s.json"), h100("sgemm_4096.json")
-    race["log"] = [row for row in race["log"] if row["kind"] == "final"]
-    del race["device"]  # as files of races were before they named it
-    for folder, marks in {"one": ["a"], "two": ["a", "b"], "none": []}.items():
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "race.json").write_text(json.dumps(race))
-        for mark in marks:
-            device = sweep["devices"][0] | {"fingerprint": mark}
-            path = tmp_path / folder / f"{mark}.json"
-            path.write_text(json.dumps(sweep | {"devices": [device]}))
-    own = race | {"device": sweep["devices"][0] | {"fingerprint": "c"}}
-    (tmp_path / "two" / "own.json").write_text(json.dumps(own))
-    data = gather(None, tmp_path)
-    assert set(data.results.left_out) == {"two/race.json", "none/race.json"}
-    assert {run.device for run in data.runs if run.source == "two/own.json"} == {"c"}
-    runs = [run for run in data.runs if run.source == "one/race.json"]
-    assert len(runs) == len(race["log"])
-    assert {run.device for run in runs} == {"a"}
-    first = race["log"][0]
-    assert runs[0].rates["cublas"] == pytest.approx(1e12 * first["tflops"]["cublas"])
-    assert runs[0].config.stencil == "simt_async"
-
-
 def test_double_double_has_rates_and_errors(tmp_path):
-    document = h100("double_double.json")
-    failed = {"precision": "e", "trans": "NN", "n": 99, "reason": "the time was up"}
-    document["rows"].append(failed)
+    document = committed("double_double.json")
+    rows = document["devices"][0]["results"]
+    rows.append({"problem": "late", "precision": "e", "trans": "NN", "error": "the time was up"})
     (tmp_path / "pairs.json").write_text(json.dumps(document))
     data = gather(None, tmp_path)
     (device,) = data.devices
-    assert len(data.runs_of(device)) == len(document["rows"]) - 1
+    timed = {row["problem"] for row in rows if "flops_per_second" in row}
+    assert len(data.runs_of(device)) == len(timed)
     sections = {section.id: section for section in make_sections(data)}
-    row = document["rows"][0]
-    # Of what this version's sequence of operations allows; the row has the one it was taken with.
-    n = row["n"]
-    limit = bound(Problem(n, n, n, row["precision"]), device="h100").limit
-    share = f"{100 * row['flops_per_second'] / limit:.1f} %"
+    row = next(row for row in rows if row["size"] == [8192] * 3)
+    limit = bound(Problem(8192, 8192, 8192, row["precision"]), device="h100").limit
+    share = f"{100 * row['flops_per_second']['tilewright'] / limit:.1f} %"
     assert share in [cell for line in sections["share"].figures[0].table.rows for cell in line]
-    worst = max(one["eta_phi_2"] for one in document["accuracy"] if one["variant"][0] == "e")
+    worst = max(
+        row["errors"]["tilewright"]["eta"]
+        for row in rows
+        if "errors" in row and row["precision"] == "e"
+    )
     assert f"{worst:.1e}" in sections["accuracy"].figures[0].description
 
 
 def test_mixed_loops_are_drawn_for_each_instruction(tmp_path):
-    document = h100("microbench.json")
+    document = committed("microbench.json")
     (tmp_path / "micro.json").write_text(json.dumps(document))
     data = gather(None, tmp_path)
     figures = next(one for one in make_sections(data) if one.id == "mix").figures
@@ -342,15 +318,6 @@ def test_the_users_own_plotting_style_changes_nothing(monkeypatch):
     monkeypatch.setitem(matplotlib.rcParams, "axes.labelsize", 40)
     monkeypatch.setitem(matplotlib.rcParams, "text.parse_math", True)
     assert draw(chart) == before
-
-
-def test_machine_code_in_results_files_is_checked():
-    loops = json.loads((examples.RESULTS / "h100" / "loops.json").read_text())["loops"]
-    trace = unpack_trace(loops[0]["trace"], 90)
-    assert [i.raw for i in unpack_trace(pack_trace(trace), 90)] == [i.raw for i in trace]
-    for text in ("", "{{{", "abc", loops[0]["trace"][:-40] + "#" * 40):
-        with pytest.raises(ValueError, match="trace"):
-            unpack_trace(text, 90)
 
 
 def test_command_writes_the_whole_file_or_nothing(tmp_path, capsys, store):

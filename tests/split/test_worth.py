@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.library.split import serve, serve_unproved
-from tilewright.library.split.worth import chain_seconds, ieee_seconds, is_worth
+from tilewright.library.split.worth import is_worth
 from tilewright.problem import Problem
 
-RESULTS = Path(__file__).parents[2] / "benchmarks/results/h100"
 H100 = replace(architecture_spec("sm_90a"), multiprocessors=132, name="H100")
 
 
 def worth(m, n, k, letter="s"):
     return is_worth(Problem(m, n, k, letter), H100)
-
-
-def test_chains_take_what_an_h100_took():
-    rows = json.loads((RESULTS / "fp32_accurate.json").read_text())["chains"]
-    assert [row["n"] for row in rows] == [1024, 2048, 4096, 8192]
-    for row in rows:
-        n = row["n"]
-        assert chain_seconds(H100, n, n, n) == pytest.approx(row["ns"] * 1e-9, rel=0.1)
-
-
-def test_single_precision_takes_what_an_h100_took():
-    log = json.loads((RESULTS / "hopper_s.json").read_text())["log"]
-    rows = [row for row in log if row["kind"] == "final" and row["size"] in (512, 1024, 2048, 4096)]
-    assert len(rows) == 16
-    for row in rows:
-        n = row["size"]
-        taken = 2 * n**3 / row["tflops"]["tilewright"] * 1e-12
-        assert ieee_seconds(H100, n, n, n) == pytest.approx(taken, rel=0.13)
 
 
 @pytest.mark.parametrize("n", [1024, 2048, 4096, 8192, 16384])

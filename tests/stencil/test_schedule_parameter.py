@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,15 +60,14 @@ def test_whoever_asks_may_try_every_level_on_a_modelled_architecture_only() -> N
     assert against(config, older) == ["hardware"]
 
 
-def test_configs_from_before_are_the_same_points_with_the_same_identity() -> None:
+def test_a_config_without_the_parameter_is_that_of_no_schedule() -> None:
+    """Configs stored before there was one keep their identity."""
     space = FAMILY.space(NT, H100)
-    log = json.loads((ROOT / "benchmarks/results/h100/hopper_s.json").read_text())["log"]
-    races = [row for row in log if row["kind"] == "final" and row["trans"] == "NT"]
-    row = next(row for row in races if "schedule" not in row["config"])
-    config = space.config({**row["config"], "schedule": 0})
-    assert config.id == row["id"]
-    assert "schedule" not in config
-    assert Config(FAMILY.name, row["config"]) in space
+    before = FAMILY.default(NT, H100)
+    assert "schedule" not in before
+    config = space.config({**before, "schedule": 0})
+    assert config.id == before.id
+    assert config == before
 
 
 def test_the_text_never_sees_the_schedule() -> None:
