@@ -104,8 +104,9 @@ def _only_ieee(problem: Problem, arithmetic: str, result: str | None, stencil: s
     named_arithmetic(arithmetic, result)
     name = next((f.name for f in FORMATS.values() if f.arithmetic == arithmetic), arithmetic)
     raise ValueError(
-        f"arithmetic={arithmetic!r} is not tuned here but by benchmarks/tensor.py; run: python -m"
-        f" benchmarks.tensor --parts tune --arithmetics {name} --trans {problem.trans}"
+        f"arithmetic={arithmetic!r} is not tuned here but by benchmarks/shipped/tensor.py; run:"
+        f" python -m benchmarks.shipped.tensor --parts tune --arithmetics {name}"
+        f" --trans {problem.trans}"
     )
 
 

@@ -28,7 +28,7 @@ def check_proved(arch: str, family: str, variant: Variant, config: Config) -> No
             raise ValueError(
                 f"config {config.id} for {variant} is rescheduled (schedule={config['schedule']}),"
                 f" which is not proved on {arch} with NVRTC {nvrtc_version()}; run"
-                " benchmarks/schedule_proof.py there, tune without --unproved-schedules, or"
+                " benchmarks/shipped/schedule_proof.py there, tune without --unproved-schedules, or"
                 " export with --defaults"
             )
 

@@ -38,8 +38,8 @@ _LANES_M = 8  # of a warp, along m, of matrix units
 class Costs:
     """What things cost, in cycles unless said otherwise.
 
-    The values are those of ``python benchmarks/choice_fit.py`` for an H100: a portfolio of configs
-    of each precision, each timed on 68 to 175 shapes.  Some cannot be told apart: `launch`
+    The values are those of ``python benchmarks/shipped/choice_fit.py`` for an H100: a portfolio of
+    configs of each precision, each timed on 68 to 175 shapes.  Some cannot be told apart: `launch`
     and `begin` are known by their sum alone.
 
     Parameters

@@ -1,10 +1,10 @@
 """Tables of times that come with the package: tuned kernels for devices nobody tuned yet.
 
-A table is a JSON file in ``shipped_tables``, made by ``python benchmarks/ship.py`` from
-committed results.  What it says is data: a config counts only where its stencil still has the
-version that was timed, suits the device, and has the config in its space.  Rescheduled code always
-carries the times of its twin, the compiler's own code in the same race: that of squares counts only
-at sizes where it beat that, that of random shapes takes its twin's place where it did in the mean.
+A table is a JSON file in ``shipped_tables``, made by ``python benchmarks/shipped/ship.py``.  What
+it says is data: a config counts only where its stencil still has the version that was timed, suits
+the device, and has the config in its space.  Rescheduled code always carries the times of its twin,
+the compiler's own code in the same race: that of squares counts only at sizes where it beat that,
+that of random shapes takes its twin's place where it did in the mean.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ __all__ = ["Timed", "distance", "doubted", "effort", "expected_ns", "timed_nearb
 # Before its first multiply-add and after its last a thread block waits for memory, as long as
 # for so many steps along k; and each wave of blocks adds the latency that so few warps cannot
 # hide: with w warps a block, 2 / w of a block's time.  Of 0, 32, 64, 128 and of 0, 1, 2, 4, 8
-# the pair that serves sizes left out best (benchmarks/choice.py has the data and the outcome).
+# the pair that serves sizes left out best.
 _ENDS = 32
 _HIDING_WARPS = 2.0
 
@@ -35,13 +35,12 @@ _PARTS = 40
 
 # A step of double-double is 12 or 21 instructions at half the rate, so that what passes between
 # shares is so many times fewer steps.  Of 1, 2, 4, 8, 12 and infinitely many the number that
-# carries times over best from 1024 to 2048 and so on to 8192: 1 % off, where 1 is off by 9 %
-# (python benchmarks/double_double_predict.py --carry).
+# carries times over best from 1024 to 2048 and so on to 8192: 1 % off, where 1 is off by 9 %.
 _LONGER_STEPS_OF_PAIRS = 8
 
 _NEIGHBOURS = 2
 
-# A config with so many times, not of squares alone, was timed all over (benchmarks/portfolio.py):
+# A config with so many times, not of squares alone, was timed all over:
 # more of its neighbours count, and one whose operands are copied otherwise, 16 bytes at once or
 # single elements, is as far away as if it were so many doublings larger.  Of 4, 8, 12, 16
 # and 20 neighbours, and 0.5, 1, 2 and 3 doublings, these choose best for shapes left out
@@ -64,8 +63,8 @@ _DOUBT = 1.06
 
 # Where effort is in cycles, times far away say less than the cycles themselves: these weigh as a
 # time 2 doublings away.  Of weights of 0.1, 0.25, 0.5, 1 and 2 this served squares left out
-# as well as the best did, and does so but for one of 20 with today's costs (benchmarks/choice.py:
-# 15 reach 95 %, with 0.25 16); the portfolio's shapes left out are served as well with 0.2.
+# as well as the best did, and does so but for one of 20 with today's costs (15 reach
+# 95 %, with 0.25 16); the portfolio's shapes left out are served as well with 0.2.
 _CYCLES_WEIGH = 0.5
 
 # Of the device that cycles were fitted on, an H100 at 1.9 GHz.

@@ -49,7 +49,7 @@ class Pattern:
     piece_bytes : int
         What a lane copies: 4, 8 or 16.
     run_bytes : int
-        What lies side by side in device memory; rows of as much are 8 KiB apart.
+        What lies side by side in device memory; rows of as much are 32 KiB apart.
     part_bytes : int
         What of a run lies side by side in shared memory too; the parts of other rows come next,
         and then the next parts of all rows.  0: runs are transposed.

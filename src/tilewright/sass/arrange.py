@@ -2,9 +2,9 @@
 
 A launch on an H100 brings the first 64 KiB of a kernel's text close to all multiprocessors.  What
 lies beyond comes when it is first run, unless the same kernel ran last: 128 bytes, eight
-instructions, in 51 cycles, where units that multiply would take 16 (``text_first_run.json``;
-docs/text.md).  A compiler puts text in the order of its own, storing before the loop that was
-multiplied in, so that the first pass through a loop of 1658 instructions took 10 us more.
+instructions, in 51 cycles, where units that multiply would take 16
+(docs/scheduling.md).  A compiler puts text in the order of its own, storing before the loop that
+was multiplied in, so that the first pass through a loop of 1658 instructions took 10 us more.
 
 `arrange` cuts a kernel at places where control arrives from elsewhere anyway and moves the piece
 with the main loop towards the front::

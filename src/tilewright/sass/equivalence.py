@@ -10,9 +10,9 @@ blocks, the operands' sides, the registers' names and the control fields:
 3. *Time.*  `tilewright.sass.hazards` finds nothing, in the whole kernel, that is read or
    overwritten too early, nor a reuse copy that has become stale.
 
-It shares no code with what schedules or renames.  That registers are numbers with no meaning of
-their own ends where an instruction is not modelled, or control comes from nowhere: there, each
-register must hold what the one of its name does.
+Of what schedules it shares the latencies and the reading of accesses, and nothing else.  That
+registers are numbers with no meaning of their own ends where an instruction is not modelled, or
+control comes from nowhere: there, each register must hold what the one of its name does.
 """
 
 from __future__ import annotations

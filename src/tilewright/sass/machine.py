@@ -31,7 +31,7 @@ class Machine:
     """Constants of the model, in cycles unless said otherwise, for sm_90.
 
     Found by a coarse search on the kernels marked "fit" in
-    ``benchmarks/results/h100/loops.json``; only the last choice, among four
+    ``benchmarks/results/h100/cycle_model.json``; only the last choice, among four
     sets, looked at those held out too.  None is a documented number.
 
     Parameters
@@ -52,9 +52,8 @@ class Machine:
     wide_read : float
         After a shared read of 128 bits, in which its scheduler issues nothing,
         beside the read's own slot.  Not of that search: 0.7 to 1.5 a read where
-        reads were taken out of SGEMM's loops (``docs/hopper.md``, ablation),
-        0.7 where some were put into a loop of FFMA, and nothing for narrower
-        ones (``docs/scheduling.md``, latches).
+        reads were taken out of SGEMM's loops, 0.7 where some were put into a
+        loop of FFMA, and nothing for narrower ones.
     barrier : int
         From the last warp's arrival at a thread block's barrier to the first
         one's next instruction.
@@ -62,7 +61,7 @@ class Machine:
         Of a multiprocessor, for a pair of lines that an asynchronous copy of 16
         bytes a lane meets (`tilewright.sass.lines`): just below the least of
         experiment copies of `tilewright microbench`, on an H100
-        (``benchmarks/results/h100/microbench_copies.json``).
+        (``benchmarks/results/h100/microbench.json``).
     word_copy, double_copy : float
         Of a multiprocessor, for an asynchronous copy of 4 or 8 bytes a lane,
         wherever they lie: the least of the same.

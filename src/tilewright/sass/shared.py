@@ -6,7 +6,7 @@ A warp's 64-bit access goes by half-warps and a 128-bit one by quarter-warps, bu
 parts go together where every lane has the address of its neighbour, or of its second neighbour, in
 them: lanes i and i ^ 1, or i and i ^ 2.  That a repeated quarter-warp is not merged otherwise, and
 the rule itself, agree with the wavefronts that Nsight Compute counted on an H100 for every shared
-access of 85 kernels whose lane addresses are known (``benchmarks/results/h100/loops.json``).
+access of 85 kernels whose lane addresses are known.
 """
 
 from __future__ import annotations

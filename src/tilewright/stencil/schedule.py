@@ -42,7 +42,7 @@ _MODELLED = 90
 ANY_SCHEDULE = "*"
 
 # After so long the scheduler gives a kernel up.  The best kernels took up to 90 s on one of two
-# cores (benchmarks/results/schedule_predicted.json), and 180 s where others worked beside it.
+# cores, and 180 s where others worked beside it.
 SCHEDULE_SECONDS = 300.0
 
 
@@ -123,7 +123,7 @@ def schedule_constraints(
             "schedules that are proved",
             lambda schedule: np.isin(schedule, allowed),
             "rescheduled code runs only where a run on a device has shown it right, with this"
-            " toolkit and this scheduler (benchmarks/schedule_proof.py)",
+            " toolkit and this scheduler (benchmarks/shipped/schedule_proof.py)",
             "proof",
         ),
     )

@@ -13,19 +13,19 @@ from tilewright.stencil.wgmma import ARITHMETICS, TensorVariant
 
 __all__ = ["chain_seconds", "ieee_seconds", "is_worth"]
 
-# All of an H100 SXM, from benchmarks/results/h100 (2026-11-21).
-# What is left of the chain's 37.6 us at 1024 without bytes and product (fp32_accurate.json):
-# six launches, three of which return at once.  The races have 9 to 10 us for these three.
+# All of an H100 SXM (2026-11-21).
+# What is left of the chain's 37.6 us at 1024 without bytes and product: six launches, three of
+# which return at once.  The races have 9 to 10 us for these three.
 _LAUNCHES = 12e-6
 # Either pass reads an element of A or B, the second writes it in two parts of FP16; at 2.8 TB/s,
 # which the passes reach at 8192.  Where the L2 holds both operands a pass is no faster: it is
 # too short for its launch.
 _BYTES, _BYTES_PER_SECOND = 12, 2.8e12
 # Multiply-adds of the first start in FP16x3: 540.6 us at 4096, where its waves and its fill are
-# 16724 steps of 132 tiles of 256 x 128 (tensor.json).
+# 16724 steps of 132 tiles of 256 x 128.
 _PER_SECOND = 16724 * 132 * 256 * 128 / 540.6e-6
 _MULTIPROCESSORS = 132
-# SGEMM: 12 us at 512, 49 at 1024 and 50 to 55 TFLOP/s from 2048 on (hopper_s.json).
+# SGEMM: 12 us at 512, 49 at 1024 and 50 to 55 TFLOP/s from 2048 on.
 _IEEE_LAUNCH, _IEEE_PER_SECOND = 7e-6, 52e12
 
 

@@ -144,7 +144,7 @@ class Portable(Stencil):
 # registers room for fragments, so the machine code for sm_90a has the largest share of
 # multiply-adds.  The first has two resident blocks, so that one works while the other waits at
 # a barrier, and blocks enough for small results; those that read single elements follow the
-# winners in benchmarks/results/h100.
+# winners on an H100.
 _FAST_SINGLE = (
     (128, 128, 16, 8, 16, 4, 2),
     (256, 128, 16, 16, 16, 4, 2),

@@ -31,7 +31,7 @@ __all__ = ["NAME", "TensorContender", "climb_tensor", "tensor_contenders", "tens
 
 NAME = "BF16 GEMM, C = A B^T in FP32"
 
-# Matrix units drop what lies below the largest term's last bits (docs/microbenchmarks.md), which
+# Tensor cores drop what lies below the largest term's last bits, which
 # costs up to two bits of a correctly rounded sum.
 _ROUNDOFF = 4 * 2.0**-24
 # Sizes that meet every edge, with a padding of leading dimensions; k also below one step.
