@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,19 @@ os.environ["TILEWRIGHT_DEVICE"] = "opencl"
 pytest.register_assert_rewrite("tests.stencil.contract")
 
 from tilewright.backend import LiveDevice, devices  # noqa: E402
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave all but every n-th case of a test marked ``every(n)`` to ``make thorough``."""
+    seen: Counter[tuple[Path, str]] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("every")
+        if mark is not None:
+            key = item.path, getattr(item, "originalname", item.name)
+            if seen[key] % mark.args[0]:
+                item.add_marker("thorough")
+            seen[key] += 1
 
 
 def pytest_unconfigure() -> None:

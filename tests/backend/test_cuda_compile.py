@@ -169,6 +169,7 @@ def test_the_kernel_behind_the_peak_keeps_everything_in_registers():
         assert used.registers > 12 * size // 4
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100"])
 @pytest.mark.parametrize("letter", list(PRECISIONS))
 def test_every_stencil_for_gpus_uses_what_it_says(arch, letter):

@@ -112,6 +112,7 @@ def test_machine_code_tells_what_limits_a_rung(capsys):
     assert "bound by" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_the_command(tmp_path, capsys):
     out = tmp_path / "ladder.json"
     command = ["ladder", "--size", "20,33x70x19", "--rounds", "1", "-o", str(out)]

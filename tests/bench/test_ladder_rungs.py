@@ -73,6 +73,7 @@ def built(one: Rung, id: str) -> Bench:
     return Bench(live, kernel, one, one.config, SGEMM)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
 def test_edges_scalars_offsets_and_padding(live: LiveDevice, one: Rung):
     if live.spec.shared_bytes_per_block < one.resources(one.config, SGEMM).shared_bytes:
@@ -89,6 +90,7 @@ def test_edges_scalars_offsets_and_padding(live: LiveDevice, one: Rung):
     bench.propagation((19, 21, 13), rng)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
 def test_an_empty_sum_is_zero_whatever_alpha_is(one: Rung):
     bench = built(one, CPU)
@@ -127,6 +129,7 @@ def test_the_whole_contract_on_a_gpu(cuda: LiveDevice, one: Rung):
     assert certify(cuda, kernel, one, one.config, SGEMM) < 1e-5
 
 
+@pytest.mark.every(2)
 @pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: pip install 'tilewright[cuda]'")
 @pytest.mark.parametrize("one", RUNGS, ids=lambda one: one.name)
 def test_machine_code_is_what_the_rung_promises(one: Rung):

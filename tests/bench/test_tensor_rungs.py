@@ -52,6 +52,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
     return EmulatedDevice(tmp_path_factory.mktemp("kernels"), words="rung_words.h")
 
 
+@pytest.mark.every(5)
 @dataclass(frozen=True)
 class Small(TensorRung):
     """A rung on a device of so few multiprocessors that blocks go on to the next block of C."""
@@ -103,6 +104,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.every(3)
 @emulates
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "old", "new"), FAULTS)

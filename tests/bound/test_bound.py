@@ -289,6 +289,7 @@ def test_figure_2_shows_measured_mixes(tmp_path):
     assert "the same, as the table says" in text
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("device", ["gtx580", "gtx280", "hd5870", "h100", "cpu"])
 def test_figures(device, tmp_path):
     pytest.importorskip("matplotlib")

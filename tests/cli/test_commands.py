@@ -174,7 +174,7 @@ def test_solve(files, capsys, tmp_path):
 
 
 def test_tune_then_tune_again(capsys):
-    command = ["tune", "--size", "64", "--budget", "5s", "--strategy", "random", "--json"]
+    command = ["tune", "--size", "64", "--budget", "2s", "--strategy", "random", "--json"]
     assert run(command) == 0
     first = json.loads(out(capsys))
     assert first["tried"] > 0
@@ -184,16 +184,22 @@ def test_tune_then_tune_again(capsys):
     assert json.loads(out(capsys))["resumed"] == first["tried"]
 
 
+QUICKSTART = ["quickstart", "--size", "128", "--budget", "3s", "--system", "200", "--report"]
+
+
 @pytest.mark.slow
-def test_quickstart_from_nothing_and_again(capsys, tmp_path):
+def test_quickstart_from_nothing(capsys, tmp_path):
     page = tmp_path / "report.html"
-    command = ["quickstart", "--size", "128", "--budget", "8s", "--system", "200"]
-    command += ["--report", str(page)]
-    assert run(command) == 0
+    assert run([*QUICKSTART, str(page)]) == 0
     text = out(capsys)
     assert text.rstrip().endswith(str(page))
     assert "Tuning progress" in page.read_text()
     for part in ("every combination", "winner for SGEMM", "NumPy", "accepted"):
         assert part in text
-    assert run(command) == 0
+
+
+@pytest.mark.thorough
+def test_quickstart_again_goes_on_from_stored_results(capsys, tmp_path):
+    for _ in range(2):
+        assert run([*QUICKSTART, str(tmp_path / "report.html")]) == 0
     assert "results are stored from before: starting from them" in out(capsys)

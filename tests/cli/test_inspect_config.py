@@ -156,6 +156,7 @@ def test_a_config_is_compiled_kept_and_told_of(
     assert "sm_80" in out
 
 
+@pytest.mark.thorough
 @needs_compiler
 def test_a_loop_that_a_launch_does_not_bring_is_told_of(
     capsys: pytest.CaptureFixture[str], tmp_path: Path

@@ -63,6 +63,7 @@ def test_options_that_mean_nothing_are_refused(
     assert "is for a cubin" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_a_config_with_a_schedule_shows_the_scheduled_code(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -41,12 +41,14 @@ def compiled(config: Config | None, name: str) -> tuple[LiveDevice, Kernel, Sten
     return live(), kernel, family, chosen, of
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["eNN", "eTN", "fNT", "fTT"])
 def test_packed_kernels_keep_the_whole_contract(name):
     """Bit for bit on integers of 82 bits, scalars, padding, NaN; bounded on random data."""
     assert 0 < certify(*compiled(None, name)) < error_bound(100, 2.0**-103, False)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("config", "name"), [(PLAIN, "eTN"), (MIXED, "fNT"), (PLAIN, "wCN")])
 def test_portable_kernels_keep_the_whole_contract(config, name):
     certify(*compiled(config, name))
@@ -65,6 +67,7 @@ def test_blocks_of_pairs_have_sides_of_their_own():
         assert all((c in space) is known for c in with_sides)
 
 
+@pytest.mark.every(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("letter", list(DOUBLE_DOUBLE))
 def test_every_transpose_is_right(letter):
@@ -83,6 +86,7 @@ def unrolled(config: Config) -> int:
     return tile * config.integer("unroll_k")
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("letter", ["e", "f"])
 @pytest.mark.parametrize("family", ["packed", pytest.param("portable", marks=pytest.mark.slow)])
 def test_drawn_configs_are_right(family, letter):
@@ -253,6 +257,7 @@ def test_other_arrays_have_one_accuracy():
         tw.gemm(np.eye(2), np.eye(2), accuracy="fast")
 
 
+@pytest.mark.thorough
 def test_tuning_finds_a_config_that_gemm_then_uses(data):
     result = tw.tune(tw.Problem(64, 64, 64, "f"), device="opencl", budget="4s")
     assert result.winner.ok

@@ -67,6 +67,7 @@ def entries(emulated, monkeypatch):
     return found
 
 
+@pytest.mark.every(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "out", "trans", "shape", "copies"),

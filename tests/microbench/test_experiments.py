@@ -83,6 +83,7 @@ def test_half_of_the_shared_memory_keeps_a_block_alone() -> None:
     assert bytes_asked + 16 * 1024 <= h100.shared_bytes_per_block
 
 
+@pytest.mark.every(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OURS)
 def test_an_experiment_runs_through(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

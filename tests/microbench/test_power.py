@@ -185,6 +185,7 @@ def test_other_devices_multiply_no_warpgroups(live):
     assert not tensor_power.suits(live) or live.spec.compute_capability == 90
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_power_on_every_device(everywhere):
     rows = []

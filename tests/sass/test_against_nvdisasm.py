@@ -14,8 +14,12 @@ from tilewright.sass import Instruction, decode, read_cubin
 from tilewright.sass.flow import live_before
 
 CASES = [pytest.param(path, id=path.stem) for path in KEPT] + [
-    pytest.param(case, id="-".join([case[0], *(f"{k}{v}" for k, v in case[1]), case[2]]))
-    for case in CORPUS
+    pytest.param(
+        case,
+        id="-".join([case[0], *(f"{k}{v}" for k, v in case[1]), case[2]]),
+        marks=pytest.mark.thorough if number % 3 else (),
+    )
+    for number, case in enumerate(CORPUS)
 ]
 # Not in the decoder's table, and meant to keep their number.
 UNKNOWN = {"BMOV", "LEPC"}

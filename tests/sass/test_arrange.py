@@ -68,6 +68,7 @@ def test_a_loop_moves_in_front_of_what_is_stored(before: Code, after: Code) -> N
     assert arrange(after, 90) is None
 
 
+@pytest.mark.every(12)
 @pytest.mark.parametrize(
     "path",
     [

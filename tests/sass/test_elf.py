@@ -122,6 +122,7 @@ def changed_headers_never_crash_it(position: int, value: bytes, table: bool) -> 
 DAMAGES = (changed_bytes_never_crash_it, changed_headers_never_crash_it)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("examples", [60, pytest.param(1000, marks=pytest.mark.thorough)])
 def test_damage_never_crashes_it(damage, examples: int) -> None:

@@ -94,6 +94,7 @@ def check(config: Config, of: Variant, arch: str) -> tuple[int, int]:
     return len(found), len(accesses)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("strided", [0, 1])
 @pytest.mark.parametrize("pad", [0, 1])
@@ -105,6 +106,7 @@ def test_sixteen_by_sixteen_threads(vector: int, pad: int, strided: int, arch: s
     assert known == accesses
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", ["sTN", "dNT", "cCN", "zNC"])
 @pytest.mark.parametrize("buffers", [1, 2])
 def test_other_variants_and_double_buffers(name: str, buffers: int) -> None:
@@ -114,6 +116,7 @@ def test_other_variants_and_double_buffers(name: str, buffers: int) -> None:
     assert known == accesses
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("arch", "count"),
     [

@@ -107,6 +107,7 @@ def of_source(source: Source, threads: int) -> dict[int, LinePairs]:
     return loop_accesses(instructions, Loop(instructions), threads).lines
 
 
+@pytest.mark.every(3)
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["dNN", "dNT", "dTN", "dTT", "zNN", "zTC"])
 def test_matrix_units_get_whole_lines(name: str) -> None:

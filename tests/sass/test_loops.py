@@ -35,6 +35,7 @@ def test_the_formula_refuses_what_is_no_figure() -> None:
         ffma_share(6, 16)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("blocking", "load"),
     [(1, 1), (2, 2), (4, 1), (4, 2), (4, 4), (6, 2), (8, 1), (8, 2), (8, 4), (10, 2), (12, 4)],

@@ -38,6 +38,7 @@ def compiled(stencil: object, letter: str) -> bytes:
     return compile_cubin(stencil.source(config, variant, "cuda"), ARCH).code  # type: ignore[attr-defined]
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize(("stencil", "letter"), KERNELS)
 def test_a_kernel_of_the_project_is_written_back_byte_by_byte(stencil: object, letter: str) -> None:
     data = compiled(stencil, letter)

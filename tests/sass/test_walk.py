@@ -97,6 +97,7 @@ def test_loads_come_ahead_of_the_products_that_take_them() -> None:
     assert sum(n >= AHEAD for n in after) > sum(n >= AHEAD for n in before)
 
 
+@pytest.mark.thorough
 def test_the_better_way_is_taken_and_proved() -> None:
     code = kernel("sNN")
     loop = main_loop(code)
@@ -106,6 +107,7 @@ def test_the_better_way_is_taken_and_proved() -> None:
     assert differences(code, found.instructions, 90) == []
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["cNT", "cCN"])
 def test_a_walked_loop_is_proved_the_same(name: str) -> None:
     """By the checker that shares no code with it: values, waits, and times."""

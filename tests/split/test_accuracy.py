@@ -48,6 +48,7 @@ def assert_no_worse(c, a, b, *, than=None):
 
 
 # The route that each kind of data takes is part of what is promised: not all may be IEEE.
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("phi", "k", "route"),
     [
@@ -72,6 +73,7 @@ def test_matrices_of_every_range(phi, k, route):
         assert_no_worse(c, a, b, than=a @ b)  # a CPU's BLAS sums in blocks: harder to meet
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["fp16x3", "tf32x3", "bf16x6", "bf16x9"])
 def test_every_scheme_on_normal_data(name):
     rng = np.random.default_rng(3)
@@ -87,6 +89,7 @@ def test_sums_of_positive_numbers(name):
     assert_no_worse(tw.gemm(a, b, accuracy=name, device=DEVICE), a, b)
 
 
+@pytest.mark.every(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", ["normal", "positive"])
 def test_long_sums(sign):

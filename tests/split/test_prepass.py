@@ -179,6 +179,7 @@ def judged(both, which, x, k_fast, *, counted=True):
         assert mark == any(part.any() for part in wanted[1:])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("name", "orders"),
     [("bf16x6", ORDERS[1]), ("tf32x3", ORDERS[2]), *(("fp16x3", orders) for orders in ORDERS)],

@@ -58,6 +58,7 @@ def is_right(live: EmulatedDevice, name: str, config: Config) -> None:
         Bench(live, kernel, FAMILY, config, of).exact(check, np.random.default_rng(3))
 
 
+@pytest.mark.every(2)
 @needs_compiler
 @pytest.mark.parametrize("narrow", [0, 1])
 @pytest.mark.parametrize("name", ["sNN", "sNT", "sTT"])

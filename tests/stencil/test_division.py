@@ -152,6 +152,7 @@ def called(code: list[Instruction]) -> list[str]:
 SMALL = {"block_m": 32, "block_n": 32, "tile_m": 4, "tile_n": 4, "block_k": 16, "unroll_k": 16}
 
 
+@pytest.mark.every(3)
 @needs_nvrtc
 @pytest.mark.parametrize("stream_k", [1, 2])
 @pytest.mark.parametrize(

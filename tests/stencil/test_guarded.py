@@ -173,6 +173,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, Check]] = {
 }  # fmt: skip
 
 
+@pytest.mark.every(3)
 @needs_compiler
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:

@@ -69,6 +69,7 @@ OF_UNITS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.every(3)
 @needs_compiler
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_layers_have_their_part_of_a_stage(emulated: EmulatedDevice, way: dict[str, Any]) -> None:
@@ -77,6 +78,7 @@ def test_layers_have_their_part_of_a_stage(emulated: EmulatedDevice, way: dict[s
     computes_the_product(emulated, SIMT, config, variant(name))
 
 
+@pytest.mark.every(2)
 @needs_compiler
 @pytest.mark.parametrize("way", OF_UNITS, ids=str)
 def test_layers_of_matrix_units(emulated: EmulatedDevice, way: dict[str, Any]) -> None:

@@ -53,6 +53,7 @@ def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     )
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("tma", [0, 1])
 @pytest.mark.parametrize("name", thorough_but(CERTIFIED, VARIANTS))
 def test_the_contract_is_kept(emulated: EmulatedDevice, name: str, tma: int) -> None:
@@ -134,6 +135,7 @@ NARROW = [
 ]
 
 
+@pytest.mark.every(6)
 @pytest.mark.parametrize(
     "choice",
     thorough_but([*CHOICES[::2], *BOXED[::3], *ODD_SIDES[::2]], [*CHOICES, *BOXED, *ODD_SIDES]),
@@ -147,6 +149,7 @@ def test_every_choice_computes_the_product(
     computes_the_product(emulated, FAMILY, config, of)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("choice", NARROW, ids=str)
 def test_columns_may_begin_anywhere(emulated: EmulatedDevice, choice: dict[str, Any]) -> None:
     of = variant(choice["name"])
@@ -173,6 +176,7 @@ def test_a_warp_multiplies_whole_instructions() -> None:
     assert "whole instructions of a warp" not in broken("zNT")
 
 
+@pytest.mark.every(2)
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["dNN", "dTT", "zNT", "zCN"])
 def test_what_ships_is_right(emulated: EmulatedDevice, name: str) -> None:
@@ -225,6 +229,7 @@ FAULTS = {
 SHARED_FAULTS = {"a barrier is left out", "copies are not waited for"}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("fault", thorough_but(FAULTS.keys() - SHARED_FAULTS, FAULTS))
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     """Each fault, put into the text, fails the check that candidates pass."""

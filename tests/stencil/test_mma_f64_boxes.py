@@ -45,6 +45,7 @@ def boxed(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     return small(of, live, **{"tma": 1, **changes})
 
 
+@pytest.mark.thorough
 @needs_compiler
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
@@ -63,6 +64,7 @@ def test_any_problem_is_computed_exactly(
     )
 
 
+@pytest.mark.every(3)
 @needs_compiler
 @pytest.mark.parametrize("name", ["dNT", "dTN", "zNN"])
 def test_bits_are_those_of_tiles_that_threads_copy(emulated: EmulatedDevice, name: str) -> None:
@@ -131,6 +133,7 @@ LARGE = {
 COMPLEX = LARGE | {"block_m": 64, "block_k": 8, "warp_m": 32, "mma_k": 4}
 
 
+@pytest.mark.every(3)
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["dNN", "dNT", "dTT", "zNC", "zTN"])
 def test_no_two_lanes_meet_in_a_bank(name: str) -> None:

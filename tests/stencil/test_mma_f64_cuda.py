@@ -18,6 +18,7 @@ FAMILY = MmaF64()
 needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
 
 
+@pytest.mark.every(3)
 @needs_nvrtc
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -36,6 +37,7 @@ def test_what_ships_fits_its_registers(arch: str, name: str) -> None:
     starts_fit_their_registers(FAMILY, arch, name)
 
 
+@pytest.mark.every(2)
 @needs_nvrtc
 @pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
 def test_the_loop_moves_no_doubles_between_registers(trans: str) -> None:

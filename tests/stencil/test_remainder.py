@@ -50,6 +50,7 @@ def made(live: EmulatedDevice, name: str, family: Stencil = SIMT, **choice: int)
     return bench(live, family, small(of, live, **choice), of)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("way", thorough_but(WAYS[:8], WAYS), ids=called)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
@@ -82,6 +83,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("way", [WAYS[0], WAYS[1], WAYS[5]], ids=called)
 def test_the_emulator_finds(emulated: EmulatedDevice, way: dict[str, Any], fault: str) -> None:

@@ -56,6 +56,7 @@ def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT"])
 def test_the_contract_is_kept_by_every_transpose(emulated: EmulatedDevice, name: str) -> None:
     """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf."""
@@ -64,6 +65,7 @@ def test_the_contract_is_kept_by_every_transpose(emulated: EmulatedDevice, name:
     certify(emulated, compiled(emulated, FAMILY, config, of), FAMILY, config, of)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", ["sNN", "sTN", "sTT"])
 @pytest.mark.parametrize("stages", [2, 3])
 def test_what_passes_through_registers_is_right(
@@ -145,6 +147,7 @@ def test_tiles_of_half_sectors_are_right(
     computes_the_product(emulated, FAMILY, config, of)
 
 
+@pytest.mark.every(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name[0] != "s"])
 def test_every_other_variant_computes_the_product(emulated: EmulatedDevice, name: str) -> None:
@@ -154,6 +157,7 @@ def test_every_other_variant_computes_the_product(emulated: EmulatedDevice, name
         computes_the_product(emulated, FAMILY, config, of)
 
 
+@pytest.mark.every(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
@@ -164,6 +168,7 @@ def test_what_ships_is_right(emulated: EmulatedDevice, name: str) -> None:
     every_start_computes_the_product(emulated, FAMILY, of)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -218,6 +223,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     """Each fault of ordering, put into the text, fails the check that candidates pass."""

@@ -17,6 +17,7 @@ FAMILY = SimtAsync()
 needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
 
 
+@pytest.mark.every(5)
 @needs_nvrtc
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -42,6 +43,7 @@ def test_the_loop_holds_little_but_multiply_adds() -> None:
     assert all(made.kernel.wavefronts.get(i.address) == 2 for i in reads)
 
 
+@pytest.mark.every(2)
 @needs_nvrtc
 @pytest.mark.parametrize("trans", ["NT", "TN"])
 def test_lane_addresses_of_blocks_that_stay_are_known(trans: str) -> None:

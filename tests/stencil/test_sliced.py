@@ -51,6 +51,7 @@ def bench(live: EmulatedDevice, name: str, family: Any = SIMT, **changes: int) -
     return Bench(live, compiled(live, family, config, of), family, config, of)
 
 
+@pytest.mark.every(3)
 @needs_compiler
 @pytest.mark.parametrize("name", ["sNT", "cCN", "dNN"])
 def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
@@ -70,6 +71,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.every(2)
 @needs_compiler
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_every_way_to_copy_serves_slices(emulated: EmulatedDevice, way: dict[str, Any]) -> None:
@@ -78,6 +80,7 @@ def test_every_way_to_copy_serves_slices(emulated: EmulatedDevice, way: dict[str
     computes_the_product(emulated, SIMT, config, variant(name))
 
 
+@pytest.mark.every(2)
 @needs_compiler
 @pytest.mark.parametrize("name", ["dTN", "zTC"])
 def test_matrix_units_have_slices(emulated: EmulatedDevice, name: str) -> None:
@@ -132,6 +135,7 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     fault_is_found(emulated, wrong, small(emulated, "sNT"), of)
 
 
+@pytest.mark.every(2)
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["sNT", "zCN"])
 def test_a_forecast_is_of_what_multiplies(name: str) -> None:

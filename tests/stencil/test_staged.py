@@ -51,6 +51,7 @@ def bench(
     return Bench(live, compiled(live, family, config, of), family, config, of, blocks)
 
 
+@pytest.mark.every(3)
 @needs_compiler
 @pytest.mark.parametrize("name", ["sNT", "cCN", "dNN"])
 def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
@@ -102,6 +103,7 @@ def called(choice: dict[str, Any]) -> str:
     return str({name: value for name, value in choice.items() if name != "family"})
 
 
+@pytest.mark.every(3)
 @needs_compiler
 @pytest.mark.parametrize("choice", thorough_but(OTHERS[::2], OTHERS), ids=called)
 def test_every_choice_computes_the_product(
@@ -148,6 +150,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.every(3)
 @needs_compiler
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:

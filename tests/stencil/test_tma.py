@@ -70,6 +70,7 @@ def test_any_problem_is_computed_exactly(
     Bench(emulated, kernel, FAMILY, config, of, blocks).exact(check, np.random.default_rng(seed))
 
 
+@pytest.mark.every(2)
 @needs_compiler
 @pytest.mark.parametrize(
     ("name", "way"),
@@ -83,6 +84,7 @@ def test_other_elements_come_as_numbers_of_a_map(
     computes_the_product(emulated, FAMILY, boxed(of, emulated, **way), of)
 
 
+@pytest.mark.every(2)
 @needs_compiler
 @pytest.mark.parametrize(
     "changes",
@@ -135,6 +137,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.every(3)
 @needs_compiler
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:

@@ -52,6 +52,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     way=st.sampled_from(WAYS),

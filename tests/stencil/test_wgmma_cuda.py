@@ -77,6 +77,7 @@ def test_no_start_spills_or_waits_for_each_multiply(name: str, trans: str) -> No
         check(config, of)
 
 
+@pytest.mark.every(2)
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["f16", "fp16x3"])
 def test_the_default_does_neither(name: str) -> None:
@@ -84,6 +85,7 @@ def test_the_default_does_neither(name: str) -> None:
     check(FAMILY.default(of, HOPPER), of)
 
 
+@pytest.mark.every(2)
 @needs_nvrtc
 @pytest.mark.parametrize("name", thorough_but(["f16", "bf16x9"], EVERY))
 def test_starts_that_share_tiles_do_neither(name: str) -> None:

@@ -75,6 +75,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.every(4)
 @needs_compiler
 @pytest.mark.parametrize("stream_k", [1, 2])
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -158,6 +159,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.every(2)
 @needs_compiler
 @pytest.mark.parametrize("fault", thorough_but(list(FAULTS)[:5], FAULTS))
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
