@@ -17,7 +17,7 @@ run: $(VENV)/.installed
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# Every variant, choice and planted fault of the newer stencils: half an hour, after changing one.
+# The cases that make test leaves out: an hour; after changing a stencil, the tuner or sass.
 thorough: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n 2 -m thorough
 
