@@ -68,7 +68,8 @@ def decided(a: NDArray, b: NDArray) -> list[int]:
     seen, wide = (int(k - most[0][c] - most[1][c]) for c in (0, 1))
     cut = [int(m[2]) for m in most]
     terms = seen if any(short) else wide
-    route = 0 if not finite or seen < 64 else 1 if terms >= 128 and max(cut) <= seen // 128 else 2
+    ieee = not finite or seen < 64 or all(short)
+    route = 0 if ieee else 1 if terms >= 128 and max(cut) <= seen // 128 else 2
     return [route, int(finite), seen, wide, *cut, *map(int, short)]
 
 

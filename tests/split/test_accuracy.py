@@ -234,6 +234,14 @@ def test_guard_never_routes_to_something_worse(kinds, strengths, k, seed):
         assert_no_worse(c, a, b)
 
 
+def test_factors_of_few_digits_are_left_to_single_precision():
+    """Its sums of such products are all but exact; parts' sums are cut."""
+    rng = np.random.default_rng(237)
+    a = rng.integers(-2, 3, (SIDE, 133)).astype(np.float32)
+    b = rng.standard_normal((133, SIDE)).astype(np.float16).astype(np.float32)
+    assert guarded(a, b)[1].variant == "ieee"
+
+
 def test_small_products_come_first():
     """Added last, each would cut the sum at the large ones' size."""
     rng = np.random.default_rng(13)

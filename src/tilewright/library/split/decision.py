@@ -93,6 +93,8 @@ class Decision:
         route, finite, seen, wide, cut_a, cut_b, short_a, short_b = (int(word) for word in words)
         if not finite:
             return "there is infinity or NaN among the operands"
+        if route == 0 and seen >= TERMS_BF16:
+            return "both operands' elements fit one part: single precision may add them exactly"
         if route == 0:
             return (
                 f"only {max(0, seen)} terms are sure to count in every sum, of {TERMS_BF16} that"
@@ -138,7 +140,7 @@ class Decision:
                 f"  cut by FP16, of a row of a     {cut_a}  (fp16x3 up to {seen // TERMS_A_CUT})",
                 f"  ... of a column of b           {cut_b}",
                 f"  elements fit one part          a: {'yes' if short_a else 'no'},"
-                f" b: {'yes' if short_b else 'no'}  (then width does not matter)",
+                f" b: {'yes' if short_b else 'no'}  (of one: width does not matter)",
             ]
         return "\n".join(lines)
 

@@ -68,6 +68,9 @@ HELPER int route_of(const PRIVATE int *decision)
                           : decision[DECISION_WIDE];
     if (!decision[DECISION_FINITE] || seen < TERMS_BF16)
         return ROUTE_IEEE;
+    /* Products of two short operands have 22 bits at most: single precision may add them exactly. */
+    if (decision[DECISION_SHORT_A] && decision[DECISION_SHORT_B])
+        return ROUTE_IEEE;
     if (terms >= TERMS_FP16 && cut <= seen / TERMS_A_CUT)
         return ROUTE_FP16X3;
     return ROUTE_BF16X6;
