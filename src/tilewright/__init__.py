@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from tilewright.library.gemm import gemm
     from tilewright.library.linear import lu_factor, lu_solve, scaled_residual
     from tilewright.library.split import Decision
+    from tilewright.portfolio.find import reload
+    from tilewright.portfolio.tuned import tune
     from tilewright.precision import Precision
     from tilewright.problem import Problem, Trans
-    from tilewright.tuning.tuner import tune
 
 __version__ = VERSION
 
@@ -39,7 +40,8 @@ _HOMES = {
     "lu_factor": "tilewright.library.linear",
     "lu_solve": "tilewright.library.linear",
     "scaled_residual": "tilewright.library.linear",
-    "tune": "tilewright.tuning.tuner",
+    "reload": "tilewright.portfolio.find",
+    "tune": "tilewright.portfolio.tuned",
 }
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "inspect_config",
     "lu_factor",
     "lu_solve",
+    "reload",
     "scaled_residual",
     "tune",
 ]

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Parameter, Space
-from tilewright.stencil import Dialect, Launch, Resources, Source, Stencil, Variant, register
+from tilewright.stencil import Dialect, Geometry, Resources, Source, Stencil, Variant, register
 
 TEXT = """
 #if REAL_BYTES == 8
@@ -114,8 +114,8 @@ class NaiveCUDA(Stencil):
     def resources(self, config: Config, variant: Variant) -> Resources:
         return Resources(BLOCK * BLOCK, 0, 32)
 
-    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
-        return Launch((-(-m // BLOCK), -(-n // BLOCK)), (BLOCK, BLOCK))
+    def geometry(self, config: Config) -> Geometry:
+        return Geometry(BLOCK, BLOCK, (BLOCK, BLOCK), folded=False)
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         return Source(

@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Parameter, Space
-from tilewright.stencil import Dialect, Launch, Resources, Source, Stencil, Variant, register
+from tilewright.stencil import Dialect, Geometry, Resources, Source, Stencil, Variant, register
 
 TEXT = """
 kernel void gemm(long m, long n, long k, float alpha, float unused, global const float *A,
@@ -73,8 +73,8 @@ class Faulty(Stencil):
     def resources(self, config: Config, variant: Variant) -> Resources:
         return Resources(1, 0, 1)
 
-    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
-        return Launch((m, n), (1, 1))
+    def geometry(self, config: Config) -> Geometry:
+        return Geometry(1, 1, (1, 1), folded=False)
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         if config["fault"] == 5:

@@ -16,7 +16,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Constraint, Parameter, Space
 from tilewright.stencil import (
     Dialect,
-    Launch,
+    Geometry,
     Resources,
     Schedule,
     Source,
@@ -76,8 +76,8 @@ class Twinned(Stencil):
     def resources(self, config: Config, variant: Variant) -> Resources:
         return Resources(1, 0, 1)
 
-    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
-        return Launch((m, n), (1, 1))
+    def geometry(self, config: Config) -> Geometry:
+        return Geometry(1, 1, (1, 1), folded=False)
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         level = config.get("schedule", 0)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ __all__ = [
     "Kernel",
     "LaunchError",
     "LiveDevice",
+    "MachineCode",
     "Operand",
     "OutOfMemoryError",
 ]
@@ -140,6 +141,26 @@ class Kernel:
     code: bytes | None = None
 
 
+class MachineCode(Protocol):
+    """What the launches of a cubin need besides it; `tilewright.portfolio.Code` is one."""
+
+    @property
+    def symbol(self) -> str:
+        """The kernel's name in the cubin."""
+
+    @property
+    def second(self) -> str:
+        """The function launched behind it with the same arguments; empty for none."""
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block."""
+
+    @property
+    def part_bytes(self) -> int:
+        """What each block needs of a workspace."""
+
+
 class Event(ABC):
     """Something enqueued that will end."""
 
@@ -197,6 +218,33 @@ class LiveDevice(ABC):
         CompileError
             With the compiler's log in `detail`.
         """
+
+    def load(self, code: MachineCode, text: bytes) -> Kernel:
+        """Load machine code that was compiled before.
+
+        Parameters
+        ----------
+        code : MachineCode
+            What its launches need.
+        text : bytes
+            The cubin.
+
+        Raises
+        ------
+        BackendError
+            If the driver refuses it.
+        """
+        raise BackendError(f"{self.id} loads no machine code; it compiles")
+
+    @property
+    def portfolio_key(self) -> str:
+        """What the device's own portfolios are kept under."""
+        return self.fingerprint
+
+    @property
+    def tunable(self) -> DeviceSpec:
+        """Its numbers with what may be tuned on it besides."""
+        return self.spec
 
     @abstractmethod
     def allocate(self, size: int) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from tilewright.backend import LiveDevice
 from tilewright.bench.counters import common_metrics, metrics, parse_ncu, refused_metrics
 from tilewright.bench.sweep import OURS, Method
-from tilewright.library.choose import Choice
+from tilewright.portfolio import Choice
 from tilewright.problem import Problem
 from tilewright.timeline import span
 from tilewright.tuning.worker import problem_to_json

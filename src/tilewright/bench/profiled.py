@@ -15,9 +15,7 @@ from typing import Any
 from tilewright.backend import LiveDevice, device
 from tilewright.bench.peers import peer
 from tilewright.bench.sweep import OURS, our_call
-from tilewright.library.choose import Choice
-from tilewright.space import Config
-from tilewright.stencil import stencil
+from tilewright.library.kernels import ready
 from tilewright.tuning.measure import Workload
 from tilewright.tuning.worker import problem_from_json
 
@@ -47,8 +45,7 @@ def run(task: dict[str, Any]) -> int:
     workload = Workload(live, problem_from_json(task["problem"]))
     try:
         if task["library"] == OURS:
-            choice = Choice(stencil(task["stencil"]), Config(task["stencil"], task["config"]))
-            call = our_call(workload, choice)
+            call = our_call(workload, *ready(live, workload.problem))
         else:
             call = peer(task["library"], live).prepare(workload)
         call()

@@ -15,10 +15,10 @@ from tilewright.bench.cold import ColdCache
 from tilewright.bench.errors import sampled_errors
 from tilewright.bench.peers import Peer, UnavailableError
 from tilewright.bench.turns import Sensed, long_turns
-from tilewright.library.choose import Choice, served
+from tilewright.library.kernels import ready
 from tilewright.library.realigned import Way, launch_way, way_of
+from tilewright.portfolio import Choice
 from tilewright.problem import Problem
-from tilewright.stencil import Variant
 from tilewright.timeline import span
 from tilewright.tuning.measure import Workload
 
@@ -175,16 +175,13 @@ def _cold(
         cache.close()
 
 
-def our_call(workload: Workload, choice: Choice, kernel: Kernel | None = None) -> Call:
+def our_call(workload: Workload, choice: Choice, kernel: Kernel) -> Call:
     """Return a function that computes the workload's product once with our kernel.
 
     It waits and returns nanoseconds, by the device's clock on a GPU; beside peers on the
-    host's clock, ours is on it too.  The kernel is compiled unless it is given.
+    host's clock, ours is on it too.
     """
-    live, config, family = workload.device, choice.config, choice.stencil
-    if kernel is None:
-        variant = Variant.of(workload.problem)
-        kernel = live.compile(family.source(config, variant, live.dialect))
+    live, config, family = workload.device, choice.twin, choice.stencil
     shared = live.spec.kind == "cpu"
 
     def run() -> int:
@@ -199,7 +196,7 @@ def way_call(workload: Workload, way: Way) -> Call:
     """Return `our_call` of what serves a way, copies of operands and all."""
     live = workload.device
     if not way.copies:
-        return our_call(workload, served(live, way.problem, way.aligned))
+        return our_call(workload, *ready(live, way.problem, way.aligned))
     return lambda: launch_way(live, way, workload.call, timed=True).nanoseconds()
 
 
@@ -234,7 +231,7 @@ def _measure(
     flush: Callable[[], object],
 ) -> Row:
     way = way_of(live, problem, workload.call)
-    choice = served(live, way.problem, way.aligned)
+    choice, _ = ready(live, way.problem, way.aligned)
     calls: dict[str, Call] = {OURS: way_call(workload, way)}
     missing: dict[str, str] = {}
     for one in peers:

@@ -97,9 +97,11 @@ def _shape(problem: Problem) -> str:
 
 
 def _tune(problem: Problem, live: LiveDevice, budget: str) -> None:
-    from tilewright.tuning.tuner import tune
+    from tilewright.portfolio import reload
+    from tilewright.portfolio.tuned import tune
 
     tune(problem, live, budget=budget)
+    reload()  # so that rung 8 is what was found
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:

@@ -96,8 +96,10 @@ def _show_space(problem: Problem, live: LiveDevice) -> None:
 
 def _tune(problem: Problem, live: LiveDevice, budget: str, peak: float) -> TuningResult:
     from tilewright.cli.tune import describe, progress_bar
+    from tilewright.portfolio import reload
+    from tilewright.portfolio.tuned import tune
     from tilewright.tuning.store import Store
-    from tilewright.tuning.tuner import seconds_of, tune
+    from tilewright.tuning.tuner import seconds_of
 
     seconds = seconds_of(budget)
     with Store() as store:
@@ -107,6 +109,7 @@ def _tune(problem: Problem, live: LiveDevice, budget: str, peak: float) -> Tunin
             say(f"   {known} results are stored from before: starting from them ({store.path})")
         with progress_bar(peak) as observer:
             result = tune(problem, live, budget=seconds, store=store, observer=observer)
+    reload()  # so that this process is served by what was found, too
     describe(result, peak)
     return result
 

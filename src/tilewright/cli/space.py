@@ -102,7 +102,7 @@ def _device(
         where, spec = arch, architecture_spec(arch)
     else:
         live = find_device(device)
-        where, spec = live.id, live.spec
+        where, spec = live.id, live.tunable
     if not isinstance(variant, TensorVariant) or family is None or family.suits(spec):
         return where, spec
     if arch is not None or device is not None:

@@ -62,8 +62,8 @@ def command(
     """Tune; results are stored as they come, and --resume (the default) goes on from them."""
     from tilewright.backend import device as find_device
     from tilewright.microbench.peak import measured_peak
+    from tilewright.portfolio.tuned import tune
     from tilewright.problem import Problem
-    from tilewright.tuning.tuner import tune
 
     m, n, k = parse_size(size)
     trans_a, trans_b = parse_trans(trans)

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tilewright.backend import CompileError, GemmCall, Kernel, LiveDevice, Operand
+from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.library.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy
-from tilewright.library.choose import begin_aligned, served
 from tilewright.library.double_double import DoubleDouble
+from tilewright.library.kernels import ready
 from tilewright.library.layout import Strided, layout_of, operation
 from tilewright.library.narrow_types import is_narrow
 from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
-from tilewright.space import Config
-from tilewright.stencil import Launch, Stencil, Variant
+from tilewright.stencil import Launch, Variant
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
     from tilewright.library.split import Decision
 
-__all__ = ["check_scalars", "gemm", "launch_gemm", "prepare_gemm", "shortcuts", "sizes_of"]
+__all__ = [
+    "begin_aligned",
+    "begins_aligned",
+    "check_scalars",
+    "gemm",
+    "launch_gemm",
+    "prepare_gemm",
+    "shortcuts",
+    "sizes_of",
+]
 
 # What an adapter offers for arrays of exactly one type: the whole of `gemm` for a call
 # like one it has seen, or None for any other.  It is asked before anything is checked.
@@ -53,10 +59,10 @@ def gemm(
 ) -> Any:
     """Return alpha op(a) op(b) + beta c, computed by the best kernel known here.
 
-    The kernel is the stored winner of `tilewright.tune` for the device, precision and
-    transposes whose size is nearest; on devices for which times ship with the package, what
-    they and the winners promise to be fastest; or else a shipped default.  This function
-    never tunes.
+    The kernel is the one of which the shortest time is expected, of the portfolio that ships for
+    the device's architecture and of what `tilewright.tune` found here; elsewhere the tuned
+    kernel nearest in size, or else a default.  This function never tunes, and what is tuned
+    while a process runs serves it after `tilewright.reload`.
 
     Parameters
     ----------
@@ -302,27 +308,8 @@ def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -
 
 # -- kernels ---------------------------------------------------------------------------
 
-# Kernels belong to a device's context and go with it.
-_kernels: WeakKeyDictionary[LiveDevice, dict[tuple[Config, Variant], Kernel]] = WeakKeyDictionary()
 # Arguments belong to the kernel object until it is enqueued: one thread at a time.
 _lock = threading.Lock()
-
-
-def _kernel(live: LiveDevice, stencil: Stencil, config: Config, variant: Variant) -> Kernel:
-    compiled = _kernels.setdefault(live, {})
-    key = (config, variant)
-    if key not in compiled:
-        source = stencil.source(config, variant, live.dialect)
-        try:
-            compiled[key] = live.compile(source)
-        except CompileError as refused:
-            if source.schedule is None:
-                raise
-            # The compiler's own code computes the same, and launches alike.
-            message = f"the compiler's own code serves {config.id}: {refused}"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
-            compiled[key] = live.compile(dataclasses.replace(source, schedule=None))
-    return compiled[key]
 
 
 @dataclass(frozen=True)
@@ -372,14 +359,24 @@ def prepare_gemm(
 def prepare_call(live: LiveDevice, problem: Problem, call: GemmCall, exchanged: bool) -> Prepared:
     """Choose a kernel for a call as kernels see it; see `column_major_call`."""
     with span("choose"):
-        chosen = served(live, problem, begin_aligned(call))
-    launch = chosen.stencil.launch(chosen.config, problem.m, problem.n, problem.k)
-    variant, family = Variant.of(problem), chosen.stencil
-    with _lock:
-        kernel = _kernel(live, family, chosen.config, variant)
-    arguments = family.arguments(chosen.config, variant, call)
-    common = family.common_arguments(chosen.config)
-    return Prepared(kernel, launch, call, exchanged, arguments, common)
+        chosen, kernel = ready(live, problem, begin_aligned(call))
+    arguments = chosen.stencil.arguments(chosen.config, Variant.of(problem), call)
+    common = chosen.stencil.common_arguments(chosen.config)
+    return Prepared(kernel, chosen.launch(problem), call, exchanged, arguments, common)
+
+
+def begin_aligned(call: GemmCall) -> bool:
+    """Whether A's and B's first elements lie at multiples of 16 bytes, as far as one can see."""
+    return all(begins_aligned(x, call.precision) for x in (call.a, call.b))
+
+
+def begins_aligned(x: Operand, precision: Precision) -> bool:
+    """Whether an operand's first element lies at a multiple of 16 bytes, as far as one can see.
+
+    Handles that are no addresses are of memory that begins so.
+    """
+    first = x.memory if isinstance(x.memory, int) else 0
+    return (first + x.offset * precision.element_bytes) % CHUNK_BYTES == 0
 
 
 def column_major_call(

@@ -1,26 +1,115 @@
-"""Compiled sources that several kinds of calls launch beside the product's own kernel."""
+"""Kernels ready to launch: machine code of a portfolio, or compiled here where none is there."""
 
 from __future__ import annotations
 
 import threading
+import warnings
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tilewright.backend import Kernel, LiveDevice
-from tilewright.stencil import Source
+from tilewright.backend import BackendError, CompileError, Kernel, LiveDevice
+from tilewright.portfolio import Choice, PortfolioError, choose, refuse, shipped
+from tilewright.problem import Problem
+from tilewright.stencil import Source, Variant
 
-__all__ = ["kernel_of"]
+__all__ = ["kernel_of", "ready"]
 
 # Kernels belong to a device's context and go with it.
 _kernels: WeakKeyDictionary[LiveDevice, dict[Any, Kernel]] = WeakKeyDictionary()
-_compiling = threading.Lock()
+# Two threads that want a kernel at once load it once.
+_loading = threading.RLock()
 
 
-def kernel_of(live: LiveDevice, source: Source) -> Kernel:
-    """Return a compiled source; compiled once for a device."""
-    with _compiling:
+def ready(
+    live: LiveDevice, problem: Problem, aligned: bool = True, *, routed: bool = False
+) -> tuple[Choice, Kernel]:
+    """Return the kernel that serves a problem, loaded; arguments as of `portfolio.choose`.
+
+    Machine code that is damaged, or that the driver refuses, is named in one warning, and the next
+    best kernel serves.
+
+    Raises
+    ------
+    BackendError
+        If no kernel can be had: there is no machine code, and nothing to compile with.
+    """
+    while True:
+        chosen = choose(live, problem, aligned, routed=routed)
+        try:
+            return chosen, _kernel(live, chosen, Variant.of(problem), routed)
+        except (PortfolioError, _RefusedError) as problem_with_it:
+            assert chosen.digest(routed)
+            _warn_once(str(problem_with_it))
+            refuse(chosen.digest(routed))
+
+
+class _RefusedError(BackendError):
+    """A driver does not take a kernel's machine code."""
+
+
+def _kernel(live: LiveDevice, chosen: Choice, variant: Variant, routed: bool) -> Kernel:
+    digest = chosen.digest(routed)
+    key = digest or (chosen.twin, variant, routed)
+    with _loading:
         known = _kernels.setdefault(live, {})
-        key = (source.text, source.entry, tuple(source.defines.items()))
         if key not in known:
-            known[key] = live.compile(source)
+            if digest:
+                known[key] = _loaded(live, chosen, digest)
+            else:
+                source = chosen.stencil.source(chosen.twin, variant, live.dialect)
+                known[key] = live.compile(source.run_if(0) if routed else source)
         return known[key]
+
+
+def _loaded(live: LiveDevice, chosen: Choice, digest: str) -> Kernel:
+    portfolio = chosen.portfolio
+    assert portfolio is not None
+    code, text = portfolio.codes[digest], portfolio.machine_code(digest)
+    try:
+        return live.load(code, text)
+    except BackendError as error:
+        raise _RefusedError(
+            f"{live.id} refuses machine code of {code.compiler} for {chosen.config.stencil}:"
+            f" {error}; update the driver, or install tilewright[tune] to compile"
+        ) from None
+
+
+@lru_cache(maxsize=32)
+def _warn_once(problem: str) -> None:
+    warnings.warn(problem, RuntimeWarning, stacklevel=2)
+
+
+def kernel_of(live: LiveDevice, source: Source | Kernel) -> Kernel:
+    """Return a source's kernel: from the portfolio of what calls launch besides GEMM, or compiled.
+
+    One that is loaded is returned as it is.
+
+    Raises
+    ------
+    CompileError, BackendError
+        As of `LiveDevice.compile`.
+    """
+    if isinstance(source, Kernel):
+        return source
+    key = (source.unit or source.text, source.entry, tuple(source.defines.items()))
+    with _loading:
+        known = _kernels.setdefault(live, {})
+        if key not in known:
+            known[key] = _shipped(live, source) or live.compile(source)
+        return known[key]
+
+
+def _shipped(live: LiveDevice, source: Source) -> Kernel | None:
+    """Return a source's machine code, loaded; None where it does not ship."""
+    if not source.unit or live.dialect != "cuda":
+        return None
+    portfolio = shipped(live.spec, "passes")
+    digest = None if portfolio is None else portfolio.sources.get(source.identity)
+    if portfolio is None or digest is None:
+        return None
+    try:
+        return live.load(portfolio.codes[digest], portfolio.machine_code(digest))
+    except (PortfolioError, CompileError, BackendError) as error:
+        _warn_once(str(error))
+        return None

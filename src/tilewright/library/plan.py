@@ -9,11 +9,10 @@ fix (alignment, overlap, scalars) is looked at by `Plan.start`.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
-from tilewright.library.choose import store_state
+from tilewright.portfolio.find import generation
 from tilewright.timeline import on_change, traced
 
 if TYPE_CHECKING:
@@ -28,10 +27,6 @@ _ALPHA, _A, _B, _BETA, _C = 3, 5, 8, 11, 13
 # Some hundred layouts are alive in any program we know of.
 _MOST_PLANS = 4096
 _MOST_DISTANCES = 256
-
-# A tuning run's result is used at most so much later: looking at the store takes longer
-# than a launch.
-RECHECK_SECONDS = 1.0
 
 
 class Plan:
@@ -139,25 +134,11 @@ class Plan:
 
 
 class Plans:
-    """Plans by what calls must have in common; forgotten when the store changes.
+    """Plans by what calls must have in common; forgotten when other kernels are to serve."""
 
-    Parameters
-    ----------
-    state : callable
-        Returns something that changes with what `choose` would choose.
-    clock : callable
-        Seconds, monotonic.
-    """
-
-    def __init__(
-        self,
-        state: Callable[[], Any] = store_state,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._state, self._clock = state, clock
+    def __init__(self) -> None:
         self._plans: dict[Hashable, Plan] = {}
-        self._seen: Any = None
-        self._until = 0.0
+        self._seen = generation()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -165,8 +146,8 @@ class Plans:
 
     def get(self, key: Hashable) -> Plan | None:
         """Return the plan for a call, or None if it has to be made."""
-        if self._clock() >= self._until:
-            self._recheck()
+        if self._seen != generation():
+            self.clear()
         return self._plans.get(key)
 
     def remember(self, key: Hashable, make: Callable[[], Plan]) -> Plan:
@@ -189,15 +170,8 @@ class Plans:
     def clear(self) -> None:
         """Forget all plans: the next calls choose anew."""
         with self._lock:
+            self._seen = generation()
             self._plans.clear()
-
-    def _recheck(self) -> None:
-        state = self._state()
-        with self._lock:
-            if state != self._seen:
-                self._plans.clear()
-            self._seen = state
-            self._until = self._clock() + RECHECK_SECONDS
 
 
 plans = Plans()

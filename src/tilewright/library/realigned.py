@@ -21,14 +21,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backend import Event, GemmCall, LiveDevice, Operand, OutOfMemoryError
-from tilewright.library.choose import Served, begins_aligned, timed_choice
-from tilewright.library.gemm import Placed, column_major_call, prepare_call
+from tilewright.library.gemm import Placed, begins_aligned, column_major_call, prepare_call
 from tilewright.library.in_order import Launching, in_order
 from tilewright.library.kernels import kernel_of
 from tilewright.library.scratch import Scratch, scratch_of
-from tilewright.library.shipped import shipped
+from tilewright.portfolio import Served, choose, shipped
 from tilewright.problem import Problem, Trans
-from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.realign import Realigned
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 
@@ -136,14 +134,14 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     problem, aligned
         As of `ways`.
     """
-    table = shipped(device.spec, Variant.of(problem))
-    known = table.copying if table is not None else None
-    if known is None or problem.precision.letter not in known.precisions:
+    portfolio = shipped(device.spec, problem.precision.letter)
+    known = portfolio.copying if portfolio is not None else None
+    if known is None:
         return Way(problem, None, None, all(aligned))
     plain, *others = ways(problem, aligned)
     if not others:
         return plain
-    expected = timed_choice(device, problem, plain.aligned)[1]
+    expected = choose(device, problem, plain.aligned).ns
     if expected is None:
         return plain
     best, shortest = plain, expected * _WORTH
@@ -152,7 +150,7 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
         passes = sum(known.ns(one.traffic) for one in way.copies.values())
         if passes > _MOST * expected or sum(x.size for x in way.copies.values()) > room:
             continue
-        ns = timed_choice(device, way.problem, way.aligned)[1]
+        ns = choose(device, way.problem, way.aligned).ns
         if ns is not None and ns + passes < shortest:
             best, shortest = way, ns + passes
     return best

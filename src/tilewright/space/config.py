@@ -57,8 +57,16 @@ class Config(Mapping[str, Value]):
             return NotImplemented
         return self.stencil == other.stencil and self._values == other._values
 
-    def integer(self, name: str) -> int:
-        """Return a value that is known to be an integer."""
+    def integer(self, name: str, missing: int | None = None) -> int:
+        """Return a value that is known to be an integer; `missing` where a config has none.
+
+        Raises
+        ------
+        KeyError
+            If there is neither.
+        """
+        if missing is not None:
+            return int(self._values.get(name, missing))
         return int(self._values[name])
 
     def replace(self, **changes: Value) -> Config:

@@ -3,7 +3,6 @@
 from tilewright.stencil.base import (
     STATIC_SHARED_BYTES,
     Dialect,
-    Launch,
     Resources,
     Source,
     Stencil,
@@ -11,18 +10,20 @@ from tilewright.stencil.base import (
     Variant,
     Workspace,
 )
+from tilewright.stencil.geometry import Geometry, Launch, Mode, SplitK
 from tilewright.stencil.registry import register, stencil, stencils, stencils_for
 from tilewright.stencil.schedule import Schedule, schedule_of, unscheduled
-from tilewright.stencil.slices import Slices
 
 __all__ = [
     "STATIC_SHARED_BYTES",
     "Dialect",
+    "Geometry",
     "Launch",
+    "Mode",
     "Resources",
     "Schedule",
-    "Slices",
     "Source",
+    "SplitK",
     "Stencil",
     "TensorMap",
     "Variant",

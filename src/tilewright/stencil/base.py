@@ -26,6 +26,8 @@ A source may have a second function, which adds up what blocks of the first left
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -37,8 +39,8 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config, Space
+from tilewright.stencil.geometry import Geometry, Launch, Mode
 from tilewright.stencil.schedule import Schedule
-from tilewright.stencil.slices import Slices
 
 __all__ = [
     "STATIC_SHARED_BYTES",
@@ -110,51 +112,6 @@ class Resources:
     threads: int
     shared_bytes: int
     registers: int
-
-
-@dataclass(frozen=True)
-class Launch:
-    """Thread blocks in the grid and threads in a block, two dimensions each.
-
-    Parameters
-    ----------
-    grid, block : tuple of int
-        Sizes in x and y.
-    resident : int
-        Where it is not 0, blocks stay and divide the work among themselves: `on` cuts the
-        grid, which has a block for each piece of work, to so many a multiprocessor.
-    early : bool
-        Whether blocks may begin before the launch before it on the stream has ended, where a
-        device can: the text waits for that by itself, before it touches memory.
-    slices : Slices or None
-        How `on` cuts the work of the grid, which has a block for each tile of C; None: not at all.
-    second_blocks, second_threads : int
-        Of the source's second function, for each block of the first, and threads of each.
-    """
-
-    grid: tuple[int, int]
-    block: tuple[int, int]
-    resident: int = 0
-    early: bool = False
-    slices: Slices | None = None
-    second_blocks: int = 0
-    second_threads: int = 0
-
-    def on(self, multiprocessors: int) -> Launch:
-        """Return the launch as a device with so many multiprocessors runs it."""
-        if self.slices is not None:
-            tiles = self.grid[0]
-            grid = tiles * self.slices.count(tiles, multiprocessors), 1
-            return replace(self, grid=grid, slices=None)
-        if not self.resident:
-            return self
-        return replace(self, grid=(min(self.grid[0], self.resident * multiprocessors), 1))
-
-    @property
-    def second(self) -> Launch:
-        """How the second function is launched, if there is one; it may begin early."""
-        blocks = self.grid[0] * self.second_blocks, self.grid[1]
-        return Launch(blocks, (self.second_threads, 1), early=True)
 
 
 # What all blocks draw numbers from has a line of the cache to itself; behind it every block has
@@ -230,6 +187,9 @@ class Source:
     second : str
         Name of the function that is launched behind `entry` with the same arguments, as
         `Launch.second` says; empty for none.
+    unit : str
+        The text's name and version, such as ``"simt_async 2"``; empty for a text that no portfolio
+        holds.  The version is raised whenever what the text computes or how it is launched changes.
     """
 
     text: str
@@ -239,6 +199,16 @@ class Source:
     dynamic_shared_bytes: int = 0
     part_bytes: int = 0
     second: str = ""
+    unit: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What machine code is kept under: a digest of unit, entry and macros, not of the text.
+
+        So that a comment that changes leaves it as it is.
+        """
+        parts = [self.unit, self.entry, sorted((k, str(v)) for k, v in self.defines.items())]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     def run_if(self, value: int) -> Source:
         """Return this kernel with one more argument: it runs where that int has this value.
@@ -404,11 +374,22 @@ class Stencil(ABC):
         """Return what a thread block of the config uses."""
 
     @abstractmethod
+    def geometry(self, config: Config) -> Geometry:
+        """Return how launches of a config's kernel cover a result."""
+
     def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
         """Return the launch that covers an m x n result.
 
         With k it may be cut along k; without it is not.
         """
+        return self.geometry(config).launch(m, n, k)
+
+    def takes(self, config: Config, problem: Problem, aligned: bool = True) -> bool:
+        """Whether the config's kernel reads a problem's operands as they lie.
+
+        `aligned`: A and B begin at multiples of 16 bytes.
+        """
+        return self.geometry(config).takes(problem, aligned)
 
     def operand_alignment(self, config: Config) -> int:
         """Return the bytes that addresses and leading dimensions of A and B are multiples of."""
@@ -428,14 +409,14 @@ class Stencil(ABC):
         """
         return call.arguments()
 
-    def takes(self, config: Config, problem: Problem) -> bool:
-        """Whether the config's kernel can read a problem's operands, and is meant for them."""
-        return True
-
     def fitted(self, config: Config, problem: Problem) -> Config:
-        """Return the config that suits a problem's leading dimensions, if it is another.
+        """Return the compiled twin of a config that suits a problem's leading dimensions."""
+        return self.in_mode(config, self.geometry(config).mode(problem))
 
-        Not for every size a point of the space: whoever asks looks.
+    def in_mode(self, config: Config, mode: Mode) -> Config:
+        """Return the compiled twin of a config for a launch mode.
+
+        Not for every mode a point of the space: whoever asks looks.
         """
         return config
 

@@ -42,6 +42,6 @@ def forecast(
     at_once = seen.occupancy.blocks * multiprocessors
     if seen.cycles is None or at_once < 1:
         return None
-    blocks = prod(launch.grid if launch.slices is None else launch.on(multiprocessors).grid)
+    blocks = prod(launch.grid if launch.split_k is None else launch.on(multiprocessors).grid)
     waves = -(-blocks // at_once)
     return seen.cycles.pipe_share * blocks / (waves * at_once)

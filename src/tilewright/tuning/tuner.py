@@ -206,7 +206,7 @@ def tune(
     family = _family(live, stencil, problem)
     session = _Session(live, problem, family, seconds_of(budget), observer)
     if unproved_schedules:
-        session.spec = with_unproved(live.spec)
+        session.spec = with_unproved(live.tunable)
     own = store is None
     session.store = store or Store()
     try:
@@ -278,7 +278,7 @@ class _Session:
         observer: Callable[[Progress], None] | None,
     ) -> None:
         self.live, self.problem, self.family = live, problem, family
-        self.spec = live.spec
+        self.spec = live.tunable
         self.budget, self.observer = budget, observer
         self.started = time.monotonic()
         self.variant = Variant.of(problem)
@@ -398,7 +398,7 @@ class _Session:
     ) -> tuple[Measurement, Measurement | None]:
         """Certify from the fastest on until one passes, and one that `gemm` may use."""
         self._tell("certify")
-        served = self.family.space(self.variant, self.live.spec)
+        served = self.family.space(self.variant, self.live.tunable)
         winner: Measurement | None = None
         for candidate in right:
             if winner is not None and candidate.config not in served:

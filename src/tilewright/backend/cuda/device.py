@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import re
 import threading
 import time
 import warnings
@@ -23,6 +24,7 @@ from tilewright.backend.base import (
     Event,
     Kernel,
     LiveDevice,
+    MachineCode,
 )
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import probe, proofs
@@ -33,6 +35,7 @@ from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
 from tilewright.backend.cuda.hold import Hold
 from tilewright.backend.cuda.launch import PreparedLaunch
 from tilewright.backend.cuda.workspace import Workspaces
+from tilewright.hardware import DeviceSpec
 from tilewright.stencil import Launch, Source
 from tilewright.timeline import is_recording, span
 
@@ -128,12 +131,8 @@ class CUDADevice(LiveDevice):
         self.raw = probe.handle(ordinal)
         self.id = f"cuda:{ordinal}"
         self.arch = probe.architecture(self.raw)
-        self.spec = replace(probe.spec_of(self.raw), schedules=proofs.proved(self.arch))
-        self.compiler = f"NVRTC {nvrtc_version()}"
-        self.platform = f"CUDA {probe.cuda_version()} ({self.compiler})"
+        self.spec = probe.spec_of(self.raw)
         self.driver = probe.driver_version() or f"CUDA {probe.cuda_version()}"
-        parts = (self.spec.name, self.driver, self.platform, self.arch)
-        self.fingerprint = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
         self.events = EventPool(self)
         self.workspaces = Workspaces(self)
         self._clock = DeviceClock(self)
@@ -146,6 +145,34 @@ class CUDADevice(LiveDevice):
     def backend(self) -> str:
         """Name of the backend."""
         return "cuda"
+
+    # NVRTC is needed to tune and to compile, not to serve: it is asked for its version on demand.
+
+    @cached_property
+    def compiler(self) -> str:
+        """NVRTC with its build, or that there is none."""
+        return f"NVRTC {nvrtc_version()}" if nvrtc() is not None else "no NVRTC"
+
+    @cached_property
+    def platform(self) -> str:  # type: ignore[override]  # found on demand
+        """The CUDA version that the driver serves, and the compiler."""
+        return f"CUDA {probe.cuda_version()} ({self.compiler})"
+
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]  # found on demand
+        """12 digits over what may change a measurement."""
+        parts = (self.spec.name, self.driver, self.platform, self.arch)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+    @property
+    def portfolio_key(self) -> str:
+        """Architecture and model: machine code outlives drivers and compilers."""
+        return f"{self.arch}-" + re.sub(r"[^a-z0-9]+", "-", self.spec.name.lower())
+
+    @cached_property
+    def tunable(self) -> DeviceSpec:
+        """Its numbers, and which levels of rescheduling are proved with this compiler."""
+        return replace(self.spec, schedules=proofs.proved(self.arch))
 
     # -- context -----------------------------------------------------------------------
 
@@ -200,6 +227,15 @@ class CUDADevice(LiveDevice):
             wants = source.dynamic_shared_bytes, source.part_bytes, source.second
             loaded = LoadedKernel(self, cubin, source.entry, *wants)
         return Kernel(loaded, source.entry, time.perf_counter() - started, cubin.code)
+
+    def load(self, code: MachineCode, text: bytes) -> Kernel:
+        """Load a cubin that was compiled before."""
+        started = time.perf_counter()
+        cubin = Cubin(text, "", {}, self.arch)
+        with span("load"):
+            wants = code.shared_bytes, code.part_bytes, code.second
+            loaded = LoadedKernel(self, cubin, code.symbol, *wants)
+        return Kernel(loaded, code.symbol, time.perf_counter() - started, text)
 
     def unload(self, module: Any) -> None:
         """Forget a module; errors no longer matter to anyone."""
@@ -384,7 +420,7 @@ def devices() -> list[LiveDevice]:
 
     What is broken rather than missing is said in a warning: other backends go on.
     """
-    if probe.count() == 0 or nvrtc() is None:
+    if probe.count() == 0:
         return []
     try:
         return [device_at(ordinal) for ordinal in range(probe.count())]

@@ -14,7 +14,8 @@ from tilewright.bench.profile import ProfileError, Profiler
 from tilewright.bench.registry import Asked, Cell, Measured, Row
 from tilewright.bench.sizes import parse_sizes, problems_of
 from tilewright.bench.sweep import OURS, Method
-from tilewright.library.choose import Choice, choose
+from tilewright.library.kernels import ready
+from tilewright.portfolio import Choice
 from tilewright.problem import Problem
 from tilewright.sass import inspect_kernel, read_cubin
 from tilewright.stencil import Variant
@@ -59,7 +60,7 @@ class CycleModel(Measured):
 
 def _row(live: Any, profiler: Profiler, problem: Problem) -> dict[str, Any]:
     """Return the shares of a problem's kernel, and of the same kernel in a run twice as deep."""
-    choice = choose(live, problem)
+    choice, _ = ready(live, problem)
     once, twice = (
         _counters(profiler, one, choice) for one in (problem, replace(problem, k=2 * problem.k))
     )
@@ -86,12 +87,11 @@ def _counters(profiler: Profiler, problem: Problem, choice: Choice) -> dict[str,
 
 def _predicted(live: Any, choice: Choice, problem: Problem) -> float:
     """Return the share that the model sees in the code that is served."""
-    variant = Variant.of(problem)
-    source = choice.stencil.source(choice.config, variant, live.dialect)
-    threads = choice.stencil.resources(choice.config, variant).threads
-    kernels = {one.name: one for one in read_cubin(live.compile(source).code or b"").kernels}
-    name = next(name for name in kernels if source.entry in name)
-    found = inspect_kernel(kernels[name], threads, source.dynamic_shared_bytes)
+    variant, (_, served) = Variant.of(problem), ready(live, problem)
+    uses = choice.stencil.resources(choice.twin, variant)
+    kernels = {one.name: one for one in read_cubin(served.code or b"").kernels}
+    name = next(name for name in kernels if served.entry in name)
+    found = inspect_kernel(kernels[name], uses.threads, served.handle.dynamic_shared_bytes)
     if found.cycles is None:
         raise ValueError("the model has nothing to say of this kernel")
     return float(found.cycles.pipe_share)

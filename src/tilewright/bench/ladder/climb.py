@@ -14,7 +14,8 @@ from tilewright.bench.ladder.oracle import Oracle
 from tilewright.bench.ladder.rungs import RUNGS
 from tilewright.bench.peers import Peer, UnavailableError
 from tilewright.bench.sweep import Call, in_turns, our_call, with_transfers
-from tilewright.library.choose import Choice, choose
+from tilewright.library.kernels import ready
+from tilewright.portfolio import Choice
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant
@@ -106,27 +107,29 @@ def rung_contenders(live: LiveDevice) -> Iterator[Contender]:
     variant = Variant.of(Problem(1, 1, 1))
     for rung in RUNGS:
         one = Contender(rung.name, rung.title, rung.idea, rung, rung.config)
-        yield _ready(live, variant, one)
+        yield _checked(live, variant, one)
 
 
 def tuned_contender(live: LiveDevice, problem: Problem) -> Contender:
     """Return what `tilewright.gemm` would run, compiled and checked; rung 8."""
-    chosen = choose(live, problem)
+    chosen, kernel = ready(live, problem)
     where = f"tuned on {chosen.tuned_on}" if chosen.tuned_on else "default, not tuned"
     one = Contender(
         TUNED,
         f"{chosen.stencil.name} stencil, {where}",
         "What tilewright.gemm runs here: constants are searched for, not thought out.",
         chosen.stencil,
-        chosen.config,
+        chosen.twin,
     )
-    return _ready(live, Variant.of(problem), one)
+    return _checked(live, Variant.of(problem), one, kernel)
 
 
-def _ready(live: LiveDevice, variant: Variant, one: Contender) -> Contender:
+def _checked(
+    live: LiveDevice, variant: Variant, one: Contender, kernel: Kernel | None = None
+) -> Contender:
     try:
         source = one.stencil.source(one.config, variant, live.dialect)
-        kernel = live.compile(source)
+        kernel = kernel or live.compile(source)
         screen(live, kernel, one.stencil, one.config, variant)
     except (ValueError, BackendError, WrongResultError) as problem:
         return replace(one, reason=first_line(problem))

@@ -18,7 +18,7 @@ from tilewright.space import Config, Parameter, Space
 from tilewright.stencil import (
     STATIC_SHARED_BYTES,
     Dialect,
-    Launch,
+    Geometry,
     Resources,
     Source,
     Stencil,
@@ -113,10 +113,10 @@ class Rung(Stencil):
         """Elements of the next tiles that a thread holds in registers."""
         return 0
 
-    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
+    def geometry(self, config: Config) -> Geometry:
         """Return a line of blocks that covers a column-major m x n, a row-major n x m, result."""
-        blocks = -(-n // self.constants["block_m"]) * -(-m // self.constants["block_n"])
-        return Launch(grid=(blocks, 1), block=(self.threads, 1))
+        sides = self.constants["block_n"], self.constants["block_m"]
+        return Geometry(*sides, (self.threads, 1))
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         """Return dialect, what rungs share, and the rung as one text, with its macros.

@@ -37,8 +37,10 @@ _MOST_LOADED = 64
 _kernels: WeakKeyDictionary[LiveDevice, OrderedDict[Any, Kernel]] = WeakKeyDictionary()
 
 
-def _loaded(live: LiveDevice, source: Source) -> Kernel:
+def _loaded(live: LiveDevice, source: Source | Kernel) -> Kernel:
     """Return a compiled source, loaded anew only if that was long ago."""
+    if isinstance(source, Kernel):
+        return source
     known = _kernels.setdefault(live, OrderedDict())
     key = source.text, tuple(source.defines.items()), source.entry
     if key not in known:

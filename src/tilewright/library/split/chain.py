@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.backend import Event, GemmCall, LiveDevice, Operand
-from tilewright.library.choose import begin_aligned, served
+from tilewright.library.gemm import begin_aligned
 from tilewright.library.in_order import on_queue, on_stream
-from tilewright.library.kernels import kernel_of
+from tilewright.library.kernels import kernel_of, ready
 from tilewright.library.scratch import TOPS, Scratch
 from tilewright.library.split.decision import DECISION_WORDS, ROUTES, Decision
 from tilewright.library.split.product import (
@@ -226,13 +226,11 @@ class Chain:
             yield (product or product_for(self.live, scheme)).step(self.live, work)
 
     def _ieee(self, decision: Any) -> Step:
-        chosen = served(self.live, self.problem, begin_aligned(self.call))
+        aligned = begin_aligned(self.call)
+        chosen, kernel = ready(self.live, self.problem, aligned, routed=True)
         variant = Variant.of(self.problem)
-        source = chosen.stencil.source(chosen.config, variant, self.live.dialect).run_if(0)
-        p = self.problem
-        launch = chosen.stencil.launch(chosen.config, p.m, p.n, p.k)
         arguments = chosen.stencil.arguments(chosen.config, variant, self.call)
-        return Step(source, launch, (*arguments, decision))
+        return Step(kernel, chosen.launch(self.problem), (*arguments, decision))
 
     def steps(self, report: Any = None) -> list[Step]:
         """Return all launches; `report` is where the decision is written once more, or None."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from tilewright.backend import LiveDevice, Operand
+from tilewright.backend import Kernel, LiveDevice, Operand
 from tilewright.library.matrix_units import config_for, wgmma
 from tilewright.precision import precision
 from tilewright.problem import Trans
@@ -46,9 +46,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Step:
-    """One launch: a source, its grid and its arguments."""
+    """One launch: a source, or a kernel that is loaded, its grid and its arguments."""
 
-    source: Source
+    source: Source | Kernel
     launch: Launch
     arguments: tuple[Any, ...]
 

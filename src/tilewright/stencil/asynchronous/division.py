@@ -6,13 +6,10 @@ from dataclasses import dataclass
 
 from tilewright.space import Config
 
-__all__ = ["MOST_IN_TREE", "MOST_SHARES", "MOST_SINGLE", "Division", "divide"]
+__all__ = ["LEAST_SHARE", "MOST_IN_TREE", "MOST_SINGLE", "Division", "divide"]
 
 # A share has at least so many steps of k, as LEAST_STEPS of simt_async/persistent.cuh says.
-_LEAST_SHARE = 64
-
-# Adding up more parts of a tile than this takes longer than computing them.
-MOST_SHARES = 64
+LEAST_SHARE = 64
 
 # In single precision: an owner adds parts up one after another, 2 us each on an H100, where 50
 # shares of one tile of 128 x 128, k 3126, took 94 us.  By costs as once fitted to such shapes the
@@ -92,7 +89,7 @@ def divide(
         shared = rest + (blocks if stream_k > 1 and tiles > blocks else 0)
     if shared * k > _MOST_STEPS:
         shared = 0
-    least = least or _LEAST_SHARE // config.integer("block_k")
+    least = least or LEAST_SHARE // config.integer("block_k")
     each = max(1, k // least)
     if most:
         each = min(each, most)

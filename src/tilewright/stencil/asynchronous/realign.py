@@ -13,6 +13,7 @@ from tilewright.stencil.text import read_text
 
 __all__ = ["Realigned", "aligned_ld"]
 
+VERSION = 1  # raised when what realign.cl computes changes
 _THREADS = 256  # of a block: realign.cl
 
 # A tile's side.  Of 4 bytes tiles of 64 moved 2.7 and 2.8 TB/s at 8192 and 16384, of 32 2.65 and
@@ -76,7 +77,8 @@ class Realigned:
             "ALONG_INNER": int(not self.turned),
             "CONJUGATED": int(self.conjugated),
         }
-        return Source("\n".join(read_text(part) for part in parts), defines, "realign")
+        text = "\n".join(read_text(part) for part in parts)
+        return Source(text, defines, "realign", unit=f"realign {VERSION}")
 
     @property
     def launch(self) -> Launch:

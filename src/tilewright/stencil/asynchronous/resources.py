@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.precision import Precision
+from tilewright.stencil.geometry import STAGED_BYTES
 
 __all__ = [
     "BARRIER_BYTES",
@@ -40,10 +41,6 @@ BARRIER_BYTES = 128
 TURNED_BYTES = 8 * 128
 
 
-# Two places of a chunk for each thread, at least (simt_async/staged.cuh).
-_STAGED_BYTES = 2 * CHUNK_BYTES
-
-
 def room_to_stage(
     *,
     block_m: Values,
@@ -54,7 +51,7 @@ def room_to_stage(
 ) -> Values:
     """Return whether one stage, its rows no longer than the block's sides, has room for results."""
     stage = block_k * (block_m + block_n) * precision.element_bytes
-    return threads * _STAGED_BYTES <= stage
+    return threads * STAGED_BYTES <= stage
 
 
 def shared_bytes(

@@ -8,7 +8,6 @@ import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
-from tilewright.problem import Problem
 from tilewright.space import Config, Space
 from tilewright.stencil.asynchronous.resources import TURNED_BYTES
 from tilewright.stencil.base import Variant
@@ -32,7 +31,7 @@ class MmaF64(SimtAsync):
     name: ClassVar[str] = "mma_f64"
     version: ClassVar[int] = 3
     multiplier: ClassVar[str] = "mma_f64/mma.cuh"
-    fitted_along_k: ClassVar[dict[str, int]] = {"narrow": 1}
+    vector_along_k: ClassVar[bool] = True
     line_bytes: ClassVar[int] = LINE_BYTES
     barrier_bytes: ClassVar[int] = TURNED_BYTES
 
@@ -56,20 +55,6 @@ class MmaF64(SimtAsync):
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return what is likely fast, the likeliest first."""
         return tuple(Config(self.name, values) for values in starts(variant))
-
-    def takes(self, config: Config, problem: Problem) -> bool:
-        """Whether tiles that come in boxes are one box each, besides what the copy engine wants.
-
-        Where a side is no whole lines each line is a box, and one lane asks for all of them: where
-        both operands are so ZGEMM took 1.1 to 1.4 times as long as what served before (an H100).
-        """
-        if not super().takes(config, problem):
-            return False
-        if not config.get("tma", 0):
-            return True
-        in_line = LINE_BYTES // problem.precision.element_bytes
-        sides = zip((problem.m, problem.n), Variant.of(problem).k_fast, strict=True)
-        return all(along_k or side % in_line == 0 for side, along_k in sides)
 
     def longer(self, config: Config, variant: Variant) -> int:
         """Return by how many elements rows of both tiles exceed the block's sides: none."""

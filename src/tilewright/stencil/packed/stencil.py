@@ -8,7 +8,8 @@ from typing import ClassVar
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Space
-from tilewright.stencil.base import Dialect, Launch, Resources, Source, Stencil, Variant
+from tilewright.stencil.base import Dialect, Resources, Source, Stencil, Variant
+from tilewright.stencil.geometry import Geometry
 from tilewright.stencil.packed.parameters import (
     BLOCKS_M,
     BLOCKS_N,
@@ -101,11 +102,10 @@ class Packed(Stencil):
             registers=tile * words * size // 4,
         )
 
-    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
+    def geometry(self, config: Config) -> Geometry:
         """Return one work-item for each block of C."""
-        blocks_m = -(-m // config.integer("block_m"))
-        blocks_n = -(-n // config.integer("block_n"))
-        return Launch(grid=(blocks_m, blocks_n), block=(1, 1))
+        sides = config.integer("block_m"), config.integer("block_n")
+        return Geometry(*sides, (1, 1), folded=False)
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         """Return the text with its macros.

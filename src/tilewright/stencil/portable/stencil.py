@@ -9,12 +9,12 @@ from tilewright.space import Config, Space, Value
 from tilewright.stencil.base import (
     STATIC_SHARED_BYTES,
     Dialect,
-    Launch,
     Resources,
     Source,
     Stencil,
     Variant,
 )
+from tilewright.stencil.geometry import Geometry
 from tilewright.stencil.portable.constraints import Thresholds, constraints
 from tilewright.stencil.portable.parameters import parameters
 from tilewright.stencil.portable.resources import registers, shared_bytes
@@ -112,15 +112,13 @@ class Portable(Stencil):
             ),
         )
 
-    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
+    def geometry(self, config: Config) -> Geometry:
         """Return a grid in one dimension: the kernel folds it by its raster order.
 
         CUDA allows 2^31 - 1 blocks in the first dimension, but 65535 in the second.
         """
-        blocks_m = -(-m // config.integer("block_m"))
-        blocks_n = -(-n // config.integer("block_n"))
         threads = config.integer("threads_m") * config.integer("threads_n")
-        return Launch(grid=(blocks_m * blocks_n, 1), block=(threads, 1))
+        return Geometry(config.integer("block_m"), config.integer("block_n"), (threads, 1))
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         """Return dialect, prelude and kernel as one text, with its macros."""

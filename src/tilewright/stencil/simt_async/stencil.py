@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
-from tilewright.problem import Problem
 from tilewright.space import Config, Space
-from tilewright.stencil.asynchronous.division import MOST_SHARES
 from tilewright.stencil.asynchronous.resources import (
     BARRIER_BYTES,
     CHUNK_BYTES,
-    room_to_stage,
     shared_bytes,
 )
-from tilewright.stencil.base import Call, Dialect, Launch, Resources, Source, Stencil, Variant
+from tilewright.stencil.base import Call, Dialect, Resources, Source, Stencil, Variant
+from tilewright.stencil.geometry import Geometry, Mode, SplitK
 from tilewright.stencil.schedule import macros, schedule_of, unscheduled
-from tilewright.stencil.simt_async.boxes import MOST_SIDE, MOST_STRIDE, box_words, maps
+from tilewright.stencil.simt_async.boxes import maps
 from tilewright.stencil.simt_async.constraints import constraints
 from tilewright.stencil.simt_async.parameters import SECTOR_BYTES, parameters
 from tilewright.stencil.simt_async.resources import longer, registers, threads
 from tilewright.stencil.simt_async.starts import starts
-from tilewright.stencil.slices import Slices
 from tilewright.stencil.text import read_text
 
-__all__ = ["STAGED_K", "SimtAsync", "layers", "stages_results"]
+__all__ = ["STAGED_K", "SimtAsync", "layers"]
 
 # Copies from device memory to shared memory came with this compute capability, times ten.
 _ASYNCHRONOUS_COPIES_SINCE = 80
@@ -36,6 +32,8 @@ _ASYNCHRONOUS_COPIES_SINCE = 80
 # of what 2048 multiply-adds take; and another text of a kernel may be a few per cent slower, by
 # its registers.
 STAGED_K = 2048
+# Operands that TMA brings leave the loop its registers whatever comes behind it.
+_ANY_K = 2**63 - 1
 
 # Multiply-adds of a multiprocessor in a cycle, of floats, and of doubles on matrix units.
 _A_CYCLE = 128
@@ -57,9 +55,9 @@ class SimtAsync(Stencil):
     version: ClassVar[int] = 2
     # What multiplies; kernel.cuh is the same for all.
     multiplier: ClassVar[str] = "simt_async/simt.cuh"
-    # What copies an operand along k wherever its columns begin.
-    fitted_along_k: ClassVar[dict[str, int]] = {"k_vectors": 0}
-    # Of boxes: how wide one is whose lines the copy engine turns, and what a stage's barriers take.
+    # Whether operands along k are copied 16 bytes at once, too.
+    vector_along_k: ClassVar[bool] = False
+    # By TMA: the bytes of a line that the copy engine swizzles, and what a stage's barriers take.
     line_bytes: ClassVar[int] = 0
     barrier_bytes: ClassVar[int] = BARRIER_BYTES
 
@@ -124,63 +122,16 @@ class SimtAsync(Stencil):
             )
         )
 
-    def takes(self, config: Config, problem: Problem) -> bool:
-        """Whether what comes in boxes has columns aligned to 16 bytes, and places they can name."""
-        if not config.get("tma", 0):
-            return True
-        size = problem.precision.element_bytes
-        chunk = max(1, CHUNK_BYTES // size)
-        sides = max(problem.m, problem.n, problem.k) * box_words(problem.precision)
-        strides = max(problem.lda, problem.ldb) * size
-        aligned = problem.lda % chunk == problem.ldb % chunk == 0
-        return aligned and sides < MOST_SIDE and strides < MOST_STRIDE
+    def in_mode(self, config: Config, mode: Mode) -> Config:
+        """Return the twin with the mode's copies and stores; the compiler's own where results are.
 
-    def fitted(self, config: Config, problem: Problem) -> Config:
-        """Return the config with copies of single elements where 16 bytes are not aligned.
-
-        A kernel that copies 16 bytes at once checks each element where it cannot: everywhere, or
-        where a side's last block begins earlier, so that it ends with the matrix.  One that
-        copies single elements does not.  Neither does one that guards what lies outside of a
-        matrix shorter than its blocks.  Where columns of C are not aligned, and sums are short
-        or operands come in boxes, results are staged.  Else what comes in boxes is left as it is:
-        `takes` says where it can be.
+        The scheduler refuses staged kernels.
         """
-        boxes = bool(config.get("tma", 0))
-        chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
-        stages = stages_results(problem, boxes) and not config.get("sliced", 0)
-        if stages and self._room_to_stage(config, problem):
-            config = unscheduled(config).replace(staged=1)  # the scheduler refuses both at once
-        if boxes:
-            return config
-        along = Variant.of(problem).k_fast
-        sides = (problem.m, problem.lda), (problem.n, problem.ldb)
-        operands = tuple(zip(sides, along, strict=True))
-        changes: dict[str, int] = {}
-        if any(side % chunk or ld % chunk for (side, ld), k_fast in operands if not k_fast):
-            changes = {"narrow": 1, "k_vectors": 0}
-        elif any(ld % chunk or problem.k % chunk for (_, ld), k_fast in operands if k_fast):
-            changes = self.fitted_along_k
-        changes = changes | self._guards(config, problem)
-        return config.replace(**{n: v for n, v in changes.items() if config.get(n, 0) != v})
-
-    def _guards(self, config: Config, problem: Problem) -> dict[str, int]:
-        """Return what lets blocks that are longer than a side copy whole tiles.
-
-        Pieces of 16 bytes along that side have to end with it; else they are single elements.
-        """
-        chunk = max(1, CHUNK_BYTES // problem.precision.element_bytes)
-        sides = zip((problem.m, problem.n), "mn", Variant.of(problem).k_fast, strict=True)
-        short = [(side, k) for side, of, k in sides if side < config.integer(f"block_{of}")]
-        if not short:
-            return {}
-        ragged = any(side % chunk for side, k_fast in short if not k_fast)
-        return {"guarded": 1} | ({"narrow": 1, "k_vectors": 0} if ragged else {})
-
-    def _room_to_stage(self, config: Config, problem: Problem) -> bool:
-        """Whether results may pass through the stage that is free while they are stored."""
-        values = {name: config.integer(name) for name in ("block_m", "block_n", "block_k")}
-        number = self.threads(config)
-        return bool(room_to_stage(**values, threads=number, precision=problem.precision))
+        if mode.staged:
+            config = unscheduled(config)
+        found = {"narrow": mode.scalar, "guarded": mode.clamped, "staged": mode.staged}
+        changes = {name: 1 for name, wanted in found.items() if wanted and not config.get(name, 0)}
+        return config.replace(**changes)
 
     def operand_alignment(self, config: Config) -> int:
         """Return the bytes that addresses and leading dimensions of A and B are multiples of."""
@@ -203,35 +154,35 @@ class SimtAsync(Stencil):
             return found
         return (*found, *maps(config, variant, call, self.line_bytes))
 
-    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
-        """Return a grid in one dimension, blocks of a cluster side by side.
+    def geometry(self, config: Config) -> Geometry:
+        """Return tiles in one dimension, blocks of a cluster side by side."""
+        value, tma = config.integer, bool(config.get("tma", 0))
+        split_k = self._split_k(config) if config.get("sliced", 0) else None
+        stages_k = 0 if split_k else _ANY_K if tma else STAGED_K
+        return Geometry(
+            value("block_m"),
+            value("block_n"),
+            (self.threads(config), 1),
+            tile_k=value("block_k"),
+            stages=value("stages"),
+            resident=value("resident"),
+            cluster_k=value("split_k"),
+            persistent=bool(config.get("persistent", 0)),
+            stream_k=int(config.get("stream_k", 0)),
+            tree=bool(config.get("tree", 0)),
+            split_k=split_k,
+            tma=tma,
+            tma_line_bytes=self.line_bytes if tma else 0,
+            vector_along_k=self.vector_along_k,
+            stages_k=stages_k,
+        )
 
-        Blocks that stay are cut to what fits; where they share tiles with all others, there
-        are at most `MOST_SHARES` for a tile.
-        """
-        blocks_m = -(-m // config.integer("block_m"))
-        blocks_n = -(-n // config.integer("block_n"))
-        blocks = blocks_m * blocks_n * config.integer("split_k")
-        launch = Launch(grid=(blocks, 1), block=(self.threads(config), 1))
-        if config.get("sliced", 0):
-            return replace(
-                launch,
-                slices=self._slices(config, k),
-                second_blocks=_SECOND_BLOCKS,
-                second_threads=_SECOND_THREADS,
-            )
-        if not config.get("persistent", 0):
-            return launch
-        shares = MOST_SHARES if config.get("stream_k", 0) else 1
-        return replace(launch, grid=(blocks * shares, 1), resident=config.integer("resident"))
-
-    def _slices(self, config: Config, k: int) -> Slices:
-        """Return how a launch may be cut along k."""
+    def _split_k(self, config: Config) -> SplitK:
+        """Return how launches are cut along k."""
         area, depth = config.integer("block_m") * config.integer("block_n"), "block_k"
-        resident = config.integer("resident")
-        step = area * config.integer(depth) * resident / _A_CYCLE
+        step = area * config.integer(depth) * config.integer("resident") / _A_CYCLE
         # Bytes of floats; what larger elements take besides, their multiply-adds take, too.
-        return Slices(-(-k // config.integer(depth)), step, 4 * area, resident)
+        return SplitK(step, 4 * area, _SECOND_BLOCKS, _SECOND_THREADS)
 
     def threads(self, config: Config) -> int:
         """Return the threads of a block."""
@@ -274,22 +225,10 @@ class SimtAsync(Stencil):
             part_bytes=part,
             second="add_parts_of_slices" if config.get("sliced", 0) else "",
             schedule=schedule_of(config),
+            unit=f"{self.name} {self.version}",
         )
 
 
 def layers(config: Config) -> int:
     """Return how many layers of warps multiply a block's tile; an old config names none."""
     return int(config.get("warps_k", 1))
-
-
-def stages_results(problem: Problem, boxes: bool = False) -> bool:
-    """Return whether results should be staged: some columns of C, or their ends, are not aligned.
-
-    Where C begins is not known here, and is aligned in nearly all arrays.  `boxes`: operands come
-    in boxes, whose loop keeps its registers whatever comes behind it, so that long sums lose
-    nothing.
-    """
-    chunk = CHUNK_BYTES // problem.precision.element_bytes
-    if chunk <= 1 or (problem.k > STAGED_K and not boxes):
-        return False
-    return problem.ldc % chunk > 0 or problem.m % chunk > 0

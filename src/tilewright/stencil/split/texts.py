@@ -25,6 +25,9 @@ _RESIDENT = 4
 # guard.h: ints before the tops; counts of a side; marks.
 _BEFORE_TOPS, _COUNTS, _MARKS = 4, 3, 2
 
+# Raised when what these texts compute changes.
+VERSION = 1
+
 # model.cl.
 _MODEL_THREADS = 64
 
@@ -128,7 +131,8 @@ class Texts:
 
     def _source(self, name: str, defines: dict[str, int | str]) -> Source:
         parts = (f"prelude/dialect_{self.dialect}.h", f"split/{name}.cl")
-        return Source("\n".join(read_text(part) for part in parts), defines, name)
+        text = "\n".join(read_text(part) for part in parts)
+        return Source(text, defines, name, unit=f"split {VERSION}")
 
     def flat_launch(self, elements: int) -> Launch:
         """Return a thread for each element."""

@@ -7,16 +7,15 @@ from typing import Any, ClassVar
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Space
-from tilewright.stencil.asynchronous.division import MOST_SHARES
 from tilewright.stencil.base import (
     Call,
     Dialect,
-    Launch,
     Resources,
     Source,
     Stencil,
     Variant,
 )
+from tilewright.stencil.geometry import Geometry
 from tilewright.stencil.text import read_text
 from tilewright.stencil.wgmma.arithmetic import Arithmetic, TensorVariant, plain
 from tilewright.stencil.wgmma.call import ALIGNMENT, TensorCall, arguments, whole_call
@@ -136,24 +135,21 @@ class Wgmma(Stencil):
             registers=int(held) + OTHER_REGISTERS,
         )
 
-    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
-        """Return a grid in one dimension, blocks of a cluster side by side.
-
-        Where blocks share tiles with all others, there are at most `MOST_SHARES` for a tile.
-        """
+    def geometry(self, config: Config) -> Geometry:
+        """Return tiles in one dimension, blocks of a cluster side by side."""
         take = config.integer
-        cluster = take("cluster_m") * take("cluster_n")
-        rows = -(-m // (take("block_m") * take("cluster_m")))
-        columns = -(-n // (take("block_n") * take("cluster_n")))
-        blocks = rows * columns * cluster
-        if config.get("stream_k", 0):
-            blocks *= MOST_SHARES
-        if take("multiprocessors"):
-            blocks = min(blocks, take("multiprocessors") * take("resident"))
-        return Launch(
-            grid=(blocks, 1),
-            block=(threads(consumers=take("consumers")), 1),
-            resident=take("resident") if config.get("stream_k", 0) else 0,
+        return Geometry(
+            take("block_m"),
+            take("block_n"),
+            (threads(consumers=take("consumers")), 1),
+            tile_k=take("block_k"),
+            stages=take("stages"),
+            resident=take("resident"),
+            cluster_m=take("cluster_m"),
+            cluster_n=take("cluster_n"),
+            persistent=take("multiprocessors") > 0 or take("stream_k", 0) > 0,
+            stream_k=take("stream_k", 0),
+            tma=True,
         )
 
     def common_arguments(self, config: Config) -> bool:
@@ -211,4 +207,5 @@ class Wgmma(Stencil):
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n") * _SUM_BYTES
         part *= int(config.get("stream_k", 0)) > 0
-        return Source(text, defines, dynamic_shared_bytes=shared, part_bytes=part)
+        unit = f"{self.name} {self.version}"
+        return Source(text, defines, dynamic_shared_bytes=shared, part_bytes=part, unit=unit)

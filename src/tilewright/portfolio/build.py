@@ -1,0 +1,236 @@
+"""From a plan to a portfolio: compile every twin, verify it on the device, pack.
+
+::
+
+    everything measured --plan--> kernels, modes --compile--> cubins --verify--> portfolio
+                                                    |             |
+                                                    +-- work folder: goes on where it stopped
+
+Every step keeps what it made in a work folder, one file a twin, so that a build may be stopped at
+any moment and goes on: compiling needs no GPU, verifying takes one for milliseconds a twin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tilewright.backend.base import BackendError
+from tilewright.backend.cache import KernelCache
+from tilewright.backend.cuda.arranging import arranged
+from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
+from tilewright.paths import private_directory, write_atomically
+from tilewright.portfolio.kernel import Code, PortfolioKernel
+from tilewright.portfolio.plan import Planned
+from tilewright.portfolio.portfolio import Portfolio, write_portfolio
+from tilewright.stencil import Source, Variant, stencil
+from tilewright.stencil.geometry import PLAIN, Mode
+from tilewright.stencil.schedule import schedule_of
+
+__all__ = ["Twin", "Work", "pack", "twins_of"]
+
+
+@dataclass(frozen=True)
+class Twin:
+    """One source to compile: a kernel in one launch mode, or what has no config.
+
+    Parameters
+    ----------
+    name : str
+        Unique in a work folder.
+    block : str
+        Which compressed file it goes into: kernels of one transpose pair repeat each other.
+    source : Source
+        With the schedule of a kernel whose loop is rescheduled.
+    kernel : PortfolioKernel, optional
+        Whose twin it is.
+    mode : Mode
+        Of the kernel.
+    routed : bool
+        Whether it runs only where a number in device memory says so.
+    """
+
+    name: str
+    block: str
+    source: Source
+    kernel: PortfolioKernel | None = None
+    mode: Mode = PLAIN
+    routed: bool = False
+
+
+def twins_of(planned: Iterable[Planned]) -> list[Twin]:
+    """Return every twin of a plan."""
+    found = []
+    for one in planned:
+        kernel, family = one.kernel, stencil(one.kernel.config.stencil)
+        for routed, modes in ((False, kernel.modes), (True, kernel.routed)):
+            for mode in modes:
+                config = family.in_mode(kernel.config, mode)
+                source = family.source(config, kernel.variant, "cuda")
+                if one.level and mode == Mode() and not routed:
+                    level = schedule_of({"schedule": one.level})
+                    source = replace(source, schedule=level)
+                if routed:
+                    source = source.run_if(0)
+                name = f"{kernel.name}-{mode}{'-routed' if routed else ''}"
+                block = _block(kernel.variant, plain=mode == PLAIN and not routed)
+                found.append(Twin(name, block, source, kernel, mode, routed))
+    return found
+
+
+def _block(variant: Variant, *, plain: bool) -> str:
+    """Return the compressed file of a twin: those that a first call unpacks together.
+
+    Conjugates differ by signs, so that one file of them is hardly longer than one without.
+    """
+    ops = variant.trans_a, variant.trans_b
+    pair = "".join("T" if one.transposed else "N" for one in ops)
+    return pair if plain else f"{pair}-edges"
+
+
+class Work:
+    """A folder in which a build keeps what it made.
+
+    Parameters
+    ----------
+    folder : Path
+        Private to the user; made if it is missing.
+    arch : str
+        What is compiled for, such as ``"sm_90a"``.
+    """
+
+    def __init__(self, folder: Path, arch: str) -> None:
+        self.folder, self.arch = private_directory(folder), arch
+
+    def compile(
+        self,
+        twins: Iterable[Twin],
+        seconds: float,
+        observer: Callable[[int, int], None] = lambda done, of: None,
+    ) -> dict[str, str]:
+        """Compile what is missing, for so many seconds; return why some were refused.
+
+        Parameters
+        ----------
+        twins : iterable of Twin
+            All that the portfolio is to have.
+        seconds : float
+            After which no further compilation begins.
+        observer : callable
+            Called with the twins that are there, and how many there are in all.
+        """
+        every = list(twins)
+        missing = [one for one in every if not self._file(one, "cubin").exists()]
+        refused: dict[str, str] = {}
+        until = time.monotonic() + seconds
+        cache, compiler = KernelCache(), f"NVRTC {nvrtc_version()}"
+        done = len(every) - len(missing)
+
+        def one(twin: Twin) -> None:
+            if time.monotonic() < until:
+                try:
+                    self._compile(twin, cache, compiler)
+                except BackendError as error:
+                    refused[twin.name] = str(error)
+
+        # NVRTC works outside Python's lock: as many at once as there are cores.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for _ in pool.map(one, missing):
+                done += 1
+                observer(done, len(every))
+        return refused
+
+    def _compile(self, twin: Twin, cache: KernelCache, compiler: str) -> None:
+        source = twin.source
+        made = arranged(cached_cubin(source, self.arch, cache), cache)
+        digest = hashlib.sha256(made.code).hexdigest()
+        names = made.lowered
+        code = Code(
+            digest, twin.block, 0, len(made.code), names.get(source.entry, source.entry),
+            names.get(source.second, source.second), source.dynamic_shared_bytes,
+            source.part_bytes, compiler, source.schedule is not None,
+        )  # fmt: skip
+        write_atomically(self._file(twin, "cubin"), made.code)
+        write_atomically(self._file(twin, "json"), json.dumps(vars(code)).encode())
+
+    def has(self, twin: Twin) -> bool:
+        """Whether a twin was compiled."""
+        return self._file(twin, "json").exists()
+
+    def read(self, twin: Twin) -> tuple[Code, bytes]:
+        """Return what was compiled."""
+        row = json.loads(self._file(twin, "json").read_text())
+        return Code(**row), self._file(twin, "cubin").read_bytes()
+
+    def check(self, twin: Twin, checked: str) -> None:
+        """Note where a twin was verified."""
+        row = json.loads(self._file(twin, "json").read_text()) | {"checked": checked}
+        write_atomically(self._file(twin, "json"), json.dumps(row).encode())
+
+    def _file(self, twin: Twin, kind: str) -> Path:
+        return self.folder / f"{twin.name}.{kind}"
+
+
+def pack(
+    work: Work,
+    twins: Iterable[Twin],
+    kernels: Iterable[PortfolioKernel],
+    portfolio: Portfolio,
+    folder: Path,
+    *,
+    unchecked: bool = False,
+) -> Portfolio:
+    """Write a portfolio of what was compiled and verified; return it as it reads.
+
+    Parameters
+    ----------
+    work : Work
+        Where that is.
+    twins : iterable of Twin
+        All that it may have.
+    kernels : iterable of PortfolioKernel
+        Of the plan, without digests.
+    portfolio : Portfolio
+        Name, device and provenance.
+    folder : Path
+        Where to.
+    unchecked : bool
+        Whether twins may go in that no device has verified.
+    """
+    blocks: dict[str, dict[str, tuple[Code, bytes]]] = {}
+    digests: dict[tuple[str, bool], dict[Mode, str]] = {}
+    sources: dict[str, str] = {}
+    for twin in twins:
+        if not work.has(twin):
+            continue
+        code, text = work.read(twin)
+        if not (code.checked or unchecked):
+            continue
+        blocks.setdefault(twin.block, {}).setdefault(code.digest, (code, text))
+        if twin.kernel is None:
+            sources[twin.source.identity] = code.digest
+        else:
+            digests.setdefault((twin.kernel.name, twin.routed), {})[twin.mode] = code.digest
+    packed = tuple(
+        replace(
+            one,
+            modes=digests[one.name, False],
+            routed=digests.get((one.name, True), {}),
+        )
+        for one in kernels
+        if Mode() in digests.get((one.name, False), {})
+    )
+    made = replace(portfolio, kernels=packed, sources=sources)
+    return write_portfolio(folder, made, _ordered(blocks))
+
+
+def _ordered(
+    blocks: Mapping[str, Mapping[str, tuple[Code, bytes]]],
+) -> dict[str, list[tuple[Code, bytes]]]:
+    return {name: list(found.values()) for name, found in sorted(blocks.items())}

@@ -1,0 +1,113 @@
+"""Which portfolios serve a device: the user's own, and those that come with the package."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from tilewright.hardware import DeviceSpec
+from tilewright.paths import UnsafeDirectoryError, data_dir, private_directory
+from tilewright.portfolio.portfolio import Portfolio, PortfolioError, read_portfolio
+
+__all__ = ["VARIABLE", "generation", "own", "own_folder", "reload", "shipped", "shipped_folder"]
+
+VARIABLE = "TILEWRIGHT_PORTFOLIO_DIR"
+
+# What was read stays as it is until `reload`, so that equal calls of a process give equal bits.
+_lock = threading.Lock()
+_own: dict[Path, Portfolio | None] = {}
+_generation = 0
+
+
+def shipped_folder(compute_capability: int | None) -> Traversable | None:
+    """Return the package's folder for an architecture; None where nothing ships for it."""
+    folder = files("tilewright.portfolio").joinpath(f"sm_{compute_capability}")
+    return folder if folder.is_dir() else None
+
+
+@lru_cache(maxsize=32)
+def _read_shipped(compute_capability: int | None, name: str) -> Portfolio | None:
+    folder = shipped_folder(compute_capability)
+    if folder is None or not folder.joinpath(f"{name}.json").is_file():
+        return None
+    try:
+        return read_portfolio(folder, name)
+    except PortfolioError as error:
+        warnings.warn(f"defaults serve: {error}", RuntimeWarning, stacklevel=2)
+        return None
+
+
+@lru_cache(maxsize=256)
+def shipped(device: DeviceSpec, name: str) -> Portfolio | None:
+    """Return the package's portfolio of a precision's letter for a device; None without one."""
+    if device.compute_capability is None:
+        return None
+    found = _read_shipped(device.compute_capability, name)
+    return found if found is not None and found.serves(device) else None
+
+
+def own_folder(key: str) -> Path:
+    """Return where a device's own portfolios are: tuned or built on this machine.
+
+    ``$TILEWRIGHT_PORTFOLIO_DIR`` where that is set, else in the user's data directory.
+
+    Parameters
+    ----------
+    key : str
+        What tells the device from others: a fingerprint.
+
+    Raises
+    ------
+    UnsafeDirectoryError
+        If others can write to it: machine code is loaded from what lies there.
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        return private_directory(Path(named).expanduser() / key)
+    return private_directory(data_dir() / "portfolios" / key)
+
+
+def own(key: str, name: str) -> Portfolio | None:
+    """Return what was tuned or built for a device here; None if nothing was, or it cannot be read.
+
+    Read once: what is added later is seen after `reload`, or by the next process.
+    """
+    if not key:
+        return None
+    try:
+        folder = own_folder(key)
+    except (UnsafeDirectoryError, OSError) as error:
+        _warn_once(str(error))
+        return None
+    path = folder / f"{name}.json"
+    with _lock:
+        if path not in _own:
+            try:
+                _own[path] = read_portfolio(folder, name) if path.exists() else None
+            except PortfolioError as error:
+                _warn_once(str(error))
+                _own[path] = None
+        return _own[path]
+
+
+@lru_cache(maxsize=16)
+def _warn_once(problem: str) -> None:
+    warnings.warn(f"tuned kernels are not used: {problem}", RuntimeWarning, stacklevel=3)
+
+
+def reload() -> None:
+    """Let later calls see what was tuned or built since this process first looked."""
+    global _generation
+    with _lock:
+        _own.clear()
+        _generation += 1
+
+
+def generation() -> int:
+    """Return a number that changes with `reload`."""
+    return _generation

@@ -1,0 +1,96 @@
+"""What things cost in a kernel's launches: fitted where it was timed often, else estimated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.portfolio.kernel import PortfolioKernel
+from tilewright.portfolio.model import TERMS, Model
+from tilewright.problem import Problem
+from tilewright.stencil.geometry import Geometry
+
+__all__ = ["alike_costs", "fitted_costs"]
+
+Floats = NDArray[np.float64]
+
+
+def fitted_costs(
+    geometry: Geometry, times: Mapping[Problem, float], best: Mapping[Problem, float], many: int
+) -> Floats:
+    """Return a kernel's costs, nanoseconds for one of each of `TERMS`.
+
+    Errors count relative to the measured time, and the less the slower the kernel is beside the
+    best of a problem: what is far from it is not chosen.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Of the kernel.
+    times : Mapping
+        Its measured nanoseconds by problem.
+    best : Mapping
+        The least of all kernels by problem.
+    many : int
+        Multiprocessors of the device that was measured.
+    """
+    from scipy.optimize import nnls
+
+    model = Model((geometry,), np.zeros((1, len(TERMS))))
+    does = np.array([model.work(problem, many)[0] for problem in times])
+    ns = np.array(list(times.values()))
+    weights = np.array([best[problem] for problem in times]) / ns
+    rows = does * (weights / ns)[:, None]
+    scale = np.linalg.norm(rows, axis=0)
+    scale[scale == 0] = 1.0
+    found, _ = nnls(rows / scale, weights, maxiter=100 * len(TERMS))
+    costs: Floats = found / scale
+    return costs
+
+
+def alike_costs(
+    geometry: Geometry,
+    times: Mapping[Problem, float],
+    kernels: Iterable[PortfolioKernel],
+    multiprocessors: int,
+) -> Floats:
+    """Return costs of a kernel with few times: those of the most similar one, scaled to them.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Of the kernel.
+    times : Mapping
+        Its nanoseconds by problem; one at least.
+    kernels : iterable of PortfolioKernel
+        Of the same variant, with costs.
+    multiprocessors : int
+        Of the device.
+    """
+
+    def apart(one: PortfolioKernel) -> float:
+        its = one.geometry
+        sides = (
+            (geometry.tile_m, its.tile_m), (geometry.tile_n, its.tile_n),
+            (geometry.tile_k, its.tile_k),
+        )  # fmt: skip
+        kinds = (
+            geometry.persistent != its.persistent, geometry.stream_k != its.stream_k,
+            (geometry.split_k is None) != (its.split_k is None), geometry.tma != its.tma,
+        )  # fmt: skip
+        return sum(abs(math.log2(a / b)) for a, b in sides) + 2 * sum(kinds)
+
+    able = [one for one in kernels if one.costs]
+    if not able:
+        return np.zeros(0)
+    nearest = min(able, key=apart)
+    model = Model((geometry,), np.array([nearest.costs]))
+    ratios = [
+        math.log(ns / float(model.expected(problem, multiprocessors)[0]))
+        for problem, ns in times.items()
+    ]
+    scaled: Floats = np.array(nearest.costs) * math.exp(sum(ratios) / len(ratios))
+    return scaled

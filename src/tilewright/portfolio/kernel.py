@@ -1,0 +1,184 @@
+"""What a portfolio holds: kernels with machine code, geometry, modes and costs, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from tilewright.precision import precision
+from tilewright.space import Config
+from tilewright.stencil import Variant
+from tilewright.stencil.geometry import Geometry, Mode, SplitK
+
+__all__ = ["Code", "PortfolioKernel", "geometry_from_json", "geometry_to_json", "variant_of"]
+
+Sizes = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Machine code of one compiled source, and what its launches need.
+
+    Parameters
+    ----------
+    digest : str
+        SHA-256 of the cubin, in hexadecimal: its identity.
+    block : str
+        Which compressed file of the portfolio holds it.
+    at, size : int
+        Bytes before it in that file, uncompressed, and its own.
+    symbol : str
+        Of the kernel in the cubin.
+    second : str
+        Of the function launched behind it with the same arguments; empty for none.
+    shared_bytes : int
+        Dynamic shared memory of a block.
+    part_bytes : int
+        What each block needs of a workspace.
+    compiler : str
+        What compiled it, with its build.
+    rescheduled : bool
+        Whether the main loop was rescheduled afterwards.
+    checked : str
+        On which device it was verified, and when; empty: never.
+    """
+
+    digest: str
+    block: str
+    at: int
+    size: int
+    symbol: str
+    second: str = ""
+    shared_bytes: int = 0
+    part_bytes: int = 0
+    compiler: str = ""
+    rescheduled: bool = False
+    checked: str = ""
+
+
+@dataclass(frozen=True)
+class PortfolioKernel:
+    """One config of one variant with its compiled twins and what its launches cost.
+
+    Parameters
+    ----------
+    config : Config
+        The point of its stencil's space, without launch modes.
+    version : int
+        Of the stencil that it was compiled from.
+    variant : Variant
+        Precision and transposes.
+    geometry : Geometry
+        How launches follow from a problem.
+    modes : Mapping
+        Digest of the machine code of each launch mode that ships.
+    costs : tuple of float
+        Nanoseconds for one of each of `tilewright.portfolio.model.TERMS`; empty where only
+        `won` says how fast it is.
+    won : Mapping
+        By m, n and k: nanoseconds of races of exactly this size, columns contiguous, that it won.
+    routed : Mapping
+        The same as `modes`, compiled to run only where a number in device memory says so.
+    """
+
+    config: Config
+    version: int
+    variant: Variant
+    geometry: Geometry
+    modes: Mapping[Mode, str]
+    costs: tuple[float, ...] = ()
+    won: Mapping[Sizes, float] = field(default_factory=dict)
+    routed: Mapping[Mode, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Stencil, variant and config in one word."""
+        return f"{self.config.stencil}-{self.variant}-{self.config.id}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON has it."""
+        made: dict[str, Any] = {
+            "stencil": self.config.stencil,
+            "version": self.version,
+            "precision": self.variant.precision.letter,
+            "trans": f"{self.variant.trans_a}{self.variant.trans_b}",
+            "config": dict(self.config),
+            "geometry": geometry_to_json(self.geometry),
+            "modes": {str(mode): digest for mode, digest in self.modes.items()},
+            "costs": [float(f"{cost:.6g}") for cost in self.costs],
+            "won": [[*sizes, round(ns)] for sizes, ns in self.won.items()],
+        }
+        if self.routed:
+            made["routed"] = {str(mode): digest for mode, digest in self.routed.items()}
+        return made
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> PortfolioKernel:
+        """Return what `to_json` made.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError
+            If the row is something else.
+        """
+        return cls(
+            Config(row["stencil"], row["config"]),
+            int(row["version"]),
+            variant_of(str(row["precision"]), str(row["trans"])),
+            geometry_from_json(row["geometry"]),
+            {Mode.parse(mode): str(digest) for mode, digest in row["modes"].items()},
+            tuple(float(cost) for cost in row["costs"]),
+            {(int(m), int(n), int(k)): float(ns) for m, n, k, ns in row["won"]},
+            {Mode.parse(mode): str(digest) for mode, digest in row.get("routed", {}).items()},
+        )
+
+
+def variant_of(letter: str, trans: str) -> Variant:
+    """Return the variant of a precision's letter and two operations; R conjugates alone.
+
+    Raises
+    ------
+    ValueError
+        If they are none.
+    """
+    from tilewright.problem import Trans
+
+    if len(trans) != 2:
+        raise ValueError(f"trans={trans!r} is no pair of operations")
+    return Variant(precision(letter), Trans(trans[0]), Trans(trans[1]))
+
+
+_PLAIN = Geometry(1, 1, (1, 1))
+
+
+def geometry_to_json(geometry: Geometry) -> dict[str, Any]:
+    """Return a geometry's fields, but those that are as in a plain one."""
+    found = {
+        one.name: getattr(geometry, one.name)
+        for one in fields(Geometry)
+        if getattr(geometry, one.name) != getattr(_PLAIN, one.name)
+        or one.name in ("tile_m", "tile_n", "threads")
+    }
+    if geometry.split_k is not None:
+        found["split_k"] = asdict(geometry.split_k)
+    return {name: list(x) if isinstance(x, tuple) else x for name, x in found.items()}
+
+
+def geometry_from_json(row: Mapping[str, Any]) -> Geometry:
+    """Return the geometry of its fields.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a field is unknown or of another type.
+    """
+    values = dict(row)
+    x, y = values.pop("threads")
+    cut = values.pop("split_k", None)
+    known = {one.name: type(getattr(_PLAIN, one.name)) for one in fields(Geometry)}
+    for name, value in values.items():
+        if name not in known or type(value) is not known[name]:
+            raise ValueError(f"{name}={value!r} is no field of a geometry")
+    split_k = None if cut is None else SplitK(**cut)
+    return Geometry(**values, threads=(int(x), int(y)), split_k=split_k)

@@ -1,0 +1,185 @@
+"""Everything measured on a device: times of configs on problems, of which a portfolio is picked."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.portfolio.kernel import variant_of
+from tilewright.problem import Problem, Trans
+from tilewright.space import Config
+from tilewright.stencil import Variant
+from tilewright.tuning.measurement import Measurement
+
+__all__ = ["Case", "Measured", "Rescheduled", "from_store", "read_measured"]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Times of one variant.
+
+    Parameters
+    ----------
+    problems : tuple of Problem
+        What was timed.
+    configs : tuple of Config
+        Of what.
+    ns : array
+        A row a problem, a column a config; infinite where one was not timed.
+    won : Mapping
+        Races of exactly one problem: what won, and its nanoseconds.
+    """
+
+    problems: tuple[Problem, ...]
+    configs: tuple[Config, ...]
+    ns: NDArray[np.float64]
+    won: Mapping[Problem, tuple[Config, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rescheduled:
+    """A config whose main loop may be rescheduled.
+
+    Parameters
+    ----------
+    level : int
+        Of the schedule.
+    ratio : float
+        Its time over that of the compiler's own code, in races of both.
+    unstaged_from : float
+        From so many steps along k on it is faster than staged results, too.
+    """
+
+    level: int
+    ratio: float
+    unstaged_from: float = math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Everything measured in one precision on one device.
+
+    Parameters
+    ----------
+    precision : str
+        Its letter.
+    device : str
+        The model's name.
+    compute_capability : int or None
+        Ten times CUDA's.
+    multiprocessors : int
+        Of the device.
+    cases : Mapping
+        By variant.
+    rescheduled : Mapping
+        By variant and config.
+    copying : tuple of float, optional
+        Nanoseconds that a copy of an operand begins with, and its bytes in a nanosecond.
+    made : Mapping
+        When, by which commit, how.
+    """
+
+    precision: str
+    device: str
+    compute_capability: int | None
+    multiprocessors: int
+    cases: Mapping[Variant, Case]
+    rescheduled: Mapping[tuple[Variant, Config], Rescheduled] = field(default_factory=dict)
+    copying: tuple[float, float] | None = None
+    made: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_measured(path: Path) -> Measured:
+    """Return what a file of times says, as ``benchmarks/portfolio`` has them.
+
+    Raises
+    ------
+    ValueError
+        If the file is something else; the message names it.
+    """
+    try:
+        return _measured(json.loads(path.read_text(encoding="utf-8")))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is no file of times: {error!r}") from None
+
+
+def _measured(document: Any) -> Measured:
+    letter, family = str(document["precision"]), str(document["stencil"])
+
+    def config(values: Mapping[str, Any]) -> Config:
+        return Config(family, values)
+
+    cases = {}
+    for trans, found in document["cases"].items():
+        variant = variant_of(letter, trans)
+
+        def problem(sizes: list[int], of: str = trans) -> Problem:
+            m, n, k = sizes
+            return Problem(m, n, k, letter, Trans(of[0]), Trans(of[1]))  # type: ignore[arg-type]
+
+        ns = [[math.inf if x is None else float(x) for x in row] for row in found["ns"]]
+        shape = len(found["shapes"]), len(found["configs"])
+        cases[variant] = Case(
+            tuple(map(problem, found["shapes"])),
+            tuple(map(config, found["configs"])),
+            np.array(ns, np.float64).reshape(shape),
+            {problem(w["size"]): (config(w["config"]), float(w["ns"])) for w in found["won"]},
+        )
+    rescheduled = {}
+    for row in document["rescheduled"]:
+        made = config(row["config"])
+        late = row["unstaged_from"]
+        rescheduled[variant_of(letter, row["trans"]), made.without("schedule")] = Rescheduled(
+            made.integer("schedule"), float(row["ratio"]), math.inf if late is None else float(late)
+        )
+    kept = ("date", "commit", "driver", "compiler", "method")
+    copying = document.get("copying")
+    return Measured(
+        letter,
+        str(document["device"]),
+        document["compute_capability"],
+        int(document["multiprocessors"]),
+        cases,
+        rescheduled,
+        None if copying is None else (float(copying[0]), float(copying[1])),
+        {name: document[name] for name in kept if name in document},
+    )
+
+
+def from_store(
+    rows: list[Measurement], letter: str, device: str, capability: int | None, many: int
+) -> Measured:
+    """Return what a store's measurements of a device say of a precision.
+
+    Parameters
+    ----------
+    rows : list of Measurement
+        Right results with times, of any stage; the least time of a config on a problem counts.
+    letter, device, capability, many
+        Precision, and the device's name, compute capability and multiprocessors.
+    """
+    times: dict[Variant, dict[Problem, dict[Config, float]]] = {}
+    won: dict[Variant, dict[Problem, tuple[Config, float]]] = {}
+    for row in rows:
+        if row.problem.precision.letter != letter or not row.times_ns:
+            continue
+        variant = Variant.of(row.problem)
+        if row.stage == "winner":
+            before = won.setdefault(variant, {}).get(row.problem)
+            if before is None or row.median_ns < before[1]:
+                won[variant][row.problem] = row.config, row.median_ns
+        found = times.setdefault(variant, {}).setdefault(row.problem, {})
+        found[row.config] = min(row.median_ns, found.get(row.config, math.inf))
+    cases = {}
+    for variant, by_problem in times.items():
+        configs = tuple(dict.fromkeys(one for of in by_problem.values() for one in of))
+        ns = [[of.get(config, math.inf) for config in configs] for of in by_problem.values()]
+        cases[variant] = Case(tuple(by_problem), configs, np.array(ns), won.get(variant, {}))
+    return Measured(letter, device, capability, many, cases)

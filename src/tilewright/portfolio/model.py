@@ -1,0 +1,197 @@
+"""How long a kernel takes on a problem: one linear model, its coefficients data of the portfolio.
+
+::
+
+    expected ns  =  sum over terms of   cost of the kernel  x  what the launch has to do
+
+What a launch has to do is counted from the kernel's geometry, for the busiest multiprocessor and
+for the device (`TERMS`).  What each thing costs is fitted to measured times, kernel by kernel
+(`tilewright.portfolio.fit`).  The same IEEE operations in the same order everywhere, so that every
+caller on every machine chooses alike; all kernels of a variant at once, as arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.problem import Problem
+from tilewright.stencil.asynchronous.division import LEAST_SHARE, MOST_IN_TREE, MOST_SINGLE
+from tilewright.stencil.geometry import MOST_PARTS, MOST_SHARES, Geometry, elements_of_chunk
+
+__all__ = ["TERMS", "Model"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+TERMS = (
+    "launch",  # 1
+    "vector steps",  # of k, of all tiles of the busiest multiprocessor, 16 bytes copied at once
+    "scalar steps",  # the same where single elements are copied
+    "tiles",  # that the busiest multiprocessor stores, or parts of them
+    "latencies",  # of copies, one after another
+    "memory",  # MB of A, B and C
+    "L2",  # MB read from the L2, and parts of shared tiles
+    "ragged C",  # millions of elements of C whose columns are not aligned to 16 bytes
+    "parts",  # of a shared tile that its owner adds up, one after another
+    "split-K",  # MB of parts that a reduction kernel adds up
+    "turns",  # tiles that a persistent block takes in turn
+)
+
+# Blocks of a cluster are neighbours on the chip, so that some of its corners stay empty: of 132
+# multiprocessors clusters of 4 reach 124 and clusters of 8 reach 120.
+_REACHED = {4: 124 / 132, 8: 120 / 132}
+
+# Kernels count steps of shared tiles in 32 bits; where these are too few, all tiles are whole.
+_MOST_STEPS = 2**32 - 1
+
+_PARTS = np.arange(1, MOST_PARTS + 1, dtype=np.int64)
+
+
+def _up(x: Ints | int, by: Ints | int) -> Ints:
+    """Return quotients rounded up."""
+    return -(-np.asarray(x, np.int64) // by)
+
+
+class Model:
+    """What launches of some kernels have to do, and how long they are expected to take.
+
+    Parameters
+    ----------
+    geometries : sequence of Geometry
+        Of the kernels.
+    costs : array
+        A row a kernel, nanoseconds for one of each of `TERMS`.
+    """
+
+    def __init__(self, geometries: Sequence[Geometry], costs: Floats) -> None:
+        self.costs = costs
+
+        def of(name: str) -> Ints:
+            return np.array([int(getattr(one, name)) for one in geometries], np.int64)
+
+        self._tile_m, self._tile_n, self._tile_k = of("tile_m"), of("tile_n"), of("tile_k")
+        self._cluster_m, self._cluster_n = of("cluster_m"), of("cluster_n")
+        self._cluster_k, self._stages = of("cluster_k"), of("stages")
+        self._resident = np.maximum(1, of("resident"))
+        self._persistent, self._stream_k = of("persistent") > 0, of("stream_k")
+        self._tree, self._along_k = of("tree") > 0, of("vector_along_k") > 0
+        self._tma = of("tma") > 0
+        self._area = self._tile_m * self._tile_n
+        self._split = np.array([one.split_k is not None for one in geometries])
+        self._splits = [one.split_k for one in geometries]
+
+    def expected(self, problem: Problem, multiprocessors: int) -> Floats:
+        """Return the nanoseconds to expect of each kernel."""
+        does = self.work(problem, multiprocessors)
+        total = self.costs[:, 0] * does[:, 0]
+        for term in range(1, len(TERMS)):  # in this order: a matrix product would choose its own
+            total = total + self.costs[:, term] * does[:, term]
+        return total
+
+    def work(self, problem: Problem, multiprocessors: int) -> Floats:
+        """Return what a launch of each kernel has to do: a column for each of `TERMS`."""
+        p, size = problem, problem.precision.element_bytes
+        rows = _up(p.m, self._tile_m * self._cluster_m) * self._cluster_m
+        columns = _up(p.n, self._tile_n * self._cluster_n) * self._cluster_n
+        tiles, steps = rows * columns, _up(p.k, self._tile_k)
+        parts = self._parts(steps, tiles, multiprocessors)
+        reached = np.array(
+            [max(1, round(multiprocessors * _REACHED.get(int(c), 1.0))) for c in self._cluster_k]
+        )
+        # Data-parallel: whole blocks, one after another.
+        blocks = tiles * self._cluster_k * parts
+        each = _up(blocks, reached)
+        # In units of k: a kernel steps through whole tiles of it.
+        long = each * _up(steps, parts) * self._tile_k / self._cluster_k
+        stored, added, turns, left = each, np.zeros_like(each), np.zeros_like(each), 0 * each
+        if self._persistent.any():
+            held = self._shared(p, tiles, steps, multiprocessors)
+            stays = self._persistent
+            long = np.where(stays, held[0] * self._tile_k, long)
+            stored, added, turns, left = (
+                np.where(stays, mine, other)
+                for mine, other in zip(held[1:], (stored, added, turns, left), strict=True)
+            )
+        together = np.clip(each, 1, self._resident)
+        waits = long / self._tile_k / together / np.maximum(1, self._stages - 1)
+        passed = p.k * (_up(p.n, self._tile_n) * p.m + _up(p.m, self._tile_m) * p.n)
+        scalar = self._scalar(p)
+        ragged = p.ldc % elements_of_chunk(p) != 0
+        does = np.empty((len(tiles), len(TERMS)))
+        columns_of_work: tuple[Any, ...] = (
+            1.0,
+            np.where(scalar, 0, long),
+            np.where(scalar, long, 0),
+            stored,
+            waits,
+            size * (p.m * p.k + p.k * p.n + p.m * p.n) * 1e-6,
+            size * (passed + 2 * left * self._area) * 1e-6,
+            np.where(ragged & ~self._split, p.m * p.n * 1e-6, 0.0),
+            added,
+            np.where(self._split, size * blocks * self._area * 1e-6, 0.0),
+            turns,
+        )
+        for term, value in enumerate(columns_of_work):
+            does[:, term] = value
+        return does
+
+    def _scalar(self, p: Problem) -> NDArray[np.bool_]:
+        """Whether some operand is copied by single elements where it could be by 16 bytes."""
+        chunk = elements_of_chunk(p)
+        found = np.zeros(len(self._tma), np.bool_)
+        for side, ld, along_k in (
+            (p.m, p.lda, p.trans_a.transposed),
+            (p.n, p.ldb, not p.trans_b.transposed),
+        ):
+            inner = p.k if along_k else side
+            if inner % chunk or ld % chunk:
+                found |= self._along_k if along_k else np.True_
+        return found & ~self._tma
+
+    def _parts(self, steps: Ints, tiles: Ints, multiprocessors: int) -> Ints:
+        """Return the parts of parallel split-K; 1 for other kernels."""
+        found = np.ones_like(tiles)
+        for at in np.flatnonzero(self._split):
+            cut = self._splits[at]
+            assert cut is not None
+            at_once = int(self._resident[at]) * multiprocessors
+            found[at] = cut.parts(int(steps[at]), int(tiles[at]), at_once)
+        return found
+
+    def _shared(
+        self, p: Problem, tiles: Ints, steps: Ints, multiprocessors: int
+    ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        """Return, where blocks are persistent, what the busiest multiprocessor does.
+
+        Steps of tile_k, tiles stored, parts added up, turns of a block, and parts left in the L2.
+        """
+        shares = np.where(self._stream_k > 0, MOST_SHARES, 1)
+        blocks = np.minimum(tiles * shares, self._resident * multiprocessors)
+        rest = tiles % blocks
+        last = np.where((self._stream_k > 1) & (tiles > blocks), blocks, 0)
+        shared = np.where((self._stream_k > 0) & (rest > 0) & (steps > 0), rest + last, 0)
+        shared = np.where(shared * steps > _MOST_STEPS, 0, shared)
+        most: Any = MOST_SHARES
+        if p.precision.letter == "s":
+            most = np.where(self._tree, MOST_IN_TREE, MOST_SINGLE)
+        pieces = np.clip(steps // np.maximum(1, LEAST_SHARE // self._tile_k), 1, most)
+        workers = np.minimum(blocks, shared * pieces)
+        whole = tiles - shared
+        some = np.maximum(1, workers)
+        longest = np.where(shared > 0, _up(shared * steps, some), 0)
+        turns, over = whole // blocks, whole % blocks
+        mine = turns * _up(blocks, multiprocessors) + _up(over, multiprocessors)
+        of_shares = np.where(shared > 0, _up(workers, multiprocessors), 0)
+        split = (shared > 0) & (workers != shared)
+        added = np.where(split, np.maximum(1, _up(steps, np.maximum(1, longest))), 0)
+        by_halves = np.ceil(1.5 * np.log2(added + 1.0)).astype(np.int64)
+        added = np.where(self._tree, by_halves, added)
+        common = np.maximum(1, np.gcd(workers, shared))
+        begun = _up(workers, np.maximum(1, common * steps))
+        left = np.where(shared > 0, workers - common * begun, 0)
+        more = ((over > 0) | (shared > 0)).astype(np.int64)
+        return mine * steps + of_shares * longest, mine + of_shares, added, turns + more, left

@@ -1,0 +1,242 @@
+"""What goes into a portfolio: which kernels of everything measured, in which launch modes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.hardware import DeviceSpec
+from tilewright.portfolio.fit import alike_costs, fitted_costs
+from tilewright.portfolio.kernel import PortfolioKernel
+from tilewright.portfolio.measured import Case, Measured, Rescheduled
+from tilewright.portfolio.model import TERMS, Model
+from tilewright.portfolio.pick import pick
+from tilewright.precision import precision
+from tilewright.problem import Problem, Trans
+from tilewright.space import Config
+from tilewright.stencil import Source, Variant, stencil
+from tilewright.stencil.geometry import Mode
+
+__all__ = ["Planned", "plan", "sources_of", "variants_with_conjugates"]
+
+# Shapes that say which launch modes a kernel is wanted in: sides log-uniform, a third of them odd,
+# as users' are; fewer operations than 2^41, a second or so.
+_DRAWN, _LONGEST, _MOST_PRODUCTS = 1500, 14.0, 2.0**40
+
+# A mode is worth its machine code where a kernel is expected to be the best of a variant for so
+# many of the drawn shapes, or was measured to be within `_NEAR` of the best.
+_LEAST_DRAWN, _NEAR = 3, 1.02
+
+# Kernels that a guard may fall back to (`accuracy="fp32"`): large products alone are guarded.
+_ROUTED, _ROUTED_SIDE = 3, 512
+
+# Of operands that are conjugated but not transposed, which only mixed storage orders ask for.
+_RARE = 3
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A kernel whose twins are still to be compiled.
+
+    Parameters
+    ----------
+    kernel : PortfolioKernel
+        With an empty digest for each mode.
+    level : int
+        Of the schedule of the plain twin; 0: the compiler's own.
+    """
+
+    kernel: PortfolioKernel
+    level: int = 0
+
+
+def variants_with_conjugates(letter: str) -> list[Variant]:
+    """Return all variants of a precision, those included that conjugate without transposing."""
+    of = precision(letter)
+    ops = tuple(Trans) if of.is_complex else (Trans.N, Trans.T)
+    return [Variant(of, a, b) for a, b in itertools.product(ops, ops)]
+
+
+def plan(measured: Measured, mean: float = 0.012, most: float = 0.05) -> list[Planned]:
+    """Return the kernels of a portfolio.
+
+    Of each variant the fewest that lose at most `mean` in the mean of the problems measured and
+    `most` at any of them, and the winners of races of exactly one size.  Conjugates take what was
+    picked for their transposes: a loop is as long with other signs.
+
+    Parameters
+    ----------
+    measured : Measured
+        Everything measured in a precision.
+    mean, most : float
+        Losses, such as 0.02 for two per cent.
+    """
+    found = []
+    for variant in variants_with_conjugates(measured.precision):
+        plain = _without_conjugates(variant)
+        case = measured.cases.get(plain)
+        if case is None or not len(case.problems):
+            continue
+        of = [Trans.R in (variant.trans_a, variant.trans_b), variant]
+        found += _of_variant(measured, variant, case, mean, most, rare=bool(of[0]))
+    return found
+
+
+def _without_conjugates(variant: Variant) -> Variant:
+    ops = (Trans.of(one.transposed, False) for one in (variant.trans_a, variant.trans_b))
+    return Variant(variant.precision, *ops)
+
+
+def _of_variant(
+    measured: Measured, variant: Variant, case: Case, mean: float, most: float, *, rare: bool
+) -> list[Planned]:
+    """Return the kernels of one variant."""
+    picked = pick(case.ns, mean, most, _RARE if rare else 64)
+    best = dict(zip(case.problems, case.ns.min(axis=1), strict=True))
+    family = stencil(case.configs[0].stencil)
+    kernels: dict[Config, Planned] = {}
+    for column in picked.columns:
+        config = case.configs[column]
+        geometry = family.geometry(config)
+        faster = _rescheduling(measured, variant, config)
+        times = {
+            problem: float(ns) * _saved(geometry.mode(problem) == Mode(), config, faster)
+            for problem, ns in zip(case.problems, case.ns[:, column], strict=True)
+            if math.isfinite(ns)
+        }
+        costs = fitted_costs(geometry, times, best, measured.multiprocessors)
+        kernels[config.without("schedule")] = _planned(variant, config, faster, costs)
+    if not rare:
+        _add_winners(measured, variant, kernels)
+    made = list(kernels.values())
+    return _with_modes(made, case, picked.columns, measured.multiprocessors)
+
+
+def _rescheduling(measured: Measured, variant: Variant, config: Config) -> Rescheduled | None:
+    """Return how a config's loop is rescheduled, if that was shown to be faster."""
+    for of in (variant, _without_conjugates(variant)):
+        found = measured.rescheduled.get((of, config.without("schedule")))
+        if found is not None:
+            return found
+    level = config.integer("schedule", 0)
+    return Rescheduled(level, 1.0) if level else None
+
+
+def _saved(plain: bool, config: Config, faster: Rescheduled | None) -> float:
+    """Return by what the time of a twin is multiplied, as its code is rescheduled now."""
+    if not plain or faster is None or config.integer("schedule", 0):
+        return 1.0
+    return faster.ratio
+
+
+def _planned(
+    variant: Variant, config: Config, faster: Rescheduled | None, costs: NDArray[np.float64]
+) -> Planned:
+    config = config.without("schedule")
+    family = stencil(config.stencil)
+    geometry = family.geometry(config)
+    if faster is not None and faster.unstaged_from < geometry.stages_k:
+        geometry = replace(geometry, stages_k=int(faster.unstaged_from) - 1)
+    kernel = PortfolioKernel(config, family.version, variant, geometry, {Mode(): ""}, tuple(costs))
+    return Planned(kernel, faster.level if faster is not None else 0)
+
+
+def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Planned]) -> None:
+    """Add what won races of exactly one size; note where a kernel that is there did."""
+    case = measured.cases.get(variant)
+    for problem, (config, ns) in (case.won if case is not None else {}).items():
+        base = config.without("schedule")
+        if base not in kernels:
+            faster = _rescheduling(measured, variant, config)
+            times = {problem: ns}
+            costs = alike_costs(
+                stencil(base.stencil).geometry(base),
+                times,
+                [one.kernel for one in kernels.values()],
+                measured.multiprocessors,
+            )
+            kernels[base] = _planned(variant, config, faster, costs)
+        before = kernels[base]
+        won = {**before.kernel.won, (problem.m, problem.n, problem.k): ns}
+        kernels[base] = replace(before, kernel=replace(before.kernel, won=won))
+
+
+# -- launch modes ------------------------------------------------------------------------
+
+
+def _with_modes(
+    planned: list[Planned], case: Case, columns: tuple[int, ...], many: int
+) -> list[Planned]:
+    """Return kernels with the launch modes that they are wanted in."""
+    wanted: list[set[Mode]] = [{Mode()} for _ in planned]
+    ns = case.ns[:, list(columns)]
+    for row, problem in enumerate(case.problems):
+        for near in np.flatnonzero(ns[row] <= _NEAR * ns[row].min()):
+            at = int(near)
+            wanted[at].add(planned[at].kernel.geometry.mode(problem))
+    costs = np.array([one.kernel.costs for one in planned])
+    if costs.shape[1] == len(TERMS):
+        model = Model([one.kernel.geometry for one in planned], costs)
+        drawn: Counter[tuple[int, Mode]] = Counter()
+        for problem in _drawn(planned[0].kernel.variant):
+            at = int(np.argmin(model.expected(problem, many)))
+            drawn[at, planned[at].kernel.geometry.mode(problem)] += 1
+        for (at, mode), count in drawn.items():
+            if count >= _LEAST_DRAWN:
+                wanted[at].add(mode)
+    return [
+        replace(
+            one,
+            kernel=replace(
+                one.kernel, modes=dict.fromkeys(sorted(_able(one.kernel, modes), key=str), "")
+            ),
+        )
+        for one, modes in zip(planned, wanted, strict=True)
+    ]
+
+
+def _able(kernel: PortfolioKernel, modes: set[Mode]) -> set[Mode]:
+    """Return the modes whose twins are points of the kernel's space."""
+    from tilewright.backend.cuda.architecture import architecture_spec
+
+    family = stencil(kernel.config.stencil)
+    space = family.space(kernel.variant, architecture_spec("sm_90a"))
+    found = {mode for mode in modes if family.in_mode(kernel.config, mode) in space}
+    if kernel.config in space:
+        found.add(Mode())
+    return found
+
+
+def _drawn(variant: Variant, count: int = _DRAWN) -> Iterator[Problem]:
+    """Yield shapes as users have them, the same for every variant."""
+    rng = np.random.default_rng(31)
+    made = 0
+    while made < count:
+        m, n, k = (max(1, round(2.0 ** rng.uniform(0, _LONGEST))) for _ in "mnk")
+        odd = rng.random(3) < 1 / 3
+        m, n, k = (x | 1 if is_odd else x for x, is_odd in zip((m, n, k), odd, strict=True))
+        if not all(odd):
+            m, n, k = (
+                x if is_odd else max(8, x // 8 * 8)
+                for x, is_odd in zip((m, n, k), odd, strict=True)
+            )
+        if m * n * k <= _MOST_PRODUCTS:
+            made += 1
+            yield Problem(m, n, k, variant.precision, variant.trans_a, variant.trans_b)
+
+
+def sources_of(planned: Planned, device: DeviceSpec) -> Iterator[tuple[Mode, Source]]:
+    """Yield the source of each twin: the plain one with its schedule."""
+    kernel = planned.kernel
+    family = stencil(kernel.config.stencil)
+    for mode in kernel.modes:
+        config = family.in_mode(kernel.config, mode)
+        if mode == Mode() and planned.level:
+            config = config.replace(schedule=planned.level)
+        yield mode, family.source(config, kernel.variant, "cuda")

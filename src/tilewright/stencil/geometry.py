@@ -1,0 +1,337 @@
+"""How a kernel's launches follow from a problem: data that a portfolio stores and C code reads.
+
+::
+
+         n ->
+      +------+------+------+     a thread block computes tile_m x tile_n of C, tile_k steps of k
+    m | tile | tile | tile |     at a time; a cluster of cluster_m x cluster_n such tiles is
+    | +------+------+------+     launched whole, and cluster_k blocks may share one tile
+    v | tile | tile | tile |
+      +------+------+------+
+
+A data-parallel launch has a block for each tile.  A persistent one has as many blocks as the device
+holds, which take tiles in turns; with stream-K they also share tiles along k.  Parallel split-K
+launches a block for each part of k of each tile, and a reduction kernel behind them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilewright.precision import Precision
+from tilewright.problem import Problem
+
+__all__ = [
+    "MOST_PARTS",
+    "MOST_SHARES",
+    "PLAIN",
+    "STAGED_BYTES",
+    "Geometry",
+    "Launch",
+    "Mode",
+    "SplitK",
+    "elements_of_chunk",
+]
+
+# Adding up more parts of a tile than this takes longer than computing them (stream-K).
+MOST_SHARES = 64
+
+# Parts of a tile in parallel split-K: 132 multiprocessors hold four blocks each, and a part of C is
+# written and read for each of them.
+MOST_PARTS = 64
+
+# Estimates for an H100, in cycles.  What a wave of blocks takes beside its steps along k, 4 us; and
+# bytes of parts that are written, and read again by the reduction kernel, in a cycle.
+_WAVE_CYCLES, _PART_BYTES_A_CYCLE = 8000, 1500
+
+# What the copy instructions and the copy engine take at once, where columns are aligned to it.
+_CHUNK_BYTES = 16
+
+# Of shared memory for each thread that stores through it: two places of a chunk (staged.cuh).
+STAGED_BYTES = 2 * _CHUNK_BYTES
+
+# cuTensorMapEncodeTiled: a box's place is told in signed 32-bit numbers; strides are below 2^40.
+_MOST_PLACES, _MOST_STRIDE = 2**31, 2**40
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Which compiled twin of a kernel a problem's alignment asks for.
+
+    Parameters
+    ----------
+    scalar : bool
+        Copies of single elements: columns of A or B are not aligned to 16 bytes.
+    clamped : bool
+        Loads that stay inside the matrix where a tile is longer than its side.
+    staged : bool
+        Results stored through shared memory: columns of C are not aligned to 16 bytes.
+    """
+
+    scalar: bool = False
+    clamped: bool = False
+    staged: bool = False
+
+    def __str__(self) -> str:
+        names = [name for name in ("scalar", "clamped", "staged") if getattr(self, name)]
+        return "+".join(names) or "plain"
+
+    @classmethod
+    def parse(cls, text: str) -> Mode:
+        """Return the mode that `str` writes so.
+
+        Raises
+        ------
+        ValueError
+            If a word is unknown.
+        """
+        words = [] if text == "plain" else text.split("+")
+        if unknown := set(words) - {"scalar", "clamped", "staged"}:
+            raise ValueError(f"mode={text!r}: {sorted(unknown)[0]!r} is unknown")
+        return cls(**dict.fromkeys(words, True))
+
+
+PLAIN = Mode()
+
+
+@dataclass(frozen=True)
+class SplitK:
+    """Parallel split-K: into how many parts the steps along k of each tile are cut.
+
+    Parameters
+    ----------
+    step_cycles : float
+        That a multiprocessor takes for a step (tile_k of k) of all its blocks.
+    part_bytes : int
+        Of the sums that a block leaves.
+    reduction_blocks, reduction_threads : int
+        Of the reduction kernel: blocks for each block of the first, and threads of each.
+    """
+
+    step_cycles: float
+    part_bytes: int
+    reduction_blocks: int
+    reduction_threads: int
+
+    def parts(self, steps: int, tiles: int, at_once: int) -> int:
+        """Return the number of parts that is expected to take the shortest time.
+
+        Parameters
+        ----------
+        steps : int
+            Along k, of a tile: at most so many parts.
+        tiles : int
+            Of C.
+        at_once : int
+            Blocks that the device holds.
+        """
+
+        def cycles(parts: int) -> float:
+            waves = -(-tiles * parts // at_once)
+            wave = -(-steps // parts) * self.step_cycles + _WAVE_CYCLES
+            return waves * wave + parts * tiles * self.part_bytes / _PART_BYTES_A_CYCLE
+
+        return min(range(1, max(1, min(MOST_PARTS, steps)) + 1), key=cycles)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Thread blocks in the grid and threads in a block, two dimensions each.
+
+    Parameters
+    ----------
+    grid, block : tuple of int
+        Sizes in x and y.
+    resident : int
+        Where it is not 0, blocks are persistent: `on` cuts the grid, which has a block for each
+        piece of work, to so many a multiprocessor.
+    cluster : int
+        Blocks of a cluster, which are launched whole.
+    early : bool
+        Whether blocks may begin before the launch before it on the stream has ended, where a
+        device can: the text waits for that by itself, before it touches memory.
+    split_k : SplitK or None
+        How `on` cuts the work of the grid, which has a block for each tile of C; None: not at all.
+    steps : int
+        Along k, of a tile, that `split_k` cuts.
+    held : int
+        Blocks that a multiprocessor holds at a time, where `split_k` cuts.
+    second_blocks, second_threads : int
+        Of the source's second function, for each block of the first, and threads of each.
+    """
+
+    grid: tuple[int, int]
+    block: tuple[int, int]
+    resident: int = 0
+    cluster: int = 1
+    early: bool = False
+    split_k: SplitK | None = None
+    steps: int = 0
+    held: int = 1
+    second_blocks: int = 0
+    second_threads: int = 0
+
+    def on(self, multiprocessors: int) -> Launch:
+        """Return the launch as a device with so many multiprocessors runs it."""
+        if self.split_k is not None:
+            tiles = self.grid[0]
+            parts = self.split_k.parts(self.steps, tiles, self.held * multiprocessors)
+            return replace(self, grid=(tiles * parts, 1), split_k=None)
+        if not self.resident:
+            return self
+        most = self.resident * multiprocessors // self.cluster * self.cluster
+        return replace(self, grid=(min(self.grid[0], max(self.cluster, most)), 1))
+
+    @property
+    def second(self) -> Launch:
+        """How the second function is launched, if there is one; it may begin early."""
+        blocks = self.grid[0] * self.second_blocks, self.grid[1]
+        return Launch(blocks, (self.second_threads, 1), early=True)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How a kernel's launches cover a result.
+
+    Parameters
+    ----------
+    tile_m, tile_n : int
+        Elements of C that a thread block computes.
+    threads : tuple of int
+        Of a block, in x and y.
+    tile_k : int
+        Steps along k between two barriers; 1 where a kernel has no such tiles.
+    stages : int
+        Tiles of each operand in shared memory.
+    resident : int
+        Blocks that a multiprocessor holds at a time; 0 where only the compiler knows.
+    folded : bool
+        Whether all blocks lie in x; else those along n lie in y.
+    cluster_m, cluster_n : int
+        Blocks of a cluster along each side of C, launched whole.
+    cluster_k : int
+        Blocks of a cluster that share the steps along k of one tile.
+    persistent : bool
+        Whether as many blocks as fit stay and take tiles in turns.
+    stream_k : int
+        Tiles that all blocks share along k: 0: none, 1: those of the last wave where it is not
+        full, 2: of the last full wave, too.
+    tree : bool
+        Whether the parts of a shared tile are added up by halves.
+    split_k : SplitK, optional
+        Parallel split-K.
+    tma : bool
+        Whether the copy engine brings operands, whose columns are aligned to 16 bytes then.
+    tma_line_bytes : int
+        With `tma`: what sides of operands contiguous along m or n are multiples of; 0: anything.
+        A side that is no whole lines is brought line by line, which took ZGEMM 1.1 to 1.4 times
+        as long.
+    vector_along_k : bool
+        Whether operands contiguous along k are copied 16 bytes at once, too; else element by
+        element, wherever their columns begin.
+    stages_k : int
+        Results are staged, where there is room, for sums of at most so many steps; 0: never.
+    """
+
+    tile_m: int
+    tile_n: int
+    threads: tuple[int, int]
+    tile_k: int = 1
+    stages: int = 1
+    resident: int = 0
+    folded: bool = True
+    cluster_m: int = 1
+    cluster_n: int = 1
+    cluster_k: int = 1
+    persistent: bool = False
+    stream_k: int = 0
+    tree: bool = False
+    split_k: SplitK | None = None
+    tma: bool = False
+    tma_line_bytes: int = 0
+    vector_along_k: bool = False
+    stages_k: int = 0
+
+    def tiles(self, m: int, n: int) -> tuple[int, int]:
+        """Return the tiles of an m x n result along each side, of whole clusters."""
+        rows = -(-m // (self.tile_m * self.cluster_m)) * self.cluster_m
+        return rows, -(-n // (self.tile_n * self.cluster_n)) * self.cluster_n
+
+    def launch(self, m: int, n: int, k: int = 0) -> Launch:
+        """Return the launch for an m x n result of sums of k."""
+        along_m, along_n = self.tiles(m, n)
+        if not self.folded:
+            return Launch((along_m * self.cluster_k, along_n), self.threads)
+        blocks = along_m * along_n * self.cluster_k
+        if self.split_k is not None:
+            cut = self.split_k
+            return Launch(
+                (blocks, 1),
+                self.threads,
+                split_k=cut,
+                steps=-(-k // self.tile_k),
+                held=max(1, self.resident),
+                second_blocks=cut.reduction_blocks,
+                second_threads=cut.reduction_threads,
+            )
+        if self.stream_k:
+            blocks *= MOST_SHARES
+        cluster = self.cluster_m * self.cluster_n * self.cluster_k
+        return Launch((blocks, 1), self.threads, self.resident if self.persistent else 0, cluster)
+
+    def takes(self, problem: Problem, aligned: bool = True) -> bool:
+        """Whether the kernel reads a problem's operands as they lie.
+
+        Parameters
+        ----------
+        problem : Problem
+            Sizes and leading dimensions.
+        aligned : bool
+            Whether A and B begin at multiples of 16 bytes.
+        """
+        if not self.tma:
+            return True
+        p, size, chunk = problem, problem.precision.element_bytes, elements_of_chunk(problem)
+        line = max(1, self.tma_line_bytes // size)
+        lines = (p.trans_a.transposed or p.m % line == 0) and (
+            not p.trans_b.transposed or p.n % line == 0
+        )
+        # A map's elements have 8 bytes at most.
+        places = max(p.m, p.n, p.k) * max(1, size // 8) < _MOST_PLACES
+        reach = max(p.lda, p.ldb) * size < _MOST_STRIDE
+        return aligned and lines and places and reach and p.lda % chunk == p.ldb % chunk == 0
+
+    def may_stage(self, precision: Precision) -> bool:
+        """Whether results may pass through the stage that is free while they are stored."""
+        stage = self.tile_k * (self.tile_m + self.tile_n) * precision.element_bytes
+        return self.stages_k > 0 and self.threads[0] * STAGED_BYTES <= stage
+
+    def mode(self, problem: Problem) -> Mode:
+        """Return the twin that suits a problem's sizes and leading dimensions.
+
+        A kernel that copies 16 bytes at once checks each element where it cannot: everywhere, or
+        where a side's last tile begins earlier, so that it ends with the matrix.  Its scalar twin
+        does not; neither does its clamped twin where a side is shorter than the tile.
+        """
+        p, chunk = problem, elements_of_chunk(problem)
+        staged = self.may_stage(p.precision) and p.k <= self.stages_k
+        staged = staged and (p.ldc % chunk > 0 or p.m % chunk > 0)
+        if self.tma:
+            return Mode(staged=staged)
+        sides = (p.m, p.lda, self.tile_m, p.trans_a.transposed), (
+            p.n, p.ldb, self.tile_n, not p.trans_b.transposed
+        )  # fmt: skip
+        scalar = clamped = False
+        for side, ld, tile, along_k in sides:
+            short = side < tile
+            clamped |= short
+            if along_k:
+                scalar |= self.vector_along_k and (ld % chunk > 0 or p.k % chunk > 0)
+            else:
+                scalar |= side % chunk > 0 or ld % chunk > 0
+        return Mode(scalar, clamped, staged)
+
+
+def elements_of_chunk(problem: Problem) -> int:
+    """Return how many elements are copied or stored at once where they are aligned."""
+    return max(1, _CHUNK_BYTES // problem.precision.element_bytes)
