@@ -17,6 +17,7 @@ from tilewright.cli import (
     ladder,
     microbench,
     multiply,
+    portfolio,
     quickstart,
     report,
     solve,
@@ -52,6 +53,7 @@ app.command("solve")(solve.command)
 app.command("report")(report.command)
 app.command("quickstart")(quickstart.command)
 app.command("export")(export.command)
+app.add_typer(portfolio.app, name="portfolio")
 app.add_typer(db.app, name="db")
 add_trace_option(app)
 

@@ -1,13 +1,13 @@
-"""From a plan to a portfolio: compile every twin, verify it on the device, pack.
+"""From a plan to a portfolio: compile every twin, pack them.
 
 ::
 
-    everything measured --plan--> kernels, modes --compile--> cubins --verify--> portfolio
-                                                    |             |
-                                                    +-- work folder: goes on where it stopped
+    everything measured --plan--> kernels, modes --compile--> cubins --pack--> portfolio
+                                                     |
+                                                     +-- work folder: goes on where it stopped
 
-Every step keeps what it made in a work folder, one file a twin, so that a build may be stopped at
-any moment and goes on: compiling needs no GPU, verifying takes one for milliseconds a twin.
+Compiling needs no GPU.  What is made is kept in a work folder, one file a twin, so that a build may
+be stopped at any moment and goes on.  `tilewright.portfolio.verify` runs what was packed.
 """
 
 from __future__ import annotations
@@ -168,11 +168,6 @@ class Work:
         row = json.loads(self._file(twin, "json").read_text())
         return Code(**row), self._file(twin, "cubin").read_bytes()
 
-    def check(self, twin: Twin, checked: str) -> None:
-        """Note where a twin was verified."""
-        row = json.loads(self._file(twin, "json").read_text()) | {"checked": checked}
-        write_atomically(self._file(twin, "json"), json.dumps(row).encode())
-
     def _file(self, twin: Twin, kind: str) -> Path:
         return self.folder / f"{twin.name}.{kind}"
 
@@ -183,10 +178,9 @@ def pack(
     kernels: Iterable[PortfolioKernel],
     portfolio: Portfolio,
     folder: Path,
-    *,
-    unchecked: bool = False,
+    checked: Mapping[str, str] | None = None,
 ) -> Portfolio:
-    """Write a portfolio of what was compiled and verified; return it as it reads.
+    """Write a portfolio of what was compiled; return it as it reads.
 
     Parameters
     ----------
@@ -200,8 +194,8 @@ def pack(
         Name, device and provenance.
     folder : Path
         Where to.
-    unchecked : bool
-        Whether twins may go in that no device has verified.
+    checked : Mapping, optional
+        By digest where each was verified: what was not is left out.
     """
     blocks: dict[str, dict[str, tuple[Code, bytes]]] = {}
     digests: dict[tuple[str, bool], dict[Mode, str]] = {}
@@ -210,8 +204,10 @@ def pack(
         if not work.has(twin):
             continue
         code, text = work.read(twin)
-        if not (code.checked or unchecked):
-            continue
+        if checked is not None:
+            if code.digest not in checked:
+                continue
+            code = replace(code, checked=checked[code.digest])
         blocks.setdefault(twin.block, {}).setdefault(code.digest, (code, text))
         if twin.kernel is None:
             sources[twin.source.identity] = code.digest

@@ -20,10 +20,10 @@ from tilewright.portfolio.pick import pick
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.stencil import Source, Variant, stencil
-from tilewright.stencil.geometry import Mode
+from tilewright.stencil import Variant, stencil
+from tilewright.stencil.geometry import PLAIN, Mode
 
-__all__ = ["Planned", "plan", "sources_of", "variants_with_conjugates"]
+__all__ = ["Planned", "plan", "variants_with_conjugates"]
 
 # Shapes that say which launch modes a kernel is wanted in: sides log-uniform, a third of them odd,
 # as users' are; fewer operations than 2^41, a second or so.
@@ -63,7 +63,9 @@ def variants_with_conjugates(letter: str) -> list[Variant]:
     return [Variant(of, a, b) for a, b in itertools.product(ops, ops)]
 
 
-def plan(measured: Measured, mean: float = 0.012, most: float = 0.05) -> list[Planned]:
+def plan(
+    measured: Measured, device: DeviceSpec, mean: float = 0.012, most: float = 0.05
+) -> list[Planned]:
     """Return the kernels of a portfolio.
 
     Of each variant the fewest that lose at most `mean` in the mean of the problems measured and
@@ -74,6 +76,8 @@ def plan(measured: Measured, mean: float = 0.012, most: float = 0.05) -> list[Pl
     ----------
     measured : Measured
         Everything measured in a precision.
+    device : DeviceSpec
+        Whose spaces say which launch modes a kernel may have.
     mean, most : float
         Losses, such as 0.02 for two per cent.
     """
@@ -83,8 +87,9 @@ def plan(measured: Measured, mean: float = 0.012, most: float = 0.05) -> list[Pl
         case = measured.cases.get(plain)
         if case is None or not len(case.problems):
             continue
-        of = [Trans.R in (variant.trans_a, variant.trans_b), variant]
-        found += _of_variant(measured, variant, case, mean, most, rare=bool(of[0]))
+        rare = Trans.R in (variant.trans_a, variant.trans_b)
+        made, columns = _of_variant(measured, variant, case, mean, most, rare=rare)
+        found += _with_modes(made, case, columns, device, measured.multiprocessors)
     return found
 
 
@@ -95,8 +100,8 @@ def _without_conjugates(variant: Variant) -> Variant:
 
 def _of_variant(
     measured: Measured, variant: Variant, case: Case, mean: float, most: float, *, rare: bool
-) -> list[Planned]:
-    """Return the kernels of one variant."""
+) -> tuple[list[Planned], tuple[int, ...]]:
+    """Return the kernels of one variant, and the columns that the first ones have in `case.ns`."""
     picked = pick(case.ns, mean, most, _RARE if rare else 64)
     best = dict(zip(case.problems, case.ns.min(axis=1), strict=True))
     family = stencil(case.configs[0].stencil)
@@ -106,7 +111,7 @@ def _of_variant(
         geometry = family.geometry(config)
         faster = _rescheduling(measured, variant, config)
         times = {
-            problem: float(ns) * _saved(geometry.mode(problem) == Mode(), config, faster)
+            problem: float(ns) * _saved(geometry.mode(problem) == PLAIN, config, faster)
             for problem, ns in zip(case.problems, case.ns[:, column], strict=True)
             if math.isfinite(ns)
         }
@@ -114,8 +119,7 @@ def _of_variant(
         kernels[config.without("schedule")] = _planned(variant, config, faster, costs)
     if not rare:
         _add_winners(measured, variant, kernels)
-    made = list(kernels.values())
-    return _with_modes(made, case, picked.columns, measured.multiprocessors)
+    return list(kernels.values()), picked.columns
 
 
 def _rescheduling(measured: Measured, variant: Variant, config: Config) -> Rescheduled | None:
@@ -143,7 +147,7 @@ def _planned(
     geometry = family.geometry(config)
     if faster is not None and faster.unstaged_from < geometry.stages_k:
         geometry = replace(geometry, stages_k=int(faster.unstaged_from) - 1)
-    kernel = PortfolioKernel(config, family.version, variant, geometry, {Mode(): ""}, tuple(costs))
+    kernel = PortfolioKernel(config, family.version, variant, geometry, {PLAIN: ""}, tuple(costs))
     return Planned(kernel, faster.level if faster is not None else 0)
 
 
@@ -171,46 +175,58 @@ def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Pla
 
 
 def _with_modes(
-    planned: list[Planned], case: Case, columns: tuple[int, ...], many: int
+    planned: list[Planned], case: Case, columns: tuple[int, ...], device: DeviceSpec, many: int
 ) -> list[Planned]:
-    """Return kernels with the launch modes that they are wanted in."""
-    wanted: list[set[Mode]] = [{Mode()} for _ in planned]
+    """Return kernels with the launch modes that they are wanted in, and those of a guard."""
+    wanted: list[set[Mode]] = [{PLAIN} for _ in planned]
     ns = case.ns[:, list(columns)]
     for row, problem in enumerate(case.problems):
         for near in np.flatnonzero(ns[row] <= _NEAR * ns[row].min()):
             at = int(near)
             wanted[at].add(planned[at].kernel.geometry.mode(problem))
-    costs = np.array([one.kernel.costs for one in planned])
-    if costs.shape[1] == len(TERMS):
-        model = Model([one.kernel.geometry for one in planned], costs)
-        drawn: Counter[tuple[int, Mode]] = Counter()
-        for problem in _drawn(planned[0].kernel.variant):
-            at = int(np.argmin(model.expected(problem, many)))
-            drawn[at, planned[at].kernel.geometry.mode(problem)] += 1
-        for (at, mode), count in drawn.items():
-            if count >= _LEAST_DRAWN:
-                wanted[at].add(mode)
-    return [
-        replace(
-            one,
-            kernel=replace(
-                one.kernel, modes=dict.fromkeys(sorted(_able(one.kernel, modes), key=str), "")
-            ),
-        )
-        for one, modes in zip(planned, wanted, strict=True)
-    ]
-
-
-def _able(kernel: PortfolioKernel, modes: set[Mode]) -> set[Mode]:
-    """Return the modes whose twins are points of the kernel's space."""
-    from tilewright.backend.cuda.architecture import architecture_spec
-
-    family = stencil(kernel.config.stencil)
-    space = family.space(kernel.variant, architecture_spec("sm_90a"))
-    found = {mode for mode in modes if family.in_mode(kernel.config, mode) in space}
-    if kernel.config in space:
-        found.add(Mode())
+    drawn, large = _expected(planned, many)
+    for (at, mode), count in drawn.items():
+        if count >= _LEAST_DRAWN:
+            wanted[at].add(mode)
+    routed = {at for at, _ in large.most_common(_ROUTED)} if _is_guarded(planned) else set()
+    found = []
+    for at, one in enumerate(planned):
+        modes = sorted(_able(one.kernel, wanted[at], device), key=str)
+        kernel = replace(one.kernel, modes=dict.fromkeys(modes, ""))
+        if at in routed:
+            kernel = replace(kernel, routed=dict.fromkeys(modes, ""))
+        found.append(replace(one, kernel=kernel))
     return found
+
+
+def _is_guarded(planned: list[Planned]) -> bool:
+    """Whether calls of this precision may be guarded, as those of ``accuracy="fp32"`` are."""
+    return planned[0].kernel.variant.precision.letter == "s"
+
+
+def _expected(planned: list[Planned], many: int) -> tuple[Counter[tuple[int, Mode]], Counter[int]]:
+    """Return how often each kernel is expected to be the best, by mode, and of large products."""
+    drawn: Counter[tuple[int, Mode]] = Counter()
+    large: Counter[int] = Counter()
+    costs = np.array([one.kernel.costs for one in planned])
+    if costs.shape[1] != len(TERMS):
+        return drawn, large
+    model = Model([one.kernel.geometry for one in planned], costs)
+    for problem in _drawn(planned[0].kernel.variant):
+        ns = model.expected(problem, many)
+        able = [at for at, one in enumerate(planned) if one.kernel.geometry.takes(problem)]
+        best = min(able, key=lambda at: float(ns[at]))
+        drawn[best, planned[best].kernel.geometry.mode(problem)] += 1
+        if min(problem.m, problem.n, problem.k) >= _ROUTED_SIDE:
+            large[best] += 1
+    return drawn, large
+
+
+def _able(kernel: PortfolioKernel, modes: set[Mode], device: DeviceSpec) -> set[Mode]:
+    """Return the modes whose twins are points of the kernel's space."""
+    family = stencil(kernel.config.stencil)
+    space = family.space(kernel.variant, device)
+    return {mode for mode in modes if family.in_mode(kernel.config, mode) in space}
 
 
 def _drawn(variant: Variant, count: int = _DRAWN) -> Iterator[Problem]:
@@ -229,14 +245,3 @@ def _drawn(variant: Variant, count: int = _DRAWN) -> Iterator[Problem]:
         if m * n * k <= _MOST_PRODUCTS:
             made += 1
             yield Problem(m, n, k, variant.precision, variant.trans_a, variant.trans_b)
-
-
-def sources_of(planned: Planned, device: DeviceSpec) -> Iterator[tuple[Mode, Source]]:
-    """Yield the source of each twin: the plain one with its schedule."""
-    kernel = planned.kernel
-    family = stencil(kernel.config.stencil)
-    for mode in kernel.modes:
-        config = family.in_mode(kernel.config, mode)
-        if mode == Mode() and planned.level:
-            config = config.replace(schedule=planned.level)
-        yield mode, family.source(config, kernel.variant, "cuda")

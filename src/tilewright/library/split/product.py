@@ -35,6 +35,7 @@ __all__ = [
     "Product",
     "Step",
     "Work",
+    "arithmetic_of_scheme",
     "circumstances",
     "is_proved",
     "multiplied_by",
@@ -209,7 +210,7 @@ class HopperProduct:
         """Return the launch of a config that promotes often enough, by size."""
         family = wgmma()
         variant = TensorVariant(
-            precision("s"), work.a.trans, work.b.trans, arithmetic=_arithmetic(work.scheme)
+            precision("s"), work.a.trans, work.b.trans, arithmetic=arithmetic_of_scheme(work.scheme)
         )
         config = self.config or config_for(
             variant, live.spec, work.m, work.n, work.k1 - work.k0, work.scheme.promote_k
@@ -233,7 +234,7 @@ class HopperProduct:
 
 
 @lru_cache(maxsize=16)
-def _arithmetic(scheme: Scheme) -> Arithmetic:
+def arithmetic_of_scheme(scheme: Scheme) -> Arithmetic:
     """Return a scheme as the stencil knows it: scaled, though by nothing, and routed."""
     element: Element = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32"}[scheme.part]  # type: ignore[assignment]
     return Arithmetic(element, products=scheme.products, scaled=True, routed=True)

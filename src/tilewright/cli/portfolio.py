@@ -1,0 +1,332 @@
+"""``tilewright portfolio``: what is served: list, show, verify, build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilewright.cli.output import JsonOption, emit_json, emit_table, say
+
+if TYPE_CHECKING:
+    from tilewright.backend import LiveDevice
+    from tilewright.hardware import DeviceSpec
+    from tilewright.portfolio import Portfolio
+    from tilewright.portfolio.build import Twin, Work
+    from tilewright.portfolio.measured import Measured
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="portfolio", help="The kernels that serve, and how they are built.", no_args_is_help=True
+)
+
+DeviceOption = Annotated[
+    str | None,
+    typer.Option("--device", help="A device here, or an architecture such as sm_90a."),
+]
+NameArgument = Annotated[str, typer.Argument(help="s, d, c, z, e, f or passes.")]
+FolderOption = Annotated[
+    Path | None, typer.Option("--folder", help="A folder of portfolios; else the package's own.")
+]
+
+NAMES = ("s", "d", "c", "z", "e", "f", "passes")
+
+
+@app.command("list")
+def list_(device: DeviceOption = None, json: JsonOption = False) -> None:
+    """List the portfolios that serve a device: shipped ones and what was tuned or built here."""
+    rows = [_facts(portfolio, where) for portfolio, where in _serving(device)]
+    if json:
+        emit_json(rows)
+        return
+    if not rows:
+        say("no portfolio: defaults serve; build one: tilewright tune, tilewright portfolio build")
+        return
+    _print(
+        ("portfolio", "from", "measured on", "kernels", "codes", "MB", "verified"),
+        [
+            [row["name"], row["from"], row["device"], row["kernels"], row["codes"],
+             f"{row['bytes'] / 1e6:.1f}", f"{row['verified']} of {row['codes']}"]
+            for row in rows
+        ],
+    )  # fmt: skip
+
+
+@app.command()
+def show(name: NameArgument, device: DeviceOption = None, json: JsonOption = False) -> None:
+    """Show the kernels of a portfolio: config, launch modes, races won."""
+    found = [(one, where) for one, where in _serving(device) if one.name == name]
+    if not found:
+        raise ValueError(
+            f"portfolio {name!r} serves no such device; see: tilewright portfolio list"
+        )
+    rows: list[dict[str, Any]] = [
+        {
+            "from": where,
+            "kernel": one.name,
+            "config": dict(one.config),
+            "modes": [str(mode) for mode in one.modes],
+            "won": [list(sizes) for sizes in one.won],
+            "costs": list(one.costs),
+        }
+        for portfolio, where in found
+        for one in portfolio.kernels
+    ]
+    if json:
+        emit_json(rows)
+        return
+    _print(
+        ("kernel", "from", "launch modes", "won"),
+        [
+            [row["kernel"], row["from"], ", ".join(row["modes"]),
+             ", ".join("x".join(map(str, sizes)) for sizes in row["won"]) or "-"]
+            for row in rows
+        ],
+    )  # fmt: skip
+
+
+@app.command()
+def verify(
+    folder: FolderOption = None,
+    device: DeviceOption = None,
+    run: Annotated[
+        bool, typer.Option("--run", help="Run every kernel on the device, besides: minutes.")
+    ] = False,
+    share: Annotated[
+        str, typer.Option("--share", help="i/n: every n-th kernel; several processes at once.")
+    ] = "0/1",
+    seconds: Annotated[float, typer.Option("--seconds", help="Run no kernel after this.")] = 480.0,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write what passed, for `build`.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare all machine code with its digests; with --run also every kernel with an oracle."""
+    import time
+    from json import dumps
+
+    from tilewright.paths import write_atomically
+
+    until = time.monotonic() + seconds
+    rows: list[dict[str, Any]] = []
+    for portfolio, where in _of_folder(folder) if folder else _serving(device):
+        bad = [digest for digest in portfolio.codes if not _whole(portfolio, digest)]
+        row: dict[str, Any] = {"name": portfolio.name, "from": where,
+                               "codes": len(portfolio.codes), "damaged": bad}  # fmt: skip
+        if run:
+            row |= _run(portfolio, device, share, until - time.monotonic())
+        rows.append(row)
+    if output is not None:
+        passed = {digest: what for row in rows for digest, what in row.get("right", {}).items()}
+        write_atomically(output, f"{dumps(passed, indent=1)}\n".encode())
+    if json:
+        emit_json(rows)
+    else:
+        _print(
+            ("portfolio", "from", "machine code", "damaged", "right", "wrong", "left"),
+            [
+                [row["name"], row["from"], row["codes"], len(row["damaged"]),
+                 len(row.get("right", {})), len(row.get("wrong", {})), row.get("left", "-")]
+                for row in rows
+            ],
+        )  # fmt: skip
+    for row in rows:
+        for what in row.get("wrong", {}).values():
+            say(f"wrong: {what}")
+    if any(row["damaged"] or row.get("wrong") for row in rows):
+        raise RuntimeError("some machine code is damaged or wrong; build the portfolio again")
+
+
+@app.command()
+def build(
+    name: NameArgument,
+    work: Annotated[Path, typer.Option("--work", help="Where what is made is kept meanwhile.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The folder to write; else your own.")
+    ] = None,
+    times: Annotated[
+        Path | None, typer.Option("--times", help="A file of times; else what the store has.")
+    ] = None,
+    device: DeviceOption = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="Stop after this; run it again.")] = (
+        480.0
+    ),
+    mean: Annotated[float, typer.Option("--mean", help="Loss in the mean, of all measured.")] = (
+        0.012
+    ),
+    most: Annotated[float, typer.Option("--most", help="Loss at most.")] = 0.05,
+    verified: Annotated[
+        Path | None, typer.Option("--verified", help="What `verify --run -o` wrote.")
+    ] = None,
+) -> None:
+    """Pick, compile and pack; a run goes on where the one before it stopped.
+
+    What is packed serves from the next start on.  `verify --run` says whether it is right, and a
+    build with --verified notes that and leaves out what is not.
+    """
+    from json import loads
+
+    from tilewright.paths import private_directory
+    from tilewright.portfolio.build import Work, pack, twins_of
+    from tilewright.portfolio.plan import plan
+    from tilewright.portfolio.portfolio import Copying, Portfolio
+
+    if name not in NAMES:
+        raise ValueError(f"portfolio={name!r} is unknown; use one of {', '.join(NAMES)}")
+    spec, arch, live = _target(device)
+    kept = Work(work, arch)
+    if name == "passes":
+        planned, twins = [], _passes(spec)
+        base = Portfolio(name, arch, spec.name, spec.compute_capability, spec.multiprocessors, ())
+    else:
+        measured = _measured(name, times, live)
+        planned = plan(measured, spec, mean, most)
+        twins = twins_of(planned)
+        base = Portfolio(
+            name, arch, measured.device, measured.compute_capability, measured.multiprocessors, (),
+            copying=None if measured.copying is None else Copying(*measured.copying),
+            made=measured.made,
+        )  # fmt: skip
+    say(f"{len(planned)} kernels, {len(twins)} twins")
+    missing = _compile(kept, twins, seconds)
+    if missing:
+        raise RuntimeError(f"{missing} twins are still to be compiled; run it again to go on")
+    checked = None if verified is None else loads(verified.read_text(encoding="utf-8"))
+    folder = output or _own_folder(live)
+    kernels = [one.kernel for one in planned]
+    made = pack(kept, twins, kernels, base, private_directory(folder), checked)
+    say(f"{folder / (name + '.json')}: {len(made.kernels)} kernels, {len(made.codes)} codes")
+
+
+def _print(columns: tuple[str, ...], rows: list[list[object]]) -> None:
+    from rich.table import Table
+
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*map(str, row))
+    emit_table(table)
+
+
+# -- what there is -------------------------------------------------------------------------
+
+
+def _target(device: str | None) -> tuple[DeviceSpec, str, LiveDevice | None]:
+    """Return the numbers and the architecture to build for, and the device if it is here."""
+    from tilewright.backend import device as find_device
+    from tilewright.backend.cuda.architecture import architecture_spec
+
+    if device is not None and device.startswith("sm_"):
+        return architecture_spec(device), device, None
+    live = find_device(device)
+    return live.spec, getattr(live, "arch", ""), live
+
+
+def _serving(device: str | None) -> Iterator[tuple[Portfolio, str]]:
+    from tilewright.portfolio.find import own, shipped_folder
+    from tilewright.portfolio.portfolio import read_portfolio
+
+    spec, _, live = _target(device)
+    for name in NAMES:
+        mine = None if live is None else own(live.portfolio_key, name)
+        if mine is not None:
+            yield mine, "your own"
+    folder = shipped_folder(spec.compute_capability)
+    for name in NAMES if folder is not None else ():
+        assert folder is not None
+        if folder.joinpath(f"{name}.json").is_file():
+            yield read_portfolio(folder, name), "the package"
+
+
+def _of_folder(folder: Path) -> Iterator[tuple[Portfolio, str]]:
+    from tilewright.portfolio.portfolio import read_portfolio
+
+    for path in sorted(folder.glob("*.json")):
+        yield read_portfolio(folder, path.stem), str(folder)
+
+
+def _facts(portfolio: Portfolio, where: str) -> dict[str, Any]:
+    return {
+        "name": portfolio.name,
+        "from": where,
+        "device": portfolio.device,
+        "arch": portfolio.arch,
+        "kernels": len(portfolio.kernels),
+        "codes": len(portfolio.codes),
+        "bytes": sum(code.size for code in portfolio.codes.values()),
+        "verified": sum(bool(code.checked) for code in portfolio.codes.values()),
+    }
+
+
+def _whole(portfolio: Portfolio, digest: str) -> bool:
+    from tilewright.portfolio.portfolio import PortfolioError
+
+    try:
+        portfolio.machine_code(digest)
+    except PortfolioError:
+        return False
+    return True
+
+
+# -- steps of a build ----------------------------------------------------------------------
+
+
+def _measured(name: str, times: Path | None, live: LiveDevice | None) -> Measured:
+    from tilewright.portfolio.measured import from_store, read_measured
+    from tilewright.tuning.store import Store
+
+    if times is not None:
+        found = read_measured(times)
+        if found.precision != name:
+            raise ValueError(f"{times} has times of {found.precision!r}, not of {name!r}")
+        return found
+    if live is None:
+        raise ValueError("--times is needed where the device is not here")
+    with Store() as store:
+        rows = [row for row in store.query(device=live.fingerprint) if row.ok]
+    spec = live.spec
+    return from_store(rows, name, spec.name, spec.compute_capability, spec.multiprocessors)
+
+
+def _passes(spec: DeviceSpec) -> list[Twin]:
+    from tilewright.library.passes import sources
+    from tilewright.portfolio.build import Twin
+
+    return [Twin(f"passes-{one.identity}", block, one) for block, one in sources(spec)]
+
+
+def _compile(kept: Work, twins: list[Twin], seconds: float) -> int:
+    """Compile what is missing; return how many are still missing."""
+    from rich.progress import Progress
+
+    with Progress(transient=True) as bar:
+        task = bar.add_task("compiling", total=len(twins))
+        refused = kept.compile(twins, seconds, lambda done, _: bar.update(task, completed=done))
+    for name, why in refused.items():
+        say(f"refused {name}: {why}")
+    return sum(not kept.has(one) for one in twins) - len(refused)
+
+
+def _run(portfolio: Portfolio, device: str | None, share: str, seconds: float) -> dict[str, Any]:
+    """Run a portfolio's kernels on the device; return what is right, wrong and left."""
+    from dataclasses import asdict
+
+    from tilewright.backend import device as find_device
+    from tilewright.backend.cuda.device import CUDADevice
+    from tilewright.portfolio.verify import verify as run
+
+    live = find_device(device)
+    if not isinstance(live, CUDADevice):
+        raise ValueError(f"device={live.id!r} runs no machine code; choose a CUDA device")
+    first, of = (int(part) for part in share.split("/"))
+    return asdict(run(live, portfolio, seconds, (first, of)))
+
+
+def _own_folder(live: LiveDevice | None) -> Path:
+    from tilewright.portfolio import own_folder
+
+    if live is None:
+        raise ValueError("--output is needed where the device is not here")
+    return own_folder(live.portfolio_key)
