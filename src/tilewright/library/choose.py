@@ -320,7 +320,7 @@ def begins_aligned(x: Operand, precision: Precision) -> bool:
 
 
 # What says how operands are copied.
-_COPIES = ("narrow", "k_vectors", "guarded")
+_COPIES = ("narrow", "guarded")
 
 
 def fitted(chosen: Choice, problem: Problem, spec: DeviceSpec) -> Choice:

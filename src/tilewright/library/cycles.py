@@ -360,11 +360,9 @@ def _copies(config: Config, problem: Problem) -> float:
         return 0.0  # one lane asks the copy engine for whole tiles
     vector, turned = _vector(problem), turns(config)
     narrow = not whole_chunks(problem, turned)
-    depths = (problem.lda, problem.ldb, problem.k)
-    vectors = bool(config.get("k_vectors", 0)) and not any(x % vector for x in depths)
     lanes = 0.0
     for side, k_fast in zip("mn", Variant.of(problem).k_fast, strict=True):
-        single = narrow or (k_fast and turned and not vectors)
+        single = narrow or (k_fast and turned)
         lanes += config.integer(f"block_{side}") / (1 if single else vector)
     return lanes
 

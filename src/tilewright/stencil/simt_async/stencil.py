@@ -57,8 +57,8 @@ class SimtAsync(Stencil):
     version: ClassVar[int] = 2
     # What multiplies; kernel.cuh is the same for all.
     multiplier: ClassVar[str] = "simt_async/simt.cuh"
-    # What copies an operand along k wherever its columns begin.
-    fitted_along_k: ClassVar[dict[str, int]] = {"k_vectors": 0}
+    # What copies an operand along k wherever its columns begin: here nothing but what does anyway.
+    fitted_along_k: ClassVar[dict[str, int]] = {}
     # Of boxes: how wide one is whose lines the copy engine turns, and what a stage's barriers take.
     line_bytes: ClassVar[int] = 0
     barrier_bytes: ClassVar[int] = BARRIER_BYTES
@@ -112,13 +112,11 @@ class SimtAsync(Stencil):
 
     def registers(self, config: Config, variant: Variant) -> int:
         """Return the estimated registers of a thread."""
-        held = ("block_m", "block_n", "block_k", "tile_m", "tile_n", "k_vectors")
-        values = {name: config.integer(name) for name in held}
         return int(
             registers(
-                **values,
+                tile_m=config.integer("tile_m"),
+                tile_n=config.integer("tile_n"),
                 tma=int(config.get("tma", 0)),
-                warps_k=layers(config),
                 precision=variant.precision,
                 k_fast=variant.k_fast,
             )
@@ -157,7 +155,7 @@ class SimtAsync(Stencil):
         operands = tuple(zip(sides, along, strict=True))
         changes: dict[str, int] = {}
         if any(side % chunk or ld % chunk for (side, ld), k_fast in operands if not k_fast):
-            changes = {"narrow": 1, "k_vectors": 0}
+            changes = {"narrow": 1}
         elif any(ld % chunk or problem.k % chunk for (_, ld), k_fast in operands if k_fast):
             changes = self.fitted_along_k
         changes = changes | self._guards(config, problem)
@@ -174,7 +172,7 @@ class SimtAsync(Stencil):
         if not short:
             return {}
         ragged = any(side % chunk for side, k_fast in short if not k_fast)
-        return {"guarded": 1} | ({"narrow": 1, "k_vectors": 0} if ragged else {})
+        return {"guarded": 1} | ({"narrow": 1} if ragged else {})
 
     def _room_to_stage(self, config: Config, problem: Problem) -> bool:
         """Whether results may pass through the stage that is free while they are stored."""
