@@ -22,7 +22,7 @@ TN = Variant(precision("s"), Trans.T, Trans.N)
 _SMALL = {
     "block_m": 64, "block_n": 64, "tile_m": 4, "tile_n": 4, "lanes_m": 8, "block_k": 16,
     "unroll_k": 4, "stages": 3, "split_k": 1, "resident": 2, "copy_groups": 2, "walk": 0,
-    "b_first": 0, "k_vectors": 0, "raster_rows": 4, "schedule": 1,
+    "b_first": 0, "raster_rows": 4, "schedule": 1,
 }  # fmt: skip
 # Builds of the compiler differ: one of these is understood by each that was tried.
 _OTHERS = ({}, {"walk": 1}, {"b_first": 1}, {"raster_rows": 0}, {"unroll_k": 8}, {"stages": 2})

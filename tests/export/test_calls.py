@@ -60,7 +60,7 @@ def calls(draw):
 
 
 # What says how operands are copied and results stored, not what is computed.
-COPIES = {"NARROW": 0, "K_VECTORS": 0, "GUARDED": 0, "STAGED": 0}
+COPIES = {"NARROW": 0, "GUARDED": 0, "STAGED": 0}
 
 
 def expected(call):

@@ -224,14 +224,6 @@ def test_checked_copies_are_what_guards_save():
     assert choose(device(), wide).config.integer("block_m") >= 128
 
 
-def test_vectors_along_k_are_for_columns_that_allow_them():
-    """Elsewhere each of their elements would be checked."""
-    config = FAMILY.default(variant("TN"), H100).replace(k_vectors=1)
-    for size, vectors in ((512, 1), (513, 0)):
-        found = fitted(Choice(FAMILY, config), square(size, "TN"), H100)
-        assert found.config.get("k_vectors") == vectors
-
-
 def test_what_was_tuned_for_a_problem_stays():
     problem, here = square(4097, "NN"), device(fingerprint=MARK)
     own_winner(problem, 1, FAMILY.default(variant("NN"), H100))
@@ -343,7 +335,7 @@ def test_what_is_fitted_is_the_compilers_own_code(monkeypatch):
     problem = replace(square(4096, "NN"), lda=4097)
     assert choose(device(PROVED), problem).config == config
     found = served(device(PROVED), problem).config
-    assert found == unscheduled(config).replace(narrow=1, k_vectors=0)
+    assert found == unscheduled(config).replace(narrow=1)
 
 
 @pytest.mark.usefixtures("forget")

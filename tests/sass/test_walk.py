@@ -29,7 +29,7 @@ FFMA = 0x223
 COMPLEX = {
     "block_m": 64, "block_n": 64, "tile_m": 8, "tile_n": 8, "lanes_m": 8, "block_k": 8,
     "unroll_k": 8, "stages": 3, "split_k": 1, "resident": 1, "copy_groups": 2, "walk": 1,
-    "b_first": 0, "k_vectors": 0, "raster_rows": 4,
+    "b_first": 0, "raster_rows": 4,
 }  # fmt: skip
 
 
@@ -37,7 +37,7 @@ COMPLEX = {
 LAYERED = {
     "block_m": 128, "block_n": 64, "tile_m": 8, "tile_n": 16, "lanes_m": 8, "block_k": 32,
     "unroll_k": 8, "stages": 2, "split_k": 1, "resident": 1, "copy_groups": 4, "walk": 0,
-    "b_first": 0, "k_vectors": 0, "raster_rows": 8, "warps_k": 4,
+    "b_first": 0, "raster_rows": 8, "warps_k": 4,
 }  # fmt: skip
 AHEAD = 24
 

@@ -78,7 +78,7 @@ def test_any_point_is_right(emulated: EmulatedDevice, name: str, number: int) ->
 
 # 96 threads and rows of 64 once ran into other memory: side by side they were half a row too many.
 NINETY_SIX = {
-    "b_first": 0, "block_m": 96, "block_n": 64, "copy_groups": 2, "guarded": 1, "k_vectors": 0,
+    "b_first": 0, "block_m": 96, "block_n": 64, "copy_groups": 2, "guarded": 1,
     "lanes_m": 4, "narrow": 1, "raster_rows": 8, "resident": 2, "split_k": 8, "stages": 5,
     "tile_m": 8, "tile_n": 8, "walk": 0,
 }  # fmt: skip
@@ -137,7 +137,7 @@ def test_the_space_has_what_the_text_copies_evenly(tmp_path: Path) -> None:
         evenly = whole and block_k % (threads // across) == 0
         offered = _even(
             precision("s"), along_k=False, side=side, block_k=block_k, number=threads,
-            k_vectors=0, narrow=narrow, tma=0, run_bytes=SECTOR_BYTES,
+            narrow=narrow, tma=0, run_bytes=SECTOR_BYTES,
         )  # fmt: skip
         assert bool(offered) == evenly, (block_k, threads, side, across)
     alone, pieces = ({row[-1] for row in rows if row[3] == narrow} for narrow in (1, 0))

@@ -39,7 +39,6 @@ SINGLE: list[dict[str, Any]] = [
     {"name": "sTT"},
     {"name": "sNT", "narrow": 1},
     {"name": "sTT", "narrow": 1, "split_k": 2},
-    {"name": "sTN", "k_vectors": 1},
     {"name": "sTN", "block_k": 12, "unroll_k": 12},
     {"name": "sNT", "block_m": 192, "tile_m": 12, "staged": 1},
     {"name": "sNT", "block_m": 192, "tile_m": 12},

@@ -57,7 +57,6 @@ WAYS: list[dict[str, Any]] = [
     {"name": "sTT", "unroll_k": 4},
     {"name": "sTN", "guarded": 1},
     {"name": "sNT", "narrow": 1, "split_k": 4},
-    {"name": "sTT", "k_vectors": 1},
     {"name": "sNN", "staged": 1},
     {"name": "zNC"},
 ]

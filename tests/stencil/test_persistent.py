@@ -95,9 +95,7 @@ def test_other_precisions(emulated: EmulatedDevice, name: str) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    "changes", [{"stages": 2, "k_vectors": 1}, {"stages": 5, "block_k": 8}], ids=str
-)
+@pytest.mark.parametrize("changes", [{"stages": 2}, {"stages": 5, "block_k": 8}], ids=str)
 def test_with_every_pipeline(emulated: EmulatedDevice, changes: dict[str, int]) -> None:
     run = bench(emulated, "sTN", 3, **{**SHARING, **changes})
     for k in (256, 261):

@@ -49,7 +49,7 @@ def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     values = {
         "block_m": 64, "block_n": 32, "tile_m": tile, "tile_n": 2 * tile, "lanes_m": 8,
         "block_k": 16, "unroll_k": 8, "stages": 3, "split_k": 1, "resident": 1,
-        "copy_groups": 2, "walk": 0, "b_first": 0, "k_vectors": 0, "raster_rows": 4,
+        "copy_groups": 2, "walk": 0, "b_first": 0, "raster_rows": 4,
     }  # fmt: skip
     return FAMILY.space(of, live.spec).config(
         {**values, **changes}, kinds=("divisibility", "hardware")
@@ -63,21 +63,6 @@ def test_the_contract_is_kept_by_every_transpose(emulated: EmulatedDevice, name:
     of = variant(name)
     config = small(of, emulated)
     certify(emulated, compiled(emulated, FAMILY, config, of), FAMILY, config, of)
-
-
-@pytest.mark.every(3)
-@pytest.mark.parametrize("name", ["sNN", "sTN", "sTT"])
-@pytest.mark.parametrize("stages", [2, 3])
-def test_what_passes_through_registers_is_right(
-    emulated: EmulatedDevice, name: str, stages: int
-) -> None:
-    """Also where k, and so the tiles behind its remainder, is no multiple of 16 bytes."""
-    of = variant(name)
-    config = small(of, emulated, k_vectors=1, stages=stages)
-    run = bench(emulated, FAMILY, config, of)
-    screen(emulated, run.kernel, FAMILY, config, of)
-    for k in (64, 68, 70, 71):
-        run.exact(Check(64, 64, k, beta=1), np.random.default_rng(k))
 
 
 @pytest.mark.parametrize("name", ["sNT", "sTT"])
@@ -106,14 +91,14 @@ def test_runs_of_64_bytes_are_right(emulated: EmulatedDevice, name: str) -> None
         bench(emulated, FAMILY, config, of).exact(check, np.random.default_rng(padding))
 
 
-def test_long_runs_are_whole_and_of_single_elements() -> None:
+def test_long_runs_are_whole() -> None:
     device = architecture_spec("sm_90a")
     of = variant("sTN")
     config = FAMILY.default(of, device).replace(block_k=16, unroll_k=16, run_bytes=64)
     space = FAMILY.space(of, device)
     assert config in space
-    for change in ({"block_k": 8, "unroll_k": 8}, {"k_vectors": 1}):
-        assert "long runs along k" in [c.name for c in space.violated(config.replace(**change))]
+    short = config.replace(block_k=8, unroll_k=8)
+    assert "long runs along k" in [c.name for c in space.violated(short)]
     assert config not in FAMILY.space(variant("sNT"), device)  # nothing is transposed
 
 
@@ -152,9 +137,8 @@ def test_tiles_of_half_sectors_are_right(
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name[0] != "s"])
 def test_every_other_variant_computes_the_product(emulated: EmulatedDevice, name: str) -> None:
     of = variant(name)
-    for vectors in (0, 1) if any(of.k_fast) else (0,):
-        config = small(of, emulated, block_k=8, split_k=2, k_vectors=vectors)
-        computes_the_product(emulated, FAMILY, config, of)
+    config = small(of, emulated, block_k=8, split_k=2)
+    computes_the_product(emulated, FAMILY, config, of)
 
 
 @pytest.mark.every(3)
@@ -195,15 +179,14 @@ def test_every_choice_computes_the_product(
 @given(
     name=st.sampled_from(["sNN", "sNT", "sTN", "sTT"]),
     split=st.sampled_from([1, 2]),
-    vectors=st.booleans(),
     check=checks(chunk=4, most_k=200),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_any_problem_is_computed_exactly(
-    emulated: EmulatedDevice, name: str, split: int, vectors: bool, check: Check, seed: int
+    emulated: EmulatedDevice, name: str, split: int, check: Check, seed: int
 ) -> None:
     of = variant(name)
-    config = small(of, emulated, split_k=split, k_vectors=int(vectors and name != "sNT"))
+    config = small(of, emulated, split_k=split)
     bench(emulated, FAMILY, config, of).exact(check, np.random.default_rng(seed))
 
 

@@ -61,7 +61,7 @@ def test_blocks_that_stay_are_right(copying: LiveDevice, name: str, stream_k: in
 # What serves 512 x 512 on an H100 is like it.
 LAYERS = {
     "block_m": 64, "block_n": 64, "tile_m": 8, "tile_n": 8, "lanes_m": 4, "block_k": 16,
-    "unroll_k": 4, "stages": 2, "resident": 1, "copy_groups": 4, "k_vectors": 0, "walk": 1,
+    "unroll_k": 4, "stages": 2, "resident": 1, "copy_groups": 4, "walk": 1,
     "b_first": 0, "raster_rows": 8,
 }  # fmt: skip
 

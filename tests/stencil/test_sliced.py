@@ -66,7 +66,6 @@ WAYS: list[dict[str, Any]] = [
     {"name": "sNN", "lanes_m": 4, "block_n": 64},
     {"name": "sNT", "narrow": 1},
     {"name": "sTN", "guarded": 1},
-    {"name": "sTT", "k_vectors": 1},
     {"name": "zNC"},
 ]
 

@@ -123,6 +123,17 @@ def test_tuning_says_so_when_nothing_works(tmp_path, monkeypatch):
         run(store)
 
 
+def test_what_is_no_point_any_more_is_not_resumed(tmp_path, monkeypatch):
+    """A value that a stencil lost leaves measurements of it in stores."""
+    faulty = tests.tuning.faulty.Faulty
+    with Store(tmp_path / "store.sqlite") as store:
+        monkeypatch.setattr(faulty, "faults", (0, 1))
+        assert run(store).tried == 6
+        monkeypatch.setattr(faulty, "faults", (1,))
+        with pytest.raises(TuningError, match="no candidate for SGEMM NN 48x40x32 was right"):
+            run(store)
+
+
 def test_a_budget_shorter_than_the_start_still_finds_a_winner(tmp_path):
     with Store(tmp_path / "store.sqlite") as store:
         result = tune(PROBLEM, budget=0.2, store=store)

@@ -138,7 +138,7 @@ def of_threads() -> Iterator[tuple[dict[str, int], dict[str, int]]]:
                 "block_m": block_m, "block_n": block_n, "tile_m": tile_m, "tile_n": tile_n,
                 "lanes_m": lanes_m, "warps_k": layers, "block_k": depth * layers, "stages": stages,
                 "unroll_k": min(depth, 8), "copy_groups": 1 if tile_m * tile_n < 32 else 2,
-                "k_vectors": 0, "walk": int(tile_m >= tile_n), "b_first": 0, "raster_rows": 8,
+                "walk": int(tile_m >= tile_n), "b_first": 0, "raster_rows": 8,
             }, way  # fmt: skip
 
 

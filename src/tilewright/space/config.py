@@ -6,6 +6,8 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 
+from tilewright.space.retired import RETIRED, current
+
 __all__ = ["Config", "Value"]
 
 Value = int | str
@@ -19,13 +21,15 @@ class Config(Mapping[str, Value]):
     stencil : str
         Name of the stencil the values belong to.
     values : Mapping
-        A value for each of the stencil's parameters.
+        A value for each of the stencil's parameters; one may be named that it had
+        (`tilewright.space.retired`).
 
     Attributes
     ----------
     id : str
         First 12 hexadecimal digits of a SHA-256 over the stencil's name and the
-        sorted values: the same point has the same id in every process.
+        sorted values, retired ones among them: the same point has the same id in
+        every process.
     """
 
     __slots__ = ("_values", "id", "stencil")
@@ -33,11 +37,13 @@ class Config(Mapping[str, Value]):
     def __init__(self, stencil: str, values: Mapping[str, Value]) -> None:
         self.stencil = stencil
         # int() turns NumPy integers into plain ones, so that equal points hash alike.
-        self._values = {
+        plain = {
             name: values[name] if isinstance(values[name], str) else int(values[name])
             for name in sorted(values)
         }
-        canonical = json.dumps([stencil, self._values], separators=(",", ":"))
+        self._values = current(stencil, plain)
+        whole = {**RETIRED.get(stencil, {}), **plain}
+        canonical = json.dumps([stencil, whole], sort_keys=True, separators=(",", ":"))
         self.id = hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
     def __getitem__(self, name: str) -> Value:

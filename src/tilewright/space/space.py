@@ -17,6 +17,7 @@ from tilewright.space.config import Config, Value
 from tilewright.space.constraint import Constraint, Kind
 from tilewright.space.funnel import Funnel, Stage
 from tilewright.space.parameter import Parameter
+from tilewright.space.retired import current
 
 __all__ = ["Space"]
 
@@ -175,7 +176,7 @@ class Space:
     def _whole(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """Return values of all parameters: those given, and what goes without saying."""
         silent = {p.name: p.unnamed for p in self.parameters if p.unnamed is not None}
-        return {**silent, **values}
+        return {**silent, **current(self.stencil_name, values)}
 
     def enumerate(self, chunk: int = _CHUNK) -> Iterator[Config]:
         """Yield every valid config, in the order described above.

@@ -334,6 +334,10 @@ class _Session:
             )
         )
         known = [m for m in known if is_current(m)]
+        # A space may have had more points when they were measured.
+        space = self.family.space(self.variant, self.spec)
+        points = space.contained([m.config for m in known])
+        known = [m for m, here in zip(known, points, strict=True) if here]
         skip.update(m.config.id for m in known)
         # What failed later than its screening does not start the search again either.
         bad = {m.config.id for m in known if not m.ok}

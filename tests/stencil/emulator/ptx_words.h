@@ -56,13 +56,6 @@ inline void store_global(void *to, chunk v)
         std::memcpy(to, &v, 16);
 }
 
-inline void write_element(shared_at at, elem v)
-{
-    std::memcpy(emulated::shared_bytes(emulated::now.current->rank, at, ELEM_BYTES,
-                                       "a thread writes"),
-                &v, ELEM_BYTES);
-}
-
 inline elem read_element(shared_at at)
 {
     elem v;

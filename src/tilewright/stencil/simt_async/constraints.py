@@ -126,46 +126,18 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
     def rows_of(side: str, along_k: bool) -> Callable[..., Values]:
         def rows(
             block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
-            warps_k: Values, k_vectors: Values, narrow: Values, tma: Values, run_bytes: Values,
+            warps_k: Values, narrow: Values, tma: Values, run_bytes: Values,
         ) -> Values:  # fmt: skip
             sides = {"block_m": block_m, "block_n": block_n}
             number = threads(**sides, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k)
-            return even(along_k, sides[side], block_k, k_vectors, narrow, tma, run_bytes, number)
+            return even(along_k, sides[side], block_k, narrow, tma, run_bytes, number)
 
         return rows
 
     found = list(copied_evenly(rows_of("block_m", along_a), rows_of("block_n", along_b)))
     if (along_a and along_b) or chunk == 1:
         found.append(nothing_to_copy_narrowly())
-    else:
-        found.append(
-            Constraint(
-                "vectors or none",
-                lambda narrow, k_vectors: (narrow == 0) | (k_vectors == 0),
-                "columns that begin anywhere are read by single elements whichever way they run",
-                "divisibility",
-            )
-        )
-    found.append(_runs(variant))
-    if along_a or along_b:
-        found.append(
-            Constraint(
-                "steps to transpose in",
-                lambda k_vectors, unroll_k: (k_vectors == 0) | (unroll_k >= 4),
-                "what passes through registers is written in two steps before the last of a trip",
-                "divisibility",
-            )
-        )
-    else:
-        found.append(
-            Constraint(
-                "nothing to transpose",
-                lambda k_vectors: k_vectors == 0,
-                "neither operand is contiguous along k",
-                "divisibility",
-            )
-        )
-    return tuple(found)
+    return (*found, _runs(variant))
 
 
 def _runs(variant: Variant) -> Constraint:
@@ -179,10 +151,8 @@ def _runs(variant: Variant) -> Constraint:
 
     return Constraint(
         "long runs along k",
-        lambda run_bytes, block_k, k_vectors: (
-            (run_bytes == SECTOR_BYTES) | ((block_k * size % run_bytes == 0) & (k_vectors == 0))
-        ),
-        "runs longer than what device memory gives at least are whole, and of single elements",
+        lambda run_bytes, block_k: (run_bytes == SECTOR_BYTES) | (block_k * size % run_bytes == 0),
+        "runs longer than what device memory gives at least are whole",
         "divisibility",
     )
 
@@ -253,7 +223,6 @@ def _even(
     along_k: bool,
     side: Values,
     block_k: Values,
-    k_vectors: Values,
     narrow: Values,
     tma: Values,
     run_bytes: Values,
@@ -263,11 +232,10 @@ def _even(
 
     As tiles.cuh lays them out along k, and copies.cuh along m or n.
     """
-    chunk = CHUNK_BYTES // precision.element_bytes
     if along_k:
         lanes = lanes_k(block_k, run_bytes, precision)
-        across = np.where(k_vectors == 1, lanes // chunk, lanes)
-        return (block_k % lanes == 0) & (side % np.maximum(number // across, 1) == 0)
+        return (block_k % lanes == 0) & (side % np.maximum(number // lanes, 1) == 0)
+    chunk = CHUNK_BYTES // precision.element_bytes
     rows = rows_along_side(chunk, side=side, block_k=block_k, narrow=narrow, number=number)
     return (np.asarray(tma) > 0) | rows
 
@@ -333,8 +301,8 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
 
     def fit(
         block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
-        stages: Values, split_k: Values, k_vectors: Values, resident: Values, tma: Values,
-        warps_k: Values, run_bytes: Values,
+        stages: Values, split_k: Values, resident: Values, tma: Values, warps_k: Values,
+        run_bytes: Values,
     ) -> Values:  # fmt: skip
         sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
         tiles = {"tile_m": tile_m, "tile_n": tile_n}
@@ -342,7 +310,7 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
             device,
             resident=resident,
             threads=threads(**sides, **tiles),
-            registers=used(**sides, **tiles, block_k=block_k, k_vectors=k_vectors, tma=tma),
+            registers=used(**tiles, tma=tma),
             shared_bytes=shared(
                 **sides,
                 block_k=block_k,

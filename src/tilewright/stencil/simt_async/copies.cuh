@@ -130,13 +130,12 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     int first_step;   /* where the first piece lies along k, in its tile */
     shared_at to;     /* where the first piece goes in stage 0 */
     int left;         /* GUARDED: how many of a thread's pieces along the side lie inside */
-    chunk held[HOW == TRANSPOSED ? COPIES : 1];
 
     METHOD void begin(operand x, isize k_at, shared_at tiles)
     {
         const int id = THREAD_ID, fast = id % map::ACROSS, slow = id / map::ACROSS;
         const int s = K_FAST ? slow : fast * WIDTH;
-        const int l = !K_FAST ? slow : fast * (HOW == ELEMENTS || HOW == SINGLES ? 1 : CHUNK);
+        const int l = !K_FAST ? slow : fast * (HOW == PLANES ? CHUNK : 1);
         first_step = l;
         const int inside = GUARDED && s > x.side_left - WIDTH ? x.side_left - WIDTH : s;
         left = (x.side_left - s + APART - 1) / APART;
@@ -169,10 +168,8 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
             copy_chunk(place(i, stage), piece);
         else if (HOW == NARROWLY && guarded)
             copy_element_below(place(i, stage), piece, part, left);
-        else if (HOW == ELEMENTS || HOW == NARROWLY || HOW == SINGLES)
-            copy_element(place(i, stage), piece);
         else
-            held[i] = load_chunk(piece);
+            copy_element(place(i, stage), piece);
         move_on(i);
     }
 
@@ -188,47 +185,27 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
             from = step(from, r == map::ROWS - 1 ? tile : row);
     }
 
-    /* Write what went through registers. */
-    METHOD void finish(int i, shared_at stage)
-    {
-        if (HOW == TRANSPOSED)
-            UNROLL for (int e = 0; e < CHUNK; ++e)
-                write_element(place(i, stage) + e * PITCH * ELEM_BYTES, element_of(held[i], e));
-    }
-
-    /* Read what goes through registers, a trip of the loop before it is written: a compiler
-     * would move these reads towards their use, but not around the loop. */
-    METHOD void fetch(void)
-    {
-        if (HOW == TRANSPOSED)
-            UNROLL for (int i = 0; i < COPIES; ++i) start(i, 0);
-    }
-
-    /* Do what is due in turn l of the TURNS of the loop's STEPS: copies start in COPY_GROUPS groups,
-     * spread evenly over the steps before the barrier; what went through registers is written
-     * in the last two of these. */
+    /* Start what is due in turn l of the TURNS of the loop's STEPS: copies start in COPY_GROUPS
+     * groups, spread evenly over the steps before the barrier. */
     METHOD void serve(int l, shared_at stage)
     {
         UNROLL for (int i = 0; i < COPIES; ++i) {
             const int group = i * COPY_GROUPS / COPIES;
-            if (HOW != TRANSPOSED && group * (STEPS - 1) * TURNS / COPY_GROUPS == l)
+            if (group * (STEPS - 1) * TURNS / COPY_GROUPS == l)
                 start(i, stage);
-            if (HOW == TRANSPOSED && STEPS - 3 + i * 2 / COPIES == l)
-                finish(i, stage);
         }
     }
 
     METHOD void copy_tile(shared_at stage)
     {
         UNROLL for (int i = 0; i < COPIES; ++i) start(i, stage);
-        UNROLL for (int i = 0; i < COPIES; ++i) finish(i, stage);
     }
 
     /* Copy a tile whose first `absent` steps along k lie before the matrix: zeros.  Of those the
      * size is 0, with which nothing is read, wherever the address points. */
     METHOD void copy_rest(int absent, shared_at stage)
     {
-        static_assert(!RESTS_END || (HOW != PLANES && HOW != TRANSPOSED), "whole pieces are absent");
+        static_assert(!RESTS_END || HOW != PLANES, "whole pieces are absent");
         UNROLL for (int i = 0; i < COPIES; ++i) {
             const int r = i / map::PARTS, part = i % map::PARTS;
             const int beyond = K_FAST ? part * map::PART_STEPS : r * map::ABREAST;

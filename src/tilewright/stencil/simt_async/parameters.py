@@ -88,13 +88,6 @@ def _pipeline() -> tuple[Parameter, ...]:
             "groups in which the copies of a step start, spread over the step",
             "compilers put empty instructions before each group; few groups crowd the queue",
         ),
-        Parameter(
-            "k_vectors",
-            (0, 1),
-            "how an operand contiguous along k is transposed: 0: copies of single elements, "
-            "1: 16 bytes to registers, written one by one",
-            "1: registers; slow where leading dimensions or k are no multiples of 16 bytes",
-        ),
         RUN_BYTES,
         NARROW,
         GUARDED,

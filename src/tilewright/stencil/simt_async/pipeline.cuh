@@ -62,10 +62,6 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
     unsigned int left = mine.count;    /* tiles to multiply, this one too */
     isize t = mine.begin + STAGES - 1; /* the tile to copy next */
     bool fill = left > STAGES - 1; /* whether this trip fills a stage */
-    if (WIDE && fill) {
-        f->a.fetch();
-        f->b.fetch();
-    }
     ROLLED do {
         if (!WIDE && fill)
             copy_checked_tile(a, b, mine, t++, tiles + into);
@@ -95,10 +91,6 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
                 if (AHEAD)
                     read_fragments(next, from_a + rows_a, from_b + rows_b, 0, 0);
                 fill = trip == 0 && left > STAGES - 1;
-                if (WIDE && fill) {
-                    f->a.fetch();
-                    f->b.fetch();
-                }
             }
             UNROLL for (int part = 0; part < TURNS; ++part) {
                 if (AHEAD && part > 0)

@@ -133,19 +133,6 @@ HELPER void store_global(void *to, chunk v)
 #endif
 }
 
-HELPER void write_element(shared_at at, elem v)
-{
-#if ELEM_BYTES == 4
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
-#elif ELEM_BYTES == 8 && REAL_BYTES == 8
-    asm volatile("st.shared.f64 [%0], %1;" ::"r"(at), "d"(v) : "memory");
-#elif ELEM_BYTES == 8
-    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(v.x), "f"(v.y) : "memory");
-#else
-    asm volatile("st.shared.v2.f64 [%0], {%1, %2};" ::"r"(at), "d"(v.x), "d"(v.y) : "memory");
-#endif
-}
-
 /* Volatile as read_chunk is. */
 HELPER elem read_element(shared_at at)
 {

@@ -66,26 +66,18 @@ def longer(
 
 def registers(
     *,
-    block_m: Values,
-    block_n: Values,
-    block_k: Values,
     tile_m: Values,
     tile_n: Values,
-    k_vectors: Values,
     tma: Values,
-    warps_k: Values,
     precision: Precision,
     k_fast: tuple[bool, bool],
     other: int = OTHER_REGISTERS,
 ) -> Values:
     """Return the estimated 32-bit registers of a thread.
 
-    Its tile of C, the fragments of two steps, and its share of the tiles that pass through
-    registers; `other` are those for everything else where threads copy.
+    Its tile of C and the fragments of two steps; `other` are those for everything else where
+    threads copy.
     """
-    tiles = {"tile_m": tile_m, "tile_n": tile_n}
-    number = threads(block_m=block_m, block_n=block_n, **tiles, warps_k=warps_k)
-    passing = k_vectors * (block_m * k_fast[0] + block_n * k_fast[1]) * block_k
-    held = tile_m * tile_n + 2 * (tile_m + tile_n) + passing // np.maximum(number, 1)
+    held = tile_m * tile_n + 2 * (tile_m + tile_n)
     boxed = (np.asarray(tma) > 0) & (not any(k_fast))
     return held * precision.element_bytes // 4 + np.where(boxed, _OTHER_IN_BOXES, other)

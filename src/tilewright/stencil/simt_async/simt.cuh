@@ -12,11 +12,11 @@
  * How an operand gets there depends on which index its memory runs along:
  *
  *     along m or n: 16 bytes a copy      along k: one element a copy, transposed by its
- *     +----+----+----+----+              address; or 16 bytes to registers (K_VECTORS),
- *     | 0  | 1  | 2  | 3  |  k           written one by one half a step later.  Rows are 4
- *     +----+----+----+----+              (or 8) elements longer than the block's side, so
- *     | 4  | 5  | 6  | 7  |  k + 1       that what a warp writes at once, RUN_BYTES of k
- *     +----+----+----+----+              by some rows, lies in different banks (tiles.cuh).
+ *     +----+----+----+----+              address.  Rows are 4 (or 8) elements longer than
+ *     | 0  | 1  | 2  | 3  |  k           the block's side, so that what a warp writes at
+ *     +----+----+----+----+              once, RUN_BYTES of k by some rows, lies in
+ *     | 4  | 5  | 6  | 7  |  k + 1       different banks (tiles.cuh).
+ *     +----+----+----+----+
  *
  * Threads: a warp's lanes form LANES_M x LANES_N, numbered so that lanes 2i and 2i + 1
  * read the same of B, and lanes i and i + 2 (i % 4 < 2) the same of A: then two quarters

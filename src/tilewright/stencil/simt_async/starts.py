@@ -102,7 +102,7 @@ def starts(variant: Variant) -> tuple[dict[str, int], ...]:
         shapes = _LARGE[variant.trans_a.transposed, variant.trans_b.transposed] + _SINGLE
         boxed = () if any(variant.k_fast) else _BOXED
     return tuple(
-        dict(zip(_NAMES, shape, strict=True)) | {"k_vectors": 0} | more
+        dict(zip(_NAMES, shape, strict=True)) | more
         for among, more in (
             (shapes, {}),
             *(((shape,), {"warps_k": many}) for many, shape in layered),

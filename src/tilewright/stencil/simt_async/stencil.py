@@ -110,13 +110,11 @@ class SimtAsync(Stencil):
 
     def registers(self, config: Config, variant: Variant) -> int:
         """Return the estimated registers of a thread."""
-        held = ("block_m", "block_n", "block_k", "tile_m", "tile_n", "k_vectors")
-        values = {name: config.integer(name) for name in held}
         return int(
             registers(
-                **values,
+                tile_m=config.integer("tile_m"),
+                tile_n=config.integer("tile_n"),
                 tma=int(config.get("tma", 0)),
-                warps_k=layers(config),
                 precision=variant.precision,
                 k_fast=variant.k_fast,
             )

@@ -23,11 +23,11 @@
 #define ADVANCE_B (UNROLL_K * PITCH_B * ELEM_BYTES)
 
 #define HOW_ALONG_SIDE (NARROW ? NARROWLY : CHUNKS)
-#define HOW_COPIED(K_FAST) (!(K_FAST) ? HOW_ALONG_SIDE : K_VECTORS ? TRANSPOSED : ELEMENTS)
+#define HOW_COPIED(K_FAST) (!(K_FAST) ? HOW_ALONG_SIDE : ELEMENTS)
 
 /* Whether the remainder of k is the end of its tile (pipeline.cuh): in kernels for sizes of any
- * kind, in which it is most likely there is one, unless operands pass through registers. */
-#define RESTS_END ((NARROW || STAGED) && !(K_VECTORS && (K_FAST_A || K_FAST_B)))
+ * kind, in which it is most likely there is one. */
+#define RESTS_END (NARROW || STAGED)
 
 /* Within a row, elements lie as they do in the matrix (unlike those of mma_f64/tiles.cuh). */
 template <int K_FAST> HELPER constexpr int turned(int) { return 0; }
@@ -38,11 +38,10 @@ template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)
     return (l * PITCH + s) * ELEM_BYTES;
 }
 
-/* Along k: asynchronous copies of single elements, or 16 bytes through registers; a piece is
- * WIDTH elements along k. */
-template <int SIDE, int PITCH, int WIDTH> struct layout_along_k {
+/* Along k: asynchronous copies of single elements. */
+template <int SIDE, int PITCH> struct layout<SIDE, PITCH, ELEMENTS> {
     enum {
-        ACROSS = LANES_K / WIDTH,
+        ACROSS = LANES_K,
         ABREAST = THREADS / ACROSS,
         ROWS = SIDE / ABREAST,
         PARTS = BLOCK_K / LANES_K,
@@ -53,7 +52,3 @@ template <int SIDE, int PITCH, int WIDTH> struct layout_along_k {
     static METHOD constexpr int shared_row(int r) { return r * ABREAST * ELEM_BYTES; }
     static METHOD constexpr int turned_row(int) { return 0; }
 };
-template <int SIDE, int PITCH>
-struct layout<SIDE, PITCH, ELEMENTS> : layout_along_k<SIDE, PITCH, 1> {};
-template <int SIDE, int PITCH>
-struct layout<SIDE, PITCH, TRANSPOSED> : layout_along_k<SIDE, PITCH, CHUNK> {};

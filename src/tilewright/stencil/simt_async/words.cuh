@@ -20,11 +20,10 @@
  * row lie at distances known to the compiler, rows a multiple of ld apart.  `layout` has
  * these numbers for each way. */
 enum way {
-    CHUNKS,     /* along m or n, 16 bytes */
-    NARROWLY,   /* along m or n, single elements */
-    ELEMENTS,   /* along k, single elements, transposed by their addresses */
-    TRANSPOSED, /* along k, 16 bytes to registers, written one by one */
-    PLANES,     /* along k, 16 bytes, k stays the fast index */
-    SINGLES     /* the same by single elements */
+    CHUNKS,   /* along m or n, 16 bytes */
+    NARROWLY, /* along m or n, single elements */
+    ELEMENTS, /* along k, single elements, transposed by their addresses */
+    PLANES,   /* along k, 16 bytes, k stays the fast index */
+    SINGLES   /* the same by single elements */
 };
 template <int SIDE, int PITCH, way HOW> struct layout;

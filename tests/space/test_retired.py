@@ -1,0 +1,58 @@
+"""A config that names a parameter its stencil had, as stored ones do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stencil.portable_harness import variant
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.space import Config
+from tilewright.space.retired import RETIRED, current
+from tilewright.stencil import stencil
+
+OF, H100 = variant("sNN"), architecture_spec("sm_90a")
+SPACE = stencil("simt_async").space(OF, H100)
+NOW = stencil("simt_async").default(OF, H100)
+# As an older Tilewright wrote it.
+STORED = {
+    "b_first": 0, "block_k": 16, "block_m": 256, "block_n": 128, "copy_groups": 4, "k_vectors": 0,
+    "lanes_m": 4, "raster_rows": 8, "resident": 1, "split_k": 1, "stages": 2, "tile_m": 16,
+    "tile_n": 8, "unroll_k": 16, "walk": 1,
+}  # fmt: skip
+
+
+def test_at_the_value_that_is_left_it_is_the_point_without_it():
+    stored = Config("simt_async", STORED)
+    assert stored == NOW
+    assert "k_vectors" not in stored
+    assert stored in SPACE
+    assert STORED in SPACE
+    assert SPACE.config(STORED) == NOW
+    assert SPACE.contained([STORED, stored]) == [True, True]
+    assert SPACE.neighbours(STORED) == SPACE.neighbours(NOW)
+    assert NOW.replace(k_vectors=0) == NOW
+
+
+def test_it_keeps_the_id_under_which_it_was_stored():
+    assert Config("simt_async", STORED).id == NOW.id == "4cc0a3423e9f"
+    assert NOW.replace(walk=0).replace(walk=1).id == NOW.id
+
+
+def test_at_another_value_it_is_no_point():
+    other = Config("simt_async", STORED | {"k_vectors": 1})
+    assert other["k_vectors"] == 1
+    assert other.id != NOW.id
+    assert other not in SPACE
+    with pytest.raises(ValueError, match="k_vectors=1 is no parameter of simt_async"):
+        SPACE.config(other)
+
+
+def test_other_stencils_may_have_a_parameter_of_that_name():
+    assert dict(Config("toy", {"k_vectors": 0})) == {"k_vectors": 0}
+    assert current("toy", {"k_vectors": 0}) == {"k_vectors": 0}
+
+
+@pytest.mark.parametrize("name", RETIRED)
+def test_what_is_retired_is_no_parameter(name):
+    names = {parameter.name for parameter in stencil(name).space(OF, H100).parameters}
+    assert not names & set(RETIRED[name])
