@@ -11,8 +11,6 @@ import secrets
 import stat
 from pathlib import Path
 
-import platformdirs
-
 __all__ = [
     "UnsafeDirectoryError",
     "cache_dir",
@@ -38,9 +36,7 @@ def data_dir() -> Path:
     UnsafeDirectoryError
         As for `private_directory`.
     """
-    return _chosen(
-        "TILEWRIGHT_DATA_DIR", platformdirs.user_data_path("tilewright", appauthor=False)
-    )
+    return _chosen("TILEWRIGHT_DATA_DIR", "user_data_path")
 
 
 def cache_dir() -> Path:
@@ -54,16 +50,19 @@ def cache_dir() -> Path:
     UnsafeDirectoryError
         As for `private_directory`.
     """
-    return _chosen(
-        "TILEWRIGHT_CACHE_DIR", platformdirs.user_cache_path("tilewright", appauthor=False)
-    )
+    return _chosen("TILEWRIGHT_CACHE_DIR", "user_cache_path")
 
 
-def _chosen(variable: str, default: Path) -> Path:
+def _chosen(variable: str, of_platform: str) -> Path:
     """Return the private directory named by a variable, else the platform's."""
     named = os.environ.get(variable)
+    if not named:
+        import platformdirs  # 5 ms of a first call that most need not wait for
+
+        place = getattr(platformdirs, of_platform)
+        return private_directory(place("tilewright", appauthor=False))
     try:
-        return private_directory(Path(named).expanduser() if named else default)
+        return private_directory(Path(named).expanduser())
     except RuntimeError:  # of a user that there is not
         raise UnsafeDirectoryError(f"{variable}={named!r} is nobody's; name a directory") from None
 

@@ -155,9 +155,12 @@ def build(
         480.0
     ),
     mean: Annotated[float, typer.Option("--mean", help="Loss in the mean, of all measured.")] = (
-        0.012
+        0.016
     ),
-    most: Annotated[float, typer.Option("--most", help="Loss at most.")] = 0.05,
+    most: Annotated[float, typer.Option("--most", help="Loss at most.")] = 0.07,
+    share: Annotated[
+        str, typer.Option("--share", help="i/n: compile every n-th; several processes at once.")
+    ] = "0/1",
     verified: Annotated[
         Path | None, typer.Option("--verified", help="What `verify --run -o` wrote.")
     ] = None,
@@ -191,7 +194,7 @@ def build(
             made=measured.made,
         )  # fmt: skip
     say(f"{len(planned)} kernels, {len(twins)} twins")
-    missing = _compile(kept, twins, seconds)
+    missing = _compile(kept, twins, seconds, _share(share))
     if missing:
         raise RuntimeError(f"{missing} twins are still to be compiled; run it again to go on")
     checked = None if verified is None else loads(verified.read_text(encoding="utf-8"))
@@ -297,13 +300,26 @@ def _passes(spec: DeviceSpec) -> list[Twin]:
     return [Twin(f"passes-{one.identity}", block, one) for block, one in sources(spec)]
 
 
-def _compile(kept: Work, twins: list[Twin], seconds: float) -> int:
+def _share(text: str) -> tuple[int, int]:
+    """Return which part of some work, and of how many."""
+    try:
+        first, of = (int(part) for part in text.split("/"))
+    except ValueError:
+        first, of = 0, 0
+    if not 0 <= first < of:
+        raise ValueError(f"share={text!r} is no part of a whole; write it like 0/4")
+    return first, of
+
+
+def _compile(kept: Work, twins: list[Twin], seconds: float, share: tuple[int, int]) -> int:
     """Compile what is missing; return how many are still missing."""
     from rich.progress import Progress
 
     with Progress(transient=True) as bar:
         task = bar.add_task("compiling", total=len(twins))
-        refused = kept.compile(twins, seconds, lambda done, _: bar.update(task, completed=done))
+        refused = kept.compile(
+            twins, seconds, share, lambda done, _: bar.update(task, completed=done)
+        )
     for name, why in refused.items():
         say(f"refused {name}: {why}")
     return sum(not kept.has(one) for one in twins) - len(refused)
@@ -320,8 +336,7 @@ def _run(portfolio: Portfolio, device: str | None, share: str, seconds: float) -
     live = find_device(device)
     if not isinstance(live, CUDADevice):
         raise ValueError(f"device={live.id!r} runs no machine code; choose a CUDA device")
-    first, of = (int(part) for part in share.split("/"))
-    return asdict(run(live, portfolio, seconds, (first, of)))
+    return asdict(run(live, portfolio, seconds, _share(share)))
 
 
 def _own_folder(live: LiveDevice | None) -> Path:

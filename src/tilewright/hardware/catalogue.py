@@ -8,7 +8,6 @@ A file has ``name``, ``vendor``, ``kind``, ``matches`` (parts of names that a dr
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
@@ -181,6 +180,8 @@ def _toml(path: Path) -> dict[str, Any]:
     except OSError as problem:
         raise ValueError(f"device={str(path)!r} cannot be read: {problem.strerror}") from None
     _check(len(data) <= _LARGEST_FILE, path, "size", f"over {_LARGEST_FILE} bytes", "shorten it")
+    import tomllib  # of a device that is described, not of one that is here
+
     try:
         return tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:

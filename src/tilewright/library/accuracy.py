@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilewright.precision import Precision, double_double_row
-from tilewright.stencil.split import SCHEMES
 
 if TYPE_CHECKING:
     from tilewright.library.split import Decision
 
 __all__ = ["arithmetic_of", "check_report", "refuse_contract", "with_accuracy"]
 
-# Those that a precision's own kernels compute; and what else there is, by precision.
+# Those that a precision's own kernels compute.
 _PLAIN = ("ieee", "accurate", "fast")
-_CONTRACTS = {"s": ("ieee", "fp32", *SCHEMES), "c": ("ieee", "fp32", *SCHEMES)}
 
 
 def with_accuracy(precision: Precision, accuracy: str) -> Precision:
@@ -25,7 +23,13 @@ def with_accuracy(precision: Precision, accuracy: str) -> Precision:
     ValueError
         If there is no such accuracy for it.
     """
-    known = _PLAIN if precision.parts == 2 else _CONTRACTS.get(precision.letter, ("ieee",))
+    if accuracy == "ieee":
+        return precision
+    known: tuple[str, ...] = _PLAIN if precision.parts == 2 else ("ieee",)
+    if precision.letter in "sc":
+        from tilewright.stencil.split import SCHEMES
+
+        known = ("ieee", "fp32", *SCHEMES)
     if accuracy not in known:
         raise ValueError(
             f"accuracy={accuracy!r} is unknown for {precision.name}; use one of {', '.join(known)}"

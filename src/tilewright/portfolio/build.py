@@ -29,7 +29,7 @@ from tilewright.paths import private_directory, write_atomically
 from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.plan import Planned
 from tilewright.portfolio.portfolio import Portfolio, write_portfolio
-from tilewright.stencil import Source, Variant, stencil
+from tilewright.stencil import Source, stencil
 from tilewright.stencil.geometry import PLAIN, Mode
 from tilewright.stencil.schedule import schedule_of
 
@@ -45,7 +45,7 @@ class Twin:
     name : str
         Unique in a work folder.
     block : str
-        Which compressed file it goes into: kernels of one transpose pair repeat each other.
+        What it is compressed together with.
     source : Source
         With the schedule of a kernel whose loop is rescheduled.
     kernel : PortfolioKernel, optional
@@ -79,19 +79,17 @@ def twins_of(planned: Iterable[Planned]) -> list[Twin]:
                 if routed:
                     source = source.run_if(0)
                 name = f"{kernel.name}-{mode}{'-routed' if routed else ''}"
-                block = _block(kernel.variant, plain=mode == PLAIN and not routed)
+                block = _block(kernel)
                 found.append(Twin(name, block, source, kernel, mode, routed))
     return found
 
 
-def _block(variant: Variant, *, plain: bool) -> str:
-    """Return the compressed file of a twin: those that a first call unpacks together.
+def _block(kernel: PortfolioKernel) -> str:
+    """Return what a twin is compressed together with: its config's others, of all transposes.
 
-    Conjugates differ by signs, so that one file of them is hardly longer than one without.
+    These differ little, and are unpacked in some milliseconds.
     """
-    ops = variant.trans_a, variant.trans_b
-    pair = "".join("T" if one.transposed else "N" for one in ops)
-    return pair if plain else f"{pair}-edges"
+    return kernel.config.id
 
 
 class Work:
@@ -112,6 +110,7 @@ class Work:
         self,
         twins: Iterable[Twin],
         seconds: float,
+        share: tuple[int, int] = (0, 1),
         observer: Callable[[int, int], None] = lambda done, of: None,
     ) -> dict[str, str]:
         """Compile what is missing, for so many seconds; return why some were refused.
@@ -122,10 +121,12 @@ class Work:
             All that the portfolio is to have.
         seconds : float
             After which no further compilation begins.
+        share : tuple of int
+            Which part of the twins, and of how many: rescheduling takes a process each.
         observer : callable
             Called with the twins that are there, and how many there are in all.
         """
-        every = list(twins)
+        every = list(twins)[share[0] :: share[1]]
         missing = [one for one in every if not self._file(one, "cubin").exists()]
         refused: dict[str, str] = {}
         until = time.monotonic() + seconds

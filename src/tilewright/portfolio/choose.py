@@ -17,12 +17,13 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.find import generation, own, shipped
 from tilewright.portfolio.fit import alike_costs
 from tilewright.portfolio.kernel import PortfolioKernel
-from tilewright.portfolio.model import TERMS, Model
+from tilewright.portfolio.model import MODES, TERMS, Model
 from tilewright.portfolio.portfolio import Portfolio
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
@@ -110,7 +111,12 @@ class _Held:
     kernels: tuple[PortfolioKernel, ...]
     portfolios: tuple[Portfolio, ...]
     own: tuple[bool, ...]
+    is_own: NDArray[np.bool_]
     model: Model | None
+    # Whether machine code of each of `MODES` is there, a row a kernel: plain and routed.
+    compiled: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+    tma: bool  # whether any kernel does not take all operands
+    won: frozenset[tuple[int, int, int]]
 
 
 # Machine code that a driver refused or that is damaged, by digest.
@@ -130,16 +136,24 @@ def _held(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> _Held:
     rows: list[tuple[PortfolioKernel, Portfolio, bool]] = []
     for portfolio, is_own in ((mine, True), (theirs, False)):
         if portfolio is not None:
-            found = portfolio.by_variant.get(variant, ())
+            found = portfolio.of_variant(variant)
             rows += [(one, portfolio, is_own) for one in found if _is_current(one)]
     if not rows and mine is not None:
         rows = [(one, mine, True) for one in _of_other_transposes(mine, variant, spec)]
     kernels = tuple(one for one, _, _ in rows)
+    plain, routed = (
+        np.array([[mode in _digests(one, of) for mode in MODES] for one in kernels], np.bool_)
+        for of in (False, True)
+    )
     return _Held(
         kernels,
         tuple(portfolio for _, portfolio, _ in rows),
         tuple(is_own for _, _, is_own in rows),
+        np.array([is_own for _, _, is_own in rows], np.bool_),
         _model(kernels, theirs),
+        (plain, routed),
+        any(one.geometry.tma for one in kernels),
+        frozenset(sizes for one in kernels for sizes in one.won),
     )
 
 
@@ -193,7 +207,8 @@ def _plain(op: Trans) -> Trans:
 
 def held(device: Served, variant: Variant) -> tuple[PortfolioKernel, ...]:
     """Return the kernels that may serve a variant, the device's own first."""
-    return _held(device.portfolio_key, device.spec, variant, generation()).kernels
+    seen = generation() + len(_refused)
+    return _held(device.portfolio_key, device.spec, variant, seen).kernels
 
 
 def choose(
@@ -223,14 +238,8 @@ def _chosen(
 ) -> Choice:
     variant = Variant.of(problem)
     table = _held(key, spec, variant, seen)
-    able = [
-        at
-        for at, one in enumerate(table.kernels)
-        if one.geometry.takes(problem, aligned)
-        and (not routed or one.routed)
-        and (table.own[at] or _digests(one, routed))
-    ]
-    if not able:
+    able = _able(table, problem, aligned, routed)
+    if not len(able):
         default = default_choice(variant, spec)
         family = default.stencil
         return replace(default, mode=_offered(family, default.config, variant, spec, problem))
@@ -239,23 +248,36 @@ def _chosen(
         return _made(table, raced[0], problem, spec, routed, raced[1])
     if table.model is None:
         nearest = min(able, key=lambda at: _nearest(table.kernels[at], problem))
-        return _made(table, nearest, problem, spec, routed, None)
+        return _made(table, int(nearest), problem, spec, routed, None)
     ns = table.model.expected(problem, spec.multiprocessors)
-    compiled = [at for at in able if table.own[at] or _has(table.kernels[at], problem, routed)]
-    best = min(compiled or able, key=lambda at: float(ns[at]))
+    has = table.compiled[routed][able, table.model.modes(problem)[able]] | table.is_own[able]
+    among = able[has] if has.any() else able
+    best = int(among[np.argmin(ns[among])])
     return _made(table, best, problem, spec, routed, float(ns[best]))
 
 
+def _able(table: _Held, problem: Problem, aligned: bool, routed: bool) -> NDArray[np.intp]:
+    """Return which kernels take the operands, and have machine code or may be compiled."""
+    some = table.compiled[routed].any(axis=1) if len(table.kernels) else np.zeros(0, np.bool_)
+    if not routed:
+        some = some | table.is_own
+    if table.tma:
+        some &= np.array([one.geometry.takes(problem, aligned) for one in table.kernels])
+    return np.flatnonzero(some)
+
+
 def _raced(
-    spec: DeviceSpec, table: _Held, problem: Problem, able: Sequence[int]
+    spec: DeviceSpec, table: _Held, problem: Problem, able: NDArray[np.intp]
 ) -> tuple[int, float] | None:
     """Return which kernel won a race of exactly this problem, and its time."""
+    if (problem.m, problem.n, problem.k) not in table.won:
+        return None
     if problem != replace(problem, lda=0, ldb=0, ldc=0):
         return None
     sizes = problem.m, problem.n, problem.k
     won = [
         (not table.own[at], table.kernels[at].won[sizes], at)
-        for at in able
+        for at in map(int, able)
         if sizes in table.kernels[at].won and (table.own[at] or table.portfolios[at].names(spec))
     ]
     if not won:
@@ -268,11 +290,6 @@ def _raced(
 
 def _nearest(kernel: PortfolioKernel, problem: Problem) -> float:
     return min((distance(problem, sizes) for sizes in kernel.won), default=math.inf)
-
-
-def _has(kernel: PortfolioKernel, problem: Problem, routed: bool) -> bool:
-    """Whether machine code for the problem's launch mode is there."""
-    return kernel.geometry.mode(problem) in _digests(kernel, routed)
 
 
 def _digests(kernel: PortfolioKernel, routed: bool) -> dict[Mode, str]:

@@ -36,7 +36,7 @@ def _read_shipped(compute_capability: int | None, name: str) -> Portfolio | None
     if folder is None or not folder.joinpath(f"{name}.json").is_file():
         return None
     try:
-        return read_portfolio(folder, name)
+        return read_portfolio(folder, name, trusted=True)
     except PortfolioError as error:
         warnings.warn(f"defaults serve: {error}", RuntimeWarning, stacklevel=2)
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -11,7 +11,14 @@ from tilewright.space import Config
 from tilewright.stencil import Variant
 from tilewright.stencil.geometry import Geometry, Mode, SplitK
 
-__all__ = ["Code", "PortfolioKernel", "geometry_from_json", "geometry_to_json", "variant_of"]
+__all__ = [
+    "Code",
+    "KernelRows",
+    "PortfolioKernel",
+    "geometry_from_json",
+    "geometry_to_json",
+    "variant_of",
+]
 
 Sizes = tuple[int, int, int]
 
@@ -25,9 +32,9 @@ class Code:
     digest : str
         SHA-256 of the cubin, in hexadecimal: its identity.
     block : str
-        Which compressed file of the portfolio holds it.
+        Which compressed block of the portfolio's data holds it.
     at, size : int
-        Bytes before it in that file, uncompressed, and its own.
+        Bytes before it in that block, uncompressed, and its own.
     symbol : str
         Of the kernel in the cubin.
     second : str
@@ -132,6 +139,43 @@ class PortfolioKernel:
             {(int(m), int(n), int(k)): float(ns) for m, n, k, ns in row["won"]},
             {Mode.parse(mode): str(digest) for mode, digest in row.get("routed", {}).items()},
         )
+
+
+class KernelRows(Sequence[PortfolioKernel]):
+    """Kernels that are read from their rows when somebody asks: a call asks for one variant's.
+
+    Parameters
+    ----------
+    rows : sequence of Mapping
+        As `PortfolioKernel.to_json` makes them.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._rows = rows
+        self._read: dict[int, PortfolioKernel] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return tuple(self._one(x) for x in range(len(self))[at])
+        return self._one(range(len(self))[at])
+
+    def of(self, variant: Variant) -> tuple[PortfolioKernel, ...]:
+        """Return those of a variant."""
+        trans = f"{variant.trans_a}{variant.trans_b}"
+        letter = variant.precision.letter
+        return tuple(
+            self._one(at)
+            for at, row in enumerate(self._rows)
+            if row["trans"] == trans and row["precision"] == letter
+        )
+
+    def _one(self, at: int) -> PortfolioKernel:
+        if at not in self._read:
+            self._read[at] = PortfolioKernel.from_json(self._rows[at])
+        return self._read[at]
 
 
 def variant_of(letter: str, trans: str) -> Variant:

@@ -20,9 +20,18 @@ from numpy.typing import NDArray
 
 from tilewright.problem import Problem
 from tilewright.stencil.asynchronous.division import LEAST_SHARE, MOST_IN_TREE, MOST_SINGLE
-from tilewright.stencil.geometry import MOST_PARTS, MOST_SHARES, Geometry, elements_of_chunk
+from tilewright.stencil.geometry import (
+    MOST_PARTS,
+    MOST_SHARES,
+    PART_BYTES_A_CYCLE,
+    STAGED_BYTES,
+    WAVE_CYCLES,
+    Geometry,
+    Mode,
+    elements_of_chunk,
+)
 
-__all__ = ["TERMS", "Model"]
+__all__ = ["MODES", "TERMS", "Model"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,6 +65,14 @@ def _up(x: Ints | int, by: Ints | int) -> Ints:
     return -(-np.asarray(x, np.int64) // by)
 
 
+def mode_number(scalar: Any, clamped: Any, staged: Any) -> Any:
+    """Return a launch mode as a number from 0 to 7, or those of arrays."""
+    return scalar * 1 + clamped * 2 + staged * 4
+
+
+MODES = tuple(Mode(bool(x & 1), bool(x & 2), bool(x & 4)) for x in range(8))
+
+
 class Model:
     """What launches of some kernels have to do, and how long they are expected to take.
 
@@ -82,7 +99,16 @@ class Model:
         self._tma = of("tma") > 0
         self._area = self._tile_m * self._tile_n
         self._split = np.array([one.split_k is not None for one in geometries])
-        self._splits = [one.split_k for one in geometries]
+        self._splits = np.flatnonzero(self._split)
+        cuts = [one.split_k for one in geometries if one.split_k is not None]
+        self._step_cycles = np.array([[one.step_cycles] for one in cuts])
+        self._part_bytes = np.array([[one.part_bytes] for one in cuts])
+        reached = [_REACHED.get(one.cluster_k, 1.0) for one in geometries]
+        self._reached = np.array(reached)
+        self._stages_k = of("stages_k")
+        # Bytes of a stage for each that a thread stores its results through.
+        stage = self._tile_k * (self._tile_m + self._tile_n)
+        self._stage = stage / (np.array([one.threads[0] for one in geometries]) * STAGED_BYTES)
 
     def expected(self, problem: Problem, multiprocessors: int) -> Floats:
         """Return the nanoseconds to expect of each kernel."""
@@ -99,9 +125,7 @@ class Model:
         columns = _up(p.n, self._tile_n * self._cluster_n) * self._cluster_n
         tiles, steps = rows * columns, _up(p.k, self._tile_k)
         parts = self._parts(steps, tiles, multiprocessors)
-        reached = np.array(
-            [max(1, round(multiprocessors * _REACHED.get(int(c), 1.0))) for c in self._cluster_k]
-        )
+        reached = np.maximum(1, np.rint(multiprocessors * self._reached)).astype(np.int64)
         # Data-parallel: whole blocks, one after another.
         blocks = tiles * self._cluster_k * parts
         each = _up(blocks, reached)
@@ -153,13 +177,28 @@ class Model:
         return found & ~self._tma
 
     def _parts(self, steps: Ints, tiles: Ints, multiprocessors: int) -> Ints:
-        """Return the parts of parallel split-K; 1 for other kernels."""
+        """Return the parts of parallel split-K, as `SplitK.parts`; 1 for other kernels."""
         found = np.ones_like(tiles)
-        for at in np.flatnonzero(self._split):
-            cut = self._splits[at]
-            assert cut is not None
-            at_once = int(self._resident[at]) * multiprocessors
-            found[at] = cut.parts(int(steps[at]), int(tiles[at]), at_once)
+        if not len(self._splits):
+            return found
+        at = self._splits
+        steps_, tiles_ = steps[at, None], tiles[at, None]
+        at_once = (self._resident[at] * multiprocessors)[:, None]
+        waves = _up(tiles_ * _PARTS, at_once)
+        wave = _up(steps_, _PARTS) * self._step_cycles + WAVE_CYCLES
+        cycles = waves * wave + _PARTS * tiles_ * self._part_bytes / PART_BYTES_A_CYCLE
+        cycles[np.maximum(1, steps_) < _PARTS] = np.inf
+        found[at] = np.argmin(cycles, axis=1) + 1
+        return found
+
+    def modes(self, problem: Problem) -> Ints:
+        """Return the launch mode of each kernel: a number, as `mode_number` has it."""
+        p, chunk = problem, elements_of_chunk(problem)
+        ragged = p.ldc % chunk > 0 or p.m % chunk > 0
+        room = self._stage * p.precision.element_bytes >= 1
+        staged = (self._stages_k > 0) & (self._stages_k >= p.k) & room & ragged
+        clamped = ((p.m < self._tile_m) | (p.n < self._tile_n)) & ~self._tma
+        found: Ints = mode_number(self._scalar(p), clamped, staged)
         return found
 
     def _shared(

@@ -30,8 +30,8 @@ __all__ = ["Planned", "plan", "variants_with_conjugates"]
 _DRAWN, _LONGEST, _MOST_PRODUCTS = 1500, 14.0, 2.0**40
 
 # A mode is worth its machine code where a kernel is expected to be the best of a variant for so
-# many of the drawn shapes, or was measured to be within `_NEAR` of the best.
-_LEAST_DRAWN, _NEAR = 3, 1.02
+# many of the drawn shapes, or was measured to be the best at some problem.
+_LEAST_DRAWN = 8
 
 # Kernels that a guard may fall back to (`accuracy="fp32"`): large products alone are guarded.
 _ROUTED, _ROUTED_SIDE = 3, 512
@@ -64,7 +64,7 @@ def variants_with_conjugates(letter: str) -> list[Variant]:
 
 
 def plan(
-    measured: Measured, device: DeviceSpec, mean: float = 0.012, most: float = 0.05
+    measured: Measured, device: DeviceSpec, mean: float = 0.016, most: float = 0.07
 ) -> list[Planned]:
     """Return the kernels of a portfolio.
 
@@ -181,9 +181,8 @@ def _with_modes(
     wanted: list[set[Mode]] = [{PLAIN} for _ in planned]
     ns = case.ns[:, list(columns)]
     for row, problem in enumerate(case.problems):
-        for near in np.flatnonzero(ns[row] <= _NEAR * ns[row].min()):
-            at = int(near)
-            wanted[at].add(planned[at].kernel.geometry.mode(problem))
+        at = int(np.argmin(ns[row]))
+        wanted[at].add(planned[at].kernel.geometry.mode(problem))
     drawn, large = _expected(planned, many)
     for (at, mode), count in drawn.items():
         if count >= _LEAST_DRAWN:

@@ -2,9 +2,9 @@
 
 ::
 
-    s.json        device, kernels (geometry, modes, costs), codes (digest, symbol, shared memory)
-    s-NN.xz       machine code of the kernels of one transpose pair, one behind the other
-    s-NT.xz       ...
+    s.json               device, kernels (geometry, modes, costs), codes (digest, symbol, ...)
+    s-0123456789abcdef.xz    machine code in compressed blocks, one behind the other: a block
+                         holds a kernel's twins, and is unpacked by the first call that needs one
 
 What a file says is data: it is checked when it is read, and machine code is loaded only where its
 digest is the one that the manifest names.  Digests say that a file is whole, not that it is good:
@@ -17,7 +17,8 @@ import hashlib
 import json
 import lzma
 import threading
-from collections.abc import Iterable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.resources.abc import Traversable
@@ -26,7 +27,7 @@ from typing import Any
 
 from tilewright.hardware import DeviceSpec
 from tilewright.paths import write_atomically
-from tilewright.portfolio.kernel import Code, PortfolioKernel
+from tilewright.portfolio.kernel import Code, KernelRows, PortfolioKernel
 from tilewright.stencil import Variant
 
 __all__ = ["Copying", "Portfolio", "PortfolioError", "read_portfolio", "write_portfolio"]
@@ -35,6 +36,15 @@ _FORMAT = 1
 
 # Far above any block's machine code: a damaged file cannot fill the memory.
 _LIMIT_BYTES = 1 << 28
+
+# Blocks that stay unpacked, a megabyte or less each: the twins of a kernel are wanted together.
+_KEPT_BLOCKS = 8
+
+# A block's kernels repeat each other's machine code; `lp` and `pb` say that instructions are 16
+# bytes long.
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 1 << 24, "lc": 0, "lp": 4, "pb": 4}]
+
+_REPEATED = ("symbol", "second", "part_bytes", "shared_bytes", "compiler", "rescheduled", "checked")
 
 # Kernels that are fast on one member of a generation are so on others (114 to 132 multiprocessors
 # for Hopper), not on a slice of a GPU, whose share of caches and memory is another.
@@ -79,7 +89,7 @@ class Portfolio:
         The model that it was measured on, as its driver reports it.
     compute_capability, multiprocessors : int or None
         Of that device.
-    kernels : tuple of PortfolioKernel
+    kernels : sequence of PortfolioKernel
         For GEMM.
     codes : Mapping
         Machine code by digest.
@@ -91,6 +101,10 @@ class Portfolio:
         When, by which commit, from what.
     folder : Traversable, optional
         Where its files are.
+    data : str
+        The file with the machine code.
+    blocks : Mapping
+        Where each block begins in that file, and its bytes.
     """
 
     name: str
@@ -98,12 +112,14 @@ class Portfolio:
     device: str
     compute_capability: int | None
     multiprocessors: int
-    kernels: tuple[PortfolioKernel, ...]
+    kernels: Sequence[PortfolioKernel]
     codes: Mapping[str, Code] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     copying: Copying | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
     folder: Traversable | None = None
+    data: str = ""
+    blocks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def names(self, device: DeviceSpec) -> bool:
         """Whether it was measured on this very model, so that times may be compared."""
@@ -115,17 +131,15 @@ class Portfolio:
         alike = device.compute_capability == self.compute_capability and few >= _ALIKE * many
         return self.names(device) or alike
 
-    @cached_property
-    def by_variant(self) -> Mapping[Variant, tuple[PortfolioKernel, ...]]:
-        """The kernels of each variant."""
-        found: dict[Variant, list[PortfolioKernel]] = {}
-        for one in self.kernels:
-            found.setdefault(one.variant, []).append(one)
-        return {variant: tuple(kernels) for variant, kernels in found.items()}
+    def of_variant(self, variant: Variant) -> tuple[PortfolioKernel, ...]:
+        """Return the kernels of a variant."""
+        if isinstance(self.kernels, KernelRows):
+            return self.kernels.of(variant)
+        return tuple(one for one in self.kernels if one.variant == variant)
 
     @cached_property
-    def _blocks(self) -> dict[str, bytes]:
-        return {}
+    def _unpacked(self) -> OrderedDict[str, bytes]:
+        return OrderedDict()
 
     @cached_property
     def _lock(self) -> threading.Lock:
@@ -143,30 +157,42 @@ class Portfolio:
         if code is None or self.folder is None:
             raise PortfolioError(f"portfolio {self.name!r} has no machine code {digest[:12]}")
         with self._lock:
-            block = self._blocks.get(code.block)
+            block = self._unpacked.get(code.block)
             if block is None:
-                # One block at a time: a program's calls are mostly of one transpose pair.
-                self._blocks.clear()
-                block = self._blocks[code.block] = _unpacked(self.folder, code.block)
+                block = self._unpacked[code.block] = self._unpack(code.block)
+                if len(self._unpacked) > _KEPT_BLOCKS:
+                    self._unpacked.popitem(last=False)
         found = block[code.at : code.at + code.size]
         if hashlib.sha256(found).hexdigest() != digest:
             raise PortfolioError(
-                f"{code.block} of portfolio {self.name!r} is damaged: {code.symbol} differs from"
-                " its digest; install the package again, or build the portfolio again"
+                f"{self.data} of portfolio {self.name!r} is damaged: {code.block} differs from its"
+                " digest; install the package again, or build the portfolio again"
             )
         return found
 
+    def _unpack(self, name: str) -> bytes:
+        at, size = self.blocks.get(name, (0, 0))
+        assert self.folder is not None
+        try:
+            with self.folder.joinpath(self.data).open("rb") as file:
+                file.seek(at)
+                packed = file.read(size)
+            return lzma.LZMADecompressor().decompress(packed, _LIMIT_BYTES)
+        except (OSError, lzma.LZMAError) as error:
+            raise PortfolioError(f"{self.data} cannot be read: {error}") from None
 
-def _unpacked(folder: Traversable, name: str) -> bytes:
-    try:
-        packed = folder.joinpath(name).read_bytes()
-        return lzma.LZMADecompressor().decompress(packed, _LIMIT_BYTES)
-    except (OSError, lzma.LZMAError) as error:
-        raise PortfolioError(f"{name} cannot be read: {error}") from None
 
-
-def read_portfolio(folder: Traversable, name: str) -> Portfolio:
+def read_portfolio(folder: Traversable, name: str, *, trusted: bool = False) -> Portfolio:
     """Return a portfolio of a folder.
+
+    Parameters
+    ----------
+    folder : Traversable
+        Where its files are.
+    name : str
+        A precision's letter, or ``"passes"``.
+    trusted : bool
+        Whether kernels are read one by one when they are wanted, as those of the package.
 
     Raises
     ------
@@ -178,18 +204,28 @@ def read_portfolio(folder: Traversable, name: str) -> Portfolio:
     except OSError as error:
         raise PortfolioError(f"portfolio {name!r} cannot be read: {error.strerror}") from None
     try:
-        return _portfolio(json.loads(text), name, folder)
+        return _portfolio(json.loads(text), name, folder, trusted)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PortfolioError(f"{name}.json is no portfolio: {error!r}") from None
 
 
-def _portfolio(document: Any, name: str, folder: Traversable) -> Portfolio:
+def _portfolio(document: Any, name: str, folder: Traversable, trusted: bool) -> Portfolio:
     if document["format"] != _FORMAT:
         raise ValueError(f"format={document['format']!r}, this version reads {_FORMAT}")
-    codes = [Code(**{"digest": digest, **row}) for digest, row in document["codes"].items()]
+    usual = dict(document["usual"])
+    codes = [
+        Code(**{"digest": digest, **usual, **row}) for digest, row in document["codes"].items()
+    ]
+    blocks = {str(key): (int(at), int(size)) for key, (at, size) in document["blocks"].items()}
+    data = str(document["data"])
+    if "/" in data or "\\" in data or data.startswith("."):
+        raise ValueError(f"data={data!r} is no file of the folder")
     for one in codes:
-        if "/" in one.block or one.block.startswith(".") or one.at < 0 or one.size < 0:
-            raise ValueError(f"block={one.block!r} is no file of the folder")
+        if one.block not in blocks or min(one.at, one.size, *blocks[one.block]) < 0:
+            raise ValueError(f"block={one.block!r} is no block of the data")
+    kernels: Sequence[PortfolioKernel] = KernelRows(document["kernels"])
+    if not trusted:  # a kernel that is none is found now, not by a call
+        kernels = tuple(kernels)
     capability, copying = document["compute_capability"], document.get("copying")
     return Portfolio(
         name,
@@ -197,12 +233,14 @@ def _portfolio(document: Any, name: str, folder: Traversable) -> Portfolio:
         str(document["device"]),
         None if capability is None else int(capability),
         int(document["multiprocessors"]),
-        tuple(PortfolioKernel.from_json(row) for row in document["kernels"]),
+        kernels,
         {one.digest: one for one in codes},
         {str(key): str(digest) for key, digest in document.get("sources", {}).items()},
         None if copying is None else Copying(float(copying[0]), float(copying[1])),
         dict(document.get("made", {})),
         folder,
+        data,
+        blocks,
     )
 
 
@@ -210,6 +248,8 @@ def write_portfolio(
     folder: Path, portfolio: Portfolio, blocks: Mapping[str, Iterable[tuple[Code, bytes]]]
 ) -> Portfolio:
     """Write a portfolio's files, the manifest last; return it as it reads.
+
+    Readers see the old portfolio or all of the new: data have another name each time.
 
     Parameters
     ----------
@@ -220,20 +260,24 @@ def write_portfolio(
     blocks : Mapping
         By name what each block holds: codes, whose places are filled in, with their machine code.
     """
-    codes = {}
+    codes, places, data = {}, {}, bytearray()
     for name, members in blocks.items():
         text = bytearray()
         for code, machine_code in members:
-            row = asdict(code) | {"block": f"{portfolio.name}-{name}.xz", "at": len(text)}
+            row = asdict(code) | {"block": name, "at": len(text)}
             codes[row.pop("digest")] = row
             text += machine_code
-        # 16 MB of dictionary: kernels of one transpose pair repeat each other's machine code.
-        # Instructions are 16 bytes long, which `lp` and `pb` say.
-        filters = [
-            {"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 1 << 24, "lc": 0, "lp": 4, "pb": 4}
-        ]
-        packed = lzma.compress(bytes(text), lzma.FORMAT_XZ, lzma.CHECK_CRC32, filters=filters)
-        write_atomically(folder / f"{portfolio.name}-{name}.xz", packed)
+        packed = lzma.compress(bytes(text), lzma.FORMAT_XZ, lzma.CHECK_CRC32, filters=_FILTERS)
+        places[name] = [len(data), len(packed)]
+        data += packed
+    file = f"{portfolio.name}-{hashlib.sha256(data).hexdigest()[:16]}.xz"
+    write_atomically(folder / file, bytes(data))
+    # What most codes have in common is said once.
+    usual = {
+        key: Counter(row[key] for row in codes.values()).most_common(1)[0][0]
+        for key in _REPEATED
+        if codes
+    }
     copying = portfolio.copying
     document = {
         "format": _FORMAT,
@@ -243,12 +287,21 @@ def write_portfolio(
         "multiprocessors": portfolio.multiprocessors,
         "made": dict(portfolio.made),
         "copying": None if copying is None else [copying.begin_ns, copying.bytes_per_ns],
+        "data": file,
+        "blocks": places,
         "kernels": [one.to_json() for one in portfolio.kernels],
-        "codes": codes,
+        "usual": usual,
+        "codes": {
+            digest: {key: x for key, x in row.items() if x != usual.get(key)}
+            for digest, row in codes.items()
+        },
         "sources": dict(portfolio.sources),
     }
     rows = ",\n".join(f'"{key}": {_dump(value)}' for key, value in document.items())
     write_atomically(folder / f"{portfolio.name}.json", f"{{\n{rows}\n}}\n".encode())
+    for other in folder.glob(f"{portfolio.name}-*.xz"):
+        if other.name != file:
+            other.unlink(missing_ok=True)
     return read_portfolio(folder, portfolio.name)
 
 

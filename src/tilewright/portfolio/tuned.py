@@ -72,12 +72,7 @@ def keep(live: LiveDevice, winner: Measurement) -> Portfolio:
             )
         made, codes = _with(live, before, winner)
         blocks = {code.digest[:16]: [(code, text)] for code, text in codes}
-        written = write_portfolio(folder, made, blocks)
-    kept = {f"{letter}-{name}.xz" for name in blocks}
-    for path in folder.glob(f"{letter}-*.xz"):
-        if path.name not in kept:
-            path.unlink(missing_ok=True)
-    return written
+        return write_portfolio(folder, made, blocks)
 
 
 def _with(

@@ -24,8 +24,10 @@ from tilewright.problem import Problem
 __all__ = [
     "MOST_PARTS",
     "MOST_SHARES",
+    "PART_BYTES_A_CYCLE",
     "PLAIN",
     "STAGED_BYTES",
+    "WAVE_CYCLES",
     "Geometry",
     "Launch",
     "Mode",
@@ -42,7 +44,7 @@ MOST_PARTS = 64
 
 # Estimates for an H100, in cycles.  What a wave of blocks takes beside its steps along k, 4 us; and
 # bytes of parts that are written, and read again by the reduction kernel, in a cycle.
-_WAVE_CYCLES, _PART_BYTES_A_CYCLE = 8000, 1500
+WAVE_CYCLES, PART_BYTES_A_CYCLE = 8000, 1500
 
 # What the copy instructions and the copy engine take at once, where columns are aligned to it.
 _CHUNK_BYTES = 16
@@ -128,8 +130,8 @@ class SplitK:
 
         def cycles(parts: int) -> float:
             waves = -(-tiles * parts // at_once)
-            wave = -(-steps // parts) * self.step_cycles + _WAVE_CYCLES
-            return waves * wave + parts * tiles * self.part_bytes / _PART_BYTES_A_CYCLE
+            wave = -(-steps // parts) * self.step_cycles + WAVE_CYCLES
+            return waves * wave + parts * tiles * self.part_bytes / PART_BYTES_A_CYCLE
 
         return min(range(1, max(1, min(MOST_PARTS, steps)) + 1), key=cycles)
 

@@ -14,7 +14,7 @@ from tilewright.timeline import span
 
 if TYPE_CHECKING:
     from tilewright.backend.cache import KernelCache
-    from tilewright.backend.cuda.compiler import Cubin
+    from tilewright.backend.cuda.cubin import Cubin
 
 __all__ = ["arranged"]
 

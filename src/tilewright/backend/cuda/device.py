@@ -27,9 +27,8 @@ from tilewright.backend.base import (
     MachineCode,
 )
 from tilewright.backend.cache import KernelCache
-from tilewright.backend.cuda import probe, proofs
-from tilewright.backend.cuda.arranging import arranged
-from tilewright.backend.cuda.compiler import Cubin, cached_cubin, nvrtc, nvrtc_version
+from tilewright.backend.cuda import probe
+from tilewright.backend.cuda.cubin import Cubin
 from tilewright.backend.cuda.driver import check, driver, stream_state
 from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
 from tilewright.backend.cuda.hold import Hold
@@ -138,7 +137,7 @@ class CUDADevice(LiveDevice):
         self._clock = DeviceClock(self)
         self._hold = Hold(self)
         self.lost: DeviceLostError | None = None
-        self._cache = cache or KernelCache()
+        self._given_cache = cache
         self._starting = threading.RLock()
 
     @property
@@ -151,7 +150,13 @@ class CUDADevice(LiveDevice):
     @cached_property
     def compiler(self) -> str:
         """NVRTC with its build, or that there is none."""
+        from tilewright.backend.cuda.compiler import nvrtc, nvrtc_version
+
         return f"NVRTC {nvrtc_version()}" if nvrtc() is not None else "no NVRTC"
+
+    @cached_property
+    def _cache(self) -> KernelCache:
+        return self._given_cache or KernelCache()
 
     @cached_property
     def platform(self) -> str:  # type: ignore[override]  # found on demand
@@ -172,6 +177,8 @@ class CUDADevice(LiveDevice):
     @cached_property
     def tunable(self) -> DeviceSpec:
         """Its numbers, and which levels of rescheduling are proved with this compiler."""
+        from tilewright.backend.cuda import proofs
+
         return replace(self.spec, schedules=proofs.proved(self.arch))
 
     # -- context -----------------------------------------------------------------------
@@ -220,6 +227,10 @@ class CUDADevice(LiveDevice):
 
     def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
         """Compile a source, or take it from the disk cache."""
+        # What machine code is made and read with is imported where something is compiled.
+        from tilewright.backend.cuda.arranging import arranged
+        from tilewright.backend.cuda.compiler import cached_cubin
+
         started = time.perf_counter()
         with span("compile"):
             made = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)

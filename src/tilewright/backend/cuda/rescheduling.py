@@ -29,7 +29,7 @@ from tilewright.timeline import span
 
 if TYPE_CHECKING:
     from tilewright.backend.cache import KernelCache
-    from tilewright.backend.cuda.compiler import Cubin
+    from tilewright.backend.cuda.cubin import Cubin
 
 __all__ = ["SHIPPED", "RefusedScheduleError", "kept_code", "reschedule", "schedule_key"]
 

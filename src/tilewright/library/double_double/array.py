@@ -6,7 +6,6 @@ import io
 import zlib
 from pathlib import Path
 from typing import Any, Self
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from tilewright.double_double.convert import DIGITS, rational_of, text_of
 from tilewright.library.double_double.entry import floats
 from tilewright.library.double_double.operators import Operators
-from tilewright.paths import write_atomically
 
 __all__ = ["DoubleDouble"]
 
@@ -138,6 +136,8 @@ class DoubleDouble(Operators):
 
     def save(self, path: str | Path) -> None:
         """Write an .npz file with arrays ``hi`` and ``lo``, all of it or nothing."""
+        from tilewright.paths import write_atomically
+
         buffer = io.BytesIO()
         host = self.on_host()
         np.savez(buffer, hi=host.hi, lo=host.lo)
@@ -154,6 +154,8 @@ class DoubleDouble(Operators):
         OSError
             If it cannot be read.
         """
+        from zipfile import BadZipFile
+
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as words:
                 return cls(words["hi"], words["lo"])
