@@ -12,7 +12,7 @@ import pytest
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import arranging, compiler
 from tilewright.backend.cuda.arranging import arranged
-from tilewright.backend.cuda.compiler import Cubin
+from tilewright.backend.cuda.cubin import Cubin
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.sass import Instruction, decode, main_loop, read_cubin

@@ -95,8 +95,9 @@ def test_errors_are_those_of_what_lies_in_c(letter, trans, live):
         trans = "TN"
     workload = Workload(live, Problem(19, 23, 17, letter, *trans))
     try:
-        from tilewright.bench.sweep import our_call
         from tilewright.library.choose import served
+
+        from tilewright.bench.sweep import our_call
 
         call = our_call(workload, served(live, workload.problem))
         sample, unit = Sample(workload), workload.problem.precision.unit_roundoff

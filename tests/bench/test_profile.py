@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tilewright.library.choose import choose
 
 from tilewright.backend import device
 from tilewright.bench import profiled
@@ -34,7 +35,6 @@ from tilewright.bench.profile import (
     why_it_failed,
 )
 from tilewright.bench.sweep import Method
-from tilewright.library.choose import choose
 from tilewright.problem import Problem
 from tilewright.tuning.worker import problem_to_json
 

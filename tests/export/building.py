@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.backend.cuda.compiler import Cubin
+from tilewright.backend.cuda.cubin import Cubin
 from tilewright.export import KernelSet, Target, collect, kernel_set
 from tilewright.export.c_library import c_library
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tilewright.library.choose import choose
 
 from tests.export.building import needs_c
 from tests.export.conftest import FINGERPRINT, TARGET, Exported
 from tests.tuning.measurement_examples import few
 from tilewright.backend import Kernel, Operand
-from tilewright.library.choose import choose
 from tilewright.library.gemm import Request, prepare_gemm
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tilewright.library.choose import default_choice
 
 from tests.export.building import run
 from tests.export.conftest import FINGERPRINT
@@ -20,7 +21,6 @@ from tilewright.cli.app import run as tilewright
 from tilewright.export import Target, check, collect, find_target, variants_of, write, writing
 from tilewright.export.fatbin import fatbin_of
 from tilewright.export.grid import grid_of
-from tilewright.library.choose import default_choice
 from tilewright.paths import write_atomically
 from tilewright.precision import PRECISIONS
 from tilewright.problem import transposes_of

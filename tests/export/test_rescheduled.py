@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tilewright.library.choose import choose
 
 from tests.backend.rescheduled import FAMILY, TN, small
 from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.cli.app import run as tilewright
 from tilewright.export import collect, find_target
-from tilewright.library.choose import choose
 from tilewright.problem import Problem
 from tilewright.sass import read_cubin
 from tilewright.space import Config

@@ -11,14 +11,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tilewright.library.choose import begin_aligned, choose, default_choice, served
+from tilewright.library.shipped import shipped, tables
 
 from tests.library.test_choose import winner
 from tilewright.backend import GemmCall, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.library import choose as choosing
-from tilewright.library.choose import begin_aligned, choose, default_choice, served
 from tilewright.library.gemm import Request, prepare_gemm
-from tilewright.library.shipped import shipped, tables
 from tilewright.library.split.chain import Chain
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans

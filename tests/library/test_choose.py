@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tilewright.library.choose import choose
 
 import tilewright as tw
 from tilewright.backend import device
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.library.choose import choose
 from tilewright.problem import Problem
 from tilewright.stencil import Variant
 from tilewright.stencil.packed import Packed

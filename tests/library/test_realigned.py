@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tilewright.library.choose import served
+from tilewright.library.shipped import Copying
 
 import tilewright as tw
 from tests.library.test_boxes import H100, Hopper, in_boxes, laid
 from tests.library.test_gemm import draw_matrix, laid_out, layouts
 from tilewright.backend import OutOfMemoryError
 from tilewright.library import realigned, shipped
-from tilewright.library.choose import served
 from tilewright.library.realigned import best_way, ways
 from tilewright.library.scratch import Scratch
-from tilewright.library.shipped import Copying
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans
 from tilewright.tuning.verify import error_bound

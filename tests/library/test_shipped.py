@@ -10,9 +10,6 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from tests.tuning.measurement_examples import example
-from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.library.choose import (
     Choice,
     choose,
@@ -24,6 +21,9 @@ from tilewright.library.choose import (
 from tilewright.library.cycles import COSTS, cycles, work
 from tilewright.library.shipped import _read, shipped, tables
 from tilewright.library.waves import Timed, effort, expected_ns
+
+from tests.tuning.measurement_examples import example
+from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.sass.scheduler_version import SCHEDULER_VERSION

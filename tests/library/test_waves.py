@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.library import choose as choosing
 from tilewright.library.choose import choose
 from tilewright.library.cycles import COSTS, cycles, work
 from tilewright.library.waves import Timed, doubted, effort, expected_ns, timed_nearby
+
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.library import choose as choosing
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Variant, stencil

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tilewright.library.choose import candidates, choose
 
 import tilewright as tw
 from tests.tuning.measurement_examples import example
 from tests.tuning.twinned import Twinned
 from tilewright.backend import device
-from tilewright.library.choose import candidates, choose
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant

@@ -137,7 +137,11 @@ def _held(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> _Held:
     for portfolio, is_own in ((mine, True), (theirs, False)):
         if portfolio is not None:
             found = portfolio.of_variant(variant)
-            rows += [(one, portfolio, is_own) for one in found if _is_current(one)]
+            rows += [
+                (one, portfolio, is_own)
+                for one in found
+                if _is_current(one) and (one.modes or _is_sound(one, variant, spec))
+            ]
     if not rows and mine is not None:
         rows = [(one, mine, True) for one in _of_other_transposes(mine, variant, spec)]
     kernels = tuple(one for one, _, _ in rows)
@@ -163,6 +167,14 @@ def _is_current(kernel: PortfolioKernel) -> bool:
     return known.get(kernel.config.stencil) == kernel.version
 
 
+def _is_sound(kernel: PortfolioKernel, variant: Variant, spec: DeviceSpec) -> bool:
+    """Whether a kernel that is to be compiled here is a point of its stencil's space.
+
+    A file may hold anything: only what the stencil itself would offer reaches a compiler.
+    """
+    return kernel.config in stencil(kernel.config.stencil).space(variant, spec)
+
+
 def _of_other_transposes(
     portfolio: Portfolio, variant: Variant, spec: DeviceSpec
 ) -> list[PortfolioKernel]:
@@ -172,10 +184,8 @@ def _of_other_transposes(
     """
     found = []
     for one in portfolio.kernels:
-        if _is_current(one):
-            space = stencil(one.config.stencil).space(variant, spec)
-            if one.config in space:
-                found.append(replace(one, variant=variant, modes={}, routed={}))
+        if _is_current(one) and _is_sound(one, variant, spec):
+            found.append(replace(one, variant=variant, modes={}, routed={}))
     return found
 
 
