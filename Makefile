@@ -6,9 +6,10 @@ BIN    := $(VENV)/bin
 
 GPU    := $(shell if [ -e /proc/driver/nvidia ] || command -v nvidia-smi >/dev/null 2>&1; then echo yes; fi)
 comma  := ,
-WITH   := $(if $(GPU),cuda$(comma))report
+WITH   := $(if $(GPU),tune$(comma))report
 
-.PHONY: run test thorough docs browser gpu-test gpu-sanitize lint clean
+.PHONY: run test thorough docs browser gpu-test gpu-sanitize gpu-sanitize-memcheck \
+	gpu-sanitize-racecheck gpu-sanitize-rescheduled lint clean
 
 run: $(VENV)/.installed
 	$(BIN)/tilewright quickstart
@@ -33,23 +34,30 @@ browser: $(VENV)/.installed-test
 	fi; \
 	echo "no browser could be installed: the tests that need one will be skipped"
 
-# Only what needs a GPU; without one it fails instead of skipping everything.
+# Only what needs a GPU; without one it fails instead of skipping everything.  Most tests share the
+# GPU with those of other processes; those that measure have it to themselves, afterwards.
+GPU_PROCESSES ?= 12
+GPU_PYTEST := TILEWRIGHT_REQUIRE_GPU=1 $(BIN)/python -m pytest
 gpu-test: $(VENV)/.installed-test
-	TILEWRIGHT_REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu
+	$(GPU_PYTEST) -n $(GPU_PROCESSES) --dist worksteal -m "gpu and not alone and not thorough"
+	$(GPU_PYTEST) -m "gpu and alone and not thorough"
 
-# Stray accesses and races of the portable stencil, one variant of each precision, through CUDA;
-# and of a small rescheduled kernel, with reads of what nobody wrote and barriers that not all reach.
+# Stray accesses, races, reads of what nobody wrote and barriers that not all reach, in pieces of
+# some minutes: the portable stencil through CUDA, one variant of each precision; copies that begin
+# anywhere; a small rescheduled kernel.
+SANITIZE := compute-sanitizer --error-exitcode 1 --tool
+PORTABLE := tests/stencil/test_portable_gpu.py -k 'cuda and (snn or dtn or cct or znt)'
+ANYWHERE := tests/stencil/test_simt_async_gpu.py -k 'test_columns_may_begin_anywhere and sN'
 RESCHEDULED := tests/backend/test_schedule_gpu.py -k sanitizer
-gpu-sanitize: $(VENV)/.installed-test
-	for tool in memcheck racecheck; do \
-	  compute-sanitizer --tool $$tool --error-exitcode 1 $(BIN)/python -m pytest -q -m gpu \
-	    tests/stencil/test_portable_gpu.py -k 'cuda and (snn or dtn or cct or znt)' || exit 1; \
-	done
-	compute-sanitizer --tool memcheck --error-exitcode 1 $(BIN)/python -m pytest -q -m gpu \
-	  tests/stencil/test_simt_async_gpu.py -k 'test_columns_may_begin_anywhere and sN'
+gpu-sanitize: gpu-sanitize-memcheck gpu-sanitize-racecheck gpu-sanitize-rescheduled
+gpu-sanitize-memcheck: $(VENV)/.installed-test
+	$(SANITIZE) memcheck $(BIN)/python -m pytest -q -m gpu $(PORTABLE)
+	$(SANITIZE) memcheck $(BIN)/python -m pytest -q -m gpu $(ANYWHERE)
+gpu-sanitize-racecheck: $(VENV)/.installed-test
+	$(SANITIZE) racecheck $(BIN)/python -m pytest -q -m gpu $(PORTABLE)
+gpu-sanitize-rescheduled: $(VENV)/.installed-test
 	for tool in memcheck racecheck initcheck synccheck; do \
-	  compute-sanitizer --tool $$tool --error-exitcode 1 $(BIN)/python -m pytest -q -m gpu \
-	    $(RESCHEDULED) || exit 1; \
+	  $(SANITIZE) $$tool $(BIN)/python -m pytest -q -m gpu $(RESCHEDULED) || exit 1; \
 	done
 
 # The site in site/; a warning is an error.  NVRTC is for what the reference imports.

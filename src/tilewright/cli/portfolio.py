@@ -141,6 +141,49 @@ def verify(
 
 
 @app.command()
+def loss(
+    times: Annotated[Path, typer.Argument(help="A file of times, as `build --times` takes it.")],
+    mean: Annotated[float, typer.Option("--mean", help="Loss in the mean, of all measured.")] = (
+        0.016
+    ),
+    most: Annotated[float, typer.Option("--most", help="Loss at most.")] = 0.07,
+    folds: Annotated[int, typer.Option("--folds", min=2, help="Of the cross-validation.")] = 5,
+    json: JsonOption = False,
+) -> None:
+    """Say what portfolios picked so lose on problems that did not pick them."""
+    import numpy as np
+
+    from tilewright.portfolio.loss import held_out
+    from tilewright.portfolio.measured import read_measured
+
+    def facts(losses: Any) -> dict[str, float]:
+        quantiles = np.quantile(losses, (0.5, 0.95, 1))
+        names = ("median", "95 %", "most")
+        return {"mean": float(np.mean(losses))} | dict(
+            zip(names, map(float, quantiles), strict=True)
+        )
+
+    rows: list[dict[str, Any]] = [
+        {"variant": str(one.variant), "problems": len(one.best), "kernels": one.kernels,
+         "best": facts(one.best), "chosen": facts(one.chosen)}
+        for one in held_out(read_measured(times), mean, most, folds)
+    ]  # fmt: skip
+    if json:
+        emit_json(rows)
+        return
+    heads = ("mean", "median", "95 %", "most")
+    _print(
+        ("variant", "problems", "kernels", *(f"best, {x}" for x in heads),
+         *(f"chosen, {x}" for x in heads)),
+        [
+            [row["variant"], row["problems"], f"{row['kernels']:.0f}",
+             *(f"{row[which][x]:.1%}" for which in ("best", "chosen") for x in heads)]
+            for row in rows
+        ],
+    )  # fmt: skip
+
+
+@app.command()
 def build(
     name: NameArgument,
     work: Annotated[Path, typer.Option("--work", help="Where what is made is kept meanwhile.")],

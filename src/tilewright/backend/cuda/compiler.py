@@ -58,7 +58,7 @@ def nvrtc() -> ModuleType | None:
 def _need_nvrtc() -> ModuleType:
     found = nvrtc()
     if found is None:
-        raise BackendError("NVRTC is not here; run: pip install 'tilewright[cuda]'")
+        raise BackendError("NVRTC is not here; run: pip install 'tilewright[tune]'")
     return found
 
 

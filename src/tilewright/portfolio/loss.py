@@ -1,0 +1,101 @@
+"""What a portfolio loses on problems that did not pick it, by cross-validation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.portfolio.fit import fitted_costs
+from tilewright.portfolio.measured import Case, Measured
+from tilewright.portfolio.model import Model
+from tilewright.portfolio.pick import pick
+from tilewright.stencil import Variant, stencil
+
+__all__ = ["Loss", "held_out"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Losses of one variant, of problems that were left out: times over the best's, less 1.
+
+    Parameters
+    ----------
+    variant : Variant
+        Precision and transposes.
+    kernels : int
+        Picked, in the mean of the folds.
+    best : array
+        Of the best kernel that was picked, beside everything measured.
+    chosen : array
+        Of the kernel that the model of time chooses, beside everything measured.
+    """
+
+    variant: Variant
+    kernels: float
+    best: NDArray[np.float64]
+    chosen: NDArray[np.float64]
+
+
+def held_out(measured: Measured, mean: float, most: float, folds: int = 5) -> Iterator[Loss]:
+    """Yield the losses of each variant.
+
+    Problems are dealt into folds at random; of each fold kernels are picked, and their costs
+    fitted, by the others.
+
+    Parameters
+    ----------
+    measured : Measured
+        Everything measured in a precision.
+    mean, most : float
+        As of `tilewright.portfolio.plan.plan`.
+    folds : int
+        Two at least.
+    """
+    for variant, case in measured.cases.items():
+        if len(case.problems) >= folds:
+            yield _of_case(variant, case, measured.multiprocessors, mean, most, folds)
+
+
+def _of_case(variant: Variant, case: Case, many: int, mean: float, most: float, folds: int) -> Loss:
+    fold = np.random.default_rng(0).permutation(len(case.problems)) % folds
+    least = case.ns.min(axis=1)
+    best, chosen, counts = np.zeros(len(least)), np.zeros(len(least)), []
+    for left_out in range(folds):
+        inside = np.flatnonzero(fold != left_out)
+        columns = pick(case.ns[inside], mean, most).columns
+        counts.append(len(columns))
+        model = _fitted(case, inside, columns, least, many)
+        for row in np.flatnonzero(fold == left_out):
+            ns = case.ns[row, list(columns)]
+            expected = model.expected(case.problems[row], many)
+            expected[~np.isfinite(ns)] = np.inf
+            best[row] = ns.min() / least[row] - 1
+            chosen[row] = ns[int(np.argmin(expected))] / least[row] - 1
+    return Loss(variant, sum(counts) / folds, best, chosen)
+
+
+def _fitted(
+    case: Case,
+    rows: NDArray[np.intp],
+    columns: tuple[int, ...],
+    least: NDArray[np.float64],
+    many: int,
+) -> Model:
+    """Return the model of some kernels, fitted to some problems."""
+    best = {case.problems[row]: float(least[row]) for row in rows}
+    geometries, costs = [], []
+    for column in columns:
+        config = case.configs[column]
+        geometry = stencil(config.stencil).geometry(config)
+        times = {
+            case.problems[row]: float(case.ns[row, column])
+            for row in rows
+            if math.isfinite(case.ns[row, column])
+        }
+        geometries.append(geometry)
+        costs.append(fitted_costs(geometry, times, best, many))
+    return Model(geometries, np.array(costs))
