@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,16 +100,20 @@ def verify(
     ] = "0/1",
     seconds: Annotated[float, typer.Option("--seconds", help="Run no kernel after this.")] = 480.0,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write what passed, for `build`.")
+        Path | None,
+        typer.Option("-o", "--output", help="What passed, for `build`; goes on from it."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Compare all machine code with its digests; with --run also every kernel with an oracle."""
     import time
-    from json import dumps
+    from json import dumps, loads
 
     from tilewright.paths import write_atomically
 
+    passed: dict[str, str] = {}
+    if output is not None and output.exists():
+        passed = loads(output.read_text(encoding="utf-8"))
     until = time.monotonic() + seconds
     rows: list[dict[str, Any]] = []
     for portfolio, where in _of_folder(folder) if folder else _serving(device):
@@ -117,10 +121,10 @@ def verify(
         row: dict[str, Any] = {"name": portfolio.name, "from": where,
                                "codes": len(portfolio.codes), "damaged": bad}  # fmt: skip
         if run:
-            row |= _run(portfolio, device, share, until - time.monotonic())
+            row |= _run(portfolio, device, share, until - time.monotonic(), passed)
         rows.append(row)
     if output is not None:
-        passed = {digest: what for row in rows for digest, what in row.get("right", {}).items()}
+        passed |= {digest: what for row in rows for digest, what in row.get("right", {}).items()}
         write_atomically(output, f"{dumps(passed, indent=1)}\n".encode())
     if json:
         emit_json(rows)
@@ -368,7 +372,9 @@ def _compile(kept: Work, twins: list[Twin], seconds: float, share: tuple[int, in
     return sum(not kept.has(one) for one in twins) - len(refused)
 
 
-def _run(portfolio: Portfolio, device: str | None, share: str, seconds: float) -> dict[str, Any]:
+def _run(
+    portfolio: Portfolio, device: str | None, share: str, seconds: float, passed: Container[str]
+) -> dict[str, Any]:
     """Run a portfolio's kernels on the device; return what is right, wrong and left."""
     from dataclasses import asdict
 
@@ -379,7 +385,7 @@ def _run(portfolio: Portfolio, device: str | None, share: str, seconds: float) -
     live = find_device(device)
     if not isinstance(live, CUDADevice):
         raise ValueError(f"device={live.id!r} runs no machine code; choose a CUDA device")
-    return asdict(run(live, portfolio, seconds, _share(share)))
+    return asdict(run(live, portfolio, seconds, _share(share), passed))
 
 
 def _own_folder(live: LiveDevice | None) -> Path:

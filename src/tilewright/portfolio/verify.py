@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -42,6 +42,7 @@ def verify(
     portfolio: Portfolio,
     seconds: float,
     share: tuple[int, int] = (0, 1),
+    passed: Container[str] = (),
     observer: Callable[[int, int], None] = lambda done, of: None,
 ) -> Verified:
     """Check the machine code of a portfolio's kernels.
@@ -59,6 +60,8 @@ def verify(
         After which no further twin begins.
     share : tuple of int
         Which part of the twins, and of how many: several processes share a device.
+    passed : container of str
+        Digests that passed before and are left out.
     observer : callable
         Called with the number of twins that passed or failed, and how many there are.
 
@@ -70,7 +73,8 @@ def verify(
     found = Verified()
     until = time.monotonic() + seconds
     first, of = share
-    twins = list(_twins(portfolio))[first::of]
+    every = [one for one in _twins(portfolio) if one[2].digest not in passed]
+    twins = every[first::of]
     for done, (kernel, mode, code) in enumerate(twins):
         if time.monotonic() >= until:
             found.left = len(twins) - done
