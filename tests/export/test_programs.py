@@ -60,7 +60,7 @@ def test_threads_load_each_kernel_once_and_do_not_race(exported: Exported, tmp_p
     sanitized = subprocess.run([*command, "-fsanitize=thread"], capture_output=True, timeout=250)
     if sanitized.returncode != 0:
         run(*command)
-    names = [name for name in exported.kernels.kernels if name.startswith("tw_sgemm_nn")]
+    names = [name for name in exported.kernels.codes if name.startswith("tw_sgemm_nn")]
     loads = int(run(program, env=environment(exported, FAKE_CUDA_FORGETS="1")))
     assert 5 <= loads <= 5 * len(names)
     assert loads % 5 == 0
