@@ -102,8 +102,8 @@ def _code_names(rows: Rows) -> list[str]:
 def _image(code: ExportedCode) -> str:
     """Return machine code as an array.
 
-    Of words of 8 bytes, the lowest first, as on every host of an NVIDIA GPU: a compiler reads them
-    six times as fast as bytes.
+    Of words of 8 bytes, the lowest first, as on every host of an NVIDIA GPU: fewer numbers for a
+    compiler to read, 5 MB in 2 s.
     """
     padded = code.cubin + bytes(-len(code.cubin) % 8)
     words = [

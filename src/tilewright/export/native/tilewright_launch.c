@@ -17,7 +17,7 @@ enum { MOST_WORDS = (16384 - 128) / 4 };
 /* Of cuda.h: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, and CUtensorMap's size,
  * alignment and enums. */
 enum { ATTRIBUTE_EARLY = 6 };
-enum { MAP_BYTES = 128, MAP_ALIGNMENT = 64, CHUNK_BYTES = 16 };
+enum { MAP_BYTES = 128, MAP_ALIGNMENT = 128, CHUNK_BYTES = 16 };
 enum { TYPE_FLOAT32 = 7, TYPE_FLOAT64 = 8, PROMOTION_L2_128B = 2 };
 
 typedef struct {
