@@ -1,7 +1,7 @@
 /* Multiply two matrices from C: no CUDA header, no CUDA library, no CUDA compiler.
  *
  *     tilewright export --device cuda:0 --format c -o kernels
- *     cc -std=c11 -O2 -Ikernels/c example.c kernels/c/[a-z]*.c -ldl -lm -lpthread \
+ *     cc -std=c11 -O2 -ffp-contract=off -Ikernels/c example.c kernels/c/[a-z]*.c -ldl -lm -lpthread \
  *        -l:libcuda.so.1 -o example
  *     ./example 300 200 100
  *

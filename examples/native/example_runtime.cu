@@ -1,7 +1,7 @@
 /* Multiply two matrices in a program of the CUDA runtime, on a stream of its own.
  *
  *     tilewright export --device cuda:0 --format c -o kernels
- *     cc -std=c11 -O2 -c kernels/c/[a-z]*.c
+ *     cc -std=c11 -O2 -ffp-contract=off -c kernels/c/[a-z]*.c
  *     nvcc -std=c++17 -Ikernels/c example_runtime.cu *.o -o example_runtime
  *     ./example_runtime 300 200 100
  *

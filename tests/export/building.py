@@ -1,4 +1,4 @@
-"""Kernel sets without a compiler for GPUs, and libraries built from them by the one for C."""
+"""Libraries built from kernel sets by the system's C compiler, and callers of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,12 @@ from tilewright.export.c_library import c_library
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+ARITHMETIC = "-ffp-contract=off"
 COMPILER = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), "")
 needs_c = pytest.mark.skipif(not COMPILER, reason="needs a C compiler: cc, gcc or clang")
+
+# As fake_cuda.c has it.
+_NAME_BYTES = 96
 
 
 def run(*command: str | Path, **options: Any) -> str:
@@ -32,15 +38,32 @@ def run(*command: str | Path, **options: Any) -> str:
     return done.stdout
 
 
+def no_cubin(source: Any, arch: str, cache: Any) -> Cubin:
+    """Stand in for the compiler: the source's identity in the place of machine code."""
+    return Cubin(source.identity.encode(), "", {}, arch)
+
+
 def pretended(monkeypatch: pytest.MonkeyPatch, target: Target, variants: Any) -> KernelSet:
-    """Return a kernel set whose cubins only begin with their kernels' ids."""
-
-    def no_cubin(source: Any, arch: str, cache: Any) -> Cubin:
-        return Cubin(bytes.fromhex(source.entry[-12:]) + b"\0\1", "", {}, arch)
-
+    """Return a kernel set of which nothing was compiled."""
     monkeypatch.setattr(kernel_set, "cached_cubin", no_cubin)
+    monkeypatch.setattr(kernel_set, "arranged", lambda cubin, cache: cubin)
     monkeypatch.setattr(kernel_set, "nvrtc_version", lambda: "0.0")
     return collect(target, variants)
+
+
+def named(kernels: KernelSet) -> KernelSet:
+    """Return a kernel set with what fake_cuda.c wants in the place of machine code."""
+    maps = {
+        code: 2 * one.geometry.tma
+        for one in kernels.kernels.values()
+        for code in one.codes.values()
+    }
+    codes = {}
+    for name, one in kernels.codes.items():
+        image = name.encode().ljust(_NAME_BYTES, b"\0")
+        image += bytes([maps[name], one.code.part_bytes > 0])
+        codes[name] = replace(one, cubin=image)
+    return replace(kernels, codes=codes)
 
 
 def written(kernels: KernelSet, directory: Path) -> Path:
@@ -62,14 +85,28 @@ def build_fake(directory: Path) -> Path:
 def build_library(sources: Path, output: Path) -> Path:
     """Build a library's sources as one shared object, where possible with all arithmetic watched.
 
-    Where C leaves a behaviour undefined, an overflow say, the process then dies.
+    Where C leaves a behaviour undefined, an overflow or a division by zero say, the process then
+    dies.
     """
     files = sorted(sources.glob("*.c"))
-    flags = (*WARNINGS, "-O1", "-shared", "-fPIC", "-fvisibility=hidden")
+    flags = (*WARNINGS, ARITHMETIC, "-O1", "-shared", "-fPIC", "-fvisibility=hidden")
     command = [COMPILER, *flags, *files, "-o", output, "-ldl", "-lm", "-lpthread"]
     watched = (*command, "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
     if subprocess.run(watched, capture_output=True, timeout=250).returncode != 0:
         run(*command)
+    return output
+
+
+def build_choosing(sources: Path, output: Path, *flags: str) -> Path:
+    """Build what chooses alone: no driver, every function visible."""
+    names = ("choose", "geometry", "model")
+    files: Iterable[Path] = (
+        *(sources / f"tilewright_{name}.c" for name in names),
+        sources / "kernels.c",
+        *sorted(sources.glob("image_*.c")),
+    )
+    run(COMPILER, *WARNINGS, ARITHMETIC, "-O2", "-shared", "-fPIC", *flags, *files, "-o", output,
+        "-lm")  # fmt: skip
     return output
 
 

@@ -10,17 +10,35 @@ import json
 import sys
 
 
+class Map(ctypes.Structure):
+    """What fake_cuda.c makes of a tensor map."""
+
+    _fields_ = (
+        ("address", ctypes.c_uint64),
+        ("type", ctypes.c_uint64),
+        ("rank", ctypes.c_uint64),
+        ("swizzle", ctypes.c_uint64),
+        ("promotion", ctypes.c_uint64),
+        ("sizes", ctypes.c_uint64 * 3),
+        ("strides", ctypes.c_uint64 * 2),
+        ("box", ctypes.c_uint64 * 3),
+    )
+
+
 class Launch(ctypes.Structure):
     """What fake_cuda.c remembers."""
 
     _fields_ = (
-        ("name", ctypes.c_char * 64),
-        ("image", ctypes.c_void_p),
+        ("name", ctypes.c_char * 96),
+        ("symbol", ctypes.c_char * 96),
         ("grid", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
         ("shared_bytes", ctypes.c_uint),
+        ("early", ctypes.c_uint),
         ("stream", ctypes.c_void_p),
         ("arguments", ctypes.c_uint64 * 16),
+        ("maps", Map * 2),
+        ("workspace", ctypes.c_uint64),
     )
 
 
@@ -30,7 +48,7 @@ GEMM = [
     ctypes.c_int, ctypes.c_char, ctypes.c_char, *SIZES, ctypes.c_void_p,
     *MATRIX, *MATRIX, ctypes.c_void_p, *MATRIX, ctypes.c_void_p,
 ]  # fmt: skip
-COUNTERS = ("fake_launches", "fake_loads", "fake_unloads")
+COUNTERS = ("fake_launches", "fake_loads", "fake_unloads", "fake_allocations", "fake_frees")
 
 
 def scalar(letter, value):
@@ -39,6 +57,21 @@ def scalar(letter, value):
         return None
     real = ctypes.c_float if letter in "sScC" else ctypes.c_double
     return (real * 2)(*value)
+
+
+def plain(it):
+    """Return a structure as what JSON has."""
+    found = {}
+    for name, _ in it._fields_:
+        value = getattr(it, name)
+        if isinstance(value, bytes):
+            value = value.decode()
+        elif name == "maps":
+            value = [plain(one) for one in value]
+        elif hasattr(value, "__len__"):
+            value = list(value)
+        found[name] = value
+    return found
 
 
 class Caller:
@@ -63,20 +96,16 @@ class Caller:
             *first, order, ta.encode(), tb.encode(), m, n, k, scalar(kind, alpha), a, lda,
             b, ldb, scalar(kind, beta), c, ldc, stream,
         )  # fmt: skip
-        launched = self.counter("fake_launches") > before
-        return {"status": status, "launch": self.last() if launched else None}
-
-    def last(self):
-        it = Launch.in_dll(self.fake, "fake_last")
+        launched = self.counter("fake_launches") - before
+        found = [self.last(name) for name in ("fake_before", "fake_last")[2 - launched :]]
         return {
-            "name": it.name.decode(),
-            "image": list(ctypes.string_at(it.image, 8)),
-            "grid": list(it.grid),
-            "block": list(it.block),
-            "shared_bytes": it.shared_bytes,
-            "stream": it.stream,
-            "arguments": list(it.arguments),
+            "status": status,
+            "launch": found[0] if found else None,
+            "second": found[1] if len(found) > 1 else None,
         }
+
+    def last(self, name):
+        return plain(Launch.in_dll(self.fake, name))
 
     def counter(self, name):
         return ctypes.c_int.in_dll(self.fake, name).value
@@ -85,6 +114,9 @@ class Caller:
         return {name: self.counter(name) for name in COUNTERS}
 
     def set(self, name, value):
+        if name == "fake_name":
+            (ctypes.c_char * 96).in_dll(self.fake, name).value = value.encode()
+            return
         kind = ctypes.c_ulonglong if name == "fake_context" else ctypes.c_int
         kind.in_dll(self.fake, name).value = value
 

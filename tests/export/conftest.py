@@ -1,88 +1,79 @@
-"""A store of winners, and a library exported from it that a test can call."""
+"""Portfolios that ship and that were tuned, and a library exported from them that tests call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from tests.export.building import Caller, build_fake, build_library, pretended, written
-from tests.tuning.measurement_examples import example
+from tests.export.building import Caller, build_fake, build_library, named, pretended, written
+from tests.export.portfolios import DEVICE, MULTIPROCESSORS, drawn, tuned
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.export import KernelSet, Target
 from tilewright.export.variants import variants_of
-from tilewright.problem import Problem
-from tilewright.space import Config
-from tilewright.stencil import STATIC_SHARED_BYTES, Variant
-from tilewright.stencil.portable import Portable
-from tilewright.tuning.measurement import Stage
-from tilewright.tuning.store import Store
+from tilewright.hardware import DeviceSpec
+from tilewright.portfolio import find, reload
+from tilewright.portfolio.find import VARIABLE
 
-PORTABLE = Portable()
-FINGERPRINT = "0123456789ab"
-TARGET = Target("sm_90a", architecture_spec("sm_90a"), FINGERPRINT, "A GPU */ of tests")
-
-# Single precision was tuned for NN and TN, complex double for CN only, double never.
-TUNED = (
-    *(Problem(n, n, n, "s") for n in (100, 1000, 4000)),
-    *(Problem(m, n, k, "s") for m, n, k in ((64, 4096, 64), (4096, 64, 64), (7, 5, 100000))),
-    *(Problem(n, n, n, "s", "T", "N") for n in (256, 1000, 2048)),
-    *(Problem(n, n, n // 2, "z", "C", "N") for n in (128, 512, 2048)),
-)
+KEY = "sm_90a-a-gpu-of-tests"
+SPEC = replace(architecture_spec("sm_90a"), name=DEVICE, multiprocessors=MULTIPROCESSORS)
+# Another member of the generation: what ships serves it, but races of the first do not count.
+OTHER = replace(SPEC, name="Another GPU of tests", multiprocessors=114)
+TARGET = Target("sm_90a", SPEC, KEY, DEVICE + " */")
 
 
-def _config(problem: Problem, seed: int) -> Config:
-    """Return a config of the space; for the largest one with much shared memory."""
-    variant = Variant.of(problem)
-    space = PORTABLE.space(variant, TARGET.spec)
-    for config in PORTABLE.starts(variant, TARGET.spec) if problem.k == 4000 else ():
-        shared = PORTABLE.resources(config, variant).shared_bytes
-        if shared > STATIC_SHARED_BYTES and config in space:
-            return config
-    return space.sample(1, seed)[0]
+@dataclass(frozen=True)
+class Served:
+    """What `choose` asks of a device."""
+
+    portfolio_key: str
+    spec: DeviceSpec
 
 
-@pytest.fixture(scope="module")
-def module_patch() -> Iterator[pytest.MonkeyPatch]:
-    """A monkeypatch that lasts for a module's tests."""
+HERE, THERE = Served(KEY, SPEC), Served(KEY, OTHER)
+
+
+@pytest.fixture(scope="session")
+def portfolios(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Drawn kernels ship for s, d and z; of s and z some were tuned, of c nothing is there.
+
+    Of one transpose pair of d nothing but TMA kernels ships.
+    """
+    folder = tmp_path_factory.mktemp("portfolios")
+    for seed, letter in enumerate("sdz"):
+        drawn(folder / "sm_90", letter, seed, "TT" if letter == "d" else "")
+    own = folder / "own"
+    own.mkdir(mode=0o700)
+    for letter, trans in (("s", "NN,TN"), ("z", "CT")):
+        tuned(own / KEY, letter, variants_of(letter, trans), SPEC)
+    return folder
+
+
+@contextmanager
+def served_by(portfolios: Path) -> Iterator[None]:
+    """Let these portfolios serve, and forget them again."""
     with pytest.MonkeyPatch.context() as patch:
-        yield patch
+        patch.setattr(find, "shipped_folder", lambda number: portfolios / f"sm_{number}")
+        patch.setenv(VARIABLE, str(portfolios / "own"))
+        _forget()
+        yield
+    _forget()
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory whose store holds a winner for each of `TUNED`."""
-    directory = tmp_path_factory.mktemp("stored")
-    directory.chmod(0o700)
-    with Store(directory / "results.sqlite") as store:
-        for number, problem in enumerate(TUNED):
-            store.add(
-                replace(
-                    example(),
-                    config=_config(problem, number),
-                    problem=problem,
-                    device=FINGERPRINT,
-                    backend="cuda",
-                    stencil_version=PORTABLE.version,
-                    stage=Stage.WINNER,
-                    environment={"arch": "sm_90a"},
-                )
-            )
-    return directory
+def _forget() -> None:
+    find.shipped_for.cache_clear()
+    find.shipped.cache_clear()
+    reload()
 
 
 @pytest.fixture
-def data(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Use the winners' store: tests here write none of their own."""
-    monkeypatch.setenv("TILEWRIGHT_DATA_DIR", str(stored))
-    return stored
-
-
-@pytest.fixture(autouse=True)
-def _data(data: Path) -> None:
-    """Use it in every test of this folder."""
+def drawn_portfolios(portfolios: Path) -> Iterator[None]:
+    """Let the drawn kernels serve a test."""
+    with served_by(portfolios):
+        yield
 
 
 @dataclass(frozen=True)
@@ -95,16 +86,18 @@ class Exported:
     call: Caller
 
 
-@pytest.fixture(scope="module")
-def exported(
-    stored: Path, module_patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Exported]:
-    """All precisions and transposes but CGEMM, whose kernels are left out."""
-    module_patch.setenv("TILEWRIGHT_DATA_DIR", str(stored))
-    with pytest.MonkeyPatch.context() as patch:
-        kernels = pretended(patch, TARGET, variants_of("s,d,z", "all"))
+@pytest.fixture(scope="session")
+def kernels(portfolios: Path) -> KernelSet:
+    """All transposes of s, d and z; CGEMM's kernels are left out."""
+    with served_by(portfolios), pytest.MonkeyPatch.context() as patch:
+        return pretended(patch, TARGET, variants_of("s,d,z", "all"))
+
+
+@pytest.fixture(scope="session")
+def exported(kernels: KernelSet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
+    """The library of those kernels, whose machine code is their names."""
     directory = tmp_path_factory.mktemp("native")
-    sources = written(kernels, directory / "c")
+    sources = written(named(kernels), directory / "c")
     fake = build_fake(directory)
     caller = Caller(build_library(sources, directory / "libtilewright-gemm.so"), fake)
     yield Exported(kernels, sources, fake, caller)

@@ -1,8 +1,9 @@
 /* A driver without a device, for tests: it remembers launches, and computes them on the host.
  *
- * "Device" memory is the host's.  Built as libcuda.so.1, it stands in for NVIDIA's.  A launch
- * is computed by the plainest loop there is if FAKE_CUDA_COMPUTES is in the environment; what to
- * compute stands in the kernel's name, tw_sgemm_nt_...
+ * "Device" memory is the host's.  Built as libcuda.so.1, it stands in for NVIDIA's.  Images
+ * have no machine code but its name, how many tensor maps a launch has, and whether a workspace.  A
+ * launch is computed by the plainest loop there is if FAKE_CUDA_COMPUTES is in the environment;
+ * what to compute stands in the name, tw_sgemm_nt_...
  */
 #include <complex.h>
 #include <stdint.h>
@@ -10,14 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARGUMENTS = 16 };
+enum { ARGUMENTS = 16, MAPS = 2, NAME = 96, WORKSPACE_HEAD = 16384 };
+
+/* What cuTensorMapEncodeTiled is told. */
+typedef struct {
+    uint64_t address, type, rank, swizzle, promotion;
+    uint64_t sizes[3], strides[2], box[3];
+} map;
 
 typedef struct {
-    char name[64];
-    const void *image;
-    unsigned grid[3], block[3], shared_bytes;
+    char name[NAME], symbol[NAME];
+    unsigned grid[3], block[3], shared_bytes, early;
     void *stream;
     uint64_t arguments[ARGUMENTS]; /* as many low bytes as the kernel reads */
+    map maps[MAPS];
+    uint64_t workspace;
 } launch;
 
 typedef struct {
@@ -25,15 +33,32 @@ typedef struct {
 } module;
 
 typedef struct {
-    char name[64];
-    const void *image;
+    char symbol[NAME];
+    const char *image;
     int dynamic_shared_bytes;
 } function;
 
-/* What tests look at and set.  Context 0 is none. */
-launch fake_last;
+/* What tests look at and set.  Context 0 is none; fake_before is the launch before the last one. */
+launch fake_last, fake_before;
 _Thread_local unsigned long long fake_context = 1;
 int fake_launches, fake_loads, fake_unloads, fake_load_result, fake_launch_result;
+int fake_multiprocessors = 132, fake_major = 9;
+int fake_allocations, fake_frees, fake_capture, fake_allocate_result;
+char fake_name[NAME] = "A GPU of tests";
+
+int cuCtxGetDevice(int *device) { return *device = 0; }
+
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    *value = attribute == 16 ? fake_multiprocessors : fake_major;
+    return device != 0 || (attribute != 16 && attribute != 75);
+}
+
+int cuDeviceGetName(char *name, int length, int device)
+{
+    snprintf(name, (size_t)length, "%s", fake_name);
+    return device;
+}
 
 int cuCtxGetId(void *context, unsigned long long *id)
 {
@@ -61,7 +86,7 @@ int cuModuleUnload(void *it)
 int cuModuleGetFunction(void **made, void *from, const char *name)
 {
     function *const it = calloc(1, sizeof *it);
-    snprintf(it->name, sizeof it->name, "%s", name);
+    snprintf(it->symbol, sizeof it->symbol, "%s", name);
     it->image = ((module *)from)->image;
     *made = it;
     return 0;
@@ -139,31 +164,98 @@ static void compute(const launch *it)
         }
 }
 
-int cuLaunchKernel(void *of, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                   unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream,
-                   void **arguments, void **extra)
+int cuTensorMapEncodeTiled(void *made, int type, unsigned rank, void *first, const uint64_t *sizes,
+                           const uint64_t *strides, const unsigned *box, const unsigned *steps,
+                           int interleave, int swizzle, int promotion, int fill)
+{
+    map *const it = made;
+    _Static_assert(sizeof *it <= 128, "a tensor map");
+    if ((uintptr_t)made % 64 || (uintptr_t)first % 16 || rank < 2 || rank > 3 || interleave || fill)
+        return 1;
+    *it = (map){(uintptr_t)first, (uint64_t)type, rank, (uint64_t)swizzle, (uint64_t)promotion,
+                {0}, {0}, {0}};
+    for (unsigned i = 0; i < rank; ++i) {
+        if (steps[i] != 1 || box[i] < 1 || box[i] > 256 || sizes[i] < 1 || sizes[i] > 1ull << 32)
+            return 1;
+        it->sizes[i] = sizes[i];
+        it->box[i] = box[i];
+        if (i + 1 < rank)
+            it->strides[i] = strides[i];
+    }
+    return it->strides[0] % 16 != 0;
+}
+
+typedef struct {
+    unsigned grid[3], block[3], shared_bytes;
+    void *stream;
+    const unsigned *attributes;
+    unsigned attribute_count;
+} config;
+
+int cuLaunchKernelEx(const config *how, void *of, void **arguments, void **extra)
 {
     const function *const it = of;
     /* Threads may launch at once; only one's launch need be remembered, but whole. */
-    launch now = {.image = it->image,
-                  .grid = {grid_x, grid_y, grid_z},
-                  .block = {block_x, block_y, block_z},
-                  .shared_bytes = shared_bytes,
-                  .stream = stream};
+    launch now = {.shared_bytes = how->shared_bytes, .stream = how->stream};
+    memcpy(now.grid, how->grid, sizeof now.grid);
+    memcpy(now.block, how->block, sizeof now.block);
+    now.early = how->attribute_count == 1 && how->attributes[0] == 6 && how->attributes[2] == 1;
     __atomic_add_fetch(&fake_launches, 1, __ATOMIC_RELAXED);
-    if (extra != NULL || shared_bytes != (unsigned)it->dynamic_shared_bytes)
+    if (extra != NULL || how->shared_bytes != (unsigned)it->dynamic_shared_bytes)
         return 1;
-    memcpy(now.name, it->name, sizeof now.name);
+    snprintf(now.name, sizeof now.name, "%s", it->image);
+    memcpy(now.symbol, it->symbol, sizeof now.symbol);
     const int is_single = now.name[3] == 's' || now.name[3] == 'c';
     for (int i = 0; i < ARGUMENTS; ++i) {
         const int is_real = i == 3 || i == 4 || i == 11 || i == 12;
         memcpy(&now.arguments[i], arguments[i], is_real && is_single ? 4 : 8);
     }
-    if (getenv("FAKE_CUDA_COMPUTES"))
+    const int maps = it->image[NAME], parts = it->image[NAME + 1];
+    for (int i = 0; i < maps; ++i)
+        memcpy(&now.maps[i], arguments[ARGUMENTS + i], sizeof now.maps[i]);
+    if (parts)
+        now.workspace = *(const uint64_t *)arguments[ARGUMENTS + maps];
+    if (getenv("FAKE_CUDA_COMPUTES") && strcmp(now.symbol, "gemm") == 0)
         compute(&now);
-    if (!getenv("FAKE_CUDA_FORGETS"))
+    if (!getenv("FAKE_CUDA_FORGETS")) {
+        fake_before = fake_last;
         fake_last = now;
+    }
     return fake_launch_result;
+}
+
+int cuStreamGetId(void *stream, unsigned long long *id)
+{
+    *id = 1000 + (uintptr_t)stream;
+    return fake_capture; /* asking spoils a capture */
+}
+
+int cuStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, void **graph,
+                              const void ***dependencies, size_t *count)
+{
+    (void)stream;
+    *status = fake_capture != 0;
+    *id = (unsigned long long)fake_capture;
+    return graph != NULL || dependencies != NULL || count != NULL;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    static _Thread_local int now;
+    const int before = now;
+    now = *mode;
+    *mode = before;
+    return 0;
+}
+
+int cuStreamDestroy_v2(void *stream) { return stream == NULL; }
+
+int cuStreamSynchronize(void *stream) { return stream == NULL; }
+
+int cuMemsetD8Async(unsigned long long memory, unsigned char value, size_t bytes, void *stream)
+{
+    memset((void *)(uintptr_t)memory, value, bytes);
+    return stream == NULL || bytes != WORKSPACE_HEAD;
 }
 
 /* ---- What a program calls itself ----------------------------------------- */
@@ -190,7 +282,7 @@ int cuCtxSynchronize(void) { return 0; }
 int cuStreamCreate(void **stream, unsigned flags)
 {
     *stream = &fake_last;
-    return flags != 1;
+    return flags > 1;
 }
 
 int cuModuleLoad(void **made, const char *file)
@@ -204,12 +296,14 @@ int cuModuleLoad(void **made, const char *file)
 
 int cuMemAlloc_v2(unsigned long long *memory, size_t bytes)
 {
+    __atomic_add_fetch(&fake_allocations, 1, __ATOMIC_RELAXED);
     *memory = (uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
-    return *memory == 0;
+    return fake_allocate_result ? fake_allocate_result : *memory == 0;
 }
 
 int cuMemFree_v2(unsigned long long memory)
 {
+    __atomic_add_fetch(&fake_frees, 1, __ATOMIC_RELAXED);
     free((void *)(uintptr_t)memory);
     return 0;
 }

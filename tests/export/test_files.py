@@ -11,26 +11,32 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tilewright.library.choose import default_choice
 
-from tests.export.building import run
-from tests.export.conftest import FINGERPRINT
-from tests.tuning.measurement_examples import example
+from tests.export.building import pretended, run
+from tests.export.conftest import KEY, served_by
+from tests.export.portfolios import DEVICE
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.cli.app import run as tilewright
-from tilewright.export import Target, check, collect, find_target, variants_of, write, writing
+from tilewright.export import (
+    Target,
+    check,
+    collect,
+    find_target,
+    kernel_set,
+    variants_of,
+    write,
+    writing,
+)
+from tilewright.export.c_library import c_library
 from tilewright.export.fatbin import fatbin_of
-from tilewright.export.grid import grid_of
 from tilewright.paths import write_atomically
+from tilewright.portfolio import default_choice, read_portfolio, write_portfolio
 from tilewright.precision import PRECISIONS
 from tilewright.problem import transposes_of
 from tilewright.sass import read_cubin
 from tilewright.sass.elf import section_of
 from tilewright.space import Config
-from tilewright.stencil import Launch, Source, Variant
-from tilewright.stencil.portable import Portable
-from tilewright.tuning.measurement import Stage
-from tilewright.tuning.store import Store
+from tilewright.stencil import Source, Variant
 
 needs_compiler = pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not here")
 
@@ -82,23 +88,27 @@ def test_what_is_no_cubin_makes_no_fat_binary():
 
 
 @needs_compiler
-def test_one_command_writes_all_formats_and_a_manifest_that_tells_how_to_launch(
+def test_where_nothing_ships_one_command_compiles_and_writes_all_formats(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     output = tmp_path / "kernels"
-    arguments = ["export", "--device", "sm_90a", "--precision", "d", "--trans", "NT"]
+    arguments = ["export", "--device", "sm_75", "--precision", "d", "--trans", "NT"]
     assert tilewright([*arguments, "-o", str(output), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["tuned"] == {"dnt": False}
+    assert said["variants"] == {"dnt": 1}
     manifest = json.loads((output / "manifest.json").read_text())
     assert Path(said["manifest"]) == output / "manifest.json"
-    assert (manifest["architecture"], manifest["fingerprint"]) == ("sm_90a", FINGERPRINT)
-    (kernel,) = manifest["kernels"]
-    cubin = read_cubin(output / f"cubin/{kernel['name']}.cubin").kernel(kernel["name"])
-    assert cubin.registers == kernel["registers"]
-    assert cubin.max_threads[0] == kernel["threads"][0]
+    assert manifest["architecture"] == "sm_75"
+    ((name, kernel),) = manifest["kernels"].items()
+    assert manifest["variants"] == {"dnt": {"kernels": [], "fallback": name}}
+    for name in kernel["codes"].values():
+        code = manifest["codes"][name]
+        cubin = read_cubin(output / f"cubin/{name}.cubin").kernel(code["symbol"])
+        assert cubin.registers == code["registers"]
+        threads = kernel["geometry"]["threads"]
+        assert cubin.max_threads[0] == threads[0] * threads[1]
     config = Config(kernel["stencil"], kernel["config"])
-    assert config == default_choice(variants_of("d", "NT")[0], find_target("sm_90a").spec).config
+    assert config == default_choice(variants_of("d", "NT")[0], find_target("sm_75").spec).config
     digests = {
         name: hashlib.sha256((output / name).read_bytes()).hexdigest() for name in manifest["files"]
     }
@@ -108,7 +118,86 @@ def test_one_command_writes_all_formats_and_a_manifest_that_tells_how_to_launch(
     # Again with less: what is no longer asked for goes.
     assert tilewright([*arguments, "-o", str(output), "--format", "fatbin"]) == 0
     assert sorted(p.name for p in output.iterdir()) == ["fatbin", "manifest.json"]
-    assert "1 kernels for sm_90a" in capsys.readouterr().out
+    assert "1 kernels for sm_75" in capsys.readouterr().out
+
+
+def no_compiler(patch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("nothing is to be compiled")
+
+    for name in ("cached_cubin", "nvrtc_version"):
+        patch.setattr(kernel_set, name, refuse)
+
+
+@pytest.mark.usefixtures("drawn_portfolios")
+def test_what_ships_is_exported_without_a_compiler_and_alike_each_time(
+    portfolios: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Every kernel with all that its launches and choices depend on."""
+    no_compiler(monkeypatch)
+    sets = [
+        collect(find_target("sm_90a", defaults=True), variants_of("d", "NN,NT,TN")) for _ in "12"
+    ]
+    assert c_library(sets[0]) == c_library(sets[1])
+    shipped = read_portfolio(portfolios / "sm_90", "d")
+    (kernels, _) = sets
+    every = [x for x in shipped.kernels if x.variant in kernels.rows]
+    assert [x.kernel for x in kernels.kernels.values()] == every
+    assert kernels.devices == [(shipped.device, shipped.multiprocessors)]
+    for one in kernels.kernels.values():
+        codes = {mode: kernels.codes[name] for mode, name in one.codes.items()}
+        assert {mode: x.code.digest for mode, x in codes.items()} == dict(one.kernel.modes)
+        assert all(shipped.machine_code(x.code.digest) == x.cubin for x in codes.values())
+        assert one.costs == one.kernel.costs
+    tables = c_library(kernels)["kernels.c"].decode()
+    assert all(float(cost).hex() in tables for x in every for cost in x.costs)
+
+
+@pytest.mark.usefixtures("drawn_portfolios")
+def test_what_was_tuned_comes_first_and_is_left_aside_on_demand(monkeypatch: pytest.MonkeyPatch):
+    target = find_target("sm_90a")
+    assert target == find_target(KEY)
+    assert (target.portfolio_key, target.name) == (KEY, DEVICE)
+    rows = pretended(monkeypatch, target, variants_of("s", "NN"))
+    ((_, found),) = rows.rows.items()
+    own = [one for one in found.kernels if one.own]
+    assert own == list(found.kernels[: len(own)])
+    assert len(own) == 3
+    assert all(one.costs for one in own), "estimated from the most similar kernel's"
+    without = collect(find_target(KEY, defaults=True), variants_of("s", "NN"))
+    assert not any(one.own for one in without.kernels.values())
+
+
+def test_a_damaged_portfolio_is_named_in_one_line(
+    portfolios: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    shutil.copytree(portfolios / "sm_90", tmp_path / "sm_90")
+    (data,) = (tmp_path / "sm_90").glob("d-*.xz")
+    data.write_bytes(b"no archive")
+    output = tmp_path / "kernels"
+    with served_by(tmp_path):
+        arguments = ["export", "--device", "sm_90a", "--precision", "d", "-o", str(output)]
+        assert tilewright([*arguments, "--trans", "NN"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert f"{data.name} cannot be read" in line
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"tile_m": 0}, {"cluster_k": 0}, {"resident": -1}, {"threads": (0, 1)}, {"tma": True}],
+)
+def test_launches_that_no_table_can_tell_are_refused_in_one_line(changes, portfolios, tmp_path):
+    shipped = read_portfolio(portfolios / "sm_90", "d")
+    first = shipped.kernels[0]
+    bad = replace(first, geometry=replace(first.geometry, **changes))
+    members = [(code, shipped.machine_code(digest)) for digest, code in shipped.codes.items()]
+    made = replace(shipped, kernels=(bad, *shipped.kernels[1:]), codes={})
+    (tmp_path / "sm_90").mkdir()
+    write_portfolio(tmp_path / "sm_90", made, {"every": members})
+    with served_by(tmp_path), pytest.raises(ValueError, match=f"kernel {bad.name}") as error:
+        collect(find_target("sm_90a", defaults=True), [first.variant])
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +209,7 @@ def test_one_command_writes_all_formats_and_a_manifest_that_tells_how_to_launch(
         (["--trans", "NR"], "trans='NR' is no pair"),
         (["--format", "elf"], "format='elf' is unknown"),
         (["--device", "sm_52"], "arch="),
-        (["--device", "ffffffffffff"], "has no CUDA measurements"),
+        (["--device", "sm_90a-nothing"], "has no kernels that were tuned here"),
         (["--device", "opencl"], "is no CUDA device"),
     ],
 )
@@ -137,9 +226,10 @@ def test_an_interrupted_export_is_taken_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until it is whole its manifest says so, and names what it and an earlier one wrote."""
-    kernels = collect(find_target("sm_90a"), variants_of("s", "NN"))
-    write(kernels, tmp_path, ["cubin", "c"])
-    cubin = next((tmp_path / "cubin").iterdir())
+    output = tmp_path / "kernels"
+    kernels = collect(find_target("sm_75"), variants_of("s", "NN"))
+    write(kernels, output, ["cubin", "c"])
+    cubin = next((output / "cubin").iterdir())
 
     def full(path: Path, data: bytes) -> None:
         if path.name == "kernels.c":
@@ -149,13 +239,13 @@ def test_an_interrupted_export_is_taken_up_again(
     with monkeypatch.context() as patch:
         patch.setattr(writing, "write_atomically", full)
         with pytest.raises(OSError, match="No space"):
-            write(kernels, tmp_path, ["c"])
-    begun = json.loads((tmp_path / "manifest.json").read_text())
+            write(kernels, output, ["c"])
+    begun = json.loads((output / "manifest.json").read_text())
     assert begun["unfinished"]
     assert f"cubin/{cubin.name}" in begun["files"]
     assert "c/kernels.c" in begun["files"]
-    write(kernels, tmp_path, ["c"])
-    assert "unfinished" not in json.loads((tmp_path / "manifest.json").read_text())
+    write(kernels, output, ["c"])
+    assert "unfinished" not in json.loads((output / "manifest.json").read_text())
     assert not cubin.exists()
 
 
@@ -180,25 +270,16 @@ def test_a_manifest_cannot_have_files_elsewhere_removed(tmp_path: Path):
     assert check(tmp_path, ["c"]) == {"c/old.c"}
 
 
-def test_an_architecture_stands_for_the_one_device_measured_of_it():
-    assert find_target("sm_90a").fingerprint == FINGERPRINT
-    assert find_target(FINGERPRINT) == find_target("sm_90a")
-    assert find_target("sm_90a", defaults=True).fingerprint == ""
+def test_two_devices_of_an_architecture_have_to_be_told_apart(portfolios, tmp_path):
+    for key in ("sm_90a-h100", "sm_90a-h200", "sm_80-a100"):
+        shutil.copytree(portfolios / "own" / KEY, tmp_path / "own" / key)
+    with served_by(tmp_path):
+        with pytest.raises(ValueError, match="name one: sm_90a-h100, sm_90a-h200"):
+            find_target("sm_90a")
+        assert find_target("sm_90a-h200").portfolio_key == "sm_90a-h200"
+        assert find_target("sm_90a", defaults=True).portfolio_key == ""
+        assert find_target("sm_80").portfolio_key == "sm_80-a100"
     assert find_target("sm_80") == Target("sm_80", find_target("sm_80").spec, "", "sm_80")
-
-
-def test_two_devices_of_an_architecture_have_to_be_told_apart(tmp_path, monkeypatch):
-    monkeypatch.setenv("TILEWRIGHT_DATA_DIR", str(tmp_path / "two"))
-    assert find_target("sm_90a").fingerprint == ""
-    devices = {"a" * 12: "H100", "b" * 12: "H200"}
-    with Store() as store:
-        for fingerprint, name in devices.items():
-            here = {"device": fingerprint, "device_name": name, "environment": {"arch": "sm_90a"}}
-            store.add(replace(example(), backend="cuda", stage=Stage.WINNER, **here))
-    with pytest.raises(ValueError, match=r"aaaaaaaaaaaa \(H100\), bbbbbbbbbbbb \(H200\)"):
-        find_target("sm_90a")
-    assert find_target("b" * 12).name == "H200"
-    assert find_target("sm_90a", defaults=True).fingerprint == ""
 
 
 def test_options_name_each_variant_once():
@@ -206,36 +287,3 @@ def test_options_name_each_variant_once():
     assert [str(v) for v in variants_of("S", "nt,CN,TN")] == ["snt", "stn"]
     every = [Variant(PRECISIONS["c"], a, b) for a, b in transposes_of(PRECISIONS["c"])]
     assert variants_of("c", "all") == every
-
-
-class Odd(Portable):
-    """A stencil whose launches follow no rule that a table could hold."""
-
-    def __init__(self, launch):
-        super().__init__()
-        self.launch = launch
-
-
-@pytest.mark.parametrize(
-    "launch",
-    [
-        lambda config, m, n: Launch((132, 1), (128, 1)),
-        lambda config, m, n: Launch((-(-m // 64) * -(-n // 128), 1), (128, 1)),
-        lambda config, m, n: Launch((1, -(-n // 128)), (128, 1)),
-        lambda config, m, n: Launch((-(-m // 128) * -(-n // 128), 1), (128 if m < 9 else 256, 1)),
-    ],
-)
-def test_launches_that_no_table_can_tell_are_refused(launch):
-    with pytest.raises(ValueError, match="cannot tell"):
-        grid_of(Odd(launch), Config("portable", {"block_m": 128, "block_n": 128}))
-
-
-def test_launches_of_several_blocks_for_one_of_c_are_told():
-    """Two-dimensional grids and blocks that share a block of C."""
-    config = Config("portable", {"block_m": 64, "block_n": 128})
-    split = grid_of(
-        Odd(lambda c, m, n: Launch((4 * -(-m // 64) * -(-n // 128), 1), (96, 1))), config
-    )
-    assert (split.factor, split.folded, split.cover(65, 1)) == (4, True, (8, 1))
-    flat = grid_of(Odd(lambda c, m, n: Launch((-(-m // 64), -(-n // 128)), (32, 4))), config)
-    assert (flat.folded, flat.cover(65, 129), flat.threads) == (False, (2, 2), (32, 4))

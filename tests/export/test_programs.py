@@ -60,7 +60,7 @@ def test_threads_load_each_kernel_once_and_do_not_race(exported: Exported, tmp_p
     sanitized = subprocess.run([*command, "-fsanitize=thread"], capture_output=True, timeout=250)
     if sanitized.returncode != 0:
         run(*command)
-    names = [name for name in exported.kernels.kernels if name.startswith("tw_sgemm_nn")]
+    names = [name for name in exported.kernels.codes if name.startswith("tw_sgemm_nn")]
     loads = int(run(program, env=environment(exported, FAKE_CUDA_FORGETS="1")))
     assert 5 <= loads <= 5 * len(names)
     assert loads % 5 == 0
@@ -124,6 +124,42 @@ def test_cmake_installs_a_library_that_pkg_config_finds(exported, tmp_path, shar
     )
     run("cmake", "-S", consumer, "-B", consumer / "build", f"-DCMAKE_PREFIX_PATH={root}")
     run("cmake", "--build", consumer / "build")
+
+
+LAYOUTS = """
+#include <cuda.h>
+#include <stddef.h>
+#include "tilewright_driver.h"
+#define ALIKE(theirs, ours, x, y) \\
+    _Static_assert(offsetof(theirs, x) == offsetof(ours, y), "where a field lies")
+ALIKE(CUlaunchConfig, tilewright_config, sharedMemBytes, shared_bytes);
+ALIKE(CUlaunchConfig, tilewright_config, hStream, stream);
+ALIKE(CUlaunchConfig, tilewright_config, attrs, attributes);
+ALIKE(CUlaunchConfig, tilewright_config, numAttrs, attribute_count);
+ALIKE(CUlaunchAttribute, tilewright_attribute, value, value);
+_Static_assert(sizeof(CUlaunchConfig) == sizeof(tilewright_config), "a launch's size");
+_Static_assert(sizeof(CUlaunchAttribute) == sizeof(tilewright_attribute), "an attribute's size");
+_Static_assert(sizeof(CUtensorMap) == 128 && _Alignof(CUtensorMap) <= 128, "a tensor map");
+_Static_assert(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION == 6, "early launches");
+_Static_assert(CU_TENSOR_MAP_DATA_TYPE_FLOAT32 == 7 && CU_TENSOR_MAP_DATA_TYPE_FLOAT64 == 8, "");
+_Static_assert(CU_TENSOR_MAP_SWIZZLE_32B == 1 && CU_TENSOR_MAP_SWIZZLE_128B == 3, "swizzles");
+_Static_assert(CU_TENSOR_MAP_L2_PROMOTION_L2_128B == 2, "promotion");
+_Static_assert(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == 8, "shared memory");
+_Static_assert(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT == 16, "multiprocessors");
+_Static_assert(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR == 75, "capability");
+_Static_assert(CU_STREAM_CAPTURE_MODE_RELAXED == 2 && CU_STREAM_NON_BLOCKING == 1, "streams");
+"""
+
+
+def test_what_the_driver_is_told_lies_as_in_cudas_header(exported: Exported, tmp_path: Path):
+    """The library has structures and numbers of cuda.h, which it does not include."""
+    nvcc = shutil.which("nvcc", path="/usr/local/cuda/bin") or shutil.which("nvcc")
+    folder = Path(nvcc).resolve().parents[1] / "include" if nvcc else tmp_path
+    if not (folder / "cuda.h").exists():
+        pytest.skip("needs a CUDA toolkit's cuda.h")
+    (tmp_path / "layouts.c").write_text(LAYOUTS)
+    run(COMPILER, "-std=c11", f"-I{folder}", f"-I{exported.sources}", "-fsyntax-only",
+        tmp_path / "layouts.c")  # fmt: skip
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""``tilewright export``: tuned kernels as cubins, fat binaries or a C library."""
+"""``tilewright export``: kernels as cubins, fat binaries or a C library."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def command(
         str | None,
         typer.Option(
             "--device",
-            help="CUDA device here, fingerprint of one measured before, or an architecture such "
-            "as sm_90a, which needs no GPU; the best device by default.",
+            help="CUDA device here, key of one that was tuned here, or an architecture such as "
+            "sm_90a, which needs no GPU; the best device by default.",
         ),
     ] = None,
     precision: Annotated[str, typer.Option("--precision", help="s,d,c,z or all.")] = "all",
@@ -38,7 +38,7 @@ def command(
         typer.Option("--format", help="cubin, fatbin or c; repeatable; all by default."),
     ] = None,
     defaults: Annotated[
-        bool, typer.Option("--defaults", help="Take default kernels, whatever was tuned.")
+        bool, typer.Option("--defaults", help="Leave kernels that were tuned here aside.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -58,7 +58,7 @@ def command(
 
 
 def _collect(target: Target, variants: Sequence[Variant], *, quiet: bool) -> KernelSet:
-    """Choose and compile behind a progress bar."""
+    """Read machine code, and compile what is missing, behind a progress bar."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -66,7 +66,7 @@ def _collect(target: Target, variants: Sequence[Variant], *, quiet: bool) -> Ker
 
     console = Console(stderr=True, quiet=quiet)
     with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(f"compiling for {target.arch}", total=None)
+        task = bar.add_task(f"kernels for {target.arch}", total=None)
         return collect(
             target,
             variants,
@@ -80,18 +80,21 @@ def _to_json(kernels: KernelSet, manifest: Path) -> dict[str, object]:
         "architecture": kernels.target.arch,
         "device": kernels.target.name,
         "kernels": list(kernels.kernels),
-        "tuned": {str(v): any(row.m for row in rows) for v, rows in kernels.choices.items()},
+        "codes": len(kernels.codes),
+        "variants": {str(variant): len(rows.every) for variant, rows in kernels.rows.items()},
     }
 
 
 def _show(kernels: KernelSet) -> None:
-    """Print a row for each kernel, with the sizes that it serves."""
+    """Print a row for each variant."""
     from rich.table import Table
 
-    title = f"{kernels.target.name}, {kernels.compiler}"
-    table = Table("kernel", "stencil", "nearest to", "bytes", title=title, title_justify="left")
-    for name, kernel in kernels.kernels.items():
-        rows = [row for row in kernels.choices[kernel.variant] if row.kernel == name]
-        sizes = ", ".join(f"{row.m}x{row.n}x{row.k}" for row in rows if row.m)
-        table.add_row(name, kernel.config.stencil, sizes or "(default)", f"{len(kernel.cubin):,}")
+    columns = ("variant", "kernels", "yours", "launch modes", "bytes")
+    table = Table(*columns, title=kernels.target.name, title_justify="left")
+    for variant, rows in kernels.rows.items():
+        names = dict.fromkeys(name for one in rows.every for name in one.codes.values())
+        size = sum(len(kernels.codes[name].cubin) for name in names)
+        yours = sum(one.own and one.device is not None for one in rows.kernels)
+        cells = (len(rows.every), yours, len(names), f"{size:,}")
+        table.add_row(str(variant), *map(str, cells))
     emit_table(table)

@@ -1,27 +1,39 @@
-"""The C library: fixed sources from ``native``, tables and images written here."""
+"""The C library: fixed sources from ``native``, tables and machine code written here."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 
-from tilewright.export.kernel_set import ExportedKernel, KernelSet
+from tilewright.export.kernel_set import ExportedCode, ExportedKernel, KernelSet, Rows, mode_index
+from tilewright.export.target import LETTERS
+from tilewright.portfolio.model import TERMS
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans, transposes_of
 from tilewright.stencil import Variant
+from tilewright.stencil.geometry import Geometry
 from tilewright.version import VERSION
 
-__all__ = ["LETTERS", "c_library"]
+__all__ = ["c_library"]
 
-# The precisions that tilewright_gemm.h has a function for, in the order of its table.
-LETTERS = ("s", "d", "c", "z")
 _OPERATIONS = (Trans.N, Trans.T, Trans.C)
 
-_FIXED = ("tilewright_gemm.c", "tilewright_driver.c", "tilewright_overlap.c")
-_COPIED = (*_FIXED, "tilewright_internal.h", "tilewright-gemm.pc.in")
+# The parts that take no driver: arithmetic on the tables.
+_CHOOSING = ("tilewright_choose.c", "tilewright_geometry.c", "tilewright_model.c")
 
-_BYTES_A_LINE = 32
+_FIXED = (
+    "tilewright_gemm.c",
+    "tilewright_overlap.c",
+    *_CHOOSING,
+    "tilewright_launch.c",
+    "tilewright_workspace.c",
+    "tilewright_driver.c",
+)
+_COPIED = (*_FIXED, "tilewright_internal.h", "tilewright_driver.h", "tilewright-gemm.pc.in")
+
+_WORDS_A_LINE = 8
 _HEAD = "/* Written by `tilewright export`; see tilewright_internal.h. */\n"
 
 
@@ -33,7 +45,7 @@ def c_library(kernels: KernelSet) -> dict[str, bytes]:
     kernels : KernelSet
         What goes in.
     """
-    images = {f"image_{kernel.name}.c": _image(kernel) for kernel in kernels.kernels.values()}
+    images = {f"image_{name}.c": text for name, text in _images(kernels)}
     sources = [*_FIXED, "kernels.c", *images]
     values = {
         "VERSION": VERSION,
@@ -44,7 +56,7 @@ def c_library(kernels: KernelSet) -> dict[str, bytes]:
     texts = {name: _text(name) for name in _COPIED}
     texts["tilewright_gemm.h"] = _filled("tilewright_gemm.h.in", values)
     texts["CMakeLists.txt"] = _filled("CMakeLists.txt.in", values)
-    texts["kernels.c"] = _tables(kernels)
+    texts["kernels.c"] = "\n".join(_tables(kernels)) + "\n"
     return {name: text.encode() for name, text in (texts | images).items()}
 
 
@@ -58,67 +70,173 @@ def _filled(name: str, values: dict[str, str]) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return a device's name so that it cannot end the comment it stands in."""
+    """Return a device's name so that it cannot end the comment or string it stands in."""
     return re.sub(r"[^\w .()+-]", "_", text)
 
 
-def _image(kernel: ExportedKernel) -> str:
-    """Return one kernel's machine code as an array; decimal is the shortest for compilers."""
-    rows = (
-        ",".join(map(str, kernel.cubin[at : at + _BYTES_A_LINE]))
-        for at in range(0, len(kernel.cubin), _BYTES_A_LINE)
-    )
-    size, body = len(kernel.cubin), ",\n".join(rows)
-    declared = f"const unsigned char tilewright_image_{kernel.name}[{size}]"
-    # The driver reads words.
-    return f"{_HEAD}extern {declared};\n_Alignas(16) {declared} = {{\n{body}}};\n"
+def _string(text: str) -> str:
+    """Return a C string of ASCII letters; others as octal numbers, which end after three digits."""
+    safe = re.compile(r"[\w .()+-]", re.ASCII)
+    return '"' + "".join(x if safe.match(x) else _octal(x) for x in text) + '"'
 
 
-def _tables(kernels: KernelSet) -> str:
-    parts = [_HEAD, '#include "tilewright_internal.h"\n']
-    index = {name: place for place, name in enumerate(kernels.kernels)}
-    for name, kernel in kernels.kernels.items():
-        size = len(kernel.cubin)
-        parts.append(f"extern const unsigned char tilewright_image_{name}[{size}];")
-    parts.append(f"\nconst int tilewright_kernel_count = {len(index)};\n")
-    parts.append("/* name, image, blocks, factor, folded, threads, dynamic shared memory */")
-    parts.append("const tilewright_kernel tilewright_kernels[] = {")
-    parts += [f"    {_kernel_row(kernel)}," for kernel in kernels.kernels.values()]
-    parts.append("};\n")
-    parts += [_rows(kernels, variant, index) for variant in kernels.choices]
-    parts += _cells(kernels)
-    return "\n".join(parts) + "\n"
+def _octal(letter: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in letter.encode())
 
 
-def _kernel_row(kernel: ExportedKernel) -> str:
-    grid = kernel.grid
-    return (
-        f'{{"{kernel.name}", tilewright_image_{kernel.name},'
-        f" {grid.block_m}, {grid.block_n}, {grid.factor}, {int(grid.folded)},"
-        f" {grid.threads[0]}, {grid.threads[1]}, {kernel.dynamic_shared_bytes}}}"
-    )
+# -- machine code --------------------------------------------------------------------------
 
 
-def _rows(kernels: KernelSet, variant: Variant, index: dict[str, int]) -> str:
-    """Return the sizes that a variant's problems are compared with."""
-    rows = "".join(
-        f"    {{{row.m}, {row.n}, {row.k}, {index[row.kernel]}}}, /* {row.kernel} */\n"
-        for row in kernels.choices[variant]
-    )
-    return f"static const tilewright_tuned {variant}[] = {{\n{rows}}};\n"
+def _images(kernels: KernelSet) -> Iterator[tuple[str, str]]:
+    """Yield each variant's name and a file with its machine code."""
+    for variant, rows in kernels.rows.items():
+        names = _code_names(rows)
+        yield str(variant), _HEAD + "".join(map(_image, map(kernels.codes.__getitem__, names)))
+
+
+def _code_names(rows: Rows) -> list[str]:
+    """Return the names of a variant's machine code, each once."""
+    return list(dict.fromkeys(name for one in rows.every for name in one.codes.values()))
+
+
+def _image(code: ExportedCode) -> str:
+    """Return machine code as an array.
+
+    Of words of 8 bytes, the lowest first, as on every host of an NVIDIA GPU: fewer numbers for a
+    compiler to read, 5 MB in 2 s.
+    """
+    padded = code.cubin + bytes(-len(code.cubin) % 8)
+    words = [
+        str(x) if x < 1 << 16 else hex(x) for x in struct.unpack(f"<{len(padded) // 8}Q", padded)
+    ]
+    rows = (",".join(words[at : at + _WORDS_A_LINE]) for at in range(0, len(words), _WORDS_A_LINE))
+    declared, body = _declared(code), ",\n".join(rows)
+    return f"extern {declared};\n_Alignas(16) {declared} = {{\n{body}}};\n"
+
+
+def _declared(code: ExportedCode) -> str:
+    words = -(-len(code.cubin) // 8)
+    return f"const unsigned long long tilewright_image_{code.name}[{words}]"
+
+
+# -- tables ----------------------------------------------------------------------------------
+
+
+def _tables(kernels: KernelSet) -> Iterator[str]:
+    """Yield the lines of kernels.c."""
+    yield f'{_HEAD}#include "tilewright_internal.h"\n'
+    for code in kernels.codes.values():
+        yield f"extern {_declared(code)};"
+    yield f"\nconst int tilewright_code_count = {len(kernels.codes)};\n"
+    yield "/* name, image, function, one behind it, dynamic shared memory, bytes of a part */"
+    yield "const tilewright_code tilewright_codes[] = {"
+    for one in kernels.codes.values():
+        second = _string(one.code.second) if one.code.second else "NULL"
+        yield (
+            f"    {{{_string(one.name)}, tilewright_image_{one.name},\n"
+            f"     {_string(one.code.symbol)}, {second}, {one.code.shared_bytes},"
+            f" {one.code.part_bytes}}},"
+        )
+    yield "};\n"
+    yield from _devices(kernels)
+    index = {name: place for place, name in enumerate(kernels.codes)}
+    for variant, rows in kernels.rows.items():
+        yield from _rows(kernels, variant, rows, index)
+    yield from _cells(kernels)
+
+
+def _devices(kernels: KernelSet) -> Iterator[str]:
+    # The target itself where nothing was measured: a table is never empty.
+    found = kernels.devices or [(kernels.target.spec.name, kernels.target.spec.multiprocessors)]
+    yield f"const int tilewright_device_count = {len(found)};\n"
+    yield "const tilewright_device tilewright_devices[] = {"
+    for name, multiprocessors in found:
+        yield f"    {{{_string(name)}, {multiprocessors}}},"
+    yield "};\n"
+
+
+def _rows(kernels: KernelSet, variant: Variant, rows: Rows, index: dict[str, int]) -> Iterator[str]:
+    """Yield the arrays of a variant."""
+    devices = {device: place for place, device in enumerate(kernels.devices)}
+    for place, one in enumerate(rows.every):
+        if one.costs:
+            yield (
+                f"static const double costs_{variant}_{place}[] = {{{_doubles(one.costs)}}};"
+                f" /* {one.name} */"
+            )
+        if one.kernel.won:
+            won = ", ".join(
+                f"{{{m}, {n}, {k}, {_double(ns)}}}" for (m, n, k), ns in one.kernel.won.items()
+            )
+            yield f"static const tilewright_won won_{variant}_{place}[] = {{{won}}};"
+    yield f"static const tilewright_kernel {variant}[] = {{"
+    for place, one in enumerate(rows.every):
+        yield from _kernel(one, f"{variant}_{place}", index, devices)
+    yield "};\n"
+
+
+def _kernel(
+    one: ExportedKernel, name: str, index: dict[str, int], devices: dict[tuple[str, int], int]
+) -> Iterator[str]:
+    yield f"    {{ /* {one.name} */"
+    yield f"        .geometry = {{{', '.join(_geometry(one.geometry, one.line_bytes))}}},"
+    codes = [-1] * 8
+    for mode, code in one.codes.items():
+        codes[mode_index(mode)] = index[code]
+    yield f"        .codes = {{{', '.join(map(str, codes))}}},"
+    if one.costs:
+        yield f"        .costs = costs_{name},"
+    if one.kernel.won:
+        yield f"        .won = won_{name}, .won_count = {len(one.kernel.won)},"
+    device = -1 if one.device is None else devices[one.device]
+    yield f"        .own = {int(one.own)}, .device = {device},"
+    yield "    },"
+
+
+def _geometry(it: Geometry, line_bytes: int) -> Iterator[str]:
+    """Yield the fields that are not zero."""
+    values: dict[str, int | float | str] = {
+        "tile_m": it.tile_m, "tile_n": it.tile_n, "tile_k": it.tile_k, "stages": it.stages,
+        "resident": it.resident, "cluster_m": it.cluster_m, "cluster_n": it.cluster_n,
+        "cluster_k": it.cluster_k, "threads_x": it.threads[0], "threads_y": it.threads[1],
+        "folded": int(it.folded), "persistent": int(it.persistent), "stream_k": it.stream_k,
+        "tree": int(it.tree), "tma": int(it.tma), "vector_along_k": int(it.vector_along_k),
+        "tma_line_bytes": it.tma_line_bytes, "stages_k": it.stages_k,
+        "map_line_bytes": line_bytes,
+    }  # fmt: skip
+    if it.split_k is not None:
+        cut = it.split_k
+        values |= {
+            "split_k": 1, "step_cycles": _double(cut.step_cycles), "cut_bytes": cut.part_bytes,
+            "reduction_blocks": cut.reduction_blocks, "reduction_threads": cut.reduction_threads,
+        }  # fmt: skip
+    return (f".{name} = {value}" for name, value in values.items() if value)
+
+
+def _doubles(values: Iterable[float]) -> str:
+    return ", ".join(map(_double, values))
+
+
+def _double(value: float) -> str:
+    """Return a number so that a C compiler reads its very bits."""
+    return "1.0 / 0.0" if value == float("inf") else float(value).hex()
 
 
 def _cells(kernels: KernelSet) -> Iterator[str]:
-    """Yield the lines of the table of choices; what was not exported has no row."""
-    yield "const tilewright_choices"
+    """Yield the lines of the table of variants; what was not exported has no row."""
+    yield f'_Static_assert(TILEWRIGHT_TERMS == {len(TERMS)}, "as many costs as terms");\n'
+    yield "const tilewright_rows"
     yield "    tilewright_table[TILEWRIGHT_PRECISIONS][TILEWRIGHT_TRANSPOSES]"
     yield "                    [TILEWRIGHT_TRANSPOSES] = {"
     for place, letter in enumerate(LETTERS):
         for trans_a, trans_b in transposes_of(PRECISIONS[letter]):
             variant = Variant(PRECISIONS[letter], trans_a, trans_b)
-            if variant not in kernels.choices:
+            if variant not in kernels.rows:
                 continue
+            rows = kernels.rows[variant]
             a, b = _OPERATIONS.index(trans_a), _OPERATIONS.index(trans_b)
-            count = len(kernels.choices[variant])
-            yield f"    [{place}][{a}][{b}] = {{{variant}, {count}}},"
+            timed = int(any(one.costs for one in rows.kernels))
+            count = len(rows.kernels)
+            last = f"&{variant}[{count}]" if rows.fallback is not None else "NULL"
+            yield f"    [{place}][{a}][{b}] = {{{variant}, {count}, {timed}, {last}}},"
     yield "};"

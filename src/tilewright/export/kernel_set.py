@@ -1,66 +1,92 @@
-"""The kernels that `gemm` would use on a device, and for which problem each."""
+"""The kernels that `gemm` would use on a device, with all that its choices depend on."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
-from tilewright.export.grid import Grid, grid_of
-from tilewright.export.proved import check_proved, check_winners
 from tilewright.export.target import Target
-from tilewright.library.choose import candidates, choose
-from tilewright.library.shipped import shipped
-from tilewright.problem import Problem
-from tilewright.space import Config
-from tilewright.stencil import Source, Stencil, Variant
+from tilewright.portfolio.choose import default_choice, held_rows
+from tilewright.portfolio.kernel import Code, PortfolioKernel
+from tilewright.portfolio.portfolio import Portfolio
+from tilewright.stencil import Source, Stencil, Variant, stencil
+from tilewright.stencil.geometry import PLAIN, Geometry, Mode
 
-__all__ = ["ExportedKernel", "KernelSet", "Tuned", "collect"]
+__all__ = ["ExportedCode", "ExportedKernel", "KernelSet", "Rows", "collect", "mode_index"]
 
 
 @dataclass(frozen=True)
-class ExportedKernel:
-    """One compiled kernel with what its launch takes.
+class ExportedCode:
+    """Machine code of one launch mode of a kernel.
 
     Parameters
     ----------
     name : str
-        Of the function, unique in a set: what profilers show.
-    variant : Variant
-        Precision and transposes.
-    config : Config
-        The point of its stencil's space.
-    version : int
-        The stencil's.
-    grid : Grid
-        How launches cover C.
-    dynamic_shared_bytes : int
-        Shared memory that a launch asks for.
+        Unique in a set.
+    code : Code
+        Its functions, and what its launches need.
     cubin : bytes
         Machine code.
     """
 
     name: str
-    variant: Variant
-    config: Config
-    version: int
-    grid: Grid
-    dynamic_shared_bytes: int
+    code: Code
     cubin: bytes
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """A problem's sizes, column-major, and the kernel for problems near it."""
+class ExportedKernel:
+    """One kernel of a variant.
 
-    m: int
-    n: int
-    k: int
-    kernel: str
+    Parameters
+    ----------
+    name : str
+        Unique in a set.
+    kernel : PortfolioKernel
+        Config, geometry and sizes that it won races of.
+    codes : Mapping
+        Name of the machine code of each launch mode.
+    costs : tuple of float
+        As the model counts with them; empty where no kernel of the variant has any.
+    own : bool
+        Whether it is the user's, or a default: it serves every launch mode of its stencil.
+    device : tuple or None
+        Name and multiprocessors of the device that it was measured on.
+    line_bytes : int
+        Of boxes that the copy engine brings, where one is a line of a tile; 0: it is the tile.
+    """
+
+    name: str
+    kernel: PortfolioKernel
+    codes: Mapping[Mode, str]
+    costs: tuple[float, ...]
+    own: bool
+    device: tuple[str, int] | None
+    line_bytes: int
+
+    @property
+    def geometry(self) -> Geometry:
+        """How its launches follow from a problem."""
+        return self.kernel.geometry
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What serves a variant: kernels in the order of ties, and one for where none of them can."""
+
+    kernels: tuple[ExportedKernel, ...]
+    fallback: ExportedKernel | None = None
+
+    @property
+    def every(self) -> tuple[ExportedKernel, ...]:
+        """All of them."""
+        return self.kernels if self.fallback is None else (*self.kernels, self.fallback)
 
 
 @dataclass(frozen=True)
@@ -71,33 +97,44 @@ class KernelSet:
     ----------
     target : Target
         What for.
-    compiler : str
-        What compiled it, with its build.
-    kernels : Mapping
-        By name.
-    choices : Mapping
-        For each variant the rows that a problem's sizes are compared with; the nearest
-        wins, the first of equally near ones, as in `tilewright.library.choose`.
+    codes : Mapping
+        Machine code by name.
+    rows : Mapping
+        Kernels by variant.
     """
 
     target: Target
-    compiler: str
-    kernels: Mapping[str, ExportedKernel]
-    choices: Mapping[Variant, tuple[Tuned, ...]]
+    codes: Mapping[str, ExportedCode]
+    rows: Mapping[Variant, Rows]
+
+    @property
+    def kernels(self) -> Mapping[str, ExportedKernel]:
+        """Every kernel by name."""
+        return {one.name: one for rows in self.rows.values() for one in rows.every}
+
+    @property
+    def devices(self) -> list[tuple[str, int]]:
+        """Devices that kernels were measured on, each once."""
+        found = dict.fromkeys(one.device for one in self.kernels.values())
+        return [device for device in found if device is not None]
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A kernel not compiled yet."""
+    """Machine code that is in a portfolio, or not compiled yet."""
 
-    family: Stencil
-    config: Config
-    variant: Variant
+    name: str
+    portfolio: Portfolio | None
+    digest: str
+    source: Source | None
 
-    @property
-    def name(self) -> str:
-        pair = f"{self.variant.trans_a}{self.variant.trans_b}".lower()
-        return f"tw_{self.variant.precision.name.lower()}_{pair}_{self.config.id}"
+
+def mode_index(mode: Mode) -> int:
+    """Return the number of a launch mode in the C library's tables."""
+    return mode.scalar + 2 * mode.clamped + 4 * mode.staged
+
+
+_MODES = tuple(Mode(bool(i & 1), bool(i & 2), bool(i & 4)) for i in range(8))
 
 
 def collect(
@@ -107,10 +144,10 @@ def collect(
     cache: KernelCache | None = None,
     observer: Callable[[int, int], None] = lambda done, of: None,
 ) -> KernelSet:
-    """Choose and compile the kernels of some variants.
+    """Return the kernels of some variants: those that `gemm` chooses among.
 
-    For each variant these are the stored winners of the target's device that `gemm` chooses
-    among, or the default where nothing was tuned.  No GPU is needed.
+    Machine code is taken from the portfolios where they have it; the rest is compiled: defaults
+    where nothing ships, and launch modes of the user's own kernels.  No GPU is needed.
 
     Parameters
     ----------
@@ -121,66 +158,130 @@ def collect(
     cache : KernelCache, optional
         Where cubins are kept; the user's own by default.
     observer : callable
-        Called with the number of kernels compiled and their number in all.
+        Called with the number of cubins that are there and their number in all.
 
     Raises
     ------
     ValueError
-        If a kernel's launches cannot be described by a table, or a winner is rescheduled code
-        that is not proved on the target.
+        If a portfolio is damaged, or a kernel's launches cannot be described.
     BackendError
-        If NVRTC is not installed, or refuses a kernel.
+        If something has to be compiled and NVRTC is not installed, or refuses it.
     """
-    choices: dict[Variant, tuple[Tuned, ...]] = {}
+    rows: dict[Variant, Rows] = {}
     wanted: dict[str, _Wanted] = {}
     for variant in variants:
-        check_winners(target, variant)
-        rows = _rows(target, variant)
-        wanted |= {one.name: one for _, one in rows}
-        choices[variant] = tuple(Tuned(*sizes, one.name) for sizes, one in rows)
-    version = nvrtc_version()  # before the threads: it is found out once
+        rows[variant], needed = _rows(target.serving(variant.precision.letter), variant)
+        wanted |= {one.name: one for one in needed}
+    missing = any(one.source is not None for one in wanted.values())
+    compiler = f"NVRTC {nvrtc_version()}" if missing else ""  # before threads: found out once
     cache = cache or KernelCache()
-    made: dict[str, ExportedKernel] = {}
+    codes: dict[str, ExportedCode] = {}
     # NVRTC works outside Python's lock: as many at once as there are cores.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for kernel in pool.map(lambda one: _compiled(one, target.arch, cache), wanted.values()):
-            made[kernel.name] = kernel
-            observer(len(made), len(wanted))
-    return KernelSet(target, f"NVRTC {version}", made, choices)
+        for made in pool.map(lambda x: _made(x, target.arch, cache, compiler), wanted.values()):
+            codes[made.name] = made
+            observer(len(codes), len(wanted))
+    return KernelSet(target, codes, rows)
 
 
-def _rows(target: Target, variant: Variant) -> list[tuple[tuple[int, int, int], _Wanted]]:
-    """Return tuned sizes and kernels; a single row where nothing was tuned.
-
-    Sizes are those of the device's own winners and those raced for the shipped table, with
-    what `gemm` chooses for each.
-    """
-    table = shipped(target.spec, variant)
-    own = [(one.problem.m, one.problem.n, one.problem.k) for one in candidates(target, variant)]
-    raced = [sizes for row in table.rows for sizes in row.won] if table is not None else []
-    sizes = dict.fromkeys((*own, *raced)) or {(0, 0, 0): None}
-    letter, operations = variant.precision, (variant.trans_a, variant.trans_b)
-    found = []
-    for m, n, k in sizes:
-        chosen = choose(target, Problem(m, n, k, letter, *operations))
-        found.append(((m, n, k), _Wanted(chosen.stencil, chosen.config, variant)))
-    return found
-
-
-def _compiled(one: _Wanted, arch: str, cache: KernelCache) -> ExportedKernel:
-    check_proved(arch, one.family.name, one.variant, one.config)
-    source = _named(one.family.source(one.config, one.variant, "cuda"), one.name)
-    return ExportedKernel(
-        name=one.name,
-        variant=one.variant,
-        config=one.config,
-        version=one.family.version,
-        grid=grid_of(one.family, one.config),
-        dynamic_shared_bytes=source.dynamic_shared_bytes,
-        cubin=arranged(cached_cubin(source, arch, cache), cache).code,
+def _rows(device: Target, variant: Variant) -> tuple[Rows, list[_Wanted]]:
+    """Return a variant's kernels, and the machine code that they need."""
+    held = held_rows(device, variant)
+    needed: list[_Wanted] = []
+    kernels: list[ExportedKernel] = []
+    for at, kernel in enumerate(held.kernels):
+        costs = () if held.model is None else tuple(float(x) for x in held.model.costs[at])
+        portfolio, own = held.portfolios[at], held.own[at]
+        if not own and not kernel.modes:
+            continue
+        made = _exported(device, kernel, costs, portfolio, own=own)
+        kernels.append(made[0])
+        needed += made[1]
+    if not all(one.geometry.tma for one in kernels):
+        return Rows(tuple(kernels)), needed
+    # Nothing that takes operands wherever they begin, or nothing at all: the default does.
+    default = default_choice(variant, device.spec)
+    family = default.stencil
+    plain = PortfolioKernel(
+        default.config, family.version, variant, family.geometry(default.config), {}
     )
+    fallback, more = _exported(device, plain, (), None, own=True)
+    return Rows(tuple(kernels), fallback), needed + more
 
 
-def _named(source: Source, name: str) -> Source:
-    """Return a source whose kernel has another name: the preprocessor renames it."""
-    return replace(source, defines={**source.defines, source.entry: name}, entry=name)
+def _exported(
+    device: Target,
+    kernel: PortfolioKernel,
+    costs: tuple[float, ...],
+    portfolio: Portfolio | None,
+    *,
+    own: bool,
+) -> tuple[ExportedKernel, list[_Wanted]]:
+    family, variant = stencil(kernel.config.stencil), kernel.variant
+    _look_at(family, kernel)
+    pair = f"{variant.trans_a}{variant.trans_b}".lower()
+    name = f"tw_{variant.precision.name.lower()}_{pair}_{kernel.config.id}"
+    name += "_own" if own and portfolio is not None else ""
+    codes: dict[Mode, str] = {}
+    needed: list[_Wanted] = []
+    by_content: dict[str, str] = {}
+    modes = _offered(family, kernel, device) if own else dict.fromkeys((*kernel.modes, PLAIN))
+    for mode in sorted(modes, key=mode_index):
+        digest, source = kernel.modes.get(mode, ""), None
+        if portfolio is None or digest not in portfolio.codes:
+            digest = ""
+            source = family.source(family.in_mode(kernel.config, mode), variant, "cuda")
+        content = digest if source is None else source.identity
+        if content not in by_content:  # several modes may be one text
+            suffix = "" if mode == PLAIN else "_" + str(mode).replace("+", "_")
+            by_content[content] = name + suffix
+            needed.append(_Wanted(name + suffix, portfolio, digest, source))
+        codes[mode] = by_content[content]
+    measured = None if portfolio is None else (portfolio.device, portfolio.multiprocessors)
+    line_bytes = int(getattr(family, "line_bytes", 0)) if kernel.geometry.tma else 0
+    return ExportedKernel(name, kernel, codes, costs, own, measured, line_bytes), needed
+
+
+def _offered(family: Stencil, kernel: PortfolioKernel, device: Target) -> Iterator[Mode]:
+    """Yield the launch modes that a kernel's space has and its geometry may ask for."""
+    space = family.space(kernel.variant, device.spec)
+    geometry = kernel.geometry
+    for mode in _MODES:
+        asked = not (geometry.tma and (mode.scalar or mode.clamped))
+        asked &= not mode.staged or geometry.may_stage(kernel.variant.precision)
+        if mode == PLAIN or (asked and family.in_mode(kernel.config, mode) in space):
+            yield mode
+
+
+def _look_at(family: Stencil, kernel: PortfolioKernel) -> None:
+    """Refuse launches that the library's tables cannot describe."""
+    geometry = kernel.geometry
+    counts = [
+        geometry.tile_m, geometry.tile_n, geometry.tile_k, geometry.stages, *geometry.threads,
+        geometry.cluster_m, geometry.cluster_n, geometry.cluster_k, 1 + geometry.resident,
+    ]  # fmt: skip
+    if geometry.split_k is not None:
+        counts += [geometry.split_k.reduction_blocks, geometry.split_k.reduction_threads]
+    if min(counts) < 1 or max(counts) >= 1 << 16:
+        raise ValueError(f"kernel {kernel.name} has a geometry that nothing launches: {geometry}")
+    if family.common_arguments(kernel.config) == geometry.tma:
+        raise ValueError(f"kernel {kernel.name} takes arguments that an export does not know")
+
+
+def _made(one: _Wanted, arch: str, cache: KernelCache, compiler: str) -> ExportedCode:
+    """Return machine code of a portfolio, or compile it."""
+    if one.source is None:
+        assert one.portfolio is not None
+        code = one.portfolio.codes.get(one.digest)
+        cubin = one.portfolio.machine_code(one.digest)
+        assert code is not None
+        return ExportedCode(one.name, code, cubin)
+    source = one.source
+    built = arranged(cached_cubin(source, arch, cache), cache)
+    names = built.lowered
+    code = Code(
+        hashlib.sha256(built.code).hexdigest(), "", 0, len(built.code),
+        names.get(source.entry, source.entry), names.get(source.second, source.second),
+        source.dynamic_shared_bytes, source.part_bytes, compiler, source.schedule is not None,
+    )  # fmt: skip
+    return ExportedCode(one.name, code, built.code)

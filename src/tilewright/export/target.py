@@ -1,19 +1,21 @@
-"""What kernels are exported for: a device here, one measured before, or an architecture."""
+"""What kernels are exported for: a device here, one that was tuned here, or an architecture."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.hardware import DeviceSpec
-from tilewright.tuning.database import default_path
-from tilewright.tuning.store import Store
+from tilewright.portfolio.find import own, own_keys, shipped_for
+from tilewright.portfolio.portfolio import Portfolio
 
-__all__ = ["Target", "find_target"]
+__all__ = ["LETTERS", "Target", "find_target"]
+
+# The precisions that tilewright_gemm.h has a function for, in the order of its table.
+LETTERS = ("s", "d", "c", "z")
 
 _ARCHITECTURE = re.compile(r"sm_\d+[af]?")
-_FINGERPRINT = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -25,17 +27,35 @@ class Target:
     arch : str
         Architecture to compile for, such as ``"sm_90a"``.
     spec : DeviceSpec
-        What a config may use: of the device if it is here, else of the architecture.
-    fingerprint : str
-        Whose measurements count; empty for defaults only.
+        Of the device, or that all devices of the architecture share.
+    portfolio_key : str
+        Whose own portfolios count; empty for none.
     name : str
         The device in words, or the architecture.
     """
 
     arch: str
     spec: DeviceSpec
-    fingerprint: str
+    portfolio_key: str
     name: str
+
+    def serving(self, letter: str) -> Target:
+        """Return the target as a device that kernels of a precision were measured on.
+
+        An architecture has no number of multiprocessors; the device that its portfolio was
+        measured on has one.
+        """
+        if self.name != self.arch:
+            return self
+        found = shipped_for(self.spec.compute_capability, letter)
+        if found is None or found.arch != self.arch:
+            return self
+        return replace(self, spec=_measured(self.spec, found))
+
+
+def _measured(spec: DeviceSpec, portfolio: Portfolio) -> DeviceSpec:
+    """Return an architecture's numbers with those of the device of a portfolio."""
+    return replace(spec, name=portfolio.device, multiprocessors=portfolio.multiprocessors)
 
 
 def find_target(device: str | None, *, defaults: bool = False) -> Target:
@@ -44,39 +64,48 @@ def find_target(device: str | None, *, defaults: bool = False) -> Target:
     Parameters
     ----------
     device : str, optional
-        An architecture such as ``"sm_90a"``, which needs no GPU: the stored measurements of
-        its one device count; the fingerprint of a device in the store; or a CUDA device
-        that is here, by id or a part of its name, the best one if nothing is given.
+        An architecture such as ``"sm_90a"``, which needs no GPU: what ships for it, and what was
+        tuned on its one device here; the key of a device that was tuned here, such as
+        ``"sm_90a-nvidia-h100-pcie"``; or a CUDA device that is here, by id or a part of its name,
+        the best one if nothing is given.
     defaults : bool
-        Whether stored measurements are to be left aside.
+        Whether the user's own kernels are to be left aside.
 
     Raises
     ------
     ValueError
-        If nothing answers to that name, it is no CUDA device, or the store has
-        measurements of several devices of the architecture.
+        If nothing answers to that name, it is no CUDA device, or several devices of the
+        architecture were tuned here.
     """
     if device and _ARCHITECTURE.fullmatch(device):
         return _architecture(device, defaults)
-    if device and _FINGERPRINT.fullmatch(device):
-        measured = {m[0]: m for m in _measured()}
-        if device not in measured:
-            raise ValueError(f"device={device!r} has no CUDA measurements; see: tilewright db list")
-        fingerprint, name, arch = measured[device]
-        return Target(arch, architecture_spec(arch), "" if defaults else fingerprint, name)
+    if device and _ARCHITECTURE.match(device) and "-" in device:
+        if device not in own_keys():
+            raise ValueError(f"device={device!r} has no kernels that were tuned here")
+        return _tuned(device, defaults)
     return _live(device, defaults)
 
 
 def _architecture(arch: str, defaults: bool) -> Target:
     spec = architecture_spec(arch)
-    if defaults:
-        return Target(arch, spec, "", arch)
-    found = [(fingerprint, name) for fingerprint, name, of in _measured() if of == arch]
-    if len(found) > 1:
-        listed = ", ".join(f"{fingerprint} ({name})" for fingerprint, name in found)
-        raise ValueError(f"device={arch!r} was measured on several devices; name one: {listed}")
-    fingerprint, name = found[0] if found else ("", arch)
-    return Target(arch, spec, fingerprint, name)
+    keys = [] if defaults else [key for key in own_keys() if key.startswith(f"{arch}-")]
+    if len(keys) > 1:
+        raise ValueError(
+            f"device={arch!r}: several devices of it were tuned here; name one: {', '.join(keys)}"
+        )
+    return _tuned(keys[0], defaults) if keys else Target(arch, spec, "", arch)
+
+
+def _tuned(key: str, defaults: bool) -> Target:
+    """Return a device that was tuned here, whether it still is here or not."""
+    arch = key.partition("-")[0]
+    spec = architecture_spec(arch)
+    for letter in LETTERS:
+        found = own(key, letter)
+        if found is not None:
+            spec = _measured(spec, found)
+            return Target(arch, spec, "" if defaults else key, found.device)
+    return Target(arch, spec, "", arch)
 
 
 def _live(device: str | None, defaults: bool) -> Target:
@@ -90,20 +119,4 @@ def _live(device: str | None, defaults: bool) -> Target:
             f"device={live.id!r} ({live.spec.name}) is no CUDA device, and only these run what is"
             " exported; name an architecture such as sm_90a to export for a GPU elsewhere"
         )
-    return Target(live.arch, live.spec, "" if defaults else live.fingerprint, live.spec.name)
-
-
-def _measured() -> list[tuple[str, str, str]]:
-    """Return fingerprint, name and architecture of the CUDA devices that have winners."""
-    path = default_path()
-    if not path.exists():
-        return []
-    found = {}
-    with Store(path, create=False) as store:
-        for fingerprint, name in store.devices().items():
-            rows = store.query(device=fingerprint, backend="cuda", stage="winner", limit=1)
-            for measurement in rows:
-                arch = str(measurement.environment.get("arch", ""))
-                if _ARCHITECTURE.fullmatch(arch):
-                    found[fingerprint] = (fingerprint, name, arch)
-    return list(found.values())
+    return Target(live.arch, live.spec, "" if defaults else live.portfolio_key, live.spec.name)

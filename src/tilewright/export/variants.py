@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.export.c_library import LETTERS
+from tilewright.export.target import LETTERS
 from tilewright.precision import precision
 from tilewright.problem import Trans, transposes_of
 from tilewright.stencil import Variant

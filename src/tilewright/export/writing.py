@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tilewright.export.c_library import c_library
 from tilewright.export.fatbin import fatbin_of
-from tilewright.export.kernel_set import ExportedKernel, KernelSet
+from tilewright.export.kernel_set import ExportedCode, ExportedKernel, KernelSet
 from tilewright.paths import write_atomically
+from tilewright.portfolio.kernel import geometry_to_json
+from tilewright.portfolio.model import TERMS
 from tilewright.sass import read_cubin
 from tilewright.version import VERSION
 
@@ -22,9 +25,10 @@ FORMATS = ("cubin", "fatbin", "c")
 MANIFEST = "manifest.json"
 
 # Raised when a field of the manifest changes its meaning.
-_FORMAT = 1
+_FORMAT = 2
 
-# What every kernel takes (tilewright.stencil.base); reals are float for s and c.
+# What every kernel takes (tilewright.stencil.base); reals are float for s and c.  Behind these come
+# the tensor maps of a kernel with "tma" in its geometry, then the workspace where part_bytes > 0.
 _ARGUMENTS = (
     "int64 m", "int64 n", "int64 k",
     "real alpha_re", "real alpha_im",
@@ -113,11 +117,11 @@ def _is_ours(name: str) -> bool:
 def _files(kernels: KernelSet, formats: Sequence[str]) -> dict[str, bytes]:
     """Return every file but the manifest, by path."""
     made: dict[str, bytes] = {}
-    for name, kernel in kernels.kernels.items():
+    for name, code in kernels.codes.items():
         if "cubin" in formats:
-            made[f"cubin/{name}.cubin"] = kernel.cubin
+            made[f"cubin/{name}.cubin"] = code.cubin
         if "fatbin" in formats:
-            made[f"fatbin/{name}.fatbin"] = fatbin_of(kernel.cubin, kernels.target.arch)
+            made[f"fatbin/{name}.fatbin"] = fatbin_of(code.cubin, kernels.target.arch)
     if "c" in formats:
         made |= {f"c/{name}": data for name, data in c_library(kernels).items()}
     return made
@@ -130,37 +134,58 @@ def _manifest(kernels: KernelSet, formats: Sequence[str], made: dict[str, bytes]
         "tilewright": VERSION,
         "architecture": target.arch,
         "device": target.name,
-        "fingerprint": target.fingerprint or None,
-        "compiler": kernels.compiler,
         "formats": sorted(set(formats)),
         "arguments": list(_ARGUMENTS),
-        "kernels": [_entry(one) for one in kernels.kernels.values()],
-        "choices": {
-            str(variant): [vars(row) for row in rows] for variant, rows in kernels.choices.items()
+        "terms": list(TERMS),
+        "variants": {
+            str(variant): {
+                "kernels": [one.name for one in rows.kernels],
+                "fallback": None if rows.fallback is None else rows.fallback.name,
+            }
+            for variant, rows in kernels.rows.items()
         },
+        "kernels": {name: _kernel(one) for name, one in kernels.kernels.items()},
+        "codes": {name: _code(one) for name, one in kernels.codes.items()},
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in made.items()},
     }
 
 
-def _entry(one: ExportedKernel) -> dict[str, Any]:
-    """Return what a program needs to launch a kernel, and what it was made of."""
-    found = read_cubin(one.cubin).kernel(one.name)
+def _kernel(one: ExportedKernel) -> dict[str, Any]:
+    """Return what a program needs to choose a kernel and lay its grid out."""
+    kept = one.kernel
     return {
-        "name": one.name,
-        "precision": one.variant.precision.letter,
-        "trans": f"{one.variant.trans_a}{one.variant.trans_b}",
-        "grid": {
-            "block_m": one.grid.block_m,
-            "block_n": one.grid.block_n,
-            "factor": one.grid.factor,
-            "folded": one.grid.folded,
-        },
-        "threads": list(one.grid.threads),
-        "dynamic_shared_bytes": one.dynamic_shared_bytes,
+        "precision": kept.variant.precision.letter,
+        "trans": f"{kept.variant.trans_a}{kept.variant.trans_b}",
+        "geometry": geometry_to_json(kept.geometry),
+        "map_line_bytes": one.line_bytes,
+        "codes": {str(mode): code for mode, code in one.codes.items()},
+        "costs": list(map(_finite, one.costs)),
+        "won": [[*sizes, ns] for sizes, ns in kept.won.items()],
+        "own": one.own,
+        "device": one.device,
+        "stencil": kept.config.stencil,
+        "stencil_version": kept.version,
+        "config_id": kept.config.id,
+        "config": dict(kept.config),
+    }
+
+
+def _finite(cost: float) -> float | None:
+    """Return a cost as JSON has it, which knows no infinite numbers."""
+    return cost if math.isfinite(cost) else None
+
+
+def _code(one: ExportedCode) -> dict[str, Any]:
+    """Return what a program needs to launch machine code, and what compiled it."""
+    found = read_cubin(one.cubin).kernel(one.code.symbol)
+    return {
+        "symbol": one.code.symbol,
+        "second": one.code.second or None,
+        "dynamic_shared_bytes": one.code.shared_bytes,
         "static_shared_bytes": found.shared_bytes,
         "registers": found.registers,
-        "stencil": one.config.stencil,
-        "stencil_version": one.version,
-        "config_id": one.config.id,
-        "config": dict(one.config),
+        "part_bytes": one.code.part_bytes,
+        "compiler": one.code.compiler,
+        "rescheduled": one.code.rescheduled,
+        "checked": one.code.checked or None,
     }

@@ -30,7 +30,17 @@ from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils, stencils_for
 from tilewright.stencil.geometry import PLAIN, Launch, Mode
 
-__all__ = ["Choice", "Served", "choose", "default_choice", "distance", "held", "refuse"]
+__all__ = [
+    "Choice",
+    "Held",
+    "Served",
+    "choose",
+    "default_choice",
+    "distance",
+    "held",
+    "held_rows",
+    "refuse",
+]
 
 
 class Served(Protocol):
@@ -105,8 +115,20 @@ def distance(problem: Problem, sizes: tuple[int, int, int]) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Held:
-    """The kernels of a variant on a device, the user's own first."""
+class Held:
+    """The kernels of a variant on a device, the user's own first.
+
+    Parameters
+    ----------
+    kernels : tuple of PortfolioKernel
+        In the order in which ties are decided.
+    portfolios : tuple of Portfolio
+        Where each comes from.
+    own : tuple of bool
+        Whether that is the user's.
+    model : Model or None
+        Of all of them; None where none has costs.
+    """
 
     kernels: tuple[PortfolioKernel, ...]
     portfolios: tuple[Portfolio, ...]
@@ -130,7 +152,7 @@ def refuse(digest: str) -> None:
 
 # Cleared with `generation`: part of the key.
 @lru_cache(maxsize=512)
-def _held(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> _Held:
+def _held(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> Held:
     letter = variant.precision.letter
     mine, theirs = own(key, letter), shipped(spec, letter)
     rows: list[tuple[PortfolioKernel, Portfolio, bool]] = []
@@ -149,7 +171,7 @@ def _held(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> _Held:
         np.array([[mode in _digests(one, of) for mode in MODES] for one in kernels], np.bool_)
         for of in (False, True)
     )
-    return _Held(
+    return Held(
         kernels,
         tuple(portfolio for _, portfolio, _ in rows),
         tuple(is_own for _, _, is_own in rows),
@@ -200,8 +222,11 @@ def _model(kernels: Sequence[PortfolioKernel], theirs: Portfolio | None) -> Mode
         if not one.costs:
             times = {_problem(one, sizes): ns for sizes, ns in one.won.items()}
             mine = alike_costs(one.geometry, times, kernels, many) if times else np.zeros(0)
-        # One that nothing is known of is never expected to be fast.
-        costs.append(mine if len(mine) == len(TERMS) else np.full(len(TERMS), np.inf))
+        if len(mine) != len(TERMS):
+            # One that nothing is known of is never expected to be fast: every launch costs so much.
+            mine = np.zeros(len(TERMS))
+            mine[0] = np.inf
+        costs.append(mine)
     return Model([one.geometry for one in kernels], np.array(costs))
 
 
@@ -219,6 +244,12 @@ def held(device: Served, variant: Variant) -> tuple[PortfolioKernel, ...]:
     """Return the kernels that may serve a variant, the device's own first."""
     seen = generation() + len(_refused)
     return _held(device.portfolio_key, device.spec, variant, seen).kernels
+
+
+def held_rows(device: Served, variant: Variant) -> Held:
+    """Return what `choose` compares for a variant, with the model that it compares by."""
+    seen = generation() + len(_refused)
+    return _held(device.portfolio_key, device.spec, variant, seen)
 
 
 def choose(
@@ -266,7 +297,7 @@ def _chosen(
     return _made(table, best, problem, spec, routed, float(ns[best]))
 
 
-def _able(table: _Held, problem: Problem, aligned: bool, routed: bool) -> NDArray[np.intp]:
+def _able(table: Held, problem: Problem, aligned: bool, routed: bool) -> NDArray[np.intp]:
     """Return which kernels take the operands, and have machine code or may be compiled."""
     some = table.compiled[routed].any(axis=1) if len(table.kernels) else np.zeros(0, np.bool_)
     if not routed:
@@ -277,7 +308,7 @@ def _able(table: _Held, problem: Problem, aligned: bool, routed: bool) -> NDArra
 
 
 def _raced(
-    spec: DeviceSpec, table: _Held, problem: Problem, able: NDArray[np.intp]
+    spec: DeviceSpec, table: Held, problem: Problem, able: NDArray[np.intp]
 ) -> tuple[int, float] | None:
     """Return which kernel won a race of exactly this problem, and its time."""
     if (problem.m, problem.n, problem.k) not in table.won:
@@ -309,7 +340,7 @@ def _digests(kernel: PortfolioKernel, routed: bool) -> dict[Mode, str]:
 
 
 def _made(
-    table: _Held, at: int, problem: Problem, spec: DeviceSpec, routed: bool, ns: float | None
+    table: Held, at: int, problem: Problem, spec: DeviceSpec, routed: bool, ns: float | None
 ) -> Choice:
     kernel, portfolio = table.kernels[at], table.portfolios[at]
     family = stencil(kernel.config.stencil)

@@ -14,7 +14,17 @@ from tilewright.hardware import DeviceSpec
 from tilewright.paths import UnsafeDirectoryError, data_dir, private_directory
 from tilewright.portfolio.portfolio import Portfolio, PortfolioError, read_portfolio
 
-__all__ = ["VARIABLE", "generation", "own", "own_folder", "reload", "shipped", "shipped_folder"]
+__all__ = [
+    "VARIABLE",
+    "generation",
+    "own",
+    "own_folder",
+    "own_keys",
+    "reload",
+    "shipped",
+    "shipped_folder",
+    "shipped_for",
+]
 
 VARIABLE = "TILEWRIGHT_PORTFOLIO_DIR"
 
@@ -31,7 +41,8 @@ def shipped_folder(compute_capability: int | None) -> Traversable | None:
 
 
 @lru_cache(maxsize=32)
-def _read_shipped(compute_capability: int | None, name: str) -> Portfolio | None:
+def shipped_for(compute_capability: int | None, name: str) -> Portfolio | None:
+    """Return the package's portfolio for an architecture, whichever device of it one has."""
     folder = shipped_folder(compute_capability)
     if folder is None or not folder.joinpath(f"{name}.json").is_file():
         return None
@@ -47,8 +58,18 @@ def shipped(device: DeviceSpec, name: str) -> Portfolio | None:
     """Return the package's portfolio of a precision's letter for a device; None without one."""
     if device.compute_capability is None:
         return None
-    found = _read_shipped(device.compute_capability, name)
+    found = shipped_for(device.compute_capability, name)
     return found if found is not None and found.serves(device) else None
+
+
+def own_keys() -> list[str]:
+    """Return what devices have portfolios of their own on this machine."""
+    named = os.environ.get(VARIABLE)
+    folder = Path(named).expanduser() if named else data_dir() / "portfolios"
+    try:
+        return sorted(one.name for one in folder.iterdir() if any(one.glob("*.json")))
+    except OSError:
+        return []
 
 
 def own_folder(key: str) -> Path:

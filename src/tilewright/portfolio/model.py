@@ -108,7 +108,8 @@ class Model:
         self._stages_k = of("stages_k")
         # Bytes of a stage for each that a thread stores its results through.
         stage = self._tile_k * (self._tile_m + self._tile_n)
-        self._stage = stage / (np.array([one.threads[0] for one in geometries]) * STAGED_BYTES)
+        threads = np.array([max(1, one.threads[0]) for one in geometries])
+        self._stage = stage / (threads * STAGED_BYTES)
 
     def expected(self, problem: Problem, multiprocessors: int) -> Floats:
         """Return the nanoseconds to expect of each kernel."""

@@ -6,12 +6,17 @@ import time
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
 
 from tilewright.backend.base import BackendError, DeviceLostError
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.portfolio import Portfolio, PortfolioError
-from tilewright.stencil import stencil
+from tilewright.space import Config
+from tilewright.stencil import Stencil, Variant, stencil
+from tilewright.stencil.base import Call
 from tilewright.stencil.geometry import Mode
 from tilewright.tuning.verify import WrongResultError, certify
 
@@ -94,22 +99,44 @@ def _twins(portfolio: Portfolio) -> Iterator[tuple[PortfolioKernel, Mode, Code]]
     every = {
         digest: (kernel, mode, portfolio.codes[digest])
         for kernel in portfolio.kernels
-        for mode, digest in kernel.modes.items()
+        for modes in (kernel.modes, kernel.routed)
+        for mode, digest in modes.items()
     }
     yield from sorted(every.values(), key=lambda one: (one[2].block, one[2].at))
+
+
+class _Routed:
+    """A stencil whose kernels run where a number in device memory is 0, and that number."""
+
+    def __init__(self, family: Stencil, decision: Any) -> None:
+        self._family, self._decision = family, decision
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._family, name)
+
+    def arguments(self, config: Config, variant: Variant, call: Call) -> tuple[Any, ...]:
+        """Return the kernel's arguments, the number's address last."""
+        return (*self._family.arguments(config, variant, call), self._decision)
 
 
 def _wrong(
     live: CUDADevice, portfolio: Portfolio, kernel: PortfolioKernel, mode: Mode, code: Code
 ) -> str:
     """Return what is wrong with a twin; nothing if it passes."""
-    family = stencil(kernel.config.stencil)
+    family: Any = stencil(kernel.config.stencil)
     config = family.in_mode(kernel.config, mode)
+    decision = None
     try:
+        if code.digest in kernel.routed.values():
+            decision = live.upload(np.zeros(1, np.int32))
+            family = _Routed(family, decision)
         loaded = live.load(code, portfolio.machine_code(code.digest))
         certify(live, loaded, family, config, kernel.variant)
     except DeviceLostError as error:
         raise DeviceLostError(f"{kernel.name}, {mode}: {error}") from None
     except (WrongResultError, BackendError, PortfolioError) as error:
         return str(error)
+    finally:
+        if decision is not None:
+            live.free(decision)
     return ""

@@ -1,28 +1,16 @@
-/* The calls: arguments are checked, a kernel is chosen, its arguments laid out and launched.
+/* The calls: arguments are checked, and what is right is launched.
  *
  * Kernels are column-major.  A row-major result is the column-major result of the exchanged
  * product, C^T = op(B)^T op(A)^T, so that nothing is copied.
  */
 #include "tilewright_internal.h"
 
-#include <math.h>
-
-/* CUDA C++ Programming Guide, technical specifications: grid in x and in y. */
-#define MOST_X 2147483647
-#define MOST_Y 65535
-
 enum { NOT_FOUND = -1 };
 enum { ORDER = 1, TRANSA, TRANSB, M, N, K, ALPHA, A, LDA, B, LDB, BETA, C, LDC };
 
 static const struct {
-    int64_t element_bytes;
     int is_double, is_complex;
-} kinds[TILEWRIGHT_PRECISIONS] = {{4, 0, 0}, {8, 1, 0}, {8, 0, 1}, {16, 1, 1}};
-
-typedef union {
-    float as_float;
-    double as_double;
-} real;
+} kinds[TILEWRIGHT_PRECISIONS] = {{0, 0}, {1, 0}, {0, 1}, {1, 1}};
 
 /* A product in column-major terms.  The positions are what its parts are in the caller's. */
 typedef struct {
@@ -121,7 +109,7 @@ static tw_status usable(const tilewright_matrix *x, int at, int64_t element_byte
 
 static tw_status check_memory(const product *it, int reads)
 {
-    const int64_t size = kinds[it->precision].element_bytes;
+    const int64_t size = tilewright_element_bytes(it->precision);
     tw_status status = usable(&it->c, C, size);
     if (status == TW_OK && reads)
         status = usable(&it->a, it->at_a, size);
@@ -133,68 +121,11 @@ static tw_status check_memory(const product *it, int reads)
     return status;
 }
 
-/* ---- Choosing ------------------------------------------------------------ */
+/* ---- Scalars -------------------------------------------------------------- */
 
-/* How many doublings lie between two sizes. */
-static double doublings(int64_t x, int64_t y)
+static tilewright_real read_real(const void *scalar, int part, int is_double)
 {
-    return fabs(log2((double)(x > 1 ? x : 1) / (double)(y > 1 ? y : 1)));
-}
-
-/* The row tuned on the nearest size, as tilewright.gemm chooses; of equally near ones, the
- * first. */
-static int nearest(const product *it, const tilewright_choices *from)
-{
-    int best = 0;
-    double least = HUGE_VAL;
-    for (int i = 0; i < from->count; ++i) {
-        const tilewright_tuned *const row = &from->rows[i];
-        const double distance =
-            doublings(it->m, row->m) + doublings(it->n, row->n) + doublings(it->k, row->k);
-        if (distance < least) {
-            least = distance;
-            best = i;
-        }
-    }
-    return best;
-}
-
-/* A row takes three logarithms, 15 ns.  Programs ask for few sizes again and again, so each
- * thread remembers the last choice of every slot: 64 slots of 40 bytes, no lock. */
-enum { SLOTS = 64 };
-static _Thread_local struct {
-    const tilewright_choices *from;
-    int64_t m, n, k;
-    int kernel;
-} remembered[SLOTS];
-
-static int choose(const product *it)
-{
-    const tilewright_choices *const from = &tilewright_table[it->precision][it->op_a][it->op_b];
-    if (from->count <= 1)
-        return from->count ? from->rows[0].kernel : NOT_FOUND;
-    /* Multiplied by odd constants of many bits (xxHash's), sizes differ in the highest six
-     * bits, powers of two as well. */
-    const uint64_t mixed = (uint64_t)it->m * 0x9e3779b97f4a7c15u ^
-                           (uint64_t)it->n * 0xc2b2ae3d27d4eb4fu ^
-                           (uint64_t)it->k * 0x165667b19e3779f9u;
-    const unsigned slot = (unsigned)(mixed >> 58);
-    if (remembered[slot].from != from || remembered[slot].m != it->m ||
-        remembered[slot].n != it->n || remembered[slot].k != it->k) {
-        remembered[slot].from = from;
-        remembered[slot].m = it->m;
-        remembered[slot].n = it->n;
-        remembered[slot].k = it->k;
-        remembered[slot].kernel = from->rows[nearest(it, from)].kernel;
-    }
-    return remembered[slot].kernel;
-}
-
-/* ---- Launching ----------------------------------------------------------- */
-
-static real read_real(const void *scalar, int part, int is_double)
-{
-    real made;
+    tilewright_real made;
     if (is_double)
         made.as_double = ((const double *)scalar)[part];
     else
@@ -203,7 +134,7 @@ static real read_real(const void *scalar, int part, int is_double)
 }
 
 /* Read a scalar's two parts; a real one has no imaginary part. */
-static void read_scalar(real parts[2], const void *scalar, int precision)
+static void read_scalar(tilewright_real parts[2], const void *scalar, int precision)
 {
     static const double nothing = 0;
     const int is_double = kinds[precision].is_double;
@@ -212,43 +143,21 @@ static void read_scalar(real parts[2], const void *scalar, int precision)
                                            : read_real(&nothing, 0, is_double);
 }
 
-static int equals(const real parts[2], int value, int precision)
+static int equals(const tilewright_real parts[2], int value, int precision)
 {
     if (kinds[precision].is_double)
         return parts[0].as_double == value && parts[1].as_double == 0;
     return parts[0].as_float == (float)value && parts[1].as_float == 0;
 }
 
-/* Lay the grid out; false where it is larger than CUDA's. */
-static int cover(unsigned grid[2], const tilewright_kernel *kernel, int64_t m, int64_t n)
+/* The product as kernels are chosen for it. */
+static tilewright_problem problem_of(const product *it, int reads)
 {
-    const int64_t along_m = m / kernel->block_m + (m % kernel->block_m != 0);
-    const int64_t along_n = n / kernel->block_n + (n % kernel->block_n != 0);
-    const int64_t most_m = MOST_X / kernel->factor;
-    if (kernel->folded ? along_m > most_m / along_n : along_m > most_m || along_n > MOST_Y)
-        return 0;
-    grid[0] = (unsigned)(along_m * (kernel->folded ? along_n : 1)) * kernel->factor;
-    grid[1] = kernel->folded ? 1 : (unsigned)along_n;
-    return 1;
-}
-
-static tw_status launch(product *it, real alpha[2], real beta[2], int reads, tw_stream stream)
-{
-    const int kernel = choose(it);
-    unsigned grid[2];
-    /* An empty sum reads neither A nor B, whatever alpha is. */
-    int64_t k = reads ? it->k : 0, offset = 0;
-    void *arguments[] = {
-        &it->m, &it->n, &k,
-        &alpha[0], &alpha[1], &it->a.first, &offset, &it->a.ld,
-        &it->b.first, &offset, &it->b.ld,
-        &beta[0], &beta[1], &it->c.first, &offset, &it->c.ld,
-    };
-    if (kernel == NOT_FOUND)
-        return TW_NO_KERNEL;
-    if (!cover(grid, &tilewright_kernels[kernel], it->m, it->n))
-        return TW_TOO_LARGE;
-    return tilewright_launch(kernel, grid, arguments, stream);
+    /* Where neither A nor B is read, they may begin anywhere; no tensor map is made of them. */
+    const int aligned = reads && (it->a.first | it->b.first) % 16 == 0;
+    const tilewright_problem made = {it->precision, it->op_a, it->op_b, aligned,
+                                     it->m, it->n, it->k, it->a.ld, it->b.ld, it->c.ld};
+    return made;
 }
 
 /* ---- The calls ----------------------------------------------------------- */
@@ -258,7 +167,7 @@ static tw_status gemm(int precision, int order, char transa, char transb, int64_
                       int64_t ldb, const void *beta, void *c, int64_t ldc, tw_stream stream)
 {
     product it;
-    real alphas[2], betas[2];
+    tilewright_real alphas[2], betas[2];
     tw_status status = describe(&it, precision, order, transa, transb, m, n, k);
     if (status)
         return status;
@@ -275,7 +184,11 @@ static tw_status gemm(int precision, int order, char transa, char transb, int64_
     if (!reads && equals(betas, 1, precision))
         return TW_OK;
     status = check_memory(&it, reads);
-    return status ? status : launch(&it, alphas, betas, reads, stream);
+    if (status)
+        return status;
+    const tilewright_problem problem = problem_of(&it, reads);
+    return tilewright_launch(&problem, alphas, it.a.first, it.b.first, betas, it.c.first, reads,
+                             stream);
 }
 
 tw_status tw_sgemm(tw_order order, char transa, char transb, int64_t m, int64_t n, int64_t k,
@@ -321,11 +234,15 @@ const char *tw_choose(char precision, tw_order order, char transa, char transb, 
                       int64_t n, int64_t k)
 {
     product it;
-    const int found = precision_of(precision);
-    if (found == NOT_FOUND || describe(&it, found, order, transa, transb, m, n, k))
+    tilewright_choice found;
+    const int letter = precision_of(precision);
+    if (letter == NOT_FOUND || describe(&it, letter, order, transa, transb, m, n, k))
         return NULL;
-    const int kernel = choose(&it);
-    return kernel == NOT_FOUND ? NULL : tilewright_kernels[kernel].name;
+    const int64_t lda = it.op_a ? it.k : it.m, ldb = it.op_b ? it.n : it.k;
+    const tilewright_problem problem = {letter, it.op_a, it.op_b, 1, it.m, it.n, it.k,
+                                        lda > 1 ? lda : 1, ldb > 1 ? ldb : 1, it.m > 1 ? it.m : 1};
+    const tilewright_place here = tilewright_here();
+    return tilewright_choose(&problem, &here, &found) ? tilewright_codes[found.code].name : NULL;
 }
 
 const char *tw_strerror(tw_status status)

@@ -1,0 +1,160 @@
+/* Which kernel serves a problem, in which launch mode: what tilewright.portfolio.choose does.
+ *
+ *  1. What won a race of exactly this size, columns contiguous, on this model of device.
+ *  2. Else the kernel of which the shortest time is expected (tilewright_model.c), among those
+ *     with machine code for the problem's launch mode.
+ *  3. Without costs the kernel tuned nearest in size; without any the default.
+ *
+ * Ties go to the user's own kernels, then to the first.
+ */
+#include "tilewright_internal.h"
+
+#include <math.h>
+
+/* Machine code for a mode, or the next best: any is right for any problem. */
+static int code_for(const tilewright_kernel *it, int mode)
+{
+    /* What serves every mode has machine code for all that its stencil can be compiled for. */
+    const int without[] = {0, TILEWRIGHT_SCALAR | TILEWRIGHT_CLAMPED, TILEWRIGHT_MODES - 1};
+    const int shipped[] = {0, TILEWRIGHT_STAGED, TILEWRIGHT_CLAMPED,
+                           TILEWRIGHT_STAGED | TILEWRIGHT_CLAMPED, TILEWRIGHT_MODES - 1};
+    const int *const drop = it->own ? without : shipped;
+    const int count = it->own ? 3 : 5;
+    for (int i = 0; i < count; ++i)
+        if (it->codes[mode & ~drop[i]] != TILEWRIGHT_NONE)
+            return it->codes[mode & ~drop[i]];
+    return TILEWRIGHT_NONE;
+}
+
+static int is_named(const tilewright_kernel *it, const tilewright_place *place)
+{
+    return it->device != TILEWRIGHT_NONE && (place->is >> it->device & 1) != 0;
+}
+
+/* The time of a race of this very size; null where the kernel won none that counts here. */
+static const double *raced(const tilewright_kernel *it, const tilewright_problem *p,
+                           const tilewright_place *place)
+{
+    if (!it->own && !is_named(it, place))
+        return NULL;
+    for (int i = 0; i < it->won_count; ++i)
+        if (it->won[i].m == p->m && it->won[i].n == p->n && it->won[i].k == p->k)
+            return &it->won[i].ns;
+    return NULL;
+}
+
+static int is_contiguous(const tilewright_problem *p)
+{
+    return p->lda == tilewright_most(1, p->op_a ? p->k : p->m) &&
+           p->ldb == tilewright_most(1, p->op_b ? p->n : p->k) &&
+           p->ldc == tilewright_most(1, p->m);
+}
+
+static const tilewright_kernel *fastest_raced(const tilewright_rows *from,
+                                              const tilewright_problem *p,
+                                              const tilewright_place *place)
+{
+    const tilewright_kernel *best = NULL;
+    double least = 0;
+    int alike = 1; /* times of one model may be compared */
+    if (!is_contiguous(p))
+        return NULL;
+    for (int i = 0; i < from->count; ++i) {
+        const tilewright_kernel *const it = &from->kernels[i];
+        if (tilewright_takes(&it->geometry, p) && raced(it, p, place) != NULL)
+            alike = alike && is_named(it, place);
+    }
+    for (int i = 0; i < from->count; ++i) {
+        const tilewright_kernel *const it = &from->kernels[i];
+        const double *const ns = tilewright_takes(&it->geometry, p) ? raced(it, p, place) : NULL;
+        if (ns == NULL)
+            continue;
+        if (best == NULL || (!alike && it->own != best->own ? it->own : *ns < least)) {
+            best = it;
+            least = *ns;
+        }
+    }
+    return best;
+}
+
+/* How many doublings lie between two sizes. */
+static double doublings(int64_t x, int64_t y)
+{
+    return fabs(log2((double)tilewright_most(1, x) / (double)tilewright_most(1, y)));
+}
+
+static double distance(const tilewright_kernel *it, const tilewright_problem *p)
+{
+    double least = HUGE_VAL;
+    for (int i = 0; i < it->won_count; ++i) {
+        const tilewright_won *const row = &it->won[i];
+        const double found =
+            doublings(p->m, row->m) + doublings(p->n, row->n) + doublings(p->k, row->k);
+        if (found < least)
+            least = found;
+    }
+    return least;
+}
+
+static const tilewright_kernel *nearest(const tilewright_rows *from, const tilewright_problem *p)
+{
+    const tilewright_kernel *best = NULL;
+    double least = 0;
+    for (int i = 0; i < from->count; ++i) {
+        const tilewright_kernel *const it = &from->kernels[i];
+        if (!tilewright_takes(&it->geometry, p))
+            continue;
+        const double found = distance(it, p);
+        if (best == NULL || found < least) {
+            best = it;
+            least = found;
+        }
+    }
+    return best;
+}
+
+/* The shortest expected time, among kernels with the problem's own mode if there are any. */
+static const tilewright_kernel *fastest(const tilewright_rows *from, const tilewright_problem *p,
+                                        int64_t multiprocessors)
+{
+    const tilewright_kernel *best = NULL;
+    double least = 0;
+    int suits_best = 0;
+    for (int i = 0; i < from->count; ++i) {
+        const tilewright_kernel *const it = &from->kernels[i];
+        if (!tilewright_takes(&it->geometry, p))
+            continue;
+        const int suits =
+            it->own || it->codes[tilewright_mode(&it->geometry, p)] != TILEWRIGHT_NONE;
+        if (best != NULL && suits < suits_best)
+            continue;
+        /* Larger than anything that a device holds: any kernel will do. */
+        const double ns =
+            tilewright_is_modelled(p) ? tilewright_expected(it, p, multiprocessors) : 0;
+        if (best == NULL || suits > suits_best || ns < least) {
+            best = it;
+            least = ns;
+            suits_best = suits;
+        }
+    }
+    return best;
+}
+
+int tilewright_choose(const tilewright_problem *p, const tilewright_place *place,
+                      tilewright_choice *choice)
+{
+    const tilewright_rows *const from = &tilewright_table[p->precision][p->op_a][p->op_b];
+    const tilewright_kernel *best = NULL;
+    if (p->m < 1 || p->n < 1 || place->multiprocessors < 1)
+        return 0;
+    best = fastest_raced(from, p, place);
+    if (best == NULL)
+        best = from->timed ? fastest(from, p, place->multiprocessors) : nearest(from, p);
+    if (best == NULL)
+        best = from->fallback;
+    if (best == NULL)
+        return 0;
+    choice->kernel = best;
+    choice->code = code_for(best, tilewright_mode(&best->geometry, p));
+    return choice->code != TILEWRIGHT_NONE;
+}

@@ -1,0 +1,151 @@
+/* How a grid follows from a problem, and which launch mode suits it.
+ *
+ *         n ->
+ *      +------+------+------+     a thread block computes tile_m x tile_n of C, tile_k steps of k
+ *    m | tile | tile | tile |     at a time; a cluster of cluster_m x cluster_n such tiles is
+ *    | +------+------+------+     launched whole, and cluster_k blocks may share one tile
+ *    v | tile | tile | tile |
+ *      +------+------+------+
+ *
+ * A data-parallel launch has a block for each tile.  A persistent one has as many blocks as the
+ * device holds, which take tiles in turns; with stream-K they also share tiles along k.  Parallel
+ * split-K launches a block for each part of k of each tile, and a reduction kernel behind them.
+ */
+#include "tilewright_internal.h"
+
+/* CUDA C++ Programming Guide, technical specifications: grid in x and in y. */
+#define MOST_X 2147483647
+#define MOST_Y 65535
+
+/* Estimates for an H100, in cycles: what a wave of blocks takes beside its steps along k, and
+ * bytes of parts that are written, and read again by the reduction kernel, in a cycle. */
+#define WAVE_CYCLES 8000
+#define PART_BYTES_A_CYCLE 1500
+
+/* What copies and stores take at once, and what a thread stages results in. */
+enum { CHUNK_BYTES = 16, STAGED_BYTES = 32 };
+
+/* cuTensorMapEncodeTiled: a box's place is told in signed 32-bit numbers; strides are below. */
+#define MOST_PLACES ((int64_t)1 << 31)
+#define MOST_STRIDE ((int64_t)1 << 40)
+
+int64_t tilewright_element_bytes(int precision)
+{
+    static const int64_t bytes[TILEWRIGHT_PRECISIONS] = {4, 8, 8, 16};
+    return bytes[precision];
+}
+
+/* Elements that are copied or stored at once where they are aligned. */
+static int64_t chunk_of(const tilewright_problem *p)
+{
+    return CHUNK_BYTES / tilewright_element_bytes(p->precision);
+}
+
+int64_t tilewright_tiles(int64_t side, int64_t tile, int64_t cluster)
+{
+    return tilewright_up(side, tile * cluster) * cluster;
+}
+
+int tilewright_takes(const tilewright_geometry *it, const tilewright_problem *p)
+{
+    const int64_t size = tilewright_element_bytes(p->precision), chunk = chunk_of(p);
+    const int64_t line = tilewright_most(1, it->tma_line_bytes / size);
+    /* A map's elements have 8 bytes at most. */
+    const int64_t words = tilewright_most(1, size / 8);
+    const int64_t longest = tilewright_most(p->m, tilewright_most(p->n, p->k));
+    if (!it->tma)
+        return 1;
+    if (!p->aligned || p->lda % chunk || p->ldb % chunk)
+        return 0;
+    if ((!p->op_a && p->m % line) || (p->op_b && p->n % line))
+        return 0;
+    return longest < MOST_PLACES / words && tilewright_most(p->lda, p->ldb) < MOST_STRIDE / size;
+}
+
+/* Whether results may pass through the stage that is free while they are stored. */
+static int may_stage(const tilewright_geometry *it, int precision)
+{
+    const int64_t stage =
+        it->tile_k * (it->tile_m + it->tile_n) * tilewright_element_bytes(precision);
+    return it->stages_k > 0 && (int64_t)it->threads_x * STAGED_BYTES <= stage;
+}
+
+int tilewright_mode(const tilewright_geometry *it, const tilewright_problem *p)
+{
+    const int64_t chunk = chunk_of(p);
+    const struct {
+        int64_t side, ld, tile;
+        int along_k;
+    } sides[] = {{p->m, p->lda, it->tile_m, p->op_a != 0}, {p->n, p->ldb, it->tile_n, !p->op_b}};
+    int mode = 0;
+    if (may_stage(it, p->precision) && p->k <= it->stages_k && (p->ldc % chunk || p->m % chunk))
+        mode |= TILEWRIGHT_STAGED;
+    if (it->tma)
+        return mode;
+    for (int i = 0; i < 2; ++i) {
+        const int64_t inner = sides[i].along_k ? p->k : sides[i].side;
+        if (sides[i].side < sides[i].tile)
+            mode |= TILEWRIGHT_CLAMPED;
+        /* Operands along k are copied element by element by some kernels, however they lie. */
+        if ((!sides[i].along_k || it->vector_along_k) && (inner % chunk || sides[i].ld % chunk))
+            mode |= TILEWRIGHT_SCALAR;
+    }
+    return mode;
+}
+
+int64_t tilewright_parts(const tilewright_geometry *it, int64_t steps, int64_t tiles,
+                         int64_t multiprocessors)
+{
+    const int64_t at_once = tilewright_most(1, it->resident) * multiprocessors;
+    const int64_t most = tilewright_most(1, tilewright_least(TILEWRIGHT_MOST_PARTS, steps));
+    int64_t best = 1;
+    double least = 0;
+    for (int64_t parts = 1; parts <= most; ++parts) {
+        const int64_t waves = tilewright_up(tiles * parts, at_once);
+        const double wave = (double)tilewright_up(steps, parts) * it->step_cycles + WAVE_CYCLES;
+        const double moved = (double)(parts * tiles * it->cut_bytes) / PART_BYTES_A_CYCLE;
+        const double cycles = (double)waves * wave + moved;
+        if (parts == 1 || cycles < least) {
+            least = cycles;
+            best = parts;
+        }
+    }
+    return best;
+}
+
+int tilewright_lay_out(const tilewright_geometry *it, const tilewright_problem *p,
+                       int64_t multiprocessors, tilewright_grid *grid)
+{
+    const int64_t along_m = tilewright_tiles(p->m, it->tile_m, it->cluster_m);
+    const int64_t along_n = tilewright_tiles(p->n, it->tile_n, it->cluster_n);
+    const int64_t cluster = it->cluster_m * it->cluster_n * it->cluster_k;
+    int64_t blocks, second = 0;
+    if (along_m < 1 || along_n < 1)
+        return 0;
+    if (!it->folded) {
+        if (along_m > MOST_X / it->cluster_k || along_n > MOST_Y)
+            return 0;
+        *grid = (tilewright_grid){(unsigned)(along_m * it->cluster_k), (unsigned)along_n, 0};
+        return 1;
+    }
+    /* More tiles than that belong to a matrix beyond the address space. */
+    if (along_m > INT64_MAX / (1 << 20) / it->cluster_k / along_n)
+        return 0;
+    blocks = along_m * along_n * it->cluster_k;
+    if (it->split_k) {
+        if (blocks > MOST_X)
+            return 0;
+        blocks *= tilewright_parts(it, tilewright_up(p->k, it->tile_k), blocks, multiprocessors);
+        second = blocks * it->reduction_blocks;
+    } else if (it->persistent && it->resident > 0) {
+        const int64_t shares = it->stream_k ? TILEWRIGHT_MOST_SHARES : 1;
+        const int64_t most = it->resident * multiprocessors / cluster * cluster;
+        blocks = tilewright_least(blocks * shares, tilewright_most(cluster, most));
+    } else if (it->stream_k) {
+        blocks *= TILEWRIGHT_MOST_SHARES;
+    }
+    if (blocks > MOST_X || second > MOST_X)
+        return 0;
+    *grid = (tilewright_grid){(unsigned)blocks, 1, (unsigned)second};
+    return 1;
+}

@@ -1,0 +1,131 @@
+"""An exported library on a GPU: the bits of `gemm`'s own launches."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.export.building import ARITHMETIC, COMPILER, needs_c, run
+from tests.export.caller import GEMM, scalar
+from tilewright.backend import LiveDevice, Operand
+from tilewright.cli.app import run as tilewright
+from tilewright.library.gemm import Request, prepare_gemm
+from tilewright.precision import PRECISIONS
+from tilewright.problem import Trans
+
+pytestmark = [needs_c, pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROWS, COLUMNS = 101, 102
+LETTERS = "dz"
+
+
+@pytest.fixture
+def library(cuda: LiveDevice, tmp_path: Path) -> ctypes.CDLL:
+    """What the command exports for the first CUDA device."""
+    folder = tmp_path / "exported"
+    arguments = ["export", "--device", cuda.id, "--precision", ",".join(LETTERS), "--format", "c"]
+    assert tilewright([*arguments, "-o", str(folder)]) == 0
+    made = folder / "libtilewright-gemm.so"
+    flags = ("-std=c11", "-O1", ARITHMETIC, "-shared", "-fPIC", "-fvisibility=hidden")
+    libraries = ("-ldl", "-lm", "-lpthread")
+    run(COMPILER, *flags, *sorted((folder / "c").glob("*.c")), "-o", made, *libraries)
+    return _opened(made)
+
+
+def _opened(path: Path) -> ctypes.CDLL:
+    found = ctypes.CDLL(str(path))
+    found.tw_gemm.argtypes = [ctypes.c_char, *GEMM]
+    found.tw_strerror.restype = ctypes.c_char_p
+    return found
+
+
+def _call(rng: np.random.Generator) -> dict[str, Any]:
+    """Draw a call of a few megabytes at most, often of whole tiles and aligned columns."""
+    letter = str(rng.choice(list(LETTERS)))
+    ta, tb = (str(x) for x in rng.choice(list("NTC"), 2))
+    sizes = [int(x) for x in np.exp(rng.uniform(0, 7, 3))]
+    if rng.random() < 0.5:
+        sizes = [-(-x // 64) * 64 for x in sizes]
+    if rng.random() < 0.1:
+        sizes[int(rng.integers(3))] *= 20
+    pad = int(rng.choice([0, 0, 1, 2, 64]))
+    m, n, k = sizes
+    order = int(rng.choice([ROWS, COLUMNS]))
+    lds = []
+    for rows, columns, op in ((m, k, ta), (k, n, tb), (m, n, "N")):
+        stored = (columns, rows) if op != "N" else (rows, columns)
+        lds.append(stored[order == ROWS] + pad)
+    return {
+        "letter": letter, "order": order, "ta": ta, "tb": tb, "m": m, "n": n, "k": k, "lds": lds,
+        "begin": int(rng.choice([0, 0, 0, 1])),
+        "alpha": complex(rng.choice([1, -0.5, 0])), "beta": complex(rng.choice([0, 1, 0.25])),
+    }  # fmt: skip
+
+
+def test_exported_calls_give_gemms_bits(cuda, library):
+    """200 random calls, of the kernels for operands as they lie."""
+    rng = np.random.default_rng(20)
+    kinds = set()
+    for _ in range(200):
+        call = _call(rng)
+        of = PRECISIONS[call["letter"]]
+        (m, n, k), lds = (call[x] for x in "mnk"), call["lds"]
+        elements = [
+            ld * (columns if call["order"] == COLUMNS else rows) + call["begin"]
+            for ld, (rows, columns) in zip(
+                lds,
+                (
+                    (m, k) if call["ta"] == "N" else (k, m),
+                    (k, n) if call["tb"] == "N" else (n, k),
+                    (m, n),
+                ),
+                strict=True,
+            )
+        ]
+        arrays = [_numbers(rng, count, of.dtype_name) for count in elements]
+        a, b, ours, theirs = (cuda.upload(x) for x in (*arrays, arrays[2]))
+        try:
+            begin = call["begin"]
+            row = call["order"] == ROWS
+            placed = tuple(
+                (Operand(x, begin, ld), row) for x, ld in zip((a, b, ours), lds, strict=True)
+            )
+            ops = Trans.parse(call["ta"]), Trans.parse(call["tb"])
+            request = Request(of, m, n, k, call["alpha"], call["beta"], *ops, None, None, None)
+            first = begin * of.element_bytes
+            with cuda.current():
+                status = library.tw_gemm(
+                    call["letter"].encode(), call["order"], call["ta"].encode(),
+                    call["tb"].encode(), m, n, k, _pair(call, "alpha"), a + first, lds[0],
+                    b + first, lds[1], _pair(call, "beta"), theirs + first, lds[2], cuda.stream,
+                )  # fmt: skip
+            assert status == 0, (call, library.tw_strerror(status))
+            if not (call["alpha"] == 0 and call["beta"] == 1):
+                made = prepare_gemm(cuda, request, placed)
+                cuda.launch(made.kernel, made.launch, made.arguments).wait()
+                kinds.add((made.launch.split_k is None, made.launch.resident > 0))
+            found = [np.empty_like(arrays[2]) for _ in "12"]
+            for memory, array in zip((ours, theirs), found, strict=True):
+                cuda.download(memory, array)
+            assert np.array_equal(*(x.view(np.uint8) for x in found)), call
+        finally:
+            for memory in (a, b, ours, theirs):
+                cuda.free(memory)
+    with cuda.current():
+        assert library.tw_unload() == 0
+    assert kinds
+
+
+def _numbers(rng: np.random.Generator, count: int, dtype: str) -> np.ndarray:
+    numbers = rng.standard_normal(count).astype(dtype)
+    if np.dtype(dtype).kind == "c":
+        numbers += (1j * rng.standard_normal(count)).astype(dtype)
+    return numbers
+
+
+def _pair(call: dict[str, Any], name: str) -> Any:
+    return scalar(call["letter"], (call[name].real, call[name].imag))
