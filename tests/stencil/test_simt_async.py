@@ -158,8 +158,8 @@ def test_what_ships_is_right(emulated: EmulatedDevice, name: str) -> None:
     [
         {"stages": 2, "block_k": 16, "unroll_k": 16},
         {"stages": 5, "block_k": 8, "copy_groups": 4, "walk": 1},
-        {"block_k": 32, "unroll_k": 4, "copy_groups": 1, "walk": 2, "raster_rows": 0},
-        {"split_k": 8, "stages": 2, "walk": 3, "b_first": 1},
+        {"block_k": 32, "unroll_k": 4, "copy_groups": 1, "walk": 1, "raster_rows": 0},
+        {"split_k": 8, "stages": 2, "walk": 1, "b_first": 1},
         {"lanes_m": 4, "split_k": 4, "block_m": 32, "block_n": 64},
         {"block_m": 128, "block_n": 32, "tile_m": 8, "tile_n": 4, "block_k": 16},
         {"block_m": 32, "block_n": 256, "tile_m": 4, "tile_n": 16, "unroll_k": 16},

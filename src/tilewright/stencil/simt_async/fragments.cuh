@@ -52,18 +52,11 @@ HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int
  * of an order shows in its registers: which operands it reuses, and which banks it reads. */
 HELPER int in_order(int step)
 {
-    /* The tile is walked by lines of LINE: columns, or rows. */
-    enum { ROWWISE = WALK % 2, LINE = ROWWISE ? TILE_N : TILE_M };
-    int line, at;
-    if (WALK < 2) { /* along one line and back the next: one operand is at hand at the turn */
-        line = step / LINE;
-        at = line % 2 ? LINE - 1 - step % LINE : step % LINE;
-    } else { /* two lines at once, taking turns */
-        const int pair = step / (2 * LINE), in = step % (2 * LINE);
-        at = pair % 2 ? LINE - 1 - in / 2 : in / 2;
-        line = 2 * pair + (at + in + pair) % 2;
-    }
-    return ROWWISE ? at * TILE_M + line : line * TILE_M + at;
+    /* Along one line of LINE, a column or with WALK a row, and back the next: one operand is at
+     * hand at the turn. */
+    enum { LINE = WALK ? TILE_N : TILE_M };
+    const int line = step / LINE, at = line % 2 ? LINE - 1 - step % LINE : step % LINE;
+    return WALK ? at * TILE_M + line : line * TILE_M + at;
 }
 
 HELPER void multiply(elem *sum, const fragments *f, int)

@@ -96,9 +96,8 @@ def _pipeline() -> tuple[Parameter, ...]:
         TMA,
         Parameter(
             "walk",
-            (0, 1, 2, 3),
-            "order of a step's multiply-adds: 0: by columns, 1: by rows, each there and back, "
-            "2, 3: the same two at once",
+            (0, 1),
+            "order of a step's multiply-adds, there and back: 0: by columns, 1: by rows",
             "none but another choice of registers by the compiler, and so of conflicts",
         ),
         Parameter(

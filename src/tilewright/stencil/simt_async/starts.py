@@ -52,7 +52,7 @@ _COMPLEX: tuple[_Shape, ...] = (
     (64, 128, 8, 8, 4, 8, 8, 3, 2, 1, 1, 0, 2, 8),
     (64, 64, 8, 4, 4, 16, 8, 2, 1, 2, 1, 0, 2, 8),
     (64, 64, 8, 4, 4, 16, 16, 2, 1, 2, 1, 1, 1, 4),
-    (32, 128, 8, 4, 4, 8, 8, 5, 4, 1, 3, 1, 2, 16),
+    (32, 128, 8, 4, 4, 8, 8, 5, 4, 1, 1, 1, 2, 16),
     *_DOUBLE,
 )
 _DOUBLE_COMPLEX: tuple[_Shape, ...] = (
@@ -87,7 +87,7 @@ _LAYERED: tuple[tuple[int, _Shape], ...] = (
 # Tiles that the copy engine brings, of 192 elements a thread, shared by all blocks: the fastest
 # from 4096 on where both operands run along m or n and columns are aligned.
 _BOXED: tuple[_Shape, ...] = (
-    (96, 256, 12, 16, 4, 8, 8, 4, 2, 1, 2, 0, 1, 8),
+    (96, 256, 12, 16, 4, 8, 8, 4, 2, 1, 0, 0, 1, 8),
     (192, 128, 12, 16, 8, 8, 8, 4, 2, 1, 0, 0, 1, 8),
 )
 _BOXES = {"tma": 1, "persistent": 1, "stream_k": 2}
