@@ -14,7 +14,6 @@ import numpy as np
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.library.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy
-from tilewright.library.double_double import DoubleDouble
 from tilewright.library.kernels import ready
 from tilewright.library.layout import Strided, layout_of, operation
 from tilewright.library.narrow_types import is_narrow
@@ -202,7 +201,8 @@ def _adapter(a: Any, b: Any, c: Any) -> Any:
     masked = sys.modules.get("numpy.ma")  # whoever has such an array has imported it
     if masked is not None and any(isinstance(x, masked.MaskedArray) for x in given):
         raise TypeError("masked arrays are not multiplied; fill them first with .filled(value)")
-    if any(isinstance(x, DoubleDouble) for x in given):
+    if any(getattr(type(x), "__module__", "").startswith("tilewright.") for x in given):
+        from tilewright.library.double_double import DoubleDouble
         from tilewright.library.on_double_double import double_double_arrays
 
         if not all(isinstance(x, DoubleDouble) for x in given):
@@ -258,6 +258,8 @@ def _one_precision(a: Any, b: Any, c: Any) -> Precision:
 
 def _pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
     """Return scalars as double-double ones."""
+    from tilewright.library.double_double import DoubleDouble
+
     made = []
     for name, value in (("alpha", alpha), ("beta", beta)):
         try:

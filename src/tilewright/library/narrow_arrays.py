@@ -66,7 +66,8 @@ class _NumPyLike:
             c[...] = values.astype(c.dtype)
 
     def check(self, name: str, x: Any) -> None:
-        if isinstance(x, np.ma.MaskedArray):
+        masked = sys.modules.get("numpy.ma")  # whoever has such an array has imported it
+        if masked is not None and isinstance(x, masked.MaskedArray):
             raise TypeError("masked arrays are not multiplied; fill them first with .filled(value)")
         if name == "c" and isinstance(x, np.ndarray) and not x.flags.writeable:
             raise ValueError("c is read-only; give a writeable array")

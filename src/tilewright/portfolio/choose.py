@@ -27,7 +27,7 @@ from tilewright.portfolio.model import MODES, TERMS, Model
 from tilewright.portfolio.portfolio import Portfolio
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.stencil import Stencil, Variant, stencil, stencils, stencils_for
+from tilewright.stencil import Stencil, Variant, stencil, stencils_for
 from tilewright.stencil.geometry import PLAIN, Launch, Mode
 
 __all__ = [
@@ -185,8 +185,10 @@ def _held(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> Held:
 
 def _is_current(kernel: PortfolioKernel) -> bool:
     """Whether the stencil is there as it was when the kernel was built."""
-    known = {family.name: family.version for family in stencils()}
-    return known.get(kernel.config.stencil) == kernel.version
+    try:
+        return stencil(kernel.config.stencil).version == kernel.version
+    except ValueError:  # of a stencil that a module registered elsewhere
+        return False
 
 
 def _is_sound(kernel: PortfolioKernel, variant: Variant, spec: DeviceSpec) -> bool:

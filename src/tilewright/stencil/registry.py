@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from importlib import import_module
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
@@ -11,30 +12,31 @@ from tilewright.stencil.base import Stencil
 __all__ = ["register", "stencil", "stencils", "stencils_for"]
 
 
-_known: dict[str, Stencil] = {}
+# Module and class by name.  Where several suit a device, the first is the most fitting.  Wgmma
+# computes no precision of BLAS: what it multiplies is asked for as an accuracy, or is an array of
+# shorter numbers.
+_OURS = {
+    "mma_f64": ("tilewright.stencil.mma_f64", "MmaF64"),
+    "simt_async": ("tilewright.stencil.simt_async", "SimtAsync"),
+    "packed": ("tilewright.stencil.packed", "Packed"),
+    "portable": ("tilewright.stencil.portable", "Portable"),
+    "wgmma": ("tilewright.stencil.wgmma", "Wgmma"),
+}
+_made: dict[str, Stencil] = {}
+_registered: dict[str, Stencil] = {}
 # Two first calls at once would make two of each, and what one of them chose would be no stencil
 # of the other's.
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
-def _all() -> dict[str, Stencil]:
-    """Return the stencils by name, made by the first call."""
+def _one(name: str) -> Stencil | None:
+    """Return a stencil by name, imported and made when it is first asked for."""
     with _lock:
-        if not _known:
-            _known.update({made.name: made for made in _made()})
-    return _known
-
-
-def _made() -> tuple[Stencil, ...]:
-    from tilewright.stencil.mma_f64 import MmaF64
-    from tilewright.stencil.packed import Packed
-    from tilewright.stencil.portable import Portable
-    from tilewright.stencil.simt_async import SimtAsync
-    from tilewright.stencil.wgmma import Wgmma
-
-    # Where several suit a device, the first is the most fitting.  Wgmma computes no precision of
-    # BLAS: what it multiplies is asked for as an accuracy, or is an array of shorter numbers.
-    return (MmaF64(), SimtAsync(), Packed(), Portable(), Wgmma())
+        found = _made.get(name) or _registered.get(name)
+        if found is None and name in _OURS:
+            module, kind = _OURS[name]
+            found = _made[name] = getattr(import_module(module), kind)()
+        return found
 
 
 def register(made: Stencil) -> None:
@@ -45,18 +47,18 @@ def register(made: Stencil) -> None:
     ValueError
         If its name is taken by another one.
     """
-    known = _all()
     with _lock:
-        if type(known.get(made.name, made)) is not type(made):
+        if type(_one(made.name) or made) is not type(made):
             raise ValueError(f"stencil={made.name!r} is registered already; use another name")
-        known[made.name] = made
+        if made.name not in _OURS:
+            _registered[made.name] = made
 
 
 def stencils() -> tuple[Stencil, ...]:
     """Return every stencil there is."""
-    known = _all()
+    ours = (one for one in map(_one, _OURS) if one is not None)
     with _lock:
-        return tuple(known.values())
+        return (*ours, *_registered.values())
 
 
 def stencil(name: str) -> Stencil:
@@ -67,9 +69,10 @@ def stencil(name: str) -> Stencil:
     ValueError
         If there is none of that name.
     """
-    found = _all().get(name)
+    found = _one(name)
     if found is None:
-        raise ValueError(f"stencil={name!r} is unknown; use one of {', '.join(_all())}")
+        known = ", ".join((*_OURS, *_registered))
+        raise ValueError(f"stencil={name!r} is unknown; use one of {known}")
     return found
 
 
