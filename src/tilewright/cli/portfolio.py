@@ -241,6 +241,9 @@ def build(
             made=measured.made,
         )  # fmt: skip
     say(f"{len(planned)} kernels, {len(twins)} twins")
+    for portfolio, _ in _serving(device):
+        if portfolio.name == name and portfolio.arch == arch:
+            kept.seed(twins, portfolio)
     missing = _compile(kept, twins, seconds, _share(share))
     if missing:
         raise RuntimeError(f"{missing} twins are still to be compiled; run it again to go on")

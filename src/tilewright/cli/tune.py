@@ -104,8 +104,8 @@ def _only_ieee(problem: Problem, arithmetic: str, result: str | None, stencil: s
     named_arithmetic(arithmetic, result)
     name = next((f.name for f in FORMATS.values() if f.arithmetic == arithmetic), arithmetic)
     raise ValueError(
-        f"arithmetic={arithmetic!r} is not tuned here but by benchmarks/shipped/tensor.py; run:"
-        f" python -m benchmarks.shipped.tensor --parts tune --arithmetics {name}"
+        f"arithmetic={arithmetic!r} is not tuned here but by benchmarks/tensor_starts; run:"
+        f" python -m benchmarks.tensor_starts.tensor --parts tune --arithmetics {name}"
         f" --trans {problem.trans}"
     )
 

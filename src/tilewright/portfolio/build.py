@@ -78,10 +78,15 @@ def twins_of(planned: Iterable[Planned]) -> list[Twin]:
                     source = replace(source, schedule=level)
                 if routed:
                     source = source.run_if(0)
-                name = f"{kernel.name}-{mode}{'-routed' if routed else ''}"
+                name = _name(kernel, mode, routed)
                 block = _block(kernel)
                 found.append(Twin(name, block, source, kernel, mode, routed))
     return found
+
+
+def _name(kernel: PortfolioKernel, mode: Mode, routed: bool) -> str:
+    """Return what a twin is called: the stencil's version is part of it."""
+    return f"{kernel.name}-v{kernel.version}-{mode}{'-routed' if routed else ''}"
 
 
 def _block(kernel: PortfolioKernel) -> str:
@@ -159,6 +164,28 @@ class Work:
         )  # fmt: skip
         write_atomically(self._file(twin, "cubin"), made.code)
         write_atomically(self._file(twin, "json"), json.dumps(vars(code)).encode())
+
+    def seed(self, twins: Iterable[Twin], portfolio: Portfolio) -> None:
+        """Take over the machine code of an earlier portfolio, so that it is not compiled again.
+
+        Parameters
+        ----------
+        twins : iterable of Twin
+            All that the new one is to have.
+        portfolio : Portfolio
+            For the same architecture.
+        """
+        digests = dict(portfolio.sources)
+        for kernel in portfolio.kernels:
+            for routed, modes in ((False, kernel.modes), (True, kernel.routed)):
+                for mode, digest in modes.items():
+                    digests[_name(kernel, mode, routed)] = digest
+        for twin in twins:
+            known = digests.get(twin.source.identity if twin.kernel is None else twin.name)
+            if known is not None and not self.has(twin):
+                code = replace(portfolio.codes[known], block=twin.block, at=0)
+                write_atomically(self._file(twin, "cubin"), portfolio.machine_code(known))
+                write_atomically(self._file(twin, "json"), json.dumps(vars(code)).encode())
 
     def has(self, twin: Twin) -> bool:
         """Whether a twin was compiled."""

@@ -123,7 +123,7 @@ def schedule_constraints(
             "schedules that are proved",
             lambda schedule: np.isin(schedule, allowed),
             "rescheduled code runs only where a run on a device has shown it right, with this"
-            " toolkit and this scheduler (benchmarks/shipped/schedule_proof.py)",
+            " toolkit and this scheduler (docs/scheduling.md)",
             "proof",
         ),
     )

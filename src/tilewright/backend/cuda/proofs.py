@@ -1,6 +1,6 @@
 """What rescheduled code was proved right on a device: the scheduler refuses every other target.
 
-A proof is a row of ``schedule_proofs.json``, written by ``benchmarks/shipped/schedule_proof.py``
+A proof is a row of ``schedule_proofs.json``, written by a script that commit 6435600 has,
 after a run without a single wrong bit.  It holds for one architecture, one build of the compiler,
 one version of the scheduler, and for one level on one stencil and precision.  Where any of these
 differs, nothing is proved.

@@ -2,7 +2,7 @@
 
     source ──NVRTC──> cubin ──> machine code ──schedule──> machine code ──differences──> cubin'
                                      |                          ^
-                                     └──digest──> disk cache, or files of the package
+                                     └──digest──> disk cache ───┘
 
 What the search makes depends on the kernel's machine code, the level and the scheduler's version
 alone, so that is the key it is kept under: kernels that differ in their name only, as exported ones
@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import lzma
 from dataclasses import replace
 from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from tilewright.backend.base import CompileError
@@ -31,18 +29,13 @@ if TYPE_CHECKING:
     from tilewright.backend.cache import KernelCache
     from tilewright.backend.cuda.cubin import Cubin
 
-__all__ = ["SHIPPED", "RefusedScheduleError", "kept_code", "reschedule", "schedule_key"]
+__all__ = ["RefusedScheduleError", "reschedule", "schedule_key"]
 
 # Part of every key: raise it when what is stored under a key changes.
 _FORMAT = 1
 
-SHIPPED = "scheduled_code"  # folder of the package: a file for each key, compressed
-
 _PROVED = b"the same\n"  # what is kept of a proof
 _PROOF = 2  # part of its key: raise it when a proof asks for more, as its model learns
-
-# Far above any kernel's code; a file cannot make us fill the memory.
-_LIMIT_BYTES = 1 << 24
 
 
 class RefusedScheduleError(CompileError):
@@ -81,7 +74,7 @@ def reschedule(
     source : Source
         What it was compiled from, with its schedule.
     cache : KernelCache, optional
-        Where results of the search are kept; the package's own are used either way.
+        Where results of the search are kept.
     seconds : float
         After which the search gives up.
 
@@ -96,11 +89,8 @@ def reschedule(
     key = schedule_key(kernel.code, kernel.arch, wanted)
     with span("reschedule", {"level": wanted.name}):
         cached = cache.load(key) if cache is not None else None
-        for code in (cached, kept_code(key)):
-            if code is not None and not _refusal(kernel, code, cache):
-                if cache is not None and cached is not None and code != cached:
-                    cache.save(key, code)  # what was there is refused, today at least
-                return _with_code(cubin, kernel, code)
+        if cached is not None and not _refusal(kernel, cached, cache):
+            return _with_code(cubin, kernel, cached)
         if cache is not None:
             cache.drop(key)
         code = _searched(kernel, wanted, cache, seconds)
@@ -157,16 +147,3 @@ def _with_code(cubin: Cubin, kernel: Kernel, code: bytes) -> Cubin:
     """Return a cubin with a kernel's code replaced."""
     made = patch(cubin.code, decode(code, kernel.arch), kernel.name)
     return replace(cubin, code=made)
-
-
-def kept_code(key: str) -> bytes | None:
-    """Return code that comes with the package; None where there is none for a key."""
-    file = files("tilewright.backend.cuda").joinpath(SHIPPED, f"{key}.xz")
-    try:
-        packed = file.read_bytes()
-    except OSError:
-        return None
-    try:
-        return lzma.LZMADecompressor().decompress(packed, _LIMIT_BYTES)
-    except lzma.LZMAError:
-        return None

@@ -34,8 +34,8 @@ class Pace(NamedTuple):
 _Row = tuple[tuple[int, ...], float, int]
 
 # With each shape its pace on an H100 SXM of 132 multiprocessors, from the rows "tried" of
-# benchmarks/shipped/data/tensor.json (2026-11-21; geometric means over the transposes).  A pace
-# goes through two times: at 2048 and 4096 of the large blocks, at 1024 and 2048 of the small
+# benchmarks/tensor_starts/data/tensor.json (2026-11-21; geometric means over the transposes).  A
+# pace goes through two times: at 2048 and 4096 of the large blocks, at 1024 and 2048 of the small
 # ones, which only small results want.
 #
 # 16 bits, in BF16 (FP16's lie beside them; of 8-bit integers only the first without a cluster
