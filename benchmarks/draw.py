@@ -134,6 +134,39 @@ def random_shapes() -> str:
     return f"{about('h100/random_shapes_s')}.\n\n{table(head, lines)}"
 
 
+def portfolio_loss() -> str:
+    """Return what portfolios lose on shapes that did not pick them, a line a precision."""
+    lines = []
+    for letter, name in NAMES.items():
+        found = [one for one in load("h100/portfolio_loss")["rows"] if one["precision"] == letter]
+        shapes = sum(one["problems"] for one in found)
+
+        def over(which: str, what: str, found: list[Row] = found, shapes: int = shapes) -> str:
+            if what == "most":
+                return f"{max(one[which][what] for one in found):.1%}".replace("%", " %")
+            total = sum(one["problems"] * one[which][what] for one in found)
+            return f"{total / shapes:.1%}".replace("%", " %")
+
+        lines.append([
+            name, str(shapes), f"{sum(one['kernels'] for one in found) / len(found):.0f}",
+            *(over(x, what) for x in ("best", "chosen") for what in ("mean", "95 %", "most")),
+        ])  # fmt: skip
+    head = ["", "shapes", "kernels a case", "best of them: mean", "95 %", "most",
+            "the one chosen: mean", "95 %", "most"]  # fmt: skip
+    return table(head, lines)
+
+
+def first_calls() -> str:
+    """Return the first calls of a process, a line each."""
+    lines = [
+        [row["precision"], row["trans"], row["library"],
+         *(f"{one:.1f}" if one >= 10 else f"{one:.2f}" for one in row["milliseconds"])]
+        for row in rows("h100/first_call")
+    ]  # fmt: skip
+    head = ["", "trans", "library", "first call, ms", "second, odd shape", "third, new shape"]
+    return f"{about('h100/first_call')}.\n\n{table(head, lines, 3)}"
+
+
 def beside_multiples() -> str:
     """Return what sides one above a multiple lose against the multiple, least to most."""
     lines = []
@@ -408,7 +441,10 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "complex": lambda: squares("h100/squares_z", COMPLEX_CASES),
         "sustained": lambda: sustained("dz"),
     },
-    "docs/random_shapes.md": {"shapes": random_shapes, "multiples": beside_multiples},
+    "docs/portfolio.md": {"first": first_calls},
+    "docs/random_shapes.md": {
+        "loss": portfolio_loss, "shapes": random_shapes, "multiples": beside_multiples,
+    },
     "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},
     "docs/tensor_cores.md": {
         "races": tensor_races("bf16", "f16", "tf32"),
