@@ -188,6 +188,40 @@ def loss(
 
 
 @app.command()
+def measure(
+    name: NameArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file of times to write.")],
+    device: DeviceOption = None,
+    count: Annotated[int, typer.Option("--count", min=1, help="Shapes of each case.")] = 40,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the shapes.")] = 0,
+    seconds: Annotated[float, typer.Option("--seconds", help="Begin no shape after this.")] = 480.0,
+) -> None:
+    """Time the kernels of the portfolio that serves a device, on shapes as users have them."""
+    from rich.progress import Progress
+
+    from tilewright.backend import device as find_device
+    from tilewright.backend.cuda.device import CUDADevice
+    from tilewright.paths import check_writable, write_atomically
+    from tilewright.portfolio import shipped
+    from tilewright.portfolio.measure import measure as times_of
+    from tilewright.portfolio.measure import text_of
+
+    check_writable(output)
+    live = find_device(device)
+    portfolio = shipped(live.spec, name)
+    if not isinstance(live, CUDADevice) or portfolio is None or name == "passes":
+        raise ValueError(f"portfolio {name!r} does not serve {live.id}; see: portfolio list")
+    with Progress(transient=True) as bar:
+        task = bar.add_task("timing", total=None)
+        found = times_of(
+            live, portfolio, count, seed, seconds,
+            lambda done, of: bar.update(task, completed=done, total=of),
+        )  # fmt: skip
+    write_atomically(output, text_of(found).encode())
+    say(f"{output}: {sum(len(case['shapes']) for case in found['cases'].values())} shapes")
+
+
+@app.command()
 def build(
     name: NameArgument,
     work: Annotated[Path, typer.Option("--work", help="Where what is made is kept meanwhile.")],
@@ -208,6 +242,9 @@ def build(
     share: Annotated[
         str, typer.Option("--share", help="i/n: compile every n-th; several processes at once.")
     ] = "0/1",
+    refit: Annotated[
+        Path | None, typer.Option("--refit", help="Times that `measure` wrote, for costs.")
+    ] = None,
     verified: Annotated[
         Path | None, typer.Option("--verified", help="What `verify --run -o` wrote.")
     ] = None,
@@ -232,8 +269,11 @@ def build(
         planned, twins = [], _passes(spec)
         base = Portfolio(name, arch, spec.name, spec.compute_capability, spec.multiprocessors, ())
     else:
+        from tilewright.portfolio.measured import read_measured
+
         measured = _measured(name, times, live)
-        planned = plan(measured, spec, mean, most)
+        more = None if refit is None else read_measured(refit)
+        planned = plan(measured, spec, mean, most, more)
         twins = twins_of(planned)
         base = Portfolio(
             name, arch, measured.device, measured.compute_capability, measured.multiprocessors, (),

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.geometry import PLAIN, Mode
 
-__all__ = ["Planned", "plan", "variants_with_conjugates"]
+__all__ = ["Planned", "drawn_sides", "plan", "variants_with_conjugates"]
 
 # Shapes that say which launch modes a kernel is wanted in: sides log-uniform, a third of them odd,
 # as users' are; fewer operations than 2^41, a second or so.
@@ -64,7 +65,11 @@ def variants_with_conjugates(letter: str) -> list[Variant]:
 
 
 def plan(
-    measured: Measured, device: DeviceSpec, mean: float = 0.016, most: float = 0.07
+    measured: Measured,
+    device: DeviceSpec,
+    mean: float = 0.016,
+    most: float = 0.07,
+    more: Measured | None = None,
 ) -> list[Planned]:
     """Return the kernels of a portfolio.
 
@@ -80,6 +85,9 @@ def plan(
         Whose spaces say which launch modes a kernel may have.
     mean, most : float
         Losses, such as 0.02 for two per cent.
+    more : Measured, optional
+        Times of the kernels of a portfolio (`tilewright.portfolio.measure`), which costs are
+        fitted to besides.
     """
     found = []
     for variant in variants_with_conjugates(measured.precision):
@@ -89,6 +97,8 @@ def plan(
             continue
         rare = Trans.R in (variant.trans_a, variant.trans_b)
         made, columns = _of_variant(measured, variant, case, mean, most, rare=rare)
+        if more is not None and plain in more.cases:
+            made = _refitted(made, case, more.cases[plain], measured.multiprocessors)
         found += _with_modes(made, case, columns, device, measured.multiprocessors)
     return found
 
@@ -120,6 +130,34 @@ def _of_variant(
     if not rare:
         _add_winners(measured, variant, kernels)
     return list(kernels.values()), picked.columns
+
+
+def _refitted(planned: list[Planned], case: Case, more: Case, many: int) -> list[Planned]:
+    """Return kernels with costs fitted to more times: those of the machine code that serves."""
+    best = dict(zip(more.problems, more.ns.min(axis=1), strict=True))
+    best |= dict(zip(case.problems, case.ns.min(axis=1), strict=True))
+    found = []
+    for one in planned:
+        times = {**_times_of(case, one.kernel), **_times_of(more, one.kernel)}
+        times = {problem: ns for problem, ns in times.items() if math.isfinite(best[problem])}
+        if len(times) > 2 * len(TERMS):
+            costs = fitted_costs(one.kernel.geometry, times, best, many)
+            one = replace(one, kernel=replace(one.kernel, costs=tuple(costs)))
+        found.append(one)
+    return found
+
+
+def _times_of(case: Case, kernel: PortfolioKernel) -> dict[Problem, float]:
+    """Return the times of a kernel's config."""
+    for column, config in enumerate(case.configs):
+        if config.without("schedule") == kernel.config:
+            column_ns = case.ns[:, column]
+            return {
+                problem: float(ns)
+                for problem, ns in zip(case.problems, column_ns, strict=True)
+                if math.isfinite(ns)
+            }
+    return {}
 
 
 def _rescheduling(measured: Measured, variant: Variant, config: Config) -> Rescheduled | None:
@@ -228,19 +266,20 @@ def _able(kernel: PortfolioKernel, modes: set[Mode], device: DeviceSpec) -> set[
     return {mode for mode in modes if family.in_mode(kernel.config, mode) in space}
 
 
-def _drawn(variant: Variant, count: int = _DRAWN) -> Iterator[Problem]:
-    """Yield shapes as users have them, the same for every variant."""
-    rng = np.random.default_rng(31)
-    made = 0
-    while made < count:
-        m, n, k = (max(1, round(2.0 ** rng.uniform(0, _LONGEST))) for _ in "mnk")
+def drawn_sides(seed: int) -> Iterator[tuple[int, int, int]]:
+    """Yield m, n and k as users have them: log-uniform from 1 on, every third side odd."""
+    rng = np.random.default_rng(seed)
+    while True:
+        sides = [max(1, round(2.0 ** rng.uniform(0, _LONGEST))) for _ in "mnk"]
         odd = rng.random(3) < 1 / 3
-        m, n, k = (x | 1 if is_odd else x for x, is_odd in zip((m, n, k), odd, strict=True))
-        if not all(odd):
-            m, n, k = (
-                x if is_odd else max(8, x // 8 * 8)
-                for x, is_odd in zip((m, n, k), odd, strict=True)
-            )
+        m, n, k = (
+            x | 1 if is_odd else x // 8 * 8 or x for x, is_odd in zip(sides, odd, strict=True)
+        )
         if m * n * k <= _MOST_PRODUCTS:
-            made += 1
-            yield Problem(m, n, k, variant.precision, variant.trans_a, variant.trans_b)
+            yield m, n, k
+
+
+def _drawn(variant: Variant, count: int = _DRAWN) -> Iterator[Problem]:
+    """Yield shapes, the same for every variant."""
+    for m, n, k in islice(drawn_sides(31), count):
+        yield Problem(m, n, k, variant.precision, variant.trans_a, variant.trans_b)
