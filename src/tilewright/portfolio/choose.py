@@ -194,14 +194,16 @@ def _model(kernels: Sequence[PortfolioKernel], theirs: Portfolio | None) -> Mode
     if not any(one.costs for one in kernels):
         return None
     many = theirs.multiprocessors if theirs is not None else 1
+    # One that nothing is known of is never expected to be fast: each launch takes for ever.
+    unknown = np.zeros(len(TERMS))
+    unknown[TERMS.index("launch")] = np.inf
     costs = []
     for one in kernels:
         mine = np.array(one.costs)
         if not one.costs:
             times = {_problem(one, sizes): ns for sizes, ns in one.won.items()}
             mine = alike_costs(one.geometry, times, kernels, many) if times else np.zeros(0)
-        # One that nothing is known of is never expected to be fast.
-        costs.append(mine if len(mine) == len(TERMS) else np.full(len(TERMS), np.inf))
+        costs.append(mine if len(mine) == len(TERMS) else unknown)
     return Model([one.geometry for one in kernels], np.array(costs))
 
 
