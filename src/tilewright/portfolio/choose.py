@@ -84,7 +84,7 @@ class Choice:
         """Which machine code serves it; empty where it is compiled."""
         if self.kernel is None or self.portfolio is None or self.portfolio.folder is None:
             return ""
-        return (self.kernel.routed if routed else self.kernel.modes).get(self.mode, "")
+        return _digests(self.kernel, routed).get(self.mode, "")
 
     def launch(self, problem: Problem) -> Launch:
         """Return the launch for a problem."""
