@@ -56,7 +56,7 @@ def test_costs_are_never_negative_and_times_come_out_again(true, seed):
 
 
 def test_what_is_slow_beside_the_best_weighs_less():
-    """Half of the times are ten times as long as the model has them; others are much faster there."""
+    """Half of the times are ten times as long; others are much faster there."""
     true = rows_of(TRUE)
     times = synthetic(PLAIN, true)
     slow = dict(list(times.items())[::2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -75,7 +76,7 @@ def stays(
     pieces = min(most, max(1, steps // max(1, LEAST_SHARE // g.tile_k)))
     workers = min(blocks, shared * pieces)
     begins = [shared * steps * x // workers for x in range(workers + 1)] if shared else [0]
-    longest = max((b - a for a, b in zip(begins, begins[1:], strict=False)), default=0)
+    longest = max((b - a for a, b in itertools.pairwise(begins)), default=0)
     left = sum(begin % steps > 0 for begin in begins[:-1])
     # Blocks are dealt to multiprocessors in turns, whole tiles to blocks, shares to workers.
     whole = tiles - shared
@@ -131,7 +132,10 @@ def test_parts_are_those_of_the_launch(several, problem, many):
     model = Model([Geometry(64, 64, (64, 1)), *several], np.zeros((len(several) + 1, len(TERMS))))
     steps, tiles = (
         np.array([1, *(of(one) for one in several)])
-        for of in (lambda g: up(problem.k, g.tile_k), lambda g: math.prod(g.tiles(problem.m, problem.n)))
+        for of in (
+            lambda g: up(problem.k, g.tile_k),
+            lambda g: math.prod(g.tiles(problem.m, problem.n)),
+        )
     )  # fmt: skip
     found = model._parts(steps, tiles, many)
     wanted = [

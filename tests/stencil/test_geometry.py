@@ -161,7 +161,7 @@ def plain_mode(geometry: Geometry, p: Problem) -> Mode:
     size = p.precision.element_bytes
     room = geometry.tile_k * (geometry.tile_m + geometry.tile_n) * size
     staged = (
-        0 < geometry.stages_k
+        geometry.stages_k > 0
         and p.k <= geometry.stages_k
         and geometry.threads[0] * 32 <= room
         and not (is_whole(p.ldc, size) and is_whole(p.m, size))
