@@ -80,7 +80,7 @@ def h100(ship):
         of = Variant.of(Problem(1, 1, 1, "s", *trans))
         for one in family.starts(of, H100):
             if one in family.space(of, H100):
-                made.append(kernel(of, one, costs=costs(2.0 if one.get("tma", 0) else 4.0)))
+                made.append(kernel(of, one, costs=costs(200.0 if one.get("tma", 0) else 400.0)))
     ship(*made, copying=Copying(9300.0, 2850.0))
     ship(*[kernel(Problem(1, 1, 1, "d", "T"), name="mma_f64", costs=costs(9.0))], name="d")
     return Hopper(replace(H100, memory_bytes=80 << 30))
