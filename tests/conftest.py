@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,3 +92,45 @@ def cuda() -> LiveDevice:
             pytest.fail(reason)
         pytest.skip(reason)
     return found[0]
+
+
+# -- portfolios --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Let kernels come with the package, and nothing else; see `examples.write`."""
+    from tests.portfolio.examples import forget, write
+    from tilewright.portfolio import find
+
+    folder = tmp_path / "package"
+    folder.mkdir()
+    monkeypatch.setattr(
+        find, "shipped_folder", lambda capability: folder if capability == 90 else None
+    )
+
+    def plant(*kernels: Any, name: str = "s", **facts: Any) -> Any:
+        made = write(folder, kernels, name, **facts)
+        forget()
+        return made
+
+    forget()
+    yield plant
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.fixture
+def keep() -> Iterator[Callable[..., Any]]:
+    """Let kernels be the user's own on a device with this key."""
+    from tests.portfolio.examples import forget, write
+    from tilewright.portfolio import find
+
+    def plant(key: str, *kernels: Any, name: str = "s", **facts: Any) -> Any:
+        made = write(find.own_folder(key), kernels, name, **facts)
+        forget()
+        return made
+
+    forget()
+    yield plant
+    forget()

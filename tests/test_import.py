@@ -21,6 +21,17 @@ def test_import_is_light():
     assert run(code) == "[]"
 
 
+def test_serving_imports_nothing_that_makes_machine_code_or_tunes():
+    code = (
+        "import sys, numpy as np, tilewright as tw\n"
+        "a = np.arange(9000, dtype='f4').reshape(100, 90) % 7\n"
+        "assert np.array_equal(tw.gemm(a, a, trans_a='T', device='opencl'), a.T @ a)\n"
+        "made = ('tilewright.sass', 'tilewright.tuning', 'cuda.bindings.nvrtc', 'scipy')\n"
+        "print([m for m in sys.modules for name in made if (m + '.').startswith(name + '.')])"
+    )
+    assert run(code) == "[]"
+
+
 def test_everything_public_can_be_had():
     for name in tilewright.__all__:
         assert getattr(tilewright, name) is not None

@@ -95,11 +95,10 @@ def test_errors_are_those_of_what_lies_in_c(letter, trans, live):
         trans = "TN"
     workload = Workload(live, Problem(19, 23, 17, letter, *trans))
     try:
-        from tilewright.library.choose import served
-
         from tilewright.bench.sweep import our_call
+        from tilewright.library.kernels import ready
 
-        call = our_call(workload, served(live, workload.problem))
+        call = our_call(workload, *ready(live, workload.problem))
         sample, unit = Sample(workload), workload.problem.precision.unit_roundoff
         assert sample.errors_of(call)["eta"] < 40 * unit
         assert math.isnan(sample.errors_of(lambda: None)["eta"])

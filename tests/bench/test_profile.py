@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tilewright.library.choose import choose
 
 from tilewright.backend import device
 from tilewright.bench import profiled
@@ -35,6 +34,7 @@ from tilewright.bench.profile import (
     why_it_failed,
 )
 from tilewright.bench.sweep import Method
+from tilewright.portfolio import choose
 from tilewright.problem import Problem
 from tilewright.tuning.worker import problem_to_json
 

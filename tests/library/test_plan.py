@@ -9,12 +9,13 @@ import threading
 import numpy as np
 import pytest
 
+import tilewright
 from tilewright import timeline
 from tilewright.backend import GemmCall, Operand
 from tilewright.backend.cuda.launch import ArgumentBlock
 from tilewright.library.double_double import DoubleDouble
 from tilewright.library.gemm import Prepared
-from tilewright.library.plan import RECHECK_SECONDS, Plan, Plans
+from tilewright.library.plan import Plan, Plans
 from tilewright.precision import DOUBLE_DOUBLE, PRECISIONS
 
 A, B, C = 0x10000, 0x20000, 0x30000
@@ -132,26 +133,13 @@ def test_a_misaligned_address_is_left_alone(letter, step):
     assert not plan.start(A, B, C + step, 1, 0, 0)
 
 
-def test_plans_are_forgotten_when_the_store_changes_but_looked_at_rarely():
-    state, now, looks = [0], [100.0], []
-
-    def look():
-        looks.append(now[0])
-        return state[0]
-
-    plans = Plans(look, lambda: now[0])
+def test_plans_are_forgotten_when_other_kernels_are_to_serve():
+    plans = Plans()
     assert plans.get("key") is None
     plan = made()[0]
     assert plans.remember("key", lambda: plan) is plan
-    for _ in range(1000):
-        assert plans.get("key") is plan
-    assert len(looks) == 1
-    now[0] += RECHECK_SECONDS
     assert plans.get("key") is plan
-    assert len(looks) == 2
-    state[0] = 1
-    assert plans.get("key") is plan
-    now[0] += RECHECK_SECONDS
+    tilewright.reload()
     assert plans.get("key") is None
     plans.remember("key", lambda: plan)
     plans.clear()
@@ -159,13 +147,13 @@ def test_plans_are_forgotten_when_the_store_changes_but_looked_at_rarely():
 
 
 def test_two_threads_that_make_one_plan_share_it():
-    plans = Plans(lambda: 0)
+    plans = Plans()
     first = plans.remember("key", lambda: made()[0])
     assert plans.remember("key", lambda: made()[0]) is first
 
 
 def test_a_plan_made_while_a_timeline_is_recorded_tells_its_launches():
-    kept = Plans(lambda: 0)
+    kept = Plans()
     timeline.on_change(kept.clear)
     quiet, launch = made()
     # Nothing stands between a plan and its launch while nobody records.

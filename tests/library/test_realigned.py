@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tilewright.library.choose import served
-from tilewright.library.shipped import Copying
 
 import tilewright as tw
-from tests.library.test_boxes import H100, Hopper, in_boxes, laid
+from tests.library.test_boxes import laid
 from tests.library.test_gemm import draw_matrix, laid_out, layouts
+from tests.portfolio.examples import H100, Hopper, costs, kernel
 from tilewright.backend import OutOfMemoryError
-from tilewright.library import realigned, shipped
+from tilewright.library import realigned
 from tilewright.library.realigned import best_way, ways
 from tilewright.library.scratch import Scratch
+from tilewright.portfolio import Copying, choose
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans
+from tilewright.stencil import Variant, stencil
 from tilewright.tuning.verify import error_bound
 
 ALIGNED = (True, True)
@@ -69,21 +70,28 @@ def test_a_conjugate_that_is_not_turned_stays_with_the_kernel():
 
 
 @pytest.fixture
-def h100(monkeypatch):
-    """An H100 whose table says what copies cost, and its memory."""
-    found = shipped.tables()
-    made = tuple(replace(one, copying=Copying(9300.0, 2850.0, "s")) for one in found)
-    monkeypatch.setattr(shipped, "tables", lambda: made)
-    shipped.shipped.cache_clear()
-    yield Hopper(replace(H100, memory_bytes=80 << 30))
-    shipped.shipped.cache_clear()
+def h100(ship):
+    """An H100 whose portfolio says what copies cost, and its memory.
+
+    Threads that copy their operands take twice as long as kernels whose tiles come in boxes.
+    """
+    family, made = stencil("simt_async"), []
+    for trans in ("NN", "NT", "TN", "TT"):
+        of = Variant.of(Problem(1, 1, 1, "s", *trans))
+        for one in family.starts(of, H100):
+            if one in family.space(of, H100):
+                made.append(kernel(of, one, costs=costs(200.0 if one.get("tma", 0) else 400.0)))
+    ship(*made, copying=Copying(9300.0, 2850.0))
+    ship(*[kernel(Problem(1, 1, 1, "d", "T"), name="mma_f64", costs=costs(9.0))], name="d")
+    return Hopper(replace(H100, memory_bytes=80 << 30))
 
 
 def test_large_products_are_worth_copies_and_small_ones_are_not(h100):
-    for n, names in ((16384, ("a", "b")), (1024, ())):
+    for n, names in ((16384, ("a", "b")), (128, ())):
         way = best_way(h100, Problem(n, n, n, "s", "T", "N"), ALIGNED)
         assert tuple(way.copies) == names
-    assert in_boxes(served(h100, best_way(h100, Problem(*[9000] * 3, "s"), ALIGNED).problem))
+    way = best_way(h100, Problem(*[9000] * 3, "s"), ALIGNED)
+    assert choose(h100, way.problem, way.aligned).config["tma"]
 
 
 def test_precisions_in_which_no_copies_were_timed_have_none(h100):

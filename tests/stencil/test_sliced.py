@@ -22,11 +22,10 @@ from tests.stencil.portable_harness import variant
 from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
-from tilewright.export.grid import grid_of
 from tilewright.problem import Problem
 from tilewright.sass import read_cubin
 from tilewright.space import Config
-from tilewright.stencil import Slices, Variant
+from tilewright.stencil import Variant
 from tilewright.stencil.mma_f64 import MmaF64
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.forecast import forecast
@@ -94,7 +93,7 @@ class Cut(SimtAsync):
     def launch(self, config: Config, m: int, n: int, k: int = 0) -> Any:
         """Return the same launch, cut otherwise."""
         launch = super().launch(config, m, n, k)
-        return replace(launch, grid=(launch.grid[0] * self.slices, 1), slices=None)
+        return replace(launch, grid=(launch.grid[0] * self.slices, 1), split_k=None)
 
 
 @needs_compiler
@@ -146,37 +145,19 @@ def test_a_forecast_is_of_what_multiplies(name: str) -> None:
     assert {one.name for one in read_cubin(cubin.code).kernels} == {source.entry, source.second}
     launch = SIMT.launch(config, 256, 256, 8000)
     cut = forecast(cubin.code, launch, 132, source.dynamic_shared_bytes)
-    few = forecast(cubin.code, replace(launch, slices=None), 132, source.dynamic_shared_bytes)
+    few = forecast(cubin.code, replace(launch, split_k=None), 132, source.dynamic_shared_bytes)
     assert cut is not None
     assert few is not None
     assert cut > 5 * few
 
 
-def test_slices_are_neither_exported_nor_reproduced() -> None:
-    """Both are of one kernel, and say so."""
+def test_slices_are_not_reproduced() -> None:
+    """A reproducer is of one kernel, and says so."""
     device = architecture_spec("sm_90a")
     config = SIMT.default(variant("sNN"), device).replace(sliced=1)
-    with pytest.raises(ValueError, match="in a way that a table cannot tell"):
-        grid_of(SIMT, config)
     source = SIMT.source(config, variant("sNN"), "cuda")
     with pytest.raises(ValueError, match="two kernels"):
         reproducer(example(config=config, backend="cuda"), source, partial(SIMT.launch, config))
-
-
-def test_slices_fill_a_device() -> None:
-    """Whole waves: 12 tiles are 11 slices each for 132 multiprocessors, as long as k is long."""
-    long = Slices(steps=618, step_cycles=2048, part_bytes=2**17, resident=1)
-    assert long.count(12, 132) == 11
-    assert long.count(18, 132) == 7
-    assert long.count(132, 132) == 1
-    short = replace(long, steps=4)
-    assert short.count(12, 132) <= 4
-
-
-@pytest.mark.parametrize("tiles", [1, 5, 33, 100, 131, 133, 700])
-@pytest.mark.parametrize("steps", [0, 1, 3, 50, 2000])
-def test_there_is_a_slice_and_a_step_for_each(tiles: int, steps: int) -> None:
-    assert 1 <= Slices(steps, 1000, 2**16, 2).count(tiles, 132) <= max(1, steps)
 
 
 def test_a_launch_is_cut_where_k_is_known() -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from tilewright.library.choose import candidates, choose
 
-import tilewright as tw
 from tests.tuning.measurement_examples import example
 from tests.tuning.twinned import Twinned
+from tilewright import reload
 from tilewright.backend import device
+from tilewright.portfolio import choose
+from tilewright.portfolio.tuned import keep
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant
@@ -53,7 +52,7 @@ def timed(schedule: int, *times: int, **changes) -> Measurement:
 
 @pytest.fixture
 def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Tune with every level allowed, into the store that `choose` reads."""
+    """Tune with every level allowed."""
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}/src:{ROOT}")
     with Store() as store:
         result = tune(
@@ -69,7 +68,7 @@ def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         yield result, store
 
 
-def test_every_level_has_its_row_and_only_what_is_proved_serves(tuned, monkeypatch) -> None:
+def test_every_level_has_its_row_and_only_what_is_proved_serves(tuned) -> None:
     result, store = tuned
     found = {m.config: m for m in store.query(stage=Stage.SCREEN)}
     status = {c["schedule"]: m.status for c, m in found.items() if "schedule" in c}
@@ -94,15 +93,8 @@ def test_every_level_has_its_row_and_only_what_is_proved_serves(tuned, monkeypat
     assert result.served is not None
     assert result.served.config == config()
     assert {m.config for m in store.query(stage=Stage.WINNER)} == {config(), config(1)}
-    assert choose(device(), PROBLEM).config == config()
-
-    # With a proof it serves, and after a change of the scheduler no more.
-    monkeypatch.setattr(type(FAMILY), "proved", (0, 1))
-    store.add(replace(result.winner, times_ns=(10**9,), created="2026-01-01T00:00:00+00:00"))
-    assert choose(device(), PROBLEM).config == config(1)
-    assert [m.config for m in candidates(device(), Variant.of(PROBLEM))] == [config(1)]
-    monkeypatch.setattr("tilewright.tuning.twins.SCHEDULER_VERSION", -1)
-    store.add(replace(result.winner, times_ns=(10**9,), created="2026-01-01T00:00:01+00:00"))
+    keep(device(), result.served)
+    reload()
     assert choose(device(), PROBLEM).config == config()
 
 
@@ -253,24 +245,6 @@ def test_a_race_that_breaks_is_run_again_with_twins_together(monkeypatch) -> Non
     assert found == {
         config(1): Status.CRASH, config(): Status.OK, config(slow=1): Status.OK,
     }  # fmt: skip
-
-
-def test_what_is_refused_while_serving_leaves_its_place_to_its_twin(monkeypatch) -> None:
-    """A config may be proved and tuned, and yet refused: by another build of the compiler, say."""
-    monkeypatch.setattr(Twinned, "proved", (0, 4))
-    here = device()
-    mine = marked(timed(4, 5, device=here.fingerprint, stage=Stage.WINNER, problem=PROBLEM))
-    environment = {**mine.environment, "unscheduled": {"median_ns": 9, "saved_ns": 4}}
-    with Store() as store:
-        store.add(replace(mine, environment=environment))
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((48, 32)), rng.standard_normal((32, 40))
-    a, b = (np.asfortranarray(x, np.float32) for x in (a, b))
-    assert choose(here, PROBLEM).config == config(4)
-    c = np.zeros((48, 40), np.float32, order="F")
-    with pytest.warns(RuntimeWarning, match="the compiler's own code serves .* which OpenCL hides"):
-        tw.gemm(a, b, c, device=here)
-    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
 
 
 def test_a_search_ends_with_the_budget_and_leaves_no_row() -> None:

@@ -65,7 +65,8 @@ def _kernel(live: LiveDevice, chosen: Choice, variant: Variant, routed: bool) ->
 def _loaded(live: LiveDevice, chosen: Choice, digest: str) -> Kernel:
     portfolio = chosen.portfolio
     assert portfolio is not None
-    code, text = portfolio.codes[digest], portfolio.machine_code(digest)
+    text = portfolio.machine_code(digest)  # before its code, which may be missing
+    code = portfolio.codes[digest]
     try:
         return live.load(code, text)
     except BackendError as error:
@@ -109,7 +110,8 @@ def _shipped(live: LiveDevice, source: Source) -> Kernel | None:
     if portfolio is None or digest is None:
         return None
     try:
-        return live.load(portfolio.codes[digest], portfolio.machine_code(digest))
+        text = portfolio.machine_code(digest)  # before its code, which may be missing
+        return live.load(portfolio.codes[digest], text)
     except (PortfolioError, CompileError, BackendError) as error:
         _warn_once(str(error))
         return None

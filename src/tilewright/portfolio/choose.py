@@ -94,7 +94,7 @@ class Choice:
         """Which machine code serves it; empty where it is compiled."""
         if self.kernel is None or self.portfolio is None or self.portfolio.folder is None:
             return ""
-        return (self.kernel.routed if routed else self.kernel.modes).get(self.mode, "")
+        return _digests(self.kernel, routed).get(self.mode, "")
 
     def launch(self, problem: Problem) -> Launch:
         """Return the launch for a problem."""
@@ -218,17 +218,16 @@ def _model(kernels: Sequence[PortfolioKernel], theirs: Portfolio | None) -> Mode
     if not any(one.costs for one in kernels):
         return None
     many = theirs.multiprocessors if theirs is not None else 1
+    # One that nothing is known of is never expected to be fast: each launch takes for ever.
+    unknown = np.zeros(len(TERMS))
+    unknown[TERMS.index("launch")] = np.inf
     costs = []
     for one in kernels:
         mine = np.array(one.costs)
         if not one.costs:
             times = {_problem(one, sizes): ns for sizes, ns in one.won.items()}
             mine = alike_costs(one.geometry, times, kernels, many) if times else np.zeros(0)
-        if len(mine) != len(TERMS):
-            # One that nothing is known of is never expected to be fast: every launch costs so much.
-            mine = np.zeros(len(TERMS))
-            mine[0] = np.inf
-        costs.append(mine)
+        costs.append(mine if len(mine) == len(TERMS) else unknown)
     return Model([one.geometry for one in kernels], np.array(costs))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field, fields
 from typing import Any
 
 from tilewright.precision import precision
@@ -130,7 +131,7 @@ class PortfolioKernel:
             If the row is something else.
         """
         return cls(
-            Config(row["stencil"], row["config"]),
+            Config(str(row["stencil"]), dict(row["config"])),
             int(row["version"]),
             variant_of(str(row["precision"]), str(row["trans"])),
             geometry_from_json(row["geometry"]),
@@ -195,6 +196,13 @@ def variant_of(letter: str, trans: str) -> Variant:
 
 _PLAIN = Geometry(1, 1, (1, 1))
 
+# Of a geometry's fields that may be 0.
+_LEAST = dict.fromkeys(
+    ("resident", "folded", "persistent", "stream_k", "tree", "tma", "tma_line_bytes",
+     "vector_along_k", "stages_k"),
+    0,
+)  # fmt: skip
+
 
 def geometry_to_json(geometry: Geometry) -> dict[str, Any]:
     """Return a geometry's fields, but those that are as in a plain one."""
@@ -215,14 +223,17 @@ def geometry_from_json(row: Mapping[str, Any]) -> Geometry:
     Raises
     ------
     ValueError, TypeError
-        If a field is unknown or of another type.
+        If a field is unknown, of another type, or a number that no launch has.
     """
     values = dict(row)
     x, y = values.pop("threads")
     cut = values.pop("split_k", None)
     known = {one.name: type(getattr(_PLAIN, one.name)) for one in fields(Geometry)}
     for name, value in values.items():
-        if name not in known or type(value) is not known[name]:
+        if name not in known or type(value) is not known[name] or value < _LEAST.get(name, 1):
             raise ValueError(f"{name}={value!r} is no field of a geometry")
     split_k = None if cut is None else SplitK(**cut)
+    numbers = (x, y) if split_k is None else (x, y, *astuple(split_k))
+    if not all(type(one) in (int, float) and 0 < one < math.inf for one in numbers):
+        raise ValueError(f"threads={(x, y)}, split_k={cut!r} are of no geometry")
     return Geometry(**values, threads=(int(x), int(y)), split_k=split_k)

@@ -106,7 +106,7 @@ def read_measured(path: Path) -> Measured:
     """
     try:
         return _measured(json.loads(path.read_text(encoding="utf-8")))
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"{path} is no file of times: {error!r}") from None
 
 

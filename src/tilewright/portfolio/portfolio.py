@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import re
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,6 +50,13 @@ _REPEATED = ("symbol", "second", "part_bytes", "shared_bytes", "compiler", "resc
 # Kernels that are fast on one member of a generation are so on others (114 to 132 multiprocessors
 # for Hopper), not on a slice of a GPU, whose share of caches and memory is another.
 _ALIKE = 0.8
+
+
+# A data file's name: of the folder, and of nothing beside or above it.
+_FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+
+# What a document that is something else leads to.
+_WRONG = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 class PortfolioError(ValueError):
@@ -203,9 +211,11 @@ def read_portfolio(folder: Traversable, name: str, *, trusted: bool = False) -> 
         text = folder.joinpath(f"{name}.json").read_text(encoding="utf-8")
     except OSError as error:
         raise PortfolioError(f"portfolio {name!r} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise PortfolioError(f"{name}.json is no portfolio: it is no text") from None
     try:
         return _portfolio(json.loads(text), name, folder, trusted)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except _WRONG as error:
         raise PortfolioError(f"{name}.json is no portfolio: {error!r}") from None
 
 
@@ -218,7 +228,7 @@ def _portfolio(document: Any, name: str, folder: Traversable, trusted: bool) -> 
     ]
     blocks = {str(key): (int(at), int(size)) for key, (at, size) in document["blocks"].items()}
     data = str(document["data"])
-    if "/" in data or "\\" in data or data.startswith("."):
+    if not _FILE.fullmatch(data):
         raise ValueError(f"data={data!r} is no file of the folder")
     for one in codes:
         if one.block not in blocks or min(one.at, one.size, *blocks[one.block]) < 0:

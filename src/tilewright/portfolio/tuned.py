@@ -6,10 +6,10 @@ import contextlib
 import functools
 import hashlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewright.backend import LiveDevice
 from tilewright.backend import device as find_device
@@ -21,12 +21,14 @@ from tilewright.portfolio.portfolio import (
     read_portfolio,
     write_portfolio,
 )
-from tilewright.stencil import Variant, stencil, unscheduled
+from tilewright.stencil import Variant, stencil, stencils, unscheduled
 from tilewright.stencil.geometry import Mode
 from tilewright.tuning import tuner
 from tilewright.tuning.measurement import Measurement
 
 __all__ = ["keep", "tune"]
+
+_Key = TypeVar("_Key")
 
 
 @functools.wraps(tuner.tune)
@@ -71,7 +73,9 @@ def keep(live: LiveDevice, winner: Measurement) -> Portfolio:
                 (),
             )
         made, codes = _with(live, before, winner)
-        blocks = {code.digest[:16]: [(code, text)] for code, text in codes}
+        blocks: dict[str, list[tuple[Code, bytes]]] = {}
+        for code, text in codes:
+            blocks.setdefault(code.block or code.digest[:16], []).append((code, text))
         return write_portfolio(folder, made, blocks)
 
 
@@ -82,38 +86,53 @@ def _with(
     problem, variant = winner.problem, Variant.of(winner.problem)
     config, sizes = unscheduled(winner.config), (problem.m, problem.n, problem.k)
     family = stencil(config.stencil)
-    kernels = [one for one in before.kernels if one.version == family.version or one.won]
+    kernels = [one for one in before.kernels if _may_serve(one)]
     rivals = [one for one in kernels if one.variant == variant and sizes in one.won]
-    if any(one.won[sizes] <= winner.median_ns for one in rivals):
-        return before, _codes(before, kernels)
-    codes = []
-    modes: dict[Mode, str] = {}
-    if live.backend == "cuda":
-        code, text = _machine_code(live, winner)
-        modes[Mode()] = code.digest
-        codes.append((code, text))
-    mine = next((one for one in kernels if (one.config, one.variant) == (config, variant)), None)
-    won = {**(mine.won if mine is not None else {}), sizes: winner.median_ns}
-    others = []
-    for one in kernels:
-        if one is mine:
-            continue
-        if one in rivals:
-            left = {size: ns for size, ns in one.won.items() if size != sizes}
-            one = replace(one, won=left)
-        if one.won:
-            others.append(one)
-    made = PortfolioKernel(config, family.version, variant, family.geometry(config), modes, (), won)
+    codes: list[tuple[Code, bytes]] = []
+    if not any(one.won[sizes] <= winner.median_ns for one in rivals):
+        modes: dict[Mode, str] = {}
+        if live.backend == "cuda":
+            codes.append(_machine_code(live, winner))
+            modes[Mode()] = codes[0][0].digest
+        fresh = PortfolioKernel(config, family.version, variant, family.geometry(config), modes)
+        mine = next((x for x in kernels if (x.config, x.variant) == (config, variant)), fresh)
+        won = {**mine.won, sizes: winner.median_ns}
+        others = [_beaten(one, sizes) if one in rivals else one for one in kernels if one != mine]
+        made = replace(mine, modes={**mine.modes, **modes}, won=won)
+        kernels = [made, *(one for one in others if one.won or one.costs)]
     known = {code.digest for code, _ in codes}
-    codes += [one for one in _codes(before, others) if one[0].digest not in known]
-    return replace(before, kernels=(made, *others), codes={}), codes
+    digests = [x for one in kernels for x in (*one.modes.values(), *one.routed.values())]
+    digests += before.sources.values()
+    codes += _codes(before, [one for one in dict.fromkeys(digests) if one not in known])
+    known = {code.digest for code, _ in codes}
+    whole = tuple(
+        replace(one, modes=_of(one.modes, known), routed=_of(one.routed, known)) for one in kernels
+    )
+    return replace(before, kernels=whole, codes={}, sources=_of(before.sources, known)), codes
 
 
-def _codes(portfolio: Portfolio, kernels: list[PortfolioKernel]) -> list[tuple[Code, bytes]]:
+def _may_serve(kernel: PortfolioKernel) -> bool:
+    """Whether a kernel is of its stencil's version, or of a stencil that is not registered here."""
+    version = next((x.version for x in stencils() if x.name == kernel.config.stencil), None)
+    return version in (None, kernel.version)
+
+
+def _beaten(kernel: PortfolioKernel, sizes: tuple[int, int, int]) -> PortfolioKernel:
+    """Return a kernel without the race that it lost now."""
+    return replace(kernel, won={size: ns for size, ns in kernel.won.items() if size != sizes})
+
+
+def _of(digests: Mapping[_Key, str], known: set[str]) -> dict[_Key, str]:
+    """Return those that there is machine code of."""
+    return {key: digest for key, digest in digests.items() if digest in known}
+
+
+def _codes(portfolio: Portfolio, digests: list[str]) -> list[tuple[Code, bytes]]:
     found = []
-    for digest in dict.fromkeys(x for one in kernels for x in one.modes.values()):
+    for digest in digests:
         with contextlib.suppress(PortfolioError):  # damaged: it is compiled again when it serves
-            found.append((portfolio.codes[digest], portfolio.machine_code(digest)))
+            text = portfolio.machine_code(digest)
+            found.append((portfolio.codes[digest], text))
     return found
 
 

@@ -1,0 +1,73 @@
+"""Times from a file, and from a store of measurements."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from tests.portfolio.times import SHAPES, STARTS, document, write_times
+from tests.tuning.measurement_examples import example
+from tilewright.portfolio.measured import from_store, read_measured
+from tilewright.problem import Problem, Trans
+from tilewright.stencil import Variant
+from tilewright.tuning.measurement import Stage
+
+NN, TN = (Variant.of(Problem(1, 1, 1, "c", a)) for a in "NT")
+
+
+def test_a_file_of_times_is_read(tmp_path):
+    found = read_measured(write_times(tmp_path))
+    assert (found.precision, found.multiprocessors, found.copying) == ("c", 132, (1202, 3096.7))
+    assert found.made == {"date": "2026-11-23", "commit": "0123abc"}
+    assert {(v.trans_a, v.trans_b) for v in found.cases} == {
+        (Trans.N, Trans.N), (Trans.T, Trans.N), (Trans.N, Trans.T),
+    }  # fmt: skip
+    case = found.cases[TN]
+    assert case.problems == tuple(Problem(*sizes, "c", "T") for sizes in SHAPES)
+    assert case.configs == STARTS
+    assert case.ns.shape == (4, 3)
+    assert math.isinf(case.ns[1, 2])
+    assert found.cases[NN].won == {Problem(2048, 2048, 2048, "c"): (STARTS[2], 1e6)}
+    (one,) = found.rescheduled.items()
+    assert one[0] == (NN, STARTS[0])
+    assert (one[1].level, one[1].ratio, one[1].unstaged_from) == (5, 0.5, 150)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"cases": 3}, {"precision": "q"}, {"rescheduled": [{}]}, {"multiprocessors": None},
+     {"cases": {"NN": {"shapes": [[1, 2]], "configs": [], "ns": [], "won": []}}},
+     {"cases": {"NN": document()["cases"]["NN"] | {"ns": [[1.0]]}}}],
+    ids=lambda changes: str(changes)[:40],
+)  # fmt: skip
+def test_what_is_no_file_of_times_is_named(tmp_path, changes):
+    with pytest.raises(ValueError, match=r"c\.json is no file of times") as told:
+        read_measured(write_times(tmp_path, **changes))
+    assert "\n" not in str(told.value)
+
+
+def test_a_store_says_the_least_time_of_each_config():
+    small, large = (Problem(n, n, n, "c") for n in (64, 512))
+    plain = example(config=STARTS[0], problem=small, times_ns=(30,))
+    rows = [
+        plain,
+        replace(plain, times_ns=(20,), stage=Stage.FINAL),
+        replace(plain, config=STARTS[1], times_ns=(25,), stage=Stage.WINNER),
+        replace(plain, config=STARTS[1], times_ns=(22,), stage=Stage.WINNER),
+        replace(plain, problem=large, times_ns=(900,)),
+        replace(plain, problem=Problem(64, 64, 64, "s")),
+        replace(plain, problem=Problem(64, 64, 64, "c", "T"), times_ns=(50,)),
+    ]
+    found = from_store(rows, "c", "a GPU", 90, 132)
+    assert set(found.cases) == {NN, TN}
+    case = found.cases[NN]
+    assert (case.problems, case.configs) == ((small, large), STARTS[:2])
+    assert case.ns.tolist() == [[20, 22], [900, math.inf]]
+    assert case.won == {small: (STARTS[1], 22)}
+    assert found.cases[TN].won == {}
+
+
+def test_an_empty_store_says_nothing():
+    assert from_store([], "c", "a GPU", 90, 132).cases == {}

@@ -1,0 +1,120 @@
+"""What a portfolio is to hold: few kernels of everything measured, in the modes that are wanted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.portfolio.examples import H100
+from tests.portfolio.times import FAMILY, SHAPES, STARTS, write_times
+from tilewright.portfolio.build import twins_of
+from tilewright.portfolio.measured import Case, Measured, read_measured
+from tilewright.portfolio.model import TERMS
+from tilewright.portfolio.plan import plan, variants_with_conjugates
+from tilewright.problem import Problem, Trans
+from tilewright.stencil import Variant, stencil
+from tilewright.stencil.geometry import PLAIN
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    found = read_measured(write_times(tmp_path_factory.mktemp("times")))
+    return plan(found, H100)
+
+
+def of(planned, trans: str):
+    """Return a variant's planned kernels by config."""
+    ops = tuple(Trans(one) for one in trans)
+    return {
+        one.kernel.config: one
+        for one in planned
+        if (one.kernel.variant.trans_a, one.kernel.variant.trans_b) == ops
+    }
+
+
+def test_the_kernels_that_keep_losses_small_are_picked(planned):
+    assert set(of(planned, "TN")) == set(STARTS[:2])
+    assert of(planned, "TT") == {}  # nothing was measured
+
+
+def test_what_won_a_race_is_there_besides(planned):
+    found = of(planned, "NN")
+    assert set(found) == set(STARTS)
+    assert found[STARTS[2]].kernel.won == {(2048, 2048, 2048): 1e6}
+    assert not found[STARTS[0]].kernel.won
+
+
+def test_every_kernel_has_costs_and_its_plain_mode(planned):
+    for one in planned:
+        assert len(one.kernel.costs) == len(TERMS)
+        assert min(one.kernel.costs) >= 0
+        assert PLAIN in one.kernel.modes
+        assert not one.kernel.routed
+
+
+def test_modes_are_points_of_the_space_and_those_that_problems_measured_ask_for(planned):
+    for one in planned:
+        space = FAMILY.space(one.kernel.variant, H100)
+        for mode in one.kernel.modes:
+            assert FAMILY.in_mode(one.kernel.config, mode) in space
+    odd = Problem(*SHAPES[3], "c", "T")  # where the first is the fastest
+    assert FAMILY.geometry(STARTS[0]).mode(odd) in of(planned, "TN")[STARTS[0]].kernel.modes
+
+
+@pytest.mark.parametrize(
+    ("trans", "like"), [("CN", "TN"), ("NC", "NT"), ("RN", "NN"), ("NR", "NN"), ("CR", "TN")]
+)
+def test_conjugates_take_the_kernels_of_their_transposes(planned, trans, like):
+    plain, found = of(planned, like), of(planned, trans)
+    assert found
+    assert set(found) <= set(plain)
+    for config, one in found.items():
+        assert one.kernel.variant.trans_a.conjugated == (trans[0] in "CR")
+        assert one.kernel.geometry == plain[config].kernel.geometry
+    if "R" not in trans:
+        assert set(found) == set(plain)
+
+
+def test_a_loop_is_rescheduled_where_that_was_faster(planned):
+    first = of(planned, "NN")[STARTS[0]]
+    assert first.level == 5
+    assert first.kernel.geometry.stages_k == 149
+    assert of(planned, "RN")[STARTS[0]].level == 5
+    assert of(planned, "TN")[STARTS[0]].level == 0
+    twins = {(one.kernel.config, one.mode): one.source for one in twins_of([first])}
+    assert {mode: source.schedule is not None for (_, mode), source in twins.items()} == {
+        mode: mode == PLAIN for mode in first.kernel.modes
+    }
+
+
+def test_twins_have_names_of_their_own(planned):
+    names = [one.name for one in twins_of(planned)]
+    assert len(set(names)) == len(names) == sum(len(one.kernel.modes) for one in planned)
+
+
+def test_single_precision_has_kernels_for_a_guard():
+    family = stencil("simt_async")
+    variant = Variant.of(Problem(1, 1, 1, "s"))
+    starts = family.starts(variant, H100)[:2]
+    problems = tuple(Problem(n, n, n, "s") for n in (512, 1024, 4096))
+    ns = np.array([[n.flops / 3e4, n.flops / 4e4] for n in problems])
+    measured = Measured("s", H100.name, 90, 132, {variant: Case(problems, starts, ns)})
+    (one,) = plan(measured, H100)
+    assert one.kernel.config == starts[1]
+    assert one.kernel.routed == one.kernel.modes
+    names = [twin.name for twin in twins_of([one])]
+    assert sum(name.endswith("-routed") for name in names) == len(one.kernel.routed)
+    assert all(("RUN_IF" in twin.source.defines) == twin.routed for twin in twins_of([one]))
+
+
+def test_all_operations_are_named():
+    assert len(variants_with_conjugates("c")) == 16
+    assert len(variants_with_conjugates("s")) == 4
+
+
+def test_what_is_worse_everywhere_is_not_there(tmp_path):
+    found = read_measured(write_times(tmp_path))
+    cases = {v: replace(case, won={}) for v, case in found.cases.items()}
+    assert STARTS[2] not in {one.kernel.config for one in plan(replace(found, cases=cases), H100)}
