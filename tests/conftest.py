@@ -23,6 +23,7 @@ os.environ["TILEWRIGHT_DEVICE"] = "opencl"
 pytest.register_assert_rewrite("tests.stencil.contract")
 
 from tilewright.backend import LiveDevice, devices  # noqa: E402
+from tilewright.portfolio.find import reload  # noqa: E402
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -48,6 +49,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give each test a data directory, and so a store, of its own."""
     directory = tmp_path / "data"
     monkeypatch.setenv("TILEWRIGHT_DATA_DIR", str(directory))
+    reload()
     return directory
 
 

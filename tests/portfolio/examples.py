@@ -116,7 +116,7 @@ def write(
 
 def forget() -> None:
     """Let this process look again at what ships and at what is the user's own."""
-    for cached in (find._read_shipped, find.shipped, find._warn_once):
+    for cached in (find.shipped_for, find.shipped, find._warn_once):
         cached.cache_clear()
     find.reload()
 
