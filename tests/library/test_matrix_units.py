@@ -54,7 +54,7 @@ def test_blocks_that_stay_fill_the_device(many):
     found = config_for(of, part, 8192, 8192, 8192)
     assert found["multiprocessors"] == many
     assert found in wgmma().space(of, part)
-    assert wgmma().launch(found, 8192, 8192).grid == (many, 1)
+    assert wgmma().launch(found, 8192, 8192).on(many).grid == (many, 1)
 
 
 def test_every_start_has_its_pace():

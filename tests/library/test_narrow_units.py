@@ -229,7 +229,7 @@ def acted(monkeypatch):
     live = ActedDevice()
     monkeypatch.setattr("tilewright.backend.cuda.device.device_at", lambda ordinal: live)
     monkeypatch.setattr(narrow, "arrays_of", lambda *x: ActedArrays())
-    live.plans = Plans(lambda: 0)
+    live.plans = Plans()
     live.plans.get(None)  # the first look finds the store changed
     monkeypatch.setattr(narrow_calls, "plans", live.plans)
     return live
