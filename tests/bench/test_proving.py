@@ -10,6 +10,7 @@ import pytest
 
 from tests.tuning.twinned import Twinned
 from tilewright.backend import LiveDevice
+from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.bench.proving import PROBLEMS, Launched, Twins, laid_down, many_launches
 from tilewright.problem import Problem
 from tilewright.space import Config
@@ -87,8 +88,9 @@ def test_columns_lie_where_both_kernels_can_read_them(
 ) -> None:
     """Boxes want columns at multiples of 16 bytes; those of C begin anywhere all the same."""
     family = SimtAsync()
-    config = Config(family.name, {"block_m": 64, "block_n": 64} | ({"tma": 1} if tma else {}))
     problem = Problem(997, 1013, 531, letter, "N", "T")
+    config = family.default(Variant.of(problem), architecture_spec("sm_90a"))
+    config = config.replace(tma=1) if tma else config
     found = laid_down(problem, Twins(family, config, None, None))  # type: ignore[arg-type]
     assert (found.lda, found.ldb, found.ldc) == (*laid, 997)
     assert (found.m, found.n, found.k) == (997, 1013, 531)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from tests.portfolio.times import write_times
 from tilewright.backend import device
 from tilewright.cli.app import run
 from tilewright.portfolio import build, read_portfolio
+from tilewright.portfolio import plan as planning
 from tilewright.problem import Problem
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.geometry import PLAIN, Mode
@@ -90,7 +92,7 @@ def test_verify_fails_where_machine_code_is_damaged(shipped, capsys, tmp_path):
 
 @pytest.fixture
 def compiling(monkeypatch):
-    """Let a digest of the source stand for its machine code."""
+    """Let a digest of the source stand for its machine code, and few shapes for all."""
 
     def cached_cubin(source, arch, cache):
         text = f"{arch} {source.identity} {source.schedule}".encode()
@@ -99,6 +101,7 @@ def compiling(monkeypatch):
     monkeypatch.setattr(build, "cached_cubin", cached_cubin)
     monkeypatch.setattr(build, "arranged", lambda made, cache: made)
     monkeypatch.setattr(build, "nvrtc_version", lambda: "1.2")
+    monkeypatch.setattr(planning, "_drawn", functools.partial(planning._drawn, count=50))
 
 
 def built(tmp_path, *words):

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
+from tests.portfolio.examples import forget
 from tilewright.backend import devices
 from tilewright.precision import PRECISIONS
 from tilewright.tuning.verify import error_bound
@@ -283,13 +284,15 @@ def test_a_c_that_overlaps_itself_is_refused():
 
 
 def test_no_place_for_files_is_no_obstacle(monkeypatch, tmp_path):
-    """A default needs no store: what was tuned is only not used, and that is said."""
+    """A default needs no portfolio: what was tuned is only not used, and that is said."""
+    forget()
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TILEWRIGHT_DATA_DIR", str(tmp_path / "file"))
     tw.reload()
     with pytest.warns(RuntimeWarning, match="tuned kernels are not used"):
         got = tw.gemm(np.eye(3), np.eye(3))
     assert np.array_equal(got, np.eye(3))
+    forget()
 
 
 def test_a_forked_child_is_told_what_to_do(cpu):

@@ -184,7 +184,7 @@ def test_processes_that_end_at_once_lose_nothing():
 def test_tuning_serves_the_next_process():
     """The whole loop on a small budget: tune, then multiply with what was found."""
     here, problem = device(), Problem(96, 80, 64, "s")
-    result = tw.tune(problem, here, budget="6s", strategy="random")
+    result = tw.tune(problem, here, budget="4s", strategy="random")
     tw.reload()
     chosen = choose(here, problem)
     assert chosen.config == result.served.config
