@@ -167,7 +167,7 @@ def test_persistent_blocks_fill_the_device_in_whole_clusters() -> None:
     of = variant("TN", EVERY["f16"])
     config = FAMILY.default(of, HOPPER).replace(cluster_n=2)
     side = 100 * config.integer("block_m")
-    assert FAMILY.launch(config, side, side).grid == (132, 1)
+    assert FAMILY.launch(config, side, side).on(132).grid == (132, 1)
     once = config.replace(multiprocessors=0)
     assert FAMILY.launch(once, 1, 1).grid == (2, 1)
     assert FAMILY.launch(once, 1, 1).block == (384, 1)

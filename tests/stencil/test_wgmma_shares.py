@@ -193,7 +193,7 @@ def test_there_are_blocks_and_memory_for_every_share() -> None:
     of = variant("TN", EVERY["f16"])
     config = FAMILY.default(of, HOPPER).replace(cluster_m=1, cluster_n=1, stream_k=2)
     assert FAMILY.launch(config, 1, 1) == Launch((64, 1), (384, 1), resident=1)
-    assert FAMILY.launch(config, 9999, 9999).grid == (132, 1)
+    assert FAMILY.launch(config, 9999, 9999).on(132).grid == (132, 1)
     assert FAMILY.launch(config, 9999, 9999).on(78).grid == (78, 1)
     source = FAMILY.source(config, of, "cuda")
     assert source.part_bytes == 256 * 128 * 4
