@@ -134,6 +134,26 @@ def random_shapes() -> str:
     return f"{about('h100/random_shapes_s')}.\n\n{table(head, lines)}"
 
 
+def shapes_to_16384() -> str:
+    """Return how products with sides from 1 to 16384 stand beside cuBLAS, by their least side."""
+    lines = []
+    for letter, name in NAMES.items():
+        for what, skinny in (("32 or more", False), ("below 32", True)):
+            ratios = [
+                ratio(one) for one in rows("h100/random_shapes_to_16384")
+                if one["precision"] == letter and (min(one["size"][:2]) < 32) == skinny
+            ]  # fmt: skip
+            if ratios:
+                lines.append([
+                    name, what, str(len(ratios)), f"{statistics.geometric_mean(ratios):.3f}",
+                    f"{statistics.median(ratios):.3f}", f"{min(ratios):.2f}",
+                    str(sum(one < 0.9 for one in ratios)),
+                ])  # fmt: skip
+    head = ["", "m and n", "shapes", "geometric mean of ours / cuBLAS", "median", "least",
+            "below 0.9"]  # fmt: skip
+    return f"{about('h100/random_shapes_to_16384')}.\n\n{table(head, lines, 2)}"
+
+
 def portfolio_loss() -> str:
     """Return what portfolios lose on shapes that did not pick them, a line a precision."""
     lines = []
@@ -443,7 +463,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/portfolio.md": {"first": first_calls},
     "docs/random_shapes.md": {
-        "loss": portfolio_loss, "shapes": random_shapes, "multiples": beside_multiples,
+        "loss": portfolio_loss, "to-16384": shapes_to_16384, "shapes": random_shapes, "multiples": beside_multiples,
     },
     "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},
     "docs/tensor_cores.md": {

@@ -32,7 +32,7 @@ _OTHERS = ({}, {"walk": 1}, {"b_first": 1}, {"raster_rows": 0}, {"unroll_k": 8},
 def small() -> tuple[Config, Cubin, Cubin]:
     """Return a config with a schedule, its twin's cubin and its own; skip without NVRTC."""
     if nvrtc() is None:
-        pytest.skip("NVRTC is not here: pip install 'tilewright[cuda]'")
+        pytest.skip("NVRTC is not here: pip install 'tilewright[tune]'")
     space = FAMILY.space(TN, with_unproved(architecture_spec("sm_90a")))
     cache, reasons = KernelCache(), []
     for changes in _OTHERS:

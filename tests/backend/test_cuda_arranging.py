@@ -22,7 +22,7 @@ from tilewright.space import Config
 from tilewright.stencil import Source, Variant, stencil
 
 if compiler.nvrtc() is None:
-    pytest.skip("NVRTC is not here; it comes with tilewright[cuda]", allow_module_level=True)
+    pytest.skip("NVRTC is not here; it comes with tilewright[tune]", allow_module_level=True)
 
 ROOT = Path(__file__).parents[2]
 EXITS = 0x1C  # the record that names where a kernel ends

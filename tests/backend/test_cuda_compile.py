@@ -19,7 +19,7 @@ from tilewright.stencil import Source, Variant, stencils_for
 from tilewright.stencil.portable import Portable
 
 if compiler.nvrtc() is None:
-    pytest.skip("NVRTC is not here; it comes with tilewright[cuda]", allow_module_level=True)
+    pytest.skip("NVRTC is not here; it comes with tilewright[tune]", allow_module_level=True)
 
 # A GPU of no name with the limits that every one since Ampere keeps.
 GPU = DeviceSpec(

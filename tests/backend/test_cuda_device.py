@@ -114,6 +114,7 @@ def test_a_cached_kernel_runs(cuda):
         cuda.free(out)
 
 
+@pytest.mark.alone
 def test_events_measure_the_kernel(cuda):
     kernel = cuda.compile(Source(SPIN, {}, "spin"))
     for _ in range(30):  # an idle GPU takes a while to reach its clock
@@ -170,6 +171,7 @@ def test_many_kernels_come_and_go(cuda):
         cuda.launch(kernel, Launch((1, 1), (1, 1)), (None,)).wait()
 
 
+@pytest.mark.alone
 def test_the_peak_is_near_what_the_numbers_say(cuda):
     peak = measured_peak(cuda, PRECISIONS["s"])
     # 64 or 128 lanes, two operations each, since Pascal.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import lzma
 import subprocess
 import sys
 import time
@@ -17,12 +16,7 @@ from tilewright.backend import CompileError, device
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import rescheduling, searching
 from tilewright.backend.cuda.compiler import Cubin, cached_cubin, compile_cubin, nvrtc
-from tilewright.backend.cuda.rescheduling import (
-    SHIPPED,
-    RefusedScheduleError,
-    reschedule,
-    schedule_key,
-)
+from tilewright.backend.cuda.rescheduling import RefusedScheduleError, reschedule, schedule_key
 from tilewright.sass import decode, differences, edit, read_cubin, schedule
 from tilewright.stencil import Schedule, Source
 
@@ -116,28 +110,6 @@ def test_a_proof_is_made_once_for_the_same_code(
     cache.save(key, text(compiled()))
     reschedule(compiled(), SOURCE, cache)
     assert proofs[-1] == text(compiled())
-
-
-def test_code_that_comes_with_the_package_needs_no_search(
-    searches: Searches, cache: KernelCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = reschedule(compiled(), SOURCE)
-    key = schedule_key(text(compiled()), 90, LEVEL)
-    (tmp_path / SHIPPED).mkdir()
-    file = tmp_path / SHIPPED / f"{key}.xz"
-    monkeypatch.setattr(rescheduling, "files", lambda package: tmp_path)
-    file.write_bytes(lzma.compress(text(made)))
-    assert reschedule(compiled(), SOURCE, cache).code == made.code
-    assert searches.count == 1
-    # What a cache had and no proof passes today gives way to it.
-    cache.save(key, text(compiled())[:-16])
-    assert reschedule(compiled(), SOURCE, cache).code == made.code
-    assert cache.load(key) == text(made)
-    assert searches.count == 1
-    cache.drop(key)
-    file.write_bytes(b"damaged")
-    assert reschedule(compiled(), SOURCE, cache).code == made.code
-    assert searches.count == 2
 
 
 def test_a_key_stands_for_code_architecture_steps_seed_and_scheduler(

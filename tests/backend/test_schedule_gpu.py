@@ -1,7 +1,4 @@
-"""Rescheduled kernels on a GPU: the bits of the compiler's own code, alone and disturbed.
-
-`benchmarks/schedule_proof.py` does the same with many kernels, and writes what is proved.
-"""
+"""Rescheduled kernels on a GPU: the bits of the compiler's own code, alone and disturbed."""
 
 from __future__ import annotations
 

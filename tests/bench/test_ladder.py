@@ -100,7 +100,7 @@ def tuned_variant():
     return Variant.of(PROBLEM)
 
 
-@pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: pip install 'tilewright[cuda]'")
+@pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: pip install 'tilewright[tune]'")
 def test_machine_code_tells_what_limits_a_rung(capsys):
     register_rungs()
     found = summary(inspect_config(stencil="v6_warp_tile").kernel)

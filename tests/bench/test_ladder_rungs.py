@@ -130,7 +130,7 @@ def test_the_whole_contract_on_a_gpu(cuda: LiveDevice, one: Rung):
 
 
 @pytest.mark.every(2)
-@pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: pip install 'tilewright[cuda]'")
+@pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: pip install 'tilewright[tune]'")
 @pytest.mark.parametrize("one", RUNGS, ids=lambda one: one.name)
 def test_machine_code_is_what_the_rung_promises(one: Rung):
     """No spills, shared memory as stated, two blocks resident where the text asks for two."""

@@ -39,7 +39,7 @@ from tilewright.sass import decode, inspect_kernel, read_cubin
 from tilewright.tuning.verify import WrongResultError
 
 emulates = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
-compiles = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+compiles = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 # The host compiler takes seconds for a text: the one with most in it is always tested.
 SOME = [
     pytest.param(one, marks=() if one.name[:2] == "t5" else pytest.mark.slow, id=one.name)

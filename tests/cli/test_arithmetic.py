@@ -116,7 +116,7 @@ def test_the_loop_is_printed_line_by_line(capsys):
         ("tune --arithmetic fp8", "arithmetic='fp8' is unknown"),
         ("tune --arithmetic bf16 --stencil packed", "stencil='packed' has no arithmetic="),
         ("tune --result float32", "result='float32' needs an arithmetic"),
-        ("tune --arithmetic int8 --trans TN", "benchmarks/tensor_starts/tensor.py; run: python -m"
+        ("tune --arithmetic int8 --trans TN", "benchmarks/tensor_starts; run: python -m"
          " benchmarks.tensor_starts.tensor --parts tune --arithmetics s8 --trans TN"),
         ("bound --arithmetic fp8 --device h100", "arithmetic='fp8' is unknown"),
     ],

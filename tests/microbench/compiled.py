@@ -25,7 +25,7 @@ def _cubin(threads: int, accumulators: int, factors: int, slots: int) -> Cubin:
 def compiled(source: Source) -> Cubin:
     """Compile a source; skip where NVRTC is not installed."""
     if nvrtc() is None:
-        pytest.skip("NVRTC is not here: pip install 'tilewright[cuda]'")
+        pytest.skip("NVRTC is not here: pip install 'tilewright[tune]'")
     return compile_cubin(source, ARCH)
 
 

@@ -13,7 +13,7 @@ from tilewright.microbench.copies import LINE_BYTES, Pattern, check, patterns, r
 from tilewright.microbench.experiment import Row
 from tilewright.microbench.loops import LoopRejectedError
 
-needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 
 
 def of_a_trip(pattern: Pattern) -> list[tuple[int, int]]:

@@ -163,7 +163,7 @@ class Multiplying(SimulatedDevice):
         array[..., 2] = np.arange(len(array))[:, None]
 
 
-@pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: pip install 'tilewright[cuda]'")
+@pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: pip install 'tilewright[tune]'")
 @pytest.mark.parametrize(("name", "multiply_adds"), [("fp16", 2048), ("tf32", 1024)])
 def test_warpgroup_multiplies_are_counted(name, multiply_adds):
     """Two warpgroups do 32 multiplies each a trip, of 128 cycles; fewer is none of theirs."""

@@ -39,7 +39,7 @@ CORPUS = [
 def cubin(name: str, arch: str, macros: tuple[tuple[str, int], ...] = ()) -> bytes:
     """Compile a kernel text; skip where NVRTC is not installed."""
     if nvrtc() is None:
-        pytest.skip("NVRTC is not here: pip install 'tilewright[cuda]'")
+        pytest.skip("NVRTC is not here: pip install 'tilewright[tune]'")
     text = (HERE / "kernels" / f"{name}.cu").read_text()
     entry = re.search(r"\b__global__.*?\b(\w+)\s*\(", text.replace("__launch_bounds__(", ""), re.S)
     assert entry is not None
@@ -50,7 +50,7 @@ def cubin(name: str, arch: str, macros: tuple[tuple[str, int], ...] = ()) -> byt
 def boxed() -> bytes:
     """Compile a small SGEMM whose tiles the copy engine brings (`simt_async` with tma)."""
     if nvrtc() is None:
-        pytest.skip("NVRTC is not here: pip install 'tilewright[cuda]'")
+        pytest.skip("NVRTC is not here: pip install 'tilewright[tune]'")
     family, of = SimtAsync(), Variant.of(Problem(1, 1, 1, "s", "N", "T"))
     values = {
         "block_m": 64, "block_n": 32, "tile_m": 8, "tile_n": 4, "lanes_m": 8, "block_k": 4,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import lzma
 from collections import Counter
-from importlib.resources import files
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -25,18 +22,14 @@ from tests.sass.assembled import (
     words,
 )
 from tests.sass.words import word
-from tilewright.sass import RefusedError, decode, edit, main_loop
+from tilewright.sass import RefusedError, edit, main_loop
 from tilewright.sass.arrange import FETCHED_BYTES, arrange, moved_only
 from tilewright.sass.decode import decode_one
-from tilewright.sass.hazards import hazards
-
-SHIPPED = sorted(Path(str(files("tilewright.backend.cuda") / "scheduled_code")).glob("*.xz"))
 
 
 @pytest.fixture(autouse=True)
-def _room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "path" not in request.fixturenames:  # what is shipped has the room that there is
-        small_room(monkeypatch)
+def _room(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_room(monkeypatch)
 
 
 @pytest.fixture
@@ -63,35 +56,6 @@ def test_a_loop_moves_in_front_of_what_is_stored(before: Code, after: Code) -> N
     # Control went on to the piece with the loop once: a branch does it, in a NOP's place.
     kinds = [Counter(one.mnemonic for one in code) for code in (before, after)]
     assert (kinds[1] - kinds[0], kinds[0] - kinds[1]) == ({"BRA": 1}, {"NOP": 1})
-    assert words(before) == words(after)
-    assert read(after) == after
-    assert arrange(after, 90) is None
-
-
-@pytest.mark.every(12)
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=[pytest.mark.thorough] if at % 7 else [], id=path.stem[:8])
-        for at, path in enumerate(SHIPPED)
-    ],
-)
-def test_kernels_that_are_shipped_have_their_loops_in_the_first_64_kib(path: Path) -> None:
-    """Every seventh; by `make thorough` all."""
-    before = decode(lzma.decompress(path.read_bytes()), 90)
-    assert not [one for one in hazards(before) if not one.copy]
-    loop, after = main_loop(before), arrange(before, 90)
-    assert loop is not None
-    if loop.end < 65536:
-        assert after is None
-        return
-    assert after is not None
-    assert len(after) == len(before)
-    now = main_loop(after)
-    assert now is not None
-    assert now.end < 65536
-    assert len(now.instructions) == len(loop.instructions)
-    assert set(moved_only(before, after, 90)) == reachable(before)
     assert words(before) == words(after)
     assert read(after) == after
     assert arrange(after, 90) is None

@@ -65,7 +65,7 @@ def layout(config: Config, of: Variant) -> dict[str, set[tuple[int, ...]]]:
 @cache
 def compiled(config: Config, of: Variant, arch: str) -> tuple[Instruction, ...]:
     if nvrtc() is None:
-        pytest.skip("NVRTC is not here: pip install 'tilewright[cuda]'")
+        pytest.skip("NVRTC is not here: pip install 'tilewright[tune]'")
     made = compile_cubin(Portable().source(config, of, "cuda"), arch)
     (kernel,) = read_cubin(made.code).kernels
     return decode(kernel.code, kernel.arch)

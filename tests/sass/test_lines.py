@@ -21,7 +21,7 @@ from tilewright.sass.lanes import loop_accesses
 from tilewright.sass.lines import LinePairs, line_pairs
 from tilewright.stencil import Source, stencil
 
-needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 LANE = np.arange(32, dtype=np.uint64).reshape(1, 32)
 
 

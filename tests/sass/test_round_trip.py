@@ -32,7 +32,7 @@ KERNELS = [
 def compiled(stencil: object, letter: str) -> bytes:
     """Return a stencil's first start, compiled."""
     if nvrtc() is None:
-        pytest.skip("NVRTC is not here: pip install 'tilewright[cuda]'")
+        pytest.skip("NVRTC is not here: pip install 'tilewright[tune]'")
     variant = Variant(precision(letter), Trans("N"), Trans("T"))
     config = stencil.starts(variant, architecture_spec(ARCH))[0]  # type: ignore[attr-defined]
     return compile_cubin(stencil.source(config, variant, "cuda"), ARCH).code  # type: ignore[attr-defined]

@@ -49,7 +49,7 @@ def kernel(name: str) -> Kernel:
         found = read_cubin(kept("sm_90a")).kernels[0]
     else:
         if nvrtc() is None:
-            pytest.skip("NVRTC is not here: pip install 'tilewright[cuda]'")
+            pytest.skip("NVRTC is not here: pip install 'tilewright[tune]'")
         values = COMPLEX if name.startswith("c") else LAYERED
         source = SimtAsync().source(Config("simt_async", values), variant(name), "cuda")
         (found,) = read_cubin(compile_cubin(source, "sm_90a").code).kernels

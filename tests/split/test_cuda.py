@@ -32,7 +32,7 @@ ORDERS = {
     "along k": Operands(Stored(300, 200, True), Stored(300, 200, True)),
     "both ways": Operands(Stored(300, 200, False), Stored(300, 200, True)),
 }
-needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 
 
 def compiled(source, arch):

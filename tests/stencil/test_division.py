@@ -33,7 +33,7 @@ MOST_BLOCKS = 4064  # that a workspace has flags for
 LEAST = 8
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
-needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 
 # The text as it is, with sizes given rather than computed, and its answers written to memory.
 HOST = """

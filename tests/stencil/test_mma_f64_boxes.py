@@ -37,7 +37,7 @@ FAMILY = MmaF64()
 HOPPER = architecture_spec("sm_90a")
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
-needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 
 
 def boxed(of: Variant, live: EmulatedDevice, **changes: int) -> Config:

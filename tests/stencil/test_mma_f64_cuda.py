@@ -15,7 +15,7 @@ from tilewright.stencil.mma_f64 import MmaF64
 
 FAMILY = MmaF64()
 
-needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 
 
 @pytest.mark.every(3)

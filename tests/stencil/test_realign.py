@@ -56,7 +56,7 @@ def test_a_copy_has_the_same_elements_at_whole_16_bytes(
     assert inner <= copy.ld < inner + 16
 
 
-@pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+@pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("size", TYPES)
 def test_what_a_thread_stores_is_as_wide_as_four_short_elements_or_one(size, turned):

@@ -13,14 +13,14 @@ from tilewright.stencil.portable import Portable
 
 def test_two_first_calls_at_once_get_the_same_stencils(monkeypatch):
     """Each thread's choice is made among all stencils, of which there is one set."""
-    makes = registry._made
+    imported = registry.import_module
 
-    def slowly():
+    def slowly(name):
         time.sleep(0.05)
-        return makes()
+        return imported(name)
 
-    monkeypatch.setattr(registry, "_made", slowly)
-    monkeypatch.setattr(registry, "_known", {})
+    monkeypatch.setattr(registry, "import_module", slowly)
+    monkeypatch.setattr(registry, "_made", {})
     found: list[tuple[object, ...]] = []
     threads = [threading.Thread(target=lambda: found.append(stencils())) for _ in range(4)]
     for thread in threads:

@@ -14,7 +14,7 @@ from tilewright.stencil.simt_async import SimtAsync
 
 FAMILY = SimtAsync()
 
-needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 
 
 @pytest.mark.every(5)

@@ -34,7 +34,7 @@ from tilewright.tuning.verify import Bench, Check, certify
 
 SIMT, MMA = SimtAsync(), MmaF64()
 
-needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
 

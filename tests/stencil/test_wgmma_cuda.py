@@ -20,7 +20,7 @@ from tilewright.stencil.wgmma import Arithmetic, TensorVariant
 
 HOPPER = architecture_spec("sm_90a")
 
-needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[cuda]")
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 
 
 def runs_of(config: Config, arithmetic: Arithmetic) -> int:

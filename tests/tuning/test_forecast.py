@@ -34,7 +34,7 @@ def test_a_last_wave_that_is_not_full_costs_what_a_full_one_does():
     assert expected(1) == pytest.approx(expected(wave) / wave)
 
 
-@pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not here: pip install 'tilewright[cuda]'")
+@pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not here: pip install 'tilewright[tune]'")
 def test_a_kernel_without_multiply_adds_has_no_forecast():
     source = Source('extern "C" __global__ void fill(float *x) { x[threadIdx.x] = 1; }', {}, "fill")
     code = compile_cubin(source, "sm_90a").code

@@ -1,0 +1,49 @@
+"""What comes with the package is whole, and is what the stencils of today make."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from tilewright.portfolio import Portfolio, read_portfolio
+from tilewright.sass import read_cubin
+from tilewright.stencil import stencil
+
+PACKAGE = Path(str(files("tilewright.portfolio")))
+SHIPPED = sorted(
+    (folder.name, file.stem) for folder in PACKAGE.glob("sm_*") for file in folder.glob("*.json")
+)
+
+
+@pytest.fixture(params=SHIPPED, ids="-".join)
+def portfolio(request: pytest.FixtureRequest) -> Portfolio:
+    folder, name = request.param
+    return read_portfolio(PACKAGE / folder, name)
+
+
+def test_machine_code_is_what_the_manifest_names(portfolio):
+    for digest, code in portfolio.codes.items():
+        symbols = [one.name for one in read_cubin(portfolio.machine_code(digest)).kernels]
+        assert code.symbol in symbols
+        assert not code.second or code.second in symbols
+
+
+def test_kernels_name_machine_code_that_is_there(portfolio):
+    named = set(portfolio.sources.values())
+    for kernel in portfolio.kernels:
+        named |= {*kernel.modes.values(), *kernel.routed.values()}
+    assert named == set(portfolio.codes)
+
+
+def test_kernels_launch_as_their_stencils_do(portfolio):
+    """A stencil that changed since serves nothing of it: build the portfolio again."""
+    for kernel in portfolio.kernels:
+        family = stencil(kernel.config.stencil)
+        assert kernel.version == family.version
+        made = family.geometry(kernel.config)
+        # Where staging no longer pays was measured.
+        assert kernel.geometry.stages_k <= made.stages_k
+        assert replace(kernel.geometry, stages_k=made.stages_k) == made
