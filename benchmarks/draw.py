@@ -463,7 +463,8 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/portfolio.md": {"first": first_calls},
     "docs/random_shapes.md": {
-        "loss": portfolio_loss, "to-16384": shapes_to_16384, "shapes": random_shapes, "multiples": beside_multiples,
+        "loss": portfolio_loss, "to-16384": shapes_to_16384, "shapes": random_shapes,
+        "multiples": beside_multiples,
     },
     "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},
     "docs/tensor_cores.md": {

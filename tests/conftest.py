@@ -89,7 +89,7 @@ def cuda() -> LiveDevice:
     """The first CUDA device; where there is none, the test is skipped and says why."""
     found = [d for d in devices() if d.backend == "cuda"]
     if not found:
-        reason = "needs an NVIDIA GPU, its driver and the tilewright[cuda] extra"
+        reason = "needs an NVIDIA GPU, its driver and the tilewright[tune] extra"
         if os.environ.get("TILEWRIGHT_REQUIRE_GPU") == "1":
             pytest.fail(reason)
         pytest.skip(reason)

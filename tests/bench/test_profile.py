@@ -252,6 +252,7 @@ def test_the_child_computes_one_product(live):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_real_gpu_is_counted(cuda):
     try:
         found = Profiler(cuda, Method())

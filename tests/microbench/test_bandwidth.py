@@ -160,6 +160,7 @@ def test_outer_products_keep_their_mix(real, mnemonic, defines, count, loads):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_on_a_gpu(cuda):
     rows = []
     experiments()["bandwidth"].run(cuda, rows.append, 15.0)

@@ -91,6 +91,7 @@ def test_the_command_line_knows_it() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_every_pattern_is_timed(cuda: CUDADevice) -> None:
     rows: list[Row] = []
     run(cuda, rows.append, 60.0)

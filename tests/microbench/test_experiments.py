@@ -118,6 +118,7 @@ def test_an_experiment_stops_when_its_seconds_are_up(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 @pytest.mark.parametrize("name", OURS)
 def test_rows_come_from_a_gpu(name: str, cuda: LiveDevice) -> None:
     """A second of each; what is measured must be what such hardware can do."""

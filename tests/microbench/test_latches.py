@@ -92,6 +92,7 @@ def test_the_experiment_runs_through(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_gpu_answers(cuda: LiveDevice) -> None:
     found: list[Row] = []
     experiments()["latches"].run(cuda, found.append, 20.0)

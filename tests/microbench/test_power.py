@@ -201,6 +201,7 @@ def test_power_on_every_device(everywhere):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_gpu_counts_its_own_clock(cuda):
     rows = []
     experiments()["power"].run(cuda, rows.append, 6.0)
