@@ -16,8 +16,16 @@ from tilewright.problem import Problem
 from tilewright.stencil.geometry import Geometry
 
 PLAIN = Geometry(128, 64, (128, 1), tile_k=16, stages=3, resident=2)
+STEPS = [TERMS.index("vector steps"), TERMS.index("scalar steps")]
 SHARING = replace(PLAIN, persistent=True, stream_k=1)
-TRUE = {"launch": 2500.0, "vector steps": 9.0, "scalar steps": 15.0, "tiles": 300.0, "memory": 40.0}
+LEAST = 128 * 64 / 256  # ns for the multiply-adds of a step
+TRUE = {
+    "launch": 2500.0,
+    "vector steps": 39.0,
+    "scalar steps": 55.0,
+    "tiles": 300.0,
+    "memory": 40.0,
+}
 
 
 def shapes(count: int, seed: int = 0) -> list[Problem]:
@@ -44,6 +52,7 @@ def test_known_costs_are_found_again(geometry):
 @given(st.lists(st.floats(0, 1000), min_size=len(TERMS), max_size=len(TERMS)), st.integers(0, 9))
 def test_costs_are_never_negative_and_times_come_out_again(true, seed):
     true = np.array(true) + 1e-3
+    true[STEPS] += LEAST
     times = synthetic(SHARING, true)
     found = fitted_costs(SHARING, times, times, 132)
     assert (found >= 0).all()
@@ -53,6 +62,25 @@ def test_costs_are_never_negative_and_times_come_out_again(true, seed):
     noise = np.random.default_rng(seed).uniform(0.5, 2, len(times))
     spoilt = {one: ns * x for (one, ns), x in zip(times.items(), noise, strict=True)}
     assert (fitted_costs(SHARING, spoilt, spoilt, 132) >= 0).all()
+
+
+@pytest.mark.parametrize("letter", ["s", "c"])
+def test_a_step_costs_its_multiply_adds_whatever_the_times_say(letter):
+    """Of the same short k alone, steps are told from tiles by nothing."""
+    times = {Problem(m, 64, 16, letter): 5000.0 for m in range(128, 8192, 512)}
+    found = fitted_costs(PLAIN, times, times, 132)
+    assert (found[STEPS] >= LEAST * (4 if letter == "c" else 1)).all()
+    long = Problem(128, 64, 160_000, letter)
+    least = long.k * LEAST * (4 if letter == "c" else 1)
+    assert Model((PLAIN,), found[None]).expected(long, 132)[0] >= least
+
+
+def test_copies_that_were_never_timed_cost_what_the_others_do():
+    aligned = {one: ns for one, ns in synthetic(PLAIN, rows_of(TRUE)).items() if not one.k % 8}
+    aligned = {one: ns for one, ns in aligned.items() if not (one.m % 8 or one.n % 8)}
+    vector, scalar = fitted_costs(PLAIN, aligned, aligned, 132)[STEPS]
+    assert vector == pytest.approx(TRUE["vector steps"], rel=0.01)
+    assert scalar == vector
 
 
 def test_what_is_slow_beside_the_best_weighs_less():

@@ -51,9 +51,7 @@ def fitted_costs(
     does = np.array([model.work(problem, many)[0] for problem in times])
     ns = np.array(list(times.values()))
     weights = np.array([best[problem] for problem in times]) / ns
-    complex_ = any(problem.precision.is_complex for problem in times)
-    least = np.zeros(len(TERMS))
-    least[_STEPS] = geometry.tile_m * geometry.tile_n * (4 if complex_ else 1) / _MOST_MULTIPLY_ADDS
+    least = _least(geometry, times)
     rows = does * (weights / ns)[:, None]
     scale = np.linalg.norm(rows, axis=0)
     unseen = scale == 0
@@ -64,6 +62,14 @@ def fitted_costs(
     if unseen[_STEPS].any():
         costs[_STEPS] = costs[_STEPS].max()
     return costs
+
+
+def _least(geometry: Geometry, problems: Iterable[Problem]) -> Floats:
+    """Return the least that each of `TERMS` can cost: steps take their multiply-adds."""
+    parts = 4 if any(problem.precision.is_complex for problem in problems) else 1
+    least = np.zeros(len(TERMS))
+    least[_STEPS] = parts * geometry.tile_m * geometry.tile_n / _MOST_MULTIPLY_ADDS
+    return least
 
 
 def alike_costs(
@@ -107,5 +113,5 @@ def alike_costs(
         math.log(ns / float(model.expected(problem, multiprocessors)[0]))
         for problem, ns in times.items()
     ]
-    scaled: Floats = np.array(nearest.costs) * math.exp(sum(ratios) / len(ratios))
-    return scaled
+    scaled = np.array(nearest.costs) * math.exp(sum(ratios) / len(ratios))
+    return np.maximum(scaled, _least(geometry, times))
