@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from weakref import WeakKeyDictionary
 
 import jsonschema
 import numpy as np
@@ -15,6 +16,7 @@ from tests.test_timeline import SCHEMA
 from tilewright import timeline
 from tilewright.cli.app import app, run
 from tilewright.cli.trace_option import add_trace_option
+from tilewright.library import kernels
 
 
 def document(path):
@@ -42,7 +44,8 @@ def test_every_command_has_it(command, capsys):
     assert "--trace" in capsys.readouterr().out
 
 
-def test_a_sweep_shows_compiling_copies_launches_and_waits(tmp_path, capsys):
+def test_a_sweep_shows_compiling_copies_launches_and_waits(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(kernels, "_kernels", WeakKeyDictionary())  # none is loaded yet
     out = tmp_path / "out.json"
     command = ["bench", "--size", "64", "--rounds", "3", "--with-transfers", "--json"]
     assert run([*command, "--trace", str(out)]) == 0

@@ -183,10 +183,7 @@ def test_a_damaged_portfolio_is_named_in_one_line(
     assert not output.exists()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"tile_m": 0}, {"cluster_k": 0}, {"resident": -1}, {"threads": (0, 1)}, {"tma": True}],
-)
+@pytest.mark.parametrize("changes", [{"tile_m": 1 << 16}, {"tma": True}], ids=str)
 def test_launches_that_no_table_can_tell_are_refused_in_one_line(changes, portfolios, tmp_path):
     shipped = read_portfolio(portfolios / "sm_90", "d")
     first = shipped.kernels[0]
