@@ -266,7 +266,7 @@ def test_races_are_compared_on_one_model_and_otherwise_ones_own_come_first(ship,
 
 def test_what_is_tuned_is_expected_to_take_its_time_at_other_sizes_too(ship, keep):
     """Costs of the most similar kernel, scaled to what was measured."""
-    ship(kernel(SQUARE, FIRST, costs=costs(10.0)))
+    ship(kernel(SQUARE, FIRST, costs=costs(500.0)))
     shipped_ns = choose(Hopper(), SQUARE).ns
     keep(KEY, own(SQUARE, SECOND, 0.5 * shipped_ns))
     assert config_of(square(4000), KEY) == SECOND
