@@ -77,6 +77,11 @@ def test_verify_reads_everything(shipped, capsys, tmp_path):
     assert (row["codes"], row["damaged"]) == (2, [])
 
 
+def test_verify_refuses_a_folder_without_portfolios(capsys, tmp_path):
+    assert run(["portfolio", "verify", "--folder", str(tmp_path / "nothing")]) == 2
+    assert "has no portfolios; name one that build wrote" in capsys.readouterr().err
+
+
 def test_verify_fails_where_machine_code_is_damaged(shipped, capsys, tmp_path):
     path = tmp_path / "package" / shipped.data
     path.write_bytes(path.read_bytes()[:-40])

@@ -336,7 +336,10 @@ def _serving(device: str | None) -> Iterator[tuple[Portfolio, str]]:
 def _of_folder(folder: Path) -> Iterator[tuple[Portfolio, str]]:
     from tilewright.portfolio.portfolio import read_portfolio
 
-    for path in sorted(folder.glob("*.json")):
+    paths = sorted(folder.glob("*.json"))
+    if not paths:
+        raise ValueError(f"folder={str(folder)!r} has no portfolios; name one that build wrote")
+    for path in paths:
         yield read_portfolio(folder, path.stem), str(folder)
 
 
