@@ -8,6 +8,7 @@ import glob
 import os
 import sysconfig
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tilewright.bench.peers.base import Peer, UnavailableError
 from tilewright.problem import Trans
 from tilewright.tuning.measure import Workload
 
-__all__ = ["OPERATIONS", "CuBLAS"]
+__all__ = ["OPERATIONS", "CuBLAS", "Handle", "blas_handle"]
 
 # cublas_api.h: cublasOperation_t, and CUBLAS_DEFAULT_MATH, in which it is fastest and keeps to the
 # precision's arithmetic: TF32 and emulations have to be asked for.
@@ -38,6 +39,41 @@ def _library() -> ctypes.CDLL:
             except OSError:
                 continue
     raise UnavailableError("cublas is not installed; pip install nvidia-cublas")
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A handle of cuBLAS on the legacy default stream of the current context."""
+
+    api: Any
+    handle: Any
+    workspace: Any
+
+
+def blas_handle(workspace: int) -> Handle:
+    """Return a handle in the default math mode.
+
+    Parameters
+    ----------
+    workspace : int
+        Bytes of CuPy's memory that it may use; 0: what it takes by itself.
+
+    Raises
+    ------
+    UnavailableError
+        If there is no cuBLAS.
+    """
+    import cupy
+
+    api, handle = _library(), ctypes.c_void_p()
+    if api.cublasCreate_v2(ctypes.byref(handle)) or api.cublasSetMathMode(handle, _DEFAULT_MATH):
+        raise UnavailableError("cublas made no handle; see nvidia-smi")
+    held = cupy.cuda.alloc(workspace) if workspace else None
+    if held is not None:
+        at = ctypes.c_void_p(held.ptr)
+        if api.cublasSetWorkspace_v2(handle, at, ctypes.c_size_t(workspace)):
+            raise UnavailableError(f"cublas took no workspace of {workspace} bytes")
+    return Handle(api, handle, held)
 
 
 class CuBLAS(Peer):
