@@ -1,0 +1,1 @@
+"""What every caller shares, in C: choosing a kernel."""
