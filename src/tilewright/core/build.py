@@ -1,0 +1,119 @@
+"""The core as a shared library: from the package, from the user's cache, or compiled once."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from tilewright.paths import cache_dir
+
+__all__ = ["CoreError", "compile_core", "library_path", "sources"]
+
+# What a wheel carries.
+_PACKAGED = "libtilewright_core.so"
+
+# -ffp-contract=off: every machine rounds alike, so that every caller chooses alike.
+_FLAGS = (
+    "-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off",
+    "-D_GNU_SOURCE",
+)  # fmt: skip
+_LIBRARIES = ("-lm", "-ldl", "-lpthread")
+
+# A second or two on any machine; a compiler that hangs must not hang the caller.
+_SECONDS = 120
+
+
+class CoreError(RuntimeError):
+    """There is no core, and none can be compiled; the message is one line that says what to do."""
+
+
+def sources() -> dict[str, bytes]:
+    """Return the texts of the core by name, headers included."""
+    folder = files("tilewright.core").joinpath("native")
+    found = (one for one in folder.iterdir() if one.name.endswith((".c", ".h")))
+    return {one.name: one.read_bytes() for one in sorted(found, key=lambda one: one.name)}
+
+
+def _identity(texts: dict[str, bytes]) -> str:
+    whole = hashlib.sha256(repr((_FLAGS, platform.machine(), sorted(texts.items()))).encode())
+    return whole.hexdigest()[:16]
+
+
+def library_path() -> Path:
+    """Return the library's file, compiled from the package's texts if there is none yet.
+
+    Raises
+    ------
+    CoreError
+        If there is no compiler, or it fails.
+    OSError
+        If the cache directory cannot be used.
+    """
+    packaged = Path(str(files("tilewright.core").joinpath(_PACKAGED)))
+    if packaged.is_file():
+        return packaged
+    texts = sources()
+    made = cache_dir() / f"core-{_identity(texts)}.so"
+    if not made.is_file():
+        compile_core(made, texts)
+    return made
+
+
+def compilers() -> list[list[str]]:
+    """Return the commands of C compilers that are here, the first to be tried first."""
+    found = [[named] for named in (os.environ.get("CC", ""), "cc", "gcc", "clang") if named]
+    known = [[*command] for command in found if shutil.which(command[0])]
+    if importlib.util.find_spec("ziglang") is not None:
+        known.append([sys.executable, "-m", "ziglang", "cc"])
+    return known
+
+
+def compile_core(
+    target: Path, texts: dict[str, bytes] | None = None, options: Sequence[str] = ()
+) -> None:
+    """Compile the core into a file, which appears whole or not at all.
+
+    Parameters
+    ----------
+    target : Path
+        The library.
+    texts : dict, optional
+        As of `sources`.
+    options : sequence of str
+        More for the compiler: a target for one.
+
+    Raises
+    ------
+    CoreError
+        If there is no compiler, or none succeeds.
+    """
+    texts = sources() if texts is None else texts
+    said = "there is no C compiler"
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".core-") as name:
+        folder = Path(name)
+        for text, content in texts.items():
+            (folder / text).write_bytes(content)
+        made = folder / "core.so"
+        parts = sorted(text for text in texts if text.endswith(".c"))
+        for command in compilers():
+            ran = subprocess.run(
+                [*command, *_FLAGS, *options, *parts, "-o", str(made), *_LIBRARIES],
+                cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False,
+            )  # fmt: skip
+            if ran.returncode == 0:
+                os.replace(made, target)
+                return
+            said = f"{command[0]} failed: {(ran.stderr.strip().splitlines() or ['no message'])[0]}"
+    raise CoreError(
+        f"tilewright's core cannot be compiled ({said}); install a C compiler, pip install"
+        " ziglang, or install a wheel of tilewright, which has it"
+    )

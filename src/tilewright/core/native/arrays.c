@@ -1,0 +1,496 @@
+/* Calls with CuPy's arrays and PyTorch's tensors: from Python's objects to a launch.
+ *
+ *     gemm(a, b, c, ...)  ->  layouts of the arrays  ->  key  ->  plan  ->  addresses, scalars, stream
+ *
+ * `again` does all of gemm() for a call like one made before, and returns None for any other: a
+ * closer look at its arguments is the caller's, who then lets `remember` keep its plan.  Whatever is
+ * unusual (other types, scalars, devices, memory that overlaps) is left to that closer look. */
+#include "python.h"
+#include "table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NO = 0, YES = 1 };
+
+/* Libraries of arrays. */
+enum { CUPY, TORCH, KINDS };
+
+/* What a library's arrays are, and what is asked of it in Python. */
+static struct {
+    PyObject *type;   /* of exactly such arrays */
+    PyObject *stream; /* stream(device) -> the current one's address */
+    PyObject *empty;  /* empty(shape, dtype, device) -> a new C */
+    PyObject *grad;   /* PyTorch's is_grad_enabled() */
+    PyObject *strided;
+} libraries[KINDS];
+
+static PyObject *failed; /* failed(device, status): raises the error of a CUresult */
+static int enabled;
+
+/* Names of attributes, and types of numbers. */
+static PyObject *data, *ptr, *device_id, *shape, *strides, *dtype, *data_ptr, *stride, *get_device,
+    *is_conj, *is_neg, *layout, *requires_grad;
+static PyObject *an_int, *a_float, *a_complex;
+
+/* ---- Looking at arrays -------------------------------------------------------------- */
+
+typedef struct {
+    tilewright_layout layout;
+    uint64_t address;
+    int64_t device;
+    int conjugated;
+} seen;
+
+/* Read an integer and drop its object; sets an error where it is none. */
+static int64_t number(PyObject *x)
+{
+    const int64_t found = x == NULL ? 0 : PyLong_AsLongLong(x);
+    if (x != NULL)
+        Py_DecRef(x);
+    return found;
+}
+
+static uint64_t address(PyObject *x)
+{
+    const uint64_t found = x == NULL ? 0 : PyLong_AsUnsignedLongLong(x);
+    if (x != NULL)
+        Py_DecRef(x);
+    return found;
+}
+
+static int truth(PyObject *x)
+{
+    const int found = x == NULL ? -1 : PyObject_IsTrue(x);
+    if (x != NULL)
+        Py_DecRef(x);
+    return found;
+}
+
+/* Read a tuple of two integers and drop it. */
+static int two(PyObject *x, int64_t *first, int64_t *second)
+{
+    if (x == NULL)
+        return NO;
+    const int good = PyTuple_Size(x) == 2;
+    if (good) {
+        *first = PyLong_AsLongLong(PyTuple_GetItem(x, 0));
+        *second = PyLong_AsLongLong(PyTuple_GetItem(x, 1));
+    }
+    Py_DecRef(x);
+    return good;
+}
+
+/* The type's object, which lives as long as the array that has it. */
+static const void *type_of_elements(PyObject *x)
+{
+    PyObject *const found = PyObject_GetAttr(x, dtype);
+    if (found != NULL)
+        Py_DecRef(found);
+    return found;
+}
+
+static int see_cupy(PyObject *x, seen *it)
+{
+    PyObject *const memory = PyObject_GetAttr(x, data);
+    if (memory == NULL)
+        return NO;
+    it->address = address(PyObject_GetAttr(memory, ptr));
+    it->device = number(PyObject_GetAttr(memory, device_id));
+    Py_DecRef(memory);
+    return two(PyObject_GetAttr(x, shape), &it->layout.rows, &it->layout.columns) &&
+           two(PyObject_GetAttr(x, strides), &it->layout.down, &it->layout.across);
+}
+
+static int see_torch(PyObject *x, int grad, seen *it)
+{
+    PyObject *const how = PyObject_GetAttr(x, layout);
+    if (how != NULL)
+        Py_DecRef(how);
+    if (how != libraries[TORCH].strided || truth(PyObject_CallMethodObjArgs(x, is_neg, NULL)) != NO)
+        return NO;
+    if (grad && truth(PyObject_GetAttr(x, requires_grad)) != NO)
+        return NO;
+    it->address = address(PyObject_CallMethodObjArgs(x, data_ptr, NULL));
+    it->device = number(PyObject_CallMethodObjArgs(x, get_device, NULL));
+    it->conjugated = truth(PyObject_CallMethodObjArgs(x, is_conj, NULL));
+    return two(PyObject_GetAttr(x, shape), &it->layout.rows, &it->layout.columns) &&
+           two(PyObject_CallMethodObjArgs(x, stride, NULL), &it->layout.down, &it->layout.across);
+}
+
+/* Look at an array of a library; false where it is none, or one that takes a closer look. */
+static int see(int kind, int grad, PyObject *x, seen *it)
+{
+    memset(it, 0, sizeof *it);
+    PyObject *const type = PyObject_Type(x);
+    Py_DecRef(type); /* the array keeps it */
+    if (type != libraries[kind].type)
+        return NO;
+    if (!(kind == CUPY ? see_cupy(x, it) : see_torch(x, grad, it)))
+        return NO;
+    it->layout.dtype = type_of_elements(x);
+    it->layout.begins = it->address % 16;
+    return it->layout.dtype != NULL && PyErr_Occurred() == NULL;
+}
+
+static int kind_of(PyObject *x)
+{
+    PyObject *const type = PyObject_Type(x);
+    Py_DecRef(type);
+    int kind = 0;
+    while (kind < KINDS && (libraries[kind].type == NULL || libraries[kind].type != type))
+        ++kind;
+    return kind;
+}
+
+/* ---- Calls ---------------------------------------------------------------------------- */
+
+/* gemm's arguments, in the order in which `again` and `remember` take them. */
+enum { A, B, C, ALPHA, BETA, TRANS_A, TRANS_B, ACCURACY, OUT_DTYPE, DEVICE, ARGUMENTS };
+
+typedef struct {
+    tilewright_key key;
+    seen a, b, c;
+    tilewright_scalar alpha, beta;
+    int kind;
+} request;
+
+static int is_none(const PyObject *x) { return x == &_Py_NoneStruct; }
+
+/* One of N, T and C in either case; 0 where it is spelled otherwise. */
+static char operation(PyObject *x)
+{
+    intptr_t size = 0;
+    const char *const text = PyUnicode_AsUTF8AndSize(x, &size);
+    const char letter = text != NULL && size == 1 ? (char)(*text & ~0x20) : '\0'; /* ASCII's case */
+    return letter == 'N' || letter == 'T' || letter == 'C' ? letter : '\0';
+}
+
+/* A Python number as it is; others may change their value, or be none. */
+static int scalar(PyObject *x, tilewright_scalar *it)
+{
+    PyObject *const type = PyObject_Type(x);
+    Py_DecRef(type);
+    memset(it, 0, sizeof *it);
+    if (type == an_int || type == a_float) {
+        it->re = PyFloat_AsDouble(x);
+    } else if (type == a_complex) {
+        it->re = PyComplex_RealAsDouble(x);
+        it->im = PyComplex_ImagAsDouble(x);
+    } else {
+        return NO;
+    }
+    return PyErr_Occurred() == NULL;
+}
+
+static int accuracy_of(PyObject *x, tilewright_key *key)
+{
+    intptr_t size = 0;
+    const char *const text = PyUnicode_AsUTF8AndSize(x, &size);
+    if (text == NULL || size <= 0 || (size_t)size > sizeof key->accuracy)
+        return NO;
+    memcpy(key->accuracy, text, (size_t)size);
+    return YES;
+}
+
+/* Read a call's arguments; false where they take a closer look. */
+static int read_call(PyObject *const *given, request *it)
+{
+    memset(it, 0, sizeof *it);
+    it->kind = kind_of(given[A]);
+    if (it->kind == KINDS || !is_none(given[DEVICE]))
+        return NO;
+    const int grad = it->kind == TORCH ? truth(PyObject_CallFunctionObjArgs(libraries[TORCH].grad, NULL)) : 0;
+    if (!see(it->kind, grad, given[A], &it->a) || !see(it->kind, grad, given[B], &it->b))
+        return NO;
+    tilewright_key *const key = &it->key;
+    key->new_c = (char)is_none(given[C]);
+    if (!key->new_c && (!see(it->kind, grad, given[C], &it->c) || it->c.conjugated ||
+                        it->c.device != it->a.device || !is_none(given[OUT_DTYPE])))
+        return NO;
+    key->trans_a = operation(given[TRANS_A]);
+    key->trans_b = operation(given[TRANS_B]);
+    if (!key->trans_a || !key->trans_b || !scalar(given[ALPHA], &it->alpha) ||
+        !scalar(given[BETA], &it->beta) || !accuracy_of(given[ACCURACY], key) ||
+        it->a.device != it->b.device)
+        return NO;
+    key->type = libraries[it->kind].type;
+    key->out_dtype = given[OUT_DTYPE];
+    key->a = it->a.layout;
+    key->b = it->b.layout;
+    key->c = it->c.layout;
+    key->device = it->a.device;
+    key->conjugated_a = (char)it->a.conjugated;
+    key->conjugated_b = (char)it->b.conjugated;
+    key->no_alpha = (char)(it->alpha.re == 0 && it->alpha.im == 0);
+    key->imaginary = (char)(it->alpha.im != 0 || it->beta.im != 0);
+    return YES;
+}
+
+static int is_within(double x, const tilewright_entry *it)
+{
+    return it->whole ? x == floor(x) && x >= -it->most - 1 && x <= it->most
+                     : !(fabs(x) > it->most) || isinf(x);
+}
+
+static int scalars_are_right(const request *call, const tilewright_entry *it)
+{
+    const tilewright_scalar *const both[] = {&call->alpha, &call->beta};
+    for (int i = 0; i < 2; ++i)
+        if (!is_within(both[i]->re, it) || !is_within(both[i]->im, it) ||
+            (both[i]->im != 0 && !it->is_complex))
+            return NO;
+    return YES;
+}
+
+/* Whether C may share an element with an operand. */
+static int may_overlap(const request *call, const tilewright_entry *it)
+{
+    const uint64_t a = call->a.address, b = call->b.address, c = call->c.address;
+    const uint64_t end = c + it->extent_c;
+    if (!((a < end && c < a + it->extent_a) || (b < end && c < b + it->extent_b)))
+        return NO;
+    for (unsigned i = 0; i < it->apart_count; ++i)
+        if (it->apart[i].a == (int64_t)(c - a) && it->apart[i].b == (int64_t)(c - b))
+            return NO;
+    return YES;
+}
+
+/* ---- Starting --------------------------------------------------------------------------- */
+
+/* A new C for a call, looked at; null where it takes a closer look. */
+static PyObject *new_result(request *call, const tilewright_entry *it)
+{
+    PyObject *const made = PyObject_CallFunctionObjArgs(libraries[call->kind].empty, it->shape,
+                                                        it->dtype, it->device, NULL);
+    if (made == NULL)
+        return NULL;
+    if (see(call->kind, NO, made, &call->c) && call->c.device == call->a.device)
+        return made;
+    Py_DecRef(made);
+    return NULL;
+}
+
+static int enqueue(const request *call, const tilewright_entry *it)
+{
+    PyObject *const device = PyLong_FromLong((long)call->a.device);
+    PyObject *const stream =
+        device == NULL ? NULL : PyObject_CallFunctionObjArgs(libraries[call->kind].stream, device, NULL);
+    if (device != NULL)
+        Py_DecRef(device);
+    const uint64_t at = address(stream);
+    if (PyErr_Occurred() != NULL)
+        return TILEWRIGHT_NO_WORKSPACE;
+    const uint64_t a = call->a.address, b = call->b.address;
+    const tilewright_call started = {it->exchanged ? b : a, it->exchanged ? a : b, call->c.address, 0,
+                                     call->alpha, call->beta, (void *)(uintptr_t)at};
+    /* A full queue waits for the device, which may wait for Python. */
+    void *const thread = PyEval_SaveThread();
+    const int status = tilewright_start(it->plan, &started);
+    PyEval_RestoreThread(thread);
+    return status;
+}
+
+static PyObject *none(void)
+{
+    if (PyErr_Occurred() != NULL)
+        PyErr_Clear();
+    Py_IncRef(&_Py_NoneStruct);
+    return &_Py_NoneStruct;
+}
+
+/* Raise what a CUresult stands for. */
+static PyObject *raise_status(int64_t device, int status)
+{
+    PyObject *const where = PyLong_FromLong((long)device), *const what = PyLong_FromLong(status);
+    PyObject *const made = PyObject_CallFunctionObjArgs(failed, where, what, NULL);
+    Py_DecRef(where);
+    Py_DecRef(what);
+    return made; /* null: it raises */
+}
+
+static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
+{
+    request call;
+    (void)self;
+    if (!enabled || count != ARGUMENTS || !read_call(given, &call))
+        return none();
+    tilewright_entry *const it = tilewright_table_find(&call.key);
+    if (it == NULL || !scalars_are_right(&call, it))
+        return none();
+    if (call.key.new_c && (call.beta.re != 0 || call.beta.im != 0))
+        return none();
+    PyObject *c = given[C];
+    if (!call.key.new_c)
+        Py_IncRef(c);
+    else if ((c = new_result(&call, it)) == NULL)
+        return none();
+    /* The plan stays, whatever other threads let the table forget meanwhile. */
+    tilewright_entry kept = *it;
+    PyObject *const owner = kept.plan_owner;
+    Py_IncRef(owner);
+    const int status = may_overlap(&call, &kept) ? TILEWRIGHT_NO_WORKSPACE : enqueue(&call, &kept);
+    Py_DecRef(owner);
+    if (status == 0)
+        return c;
+    Py_DecRef(c);
+    return status == TILEWRIGHT_NO_WORKSPACE ? none() : raise_status(call.a.device, status);
+}
+
+/* ---- Remembering ---------------------------------------------------------------------------- */
+
+static void forget_entry(tilewright_entry *it)
+{
+    void *const kept[] = {it->plan_owner, it->shape, it->dtype, it->device,
+                          (void *)(uintptr_t)it->key.a.dtype, (void *)(uintptr_t)it->key.b.dtype,
+                          (void *)(uintptr_t)it->key.c.dtype, (void *)(uintptr_t)it->key.out_dtype};
+    free(it);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; ++i)
+        if (kept[i] != NULL)
+            Py_DecRef(kept[i]);
+}
+
+/* What `remember` takes behind gemm's arguments. */
+enum {
+    USED = ARGUMENTS, /* C, given or new */
+    PLAN,             /* the address of a plan */
+    OWNER,            /* what keeps it */
+    SHAPE,            /* and the other two: of a new C */
+    ELEMENTS,
+    WHERE,
+    EXCHANGED,
+    COMPLEX,
+    WHOLE,
+    MOST,
+    EXTENT_A,
+    EXTENT_B,
+    EXTENT_C,
+    REMEMBERED
+};
+
+static PyObject *kept(PyObject *x)
+{
+    Py_IncRef(x);
+    return x;
+}
+
+static void keep_type(const void *x)
+{
+    if (x != NULL)
+        Py_IncRef((PyObject *)(uintptr_t)x);
+}
+
+static void fill_in(tilewright_entry *it, PyObject *const *given)
+{
+    it->plan = (const tilewright_plan *)(uintptr_t)PyLong_AsUnsignedLongLong(given[PLAN]);
+    it->plan_owner = kept(given[OWNER]);
+    it->shape = kept(given[SHAPE]);
+    it->dtype = kept(given[ELEMENTS]);
+    it->device = kept(given[WHERE]);
+    keep_type(it->key.a.dtype);
+    keep_type(it->key.b.dtype);
+    keep_type(it->key.c.dtype);
+    keep_type(it->key.out_dtype);
+    it->exchanged = PyObject_IsTrue(given[EXCHANGED]);
+    it->is_complex = PyObject_IsTrue(given[COMPLEX]);
+    it->whole = PyObject_IsTrue(given[WHOLE]);
+    it->most = PyFloat_AsDouble(given[MOST]);
+    it->extent_a = PyLong_AsUnsignedLongLong(given[EXTENT_A]);
+    it->extent_b = PyLong_AsUnsignedLongLong(given[EXTENT_B]);
+    it->extent_c = PyLong_AsUnsignedLongLong(given[EXTENT_C]);
+}
+
+/* Keep the plan of a call whose arguments had their closer look, C's memory included. */
+static PyObject *remember(PyObject *self, PyObject *const *given, intptr_t count)
+{
+    request call;
+    tilewright_entry *removed = NULL;
+    (void)self;
+    if (count != REMEMBERED || !read_call(given, &call))
+        return none();
+    if (call.key.new_c && !see(call.kind, NO, given[USED], &call.c))
+        return none();
+    tilewright_entry *it = tilewright_table_find(&call.key);
+    if (it == NULL && (it = tilewright_table_add(&call.key, &removed)) != NULL)
+        fill_in(it, given);
+    if (it != NULL) {
+        const unsigned most = sizeof it->apart / sizeof *it->apart;
+        const unsigned at = it->next_apart++ % most;
+        it->apart[at].a = (int64_t)(call.c.address - call.a.address);
+        it->apart[at].b = (int64_t)(call.c.address - call.b.address);
+        it->apart_count += it->apart_count < most;
+    }
+    if (removed != NULL)
+        forget_entry(removed);
+    return none();
+}
+
+static PyObject *forget(PyObject *self, PyObject *const *given, intptr_t count)
+{
+    tilewright_entry *it;
+    (void)self, (void)given, (void)count;
+    while ((it = tilewright_table_take()) != NULL)
+        forget_entry(it);
+    return none();
+}
+
+/* enable(yes): whether `again` looks at calls at all. */
+static PyObject *enable(PyObject *self, PyObject *const *given, intptr_t count)
+{
+    (void)self;
+    enabled = count == 1 && PyObject_IsTrue(given[0]) == YES;
+    return none();
+}
+
+/* know(kind, type, stream, empty, grad, strided): let calls with a library's arrays be looked at. */
+static PyObject *know(PyObject *self, PyObject *const *given, intptr_t count)
+{
+    (void)self;
+    const int64_t kind = count == 6 ? PyLong_AsLongLong(given[0]) : KINDS;
+    if (kind < 0 || kind >= KINDS || libraries[kind].type != NULL)
+        return none();
+    libraries[kind].stream = kept(given[2]);
+    libraries[kind].empty = kept(given[3]);
+    libraries[kind].grad = kept(given[4]);
+    libraries[kind].strided = kept(given[5]);
+    libraries[kind].type = kept(given[1]);
+    return none();
+}
+
+/* begin(int, float, complex, failed) */
+static PyObject *begin(PyObject *self, PyObject *const *given, intptr_t count)
+{
+    static const struct {
+        PyObject **name;
+        const char *text;
+    } names[] = {
+        {&data, "data"},         {&ptr, "ptr"},         {&device_id, "device_id"},
+        {&shape, "shape"},       {&strides, "strides"}, {&dtype, "dtype"},
+        {&data_ptr, "data_ptr"}, {&stride, "stride"},   {&get_device, "get_device"},
+        {&is_conj, "is_conj"},   {&is_neg, "is_neg"},   {&layout, "layout"},
+        {&requires_grad, "requires_grad"}};
+    (void)self;
+    if (count != 4)
+        return none();
+    for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
+        *names[i].name = PyUnicode_InternFromString(names[i].text);
+    an_int = kept(given[0]);
+    a_float = kept(given[1]);
+    a_complex = kept(given[2]);
+    failed = kept(given[3]);
+    return none();
+}
+
+/* Python's function of a name; null for any other. */
+TILEWRIGHT_API PyObject *tilewright_function(const char *name)
+{
+    static PyMethodDef methods[] = {
+        {"again", again, METH_FASTCALL, NULL},   {"remember", remember, METH_FASTCALL, NULL},
+        {"forget", forget, METH_FASTCALL, NULL}, {"enable", enable, METH_FASTCALL, NULL},
+        {"know", know, METH_FASTCALL, NULL},     {"begin", begin, METH_FASTCALL, NULL}};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; ++i)
+        if (strcmp(methods[i].name, name) == 0)
+            return PyCFunction_NewEx(&methods[i], NULL, NULL);
+    return none();
+}

@@ -1,0 +1,145 @@
+/* Plans: launches laid out once, started again and again; what Python and C callers share.
+ *
+ *     driver.c   the CUDA driver's functions
+ *     arena.c    device memory that the calls of a stream share
+ *     plan.c     plans made, and started
+ *     table.c    which plan serves a call, by the layout of its arrays
+ *     arrays.c   calls with CuPy's arrays and PyTorch's tensors, from Python's objects to a launch
+ *
+ * A plan is immutable.  What differs from call to call (addresses, scalars, stream) is patched into
+ * a copy of its arguments on the caller's stack, so that threads start one plan at once.
+ */
+#ifndef TILEWRIGHT_CORE_H
+#define TILEWRIGHT_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TILEWRIGHT_API __attribute__((visibility("default")))
+
+/* ---- The driver --------------------------------------------------------------- */
+
+typedef struct {
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    void *stream;
+    const void *attributes;
+    unsigned attribute_count;
+} tilewright_cu_config; /* CUlaunchConfig of cuda.h */
+
+typedef struct {
+    unsigned id, pad;
+    unsigned value[16];
+} tilewright_cu_attribute; /* CUlaunchAttribute of cuda.h */
+
+/* In the order of driver.c's names.  Handles are pointers, statuses CUresult: 0 is success. */
+typedef struct {
+    int (*current)(void **context);
+    int (*push)(void *context);
+    int (*pop)(void **context);
+    int (*launch)(const tilewright_cu_config *config, void *function, void **arguments,
+                  void **extra);
+    int (*move_map)(void *map, void *address);
+    int (*capturing)(void *stream, int *status);
+    int (*stream_id)(void *stream, unsigned long long *id);
+    int (*allocate)(uint64_t *memory, size_t bytes, void *stream);
+    int (*free)(uint64_t memory, void *stream);
+    int (*clear)(uint64_t memory, unsigned char value, size_t bytes, void *stream);
+} tilewright_cu;
+
+extern tilewright_cu tilewright_driver;
+
+/* Find the driver; 0 where it is not here. */
+TILEWRIGHT_API int tilewright_find_driver(void);
+
+/* ---- Plans -------------------------------------------------------------------- */
+
+/* A launch; its arguments are `count` places of the plan's, from `first` on. */
+typedef struct {
+    void *function; /* CUfunction */
+    unsigned grid_x, grid_y, block_x, block_y, shared_bytes;
+    unsigned early; /* whether its blocks may begin before the launch before it has ended */
+    unsigned first, count;
+} tilewright_launch;
+
+/* What is written into an argument at each call. */
+enum {
+    TILEWRIGHT_A,        /* the address of A, plus `delta` bytes */
+    TILEWRIGHT_B,
+    TILEWRIGHT_C,
+    TILEWRIGHT_REPORT,   /* of memory for the guard's decision */
+    TILEWRIGHT_SCRATCH,  /* of the call's workspace; what lies before it is zero between calls */
+    TILEWRIGHT_ALPHA_RE, /* scalars, as `type` has them */
+    TILEWRIGHT_ALPHA_IM,
+    TILEWRIGHT_BETA_RE,
+    TILEWRIGHT_BETA_IM
+};
+enum { TILEWRIGHT_FLOAT, TILEWRIGHT_DOUBLE, TILEWRIGHT_PAIR, TILEWRIGHT_INT };
+
+typedef struct {
+    unsigned place; /* of the argument; where that is a tensor map its address is moved */
+    unsigned char kind, type;
+    int64_t delta;
+} tilewright_patch;
+
+/* A number of up to two words a part: real high and low, imaginary high and low. */
+typedef struct {
+    double re, re_low, im, im_low;
+} tilewright_scalar;
+
+typedef struct {
+    uint64_t a, b, c, report; /* as kernels have them: A may be the caller's b */
+    tilewright_scalar alpha, beta;
+    void *stream;
+} tilewright_call;
+
+typedef struct tilewright_plan tilewright_plan;
+
+/* Make a plan of copies of everything given; null where memory is short.
+ *
+ * Arguments have 16 bytes each.  `map_of` has the tensor map of each place, or -1; a map has 128
+ * bytes.  The workspace has `zero_bytes` before TILEWRIGHT_SCRATCH and `scratch_bytes` behind. */
+TILEWRIGHT_API tilewright_plan *tilewright_plan_new(
+    void *context, const tilewright_launch *launches, unsigned launch_count, const void *places,
+    const int *map_of, unsigned place_count, const void *maps, unsigned map_count,
+    const tilewright_patch *patches, unsigned patch_count, uint64_t zero_bytes,
+    uint64_t scratch_bytes);
+TILEWRIGHT_API void tilewright_plan_free(tilewright_plan *plan);
+
+/* Not a CUresult: the stream's arena is too small for the plan, or has none. */
+enum { TILEWRIGHT_NO_WORKSPACE = -1 };
+
+/* Enqueue a plan's launches; returns a CUresult, or TILEWRIGHT_NO_WORKSPACE with nothing done.
+ * Into a stream that is captured go, with them, nodes for memory of the graph's own. */
+TILEWRIGHT_API int tilewright_start(const tilewright_plan *plan, const tilewright_call *call);
+
+/* The same in memory of the caller's, whose first `zero_bytes` are made zero. */
+TILEWRIGHT_API int tilewright_start_in(const tilewright_plan *plan, const tilewright_call *call,
+                                       uint64_t memory);
+
+/* ---- Arenas ------------------------------------------------------------------- */
+
+/* Streams that have one at the same time.  A program that makes a stream for each call must not
+ * collect memory for all of them; so many that work at once are rare. */
+enum { TILEWRIGHT_ARENAS = 32 };
+
+/* Give a stream an arena: `zero_bytes` before `scratch`, which are zero, and `scratch_bytes` behind.
+ * Returns a CUresult.  `freed` becomes the scratch of an arena that is no longer used: the stream's
+ * before, or the one used least recently; 0 for none. */
+TILEWRIGHT_API int tilewright_arena_put(void *context, void *stream, uint64_t scratch,
+                                        uint64_t zero_bytes, uint64_t scratch_bytes,
+                                        uint64_t *freed);
+
+/* Forget all arenas. */
+TILEWRIGHT_API void tilewright_arena_forget(void);
+
+void tilewright_arena_lock(void);
+void tilewright_arena_unlock(void);
+
+/* Under the lock: where a plan's scratch is on a stream; 0 where the arena is too small. */
+int tilewright_arena_of(void *context, void *stream, uint64_t zero_bytes, uint64_t scratch_bytes,
+                        uint64_t *scratch);
+
+/* Under the lock: what should be zero may not be, because a launch failed. */
+void tilewright_arena_spoil(uint64_t scratch);
+
+#endif
