@@ -1,9 +1,6 @@
 /* Choices for callers outside the library. */
 #include "choice.h"
-
-#ifndef TILEWRIGHT_API
-#define TILEWRIGHT_API __attribute__((visibility("default")))
-#endif
+#include "core.h"
 
 TILEWRIGHT_API int tilewright_chosen(const tilewright_rows *from,
                                      const tilewright_problem *problem,
