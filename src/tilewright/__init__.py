@@ -13,6 +13,7 @@ from tilewright.version import VERSION
 if TYPE_CHECKING:
     from tilewright.backend import devices
     from tilewright.backend.cuda.inspection import inspect_config
+    from tilewright.library.arenas import release
     from tilewright.library.bound import bound
     from tilewright.library.double_double import DoubleDouble
     from tilewright.library.find import device
@@ -40,6 +41,7 @@ _HOMES = {
     "lu_factor": "tilewright.library.linear",
     "lu_solve": "tilewright.library.linear",
     "scaled_residual": "tilewright.library.linear",
+    "release": "tilewright.library.arenas",
     "reload": "tilewright.portfolio.find",
     "tune": "tilewright.portfolio.tuned",
 }
@@ -57,6 +59,7 @@ __all__ = [
     "inspect_config",
     "lu_factor",
     "lu_solve",
+    "release",
     "reload",
     "scaled_residual",
     "tune",

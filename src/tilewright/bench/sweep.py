@@ -16,7 +16,8 @@ from tilewright.bench.errors import sampled_errors
 from tilewright.bench.peers import Peer, UnavailableError
 from tilewright.bench.turns import Sensed, long_turns
 from tilewright.library.kernels import ready
-from tilewright.library.realigned import Way, launch_way, way_of
+from tilewright.library.realigned import Way, way_of
+from tilewright.library.serve import Wanted, launch
 from tilewright.portfolio import Choice
 from tilewright.problem import Problem
 from tilewright.timeline import span
@@ -197,7 +198,8 @@ def way_call(workload: Workload, way: Way) -> Call:
     live = workload.device
     if not way.copies:
         return our_call(workload, *ready(live, way.problem, way.aligned))
-    return lambda: launch_way(live, way, workload.call, timed=True).nanoseconds()
+    wanted = Wanted(workload.problem, workload.call, exchanged=False)
+    return lambda: launch(live, wanted, timed=True).nanoseconds()
 
 
 def with_transfers(workload: Workload, call: Call) -> Call:

@@ -105,7 +105,7 @@ def compile_core(
         made = folder / "core.so"
         parts = sorted(text for text in texts if text.endswith(".c"))
         for command in compilers():
-            ran = subprocess.run(
+            ran = subprocess.run(  # noqa: S603
                 [*command, *_FLAGS, *options, *parts, "-o", str(made), *_LIBRARIES],
                 cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False,
             )  # fmt: skip

@@ -4,42 +4,37 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
+from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.library.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy
-from tilewright.library.kernels import ready
 from tilewright.library.layout import Strided, layout_of, operation
 from tilewright.library.narrow_types import is_narrow
+from tilewright.library.warm import again
 from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
-from tilewright.stencil import Launch, Variant
-from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
-from tilewright.timeline import span
 
 if TYPE_CHECKING:
+    from tilewright.library.serve import Wanted
     from tilewright.library.split import Decision
 
 __all__ = [
-    "begin_aligned",
-    "begins_aligned",
+    "Placed",
+    "Request",
+    "check_given",
     "check_scalars",
+    "column_major_call",
     "gemm",
     "launch_gemm",
-    "prepare_gemm",
-    "shortcuts",
+    "live_device",
     "sizes_of",
+    "strided",
+    "wanted_of",
 ]
-
-# What an adapter offers for arrays of exactly one type: the whole of `gemm` for a call
-# like one it has seen, or None for any other.  It is asked before anything is checked.
-shortcuts: dict[type, Callable[..., Any]] = {}
 
 
 def gemm(
@@ -127,17 +122,17 @@ def gemm(
     bits.
 
     Operands of large products may be copied on the device where that is expected to be faster
-    (`tilewright.library.realigned`); memory for a call's copies, a 32nd of the device's at most,
-    stays taken for the next call on its stream.
+    (`tilewright.library.realigned`).  What calls need of memory besides their arrays comes from
+    CuPy's or PyTorch's allocator for their arrays, else from the driver; up to 64 MiB stay taken
+    for the next call on a stream, until `tilewright.release`.
 
     Arrays on a device are multiplied in the caller's order, and the call returns at once:
     CuPy's and PyTorch's on their current stream, pyopencl's on the array's queue, other
     DLPack arrays on the stream that `c` (else `a`) names in its
     ``__cuda_array_interface__``, or else on the legacy default stream.
     """
-    shortcut = shortcuts.get(type(a))
-    if shortcut is not None and report is None and type(out_dtype).__hash__ is not None:
-        made = shortcut(a, b, c, alpha, beta, trans_a, trans_b, accuracy, device, out_dtype)
+    if report is None:
+        made = again(a, b, c, alpha, beta, trans_a, trans_b, accuracy, out_dtype, device)
         if made is not None:
             return made
     check_report(report)
@@ -309,77 +304,9 @@ def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -
         raise ValueError(f"beta={beta!r} needs c to scale; give c, or leave beta at 0")
 
 
-# -- kernels ---------------------------------------------------------------------------
-
-# Arguments belong to the kernel object until it is enqueued: one thread at a time.
-_lock = threading.Lock()
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A kernel with all it takes to launch it on a request.
-
-    Parameters
-    ----------
-    kernel, launch, call
-        What is launched.
-    exchanged : bool
-        Whether the kernel's A is the caller's b: a row-major result is C^T.
-    arguments : tuple
-        The kernel's, as its stencil made them of the call.
-    common : bool
-        Whether they are the list that most stencils share.
-    """
-
-    kernel: Kernel
-    launch: Launch
-    call: GemmCall
-    exchanged: bool
-    arguments: tuple[Any, ...]
-    common: bool
-
+# -- launches ----------------------------------------------------------------------------
 
 Placed = tuple[Operand, bool]
-
-
-def prepare_gemm(
-    live: LiveDevice, request: Request, operands: tuple[Placed, Placed, Placed]
-) -> Prepared:
-    """Choose a kernel and compile it, if it was not compiled before.
-
-    Parameters
-    ----------
-    live : LiveDevice
-        Where the operands are.
-    request : Request
-        The call.
-    operands : tuple
-        A, B and C, each with whether it is row-major.
-    """
-    return prepare_call(live, *column_major_call(request, operands))
-
-
-def prepare_call(live: LiveDevice, problem: Problem, call: GemmCall, exchanged: bool) -> Prepared:
-    """Choose a kernel for a call as kernels see it; see `column_major_call`."""
-    with span("choose"):
-        chosen, kernel = ready(live, problem, begin_aligned(call))
-    arguments = chosen.stencil.arguments(chosen.config, Variant.of(problem), call)
-    common = chosen.stencil.common_arguments(chosen.config)
-    return Prepared(kernel, chosen.launch(problem), call, exchanged, arguments, common)
-
-
-def begin_aligned(call: GemmCall) -> bool:
-    """Whether A's and B's first elements lie at multiples of 16 bytes, as far as one can see."""
-    return all(begins_aligned(x, call.precision) for x in (call.a, call.b))
-
-
-def begins_aligned(x: Operand, precision: Precision) -> bool:
-    """Whether an operand's first element lies at a multiple of 16 bytes, as far as one can see.
-
-    Handles that are no addresses are of memory that begins so.
-    """
-    first = x.memory if isinstance(x.memory, int) else 0
-    return (first + x.offset * precision.element_bytes) % CHUNK_BYTES == 0
 
 
 def column_major_call(
@@ -404,26 +331,23 @@ def launch_gemm(
     queue: Any = None,
     after: tuple[Any, ...] = (),
 ) -> Any:
-    """Choose a kernel and enqueue it; see `prepare_gemm` and `LiveDevice.launch`.
+    """Enqueue a product between two events; see `LiveDevice.launch`.
 
     Returns
     -------
     Event
-        Of the launch.
+        Of its launches.
     """
-    if request.arithmetic:
-        from tilewright.library.split.serve import launch_split
+    from tilewright.library.serve import launch
 
-        return launch_split(live, request, operands, queue, after)
-    from tilewright.library.realigned import copied_call, launch_realigned
+    return launch(live, wanted_of(request, operands), queue, after, request.report)
 
-    wanted = copied_call(live, request, operands)
-    event = None if wanted is None else launch_realigned(live, wanted, queue, after)
-    if event is not None:
-        return event
-    made = prepare_gemm(live, request, operands)
-    with _lock:
-        return live.launch(made.kernel, made.launch, made.arguments, queue, after)
+
+def wanted_of(request: Request, operands: tuple[Placed, Placed, Placed]) -> Wanted:
+    """Return a request as it is served: as kernels see it."""
+    from tilewright.library.serve import Wanted
+
+    return Wanted(*column_major_call(request, operands), request.arithmetic)
 
 
 def live_device(device: str | LiveDevice | None) -> LiveDevice:

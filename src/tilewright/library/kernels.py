@@ -8,17 +8,33 @@ from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tilewright.backend import BackendError, CompileError, Kernel, LiveDevice
+from tilewright.backend import BackendError, CompileError, GemmCall, Kernel, LiveDevice, Operand
 from tilewright.portfolio import Choice, PortfolioError, choose, refuse, shipped
+from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.stencil import Source, Variant
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 
-__all__ = ["kernel_of", "ready"]
+__all__ = ["begin_aligned", "begins_aligned", "kernel_of", "ready"]
 
 # Kernels belong to a device's context and go with it.
 _kernels: WeakKeyDictionary[LiveDevice, dict[Any, Kernel]] = WeakKeyDictionary()
 # Two threads that want a kernel at once load it once.
 _loading = threading.RLock()
+
+
+def begin_aligned(call: GemmCall) -> bool:
+    """Whether A's and B's first elements lie at multiples of 16 bytes, as far as one can see."""
+    return all(begins_aligned(x, call.precision) for x in (call.a, call.b))
+
+
+def begins_aligned(x: Operand, precision: Precision) -> bool:
+    """Whether an operand's first element lies at a multiple of 16 bytes, as far as one can see.
+
+    Handles that are no addresses are of memory that begins so.
+    """
+    first = x.memory if isinstance(x.memory, int) else 0
+    return (first + x.offset * precision.element_bytes) % CHUNK_BYTES == 0
 
 
 def ready(

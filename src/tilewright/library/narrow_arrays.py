@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable
 from typing import Any, Protocol
 
 import numpy as np
 
+from tilewright.library.arenas import Memory
 from tilewright.library.narrow_types import NARROW, type_name
 from tilewright.library.overlap import overlap
 
@@ -47,8 +47,9 @@ class Arrays(Protocol):
     def stream(self, ordinal: int) -> int:
         """Return the stream to use on a device."""
 
-    def key(self, a: Any, b: Any, c: Any, trans: tuple[Any, Any], out: Any) -> Hashable | None:
-        """Return what equal calls have in common, if they may be laid out once for all."""
+    @property
+    def memory(self) -> Memory | None:
+        """Return the library's allocator, if it has one."""
 
 
 class _NumPyLike:
@@ -106,10 +107,10 @@ class _NumPyLike:
 
         return on_cupy.stream_of(ordinal)
 
-    def key(self, a: Any, b: Any, c: Any, trans: tuple[Any, Any], out: Any) -> Hashable | None:
+    def memory(self, ordinal: int, size: int) -> tuple[int, Any]:
         from tilewright.library import on_cupy
 
-        return on_cupy.call_key(a, b, c, *trans, out)
+        return on_cupy.memory(ordinal, size)
 
 
 def _dtype(name: str) -> Any:
@@ -170,10 +171,10 @@ class _TorchTensors:
 
         return on_torch.stream_of(ordinal)
 
-    def key(self, a: Any, b: Any, c: Any, trans: tuple[Any, Any], out: Any) -> Hashable | None:
+    def memory(self, ordinal: int, size: int) -> tuple[int, Any]:
         from tilewright.library import on_torch
 
-        return on_torch.call_key(a, b, c, *trans, out)
+        return on_torch.memory(ordinal, size)
 
 
 class ExportedArrays:
@@ -219,8 +220,9 @@ class ExportedArrays:
         """Return the stream that c, else a, names."""
         return int(self.adapter.stream)
 
-    def key(self, a: Any, b: Any, c: Any, trans: tuple[Any, Any], out: Any) -> Hashable | None:
-        """Return nothing: every call exports anew."""
+    @property
+    def memory(self) -> Memory | None:
+        """Return none: whose arrays they are, nobody knows."""
         return None
 
     def cast(self, x: Any, name: str) -> Any:

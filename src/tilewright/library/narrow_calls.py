@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.backend import LiveDevice, Operand
+from tilewright.library import warm
 from tilewright.library.kernels import kernel_of
-from tilewright.library.narrow_plan import CopiedPlan, NarrowPlan
-from tilewright.library.narrow_units import (
-    Matrix,
-    Product,
-    Ready,
-    Step,
-    ready,
-    serves,
-    steps,
-)
-from tilewright.library.plan import plans
-from tilewright.library.scratch import scratch_of
-from tilewright.precision import precision
+from tilewright.library.narrow_units import Matrix, Product, serves, steps
+from tilewright.library.plan import ALPHA, BETA, A, B, C, Plan, Space, call_of
+from tilewright.library.routes import Laid
+from tilewright.library.serve import Planned, enqueue, keep, kept
+from tilewright.stencil.wgmma.call import ALIGNMENT
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
@@ -92,14 +84,67 @@ def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked:
     if placed is None:
         return None
     row_major, result = placed
-    left, right = ((view.address, view.shape, _steps(view)) for view in views[:2])
-    product = call.product(left, right, result, row_major=row_major)
+    bases = (B, A) if row_major else (A, B)
+    left, right = (
+        (base + view.address % ALIGNMENT, view.shape, _steps(view))
+        for base, view in zip(bases, views[:2], strict=True)
+    )
+    product = _made_up(call).product(left, right, Operand(C, 0, result.ld), row_major=row_major)
     if not product.fits():
         return None
-    key = library.key(a, b, c, (call.trans_a, call.trans_b), asked)
-    stream = library.stream(live.ordinal)
-    _enqueue(live, call, product, (*views[:2], target), row_major, key, stream)
+    plan = _planned(live, product)
+    first, second = views[1::-1] if row_major else views[:2]
+    native = call_of(
+        first.address, second.address, target.address, call.alpha, call.beta,
+        library.stream(live.ordinal),
+    )  # fmt: skip
+    enqueue(live, plan, native, library.stream(live.ordinal), library.memory)
+    _remember(call, (a, b, c, asked), (*views[:2], target), plan, row_major)
     return target.array
+
+
+def _made_up(call: Call) -> Call:
+    """Return a call with the scalars that plans are laid out with."""
+    alpha, beta = ALPHA.real, BETA.real
+    if call.result == "int32":
+        return replace(call, alpha=int(alpha), beta=int(beta))
+    return replace(call, alpha=alpha, beta=beta)
+
+
+def _planned(live: Any, product: Product) -> Plan:
+    """Return the plan of a product at made-up addresses."""
+    key = (live, product)
+    found = kept(key)
+    if found is None:
+        space = Space()
+        with span("lay out"):
+            laid = [
+                (kernel_of(live, source), launch, arguments)
+                for source, launch, arguments in steps(live, product, space.need)
+            ]
+            begins = product.a.memory % ALIGNMENT, product.b.memory % ALIGNMENT
+            found = Planned(Plan(live, laid, space, begins), Laid(laid))
+        keep(key, found)
+    return found.plan
+
+
+def _remember(
+    call: Call, given: tuple[Any, ...], views: tuple[View, ...], plan: Plan, exchanged: bool
+) -> None:
+    """Let calls like this one be started by `warm.again`."""
+    if any(step < 0 for view in views[:2] for step in view.strides):
+        return  # overlap is looked for from the first element on
+    a, b, c, asked = given
+    whole = call.result == "int32"
+    most = 2.0**31 - 1 if whole else float(np.finfo(np.float32).max)
+    target = views[2]
+    where = getattr(target.array, "device", target.ordinal)
+    trans = call.trans_a.value, call.trans_b.value
+    warm.remember(
+        (a, b, c, call.alpha, call.beta, *trans, "ieee", asked, None),
+        target.array, plan, (call.m, call.n), target.array.dtype, where, exchanged, False, whole,
+        most, *(view.extent for view in views),
+    )  # fmt: skip
 
 
 def _steps(view: View) -> tuple[int, ...]:
@@ -118,72 +163,6 @@ def _placed(target: View) -> tuple[bool, Operand] | None:
 
     layout = strided(target.shape, target.strides, target.dtype.itemsize)
     return None if layout is None else (layout[0], Operand(target.address, 0, layout[1]))
-
-
-def _enqueue(
-    live: Any, call: Call, product: Product, views: tuple[View, View, View],
-    row_major: bool, key: Hashable | None, stream: int,
-) -> None:  # fmt: skip
-    """Launch a product, and remember how for calls alike: other addresses, other scalars."""
-    copied = [x.laid(product.size) is None for x in (product.a, product.b)]
-    if any(step < 0 for view in views[:2] for step in view.strides):
-        key = None  # a plan takes addresses for the least ones
-    remembered = _Remembered(call, product, views, row_major, key)
-    if not any(copied):
-        made = ready(live, one := steps(live, product, _nothing))
-        with span("launch"):
-            made.enqueue(stream)
-        remembered.plan(made, one[-1], lambda *plan: NarrowPlan(made.launches[-1], *plan))
-        return
-    scratch = scratch_of(live, stream)
-    with scratch.lock:
-        # Plans change the launches that they have; what is kept by its product stays.
-        found = scratch.prepared.get(product) if key is None else None
-        if found is None:
-            found = ready(live, one := steps(live, product, scratch.need))
-            scratch.remember(product if key is None else id(found), found)
-            whose = (copied[1], copied[0]) if row_major else (copied[0], copied[1])
-            remembered.plan(
-                found, one[-1], lambda *plan: CopiedPlan(found, whose, scratch, stream, plan)
-            )
-        with span("launch"):
-            found.enqueue(stream)
-
-
-@dataclass(frozen=True)
-class _Remembered:
-    """What a plan is made of."""
-
-    call: Call
-    product: Product
-    views: tuple[View, View, View]
-    row_major: bool
-    key: Hashable | None
-
-    def plan(self, made: Ready, last: Step, make: Callable[..., NarrowPlan]) -> None:
-        """Keep a plan of launches for calls with the same key, if there is one."""
-        if self.key is None:
-            return
-        from tilewright.library.gemm import Prepared
-
-        product, views = self.product, self.views
-        x, y = (Operand(side.memory, 0, 0) for side in (product.a, product.b))
-        whole = GemmCall(
-            precision("s"), product.a.side, product.b.side, product.a.k,
-            product.alpha, x, y, product.beta, product.c,
-        )  # fmt: skip
-        _, launch, arguments = last
-        prepared = Prepared(made.kernels[-1], launch, whole, self.row_major, arguments, False)
-        extents = tuple(view.extent for view in views)
-        shape, dtype = (self.call.m, self.call.n), views[2].array.dtype
-        plans.replace(
-            self.key, made_plan := make(prepared, shape, extents, self.call.result, dtype)
-        )
-        made_plan.accept(*(view.address for view in views))
-
-
-def _nothing(name: str, size: int) -> Any:
-    raise AssertionError(f"{name} needs no copy")
 
 
 # -- NumPy arrays ----------------------------------------------------------------------

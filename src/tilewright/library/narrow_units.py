@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.backend import Kernel, LiveDevice, Operand
-from tilewright.library.kernels import kernel_of
+from tilewright.backend import LiveDevice, Operand
 from tilewright.library.matrix_units import config_for, wgmma
 from tilewright.precision import precision
 from tilewright.problem import Trans
@@ -22,7 +21,7 @@ from tilewright.stencil.asynchronous.realign import Realigned, aligned_ld
 from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant
 from tilewright.stencil.wgmma.call import ALIGNMENT
 
-__all__ = ["Laid", "Matrix", "Product", "Ready", "Step", "ready", "serves", "steps"]
+__all__ = ["Laid", "Matrix", "Product", "Step", "serves", "steps"]
 
 # What coordinates and strides of a copy are below (cuTensorMapEncodeTiled), and ours (call.py).
 _MOST_SIZE, _MOST_BYTES = 2**31, 2**40
@@ -194,27 +193,3 @@ def _copy(
     arguments = copy.arguments(matrix.memory, 0, step_inner, step_outer, memory)
     made.append((copy.source(live.dialect), copy.launch, arguments))
     return Laid(memory, k_fast, ld)
-
-
-@dataclass(frozen=True)
-class Ready:
-    """Launches laid out on a CUDA device, in order, and the kernels they need."""
-
-    launches: tuple[Any, ...]
-    kernels: tuple[Kernel, ...]
-
-    def enqueue(self, stream: int) -> None:
-        """Enqueue all of them."""
-        for launch in self.launches:
-            with launch.lock:
-                launch.enqueue(stream)
-
-
-def ready(live: Any, made: list[Step]) -> Ready:
-    """Return launches that can be enqueued again and again."""
-    kernels = tuple(kernel_of(live, source) for source, _, _ in made)
-    launches = (
-        live.prepare(kernel, launch, arguments)
-        for kernel, (_, launch, arguments) in zip(kernels, made, strict=True)
-    )
-    return Ready(tuple(launches), kernels)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import cupy
 
-from tilewright.backend import LiveDevice
-from tilewright.library import on_device
-from tilewright.library.gemm import shortcuts
+from tilewright.backend import LiveDevice, OutOfMemoryError
+from tilewright.library import on_device, warm
 from tilewright.library.on_device import View
-from tilewright.library.plan import plans
 
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
 
-__all__ = ["call_key", "empty_like", "new", "result", "run", "stream_of", "view"]
+__all__ = ["empty_like", "memory", "new", "result", "run", "stream_of", "view"]
 
-_ndarray = cupy.ndarray
 _empty = cupy.empty
 _current_stream = cupy.cuda.get_current_stream
 
@@ -49,9 +45,7 @@ def new(like: View, shape: tuple[int, int], dtype: Any) -> View:
 
 def run(request: Request, device: str | LiveDevice | None) -> None:
     """Enqueue the product on the current stream of the arrays' device."""
-    c = None if request.c.made_here else request.c.array
-    key = call_key(request.a.array, request.b.array, c, request.trans_a, request.trans_b)
-    on_device.run(request, device, stream_of, key)
+    on_device.run(request, device, stream_of, memory, request.a.ordinal)
 
 
 def stream_of(ordinal: int) -> int:
@@ -59,69 +53,21 @@ def stream_of(ordinal: int) -> int:
     return int(_current_stream(ordinal).ptr)
 
 
-def call_key(a: Any, b: Any, c: Any, trans_a: Any, trans_b: Any, out_dtype: Any = None) -> Hashable:
-    """Return what calls launched alike have in common; "N" and Trans.N are equal."""
-    one = (
-        a.shape, a.strides, a.dtype, a.data.device_id,
-        b.shape, b.strides, b.dtype, b.data.device_id,
-        trans_a, trans_b,
-    )  # fmt: skip
-    if c is None:
-        return one if out_dtype is None else (one, out_dtype)
-    return (one, c.shape, c.strides, c.dtype, c.data.device_id)
+def memory(ordinal: int, size: int) -> tuple[int, Any]:
+    """Return memory of CuPy's allocator: its address, and what keeps it."""
+    with cupy.cuda.Device(ordinal):
+        try:
+            made = cupy.cuda.alloc(size)
+        except cupy.cuda.memory.OutOfMemoryError as problem:
+            raise OutOfMemoryError(
+                f"cuda:{ordinal} has no {size} bytes left", str(problem)
+            ) from None
+    return int(made.ptr), made
 
 
-def _shortcut(
-    a: Any,
-    b: Any,
-    c: Any,
-    alpha: Any,
-    beta: Any,
-    trans_a: Any,
-    trans_b: Any,
-    accuracy: str,
-    device: Any,
-    out_dtype: Any,
-) -> Any:
-    """Do all of gemm() for a call like one made before; None for any other."""
-    if accuracy != "ieee" and device is None and out_dtype is None:
-        return _in_parts_again(a, b, c, alpha, beta, trans_a, trans_b, accuracy)
-    if type(b) is not _ndarray or device is not None or accuracy != "ieee":
-        return None
-    if c is not None and (type(c) is not _ndarray or out_dtype is not None):
-        return None
-    plan = plans.get(call_key(a, b, c, trans_a, trans_b, out_dtype))
-    if plan is None:
-        return None
-    data = a.data
-    ordinal = data.device_id
-    if c is None:
-        if beta != 0:
-            return None
-        # What cupy.empty calls, without the call around it.
-        c = _ndarray(plan.shape, plan.dtype or a.dtype)
-        if c.data.device_id != ordinal:  # another device is current
-            return None
-    stream = _current_stream(ordinal).ptr
-    if plan.start(data.ptr, b.data.ptr, c.data.ptr, alpha, beta, stream):
-        return c
-    return None
+def _empty_on(shape: tuple[int, int], dtype: Any, _: int) -> Any:
+    """Return a new array of the current device; what cupy.empty calls, without the call around."""
+    return cupy.ndarray(shape, dtype)
 
 
-def _in_parts_again(
-    a: Any, b: Any, c: Any, alpha: Any, beta: Any, trans_a: Any, trans_b: Any, accuracy: str
-) -> Any:
-    """Return c of a product in parts that was made before, of the same arrays; else None."""
-    if type(b) is not _ndarray or type(c) is not _ndarray:
-        return None
-    x, y, z = a.data, b.data, c.data
-    ordinal = x.device_id
-    started = y.device_id == z.device_id == ordinal and on_device.start_again(
-        ordinal, _current_stream(ordinal).ptr, accuracy, alpha, beta, trans_a, trans_b,
-        x.ptr, a.shape, a.strides, a.dtype, y.ptr, b.shape, b.strides, b.dtype,
-        z.ptr, c.shape, c.strides, c.dtype,
-    )  # fmt: skip
-    return c if started else None
-
-
-shortcuts[_ndarray] = _shortcut
+warm.know(warm.CUPY, cupy.ndarray, stream_of, _empty_on)

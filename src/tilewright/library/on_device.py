@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +10,17 @@ import numpy as np
 
 from tilewright.backend import LiveDevice, Operand
 from tilewright.backend.cuda.device import device_at
-from tilewright.library.gemm import Placed, prepare_gemm, strided
+from tilewright.library import warm
+from tilewright.library.arenas import Memory
+from tilewright.library.gemm import Placed, strided, wanted_of
 from tilewright.library.overlap import overlap
-from tilewright.library.plan import Plan, plans
-from tilewright.library.realigned import copied_call, launch_realigned
+from tilewright.library.serve import Planned, start
 from tilewright.problem import Trans
-from tilewright.timeline import span
 
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
 
-__all__ = ["View", "run", "start_again"]
+__all__ = ["View", "run"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ def run(
     request: Request,
     device: str | LiveDevice | None,
     stream_of: Callable[[int], int],
-    key: Hashable | None = None,
+    memory: Memory | None = None,
+    where: Any = None,
 ) -> None:
     """Enqueue the product on the caller's stream.
 
@@ -80,8 +81,10 @@ def run(
         Arrays on a device have been placed already.
     stream_of : callable
         Returns the address of the stream to use on a device.
-    key : hashable, optional
-        What another call must have in common with this one to be launched alike.
+    memory : Memory, optional
+        The allocator of the arrays' library.
+    where : object, optional
+        The device as the arrays' library names it: calls like this one may be remembered.
     """
     if device is not None:
         raise ValueError(f"device={device!r} has no say: arrays on a device stay where they are")
@@ -90,67 +93,32 @@ def run(
     for name in ("a", "b"):
         if overlap(_place(views[name]), _place(request.c)):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
-    given = request.trans_a, request.trans_b
     operands = _operand("a", request.a), _operand("b", request.b), _operand("c", request.c)
-    request = replace(
+    stored = replace(
         request,
         trans_a=_as_stored(request.trans_a, request.a),
         trans_b=_as_stored(request.trans_b, request.b),
     )
     live = device_at(ordinal)
-    if request.arithmetic:
-        from tilewright.library.split.serve import launch_split
-
-        again = _again_key(request, given)
-        launch_split(live, request, operands, stream_of(ordinal), again=again)
-        return
-    wanted = copied_call(live, request, operands)
-    if wanted is not None and launch_realigned(live, wanted, stream_of(ordinal)) is not None:
-        return
-    made = prepare_gemm(live, request, operands)
-    launch = live.prepare(made.kernel, made.launch, made.arguments)
-    with launch.lock, span("launch"):
-        launch.enqueue(stream_of(ordinal))
-    # With alpha = 0 the kernel was told k = 0: that launch is no model for another alpha.  Nor is
-    # one that could not have its copies now.
-    kept = wanted is None and request.alpha != 0 and request.k != 0
-    if key is not None and made.common and kept:
-        extents = (request.a.extent, request.b.extent, request.c.extent)
-        plan = plans.remember(key, lambda: Plan(launch, made, (request.m, request.n), extents))
-        plan.accept(request.a.address, request.b.address, request.c.address)
+    wanted = wanted_of(stored, operands)
+    found = start(live, wanted, stream_of(ordinal), request.report, memory)
+    if where is not None and request.report is None:
+        _remember(request, found, wanted.exchanged, where)
 
 
-def _again_key(request: Request, given: tuple[Trans, Trans]) -> Hashable | None:
-    """Return the key of calls that an adapter may start like this one, by `start_again`."""
-    from tilewright.library.split.again import again_key
-
-    views = request.a, request.b, request.c
-    if any(view.conjugated for view in views):
-        return None
-    places = (part for view in views for part in _place(view))
-    return again_key(request.arithmetic, request.alpha, request.beta, *given, *places)
-
-
-def start_again(
-    ordinal: int, stream: int, accuracy: str, alpha: Any, beta: Any, *given: Hashable
-) -> bool:
-    """Enqueue a call in parts that was made before; return False if there was none.
-
-    Parameters
-    ----------
-    ordinal : int
-        CUDA's number of the device that all arrays are on.
-    stream : int
-        Address of the stream.
-    accuracy, alpha, beta
-        As of `tilewright.gemm`.
-    given
-        Transposes; and of a, b and c address, shape, strides in bytes, and NumPy's dtype.
-    """
-    from tilewright.library.split.again import again_key, start_again
-
-    key = again_key(accuracy, alpha, beta, *given)
-    return start_again(device_at(ordinal), stream, key)
+def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> None:
+    """Let calls like this one be started by `warm.again`."""
+    a, b, c = request.a, request.b, request.c
+    given = (
+        a.array, b.array, None if c.made_here else c.array, request.alpha, request.beta,
+        request.trans_a.value, request.trans_b.value, request.arithmetic or "ieee", None, None,
+    )  # fmt: skip
+    precision = request.precision
+    warm.remember(
+        given, c.array, found.plan, (request.m, request.n), c.array.dtype, where, exchanged,
+        precision.is_complex, False, float(np.finfo(precision.real_dtype).max),
+        a.extent, b.extent, c.extent,
+    )  # fmt: skip
 
 
 def _one_device(views: dict[str, View]) -> int:

@@ -94,11 +94,9 @@ class _OnCuPy(_OnNumPy):
         return self.view("c", DoubleDouble.of_words(words, is_complex))
 
     def run(self, request: Request, device: str | LiveDevice | None) -> None:
-        import cupy
+        from tilewright.library import on_cupy, on_device
 
-        from tilewright.library import on_device
-
-        on_device.run(request, device, lambda _: int(cupy.cuda.get_current_stream().ptr))
+        on_device.run(request, device, on_cupy.stream_of, on_cupy.memory)
 
 
 class _OnPyOpenCL(_OnNumPy):

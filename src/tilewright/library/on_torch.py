@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from tilewright.backend import LiveDevice
-from tilewright.library import on_device
-from tilewright.library.gemm import shortcuts
+from tilewright.backend import LiveDevice, OutOfMemoryError
+from tilewright.library import on_device, warm
 from tilewright.library.on_device import View
-from tilewright.library.plan import plans
 
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
 
-__all__ = ["call_key", "empty_like", "narrow_view", "new", "result", "run", "stream_of", "view"]
+__all__ = ["empty_like", "memory", "narrow_view", "new", "result", "run", "stream_of", "view"]
 
 _DTYPES: dict[Any, np.dtype[Any]] = {
     torch.float32: np.dtype("float32"),
@@ -34,10 +32,8 @@ _NARROW: dict[Any, np.dtype[Any]] = {
     torch.int32: np.dtype("int32"),
 }
 
-_Tensor = torch.Tensor
 _empty = torch.empty
 _grad_enabled = torch.is_grad_enabled
-_current_stream = torch.cuda.current_stream
 
 
 def view(name: str, x: Any) -> View:
@@ -91,85 +87,30 @@ def new(like: View, shape: tuple[int, int], dtype: Any) -> View:
 
 def run(request: Request, device: str | LiveDevice | None) -> None:
     """Enqueue the product on the current stream of the tensors' device."""
-    c = None if request.c.made_here else request.c.array
-    key = call_key(request.a.array, request.b.array, c, request.trans_a, request.trans_b)
-    on_device.run(request, device, stream_of, key)
+    on_device.run(request, device, stream_of, memory, request.a.array.device)
 
 
-def stream_of(ordinal: int) -> int:
-    """Return the address of the stream that is current on a device."""
-    return int(_current_stream(ordinal).cuda_stream)
+def memory(ordinal: int, size: int) -> tuple[int, Any]:
+    """Return memory of PyTorch's allocator: its address, and what keeps it."""
+    try:
+        made = _empty(size, dtype=torch.uint8, device=torch.device("cuda", ordinal))
+    except torch.OutOfMemoryError as problem:
+        raise OutOfMemoryError(f"cuda:{ordinal} has no {size} bytes left", str(problem)) from None
+    return made.data_ptr(), made
 
 
-def call_key(a: Any, b: Any, c: Any, trans_a: Any, trans_b: Any, out_dtype: Any = None) -> Hashable:
-    """Return what calls launched alike have in common; "N" and Trans.N are equal."""
-    one = (
-        a.shape, a.stride(), a.dtype, a.device, a.is_conj(),
-        b.shape, b.stride(), b.dtype, b.device, b.is_conj(),
-        trans_a, trans_b,
-    )  # fmt: skip
-    if c is None:
-        return one if out_dtype is None else (one, out_dtype)
-    return (one, c.shape, c.stride(), c.dtype, c.device)
+def _stream_of() -> Callable[[int], int]:
+    """Return what tells the address of the stream that is current on a device."""
+    # What torch.compile's code calls; the public function makes an object of it in 2 us.
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return raw or (lambda ordinal: int(torch.cuda.current_stream(ordinal).cuda_stream))
 
 
-def _plain(x: Any) -> bool:
-    """Whether a tensor is one whose memory says all that `call_key` leaves out."""
-    return type(x) is _Tensor and x.layout is torch.strided and not x.is_neg()
+stream_of = _stream_of()
 
 
-def _shortcut(
-    a: Any,
-    b: Any,
-    c: Any,
-    alpha: Any,
-    beta: Any,
-    trans_a: Any,
-    trans_b: Any,
-    accuracy: str,
-    device: Any,
-    out_dtype: Any,
-) -> Any:
-    """Do all of gemm() for a call like one made before; None for any other."""
-    if accuracy != "ieee" and device is None and out_dtype is None:
-        return _in_parts_again(a, b, c, alpha, beta, trans_a, trans_b, accuracy)
-    if device is not None or accuracy != "ieee" or not (_plain(a) and _plain(b)):
-        return None
-    if c is not None and (out_dtype is not None or not _plain(c) or c.is_conj()):
-        return None
-    if _grad_enabled() and (
-        a.requires_grad or b.requires_grad or (c is not None and c.requires_grad)
-    ):
-        return None
-    plan = plans.get(call_key(a, b, c, trans_a, trans_b, out_dtype))
-    if plan is None:
-        return None
-    if c is None:
-        if beta != 0:
-            return None
-        c = _empty(plan.shape, dtype=plan.dtype or a.dtype, device=a.device)
-    stream = _current_stream(a.device).cuda_stream
-    if plan.start(a.data_ptr(), b.data_ptr(), c.data_ptr(), alpha, beta, stream):
-        return c
-    return None
+def _empty_on(shape: tuple[int, int], dtype: Any, device: Any) -> Any:
+    return _empty(shape, dtype=dtype, device=device)
 
 
-def _in_parts_again(
-    a: Any, b: Any, c: Any, alpha: Any, beta: Any, trans_a: Any, trans_b: Any, accuracy: str
-) -> Any:
-    """Return c of a product in parts that was made before, of the same tensors; else None."""
-    given: list[Any] = []
-    for x in (a, b, c):
-        if not _plain(x) or x.is_conj() or x.requires_grad or x.device != a.device:
-            return None
-        dtype = _DTYPES.get(x.dtype)
-        if dtype is None:
-            return None
-        strides = tuple(step * dtype.itemsize for step in x.stride())
-        given += [x.data_ptr(), x.shape, strides, dtype]
-    stream, index = _current_stream(a.device).cuda_stream, a.device.index
-    again = on_device.start_again(index, stream, accuracy, alpha, beta, trans_a, trans_b, *given)
-    return c if again else None
-
-
-shortcuts[_Tensor] = _shortcut
+warm.know(warm.TORCH, torch.Tensor, stream_of, _empty_on, torch.is_grad_enabled, torch.strided)

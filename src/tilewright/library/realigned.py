@@ -18,31 +18,16 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
-from tilewright.backend import Event, GemmCall, LiveDevice, Operand, OutOfMemoryError
-from tilewright.library.gemm import Placed, begins_aligned, column_major_call, prepare_call
-from tilewright.library.in_order import Launching, in_order
-from tilewright.library.kernels import kernel_of
-from tilewright.library.scratch import Scratch, scratch_of
+from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.library.kernels import begins_aligned, kernel_of
+from tilewright.library.routes import MemorySpace, Step, direct
 from tilewright.portfolio import Served, choose, shipped
 from tilewright.problem import Problem, Trans
 from tilewright.stencil.asynchronous.realign import Realigned
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 
-if TYPE_CHECKING:
-    from tilewright.library.gemm import Request
-
-__all__ = [
-    "CopiedCall",
-    "Way",
-    "best_way",
-    "copied_call",
-    "launch_realigned",
-    "launch_way",
-    "way_of",
-    "ways",
-]
+__all__ = ["Way", "best_way", "way_of", "way_steps", "ways"]
 
 # Of the time without: what is won by less is not worth the memory, nor is it known so well.
 _WORTH = 0.995
@@ -50,8 +35,7 @@ _WORTH = 0.995
 # A kernel is not slower than the best there is by more than passes of so much of its time.
 _MOST = 0.3
 
-# Of a device's memory, for a call's copies: 2.5 GB of 80.  It stays taken for the next call on its
-# stream, because taking and giving back 1 GB each time lets the device wait for 1.5 ms (H100).
+# Of a device's memory, for a call's copies: 2.5 GB of 80.
 _SHARE_OF_MEMORY = 1 / 32
 
 
@@ -156,80 +140,14 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     return best
 
 
-@dataclass(frozen=True)
-class CopiedCall:
-    """A call whose operands are worth copying first: the way, and the call as kernels see it.
-
-    Parameters
-    ----------
-    way : Way
-        With a copy at least.
-    call : GemmCall
-        Whose operands lie as they were given.
-    exchanged : bool
-        Whether its A is the caller's b.
-    """
-
-    way: Way
-    call: GemmCall
-    exchanged: bool
-
-
-def copied_call(
-    live: LiveDevice, request: Request, operands: tuple[Placed, Placed, Placed]
-) -> CopiedCall | None:
-    """Return how operands should be copied; None where the kernel for them as they lie is best."""
-    if request.alpha == 0 or request.k == 0:  # neither operand is read
-        return None
-    problem, call, exchanged = column_major_call(request, operands)
-    way = way_of(live, problem, call)
-    return CopiedCall(way, call, exchanged) if way.copies else None
-
-
-def launch_realigned(
-    live: LiveDevice, wanted: CopiedCall, queue: Any = None, after: tuple[Any, ...] = ()
-) -> Event | None:
-    """Enqueue copies and product.
-
-    Parameters
-    ----------
-    live : LiveDevice
-        Where the operands are.
-    wanted : CopiedCall
-        By `copied_call`.
-    queue, after
-        As of `LiveDevice.launch`.
-
-    Returns
-    -------
-    Event or None
-        Of the launches; None where nothing was enqueued, because the queue is captured, or the
-        device has no memory left for copies: another call like this one may have them.
-    """
-    if live.is_captured(queue):
-        return None
-    try:
-        return launch_way(live, wanted.way, wanted.call, wanted.exchanged, queue, after)
-    except OutOfMemoryError:
-        return None
-
-
 def way_of(live: LiveDevice, problem: Problem, call: GemmCall) -> Way:
     """Return the best way for a call as kernels see it; see `best_way`."""
     begin = (begins_aligned(call.a, call.precision), begins_aligned(call.b, call.precision))
     return best_way(live, problem, begin)
 
 
-def launch_way(
-    live: LiveDevice,
-    way: Way,
-    call: GemmCall,
-    exchanged: bool = False,
-    queue: Any = None,
-    after: tuple[Any, ...] = (),
-    timed: bool = False,
-) -> Event:
-    """Enqueue the copies of a way and then its kernel.
+def way_steps(live: LiveDevice, way: Way, call: GemmCall, space: MemorySpace) -> list[Step]:
+    """Return the launches of a way: its copies, then its kernel.
 
     Parameters
     ----------
@@ -239,34 +157,15 @@ def launch_way(
         One of `ways` for the call's problem.
     call : GemmCall
         As kernels see it; alpha and k are not 0.
-    exchanged : bool
-        Whether its A is the caller's b.
-    queue, after
-        As of `LiveDevice.launch`.
-    timed : bool
-        Whether its time is asked for, as of `LiveDevice.launch_timed`.
-
-    Raises
-    ------
-    OutOfMemoryError
-        If the device has too little memory for the copies; nothing was enqueued.
+    space : MemorySpace
+        Where the copies' memory comes from.
     """
-    scratch = scratch_of(live, queue)
-    with scratch.lock:
-        memory = {name: _memory(scratch, name, one) for name, one in way.copies.items()}
-        launches: list[Launching] = []
-        read = {"a": call.a, "b": call.b}
-        for name, one in way.copies.items():
-            x, to = read[name], memory[name]
-            steps = (x.ld, 1) if one.turned else (1, x.ld)
-            arguments = one.arguments(x.memory, x.offset, *steps, to)
-            launches.append((kernel_of(live, one.source(live.dialect)), one.launch, arguments))
-            read[name] = Operand(to, 0, one.ld)
-        ready = replace(call, a=read["a"], b=read["b"])
-        made = prepare_call(live, way.problem, ready, exchanged)
-        launches.append((made.kernel, made.launch, made.arguments))
-        return in_order(live, scratch, launches, queue, after, made.kernel.entry, timed)
-
-
-def _memory(scratch: Scratch, name: str, copy: Realigned) -> Any:
-    return scratch.need(f"realigned {name}", copy.size)
+    steps: list[Step] = []
+    read = {"a": call.a, "b": call.b}
+    for name, one in way.copies.items():
+        x, to = read[name], space.need(f"realigned {name}", one.size)
+        along = (x.ld, 1) if one.turned else (1, x.ld)
+        arguments = one.arguments(x.memory, x.offset, *along, to)
+        steps.append((kernel_of(live, one.source(live.dialect)), one.launch, arguments))
+        read[name] = Operand(to, 0, one.ld)
+    return [*steps, direct(live, way.problem, replace(call, a=read["a"], b=read["b"]))]

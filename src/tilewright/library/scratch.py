@@ -1,10 +1,10 @@
-"""Device memory that calls on one queue share, because they run one after the other."""
+"""Device memory that calls on one OpenCL queue share, because they run one after the other."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tilewright.backend import Event, LiveDevice
+from tilewright.library.routes import Step
 
 __all__ = ["TOPS", "Scratch", "scratch_of"]
 
@@ -20,14 +21,16 @@ TOPS = "tops"
 
 # Programs use one stream or a few; what more of them keep would only fill the device.
 _MOST_QUEUES = 8
-_MOST_PREPARED = 32
+
+# Arguments belong to an OpenCL kernel until it is enqueued, whatever the queue.
+_enqueuing = threading.Lock()
 
 
 class Scratch:
     """Named pieces of memory that only grow, for one device and queue.
 
-    Whoever builds and enqueues a call holds `lock`.  Work on a CUDA stream is ordered by the
-    stream; on an OpenCL queue, which need not be in order, a call waits for `last`.
+    Whoever builds and enqueues a call holds `lock`.  A queue need not be in order: a call waits for
+    `last`.
 
     Parameters
     ----------
@@ -38,8 +41,6 @@ class Scratch:
     def __init__(self, live: LiveDevice) -> None:
         self.lock = threading.Lock()
         self.last: Event | None = None
-        # Launches laid out for calls that may come again; they name this memory.
-        self.prepared: OrderedDict[Any, Any] = OrderedDict()
         self._live = live
         self._pieces: dict[str, tuple[Any, int]] = {}
         self._spoiled: set[str] = set()
@@ -78,7 +79,6 @@ class Scratch:
         For calls that failed on their way: some of the launches that leave zeros are missing.
         """
         self._spoiled.add(name)
-        self.prepared.clear()
 
     @contextmanager
     def spoiled_by_failure(self, name: str) -> Iterator[None]:
@@ -89,9 +89,23 @@ class Scratch:
             self.spoil(name)
             raise
 
+    def run(self, steps: Sequence[Step], queue: Any, after: tuple[Any, ...]) -> Event:
+        """Enqueue launches, each told to wait for the one before.
+
+        More than one leave something to one another here, and wait for the last that did.
+        """
+        shares = len(steps) > 1 and self.last is not None
+        waits = tuple(after) + ((self.last.raw,) if shares else ())  # type: ignore[union-attr]
+        with _enqueuing:
+            for kernel, launch, arguments in steps:
+                event: Any = self._live.launch(kernel, launch, arguments, queue, waits)
+                waits = (event.raw,)
+        if len(steps) > 1:
+            self.last = event
+        return event  # type: ignore[no-any-return]
+
     def drop(self, name: str) -> None:
-        """Forget a piece, once nothing uses it, and launches that might name it."""
-        self.prepared.clear()
+        """Forget a piece, once nothing uses it."""
         held = self._pieces.pop(name, None)
         if held is not None:
             self._live.finish()  # an earlier call may still use it
@@ -104,12 +118,6 @@ class Scratch:
             self._zero = self._live.upload(np.zeros(1, np.int32))
         return self._zero
 
-    def remember(self, key: Any, prepared: Any) -> None:
-        """Keep launches; the least recently used ones make room."""
-        self.prepared[key] = prepared
-        if len(self.prepared) > _MOST_PREPARED:
-            self.prepared.popitem(last=False)
-
     def close(self) -> None:
         """Give all memory back once nothing uses it."""
         with self.lock:
@@ -117,7 +125,6 @@ class Scratch:
             for memory in [piece for piece, _ in self._pieces.values()]:
                 self._live.free(memory)
             self._pieces.clear()
-            self.prepared.clear()
 
 
 _all: WeakKeyDictionary[LiveDevice, OrderedDict[int, Scratch]] = WeakKeyDictionary()
@@ -125,10 +132,8 @@ _finding = threading.Lock()
 
 
 def scratch_of(live: LiveDevice, queue: Any) -> Scratch:
-    """Return the memory for a queue: a stream's address, a pyopencl queue, None for our own."""
-    if queue is None:  # CUDA's stream 0 is another than our own
-        queue = getattr(live, "stream", 0)
-    key = int(getattr(queue, "int_ptr", queue))
+    """Return the memory for a queue: a pyopencl queue, None for our own."""
+    key = 0 if queue is None else int(getattr(queue, "int_ptr", queue))
     with _finding:
         known = _all.setdefault(live, OrderedDict())
         found = known.get(key)

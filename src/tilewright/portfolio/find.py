@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -17,6 +18,7 @@ from tilewright.portfolio.portfolio import Portfolio, PortfolioError, read_portf
 __all__ = [
     "VARIABLE",
     "generation",
+    "on_reload",
     "own",
     "own_folder",
     "own_keys",
@@ -32,6 +34,7 @@ VARIABLE = "TILEWRIGHT_PORTFOLIO_DIR"
 _lock = threading.Lock()
 _own: dict[Path, Portfolio | None] = {}
 _generation = 0
+_listeners: list[Callable[[], object]] = []
 
 
 def shipped_folder(compute_capability: int | None) -> Traversable | None:
@@ -127,6 +130,13 @@ def reload() -> None:
     with _lock:
         _own.clear()
         _generation += 1
+    for listener in _listeners:
+        listener()
+
+
+def on_reload(listener: Callable[[], object]) -> None:
+    """Call a function whenever other kernels may be to serve."""
+    _listeners.append(listener)
 
 
 def generation() -> int:

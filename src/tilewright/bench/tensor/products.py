@@ -262,4 +262,4 @@ class Matrices:
         a, b = (Operand(self.operand(x, "s"), 0, ld) for x, ld in (("a", p.lda), ("b", p.ldb)))
         call = GemmCall(p.precision, p.m, p.n, p.k, 1, a, b, 0, Operand(self._c, 0, p.ldc))
         scratch = self._scratches.setdefault(arithmetic, Scratch(self.live))
-        return Chain(self.live, scratch, p, call, arithmetic, call)
+        return Chain(self.live, scratch, p, call, arithmetic)

@@ -13,25 +13,23 @@ device.  A named scheme is the same chain without a choice.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from tilewright.backend import Event, GemmCall, LiveDevice, Operand
-from tilewright.library.gemm import begin_aligned
-from tilewright.library.in_order import on_queue, on_stream
-from tilewright.library.kernels import kernel_of, ready
-from tilewright.library.scratch import TOPS, Scratch
-from tilewright.library.split.decision import DECISION_WORDS, ROUTES, Decision
+from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.library.kernels import begin_aligned, ready
+from tilewright.library.routes import MemorySpace
+from tilewright.library.scratch import TOPS
+from tilewright.library.split.decision import DECISION_WORDS, ROUTES
 from tilewright.library.split.product import (
     Parts,
     Product,
     Step,
     Work,
-    circumstances,
     product_for,
 )
 from tilewright.problem import Problem, Trans
@@ -54,14 +52,13 @@ _ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Chain:
-    """The launches of one call; built while the scratch memory's lock is held."""
+    """The launches of one call."""
 
     live: LiveDevice
-    scratch: Scratch
+    scratch: MemorySpace
     problem: Problem  # in real numbers
     call: GemmCall
     arithmetic: str
-    given: GemmCall  # the caller's
     first: tuple[Step, ...] = ()  # what makes complex operands real
 
     # -- memory ----------------------------------------------------------------------------
@@ -254,56 +251,6 @@ class Chain:
             *self.products(many, decision, 2),
             self._ieee(decision),
         ]
-
-    # -- launching -------------------------------------------------------------------------
-
-    def launch(
-        self,
-        report: Decision | None,
-        exchanged: bool,
-        queue: Any,
-        after: tuple[Any, ...],
-        again: Hashable | None = None,
-    ) -> Event:
-        """Enqueue all steps."""
-        told = None
-        if report is not None:
-            if self.arithmetic in SCHEMES:
-                report.fixed(self.arithmetic, f"accuracy is {self.arithmetic!r}")
-            else:
-                told = self.live.allocate(4 * DECISION_WORDS)
-        if hasattr(self.live, "between_events"):
-            event = self._on_stream(told, queue, again)
-        else:
-            event = self._on_queue(told, queue, after)
-        if report is not None and told is not None:
-            report.pending(self.live, told, event, self.problem.k, exchanged)
-        return event
-
-    def _on_queue(self, told: Any, queue: Any, after: tuple[Any, ...]) -> Event:
-        """One launch after the other, each told to wait for the one before."""
-        launches = [
-            (kernel_of(self.live, step.source), step.launch, step.arguments)
-            for step in self.steps(told)
-        ]
-        with self.scratch.spoiled_by_failure(TOPS):
-            return on_queue(self.live, self.scratch, launches, queue, after)
-
-    def _on_stream(self, told: Any, queue: Any, again: Hashable | None) -> Event:
-        """All launches between two events of a CUDA stream, laid out once for equal calls."""
-        live: Any = self.live
-        stream = live.stream if queue is None else int(queue)
-        key = again or (self.problem, self.call, self.arithmetic, self.given, circumstances())
-        prepared = self.scratch.prepared.get(key) if told is None else None
-        if prepared is None:
-            prepared = []
-            for step in self.steps(told):
-                kernel = kernel_of(live, step.source)
-                prepared.append((live.prepare(kernel, step.launch, step.arguments), kernel))
-            if told is None:
-                self.scratch.remember(key, prepared)
-        with self.scratch.spoiled_by_failure(TOPS):
-            return on_stream(live, prepared, stream, (), self.arithmetic)
 
 
 def _is_scaled(scheme: Scheme) -> bool:

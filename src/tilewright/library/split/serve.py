@@ -1,16 +1,14 @@
-"""Who starts a chain: requests that name an arithmetic, complex ones as real ones."""
+"""Products in parts: of whom, and complex ones as real ones."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tilewright.backend import Event, GemmCall, LiveDevice, Operand, OutOfMemoryError
-from tilewright.library.gemm import Placed, column_major_call, launch_gemm
-from tilewright.library.scratch import Scratch, scratch_of
+from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.library.kernels import kernel_of
+from tilewright.library.routes import Laid, MemorySpace
 from tilewright.library.split.chain import Chain
 from tilewright.library.split.decision import ROUTES, TERMS_BF16
 from tilewright.library.split.product import Step, is_proved, unproved_are_served
@@ -19,64 +17,47 @@ from tilewright.problem import Problem, Trans
 from tilewright.stencil import Source
 from tilewright.stencil.split import SCHEMES, Texts
 
-if TYPE_CHECKING:
-    from tilewright.library.gemm import Request
-
-__all__ = ["launch_split"]
+__all__ = ["split_steps", "why_ieee"]
 
 # Smaller results leave most of a matrix unit's tile empty.  Nor could anything be promised:
 # the largest error among a few elements is luck, single precision's as well.
 _FEWEST_RESULTS = 1024
 
 
-def launch_split(
+def split_steps(
     live: LiveDevice,
-    request: Request,
-    operands: tuple[Placed, Placed, Placed],
-    queue: Any = None,
-    after: tuple[Any, ...] = (),
-    again: Hashable | None = None,
-) -> Event:
-    """Enqueue a product whose arithmetic the caller named, or whose choice he left to the guard.
+    space: MemorySpace,
+    problem: Problem,
+    call: GemmCall,
+    arithmetic: str,
+    report: Any = None,
+) -> Laid:
+    """Return the launches of a product whose arithmetic the caller named, or left to the guard.
 
-    With `again` (`tilewright.library.split.again`) an equal call can be started by that.
-
-    Returns
-    -------
-    Event
-        Of the last launch.
+    Parameters
+    ----------
+    live, space, problem, call, arithmetic, report
+        As of `routes.lay_out`; `why_ieee` knows no reason against it.
     """
-    problem, call, exchanged = column_major_call(request, operands)
-    # Whatever the caller's scalars are, from here on they can be compared and hashed.
-    call = replace(call, alpha=complex(call.alpha), beta=complex(call.beta))
-    why = _why_ieee(live, request, problem)
-    if not why:
-        scratch = scratch_of(live, queue)
-        with scratch.lock:
-            try:
-                chain = _chain(live, scratch, problem, call, request.arithmetic)
-                return chain.launch(request.report, exchanged, queue, after, again)
-            except OutOfMemoryError:
-                if request.arithmetic != "fp32":
-                    raise
-                why = "the device has too little memory left for parts"
-    if request.report is not None:
-        request.report.fixed("ieee", why)
-    return launch_gemm(live, replace(request, arithmetic=""), operands, queue, after)  # type: ignore[no-any-return]
+    steps = _chain(live, space, problem, call, arithmetic).steps(report)
+    launches = [(kernel_of(live, one.source), one.launch, one.arguments) for one in steps]
+    if arithmetic in SCHEMES:
+        return Laid(launches, arithmetic, arithmetic, f"accuracy is {arithmetic!r}")
+    return Laid(launches, arithmetic, arithmetic, guarded=True)
 
 
-def _why_ieee(live: LiveDevice, request: Request, problem: Problem) -> str:
+def why_ieee(live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str) -> str:
     """Return why parts are out of the question; nothing if they are not."""
-    if complex(request.alpha).imag or complex(request.beta).imag:
+    if complex(call.alpha).imag or complex(call.beta).imag:
         return "alpha or beta is complex"
-    if problem.k == 0 or request.alpha == 0:
+    if problem.k == 0 or call.alpha == 0:
         return "there is nothing to multiply"
-    routes = {"fp32": ROUTES[1:], "tf32": ("tf32",)}.get(request.arithmetic, ())
+    routes = {"fp32": ROUTES[1:], "tf32": ("tf32",)}.get(arithmetic, ())
     if routes and not unproved_are_served():
         missing = [name for name in routes if not is_proved(live, SCHEMES[name])]
         if missing:
             return f"no matrix units of {live.id} are proved for {' and '.join(missing)}"
-    if request.arithmetic != "fp32":
+    if arithmetic != "fp32":
         return ""
     if problem.k < TERMS_BF16:
         return f"k={problem.k} is less than {TERMS_BF16}, where single precision errs least"
@@ -89,11 +70,11 @@ def _why_ieee(live: LiveDevice, request: Request, problem: Problem) -> str:
 
 
 def _chain(
-    live: LiveDevice, scratch: Scratch, problem: Problem, call: GemmCall, arithmetic: str
+    live: LiveDevice, scratch: MemorySpace, problem: Problem, call: GemmCall, arithmetic: str
 ) -> Chain:
     """Return the chain of a call; a complex one as the real one of expand.cl."""
     if not problem.precision.is_complex:
-        return Chain(live, scratch, problem, call, arithmetic, call)
+        return Chain(live, scratch, problem, call, arithmetic)
     texts = Texts(live.dialect)
     m, n, k = problem.m, problem.n, problem.k
 
@@ -117,7 +98,7 @@ def _chain(
     real = Problem(2 * m, n, 2 * k, "s", Trans.N, Trans.N, a.ld, b.ld, c.ld)  # type: ignore[arg-type]
     scalars = complex(call.alpha).real, complex(call.beta).real
     inner = GemmCall(real.precision, 2 * m, n, 2 * k, scalars[0], a, b, scalars[1], c)
-    return Chain(live, scratch, real, inner, arithmetic, call, tuple(steps))
+    return Chain(live, scratch, real, inner, arithmetic, tuple(steps))
 
 
 def _i(number: int) -> np.int64:
