@@ -20,7 +20,7 @@ from tilewright.export.c_library import c_library
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 ARITHMETIC = "-ffp-contract=off"
 COMPILER = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), "")
 needs_c = pytest.mark.skipif(not COMPILER, reason="needs a C compiler: cc, gcc or clang")
@@ -101,7 +101,7 @@ def build_choosing(sources: Path, output: Path, *flags: str) -> Path:
     """Build what chooses alone: no driver, every function visible."""
     names = ("choose", "geometry", "model")
     files: Iterable[Path] = (
-        *(sources / f"tilewright_{name}.c" for name in names),
+        *(sources / f"{name}.c" for name in names),
         sources / "kernels.c",
         *sorted(sources.glob("image_*.c")),
     )

@@ -29,13 +29,16 @@ pytestmark = needs_c
 OPERATIONS = (Trans.N, Trans.T, Trans.C)
 LETTERS = "sdcz"
 
-# Of matrices beyond which no time is expected (tilewright_model.c): no device holds them.
+# Of matrices beyond which no time is expected (model.c): no device holds them.
 MOST_ELEMENTS = 2**38
 
 
 class CProblem(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_int) for name in ("precision", "op_a", "op_b", "aligned")),
+        *(
+            (name, ctypes.c_int)
+            for name in ("element_bytes", "is_single", "trans_a", "trans_b", "aligned")
+        ),
         *((name, ctypes.c_int64) for name in ("m", "n", "k", "lda", "ldb", "ldc")),
     )
 
@@ -45,7 +48,12 @@ class CPlace(ctypes.Structure):
 
 
 class CChoice(ctypes.Structure):
-    _fields_ = (("kernel", ctypes.c_void_p), ("code", ctypes.c_int))
+    _fields_ = (
+        ("kernel", ctypes.c_void_p),
+        ("mode", ctypes.c_int),
+        ("code", ctypes.c_int),
+        ("ns", ctypes.c_double),
+    )
 
 
 class CGrid(ctypes.Structure):
@@ -72,7 +80,7 @@ class Choosing:
         asked, place = c_problem(problem, aligned), self.place(device)
         choice, grid = CChoice(), CGrid()
         found = self.library.tilewright_choose(
-            ctypes.byref(asked), ctypes.byref(place), ctypes.byref(choice)
+            rows_of(self, problem), ctypes.byref(asked), ctypes.byref(place), ctypes.byref(choice)
         )
         assert found
         one = next(
@@ -83,6 +91,7 @@ class Choosing:
             ns = self.library.tilewright_expected(
                 choice.kernel, ctypes.byref(asked), device.spec.multiprocessors
             )
+            assert choice.ns == ns or sizes_of(problem) in one.kernel.won
         # A kernel begins with its geometry.
         laid = self.library.tilewright_lay_out(
             choice.kernel, ctypes.byref(asked), device.spec.multiprocessors, ctypes.byref(grid)
@@ -95,14 +104,21 @@ class Choosing:
 
 
 def c_problem(p: Problem, aligned: bool = True) -> CProblem:
-    ops = OPERATIONS.index(p.trans_a), OPERATIONS.index(p.trans_b)
-    letter = LETTERS.index(p.precision.letter)
-    return CProblem(letter, *ops, aligned, p.m, p.n, p.k, p.lda, p.ldb, p.ldc)
+    ops = p.trans_a.transposed, p.trans_b.transposed
+    one = p.precision
+    return CProblem(
+        one.element_bytes, one.letter == "s", *ops, aligned, p.m, p.n, p.k, p.lda, p.ldb, p.ldc
+    )
+
+
+def sizes_of(p: Problem) -> tuple[int, int, int]:
+    return p.m, p.n, p.k
 
 
 def built(kernels: KernelSet, directory: Path, *flags: str) -> Choosing:
     sources = written(named(kernels), directory / "c")
     library = ctypes.CDLL(str(build_choosing(sources, directory / "choosing.so", *flags)))
+    library.tilewright_choose.argtypes = [ctypes.c_void_p] * 4
     library.tilewright_expected.restype = ctypes.c_double
     library.tilewright_expected.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     library.tilewright_lay_out.argtypes = [
@@ -238,8 +254,7 @@ def test_times_of_every_kernel_have_pythons_bits(drawn_portfolios, choosing):
         for p, _ in problems(letter, 60, 3):
             model = held_rows(HERE, Variant.of(p)).model
             expected = model.expected(p, 132)
-            ops = OPERATIONS.index(p.trans_a), OPERATIONS.index(p.trans_b)
-            at = first_kernel(choosing, LETTERS.index(letter), *ops)
+            at = first_kernel(choosing, p)
             for place, ns in enumerate(expected):
                 found = choosing.library.tilewright_expected(
                     at + place * size, ctypes.byref(c_problem(p)), 132
@@ -247,10 +262,21 @@ def test_times_of_every_kernel_have_pythons_bits(drawn_portfolios, choosing):
                 assert found == ns, (p, place)
 
 
-def first_kernel(choosing: Choosing, precision: int, op_a: int, op_b: int) -> int:
-    """Return the address of a variant's first kernel: a row of the table is 24 bytes."""
-    words = (ctypes.c_uint64 * (3 * 36)).in_dll(choosing.library, "tilewright_table")
-    return int(words[3 * (9 * precision + 3 * op_a + op_b)])
+# Of a row of the table: where its kernels are, their number, and what serves where none does.
+ROW_BYTES = 24
+
+
+def rows_of(choosing: Choosing, p: Problem) -> int:
+    """Return the address of a variant's row of the table."""
+    table = (ctypes.c_uint64 * (3 * 36)).in_dll(choosing.library, "tilewright_table")
+    letter = LETTERS.index(p.precision.letter)
+    a, b = OPERATIONS.index(p.trans_a), OPERATIONS.index(p.trans_b)
+    return ctypes.addressof(table) + ROW_BYTES * (9 * letter + 3 * a + b)
+
+
+def first_kernel(choosing: Choosing, p: Problem) -> int:
+    """Return the address of a variant's first kernel."""
+    return int(ctypes.c_uint64.from_address(rows_of(choosing, p)).value)
 
 
 def kernel_bytes(choosing: Choosing) -> int:
@@ -264,7 +290,7 @@ def kernel_bytes(choosing: Choosing) -> int:
     for p, aligned in problems("s", 300, 1):
         choice, asked, place = CChoice(), c_problem(p, aligned), choosing.place(HERE)
         choosing.library.tilewright_choose(
-            ctypes.byref(asked), ctypes.byref(place), ctypes.byref(choice)
+            rows_of(choosing, p), ctypes.byref(asked), ctypes.byref(place), ctypes.byref(choice)
         )
         if (p.trans_a, p.trans_b) == (Trans.N, Trans.N):
             choices.add(int(choice.kernel))
@@ -285,13 +311,16 @@ def test_no_size_divides_by_zero_or_overflows(kernels, tmp_path, drawn_portfolio
     for _ in range(4000):
         m, n, k, *lds = (int(x) for x in rng.choice(edge, 6))
         k *= int(rng.integers(0, 2))
-        letter = int(rng.choice([0, 1, 3]))
-        ops = rng.integers(0, 2 + (letter == 3), 2)
-        asked = CProblem(letter, *map(int, ops), int(rng.integers(2)), m, n, k, *lds)
+        letter = rng.choice(list("sdz"))
+        pairs = transposes_of(PRECISIONS[letter])
+        p = Problem(1, 1, 1, letter, *pairs[rng.integers(len(pairs))])
+        asked = c_problem(p, bool(rng.integers(2)))
+        for name, value in zip(("m", "n", "k", "lda", "ldb", "ldc"), (m, n, k, *lds), strict=True):
+            setattr(asked, name, value)
         place = CPlace(int(rng.choice([1, 114, 132, 1000])), int(rng.integers(2)))
         choice, grid = CChoice(), CGrid()
         assert watched.library.tilewright_choose(
-            ctypes.byref(asked), ctypes.byref(place), ctypes.byref(choice)
+            rows_of(watched, p), ctypes.byref(asked), ctypes.byref(place), ctypes.byref(choice)
         )
         watched.library.tilewright_lay_out(
             choice.kernel, ctypes.byref(asked), place.multiprocessors, ctypes.byref(grid)

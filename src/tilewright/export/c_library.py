@@ -1,4 +1,7 @@
-"""The C library: fixed sources from ``native``, tables and machine code written here."""
+"""The C library: fixed sources, tables and machine code written here.
+
+Choosing is the core's own, copied; calls and launches are those of ``native`` here.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,22 @@ __all__ = ["c_library"]
 
 _OPERATIONS = (Trans.N, Trans.T, Trans.C)
 
-# The parts that take no driver: arithmetic on the tables.
-_CHOOSING = ("tilewright_choose.c", "tilewright_geometry.c", "tilewright_model.c")
+# Of the core: arithmetic on the tables, which takes no driver.
+_CHOOSING = ("choose.c", "geometry.c", "model.c")
 
-_FIXED = (
+_CALLING = (
     "tilewright_gemm.c",
     "tilewright_overlap.c",
-    *_CHOOSING,
     "tilewright_launch.c",
     "tilewright_workspace.c",
     "tilewright_driver.c",
 )
-_COPIED = (*_FIXED, "tilewright_internal.h", "tilewright_driver.h", "tilewright-gemm.pc.in")
+_COPIED = {
+    "tilewright.core": (*_CHOOSING, "choice.h"),
+    "tilewright.export": (
+        *_CALLING, "tilewright_internal.h", "tilewright_driver.h", "tilewright-gemm.pc.in",
+    ),
+}  # fmt: skip
 
 _WORDS_A_LINE = 8
 _HEAD = "/* Written by `tilewright export`; see tilewright_internal.h. */\n"
@@ -46,22 +53,22 @@ def c_library(kernels: KernelSet) -> dict[str, bytes]:
         What goes in.
     """
     images = {f"image_{name}.c": text for name, text in _images(kernels)}
-    sources = [*_FIXED, "kernels.c", *images]
+    sources = [*_CALLING, *_CHOOSING, "kernels.c", *images]
     values = {
         "VERSION": VERSION,
         "ARCHITECTURE": kernels.target.arch,
         "DEVICE": _comment(kernels.target.name),
         "SOURCES": "\n".join(f"  {name}" for name in sources),
     }
-    texts = {name: _text(name) for name in _COPIED}
+    texts = {name: _text(name, package) for package, names in _COPIED.items() for name in names}
     texts["tilewright_gemm.h"] = _filled("tilewright_gemm.h.in", values)
     texts["CMakeLists.txt"] = _filled("CMakeLists.txt.in", values)
     texts["kernels.c"] = "\n".join(_tables(kernels)) + "\n"
     return {name: text.encode() for name, text in (texts | images).items()}
 
 
-def _text(name: str) -> str:
-    return files("tilewright.export").joinpath("native", name).read_text(encoding="utf-8")
+def _text(name: str, package: str = "tilewright.export") -> str:
+    return files(package).joinpath("native", name).read_text(encoding="utf-8")
 
 
 def _filled(name: str, values: dict[str, str]) -> str:

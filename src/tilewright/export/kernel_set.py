@@ -14,6 +14,7 @@ from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
 from tilewright.export.target import Target
 from tilewright.portfolio.choose import default_choice, held_rows
 from tilewright.portfolio.kernel import Code, PortfolioKernel
+from tilewright.portfolio.native_choice import fits_tables
 from tilewright.portfolio.portfolio import Portfolio
 from tilewright.stencil import Source, Stencil, Variant, stencil
 from tilewright.stencil.geometry import PLAIN, Geometry, Mode
@@ -256,13 +257,7 @@ def _offered(family: Stencil, kernel: PortfolioKernel, device: Target) -> Iterat
 def _look_at(family: Stencil, kernel: PortfolioKernel) -> None:
     """Refuse launches that the library's tables cannot describe."""
     geometry = kernel.geometry
-    counts = [
-        geometry.tile_m, geometry.tile_n, geometry.tile_k, geometry.stages, *geometry.threads,
-        geometry.cluster_m, geometry.cluster_n, geometry.cluster_k, 1 + geometry.resident,
-    ]  # fmt: skip
-    if geometry.split_k is not None:
-        counts += [geometry.split_k.reduction_blocks, geometry.split_k.reduction_threads]
-    if max(counts) >= 1 << 16:  # so that products of three fit 64 bits
+    if not fits_tables(geometry):
         raise ValueError(f"kernel {kernel.name} has a geometry too large to export: {geometry}")
     if family.common_arguments(kernel.config) == geometry.tma:
         raise ValueError(f"kernel {kernel.name} takes arguments that an export does not know")

@@ -6,13 +6,16 @@
 3. On a device without costs the kernel tuned nearest in size; without any the stencil's default.
 
 Ties go to the user's own kernels, then to the first in the portfolio.
+
+The core decides so in C (`tilewright.portfolio.native_choice`); NumPy does where there is no core,
+and is what the core is compared with.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -23,24 +26,33 @@ from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.find import generation, own, shipped
 from tilewright.portfolio.fit import alike_costs
 from tilewright.portfolio.kernel import PortfolioKernel
-from tilewright.portfolio.model import MODES, TERMS, Model
+from tilewright.portfolio.model import MODES, TERMS, Model, mode_number
+from tilewright.portfolio.native_choice import NativeChoice, Row, native_choice
 from tilewright.portfolio.portfolio import Portfolio
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
-from tilewright.stencil.geometry import PLAIN, Launch, Mode
+from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode
 
 __all__ = [
     "Choice",
     "Held",
     "Served",
+    "by_arrays",
     "choose",
     "default_choice",
     "distance",
     "held",
+    "held_of",
     "held_rows",
     "refuse",
 ]
+
+
+Sizes = tuple[int, int, int]
+
+# A kernel by its place, the number of the launch mode that suits, and the nanoseconds to expect.
+Found = tuple[int, int, float | None]
 
 
 class Served(Protocol):
@@ -138,7 +150,13 @@ class Held:
     # Whether machine code of each of `MODES` is there, a row a kernel: plain and routed.
     compiled: tuple[NDArray[np.bool_], NDArray[np.bool_]]
     tma: bool  # whether any kernel does not take all operands
-    won: frozenset[tuple[int, int, int]]
+    won: frozenset[Sizes]
+    # The core's choice among those with machine code: plain and routed.
+    native: tuple[NativeChoice | None, NativeChoice | None]
+    # What was chosen before, by kernel, number of the mode and whether it is routed.
+    made: dict[tuple[int, int, bool], Choice] = field(default_factory=dict)
+    # Names of races, by kernel and sizes.
+    names: dict[tuple[int, Sizes], str] = field(default_factory=dict)
 
 
 # Machine code that a driver refused or that is damaged, by digest.
@@ -166,21 +184,61 @@ def _held(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> Held:
             ]
     if not rows and mine is not None:
         rows = [(one, mine, True) for one in _of_other_transposes(mine, variant, spec)]
+    return held_of(rows, variant, spec, theirs)
+
+
+def held_of(
+    rows: Sequence[tuple[PortfolioKernel, Portfolio, bool]],
+    variant: Variant,
+    spec: DeviceSpec,
+    theirs: Portfolio | None,
+) -> Held:
+    """Return some kernels, their portfolios and whether each is the user's own, as they are held.
+
+    Parameters
+    ----------
+    rows : sequence of tuple
+        In the order in which ties are decided.
+    variant : Variant
+        Of the kernels.
+    spec : DeviceSpec
+        Of the device.
+    theirs : Portfolio or None
+        What ships for it.
+    """
     kernels = tuple(one for one, _, _ in rows)
-    plain, routed = (
-        np.array([[mode in _digests(one, of) for mode in MODES] for one in kernels], np.bool_)
-        for of in (False, True)
-    )
-    return Held(
+    is_own = tuple(is_own for _, _, is_own in rows)
+    table = Held(
         kernels,
         tuple(portfolio for _, portfolio, _ in rows),
-        tuple(is_own for _, _, is_own in rows),
-        np.array([is_own for _, _, is_own in rows], np.bool_),
+        is_own,
+        np.array(is_own, np.bool_),
         _model(kernels, theirs),
-        (plain, routed),
+        (_compiled(kernels, False), _compiled(kernels, True)),
         any(one.geometry.tma for one in kernels),
         frozenset(sizes for one in kernels for sizes in one.won),
+        (None, None),
     )
+    native = _native(table, variant, spec, False), _native(table, variant, spec, True)
+    return replace(table, native=native)
+
+
+def _compiled(kernels: Sequence[PortfolioKernel], routed: bool) -> NDArray[np.bool_]:
+    """Return whether there is machine code of each of `MODES`, a row a kernel."""
+    found = np.zeros((len(kernels), len(MODES)), np.bool_)
+    for at, one in enumerate(kernels):
+        found[at] = [mode in _digests(one, routed) for mode in MODES]
+    return found
+
+
+def _native(table: Held, variant: Variant, spec: DeviceSpec, routed: bool) -> NativeChoice | None:
+    """Return the core's choice among the kernels that may serve at all."""
+    rows = []
+    for at in map(int, np.flatnonzero(_there(table, routed))):
+        named, compiled = table.portfolios[at].names(spec), table.compiled[routed][at].tolist()
+        costs = [] if table.model is None else table.model.costs[at].tolist()
+        rows.append(Row(at, table.kernels[at], costs, compiled, table.own[at], named))
+    return native_choice(rows, variant, spec.multiprocessors)
 
 
 def _is_current(kernel: PortfolioKernel) -> bool:
@@ -280,32 +338,58 @@ def _chosen(
 ) -> Choice:
     variant = Variant.of(problem)
     table = _held(key, spec, variant, seen)
-    able = _able(table, problem, aligned, routed)
+    native = table.native[routed]
+    if native is not None and native.takes(problem):
+        found = native(problem, aligned)
+    else:
+        found = by_arrays(spec, table, problem, aligned, routed)
+    if found is None:
+        return _default_for(variant, spec, problem)
+    at, number, ns = found
+    made = table.made.get((at, number, routed))
+    if made is None:
+        made = table.made[at, number, routed] = _made(table, at, MODES[number], spec, routed)
+    on = _tuned_on(table, at, problem)
+    return Choice(made.stencil, made.config, made.mode, on, made.kernel, made.portfolio, ns)
+
+
+def by_arrays(
+    spec: DeviceSpec, table: Held, problem: Problem, aligned: bool, routed: bool
+) -> Found | None:
+    """Return what the core chooses, by NumPy; None where no kernel takes the operands."""
+    able = np.flatnonzero(_able(table, problem, aligned, routed))
     if not len(able):
-        default = default_choice(variant, spec)
-        family = default.stencil
-        return replace(default, mode=_offered(family, default.config, variant, spec, problem))
+        return None
+    ns: float | None = None
     raced = _raced(spec, table, problem, able)
     if raced is not None:
-        return _made(table, raced[0], problem, spec, routed, raced[1])
-    if table.model is None:
-        nearest = min(able, key=lambda at: _nearest(table.kernels[at], problem))
-        return _made(table, int(nearest), problem, spec, routed, None)
-    ns = table.model.expected(problem, spec.multiprocessors)
-    has = table.compiled[routed][able, table.model.modes(problem)[able]] | table.is_own[able]
-    among = able[has] if has.any() else able
-    best = int(among[np.argmin(ns[among])])
-    return _made(table, best, problem, spec, routed, float(ns[best]))
+        best, ns = raced
+    elif table.model is None:
+        best = int(min(able, key=lambda at: _nearest(table.kernels[at], problem)))
+    else:
+        expected = table.model.expected(problem, spec.multiprocessors)
+        has = table.compiled[routed][able, table.model.modes(problem)[able]] | table.is_own[able]
+        among = able[has] if has.any() else able
+        best = int(among[np.argmin(expected[among])])
+        ns = float(expected[best])
+    mode = table.kernels[best].geometry.mode(problem)
+    return best, int(mode_number(mode.scalar, mode.clamped, mode.staged)), ns
 
 
-def _able(table: Held, problem: Problem, aligned: bool, routed: bool) -> NDArray[np.intp]:
-    """Return which kernels take the operands, and have machine code or may be compiled."""
-    some = table.compiled[routed].any(axis=1) if len(table.kernels) else np.zeros(0, np.bool_)
+def _there(table: Held, routed: bool) -> NDArray[np.bool_]:
+    """Return which kernels have machine code or may be compiled."""
+    some: NDArray[np.bool_] = np.asarray(table.compiled[routed].any(axis=1))
     if not routed:
-        some = some | table.is_own
+        some |= table.is_own
+    return some
+
+
+def _able(table: Held, problem: Problem, aligned: bool, routed: bool) -> NDArray[np.bool_]:
+    """Return which of them take the operands."""
+    some = _there(table, routed)
     if table.tma:
         some &= np.array([one.geometry.takes(problem, aligned) for one in table.kernels])
-    return np.flatnonzero(some)
+    return some
 
 
 def _raced(
@@ -340,14 +424,13 @@ def _digests(kernel: PortfolioKernel, routed: bool) -> dict[Mode, str]:
     return {mode: digest for mode, digest in modes.items() if digest not in _refused}
 
 
-def _made(
-    table: Held, at: int, problem: Problem, spec: DeviceSpec, routed: bool, ns: float | None
-) -> Choice:
+def _made(table: Held, at: int, wanted: Mode, spec: DeviceSpec, routed: bool) -> Choice:
+    """Return a kernel in the launch mode that suits, or the nearest one that there is."""
     kernel, portfolio = table.kernels[at], table.portfolios[at]
     family = stencil(kernel.config.stencil)
-    wanted, modes = kernel.geometry.mode(problem), _digests(kernel, routed)
+    modes = _digests(kernel, routed)
     if table.own[at] and wanted not in modes:
-        wanted = _offered(family, kernel.config, kernel.variant, spec, problem)
+        wanted = _offered(family, kernel.config, kernel.variant, spec, wanted)
     elif wanted not in modes:
         # Any twin is right for any problem; these are the next best.
         others = (
@@ -355,22 +438,26 @@ def _made(
             replace(wanted, staged=False, clamped=False), Mode(),
         )  # fmt: skip
         wanted = next((one for one in others if one in modes), Mode())
-    sizes = (problem.m, problem.n, problem.k)
-    won = sizes if sizes in kernel.won else min(
-        kernel.won, key=lambda other: distance(problem, other), default=None
-    )  # fmt: skip
-    on = ""
-    if won is not None and (table.own[at] or won == sizes):
-        on = str(_problem(kernel, won))
-    return Choice(family, kernel.config, wanted, on, kernel, portfolio, ns)
+    return Choice(family, kernel.config, wanted, "", kernel, portfolio)
 
 
-@lru_cache(maxsize=4096)
+def _tuned_on(table: Held, at: int, problem: Problem) -> str:
+    """Return the problem whose race a kernel won: this one, or of one's own the nearest."""
+    kernel, sizes = table.kernels[at], (problem.m, problem.n, problem.k)
+    if sizes not in kernel.won:
+        if not (table.own[at] and kernel.won):
+            return ""
+        sizes = min(kernel.won, key=lambda other: distance(problem, other))
+    found = table.names.get((at, sizes))
+    if found is None:
+        found = table.names[at, sizes] = str(_problem(kernel, sizes))
+    return found
+
+
 def _offered(
-    family: Stencil, config: Config, variant: Variant, spec: DeviceSpec, problem: Problem
+    family: Stencil, config: Config, variant: Variant, spec: DeviceSpec, wanted: Mode
 ) -> Mode:
-    """Return the problem's launch mode, or the nearest one whose twin is in the space."""
-    wanted = family.geometry(config).mode(problem)
+    """Return a launch mode, or the nearest one whose twin is in the space."""
     space = family.space(variant, spec)
     for mode in (wanted, replace(wanted, scalar=False, clamped=False), Mode()):
         if mode == Mode() or family.in_mode(config, mode) in space:
@@ -383,3 +470,20 @@ def default_choice(variant: Variant, spec: DeviceSpec) -> Choice:
     """Return what the most fitting stencil offers untuned; finding it takes 0.6 ms."""
     family = stencils_for(spec, variant.precision)[0]
     return Choice(family, family.default(variant, spec))
+
+
+def _default_for(variant: Variant, spec: DeviceSpec, problem: Problem) -> Choice:
+    return _default_in(variant, spec, _default_geometry(variant, spec).mode(problem))
+
+
+@lru_cache(maxsize=256)
+def _default_geometry(variant: Variant, spec: DeviceSpec) -> Geometry:
+    default = default_choice(variant, spec)
+    return default.stencil.geometry(default.config)
+
+
+@lru_cache(maxsize=1024)
+def _default_in(variant: Variant, spec: DeviceSpec, wanted: Mode) -> Choice:
+    """Return the default in a launch mode, or the nearest that it has; a space takes 1 ms."""
+    default = default_choice(variant, spec)
+    return replace(default, mode=_offered(default.stencil, default.config, variant, spec, wanted))

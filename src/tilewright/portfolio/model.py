@@ -31,7 +31,7 @@ from tilewright.stencil.geometry import (
     elements_of_chunk,
 )
 
-__all__ = ["MODES", "TERMS", "Model"]
+__all__ = ["MODES", "TERMS", "Model", "mode_number"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,6 +56,9 @@ _REACHED = {4: 124 / 132, 8: 120 / 132}
 
 # Kernels count steps of shared tiles in 32 bits; where these are too few, all tiles are whole.
 _MOST_STEPS = 2**32 - 1
+
+# No matrix that a device holds has so many elements; the products below stay under 2^63.
+_MOST_ELEMENTS = 2**38
 
 _PARTS = np.arange(1, MOST_PARTS + 1, dtype=np.int64)
 
@@ -112,7 +115,13 @@ class Model:
         self._stage = stage / (threads * STAGED_BYTES)
 
     def expected(self, problem: Problem, multiprocessors: int) -> Floats:
-        """Return the nanoseconds to expect of each kernel."""
+        """Return the nanoseconds to expect of each kernel.
+
+        Of what is larger than anything that a device holds, none: any kernel will do.
+        """
+        m, n, k = (max(1, side) for side in (problem.m, problem.n, problem.k))
+        if max(m * n, m * k, n * k) > _MOST_ELEMENTS:
+            return np.zeros(len(self.costs))
         does = self.work(problem, multiprocessors)
         total = self.costs[:, 0] * does[:, 0]
         for term in range(1, len(TERMS)):  # in this order: a matrix product would choose its own

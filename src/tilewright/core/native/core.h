@@ -4,6 +4,7 @@
  *     arena.c    device memory that the calls of a stream share
  *     plan.c     plans made, and started
  *     table.c    which plan serves a call, by the layout of its arrays
+ *     chosen.c   which kernel serves a problem, as choice.h has it
  *     arrays.c   calls with CuPy's arrays and PyTorch's tensors, from Python's objects to a launch
  *
  * A plan is immutable.  What differs from call to call (addresses, scalars, stream) is patched into

@@ -12,6 +12,11 @@ static const struct {
     int is_double, is_complex;
 } kinds[TILEWRIGHT_PRECISIONS] = {{0, 0}, {1, 0}, {0, 1}, {1, 1}};
 
+int64_t tilewright_element_bytes(int precision)
+{
+    return (kinds[precision].is_double ? 8 : 4) * (kinds[precision].is_complex ? 2 : 1);
+}
+
 /* A product in column-major terms.  The positions are what its parts are in the caller's. */
 typedef struct {
     int precision;
@@ -150,13 +155,41 @@ static int equals(const tilewright_real parts[2], int value, int precision)
     return parts[0].as_float == (float)value && parts[1].as_float == 0;
 }
 
-/* The product as kernels are chosen for it. */
-static tilewright_problem problem_of(const product *it, int reads)
+/* ---- Choosing ------------------------------------------------------------ */
+
+static const tilewright_rows *rows_of(const product *it)
 {
+    return &tilewright_table[it->precision][it->op_a][it->op_b];
+}
+
+/* The product as kernels are chosen for it, its columns contiguous. */
+static tilewright_problem problem_of(const product *it)
+{
+    const tilewright_problem made = {
+        .element_bytes = (int)tilewright_element_bytes(it->precision),
+        .is_single = it->precision == 0,
+        .trans_a = it->op_a != 0,
+        .trans_b = it->op_b != 0,
+        .aligned = 1,
+        .m = it->m,
+        .n = it->n,
+        .k = it->k,
+        .lda = tilewright_most(1, it->op_a ? it->k : it->m),
+        .ldb = tilewright_most(1, it->op_b ? it->n : it->k),
+        .ldc = tilewright_most(1, it->m),
+    };
+    return made;
+}
+
+/* The same with its columns where they are. */
+static tilewright_problem placed_problem(const product *it, int reads)
+{
+    tilewright_problem made = problem_of(it);
     /* Where neither A nor B is read, they may begin anywhere; no tensor map is made of them. */
-    const int aligned = reads && (it->a.first | it->b.first) % 16 == 0;
-    const tilewright_problem made = {it->precision, it->op_a, it->op_b, aligned,
-                                     it->m, it->n, it->k, it->a.ld, it->b.ld, it->c.ld};
+    made.aligned = reads && (it->a.first | it->b.first) % 16 == 0;
+    made.lda = it->a.ld;
+    made.ldb = it->b.ld;
+    made.ldc = it->c.ld;
     return made;
 }
 
@@ -186,9 +219,9 @@ static tw_status gemm(int precision, int order, char transa, char transb, int64_
     status = check_memory(&it, reads);
     if (status)
         return status;
-    const tilewright_problem problem = problem_of(&it, reads);
-    return tilewright_launch(&problem, alphas, it.a.first, it.b.first, betas, it.c.first, reads,
-                             stream);
+    const tilewright_problem problem = placed_problem(&it, reads);
+    return tilewright_launch(rows_of(&it), &problem, alphas, it.a.first, it.b.first, betas,
+                             it.c.first, reads, stream);
 }
 
 tw_status tw_sgemm(tw_order order, char transa, char transb, int64_t m, int64_t n, int64_t k,
@@ -238,11 +271,11 @@ const char *tw_choose(char precision, tw_order order, char transa, char transb, 
     const int letter = precision_of(precision);
     if (letter == NOT_FOUND || describe(&it, letter, order, transa, transb, m, n, k))
         return NULL;
-    const int64_t lda = it.op_a ? it.k : it.m, ldb = it.op_b ? it.n : it.k;
-    const tilewright_problem problem = {letter, it.op_a, it.op_b, 1, it.m, it.n, it.k,
-                                        lda > 1 ? lda : 1, ldb > 1 ? ldb : 1, it.m > 1 ? it.m : 1};
+    const tilewright_problem problem = problem_of(&it);
     const tilewright_place here = tilewright_here();
-    return tilewright_choose(&problem, &here, &found) ? tilewright_codes[found.code].name : NULL;
+    if (!tilewright_choose(rows_of(&it), &problem, &here, &found) || found.code == TILEWRIGHT_NONE)
+        return NULL;
+    return tilewright_codes[found.code].name;
 }
 
 const char *tw_strerror(tw_status status)

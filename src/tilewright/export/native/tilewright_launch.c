@@ -27,6 +27,7 @@ typedef struct {
 /* ---- Choices are remembered ------------------------------------------------- */
 
 typedef struct {
+    const tilewright_rows *from;
     tilewright_problem problem;
     tilewright_place place;
     tilewright_choice choice;
@@ -39,16 +40,18 @@ typedef struct {
 enum { SLOTS = 64 };
 static _Thread_local plan remembered[SLOTS];
 
-static int is_same(const plan *it, const tilewright_problem *p, const tilewright_place *place)
+/* The rows say which precision and transposes. */
+static int is_same(const plan *it, const tilewright_rows *from, const tilewright_problem *p,
+                   const tilewright_place *place)
 {
     const tilewright_problem *const x = &it->problem;
-    return x->m == p->m && x->n == p->n && x->k == p->k && x->lda == p->lda && x->ldb == p->ldb &&
-           x->ldc == p->ldc && x->precision == p->precision && x->op_a == p->op_a &&
-           x->op_b == p->op_b && x->aligned == p->aligned && it->place.is == place->is &&
-           it->place.multiprocessors == place->multiprocessors;
+    return it->from == from && x->m == p->m && x->n == p->n && x->k == p->k && x->lda == p->lda &&
+           x->ldb == p->ldb && x->ldc == p->ldc && x->aligned == p->aligned &&
+           it->place.is == place->is && it->place.multiprocessors == place->multiprocessors;
 }
 
-static const plan *plan_of(const tilewright_problem *p, const tilewright_place *place)
+static const plan *plan_of(const tilewright_rows *from, const tilewright_problem *p,
+                           const tilewright_place *place)
 {
     /* Multiplied by odd constants of many bits (xxHash's), sizes differ in the highest six
      * bits, powers of two as well. */
@@ -56,11 +59,12 @@ static const plan *plan_of(const tilewright_problem *p, const tilewright_place *
                            (uint64_t)p->n * 0xc2b2ae3d27d4eb4fu ^
                            (uint64_t)p->k * 0x165667b19e3779f9u;
     plan *const it = &remembered[mixed >> 58];
-    if (!is_same(it, p, place)) {
+    if (!is_same(it, from, p, place)) {
+        it->from = from;
         it->problem = *p;
         it->place = *place;
         it->status = TW_OK;
-        if (!tilewright_choose(p, place, &it->choice))
+        if (!tilewright_choose(from, p, place, &it->choice) || it->choice.code == TILEWRIGHT_NONE)
             it->status = TW_NO_KERNEL;
         else if (!tilewright_lay_out(&it->choice.kernel->geometry, p, place->multiprocessors,
                                      &it->grid))
@@ -112,11 +116,11 @@ static tw_status make_map(tensor_map *map, const tilewright_geometry *it, int64_
 static tw_status make_maps(tensor_map maps[MAPS], const tilewright_geometry *it,
                            const tilewright_problem *p, uintptr_t a, uintptr_t b)
 {
-    const int64_t size = tilewright_element_bytes(p->precision);
+    const int64_t size = p->element_bytes;
     const tw_status status =
-        make_map(&maps[0], it, size, a, p->m, p->k, p->lda, it->tile_m, p->op_a != 0);
+        make_map(&maps[0], it, size, a, p->m, p->k, p->lda, it->tile_m, p->trans_a);
     return status ? status
-                  : make_map(&maps[1], it, size, b, p->n, p->k, p->ldb, it->tile_n, !p->op_b);
+                  : make_map(&maps[1], it, size, b, p->n, p->k, p->ldb, it->tile_n, !p->trans_b);
 }
 
 /* ---- Launching ------------------------------------------------------------------ */
@@ -143,9 +147,9 @@ static tw_status enqueue(const tilewright_context *here, const plan *made, void 
     return tilewright_status_of(result);
 }
 
-tw_status tilewright_launch(const tilewright_problem *problem, tilewright_real alpha[2],
-                            uintptr_t a, uintptr_t b, tilewright_real beta[2], uintptr_t c,
-                            int reads, tw_stream stream)
+tw_status tilewright_launch(const tilewright_rows *from, const tilewright_problem *problem,
+                            tilewright_real alpha[2], uintptr_t a, uintptr_t b,
+                            tilewright_real beta[2], uintptr_t c, int reads, tw_stream stream)
 {
     tilewright_problem p = *problem;
     tilewright_context *here;
@@ -164,7 +168,7 @@ tw_status tilewright_launch(const tilewright_problem *problem, tilewright_real a
     tw_status status = tilewright_current(&here);
     if (status)
         return status;
-    const plan *const made = plan_of(&p, &here->place);
+    const plan *const made = plan_of(from, &p, &here->place);
     if (made->status)
         return made->status;
     const tilewright_code *const code = &tilewright_codes[made->choice.code];

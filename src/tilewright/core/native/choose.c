@@ -1,13 +1,13 @@
 /* Which kernel serves a problem, in which launch mode: what tilewright.portfolio.choose does.
  *
  *  1. What won a race of exactly this size, columns contiguous, on this model of device.
- *  2. Else the kernel of which the shortest time is expected (tilewright_model.c), among those
+ *  2. Else the kernel of which the shortest time is expected (model.c), among those
  *     with machine code for the problem's launch mode.
  *  3. Without costs the kernel tuned nearest in size; without any the default.
  *
  * Ties go to the user's own kernels, then to the first.
  */
-#include "tilewright_internal.h"
+#include "choice.h"
 
 #include <math.h>
 
@@ -45,33 +45,32 @@ static const double *raced(const tilewright_kernel *it, const tilewright_problem
 
 static int is_contiguous(const tilewright_problem *p)
 {
-    return p->lda == tilewright_most(1, p->op_a ? p->k : p->m) &&
-           p->ldb == tilewright_most(1, p->op_b ? p->n : p->k) &&
+    return p->lda == tilewright_most(1, p->trans_a ? p->k : p->m) &&
+           p->ldb == tilewright_most(1, p->trans_b ? p->n : p->k) &&
            p->ldc == tilewright_most(1, p->m);
 }
 
 static const tilewright_kernel *fastest_raced(const tilewright_rows *from,
                                               const tilewright_problem *p,
-                                              const tilewright_place *place)
+                                              const tilewright_place *place, double *least)
 {
     const tilewright_kernel *best = NULL;
-    double least = 0;
     int alike = 1; /* times of one model may be compared */
     if (!is_contiguous(p))
         return NULL;
     for (int i = 0; i < from->count; ++i) {
         const tilewright_kernel *const it = &from->kernels[i];
-        if (tilewright_takes(&it->geometry, p) && raced(it, p, place) != NULL)
+        if (raced(it, p, place) != NULL && tilewright_takes(&it->geometry, p))
             alike = alike && is_named(it, place);
     }
     for (int i = 0; i < from->count; ++i) {
         const tilewright_kernel *const it = &from->kernels[i];
-        const double *const ns = tilewright_takes(&it->geometry, p) ? raced(it, p, place) : NULL;
-        if (ns == NULL)
+        const double *const ns = raced(it, p, place);
+        if (ns == NULL || !tilewright_takes(&it->geometry, p))
             continue;
-        if (best == NULL || (!alike && it->own != best->own ? it->own : *ns < least)) {
+        if (best == NULL || (!alike && it->own != best->own ? it->own : *ns < *least)) {
             best = it;
-            least = *ns;
+            *least = *ns;
         }
     }
     return best;
@@ -115,10 +114,10 @@ static const tilewright_kernel *nearest(const tilewright_rows *from, const tilew
 
 /* The shortest expected time, among kernels with the problem's own mode if there are any. */
 static const tilewright_kernel *fastest(const tilewright_rows *from, const tilewright_problem *p,
-                                        int64_t multiprocessors)
+                                        int64_t multiprocessors, double *least)
 {
     const tilewright_kernel *best = NULL;
-    double least = 0;
+    const int is_modelled = tilewright_is_modelled(p);
     int suits_best = 0;
     for (int i = 0; i < from->count; ++i) {
         const tilewright_kernel *const it = &from->kernels[i];
@@ -129,32 +128,34 @@ static const tilewright_kernel *fastest(const tilewright_rows *from, const tilew
         if (best != NULL && suits < suits_best)
             continue;
         /* Larger than anything that a device holds: any kernel will do. */
-        const double ns =
-            tilewright_is_modelled(p) ? tilewright_expected(it, p, multiprocessors) : 0;
-        if (best == NULL || suits > suits_best || ns < least) {
+        const double ns = is_modelled ? tilewright_expected(it, p, multiprocessors) : 0;
+        if (best == NULL || suits > suits_best || ns < *least) {
             best = it;
-            least = ns;
+            *least = ns;
             suits_best = suits;
         }
     }
     return best;
 }
 
-int tilewright_choose(const tilewright_problem *p, const tilewright_place *place,
-                      tilewright_choice *choice)
+int tilewright_choose(const tilewright_rows *from, const tilewright_problem *p,
+                      const tilewright_place *place, tilewright_choice *choice)
 {
-    const tilewright_rows *const from = &tilewright_table[p->precision][p->op_a][p->op_b];
     const tilewright_kernel *best = NULL;
     if (p->m < 1 || p->n < 1 || place->multiprocessors < 1)
         return 0;
-    best = fastest_raced(from, p, place);
-    if (best == NULL)
-        best = from->timed ? fastest(from, p, place->multiprocessors) : nearest(from, p);
+    choice->ns = NAN;
+    best = fastest_raced(from, p, place, &choice->ns);
+    if (best == NULL && from->timed)
+        best = fastest(from, p, place->multiprocessors, &choice->ns);
+    else if (best == NULL)
+        best = nearest(from, p);
     if (best == NULL)
         best = from->fallback;
     if (best == NULL)
         return 0;
     choice->kernel = best;
-    choice->code = code_for(best, tilewright_mode(&best->geometry, p));
-    return choice->code != TILEWRIGHT_NONE;
+    choice->mode = tilewright_mode(&best->geometry, p);
+    choice->code = code_for(best, choice->mode);
+    return 1;
 }

@@ -11,7 +11,7 @@
  * device holds, which take tiles in turns; with stream-K they also share tiles along k.  Parallel
  * split-K launches a block for each part of k of each tile, and a reduction kernel behind them.
  */
-#include "tilewright_internal.h"
+#include "choice.h"
 
 /* CUDA C++ Programming Guide, technical specifications: grid in x and in y. */
 #define MOST_X 2147483647
@@ -29,16 +29,9 @@ enum { CHUNK_BYTES = 16, STAGED_BYTES = 32 };
 #define MOST_PLACES ((int64_t)1 << 31)
 #define MOST_STRIDE ((int64_t)1 << 40)
 
-int64_t tilewright_element_bytes(int precision)
+int64_t tilewright_chunk(const tilewright_problem *p)
 {
-    static const int64_t bytes[TILEWRIGHT_PRECISIONS] = {4, 8, 8, 16};
-    return bytes[precision];
-}
-
-/* Elements that are copied or stored at once where they are aligned. */
-static int64_t chunk_of(const tilewright_problem *p)
-{
-    return CHUNK_BYTES / tilewright_element_bytes(p->precision);
+    return tilewright_most(1, CHUNK_BYTES / p->element_bytes);
 }
 
 int64_t tilewright_tiles(int64_t side, int64_t tile, int64_t cluster)
@@ -48,37 +41,36 @@ int64_t tilewright_tiles(int64_t side, int64_t tile, int64_t cluster)
 
 int tilewright_takes(const tilewright_geometry *it, const tilewright_problem *p)
 {
-    const int64_t size = tilewright_element_bytes(p->precision), chunk = chunk_of(p);
+    if (!it->tma)
+        return 1;
+    const int64_t size = p->element_bytes, chunk = tilewright_chunk(p);
     const int64_t line = tilewright_most(1, it->tma_line_bytes / size);
     /* A map's elements have 8 bytes at most. */
     const int64_t words = tilewright_most(1, size / 8);
     const int64_t longest = tilewright_most(p->m, tilewright_most(p->n, p->k));
-    if (!it->tma)
-        return 1;
     if (!p->aligned || p->lda % chunk || p->ldb % chunk)
         return 0;
-    if ((!p->op_a && p->m % line) || (p->op_b && p->n % line))
+    if ((!p->trans_a && p->m % line) || (p->trans_b && p->n % line))
         return 0;
     return longest < MOST_PLACES / words && tilewright_most(p->lda, p->ldb) < MOST_STRIDE / size;
 }
 
 /* Whether results may pass through the stage that is free while they are stored. */
-static int may_stage(const tilewright_geometry *it, int precision)
+static int may_stage(const tilewright_geometry *it, int64_t element_bytes)
 {
-    const int64_t stage =
-        it->tile_k * (it->tile_m + it->tile_n) * tilewright_element_bytes(precision);
+    const int64_t stage = it->tile_k * (it->tile_m + it->tile_n) * element_bytes;
     return it->stages_k > 0 && (int64_t)it->threads_x * STAGED_BYTES <= stage;
 }
 
 int tilewright_mode(const tilewright_geometry *it, const tilewright_problem *p)
 {
-    const int64_t chunk = chunk_of(p);
+    const int64_t chunk = tilewright_chunk(p);
     const struct {
         int64_t side, ld, tile;
         int along_k;
-    } sides[] = {{p->m, p->lda, it->tile_m, p->op_a != 0}, {p->n, p->ldb, it->tile_n, !p->op_b}};
+    } sides[] = {{p->m, p->lda, it->tile_m, p->trans_a}, {p->n, p->ldb, it->tile_n, !p->trans_b}};
     int mode = 0;
-    if (may_stage(it, p->precision) && p->k <= it->stages_k && (p->ldc % chunk || p->m % chunk))
+    if (may_stage(it, p->element_bytes) && p->k <= it->stages_k && (p->ldc % chunk || p->m % chunk))
         mode |= TILEWRIGHT_STAGED;
     if (it->tma)
         return mode;

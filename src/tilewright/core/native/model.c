@@ -6,7 +6,7 @@
  * alike.  A compiler that contracts a product and a sum to one rounding (FMA) would choose
  * otherwise where times are close: the build says -ffp-contract=off.
  */
-#include "tilewright_internal.h"
+#include "choice.h"
 
 #include <math.h>
 
@@ -89,9 +89,9 @@ static work shared_work(const tilewright_geometry *it, const tilewright_problem 
     const int64_t blocks = tilewright_least(tiles * shares, resident * multiprocessors);
     const int64_t rest = tiles % blocks;
     const int64_t last = it->stream_k > 1 && tiles > blocks ? blocks : 0;
-    const int64_t most = p->precision != 0 ? TILEWRIGHT_MOST_SHARES
-                         : it->tree        ? MOST_IN_TREE
-                                           : MOST_SINGLE;
+    const int64_t most = !p->is_single ? TILEWRIGHT_MOST_SHARES
+                         : it->tree    ? MOST_IN_TREE
+                                       : MOST_SINGLE;
     int64_t shared = it->stream_k && rest && steps ? rest + last : 0, longest = 0;
     work made = {0};
     if (shared * steps > MOST_STEPS)
@@ -122,18 +122,18 @@ static work shared_work(const tilewright_geometry *it, const tilewright_problem 
 /* Whether some operand is copied by single elements where it could be by 16 bytes. */
 static int is_scalar(const tilewright_geometry *it, const tilewright_problem *p, int64_t chunk)
 {
-    const int64_t inner_a = p->op_a ? p->k : p->m, inner_b = p->op_b ? p->n : p->k;
+    const int64_t inner_a = p->trans_a ? p->k : p->m, inner_b = p->trans_b ? p->n : p->k;
     const int ragged_a = inner_a % chunk || p->lda % chunk;
     const int ragged_b = inner_b % chunk || p->ldb % chunk;
-    return !it->tma && ((ragged_a && (!p->op_a || it->vector_along_k)) ||
-                        (ragged_b && (p->op_b || it->vector_along_k)));
+    return !it->tma && ((ragged_a && (!p->trans_a || it->vector_along_k)) ||
+                        (ragged_b && (p->trans_b || it->vector_along_k)));
 }
 
 double tilewright_expected(const tilewright_kernel *kernel, const tilewright_problem *p,
                            int64_t multiprocessors)
 {
     const tilewright_geometry *const it = &kernel->geometry;
-    const int64_t size = tilewright_element_bytes(p->precision), chunk = 16 / size;
+    const int64_t size = p->element_bytes, chunk = tilewright_chunk(p);
     const int64_t area = it->tile_m * it->tile_n, resident = tilewright_most(1, it->resident);
     const int64_t tiles = tilewright_tiles(p->m, it->tile_m, it->cluster_m) *
                           tilewright_tiles(p->n, it->tile_n, it->cluster_n);

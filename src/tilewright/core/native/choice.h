@@ -1,0 +1,132 @@
+/* Which kernel serves a problem: tables of kernels, and what is asked of them.
+ *
+ *     choose.c     which kernel, in which launch mode
+ *     model.c      how long a kernel is expected to take
+ *     geometry.c   how a grid follows from a problem
+ *
+ * No driver, no allocation, no state: arithmetic on tables.  They are compiled into libraries that
+ * are exported, and laid out at run time by tilewright.portfolio.native_choice, which mirrors the
+ * structures up to tilewright_choice.
+ */
+#ifndef TILEWRIGHT_CHOICE_H
+#define TILEWRIGHT_CHOICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TILEWRIGHT_TERMS = 11, TILEWRIGHT_NONE = -1 };
+
+/* ---- Tables --------------------------------------------------------------- */
+
+/* How launches cover a result; see tilewright.stencil.geometry. */
+typedef struct {
+    int64_t tile_m, tile_n, tile_k, stages, resident;
+    int64_t cluster_m, cluster_n, cluster_k;
+    unsigned threads_x, threads_y;
+    int folded, persistent, stream_k, tree;
+    int tma, vector_along_k;
+    int64_t tma_line_bytes, stages_k;
+    int64_t map_line_bytes; /* of boxes that are one of some for a tile; 0: a box is a tile */
+    int split_k;            /* whether the steps along k are cut into parts, as follows */
+    double step_cycles;
+    int64_t cut_bytes; /* of the sums that a block leaves, for the choice of the parts */
+    unsigned reduction_blocks, reduction_threads;
+} tilewright_geometry;
+
+/* Launch modes, added up. */
+enum { TILEWRIGHT_SCALAR = 1, TILEWRIGHT_CLAMPED = 2, TILEWRIGHT_STAGED = 4, TILEWRIGHT_MODES = 8 };
+
+/* A size whose race a kernel won, and its time there. */
+typedef struct {
+    int64_t m, n, k;
+    double ns;
+} tilewright_won;
+
+typedef struct {
+    tilewright_geometry geometry;
+    int codes[TILEWRIGHT_MODES]; /* by launch mode; TILEWRIGHT_NONE without machine code */
+    const double *costs;         /* nanoseconds by term; null where nothing has any */
+    const tilewright_won *won;
+    int won_count;
+    int own;    /* tuned on the user's device, or a default: serves every mode */
+    int device; /* that it was measured on; TILEWRIGHT_NONE for none */
+} tilewright_kernel;
+
+/* What serves a variant: some kernels, and what serves where none of them can. */
+typedef struct {
+    const tilewright_kernel *kernels;
+    int count;
+    int timed; /* whether they have costs */
+    const tilewright_kernel *fallback;
+} tilewright_rows;
+
+/* ---- Problems and choices -------------------------------------------------- */
+
+/* A product in column-major terms. */
+typedef struct {
+    int element_bytes;
+    int is_single;        /* of float32: fewer blocks share a tile than in other precisions */
+    int trans_a, trans_b; /* whether rows become columns */
+    int aligned;          /* whether A and B begin at multiples of 16 bytes */
+    int64_t m, n, k, lda, ldb, ldc;
+} tilewright_problem;
+
+/* What the device is: its multiprocessors, and which of those that kernels were measured on, a bit
+ * each. */
+typedef struct {
+    int64_t multiprocessors;
+    uint64_t is;
+} tilewright_place;
+
+typedef struct {
+    const tilewright_kernel *kernel;
+    int mode;  /* that suits the problem */
+    int code;  /* for it or the next best mode; TILEWRIGHT_NONE without machine code for any */
+    double ns; /* that are expected; not a number where nothing is known of it */
+} tilewright_choice;
+
+/* Thread blocks in the grid, and of the second function. */
+typedef struct {
+    unsigned grid_x, grid_y;
+    unsigned second_x;
+} tilewright_grid;
+
+/* The kernel for a problem; false where there is none. */
+int tilewright_choose(const tilewright_rows *from, const tilewright_problem *problem,
+                      const tilewright_place *place, tilewright_choice *choice);
+
+/* Nanoseconds to expect; sizes must be within tilewright_is_modelled. */
+double tilewright_expected(const tilewright_kernel *kernel, const tilewright_problem *problem,
+                           int64_t multiprocessors);
+
+/* Whether sizes are such that a device holds the matrices, so that nothing overflows. */
+int tilewright_is_modelled(const tilewright_problem *problem);
+
+/* Whether the kernel reads the operands as they lie. */
+int tilewright_takes(const tilewright_geometry *it, const tilewright_problem *problem);
+
+/* The launch mode that suits sizes and leading dimensions. */
+int tilewright_mode(const tilewright_geometry *it, const tilewright_problem *problem);
+
+/* Elements that are copied or stored at once where they are aligned. */
+int64_t tilewright_chunk(const tilewright_problem *problem);
+
+/* Tiles along a side, of whole clusters. */
+int64_t tilewright_tiles(int64_t side, int64_t tile, int64_t cluster);
+
+/* The number of parts of parallel split-K that is expected to take the shortest time. */
+int64_t tilewright_parts(const tilewright_geometry *it, int64_t steps, int64_t tiles,
+                         int64_t multiprocessors);
+
+/* Lay the grid out; false where it is larger than CUDA's. */
+int tilewright_lay_out(const tilewright_geometry *it, const tilewright_problem *problem,
+                       int64_t multiprocessors, tilewright_grid *grid);
+
+static inline int64_t tilewright_up(int64_t x, int64_t by) { return x / by + (x % by > 0); }
+static inline int64_t tilewright_least(int64_t x, int64_t y) { return x < y ? x : y; }
+static inline int64_t tilewright_most(int64_t x, int64_t y) { return x > y ? x : y; }
+
+/* Blocks that share a tile at most, in stream-K and in parallel split-K. */
+enum { TILEWRIGHT_MOST_SHARES = 64, TILEWRIGHT_MOST_PARTS = 64 };
+
+#endif
