@@ -16,10 +16,10 @@ from pathlib import Path
 
 from tilewright.paths import cache_dir
 
-__all__ = ["CoreError", "compile_core", "library_path", "sources"]
+__all__ = ["PACKAGED", "CoreError", "compile_core", "library_path", "sources"]
 
-# What a wheel carries.
-_PACKAGED = "libtilewright_core.so"
+# What a wheel carries, and what `pip install` leaves beside a clone's texts.
+PACKAGED = "libtilewright_core.so"
 
 # -ffp-contract=off: every machine rounds alike, so that every caller chooses alike.
 _FLAGS = (
@@ -48,6 +48,19 @@ def _identity(texts: dict[str, bytes]) -> str:
     return whole.hexdigest()[:16]
 
 
+def _packaged() -> Path | None:
+    """Return the package's own library, unless this is a clone whose texts were changed since."""
+    made = Path(str(files("tilewright.core").joinpath(PACKAGED)))
+    is_clone = made.parents[3].joinpath("pyproject.toml").is_file()
+    try:
+        since = made.stat().st_mtime
+        texts = made.with_name("native").iterdir() if is_clone else ()
+        changed = max((one.stat().st_mtime for one in texts), default=0.0)
+    except OSError:
+        return None
+    return made if since >= changed else None
+
+
 def library_path() -> Path:
     """Return the library's file, compiled from the package's texts if there is none yet.
 
@@ -58,8 +71,8 @@ def library_path() -> Path:
     OSError
         If the cache directory cannot be used.
     """
-    packaged = Path(str(files("tilewright.core").joinpath(_PACKAGED)))
-    if packaged.is_file():
+    packaged = _packaged()
+    if packaged is not None:
         return packaged
     texts = sources()
     made = cache_dir() / f"core-{_identity(texts)}.so"
@@ -78,7 +91,7 @@ def compilers() -> list[list[str]]:
 
 
 def compile_core(
-    target: Path, texts: dict[str, bytes] | None = None, options: Sequence[str] = ()
+    target: Path, texts: dict[str, bytes] | None = None, command: Sequence[str] = ()
 ) -> None:
     """Compile the core into a file, which appears whole or not at all.
 
@@ -88,8 +101,8 @@ def compile_core(
         The library.
     texts : dict, optional
         As of `sources`.
-    options : sequence of str
-        More for the compiler: a target for one.
+    command : sequence of str
+        A compiler with its options; by default each that is here is tried.
 
     Raises
     ------
@@ -104,15 +117,15 @@ def compile_core(
             (folder / text).write_bytes(content)
         made = folder / "core.so"
         parts = sorted(text for text in texts if text.endswith(".c"))
-        for command in compilers():
+        for compiler in [list(command)] if command else compilers():
             ran = subprocess.run(  # noqa: S603
-                [*command, *_FLAGS, *options, *parts, "-o", str(made), *_LIBRARIES],
+                [*compiler, *_FLAGS, *parts, "-o", str(made), *_LIBRARIES],
                 cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False,
             )  # fmt: skip
             if ran.returncode == 0:
                 os.replace(made, target)
                 return
-            said = f"{command[0]} failed: {(ran.stderr.strip().splitlines() or ['no message'])[0]}"
+            said = f"{compiler[0]} failed: {(ran.stderr.strip().splitlines() or ['no message'])[0]}"
     raise CoreError(
         f"tilewright's core cannot be compiled ({said}); install a C compiler, pip install"
         " ziglang, or install a wheel of tilewright, which has it"

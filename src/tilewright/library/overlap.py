@@ -23,7 +23,10 @@ def overlap(x: tuple[Any, ...], y: tuple[Any, ...]) -> bool:
     """
     if 0 in x[1] or 0 in y[1]:
         return False
-    lowest = min(_lowest(*x), _lowest(*y))
+    (low_x, high_x), (low_y, high_y) = _span(*x), _span(*y)
+    if high_x <= low_y or high_y <= low_x:  # nearly always
+        return False
+    lowest = min(low_x, low_y)
     return bool(np.shares_memory(_stand_in(x, lowest), _stand_in(y, lowest)))
 
 
@@ -52,10 +55,13 @@ def overlaps_itself(shape: Any, steps: Any) -> bool:
     return bool(right // common < rows and down // common < columns)
 
 
-def _lowest(address: int, shape: Any, strides: Any, dtype: Any) -> int:
-    """Return the address of the first byte: where strides are negative, not the given one."""
-    steps = (min(0, step * (size - 1)) for size, step in zip(shape, strides, strict=True))
-    return int(address + sum(steps))
+def _span(address: int, shape: Any, strides: Any, dtype: Any) -> tuple[int, int]:
+    """Return the addresses of the first byte and of the one behind the last."""
+    low = high = int(address)
+    for size, step in zip(shape, strides, strict=True):
+        reach = step * (size - 1)
+        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+    return low, high + np.dtype(dtype).itemsize
 
 
 def _stand_in(x: tuple[Any, ...], lowest: int) -> Any:

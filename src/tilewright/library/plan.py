@@ -294,7 +294,9 @@ class _Laid:
     def _put(self, value: Any) -> None:
         """Lay out an argument."""
         place, raw, map_of = len(self._places), b"", -1
-        if isinstance(value, np.generic):
+        if type(value) is np.int64:  # most are sizes, and never scalars
+            raw = value.tobytes()
+        elif isinstance(value, np.generic):
             raw = value.tobytes()
             self._scalar(place, value)
         elif isinstance(value, TensorMap):

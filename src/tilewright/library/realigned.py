@@ -16,7 +16,6 @@ are exact; so the arithmetic is the chosen kernel's.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
@@ -74,12 +73,17 @@ def ways(problem: Problem, aligned: tuple[bool, bool]) -> list[Way]:
     aligned : tuple of bool
         Whether A's and B's first elements lie at multiples of 16 bytes.
     """
-    p = problem
+    return [_way(problem, a, b, aligned) for a, b in _pairs(problem, aligned)]
+
+
+def _pairs(
+    p: Problem, aligned: tuple[bool, bool]
+) -> list[tuple[Realigned | None, Realigned | None]]:
+    """Return which copies of A and of B may be read, none of both first."""
     a = _copy(p, p.m, p.lda, p.trans_a.transposed, p.trans_a.conjugated, aligned[0])
     # What B's kernels call transposed runs along n.
     b = _copy(p, p.n, p.ldb, not p.trans_b.transposed, p.trans_b.conjugated, aligned[1])
-    pairs = itertools.product(*(dict.fromkeys((None, one)) for one in (a, b)))
-    return [_way(problem, a, b, aligned) for a, b in pairs]
+    return [(x, y) for x in dict.fromkeys((None, a)) for y in dict.fromkeys((None, b))]
 
 
 def _copy(
@@ -122,18 +126,18 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     known = portfolio.copying if portfolio is not None else None
     if known is None:
         return Way(problem, None, None, all(aligned))
-    plain, *others = ways(problem, aligned)
-    if not others:
-        return plain
-    expected = choose(device, problem, plain.aligned).ns
+    best = _way(problem, None, None, aligned)
+    expected = choose(device, problem, best.aligned).ns
     if expected is None:
-        return plain
-    best, shortest = plain, expected * _WORTH
+        return best
+    shortest = expected * _WORTH
     room = (device.spec.memory_bytes or 0) * _SHARE_OF_MEMORY
-    for way in others:
-        passes = sum(known.ns(one.traffic) for one in way.copies.values())
-        if passes > _MOST * expected or sum(x.size for x in way.copies.values()) > room:
+    for a, b in _pairs(problem, aligned)[1:]:
+        copies = [one for one in (a, b) if one is not None]
+        passes = sum(known.ns(one.traffic) for one in copies)
+        if passes > _MOST * expected or sum(one.size for one in copies) > room:
             continue
+        way = _way(problem, a, b, aligned)
         ns = choose(device, way.problem, way.aligned).ns
         if ns is not None and ns + passes < shortest:
             best, shortest = way, ns + passes
