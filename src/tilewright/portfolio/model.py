@@ -7,7 +7,8 @@
 What a launch has to do is counted from the kernel's geometry, for the busiest multiprocessor and
 for the device (`TERMS`).  What each thing costs is fitted to measured times, kernel by kernel
 (`tilewright.portfolio.fit`).  The same IEEE operations in the same order everywhere, so that every
-caller on every machine chooses alike; all kernels of a variant at once, as arrays.
+caller on every machine chooses alike; all kernels of a variant at once, as arrays.  Calls are
+served by the same model in C (``core/native/model.c``).
 """
 
 from __future__ import annotations
