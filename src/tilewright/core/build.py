@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
-import platform
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -44,6 +39,8 @@ def sources() -> dict[str, bytes]:
 
 
 def _identity(texts: dict[str, bytes]) -> str:
+    import platform
+
     whole = hashlib.sha256(repr((_FLAGS, platform.machine(), sorted(texts.items()))).encode())
     return whole.hexdigest()[:16]
 
@@ -83,6 +80,9 @@ def library_path() -> Path:
 
 def compilers() -> list[list[str]]:
     """Return the commands of C compilers that are here, the first to be tried first."""
+    import importlib.util
+    import shutil
+
     found = [[named] for named in (os.environ.get("CC", ""), "cc", "gcc", "clang") if named]
     known = [[*command] for command in found if shutil.which(command[0])]
     if importlib.util.find_spec("ziglang") is not None:
@@ -109,6 +109,10 @@ def compile_core(
     CoreError
         If there is no compiler, or none succeeds.
     """
+    # Imported where something is compiled: most never need them.
+    import subprocess
+    import tempfile
+
     texts = sources() if texts is None else texts
     said = "there is no C compiler"
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".core-") as name:
