@@ -216,6 +216,7 @@ def _geometry(it: Geometry, line_bytes: int) -> Iterator[str]:
         values |= {
             "split_k": 1, "step_cycles": _double(cut.step_cycles), "cut_bytes": cut.part_bytes,
             "reduction_blocks": cut.reduction_blocks, "reduction_threads": cut.reduction_threads,
+            "most_parts": cut.most_parts,
         }  # fmt: skip
     return (f".{name} = {value}" for name, value in values.items() if value)
 

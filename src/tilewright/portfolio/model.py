@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from tilewright.problem import Problem
 from tilewright.stencil.asynchronous.division import LEAST_SHARE, MOST_IN_TREE, MOST_SINGLE
 from tilewright.stencil.geometry import (
-    MOST_PARTS,
     MOST_SHARES,
     PART_BYTES_A_CYCLE,
     STAGED_BYTES,
@@ -60,8 +59,6 @@ _MOST_STEPS = 2**32 - 1
 
 # No matrix that a device holds has so many elements; the products below stay under 2^63.
 _MOST_ELEMENTS = 2**38
-
-_PARTS = np.arange(1, MOST_PARTS + 1, dtype=np.int64)
 
 
 def _up(x: Ints | int, by: Ints | int) -> Ints:
@@ -107,6 +104,9 @@ class Model:
         cuts = [one.split_k for one in geometries if one.split_k is not None]
         self._step_cycles = np.array([[one.step_cycles] for one in cuts])
         self._part_bytes = np.array([[one.part_bytes] for one in cuts])
+        most = [one.most_parts for one in cuts]
+        self._most_parts = np.array([[each] for each in most], np.int64)
+        self._numbers = np.arange(1, max(most, default=1) + 1, dtype=np.int64)
         reached = [_REACHED.get(one.cluster_k, 1.0) for one in geometries]
         self._reached = np.array(reached)
         self._stages_k = of("stages_k")
@@ -195,10 +195,11 @@ class Model:
         at = self._splits
         steps_, tiles_ = steps[at, None], tiles[at, None]
         at_once = (self._resident[at] * multiprocessors)[:, None]
-        waves = _up(tiles_ * _PARTS, at_once)
-        wave = _up(steps_, _PARTS) * self._step_cycles + WAVE_CYCLES
-        cycles = waves * wave + _PARTS * tiles_ * self._part_bytes / PART_BYTES_A_CYCLE
-        cycles[np.maximum(1, steps_) < _PARTS] = np.inf
+        numbers = self._numbers
+        waves = _up(tiles_ * numbers, at_once)
+        wave = _up(steps_, numbers) * self._step_cycles + WAVE_CYCLES
+        cycles = waves * wave + numbers * tiles_ * self._part_bytes / PART_BYTES_A_CYCLE
+        cycles[np.maximum(1, np.minimum(steps_, self._most_parts)) < numbers] = np.inf
         found[at] = np.argmin(cycles, axis=1) + 1
         return found
 

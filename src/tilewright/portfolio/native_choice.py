@@ -44,6 +44,7 @@ class _Geometry(ctypes.Structure):
         ("step_cycles", _DOUBLE),
         ("cut_bytes", _LONG),
         *((name, _UNSIGNED) for name in ("reduction_blocks", "reduction_threads")),
+        ("most_parts", _LONG),
     )
 
 
@@ -120,7 +121,7 @@ def fits_tables(geometry: Geometry) -> bool:
     counts = [g.tile_m, g.tile_n, g.tile_k, g.stages, *g.threads, 1 + g.resident]
     counts += [g.cluster_m, g.cluster_n, g.cluster_k, g.stream_k]
     if cut is not None:
-        counts += [cut.reduction_blocks, cut.reduction_threads]
+        counts += [cut.reduction_blocks, cut.reduction_threads, cut.most_parts]
         part_bytes = cut.part_bytes
     return (
         max(counts) < _MOST_COUNT
@@ -227,4 +228,5 @@ def _geometry(g: Geometry) -> _Geometry:
         cut = g.split_k
         made.split_k, made.step_cycles, made.cut_bytes = 1, cut.step_cycles, cut.part_bytes
         made.reduction_blocks, made.reduction_threads = cut.reduction_blocks, cut.reduction_threads
+        made.most_parts = cut.most_parts
     return made

@@ -38,8 +38,8 @@ __all__ = [
 # Adding up more parts of a tile than this takes longer than computing them (stream-K).
 MOST_SHARES = 64
 
-# Parts of a tile in parallel split-K: 132 multiprocessors hold four blocks each, and a part of C is
-# written and read for each of them.
+# Parts of a tile in parallel split-K, where a stencil says nothing else: 132 multiprocessors hold
+# four blocks each, and a part of C is written and read for each of them.
 MOST_PARTS = 64
 
 # Estimates for an H100, in cycles.  What a wave of blocks takes beside its steps along k, 4 us; and
@@ -108,12 +108,15 @@ class SplitK:
         Of the sums that a block leaves.
     reduction_blocks, reduction_threads : int
         Of the reduction kernel: blocks for each block of the first, and threads of each.
+    most_parts : int
+        Of a tile.
     """
 
     step_cycles: float
     part_bytes: int
     reduction_blocks: int
     reduction_threads: int
+    most_parts: int = MOST_PARTS
 
     def parts(self, steps: int, tiles: int, at_once: int) -> int:
         """Return the number of parts that is expected to take the shortest time.
@@ -133,7 +136,7 @@ class SplitK:
             wave = -(-steps // parts) * self.step_cycles + WAVE_CYCLES
             return waves * wave + parts * tiles * self.part_bytes / PART_BYTES_A_CYCLE
 
-        return min(range(1, max(1, min(MOST_PARTS, steps)) + 1), key=cycles)
+        return min(range(1, max(1, min(self.most_parts, steps)) + 1), key=cycles)
 
 
 @dataclass(frozen=True)

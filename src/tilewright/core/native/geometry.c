@@ -89,7 +89,7 @@ int64_t tilewright_parts(const tilewright_geometry *it, int64_t steps, int64_t t
                          int64_t multiprocessors)
 {
     const int64_t at_once = tilewright_most(1, it->resident) * multiprocessors;
-    const int64_t most = tilewright_most(1, tilewright_least(TILEWRIGHT_MOST_PARTS, steps));
+    const int64_t most = tilewright_most(1, tilewright_least(it->most_parts, steps));
     int64_t best = 1;
     double least = 0;
     for (int64_t parts = 1; parts <= most; ++parts) {
