@@ -11,10 +11,7 @@ from pathlib import Path
 
 from tilewright.paths import cache_dir
 
-__all__ = ["PACKAGED", "CoreError", "compile_core", "library_path", "sources"]
-
-# What a wheel carries, and what `pip install` leaves beside a clone's texts.
-PACKAGED = "libtilewright_core.so"
+__all__ = ["CoreError", "compile_core", "library_path", "packaged_name", "sources"]
 
 # -ffp-contract=off: every machine rounds alike, so that every caller chooses alike.
 _FLAGS = (
@@ -45,17 +42,18 @@ def _identity(texts: dict[str, bytes]) -> str:
     return whole.hexdigest()[:16]
 
 
+def packaged_name(texts: dict[str, bytes] | None = None) -> str:
+    """Return what the package's own library is called: another text has another name."""
+    return f"libtilewright_core-{_identity(sources() if texts is None else texts)}.so"
+
+
 def _packaged() -> Path | None:
-    """Return the package's own library, unless this is a clone whose texts were changed since."""
-    made = Path(str(files("tilewright.core").joinpath(PACKAGED)))
-    is_clone = made.parents[3].joinpath("pyproject.toml").is_file()
-    try:
-        since = made.stat().st_mtime
-        texts = made.with_name("native").iterdir() if is_clone else ()
-        changed = max((one.stat().st_mtime for one in texts), default=0.0)
-    except OSError:
-        return None
-    return made if since >= changed else None
+    """Return the package's own library; in a clone, whose texts change, that of its texts."""
+    folder = Path(str(files("tilewright.core")))
+    if folder.parents[2].joinpath("pyproject.toml").is_file():
+        made = folder / packaged_name()
+        return made if made.is_file() else None
+    return next(folder.glob("libtilewright_core-*.so"), None)
 
 
 def library_path() -> Path:
@@ -123,7 +121,7 @@ def compile_core(
         parts = sorted(text for text in texts if text.endswith(".c"))
         for compiler in [list(command)] if command else compilers():
             ran = subprocess.run(  # noqa: S603
-                [*compiler, *_FLAGS, *parts, "-o", str(made), *_LIBRARIES],
+                [*compiler, *_FLAGS, *parts, "-o", made.name, *_LIBRARIES],
                 cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False,
             )  # fmt: skip
             if ran.returncode == 0:

@@ -203,7 +203,7 @@ _MOST_SLICES = 2**13
 # Of a geometry's fields that may be 0.
 _LEAST = dict.fromkeys(
     ("resident", "folded", "persistent", "stream_k", "tree", "tma", "tma_line_bytes",
-     "vector_along_k", "stages_k"),
+     "vector_along_k", "stages_k", "streamed"),
     0,
 )  # fmt: skip
 

@@ -109,7 +109,7 @@ class Model:
         self._numbers = np.arange(1, max(most, default=1) + 1, dtype=np.int64)
         reached = [_REACHED.get(one.cluster_k, 1.0) for one in geometries]
         self._reached = np.array(reached)
-        self._stages_k = of("stages_k")
+        self._stages_k, self._streamed = of("stages_k"), of("streamed")
         # Bytes of a stage for each that a thread stores its results through.
         stage = self._tile_k * (self._tile_m + self._tile_n)
         threads = np.array([max(1, one.threads[0]) for one in geometries])
@@ -178,13 +178,15 @@ class Model:
         """Whether some operand is copied by single elements where it could be by 16 bytes."""
         chunk = elements_of_chunk(p)
         found = np.zeros(len(self._tma), np.bool_)
-        for side, ld, along_k in (
-            (p.m, p.lda, p.trans_a.transposed),
-            (p.n, p.ldb, not p.trans_b.transposed),
+        for which, side, ld, along_k in (
+            (1, p.m, p.lda, p.trans_a.transposed),
+            (2, p.n, p.ldb, not p.trans_b.transposed),
         ):
             inner = p.k if along_k else side
             if inner % chunk or ld % chunk:
-                found |= self._along_k if along_k else np.True_
+                found |= (self._along_k if along_k else np.True_) & (self._streamed == 0)
+            if ld % chunk:
+                found |= self._streamed == which
         return found & ~self._tma
 
     def _parts(self, steps: Ints, tiles: Ints, multiprocessors: int) -> Ints:
@@ -211,6 +213,7 @@ class Model:
         staged = (self._stages_k > 0) & (self._stages_k >= p.k) & room & ragged
         clamped = ((p.m < self._tile_m) | (p.n < self._tile_n)) & ~self._tma
         found: Ints = mode_number(self._scalar(p), clamped, staged)
+        found[self._streamed > 0] = 0
         return found
 
     def _shared(

@@ -236,6 +236,10 @@ class Geometry:
         element, wherever their columns begin.
     stages_k : int
         Results are staged, where there is room, for sums of at most so many steps; 0: never.
+    streamed : int
+        Which operand is read once, straight to registers, while the other one is short: 1: A,
+        2: B; 0: neither.  Such a kernel sees by itself how that operand is aligned: one twin
+        serves every mode.
     """
 
     tile_m: int
@@ -256,6 +260,7 @@ class Geometry:
     tma_line_bytes: int = 0
     vector_along_k: bool = False
     stages_k: int = 0
+    streamed: int = 0
 
     def tiles(self, m: int, n: int) -> tuple[int, int]:
         """Return the tiles of an m x n result along each side, of whole clusters."""
@@ -318,6 +323,8 @@ class Geometry:
         where a side's last tile begins earlier, so that it ends with the matrix.  Its scalar twin
         does not; neither does its clamped twin where a side is shorter than the tile.
         """
+        if self.streamed:
+            return PLAIN
         p, chunk = problem, elements_of_chunk(problem)
         staged = self.may_stage(p.precision) and p.k <= self.stages_k
         staged = staged and (p.ldc % chunk > 0 or p.m % chunk > 0)

@@ -136,6 +136,7 @@ class Skinny(Stencil):
             resident=held,
             split_k=cut if config.get("sliced", 0) else None,
             vector_along_k=True,
+            streamed=2 if config.integer("short_m") else 1,
         )
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
