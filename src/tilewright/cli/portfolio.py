@@ -195,6 +195,9 @@ def measure(
     count: Annotated[int, typer.Option("--count", min=1, help="Shapes of each case.")] = 40,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the shapes.")] = 0,
     seconds: Annotated[float, typer.Option("--seconds", help="Begin no shape after this.")] = 480.0,
+    short: Annotated[
+        bool, typer.Option("--short", help="Shapes of which m or n is short.")
+    ] = False,
     family: Annotated[
         str | None, typer.Option("--stencil", help="All of a stencil's space instead: skinny.")
     ] = None,
@@ -223,7 +226,7 @@ def measure(
         task = bar.add_task("timing", total=None)
         found = times_of(
             live, portfolio, count, seed, seconds,
-            lambda done, of: bar.update(task, completed=done, total=of),
+            lambda done, of: bar.update(task, completed=done, total=of), short=short,
         )  # fmt: skip
     write_atomically(output, text_of(found).encode())
     say(f"{output}: {sum(len(case['shapes']) for case in found['cases'].values())} shapes")
@@ -251,7 +254,7 @@ def build(
         str, typer.Option("--share", help="i/n: compile every n-th; several processes at once.")
     ] = "0/1",
     refit: Annotated[
-        Path | None, typer.Option("--refit", help="Times that `measure` wrote, for costs.")
+        list[Path] | None, typer.Option("--refit", help="Times that `measure` wrote, for costs.")
     ] = None,
     verified: Annotated[
         Path | None, typer.Option("--verified", help="What `verify --run -o` wrote.")
@@ -284,7 +287,7 @@ def build(
         from tilewright.portfolio.measured import read_measured
 
         measured = _measured(name, times, live)
-        more = None if refit is None else read_measured(refit)
+        more = [read_measured(one) for one in refit or ()]
         others = [read_measured(one) for one in also or ()]
         planned = plan(measured, spec, mean, most, more, others)
         twins = twins_of(planned)

@@ -37,6 +37,10 @@ _LEAST_DRAWN = 8
 # Kernels that a guard may fall back to (`accuracy="fp32"`): large products alone are guarded.
 _ROUTED, _ROUTED_SIDE = 3, 512
 
+# Stencils for some problems only may lose more: each kernel less is 20 of a portfolio, one a pair
+# of transposes and conjugates, and choosing among those that are left errs as much.
+_OTHERS_LOSE = 3.0
+
 # Of operands that are conjugated but not transposed, which only mixed storage orders ask for.
 _RARE = 3
 
@@ -69,7 +73,7 @@ def plan(
     device: DeviceSpec,
     mean: float = 0.016,
     most: float = 0.07,
-    more: Measured | None = None,
+    more: Sequence[Measured] = (),
     others: Sequence[Measured] = (),
 ) -> list[Planned]:
     """Return the kernels of a portfolio.
@@ -86,7 +90,7 @@ def plan(
         Whose spaces say which launch modes a kernel may have.
     mean, most : float
         Losses, such as 0.02 for two per cent.
-    more : Measured, optional
+    more : sequence of Measured
         Times of the kernels of a portfolio (`tilewright.portfolio.measure`), which costs are
         fitted to besides.
     others : sequence of Measured
@@ -95,12 +99,12 @@ def plan(
     """
     found = _planned_of(measured, device, mean, most, more)
     for other in others:
-        found += _planned_of(other, device, mean, most, None)
+        found += _planned_of(other, device, _OTHERS_LOSE * mean, _OTHERS_LOSE * most, ())
     return found
 
 
 def _planned_of(
-    measured: Measured, device: DeviceSpec, mean: float, most: float, more: Measured | None
+    measured: Measured, device: DeviceSpec, mean: float, most: float, more: Sequence[Measured]
 ) -> list[Planned]:
     """Return what is picked of one file of times."""
     found = []
@@ -111,8 +115,9 @@ def _planned_of(
             continue
         rare = Trans.R in (variant.trans_a, variant.trans_b)
         made, columns = _of_variant(measured, variant, case, mean, most, rare=rare)
-        if more is not None and plain in more.cases:
-            made = _refitted(made, case, more.cases[plain], measured.multiprocessors)
+        cases = [one.cases[plain] for one in more if plain in one.cases]
+        if cases:
+            made = _refitted(made, case, cases, measured.multiprocessors)
         found += _with_modes(made, case, columns, device, measured.multiprocessors)
     return found
 
@@ -146,13 +151,16 @@ def _of_variant(
     return list(kernels.values()), picked.columns
 
 
-def _refitted(planned: list[Planned], case: Case, more: Case, many: int) -> list[Planned]:
+def _refitted(planned: list[Planned], case: Case, more: Sequence[Case], many: int) -> list[Planned]:
     """Return kernels with costs fitted to more times: those of the machine code that serves."""
-    best = dict(zip(more.problems, more.ns.min(axis=1), strict=True))
-    best |= dict(zip(case.problems, case.ns.min(axis=1), strict=True))
+    best: dict[Problem, float] = {}
+    for each in (*more, case):
+        best |= dict(zip(each.problems, each.ns.min(axis=1), strict=True))
     found = []
     for one in planned:
-        times = {**_times_of(case, one.kernel), **_times_of(more, one.kernel)}
+        times = _times_of(case, one.kernel)
+        for each in more:
+            times |= _times_of(each, one.kernel)
         times = {problem: ns for problem, ns in times.items() if math.isfinite(best[problem])}
         if len(times) > 2 * len(TERMS):
             costs = fitted_costs(one.kernel.geometry, times, best, many)
