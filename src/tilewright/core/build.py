@@ -118,15 +118,24 @@ def compile_core(
         made = folder / "core.so"
         parts = sorted(text for text in texts if text.endswith(".c"))
         for compiler in [list(command)] if command else compilers():
-            ran = subprocess.run(  # noqa: S603
-                [*compiler, *_FLAGS, *parts, "-o", str(made), *_LIBRARIES],
-                cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False,
-            )  # fmt: skip
-            if ran.returncode == 0:
+            said = _compiled([*compiler, *_FLAGS, *parts, "-o", str(made), *_LIBRARIES], folder)
+            if not said:
                 os.replace(made, target)
                 return
-            said = f"{compiler[0]} failed: {(ran.stderr.strip().splitlines() or ['no message'])[0]}"
+            said = f"{compiler[0]} failed: {said}"
     raise CoreError(
         f"tilewright's core cannot be compiled ({said}); install a C compiler, pip install"
         " ziglang, or install a wheel of tilewright, which has it"
     )
+
+
+def _compiled(command: list[str], folder: Path) -> str:
+    """Run a compiler; return nothing, or the first line of what is wrong."""
+    try:
+        ran = subprocess.run(  # noqa: S603
+            command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"it took more than {_SECONDS} s"
+    said = (ran.stderr.strip().splitlines() or ["no message"])[0]
+    return said if ran.returncode else ""
