@@ -15,6 +15,7 @@ from tilewright.library.arenas import Memory
 from tilewright.library.gemm import Placed, strided, wanted_of
 from tilewright.library.overlap import overlap
 from tilewright.library.serve import Planned, start
+from tilewright.library.split.product import is_standard
 from tilewright.problem import Trans
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class View:
     @property
     def extent(self) -> int:
         """Bytes from the first element to the end of the last; strides are positive."""
+        if 0 in self.shape:
+            return 0
         last = sum(step * (size - 1) for size, step in zip(self.shape, self.strides, strict=True))
         return last + self.dtype.itemsize
 
@@ -102,7 +105,9 @@ def run(
     live = device_at(ordinal)
     wanted = wanted_of(stored, operands)
     found = start(live, wanted, stream_of(ordinal), request.report, memory)
-    if where is not None and request.report is None:
+    # One that did without memory was not as others will be, nor one under a special rule.
+    usual = not found.lean and (not request.arithmetic or is_standard())
+    if where is not None and request.report is None and usual:
         _remember(request, found, wanted.exchanged, where)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.backend import Event, GemmCall, LiveDevice, Operand, OutOfMemoryError
-from tilewright.library.arenas import Memory, arena_for, borrowed
+from tilewright.library.arenas import Memory, WorkspaceError, arena_for, borrowed, workspace
 from tilewright.library.plan import ALPHA, BETA, REPORT, A, B, C, Plan, Space, call_of
 from tilewright.library.routes import Laid, lay_out
 from tilewright.library.scratch import TOPS, scratch_of
@@ -68,10 +68,13 @@ class Planned:
         The launches.
     laid : Laid
         Whose arithmetic serves, and why.
+    lean : bool
+        Whether it does without memory.
     """
 
     plan: Plan
     laid: Laid
+    lean: bool = False
 
 
 _plans: OrderedDict[Hashable, Planned] = OrderedDict()
@@ -109,11 +112,9 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
     arithmetic = "" if lean else wanted.arithmetic
     begins = _begins(call.a), _begins(call.b)
     key = (live, p, begins, arithmetic, reads, real, told, lean, generation(), circumstances())
-    with _lock:
-        found = _plans.get(key)
-        if found is not None:
-            _plans.move_to_end(key)
-            return found
+    found = kept(key)
+    if found is not None:
+        return found
     alpha, beta = (ALPHA.real, BETA.real) if real else (ALPHA, BETA)
     made_up = replace(
         call,
@@ -128,7 +129,7 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
         laid = lay_out(
             live, p, made_up, arithmetic, space, report=REPORT if told else None, copies=not lean
         )
-        found = Planned(Plan(live, laid.steps, space, begins, laid.name), laid)
+        found = Planned(Plan(live, laid.steps, space, begins, laid.name), laid, lean)
     keep(key, found)
     return found
 
@@ -144,7 +145,10 @@ def keep(key: Hashable, made: Planned) -> None:
 def kept(key: Hashable) -> Planned | None:
     """Return the plan of a key that `keep` was given."""
     with _lock:
-        return _plans.get(key)
+        found = _plans.get(key)
+        if found is not None:
+            _plans.move_to_end(key)
+        return found
 
 
 def _imaginary(value: Any) -> bool:
@@ -183,11 +187,11 @@ def start(
     told = report is not None and wanted.arithmetic == "fp32"
     found = planned(live, wanted, told=told)
     if report is not None and not found.laid.guarded:
-        report.fixed(found.laid.arithmetic or "ieee", found.laid.why)
+        _tell(report, wanted, found.laid)
         report = None
     try:
         _start(live, found, wanted, stream, report, memory)
-    except OutOfMemoryError:
+    except WorkspaceError:  # before anything was enqueued: beta C is computed once
         if found.plan.bytes == 0 or wanted.arithmetic not in ("", "fp32"):
             raise
         found = planned(live, wanted, lean=True)
@@ -207,14 +211,31 @@ def _start(
 ) -> None:
     call, words = wanted.call, 0
     if report is not None and found.laid.guarded:
-        words = live.allocate(4 * DECISION_WORDS)
+        with workspace():
+            words = live.allocate(4 * DECISION_WORDS)
     native = call_of(
         call.a.memory, call.b.memory, call.c.memory, call.alpha, call.beta, stream, words
     )
-    enqueue(live, found.plan, native, stream, memory)
+    try:
+        enqueue(live, found.plan, native, stream, memory)
+        event = live.between_events(lambda: None, stream) if words else None
+    except BaseException:
+        if words:
+            live.free(words)
+        raise
     if words and report is not None:
-        event = live.between_events(lambda: None, stream)
-        report.pending(live, words, event, wanted.problem.k, wanted.exchanged)
+        report.pending(live, words, event, _terms(wanted.problem), wanted.exchanged)
+
+
+def _tell(report: Decision, wanted: Wanted, laid: Laid) -> None:
+    """Tell what the host decided, where there was something to decide."""
+    if wanted.arithmetic:
+        report.fixed(laid.arithmetic or "ieee", laid.why)
+
+
+def _terms(problem: Problem) -> int:
+    """Return how many real products a sum of parts has: of complex numbers twice as many."""
+    return problem.k * (2 if problem.precision.is_complex else 1)
 
 
 def enqueue(live: Any, plan: Plan, native: Any, stream: int, memory: Memory | None = None) -> None:
@@ -223,9 +244,10 @@ def enqueue(live: Any, plan: Plan, native: Any, stream: int, memory: Memory | No
         if plan.bytes > _MOST_ARENA and not live.is_captured(stream):
             with borrowed(live, plan.bytes, stream, memory) as address:
                 plan.start(native, address)
-        elif not plan.start(native):
+            return
+        # Between the two another thread may have given the arena back.
+        while not plan.start(native):
             arena_for(live, plan, stream, memory)
-            assert plan.start(native)
 
 
 def launch(
@@ -272,16 +294,20 @@ def _in_order(
         told = None
         if report is not None and wanted.arithmetic == "fp32":
             told = live.allocate(4 * DECISION_WORDS)
-        laid = _laid_with(live, wanted, scratch, told)
-        if not laid.guarded:
+        try:
+            laid = _laid_with(live, wanted, scratch, told)
+            with scratch.spoiled_by_failure(TOPS):
+                event = scratch.run(laid.steps, queue, after)
+        except BaseException:
             if told is not None:
                 live.free(told)
-            if report is not None:
-                report.fixed(laid.arithmetic or "ieee", laid.why)
-        with scratch.spoiled_by_failure(TOPS):
-            event = scratch.run(laid.steps, queue, after)
-    if report is not None and told is not None and laid.guarded:
-        report.pending(live, told, event, wanted.problem.k, wanted.exchanged)
+            raise
+    if report is not None and laid.guarded:
+        report.pending(live, told, event, _terms(wanted.problem), wanted.exchanged)
+    elif report is not None:
+        if told is not None:
+            live.free(told)
+        _tell(report, wanted, laid)
     return event
 
 
