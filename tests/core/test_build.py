@@ -39,7 +39,7 @@ def test_it_is_compiled_once_and_found_from_then_on(cache, monkeypatch):
     made = library_path()
     assert made.parent == cache
     assert [file.name for file in cache.iterdir()] == [made.name]
-    monkeypatch.setattr(build, "compilers", lambda: [])
+    monkeypatch.setattr(build, "compilers", list)
     assert library_path() == made
     texts = sources()
     monkeypatch.setattr(build, "sources", lambda: texts | {"core.h": texts["core.h"] + b"\n"})
@@ -60,8 +60,8 @@ def test_its_texts_have_no_warnings(tmp_path):
 
 
 def test_without_a_compiler_one_line_says_what_to_do(cache, monkeypatch):
-    monkeypatch.setattr(build, "compilers", lambda: [])
-    with pytest.raises(CoreError, match="there is no C compiler.*; install a C compiler") as told:
+    monkeypatch.setattr(build, "compilers", list)
+    with pytest.raises(CoreError, match=r"there is no C compiler.*; install a C compiler") as told:
         library_path()
     assert "\n" not in str(told.value)
     assert list(cache.iterdir()) == []
@@ -101,7 +101,7 @@ def test_a_compiler_that_is_named_comes_first(tmp_path, monkeypatch):
 
 
 def test_a_process_without_a_core_is_warned_once_and_goes_on(cache, monkeypatch):
-    monkeypatch.setattr(build, "compilers", lambda: [])
+    monkeypatch.setattr(build, "compilers", list)
     monkeypatch.setattr(core, "_found", [])
     with pytest.warns(RuntimeWarning, match="cannot be compiled"):
         assert core.library() is None

@@ -15,7 +15,8 @@ from tests.export.calling import COLUMNS, ROWS, A, B, C, plain
 from tests.export.conftest import HERE, KEY, OTHER, SPEC, Exported
 from tests.tuning.measurement_examples import few
 from tilewright.backend import Kernel, Operand
-from tilewright.library.gemm import Request, prepare_gemm
+from tilewright.library.gemm import Request, column_major_call
+from tilewright.library.routes import direct
 from tilewright.portfolio import choose
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans
@@ -25,7 +26,7 @@ pytestmark = [needs_c, pytest.mark.usefixtures("drawn_portfolios")]
 
 
 class PretendedGPU:
-    """What `prepare_gemm` asks of a device; compiling hands the source back, loading the code."""
+    """What `direct` asks of a device; compiling hands the source back, loading the code."""
 
     portfolio_key = KEY
     dialect = "cuda"
@@ -83,7 +84,8 @@ def expected(gpu, call):
     request = Request(
         PRECISIONS[letter], m, n, k, alpha, beta, Trans.parse(ta), Trans.parse(tb), None, None, None
     )
-    return prepare_gemm(gpu, request, placed)
+    problem, wanted, _ = column_major_call(request, placed)
+    return direct(gpu, problem, wanted)
 
 
 def bits(arguments):
@@ -128,19 +130,20 @@ def test_every_call_launches_what_gemm_launches(exported: Exported, gpu, context
     if made is None:
         assert said == {"status": 0, "launch": None, "second": None}
         return
-    wanted = made.launch.on(gpu.spec.multiprocessors)
+    kernel, wanted, arguments = made
+    wanted = wanted.on(gpu.spec.multiprocessors)
     if wanted.grid[1] >= 1 << 16:
         assert said["status"] == 5
         return
     assert said["status"] == 0
     launch = said["launch"]
-    assert launch["arguments"] == bits(made.arguments[:16])
+    assert launch["arguments"] == bits(arguments[:16])
     assert launch["stream"] == stream
     if call[6] == 0 or complex(*call[7]) == 0:
         assert launch["maps"][0]["rank"] == 0
         return
     code = exported.kernels.codes[launch["name"]].code
-    handle = made.kernel.handle
+    handle = kernel.handle
     if isinstance(handle, Source):
         assert code.digest == hashlib.sha256(handle.identity.encode()).hexdigest()
         assert launch["shared_bytes"] == handle.dynamic_shared_bytes
@@ -151,7 +154,7 @@ def test_every_call_launches_what_gemm_launches(exported: Exported, gpu, context
     assert launch["grid"] == [*wanted.grid, 1]
     assert launch["block"] == [*wanted.block, 1]
     assert not launch["early"]
-    maps = [as_made(x) for x in made.arguments[16:]]
+    maps = [as_made(x) for x in arguments[16:]]
     assert launch["maps"][: len(maps)] == maps
     assert (launch["workspace"] > 0) == (code.part_bytes > 0)
     second = said["second"]

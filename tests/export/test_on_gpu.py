@@ -13,7 +13,8 @@ from tests.export.building import ARITHMETIC, COMPILER, needs_c, run
 from tests.export.caller import GEMM, scalar
 from tilewright.backend import LiveDevice, Operand
 from tilewright.cli.app import run as tilewright
-from tilewright.library.gemm import Request, prepare_gemm
+from tilewright.library.gemm import Request, column_major_call
+from tilewright.library.routes import direct
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 
@@ -105,9 +106,10 @@ def test_exported_calls_give_gemms_bits(cuda, library):
                 )  # fmt: skip
             assert status == 0, (call, library.tw_strerror(status))
             if not (call["alpha"] == 0 and call["beta"] == 1):
-                made = prepare_gemm(cuda, request, placed)
-                cuda.launch(made.kernel, made.launch, made.arguments).wait()
-                kinds.add((made.launch.split_k is None, made.launch.resident > 0))
+                problem, asked, _ = column_major_call(request, placed)
+                kernel, launch, arguments = direct(cuda, problem, asked)
+                cuda.launch(kernel, launch, arguments).wait()
+                kinds.add((launch.split_k is None, launch.resident > 0))
             found = [np.empty_like(arrays[2]) for _ in "12"]
             for memory, array in zip((ours, theirs), found, strict=True):
                 cuda.download(memory, array)

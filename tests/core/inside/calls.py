@@ -185,6 +185,25 @@ def test_complex_products_have_twice_the_terms(routes, live, monkeypatch):
     assert seen == [8, 16]
 
 
+def test_what_is_timed_is_laid_out_before_the_stream_is_held(routes, live, driver):
+    """Events count from when the device comes to the first, with all launches behind it."""
+    routes.launches = 2
+    order = []
+
+    def between_events(enqueue, stream, after, keep, name, held):
+        order.append((len(routes.made), held, stream))
+        enqueue()
+        return "event"
+
+    live.between_events = between_events
+    for timed, laid in ((False, 0), (True, 2)):
+        serve.forget_plans()
+        assert serve.launch(live, wanted(), 7, timed=timed) == "event"
+        assert order[-1] == (laid, laid, 7)
+        assert len(routes.made) == max(1, laid)
+    assert len(driver.launches) == 4
+
+
 # -- what is remembered --------------------------------------------------------------------
 
 
