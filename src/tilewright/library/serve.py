@@ -223,7 +223,7 @@ def _start(
         if words:
             live.free(words)
         raise
-    if words and report is not None:
+    if report is not None and event is not None:
         report.pending(live, words, event, _terms(wanted.problem), wanted.exchanged)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.core.inside.driver import Device, loaded
 from tilewright.backend import GemmCall, LaunchError, Operand
+from tilewright.core import needed_library
 from tilewright.library import plan as plans
 from tilewright.library.arenas import arena_for
 from tilewright.library.double_double import DoubleDouble
@@ -171,3 +172,12 @@ def test_a_plan_goes_with_its_last_reference(driver, device, monkeypatch):
     del plan
     gc.collect()
     assert freed == [native]
+
+
+def test_plans_and_the_table_are_of_one_library(driver, monkeypatch):
+    """Whose driver is found once: texts may change while a program runs, or the cache."""
+    monkeypatch.setattr("tilewright.core.build.library_path", lambda: "elsewhere.so")
+    plans.core.cache_clear()
+    found = plans.core()
+    assert found._name == needed_library()._name
+    assert found.tilewright_find_driver() == 1
