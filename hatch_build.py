@@ -26,10 +26,13 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         """Compile the core into the package's folder, and name the wheel after its platform."""
         source = Path(self.root) / "src"
         sys.path.insert(0, str(source))
-        from tilewright.core.build import PACKAGED, CoreError, compile_core
+        from tilewright.core.build import CoreError, compile_core, packaged_name
 
         release = os.environ.get("TILEWRIGHT_WHEEL", "")
-        target = source / "tilewright" / "core" / PACKAGED
+        folder = source / "tilewright" / "core"
+        for old in folder.glob("libtilewright_core-*.so"):
+            old.unlink()
+        target = folder / packaged_name()
         command, platform = [], sysconfig.get_platform().replace("-", "_").replace(".", "_")
         if release:
             major, minor = _GLIBC
@@ -43,7 +46,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
                 raise
             self.app.display_warning(str(problem))
             return
-        build_data["artifacts"].append(f"src/tilewright/core/{PACKAGED}")
+        build_data["artifacts"].append(f"src/tilewright/core/{target.name}")
         if version == "standard":
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{platform}"

@@ -153,10 +153,11 @@ def precision(letter: str | Precision) -> Precision:
     """
     if isinstance(letter, Precision):
         return letter
-    known = PRECISIONS | DOUBLE_DOUBLE
-    found = known.get(str(letter).lower())
+    lower = str(letter).lower()
+    found = PRECISIONS.get(lower) or DOUBLE_DOUBLE.get(lower)
     if found is None:
-        raise ValueError(f"precision={letter!r} is unknown; use one of {', '.join(known)}")
+        known = ", ".join(PRECISIONS | DOUBLE_DOUBLE)
+        raise ValueError(f"precision={letter!r} is unknown; use one of {known}")
     return found
 
 

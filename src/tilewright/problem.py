@@ -63,7 +63,9 @@ class Trans(StrEnum):
 
     def on(self, precision: Precision) -> Trans:
         """Return this operation with conjugation dropped where elements are real."""
-        return Trans.of(self.transposed, self.conjugated and precision.is_complex)
+        if precision.is_complex or not self.conjugated:
+            return self
+        return Trans.of(self.transposed, False)
 
 
 def transposes_of(precision: Precision) -> tuple[tuple[Trans, Trans], ...]:
@@ -74,6 +76,8 @@ def transposes_of(precision: Precision) -> tuple[tuple[Trans, Trans], ...]:
 
 def _size(name: str, value: object) -> int:
     """Return a number of elements as a plain integer."""
+    if type(value) is int and value >= 0:  # as nearly all are
+        return value
     try:
         whole = int(value)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
@@ -81,6 +85,15 @@ def _size(name: str, value: object) -> int:
     if isinstance(value, str) or whole != value or whole < 0:
         raise ValueError(f"{name}={value!r} is not a size; give an integer of 0 or more")
     return int(whole)
+
+
+def _leading(name: str, value: object, rows: int) -> int:
+    """Return a leading dimension of so many rows; the least for 0."""
+    least = rows or 1
+    found = _size(name, value) or least
+    if found < least:
+        raise ValueError(f"{name}={found} is too small; give at least {least}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -117,23 +130,22 @@ class Problem:
     ldc: int = 0
 
     def __post_init__(self) -> None:
-        fix = object.__setattr__
-        fix(self, "precision", precision(self.precision))
-        for side in ("a", "b"):
-            op = Trans.parse(getattr(self, f"trans_{side}"), f"trans_{side}")
-            fix(self, f"trans_{side}", op.on(self.precision))
-        for name in ("m", "n", "k"):
-            fix(self, name, _size(name, getattr(self, name)))
-        least = {
-            "lda": self.k if self.trans_a.transposed else self.m,
-            "ldb": self.n if self.trans_b.transposed else self.k,
-            "ldc": self.m,
-        }
-        for name, rows in least.items():
-            value = _size(name, getattr(self, name)) or max(1, rows)
-            if value < max(1, rows):
-                raise ValueError(f"{name}={value} is too small; give at least {max(1, rows)}")
-            fix(self, name, value)
+        of = precision(self.precision)
+        op_a = Trans.parse(self.trans_a, "trans_a").on(of)
+        op_b = Trans.parse(self.trans_b, "trans_b").on(of)
+        m, n, k = _size("m", self.m), _size("n", self.n), _size("k", self.k)
+        # One update: a frozen dataclass's fields one by one take three times as long.
+        self.__dict__.update(
+            precision=of,
+            trans_a=op_a,
+            trans_b=op_b,
+            m=m,
+            n=n,
+            k=k,
+            lda=_leading("lda", self.lda, k if op_a.transposed else m),
+            ldb=_leading("ldb", self.ldb, n if op_b.transposed else k),
+            ldc=_leading("ldc", self.ldc, m),
+        )
 
     @property
     def flops(self) -> int:

@@ -84,8 +84,8 @@ def expected(gpu, call):
     request = Request(
         PRECISIONS[letter], m, n, k, alpha, beta, Trans.parse(ta), Trans.parse(tb), None, None, None
     )
-    problem, wanted, _ = column_major_call(request, placed)
-    return direct(gpu, problem, wanted)
+    problem, made, _ = column_major_call(request, placed)
+    return direct(gpu, problem, made)
 
 
 def bits(arguments):
@@ -130,8 +130,8 @@ def test_every_call_launches_what_gemm_launches(exported: Exported, gpu, context
     if made is None:
         assert said == {"status": 0, "launch": None, "second": None}
         return
-    kernel, wanted, arguments = made
-    wanted = wanted.on(gpu.spec.multiprocessors)
+    kernel, planned, arguments = made
+    wanted = planned.on(gpu.spec.multiprocessors)
     if wanted.grid[1] >= 1 << 16:
         assert said["status"] == 5
         return

@@ -107,9 +107,9 @@ def test_exported_calls_give_gemms_bits(cuda, library):
             assert status == 0, (call, library.tw_strerror(status))
             if not (call["alpha"] == 0 and call["beta"] == 1):
                 problem, asked, _ = column_major_call(request, placed)
-                kernel, launch, arguments = direct(cuda, problem, asked)
-                cuda.launch(kernel, launch, arguments).wait()
-                kinds.add((launch.split_k is None, launch.resident > 0))
+                kernel, planned, arguments = direct(cuda, problem, asked)
+                cuda.launch(kernel, planned, arguments).wait()
+                kinds.add((planned.split_k is None, planned.resident > 0))
             found = [np.empty_like(arrays[2]) for _ in "12"]
             for memory, array in zip((ours, theirs), found, strict=True):
                 cuda.download(memory, array)

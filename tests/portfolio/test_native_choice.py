@@ -93,13 +93,15 @@ def drawn(letter: str, count: int) -> Sequence[tuple[Problem, bool, bool]]:
 @pytest.mark.parametrize("spec", [H100, OTHER], ids=["measured", "another"])
 @pytest.mark.parametrize("letter", LETTERS)
 def test_choices_among_what_ships_agree(letter, spec):
-    live, seen = Hopper(spec), set()
+    live, seen, there = Hopper(spec), set(), set()
     for p, aligned, routed in drawn(letter, 1500):
-        table = held_rows(live, Variant.of(p))
-        seen.add(compare(table, spec, p, aligned, routed) is not None)
-    assert True in seen or not any(
-        held_rows(live, Variant.of(p)).kernels for p, *_ in drawn(letter, 50)
-    )
+        of = Variant.of(p)
+        table = held_rows(live, of)
+        there |= {(of, at) for at in range(len(table.kernels))}
+        found = compare(table, spec, p, aligned, routed)
+        if found is not None:
+            seen.add((of, found[0]))
+    assert len(seen) >= len(there) / 4  # of all that ships, some serve few sizes
 
 
 @needs_core
@@ -111,8 +113,7 @@ def test_sizes_of_races_agree(letter):
         for spec in (H100, OTHER):
             table = held_rows(Hopper(spec), of)
             for m, n, k in table.won:
-                p = Problem(m, n, k, letter, Trans.T if a == Trans.R else a, b)
-                p = replace(p, trans_a=a)
+                p = Problem(m, n, k, letter, a, b)
                 for x in (p, replace(p, ldc=p.ldc + 4)):
                     for aligned in (True, False):
                         compare(table, spec, x, aligned, False)
@@ -120,7 +121,7 @@ def test_sizes_of_races_agree(letter):
 
 # -- kernels of all kinds ----------------------------------------------------------------
 
-SIZES = [(64, 64, 64), (100, 200, 300), (4096, 4096, 4096), (1, 5000, 7)]
+SIZES = [(64, 64, 64), (100, 200, 300), (4096, 4096, 4096), (1, 5000, 7), (2**31, 2**31, 8)]
 RACES = st.dictionaries(st.sampled_from(SIZES), st.sampled_from([1e4, 2e4, 3e5]), max_size=3)
 COSTS = st.lists(st.floats(0, 1e4), min_size=len(TERMS), max_size=len(TERMS)).map(tuple)
 

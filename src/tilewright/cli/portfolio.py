@@ -195,6 +195,9 @@ def measure(
     count: Annotated[int, typer.Option("--count", min=1, help="Shapes of each case.")] = 40,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the shapes.")] = 0,
     seconds: Annotated[float, typer.Option("--seconds", help="Begin no shape after this.")] = 480.0,
+    family: Annotated[
+        str | None, typer.Option("--stencil", help="All of a stencil's space instead: skinny.")
+    ] = None,
 ) -> None:
     """Time the kernels of the portfolio that serves a device, on shapes as users have them."""
     from rich.progress import Progress
@@ -204,11 +207,16 @@ def measure(
     from tilewright.paths import check_writable, write_atomically
     from tilewright.portfolio import shipped
     from tilewright.portfolio.measure import measure as times_of
-    from tilewright.portfolio.measure import text_of
+    from tilewright.portfolio.measure import measure_family, text_of
 
     check_writable(output)
     live = find_device(device)
     portfolio = shipped(live.spec, name)
+    if family is not None and isinstance(live, CUDADevice):
+        found = measure_family(live, name, family, count, seed, seconds)
+        write_atomically(output, text_of(found).encode())
+        say(f"{output}: {sum(len(case['shapes']) for case in found['cases'].values())} shapes")
+        return
     if not isinstance(live, CUDADevice) or portfolio is None or name == "passes":
         raise ValueError(f"portfolio {name!r} does not serve {live.id}; see: portfolio list")
     with Progress(transient=True) as bar:
@@ -248,6 +256,10 @@ def build(
     verified: Annotated[
         Path | None, typer.Option("--verified", help="What `verify --run -o` wrote.")
     ] = None,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option("--also", help="Times that `measure --stencil` wrote, of one more stencil."),
+    ] = None,
 ) -> None:
     """Pick, compile and pack; a run goes on where the one before it stopped.
 
@@ -273,7 +285,8 @@ def build(
 
         measured = _measured(name, times, live)
         more = None if refit is None else read_measured(refit)
-        planned = plan(measured, spec, mean, most, more)
+        others = [read_measured(one) for one in also or ()]
+        planned = plan(measured, spec, mean, most, more, others)
         twins = twins_of(planned)
         base = Portfolio(
             name, arch, measured.device, measured.compute_capability, measured.multiprocessors, (),

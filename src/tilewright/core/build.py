@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
-import platform
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from tilewright.paths import cache_dir
 
-__all__ = ["PACKAGED", "CoreError", "compile_core", "library_path", "sources"]
-
-# What a wheel carries, and what `pip install` leaves beside a clone's texts.
-PACKAGED = "libtilewright_core.so"
+__all__ = ["CoreError", "compile_core", "library_path", "packaged_name", "sources"]
 
 # -ffp-contract=off: every machine rounds alike, so that every caller chooses alike.
 _FLAGS = (
@@ -44,21 +36,24 @@ def sources() -> dict[str, bytes]:
 
 
 def _identity(texts: dict[str, bytes]) -> str:
+    import platform
+
     whole = hashlib.sha256(repr((_FLAGS, platform.machine(), sorted(texts.items()))).encode())
     return whole.hexdigest()[:16]
 
 
+def packaged_name(texts: dict[str, bytes] | None = None) -> str:
+    """Return what the package's own library is called: another text has another name."""
+    return f"libtilewright_core-{_identity(sources() if texts is None else texts)}.so"
+
+
 def _packaged() -> Path | None:
-    """Return the package's own library, unless this is a clone whose texts were changed since."""
-    made = Path(str(files("tilewright.core").joinpath(PACKAGED)))
-    is_clone = made.parents[3].joinpath("pyproject.toml").is_file()
-    try:
-        since = made.stat().st_mtime
-        texts = made.with_name("native").iterdir() if is_clone else ()
-        changed = max((one.stat().st_mtime for one in texts), default=0.0)
-    except OSError:
-        return None
-    return made if since >= changed else None
+    """Return the package's own library; in a clone, whose texts change, that of its texts."""
+    folder = Path(str(files("tilewright.core")))
+    if folder.parents[2].joinpath("pyproject.toml").is_file():
+        made = folder / packaged_name()
+        return made if made.is_file() else None
+    return next(folder.glob("libtilewright_core-*.so"), None)
 
 
 def library_path() -> Path:
@@ -83,6 +78,9 @@ def library_path() -> Path:
 
 def compilers() -> list[list[str]]:
     """Return the commands of C compilers that are here, the first to be tried first."""
+    import importlib.util
+    import shutil
+
     found = [[named] for named in (os.environ.get("CC", ""), "cc", "gcc", "clang") if named]
     known = [[*command] for command in found if shutil.which(command[0])]
     if importlib.util.find_spec("ziglang") is not None:
@@ -109,6 +107,9 @@ def compile_core(
     CoreError
         If there is no compiler, or none succeeds.
     """
+    # Imported where something is compiled: most never need them.
+    import tempfile
+
     texts = sources() if texts is None else texts
     said = "there is no C compiler"
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".core-") as name:
@@ -118,7 +119,7 @@ def compile_core(
         made = folder / "core.so"
         parts = sorted(text for text in texts if text.endswith(".c"))
         for compiler in [list(command)] if command else compilers():
-            said = _compiled([*compiler, *_FLAGS, *parts, "-o", str(made), *_LIBRARIES], folder)
+            said = _compiled([*compiler, *_FLAGS, *parts, "-o", made.name, *_LIBRARIES], folder)
             if not said:
                 os.replace(made, target)
                 return
@@ -131,6 +132,8 @@ def compile_core(
 
 def _compiled(command: list[str], folder: Path) -> str:
     """Run a compiler; return nothing, or the first line of what is wrong."""
+    import subprocess
+
     try:
         ran = subprocess.run(  # noqa: S603
             command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False

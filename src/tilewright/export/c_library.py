@@ -208,7 +208,7 @@ def _geometry(it: Geometry, line_bytes: int) -> Iterator[str]:
         "cluster_k": it.cluster_k, "threads_x": it.threads[0], "threads_y": it.threads[1],
         "folded": int(it.folded), "persistent": int(it.persistent), "stream_k": it.stream_k,
         "tree": int(it.tree), "tma": int(it.tma), "vector_along_k": int(it.vector_along_k),
-        "tma_line_bytes": it.tma_line_bytes, "stages_k": it.stages_k,
+        "tma_line_bytes": it.tma_line_bytes, "stages_k": it.stages_k, "streamed": it.streamed,
         "map_line_bytes": line_bytes,
     }  # fmt: skip
     if it.split_k is not None:
@@ -216,6 +216,7 @@ def _geometry(it: Geometry, line_bytes: int) -> Iterator[str]:
         values |= {
             "split_k": 1, "step_cycles": _double(cut.step_cycles), "cut_bytes": cut.part_bytes,
             "reduction_blocks": cut.reduction_blocks, "reduction_threads": cut.reduction_threads,
+            "most_parts": cut.most_parts,
         }  # fmt: skip
     return (f".{name} = {value}" for name, value in values.items() if value)
 

@@ -15,7 +15,6 @@ from tilewright.library.arenas import Memory
 from tilewright.library.gemm import Placed, strided, wanted_of
 from tilewright.library.overlap import overlap
 from tilewright.library.serve import Planned, start
-from tilewright.library.split.product import is_standard
 from tilewright.problem import Trans
 
 if TYPE_CHECKING:
@@ -106,9 +105,15 @@ def run(
     wanted = wanted_of(stored, operands)
     found = start(live, wanted, stream_of(ordinal), request.report, memory)
     # One that did without memory was not as others will be, nor one under a special rule.
-    usual = not found.lean and (not request.arithmetic or is_standard())
+    usual = not found.lean and (not request.arithmetic or _is_standard())
     if where is not None and request.report is None and usual:
         _remember(request, found, wanted.exchanged, where)
+
+
+def _is_standard() -> bool:
+    from tilewright.library.split.product import is_standard  # only where such calls are made
+
+    return is_standard()
 
 
 def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> None:

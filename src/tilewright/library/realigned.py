@@ -38,6 +38,10 @@ _MOST = 0.3
 _SHARE_OF_MEMORY = 1 / 32
 
 
+# Of A and of B; None: the operand itself is read.
+Copies = tuple[Realigned | None, Realigned | None]
+
+
 @dataclass(frozen=True)
 class Way:
     """How a product is computed.
@@ -73,13 +77,11 @@ def ways(problem: Problem, aligned: tuple[bool, bool]) -> list[Way]:
     aligned : tuple of bool
         Whether A's and B's first elements lie at multiples of 16 bytes.
     """
-    return [_way(problem, a, b, aligned) for a, b in _pairs(problem, aligned)]
+    return [_way(problem, a, b, aligned) for a, b in _copies(problem, aligned)]
 
 
-def _pairs(
-    p: Problem, aligned: tuple[bool, bool]
-) -> list[tuple[Realigned | None, Realigned | None]]:
-    """Return which copies of A and of B may be read, none of both first."""
+def _copies(p: Problem, aligned: tuple[bool, bool]) -> list[Copies]:
+    """Return which copies of A and B each way has, the one without any first."""
     a = _copy(p, p.m, p.lda, p.trans_a.transposed, p.trans_a.conjugated, aligned[0])
     # What B's kernels call transposed runs along n.
     b = _copy(p, p.n, p.ldb, not p.trans_b.transposed, p.trans_b.conjugated, aligned[1])
@@ -100,13 +102,13 @@ def _copy(
 def _way(
     problem: Problem, a: Realigned | None, b: Realigned | None, aligned: tuple[bool, bool]
 ) -> Way:
-    found = problem
-    if a is not None:
-        found = replace(found, lda=a.ld, trans_a=Trans.N if a.turned else found.trans_a)
-    if b is not None:
-        found = replace(found, ldb=b.ld, trans_b=Trans.T if b.turned else found.trans_b)
-    begin = all(one is not None or was for one, was in zip((a, b), aligned, strict=True))
-    return Way(found, a, b, begin)
+    p = problem
+    lda, op_a = (p.lda, p.trans_a) if a is None else (a.ld, Trans.N if a.turned else p.trans_a)
+    ldb, op_b = (p.ldb, p.trans_b) if b is None else (b.ld, Trans.T if b.turned else p.trans_b)
+    found = p
+    if a is not None or b is not None:
+        found = Problem(p.m, p.n, p.k, p.precision, op_a, op_b, lda, ldb, p.ldc)
+    return Way(found, a, b, (aligned[0] or a is not None) and (aligned[1] or b is not None))
 
 
 def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Way:
@@ -126,13 +128,16 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     known = portfolio.copying if portfolio is not None else None
     if known is None:
         return Way(problem, None, None, all(aligned))
-    best = _way(problem, None, None, aligned)
+    best = Way(problem, None, None, all(aligned))
+    others = _copies(problem, aligned)[1:]
+    if not others:
+        return best
     expected = choose(device, problem, best.aligned).ns
     if expected is None:
         return best
     shortest = expected * _WORTH
     room = (device.spec.memory_bytes or 0) * _SHARE_OF_MEMORY
-    for a, b in _pairs(problem, aligned)[1:]:
+    for a, b in others:
         copies = [one for one in (a, b) if one is not None]
         passes = sum(known.ns(one.traffic) for one in copies)
         if passes > _MOST * expected or sum(one.size for one in copies) > room:

@@ -14,18 +14,19 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.backend import Event, GemmCall, LiveDevice, Operand, OutOfMemoryError
 from tilewright.library.arenas import Memory, WorkspaceError, arena_for, borrowed, workspace
 from tilewright.library.plan import ALPHA, BETA, REPORT, A, B, C, Plan, Space, call_of
 from tilewright.library.routes import Laid, lay_out
 from tilewright.library.scratch import TOPS, scratch_of
-from tilewright.library.split.decision import DECISION_WORDS, Decision
-from tilewright.library.split.product import circumstances
 from tilewright.portfolio.find import generation
 from tilewright.problem import Problem
 from tilewright.timeline import span
+
+if TYPE_CHECKING:
+    from tilewright.library.split.decision import Decision
 
 __all__ = ["Planned", "Wanted", "forget_plans", "launch", "start"]
 
@@ -111,7 +112,8 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
     real = not (_imaginary(call.alpha) or _imaginary(call.beta))
     arithmetic = "" if lean else wanted.arithmetic
     begins = _begins(call.a), _begins(call.b)
-    key = (live, p, begins, arithmetic, reads, real, told, lean, generation(), circumstances())
+    of = _circumstances() if arithmetic else None
+    key = (live, p, begins, arithmetic, reads, real, told, lean, generation(), of)
     found = kept(key)
     if found is not None:
         return found
@@ -132,6 +134,19 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
         found = Planned(Plan(live, laid.steps, space, begins, laid.name), laid, lean)
     keep(key, found)
     return found
+
+
+def _circumstances() -> Hashable:
+    """Return what products of parts depend on besides, which most programs never import."""
+    from tilewright.library.split.product import circumstances
+
+    return circumstances()
+
+
+def _decision_bytes() -> int:
+    from tilewright.library.split.decision import DECISION_WORDS
+
+    return 4 * DECISION_WORDS
 
 
 def keep(key: Hashable, made: Planned) -> None:
@@ -212,7 +227,7 @@ def _start(
     call, words = wanted.call, 0
     if report is not None and found.laid.guarded:
         with workspace():
-            words = live.allocate(4 * DECISION_WORDS)
+            words = live.allocate(_decision_bytes())
     native = call_of(
         call.a.memory, call.b.memory, call.c.memory, call.alpha, call.beta, stream, words
     )
@@ -293,7 +308,7 @@ def _in_order(
     with scratch.lock:
         told = None
         if report is not None and wanted.arithmetic == "fp32":
-            told = live.allocate(4 * DECISION_WORDS)
+            told = live.allocate(_decision_bytes())
         try:
             laid = _laid_with(live, wanted, scratch, told)
             with scratch.spoiled_by_failure(TOPS):

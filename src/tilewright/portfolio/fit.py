@@ -109,9 +109,10 @@ def alike_costs(
         return np.zeros(0)
     nearest = min(able, key=apart)
     model = Model((geometry,), np.array([nearest.costs]))
-    ratios = [
-        math.log(ns / float(model.expected(problem, multiprocessors)[0]))
-        for problem, ns in times.items()
-    ]
+    expected = [float(model.expected(problem, multiprocessors)[0]) for problem in times]
+    # Of what no device holds, or costs that are nothing, no time is expected.
+    ratios = [math.log(ns / of) for ns, of in zip(times.values(), expected, strict=True) if of > 0]
+    if not ratios:
+        return np.zeros(0)
     scaled = np.array(nearest.costs) * math.exp(sum(ratios) / len(ratios))
     return np.maximum(scaled, _least(geometry, times))

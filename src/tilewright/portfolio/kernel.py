@@ -10,7 +10,7 @@ from typing import Any
 from tilewright.precision import precision
 from tilewright.space import Config
 from tilewright.stencil import Variant
-from tilewright.stencil.geometry import Geometry, Mode, SplitK
+from tilewright.stencil.geometry import MOST_PARTS, Geometry, Mode, SplitK
 
 __all__ = [
     "Code",
@@ -196,10 +196,14 @@ def variant_of(letter: str, trans: str) -> Variant:
 
 _PLAIN = Geometry(1, 1, (1, 1))
 
+# Every number of parts of a tile is looked at when kernels are chosen: more than any device has
+# blocks at a time is a mistake.
+_MOST_SLICES = 2**13
+
 # Of a geometry's fields that may be 0.
 _LEAST = dict.fromkeys(
     ("resident", "folded", "persistent", "stream_k", "tree", "tma", "tma_line_bytes",
-     "vector_along_k", "stages_k"),
+     "vector_along_k", "stages_k", "streamed"),
     0,
 )  # fmt: skip
 
@@ -213,7 +217,10 @@ def geometry_to_json(geometry: Geometry) -> dict[str, Any]:
         or one.name in ("tile_m", "tile_n", "threads")
     }
     if geometry.split_k is not None:
-        found["split_k"] = asdict(geometry.split_k)
+        cut = asdict(geometry.split_k)
+        found["split_k"] = {name: x for name, x in cut.items() if name != "most_parts"}
+        if geometry.split_k.most_parts != MOST_PARTS:
+            found["split_k"]["most_parts"] = geometry.split_k.most_parts
     return {name: list(x) if isinstance(x, tuple) else x for name, x in found.items()}
 
 
@@ -234,6 +241,7 @@ def geometry_from_json(row: Mapping[str, Any]) -> Geometry:
             raise ValueError(f"{name}={value!r} is no field of a geometry")
     split_k = None if cut is None else SplitK(**cut)
     numbers = (x, y) if split_k is None else (x, y, *astuple(split_k))
-    if not all(type(one) in (int, float) and 0 < one < math.inf for one in numbers):
+    good = all(type(one) in (int, float) and 0 < one < math.inf for one in numbers)
+    if not good or (split_k is not None and split_k.most_parts not in range(1, _MOST_SLICES + 1)):
         raise ValueError(f"threads={(x, y)}, split_k={cut!r} are of no geometry")
     return Geometry(**values, threads=(int(x), int(y)), split_k=split_k)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -12,20 +16,28 @@ import numpy as np
 
 from tilewright.backend import Kernel
 from tilewright.backend.base import BackendError
+from tilewright.backend.cache import KernelCache
+from tilewright.backend.cuda.compiler import cached_cubin
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.plan import drawn_sides
 from tilewright.portfolio.portfolio import Portfolio
-from tilewright.problem import Problem
-from tilewright.stencil import Variant, stencil
+from tilewright.precision import precision
+from tilewright.problem import Problem, Trans
+from tilewright.space import Config
+from tilewright.stencil import Stencil, Variant, stencil
 from tilewright.tuning.measure import Workload, random_matrix
 
-__all__ = ["measure", "text_of"]
+__all__ = ["measure", "measure_family", "text_of"]
 
 # Of a matrix at most: 512 MB of complex doubles, drawn once and used by every problem.
 _MOST_ELEMENTS = 1 << 25
 
 _RUNS = 3  # after one that does not count
+
+# Configs whose tiles hold so many times the elements of those that fit best are not timed, and what
+# takes longer than a millisecond is timed once: it wins nowhere.
+_MOST_WASTE, _SLOW_NS = 4.0, 1_000_000
 
 
 def measure(
@@ -79,10 +91,14 @@ def measure(
     finally:
         for handle in memory.values():
             live.free(handle)
+    return _document(live, portfolio.name, portfolio.kernels[0].config.stencil, cases)
+
+
+def _document(live: CUDADevice, letter: str, family: str, cases: dict[str, Any]) -> dict[str, Any]:
     spec = live.spec
     return {
-        "precision": portfolio.name,
-        "stencil": portfolio.kernels[0].config.stencil,
+        "precision": letter,
+        "stencil": family,
         "device": spec.name,
         "compute_capability": spec.compute_capability,
         "multiprocessors": spec.multiprocessors,
@@ -92,6 +108,101 @@ def measure(
         "cases": cases,
         "rescheduled": [],
     }
+
+
+def measure_family(
+    live: CUDADevice, letter: str, name: str, count: int, seed: int, seconds: float
+) -> dict[str, Any]:
+    """Return times of all configs of a stencil that is for products with a short side.
+
+    Parameters
+    ----------
+    live : CUDADevice
+        Where.
+    letter : str
+        Of the precision.
+    name : str
+        Of the stencil; its spaces are small.
+    count, seed : int
+        Shapes of each pair of transposes; the same for the same seed.
+    seconds : float
+        After which no further shape begins.
+    """
+    until = time.monotonic() + seconds
+    family = stencil(name)
+    of = precision(letter)
+    rng = np.random.default_rng(seed)
+    whole = random_matrix(rng, _MOST_ELEMENTS, Problem(1, 1, 1, of))
+    memory = {one: live.upload(whole) for one in "abc"}
+    cases: dict[str, Any] = {}
+    try:
+        for a, b in itertools.product((Trans.N, Trans.T), repeat=2):
+            variant = Variant(of, a, b)
+            configs = list(family.space(variant, live.spec))
+            kernels = _compiled(live, family, variant, configs)
+            shapes, rows = [], []
+            for sides in islice(_skinny(seed), count):
+                if time.monotonic() >= until:
+                    break
+                workload = Workload(live, Problem(*sides, of, a, b), memory)
+                shapes.append(list(sides))
+                rows.append(_times_of_family(workload, family, configs, kernels))
+            cases[f"{a}{b}"] = {
+                "shapes": shapes, "configs": [dict(one) for one in configs], "ns": rows, "won": [],
+            }  # fmt: skip
+    finally:
+        for handle in memory.values():
+            live.free(handle)
+    return _document(live, letter, name, cases)
+
+
+def _compiled(
+    live: CUDADevice, family: Stencil, variant: Variant, configs: list[Config]
+) -> list[Kernel]:
+    """Compile on all cores, then load."""
+    sources = [family.source(one, variant, "cuda") for one in configs]
+    with ThreadPoolExecutor() as pool:  # NVRTC works outside Python's lock
+        list(pool.map(lambda source: cached_cubin(source, live.arch, KernelCache()), sources))
+    return [live.compile(source) for source in sources]
+
+
+def _times_of_family(
+    workload: Workload, family: Stencil, configs: list[Config], kernels: list[Kernel]
+) -> list[int | None]:
+    """Return nanoseconds; None of configs most of whose tiles are empty."""
+    p = workload.problem
+    waste = [_padded(family, one, p) for one in configs]
+    found: list[int | None] = []
+    for config, kernel, times in zip(configs, kernels, waste, strict=True):
+        if times > _MOST_WASTE * min(waste):
+            found.append(None)
+            continue
+        first = workload.run(kernel, family, config)
+        runs = _RUNS if first < _SLOW_NS else 1
+        found.append(round(median(workload.run(kernel, family, config) for _ in range(runs))))
+    return found
+
+
+def _padded(family: Stencil, config: Config, p: Problem) -> float:
+    """Return how many elements of C tiles have, for each of the matrix's."""
+    geometry = family.geometry(config)
+    rows, columns = geometry.tiles(p.m, p.n)
+    return rows * geometry.tile_m * columns * geometry.tile_n / (p.m * p.n)
+
+
+def _skinny(seed: int) -> Iterator[tuple[int, int, int]]:
+    """Yield m, n and k: one side up to 48, the other log-uniform, k up to 500,000, a third odd."""
+    rng = np.random.default_rng(seed)
+    for number in itertools.count():
+        short = round(2.0 ** rng.uniform(0, math.log2(48)))
+        long = round(2.0 ** rng.uniform(0, 14))
+        k = round(2.0 ** rng.uniform(0, math.log2(500_000)))
+        odd = rng.random(2) < 1 / 3
+        long, k = (
+            x | 1 if is_odd else x // 8 * 8 or x for x, is_odd in zip((long, k), odd, strict=True)
+        )
+        if (short + long) * k <= _MOST_ELEMENTS and short * long <= _MOST_ELEMENTS:
+            yield (short, long, k) if number % 2 else (long, short, k)
 
 
 def _variants(portfolio: Portfolio) -> Iterator[Variant]:

@@ -7,7 +7,8 @@
 What a launch has to do is counted from the kernel's geometry, for the busiest multiprocessor and
 for the device (`TERMS`).  What each thing costs is fitted to measured times, kernel by kernel
 (`tilewright.portfolio.fit`).  The same IEEE operations in the same order everywhere, so that every
-caller on every machine chooses alike; all kernels of a variant at once, as arrays.
+caller on every machine chooses alike; all kernels of a variant at once, as arrays.  Calls are
+served by the same model in C (``core/native/model.c``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from numpy.typing import NDArray
 from tilewright.problem import Problem
 from tilewright.stencil.asynchronous.division import LEAST_SHARE, MOST_IN_TREE, MOST_SINGLE
 from tilewright.stencil.geometry import (
-    MOST_PARTS,
     MOST_SHARES,
     PART_BYTES_A_CYCLE,
     STAGED_BYTES,
@@ -59,8 +59,6 @@ _MOST_STEPS = 2**32 - 1
 
 # No matrix that a device holds has so many elements; the products below stay under 2^63.
 _MOST_ELEMENTS = 2**38
-
-_PARTS = np.arange(1, MOST_PARTS + 1, dtype=np.int64)
 
 
 def _up(x: Ints | int, by: Ints | int) -> Ints:
@@ -106,9 +104,12 @@ class Model:
         cuts = [one.split_k for one in geometries if one.split_k is not None]
         self._step_cycles = np.array([[one.step_cycles] for one in cuts])
         self._part_bytes = np.array([[one.part_bytes] for one in cuts])
+        most = [one.most_parts for one in cuts]
+        self._most_parts = np.array([[each] for each in most], np.int64)
+        self._numbers = np.arange(1, max(most, default=1) + 1, dtype=np.int64)
         reached = [_REACHED.get(one.cluster_k, 1.0) for one in geometries]
         self._reached = np.array(reached)
-        self._stages_k = of("stages_k")
+        self._stages_k, self._streamed = of("stages_k"), of("streamed")
         # Bytes of a stage for each that a thread stores its results through.
         stage = self._tile_k * (self._tile_m + self._tile_n)
         threads = np.array([max(1, one.threads[0]) for one in geometries])
@@ -177,13 +178,15 @@ class Model:
         """Whether some operand is copied by single elements where it could be by 16 bytes."""
         chunk = elements_of_chunk(p)
         found = np.zeros(len(self._tma), np.bool_)
-        for side, ld, along_k in (
-            (p.m, p.lda, p.trans_a.transposed),
-            (p.n, p.ldb, not p.trans_b.transposed),
+        for which, side, ld, along_k in (
+            (1, p.m, p.lda, p.trans_a.transposed),
+            (2, p.n, p.ldb, not p.trans_b.transposed),
         ):
             inner = p.k if along_k else side
             if inner % chunk or ld % chunk:
-                found |= self._along_k if along_k else np.True_
+                found |= (self._along_k if along_k else np.True_) & (self._streamed == 0)
+            if ld % chunk:
+                found |= self._streamed == which
         return found & ~self._tma
 
     def _parts(self, steps: Ints, tiles: Ints, multiprocessors: int) -> Ints:
@@ -194,10 +197,11 @@ class Model:
         at = self._splits
         steps_, tiles_ = steps[at, None], tiles[at, None]
         at_once = (self._resident[at] * multiprocessors)[:, None]
-        waves = _up(tiles_ * _PARTS, at_once)
-        wave = _up(steps_, _PARTS) * self._step_cycles + WAVE_CYCLES
-        cycles = waves * wave + _PARTS * tiles_ * self._part_bytes / PART_BYTES_A_CYCLE
-        cycles[np.maximum(1, steps_) < _PARTS] = np.inf
+        numbers = self._numbers
+        waves = _up(tiles_ * numbers, at_once)
+        wave = _up(steps_, numbers) * self._step_cycles + WAVE_CYCLES
+        cycles = waves * wave + numbers * tiles_ * self._part_bytes / PART_BYTES_A_CYCLE
+        cycles[np.maximum(1, np.minimum(steps_, self._most_parts)) < numbers] = np.inf
         found[at] = np.argmin(cycles, axis=1) + 1
         return found
 
@@ -209,6 +213,7 @@ class Model:
         staged = (self._stages_k > 0) & (self._stages_k >= p.k) & room & ragged
         clamped = ((p.m < self._tile_m) | (p.n < self._tile_n)) & ~self._tma
         found: Ints = mode_number(self._scalar(p), clamped, staged)
+        found[self._streamed > 0] = 0
         return found
 
     def _shared(

@@ -39,11 +39,14 @@ class _Geometry(ctypes.Structure):
         *((name, _UNSIGNED) for name in ("threads_x", "threads_y")),
         *((name, _INT) for name in ("folded", "persistent", "stream_k", "tree")),
         *((name, _INT) for name in ("tma", "vector_along_k")),
-        *((name, _LONG) for name in ("tma_line_bytes", "stages_k", "map_line_bytes")),
+        *((name, _LONG) for name in ("tma_line_bytes", "stages_k")),
+        ("streamed", _INT),
+        ("map_line_bytes", _LONG),
         ("split_k", _INT),
         ("step_cycles", _DOUBLE),
         ("cut_bytes", _LONG),
         *((name, _UNSIGNED) for name in ("reduction_blocks", "reduction_threads")),
+        ("most_parts", _LONG),
     )
 
 
@@ -120,7 +123,7 @@ def fits_tables(geometry: Geometry) -> bool:
     counts = [g.tile_m, g.tile_n, g.tile_k, g.stages, *g.threads, 1 + g.resident]
     counts += [g.cluster_m, g.cluster_n, g.cluster_k, g.stream_k]
     if cut is not None:
-        counts += [cut.reduction_blocks, cut.reduction_threads]
+        counts += [cut.reduction_blocks, cut.reduction_threads, cut.most_parts]
         part_bytes = cut.part_bytes
     return (
         max(counts) < _MOST_COUNT
@@ -221,10 +224,11 @@ def _geometry(g: Geometry) -> _Geometry:
     made = _Geometry(
         g.tile_m, g.tile_n, g.tile_k, g.stages, g.resident, g.cluster_m, g.cluster_n, g.cluster_k,
         *g.threads, g.folded, g.persistent, g.stream_k, g.tree, g.tma, g.vector_along_k,
-        g.tma_line_bytes, g.stages_k,
+        g.tma_line_bytes, g.stages_k, g.streamed,
     )  # fmt: skip
     if g.split_k is not None:
         cut = g.split_k
         made.split_k, made.step_cycles, made.cut_bytes = 1, cut.step_cycles, cut.part_bytes
         made.reduction_blocks, made.reduction_threads = cut.reduction_blocks, cut.reduction_threads
+        made.most_parts = cut.most_parts
     return made

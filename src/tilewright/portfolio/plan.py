@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -70,6 +70,7 @@ def plan(
     mean: float = 0.016,
     most: float = 0.07,
     more: Measured | None = None,
+    others: Sequence[Measured] = (),
 ) -> list[Planned]:
     """Return the kernels of a portfolio.
 
@@ -88,7 +89,20 @@ def plan(
     more : Measured, optional
         Times of the kernels of a portfolio (`tilewright.portfolio.measure`), which costs are
         fitted to besides.
+    others : sequence of Measured
+        Of stencils for some problems only (`tilewright.portfolio.measure.measure_family`), each
+        picked by itself.
     """
+    found = _planned_of(measured, device, mean, most, more)
+    for other in others:
+        found += _planned_of(other, device, mean, most, None)
+    return found
+
+
+def _planned_of(
+    measured: Measured, device: DeviceSpec, mean: float, most: float, more: Measured | None
+) -> list[Planned]:
+    """Return what is picked of one file of times."""
     found = []
     for variant in variants_with_conjugates(measured.precision):
         plain = _without_conjugates(variant)

@@ -38,8 +38,8 @@ __all__ = [
 # Adding up more parts of a tile than this takes longer than computing them (stream-K).
 MOST_SHARES = 64
 
-# Parts of a tile in parallel split-K: 132 multiprocessors hold four blocks each, and a part of C is
-# written and read for each of them.
+# Parts of a tile in parallel split-K, where a stencil says nothing else: 132 multiprocessors hold
+# four blocks each, and a part of C is written and read for each of them.
 MOST_PARTS = 64
 
 # Estimates for an H100, in cycles.  What a wave of blocks takes beside its steps along k, 4 us; and
@@ -108,12 +108,15 @@ class SplitK:
         Of the sums that a block leaves.
     reduction_blocks, reduction_threads : int
         Of the reduction kernel: blocks for each block of the first, and threads of each.
+    most_parts : int
+        Of a tile.
     """
 
     step_cycles: float
     part_bytes: int
     reduction_blocks: int
     reduction_threads: int
+    most_parts: int = MOST_PARTS
 
     def parts(self, steps: int, tiles: int, at_once: int) -> int:
         """Return the number of parts that is expected to take the shortest time.
@@ -133,7 +136,7 @@ class SplitK:
             wave = -(-steps // parts) * self.step_cycles + WAVE_CYCLES
             return waves * wave + parts * tiles * self.part_bytes / PART_BYTES_A_CYCLE
 
-        return min(range(1, max(1, min(MOST_PARTS, steps)) + 1), key=cycles)
+        return min(range(1, max(1, min(self.most_parts, steps)) + 1), key=cycles)
 
 
 @dataclass(frozen=True)
@@ -233,6 +236,10 @@ class Geometry:
         element, wherever their columns begin.
     stages_k : int
         Results are staged, where there is room, for sums of at most so many steps; 0: never.
+    streamed : int
+        Which operand is read once, straight to registers, while the other one is short: 1: A,
+        2: B; 0: neither.  Such a kernel sees by itself how that operand is aligned: one twin
+        serves every mode.
     """
 
     tile_m: int
@@ -253,6 +260,7 @@ class Geometry:
     tma_line_bytes: int = 0
     vector_along_k: bool = False
     stages_k: int = 0
+    streamed: int = 0
 
     def tiles(self, m: int, n: int) -> tuple[int, int]:
         """Return the tiles of an m x n result along each side, of whole clusters."""
@@ -315,6 +323,8 @@ class Geometry:
         where a side's last tile begins earlier, so that it ends with the matrix.  Its scalar twin
         does not; neither does its clamped twin where a side is shorter than the tile.
         """
+        if self.streamed:
+            return PLAIN
         p, chunk = problem, elements_of_chunk(problem)
         staged = self.may_stage(p.precision) and p.k <= self.stages_k
         staged = staged and (p.ldc % chunk > 0 or p.m % chunk > 0)

@@ -14,12 +14,13 @@ __all__ = ["register", "stencil", "stencils", "stencils_for"]
 
 # Module and class by name.  Where several suit a device, the first is the most fitting.  Wgmma
 # computes no precision of BLAS: what it multiplies is asked for as an accuracy, or is an array of
-# shorter numbers.
+# shorter numbers.  Skinny is for products with a short side only, so behind what serves any.
 _OURS = {
     "mma_f64": ("tilewright.stencil.mma_f64", "MmaF64"),
     "simt_async": ("tilewright.stencil.simt_async", "SimtAsync"),
     "packed": ("tilewright.stencil.packed", "Packed"),
     "portable": ("tilewright.stencil.portable", "Portable"),
+    "skinny": ("tilewright.stencil.skinny", "Skinny"),
     "wgmma": ("tilewright.stencil.wgmma", "Wgmma"),
 }
 _made: dict[str, Stencil] = {}

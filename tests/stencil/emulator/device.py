@@ -256,7 +256,11 @@ class EmulatedDevice(LiveDevice):
         foreign = [_foreign(x) for x in (*arguments, workspace)]
         each = (ctypes.c_void_p * len(foreign))(*(address for _, address in foreign))
         said = ""
-        ways = [(launch, loaded.cluster, loaded.shared_bytes), (launch.second, 1, 0)]
+        # A second function has arrays of its own, which are no larger.
+        ways = [
+            (one, cluster, loaded.shared_bytes)
+            for one, cluster in ((launch, loaded.cluster), (launch.second, 1))
+        ]
         for function, (its, cluster, shared_bytes) in zip(loaded.functions, ways, strict=False):
             how = _Launch(
                 its.grid[0], its.block[0], cluster, shared_bytes, late,

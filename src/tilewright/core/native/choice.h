@@ -26,11 +26,13 @@ typedef struct {
     int folded, persistent, stream_k, tree;
     int tma, vector_along_k;
     int64_t tma_line_bytes, stages_k;
+    int streamed; /* 1: A is read once, straight to registers; 2: B; 0: neither */
     int64_t map_line_bytes; /* of boxes that are one of some for a tile; 0: a box is a tile */
     int split_k;            /* whether the steps along k are cut into parts, as follows */
     double step_cycles;
     int64_t cut_bytes; /* of the sums that a block leaves, for the choice of the parts */
     unsigned reduction_blocks, reduction_threads;
+    int64_t most_parts; /* of a tile */
 } tilewright_geometry;
 
 /* Launch modes, added up. */
@@ -126,7 +128,7 @@ static inline int64_t tilewright_up(int64_t x, int64_t by) { return x / by + (x 
 static inline int64_t tilewright_least(int64_t x, int64_t y) { return x < y ? x : y; }
 static inline int64_t tilewright_most(int64_t x, int64_t y) { return x > y ? x : y; }
 
-/* Blocks that share a tile at most, in stream-K and in parallel split-K. */
-enum { TILEWRIGHT_MOST_SHARES = 64, TILEWRIGHT_MOST_PARTS = 64 };
+/* Blocks that share a tile at most, in stream-K. */
+enum { TILEWRIGHT_MOST_SHARES = 64 };
 
 #endif

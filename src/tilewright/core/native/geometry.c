@@ -70,6 +70,8 @@ int tilewright_mode(const tilewright_geometry *it, const tilewright_problem *p)
         int along_k;
     } sides[] = {{p->m, p->lda, it->tile_m, p->trans_a}, {p->n, p->ldb, it->tile_n, !p->trans_b}};
     int mode = 0;
+    if (it->streamed)
+        return mode;
     if (may_stage(it, p->element_bytes) && p->k <= it->stages_k && (p->ldc % chunk || p->m % chunk))
         mode |= TILEWRIGHT_STAGED;
     if (it->tma)
@@ -89,7 +91,7 @@ int64_t tilewright_parts(const tilewright_geometry *it, int64_t steps, int64_t t
                          int64_t multiprocessors)
 {
     const int64_t at_once = tilewright_most(1, it->resident) * multiprocessors;
-    const int64_t most = tilewright_most(1, tilewright_least(TILEWRIGHT_MOST_PARTS, steps));
+    const int64_t most = tilewright_most(1, tilewright_least(it->most_parts, steps));
     int64_t best = 1;
     double least = 0;
     for (int64_t parts = 1; parts <= most; ++parts) {

@@ -125,6 +125,8 @@ static int is_scalar(const tilewright_geometry *it, const tilewright_problem *p,
     const int64_t inner_a = p->trans_a ? p->k : p->m, inner_b = p->trans_b ? p->n : p->k;
     const int ragged_a = inner_a % chunk || p->lda % chunk;
     const int ragged_b = inner_b % chunk || p->ldb % chunk;
+    if (it->streamed)
+        return (it->streamed == 1 ? p->lda : p->ldb) % chunk != 0;
     return !it->tma && ((ragged_a && (!p->trans_a || it->vector_along_k)) ||
                         (ragged_b && (p->trans_b || it->vector_along_k)));
 }

@@ -1,0 +1,149 @@
+"""What a thread block of the skinny stencil computes and uses, for one point or for arrays of them.
+
+Arguments are parameters by name; integers give integers, NumPy arrays arrays.  `k_fast`: whether
+the long operand's memory runs along k.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.precision import Precision
+
+__all__ = [
+    "CHUNK_BYTES",
+    "MOST_SHORT",
+    "THREADS",
+    "Values",
+    "block_k",
+    "lanes",
+    "long_side",
+    "registers",
+    "resident",
+    "rows",
+    "shared_bytes",
+    "short_side",
+    "slab_steps",
+]
+
+# An integer, or an array of them.
+Values = Any
+
+# The widest load there is.
+CHUNK_BYTES = 16
+
+# Two blocks of 256 threads with eight loads each have 64 KB on their way to a multiprocessor; at
+# 3 TB/s and a latency of 800 ns each of an H100's needs 18 KB.
+THREADS, _LOADS = 256, 8
+
+# Columns of the short side in a block: with more, sums do not fit a thread beside its loads.
+MOST_SHORT = 16
+
+# 32-bit registers of a thread's sums: half of what each of two blocks' threads has.  With as many,
+# four loads are what fits beside them.
+_SUM_REGISTERS = 64
+
+# With so few of them three blocks fit: NVRTC 13.0 then spills nothing, or a word or two.
+_FEW_SUMS = 16
+
+# Slabs of the short operand: 16 KB are read in one go, four elements of 16 bytes a thread; 64 KB
+# leave room for two blocks, or three, in a multiprocessor of compute capability 9.0.
+_SLAB_BYTES, _MOST_SLAB_BYTES = 16 * 1024, 64 * 1024
+
+# 32-bit registers besides loads and sums: addresses, counters, and elements of the short operand.
+# NVRTC 13.0 takes 24 to 60 for sm_90a.
+_OTHER_REGISTERS = 40
+
+
+def short_side(short_m: Values, block_m: Values, block_n: Values) -> Values:
+    """Return the block's columns of the short side."""
+    return np.where(short_m == 1, block_m, block_n)
+
+
+def long_side(short_m: Values, block_m: Values, block_n: Values) -> Values:
+    """Return the block's rows of the long side."""
+    return np.where(short_m == 1, block_n, block_m)
+
+
+def lanes(short: Values, k_fast: Values) -> tuple[Values, Values, Values]:
+    """Return the three numbers of threads along k that are worth trying, the fewest first.
+
+    Along rows: a warp reads whole lines of 128 bytes or more of a column, but for the most, where
+    the long side is hardly longer than the short one.  Along k: 8 threads read a line; a whole
+    block has one row, as long as the slab that it then needs of the short operand is small.
+    """
+    few = np.where(k_fast, 8, 2)
+    some = np.where(k_fast, 32, 8)
+    most = np.where(k_fast & (short <= 4), 256, 64)
+    return few, some, most
+
+
+def _held(short: Values, lanes_k: Values, k_fast: Values, size: int) -> Values:
+    """Return the chunks of a thread along the rows.
+
+    More of them use each element of the short operand more often; and leave fewer blocks.
+    """
+    along_k = np.where(lanes_k == 256, np.minimum(short, 4), np.where(lanes_k == 8, 2, 4))
+    wanted = np.where(k_fast, along_k, np.where(lanes_k == 2, 2, 1))
+    elements = np.where(k_fast, 1, CHUNK_BYTES // size)
+    fits = _SUM_REGISTERS * 4 // (np.maximum(short, 1) * elements * size)
+    return np.maximum(1, np.minimum(wanted, fits))
+
+
+def rows(short: Values, lanes_k: Values, k_fast: Values, precision: Precision) -> Values:
+    """Return the rows of the long side that a block computes."""
+    size = precision.element_bytes
+    chunk = np.where(k_fast, 1, CHUNK_BYTES // size)
+    return _held(short, lanes_k, k_fast, size) * (THREADS // np.maximum(lanes_k, 1)) * chunk
+
+
+def block_k(short: Values, lanes_k: Values, k_fast: Values, precision: Precision) -> Values:
+    """Return the steps along k for which a thread has eight loads on their way.
+
+    Four where sums take its registers; and fewer where so many steps of the short operand are too
+    large for shared memory.
+    """
+    size = precision.element_bytes
+    chunk = np.where(k_fast, CHUNK_BYTES // size, 1)
+    along = lanes_k * chunk
+    fits = _MOST_SLAB_BYTES // np.maximum(1, short * size * along)
+    held = _held(short, lanes_k, k_fast, size)
+    sums = sum_registers(short, rows(short, lanes_k, k_fast, precision), lanes_k, precision)
+    loads = np.where(sums < _SUM_REGISTERS, _LOADS, _LOADS // 2)
+    return along * np.maximum(1, np.minimum(loads // held, fits))
+
+
+def slab_steps(short: Values, depth: Values, precision: Precision) -> Values:
+    """Return the steps of `depth` along k whose part of the short operand is read at once."""
+    return np.maximum(1, _SLAB_BYTES // np.maximum(1, short * depth * precision.element_bytes))
+
+
+def shared_bytes(
+    short: Values, side: Values, lanes_k: Values, depth: Values, precision: Precision
+) -> Values:
+    """Return the shared memory of a block: a slab, and then the parts of all threads along k."""
+    size = precision.element_bytes
+    # Rows along k are a chunk longer; where there are none, that much is left over.
+    slab = short * (slab_steps(short, depth, precision) * depth * size + CHUNK_BYTES)
+    return np.maximum(slab, lanes_k * side * short * size)
+
+
+def sum_registers(short: Values, side: Values, lanes_k: Values, precision: Precision) -> Values:
+    """Return the 32-bit registers of a thread's sums."""
+    return short * side * lanes_k // THREADS * precision.element_bytes // 4
+
+
+def resident(short: Values, side: Values, lanes_k: Values, precision: Precision) -> Values:
+    """Return the blocks that shall fit a multiprocessor together."""
+    return np.where(sum_registers(short, side, lanes_k, precision) <= _FEW_SUMS, 3, 2)
+
+
+def registers(short: Values, side: Values, lanes_k: Values, precision: Precision) -> Values:
+    """Return the estimated registers of a thread: eight loads, its sums, and all else."""
+    return (
+        sum_registers(short, side, lanes_k, precision)
+        + _LOADS * CHUNK_BYTES // 4
+        + _OTHER_REGISTERS
+    )

@@ -1,0 +1,179 @@
+"""The stencil of products with a short side: CUDA C++, limited by memory."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tilewright.hardware import DeviceSpec
+from tilewright.precision import Precision
+from tilewright.space import Config, Space
+from tilewright.stencil.base import Dialect, Resources, Source, Stencil, Variant
+from tilewright.stencil.geometry import Geometry, SplitK
+from tilewright.stencil.skinny.constraints import constraints
+from tilewright.stencil.skinny.parameters import parameters
+from tilewright.stencil.skinny.resources import (
+    THREADS,
+    block_k,
+    lanes,
+    long_side,
+    registers,
+    resident,
+    rows,
+    shared_bytes,
+    short_side,
+    slab_steps,
+)
+from tilewright.stencil.text import read_text
+
+__all__ = ["Skinny"]
+
+# Loads past the first-level cache with their PTX came with compute capability 7.0; older devices
+# than this one nobody has tried.
+_SINCE = 80
+
+# Widths of the short side, the likeliest first: what is between two of them takes the wider one.
+_WIDTHS = (4, 8, 2, 1, 16)
+
+# What all threads of a block read in a step, 128 bytes each; and what a multiprocessor of an H100
+# gets of device memory in a cycle: 3 TB/s / 132 / 1.75 GHz.
+_STEP_BYTES, _BYTES_A_CYCLE = THREADS * 128, 13
+
+# Slices of a tile: with one tile, four blocks for each of an H100's 132 multiprocessors.
+_MOST_SLICES = 528
+
+# Of the second kernel, for each block of the first; and their threads.
+_SECOND_BLOCKS, _SECOND_THREADS = 1, 256
+
+
+class Skinny(Stencil):
+    """GEMM with a short side: the long operand is read once, straight to registers.
+
+    Nothing is reused but the short operand, which is in shared memory; loads of the long one are
+    what counts: 16 bytes each, eight a thread on their way, in neighbours' order.
+    """
+
+    name: ClassVar[str] = "skinny"
+    version: ClassVar[int] = 1
+
+    def suits(self, device: DeviceSpec) -> bool:
+        """Whether the device runs CUDA and has the loads."""
+        capability = device.compute_capability
+        return capability is not None and capability >= _SINCE
+
+    def computes(self, precision: Precision) -> bool:
+        """Whether elements are plain numbers: sums of pairs would need care."""
+        return precision.parts == 1
+
+    def space(self, variant: Variant, device: DeviceSpec) -> Space:
+        """Return the parameters and constraints for a variant on a device.
+
+        Raises
+        ------
+        ValueError
+            If elements are pairs.
+        """
+        if not self.computes(variant.precision):
+            letter = variant.precision.letter
+            raise ValueError(f"precision={letter!r} is of pairs; use simt_async, or portable")
+        return Space(self.name, parameters(), constraints(variant, device))
+
+    def default(self, variant: Variant, device: DeviceSpec) -> Config:
+        """Return the first of `starts` in the space.
+
+        Raises
+        ------
+        ValueError
+            If the device runs none of them.
+        """
+        return self.first_start(variant, device, "the portable stencil")
+
+    def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
+        """Return a config for each side and width, in slices and not.
+
+        Their threads along k are those that read whole lines.
+        """
+        return tuple(
+            self._start(variant, short_m, width, sliced)
+            for width in _WIDTHS
+            for short_m in (0, 1)
+            for sliced in (0, 1)
+        )
+
+    def _start(self, variant: Variant, short_m: int, width: int, sliced: int) -> Config:
+        """Return the config that constraints leave for a side, a width and the usual lanes."""
+        k_fast = variant.k_fast[short_m]
+        lanes_k = int(lanes(width, k_fast)[1])
+        side = int(rows(width, lanes_k, k_fast, variant.precision))
+        values = {
+            "short_m": short_m,
+            "block_m": width if short_m else side,
+            "block_n": side if short_m else width,
+            "block_k": int(block_k(width, lanes_k, k_fast, variant.precision)),
+            "lanes_k": lanes_k,
+            "resident": int(resident(width, side, lanes_k, variant.precision)),
+        }
+        return Config(self.name, values | ({"sliced": 1} if sliced else {}))
+
+    def resources(self, config: Config, variant: Variant) -> Resources:
+        """Return threads and shared memory, exact, and an estimate of registers."""
+        sides, lanes_k = _sides(config), config.integer("lanes_k")
+        shared = shared_bytes(*sides, lanes_k, config.integer("block_k"), variant.precision)
+        return Resources(THREADS, int(shared), int(registers(*sides, lanes_k, variant.precision)))
+
+    def geometry(self, config: Config) -> Geometry:
+        """Return tiles in one dimension, in slices where the config says so."""
+        sides = config.integer("block_m"), config.integer("block_n")
+        held = config.integer("resident")
+        step = _STEP_BYTES * held / _BYTES_A_CYCLE
+        # Bytes of floats, as other stencils count them: larger elements take more for all they do.
+        cut = SplitK(
+            step, 4 * sides[0] * sides[1], _SECOND_BLOCKS, _SECOND_THREADS, most_parts=_MOST_SLICES
+        )
+        return Geometry(
+            *sides,
+            (THREADS, 1),
+            tile_k=config.integer("block_k"),
+            resident=held,
+            split_k=cut if config.get("sliced", 0) else None,
+            vector_along_k=True,
+            streamed=2 if config.integer("short_m") else 1,
+        )
+
+    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+        """Return dialect, prelude and kernel as one text, with its macros.
+
+        Raises
+        ------
+        ValueError
+            For any dialect but CUDA.
+        """
+        if dialect != "cuda":
+            raise ValueError(f"dialect={dialect!r} has no loads past the cache; use portable")
+        letter = variant.precision.letter
+        parts = ("prelude/dialect_cuda.h", f"prelude/{letter}.h", "skinny/kernel.cuh")
+        short, depth = _sides(config)[0], config.integer("block_k")
+        area = config.integer("block_m") * config.integer("block_n")
+        defines: dict[str, int | str] = {**variant.macros, "SLICED": 0}
+        defines |= {"THREADS": THREADS}
+        defines |= {"SLAB_STEPS": int(slab_steps(short, depth, variant.precision))}
+        defines |= {name.upper(): config[name] for name in config}
+        part = 0
+        if config.get("sliced", 0):
+            # A part is whole chunks, as a workspace wants it.
+            part = -(-area * variant.precision.element_bytes // 16) * 16
+            defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
+            defines |= {"PART_ELEMENTS": part // variant.precision.element_bytes}
+        return Source(
+            "\n".join(read_text(name) for name in parts),
+            defines,
+            dynamic_shared_bytes=self.resources(config, variant).shared_bytes,
+            part_bytes=part,
+            second="add_parts_of_slices" if part else "",
+            unit=f"{self.name} {self.version}",
+        )
+
+
+def _sides(config: Config) -> tuple[int, int]:
+    """Return the block's columns of the short side and its rows of the long one."""
+    where = [config.integer(name) for name in ("short_m", "block_m", "block_n")]
+    return int(short_side(*where)), int(long_side(*where))
