@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import struct
 from types import SimpleNamespace
 
 import pytest
 
 from tilewright.backend.cuda import driver
-from tilewright.backend.cuda.launch import PreparedLaunch, _Config
+from tilewright.backend.cuda.launch import ArgumentBlock, PreparedLaunch, _Config
+from tilewright.library.double_double import DoubleDouble
+from tilewright.precision import DOUBLE_DOUBLE
 from tilewright.stencil import Launch
 
 
@@ -18,6 +21,16 @@ def device(arch):
         id="cuda:0", arch=arch, context=0, current=contextlib.nullcontext,
         spec=SimpleNamespace(multiprocessors=4),
     )  # fmt: skip
+
+
+def test_double_double_scalars_reach_the_launch_whole():
+    third = DoubleDouble(1) / 3
+    for scalar in DOUBLE_DOUBLE["w"].scalar(third):
+        assert scalar.nbytes == 16
+    block = ArgumentBlock(DOUBLE_DOUBLE["e"].scalar(third))
+    words = struct.unpack("<2d", ctypes.string_at(block.pointers[0], 16))
+    assert words == (1 / 3, float(third.lo))
+    assert block.pointers[0] % 8 == 0
 
 
 def test_a_second_function_follows_with_the_same_arguments(monkeypatch):

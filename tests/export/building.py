@@ -78,7 +78,7 @@ def build_fake(directory: Path) -> Path:
     """Build what stands in for NVIDIA's driver."""
     fake = directory / "libcuda.so.1"
     command = (COMPILER, *WARNINGS, "-O1", "-g", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
-    run(*command, HERE / "fake_cuda.c", "-o", fake)
+    run(*command, HERE / "fake_cuda.c", "-o", fake, "-lpthread")
     return fake
 
 

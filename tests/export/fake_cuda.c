@@ -4,8 +4,12 @@
  * have no machine code but its name, how many tensor maps a launch has, and whether a workspace.  A
  * launch is computed by the plainest loop there is if FAKE_CUDA_COMPUTES is in the environment;
  * what to compute stands in the name, tw_sgemm_nt_...
+ *
+ * Functions that tests make themselves, and whatever is done with memory while `fake_logs` is set,
+ * are only written down, in order: see `event`.
  */
 #include <complex.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +40,20 @@ typedef struct {
     char symbol[NAME];
     const char *image;
     int dynamic_shared_bytes;
+    int arguments; /* of one that tests made; 0 of any other */
+    unsigned maps; /* which of them are tensor maps: bits */
 } function;
+
+/* What was asked of the driver. */
+enum { LAUNCH, ALLOCATE, FREE, CLEAR };
+enum { EVENTS = 2048, SLOTS = 8, SLOT_BYTES = 128 };
+typedef struct {
+    int kind;
+    unsigned grid[3], block[3], shared_bytes, early;
+    void *context, *stream, *function;
+    uint64_t memory, bytes;
+    unsigned char arguments[SLOTS][SLOT_BYTES]; /* of numbers 16 bytes */
+} event;
 
 /* What tests look at and set.  Context 0 is none; fake_before is the launch before the last one. */
 launch fake_last, fake_before;
@@ -45,6 +62,51 @@ int fake_launches, fake_loads, fake_unloads, fake_load_result, fake_launch_resul
 int fake_multiprocessors = 132, fake_major = 9;
 int fake_allocations, fake_frees, fake_capture, fake_allocate_result;
 char fake_name[NAME] = "A GPU of tests";
+int fake_logs, fake_logged, fake_fails_after; /* so many launches succeed before one fails */
+event fake_log[EVENTS];
+static pthread_mutex_t logging = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local void *contexts[SLOTS];
+static _Thread_local int depth;
+
+static void put_down(event it)
+{
+    it.context = depth ? contexts[depth - 1] : NULL;
+    pthread_mutex_lock(&logging);
+    if (fake_logged < EVENTS)
+        fake_log[fake_logged++] = it;
+    pthread_mutex_unlock(&logging);
+}
+
+/* Make a function whose launches are written down. */
+void *fake_function(int arguments, unsigned maps)
+{
+    function *const it = calloc(1, sizeof *it);
+    it->arguments = arguments;
+    it->maps = maps;
+    return it;
+}
+
+int cuCtxGetCurrent(void **context)
+{
+    *context = depth ? contexts[depth - 1] : NULL;
+    return 0;
+}
+
+int cuCtxPushCurrent_v2(void *context)
+{
+    if (depth == SLOTS || context == NULL)
+        return 201;
+    contexts[depth++] = context;
+    return 0;
+}
+
+int cuCtxPopCurrent_v2(void **context)
+{
+    if (depth == 0)
+        return 201;
+    *context = contexts[--depth];
+    return 0;
+}
 
 int cuCtxGetDevice(int *device) { return *device = 0; }
 
@@ -192,9 +254,41 @@ typedef struct {
     unsigned attribute_count;
 } config;
 
+static int launch_logged(const config *how, function *of, void **arguments, void **extra)
+{
+    event now = {.kind = LAUNCH, .function = of, .stream = how->stream};
+    memcpy(now.grid, how->grid, sizeof now.grid);
+    memcpy(now.block, how->block, sizeof now.block);
+    now.shared_bytes = how->shared_bytes;
+    now.early = how->attribute_count == 1 && how->attributes[0] == 6 && how->attributes[2] == 1;
+    for (int i = 0; i < of->arguments; ++i) {
+        const int is_map = of->maps >> i & 1;
+        if (is_map && (uintptr_t)arguments[i] % 64)
+            return 1;
+        memcpy(now.arguments[i], arguments[i], is_map ? SLOT_BYTES : 16);
+    }
+    if (extra != NULL || (how->attribute_count != 0) != now.early)
+        return 1;
+    if (fake_launch_result && fake_fails_after-- == 0)
+        return fake_launch_result;
+    put_down(now);
+    return 0;
+}
+
+/* Maps of tests begin with the address. */
+int cuTensorMapReplaceAddress(void *made, void *first)
+{
+    if ((uintptr_t)made % 64 || (uintptr_t)first % 16)
+        return 1;
+    memcpy(made, &first, sizeof first);
+    return 0;
+}
+
 int cuLaunchKernelEx(const config *how, void *of, void **arguments, void **extra)
 {
     const function *const it = of;
+    if (it->arguments)
+        return launch_logged(how, of, arguments, extra);
     /* Threads may launch at once; only one's launch need be remembered, but whole. */
     launch now = {.shared_bytes = how->shared_bytes, .stream = how->stream};
     memcpy(now.grid, how->grid, sizeof now.grid);
@@ -239,6 +333,13 @@ int cuStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id,
     return graph != NULL || dependencies != NULL || count != NULL;
 }
 
+int cuStreamIsCapturing(void *stream, int *status)
+{
+    (void)stream;
+    *status = fake_capture != 0;
+    return 0;
+}
+
 int cuThreadExchangeStreamCaptureMode(int *mode)
 {
     static _Thread_local int now;
@@ -254,8 +355,29 @@ int cuStreamSynchronize(void *stream) { return stream == NULL; }
 
 int cuMemsetD8Async(unsigned long long memory, unsigned char value, size_t bytes, void *stream)
 {
+    if (fake_logs) {
+        put_down((event){.kind = CLEAR, .stream = stream, .memory = memory, .bytes = bytes});
+        return value;
+    }
     memset((void *)(uintptr_t)memory, value, bytes);
     return stream == NULL || bytes != WORKSPACE_HEAD;
+}
+
+/* Only for tests that look at the log: nothing is there. */
+int cuMemAllocAsync(unsigned long long *memory, size_t bytes, void *stream)
+{
+    static unsigned long long next = 1ull << 44;
+    if (fake_allocate_result)
+        return fake_allocate_result;
+    *memory = __atomic_fetch_add(&next, 1ull << 32, __ATOMIC_RELAXED);
+    put_down((event){.kind = ALLOCATE, .stream = stream, .memory = *memory, .bytes = bytes});
+    return 0;
+}
+
+int cuMemFreeAsync(unsigned long long memory, void *stream)
+{
+    put_down((event){.kind = FREE, .stream = stream, .memory = memory});
+    return 0;
 }
 
 /* ---- What a program calls itself ----------------------------------------- */

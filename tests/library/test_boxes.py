@@ -12,10 +12,11 @@ import pytest
 
 from tests.portfolio.examples import H100, Hopper, costs, kernel, text_of
 from tilewright.backend import GemmCall, Operand
-from tilewright.library.gemm import Request, begin_aligned, prepare_gemm
+from tilewright.library.kernels import begin_aligned
+from tilewright.library.routes import direct
 from tilewright.library.split.chain import Chain
 from tilewright.precision import precision
-from tilewright.problem import Problem, Trans
+from tilewright.problem import Problem
 from tilewright.stencil import TensorMap, Variant
 from tilewright.stencil.geometry import PLAIN
 from tilewright.stencil.simt_async import SimtAsync
@@ -74,14 +75,9 @@ def test_where_operands_begin(made, aligned):
 
 @pytest.mark.parametrize(("a", "boxed"), [(0x1000, 1), (0x1004, 0)])
 def test_gemm_launches_what_can_read_its_arrays(boxes, a, boxed):
-    made = call(a=a)
-    request = Request(
-        made.precision, made.m, made.n, made.k, 1, 0, Trans.N, Trans.T, None, None, None
-    )
-    prepared = prepare_gemm(Hopper(), request, ((made.a, False), (made.b, False), (made.c, False)))
-    assert prepared.kernel.code == text_of(boxes[boxed], Variant.of(WON), PLAIN)
-    assert prepared.common is not bool(boxed)  # other addresses would need other maps
-    maps = [x for x in prepared.arguments if isinstance(x, TensorMap)]
+    kernel, _, arguments = direct(Hopper(), WON, call(a=a))
+    assert kernel.code == text_of(boxes[boxed], Variant.of(WON), PLAIN)
+    maps = [x for x in arguments if isinstance(x, TensorMap)]
     assert [x.memory for x in maps] == [a, 0x2000][: 2 * boxed]
 
 
@@ -89,6 +85,6 @@ def test_gemm_launches_what_can_read_its_arrays(boxes, a, boxed):
 def test_so_does_the_last_step_of_fp32_arithmetic(boxes, a, boxed):
     """Which multiplies as IEEE says where the guard decides so."""
     made = call(a=a)
-    step = Chain(Hopper(), None, WON, made, "fp32", made)._ieee("decision")
+    step = Chain(Hopper(), None, WON, made, "fp32")._ieee("decision")
     assert step.source.code == text_of(boxes[boxed], Variant.of(WON), PLAIN, "routed")
     assert sum(isinstance(x, TensorMap) for x in step.arguments) == 2 * boxed

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.library.plan import plans
+from tilewright.library import serve, warm
+from tilewright.library.serve import forget_plans
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(cupy|torch)")]
 
@@ -47,6 +48,26 @@ def op(letter, x):
 
 def shaped(letter, rows, columns):
     return (rows, columns) if letter == "N" else (columns, rows)
+
+
+@pytest.fixture
+def laid_out(monkeypatch):
+    """The calls that are laid out from here on; none was before."""
+    warm.forget()
+    forget_plans()
+    return counted(monkeypatch)
+
+
+def counted(monkeypatch):
+    """Return the list that calls go to as they are laid out."""
+    found, lay_out = [], serve.lay_out
+
+    def counting(*arguments, **options):
+        found.append(arguments[1])
+        return lay_out(*arguments, **options)
+
+    monkeypatch.setattr(serve, "lay_out", counting)
+    return found
 
 
 class OnlyDLPack:
@@ -92,17 +113,35 @@ def test_cupy_results_are_right_cold_and_warm(cupy, dtype, orders):
                 assert np.array_equal(made.get(), product)
 
 
-def test_a_warm_call_makes_no_new_plan_and_allocates_nothing(cupy):
-    a = cupy.ones((64, 64), "f4")
-    c = cupy.zeros((64, 64), "f4")
-    plans.clear()  # other tests' plans go when somebody looks at the store again
-    tw.gemm(a, a, c)
-    before, used = len(plans), cupy.get_default_memory_pool().used_bytes()
+@pytest.mark.parametrize("accuracy", ["ieee", "fp32"])
+@pytest.mark.parametrize("side", [64, 1024])
+def test_a_warm_call_is_not_laid_out_again_and_allocates_nothing(cupy, laid_out, accuracy, side):
+    a = cupy.ones((side, side), "f4")
+    c = cupy.zeros((side, side), "f4")
+    tw.gemm(a, a, c, accuracy=accuracy)
+    used = cupy.get_default_memory_pool().used_bytes()
     for number in range(5):
-        tw.gemm(a, a, c, alpha=number + 1.5)
-        assert np.all(c.get() == 64 * (number + 1.5))
-    assert len(plans) == before
+        tw.gemm(a, a, c, alpha=number + 1.5, accuracy=accuracy)
+        assert np.all(c.get() == side * (number + 1.5))
+    assert len(laid_out) == 1
     assert cupy.get_default_memory_pool().used_bytes() == used
+
+
+def test_a_warm_call_has_no_look_in_python(cupy, laid_out, monkeypatch):
+    """Other addresses and scalars of the same layout, and a new C."""
+    a, b = cupy.ones((64, 64), "f4"), cupy.full((64, 64), 2, "f4")
+    tw.gemm(a, b)
+    monkeypatch.setattr(serve, "planned", None)
+    made = tw.gemm(b, a, alpha=3)
+    assert np.all(made.get() == 64 * 6)
+
+
+def test_memory_that_calls_keep_is_given_back(cupy, laid_out):
+    a = cupy.ones((1024, 1024), "f4")
+    for _ in range(2):
+        right = tw.gemm(a, a, accuracy="fp32")
+        assert np.all(right.get() == 1024)
+        tw.release()
 
 
 def test_cupy_views_with_offsets_and_padding_are_taken_as_they_are(cupy):
@@ -142,21 +181,26 @@ def test_work_goes_on_the_current_stream_of_cupy(cupy):
     assert np.all(c.get(stream=stream) == 21 * 2000)
 
 
-def test_a_warm_call_can_be_captured_in_a_graph(cupy):
-    """So it is on the stream, waits for nothing and allocates nothing."""
-    a, c = cupy.full((96, 96), 2.0), cupy.zeros((96, 96))
-    tw.gemm(a, a, c)
+@pytest.mark.parametrize("accuracy", ["ieee", "fp32"])
+@pytest.mark.parametrize("side", [96, 1024])
+def test_a_warm_call_can_be_captured_in_a_graph(cupy, accuracy, side):
+    """So it is on the stream and waits for nothing; memory that it needs is the graph's."""
+    a, c = cupy.full((side, side), 2, "f4"), cupy.zeros((side, side), "f4")
+    tw.gemm(a, a, c, accuracy=accuracy)
     c[...] = 0
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.Device().synchronize()
     with stream:
         stream.begin_capture()
-        tw.gemm(a, a, c)
+        tw.gemm(a, a, c, accuracy=accuracy)
         graph = stream.end_capture()
     assert np.all(c.get() == 0)
-    graph.launch(stream)
-    stream.synchronize()
-    assert np.all(c.get() == 4 * 96)
+    for _ in range(2):
+        graph.launch(stream)
+        stream.synchronize()
+        assert np.all(c.get() == 4 * side)
+        c[...] = 0
+        cupy.cuda.Device().synchronize()
 
 
 def test_what_cannot_be_taken_in_place_is_refused(cupy):

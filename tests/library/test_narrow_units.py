@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import threading
+from collections import OrderedDict
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,12 +14,10 @@ from tests.split.test_chain_on_cuda import EmulatedStream
 from tests.stencil.emulator import compiler
 from tilewright.backend import Operand
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.library import narrow, narrow_calls
+from tilewright.library import narrow, narrow_calls, serve
 from tilewright.library.narrow_units import Laid, Matrix, Product, serves, steps
 from tilewright.library.on_device import View
-from tilewright.library.plan import Plans
-from tilewright.library.scratch import scratch_of
-from tilewright.problem import Trans
+from tilewright.library.plan import ALPHA, BETA, A, B, C
 from tilewright.stencil import TensorMap
 
 H100 = replace(architecture_spec("sm_90a"), multiprocessors=132, name="H100")
@@ -134,29 +131,14 @@ def test_wrong_arguments_are_named_before_anything_is_launched(emulated, given, 
 # -- arrays on a device, acted ------------------------------------------------------------
 
 
-class ActedLaunch:
-    """What a prepared launch does, written down."""
+class ActedPlan:
+    """What a plan is made of, and what it was started with."""
 
-    def __init__(self, live, kernel, arguments):
-        self.live, self.kernel, self.lock = live, kernel, threading.Lock()
-        self.values = list(arguments)
-        self.arguments = SimpleNamespace(slot=self.slot, put=self.values.__setitem__)
+    bytes = 0
 
-    def slot(self, position):
-        launch = self
-
-        class Slot:
-            def __setattr__(self, name, value):
-                launch.values[position] = value
-
-        return Slot()
-
-    def move(self, position, address):
-        self.values[position] = replace(self.values[position], memory=address)
-
-    def enqueue(self, stream):
-        assert self.lock.locked()
-        self.live.log.append((self.kernel.entry, stream, tuple(self.values)))
+    def __init__(self, device, steps, space, begins):
+        self.live, self.steps, self.space, self.begins = device, list(steps), space, begins
+        device.plans.append(self)
 
 
 class ActedDevice:
@@ -165,25 +147,16 @@ class ActedDevice:
     id, dialect, ordinal, spec = "cuda:0", "cuda", 0, H100
 
     def __init__(self):
-        self.log, self.compiled, self.prepared, self.end = [], 0, 0, 1 << 20
+        self.plans, self.started, self.remembered, self.compiled = [], [], [], 0
 
     def compile(self, source):
         self.compiled += 1
         return SimpleNamespace(entry=source.entry, defines=source.defines)
 
-    def prepare(self, kernel, launch, arguments):
-        self.prepared += 1
-        return ActedLaunch(self, kernel, arguments)
-
-    def allocate(self, size):
-        self.end += -(-size // 256) * 256
-        return self.end - -(-size // 256) * 256
-
-    def finish(self):
-        pass
-
-    def free(self, memory):
-        pass
+    @property
+    def launched(self):
+        """The names and arguments of the last plan that was started."""
+        return [(kernel.entry, arguments) for kernel, _, arguments in self.started[-1][0].steps]
 
 
 class Acted:
@@ -220,8 +193,7 @@ class ActedArrays:
     def stream(self, ordinal):
         return 11
 
-    def key(self, a, b, c, trans, out):
-        return tuple((x.shape, x.strides, x.dtype) for x in (a, b, c) if x is not None), trans, out
+    memory = None
 
 
 @pytest.fixture
@@ -231,96 +203,93 @@ def acted(monkeypatch):
     monkeypatch.setattr(narrow, "arrays_of", lambda *x: ActedArrays())
     # What ships needs a driver: these are compiled.
     monkeypatch.setattr("tilewright.library.kernels.shipped", lambda *_: None)
-    live.plans = Plans()
-    monkeypatch.setattr(narrow_calls, "plans", live.plans)
+    monkeypatch.setattr(narrow_calls, "Plan", ActedPlan)
+    monkeypatch.setattr(serve, "_plans", OrderedDict())
+
+    def enqueue(device, plan, native, stream, memory):
+        live.started.append((plan, native, stream))
+
+    monkeypatch.setattr(narrow_calls, "enqueue", enqueue)
+    monkeypatch.setattr(narrow_calls.warm, "remember", lambda *x: live.remembered.append(x))
     return live
 
 
-def key_of(*arrays, trans=(Trans.N, Trans.N), out=None):
-    return ActedArrays().key(*(*arrays, None)[:3], trans, out)
+def maps(arguments):
+    return [x for x in arguments if isinstance(x, TensorMap)]
 
 
 def test_aligned_arrays_take_one_launch_on_the_callers_stream(acted):
     a, b = Acted((40, 64), "float16"), Acted((64, 48), "float16", 8192)
-    c = tw.gemm(a, b)
+    c = tw.gemm(a, b, alpha=2.5)
     assert (c.shape, c.dtype) == ((40, 48), np.float16)
-    [(entry, stream, values)] = acted.log
-    assert (entry, stream) == ("gemm", 11)
-    assert values[:4] == (48, 40, 64, 1)  # a row-major result: C^T = B^T A^T
-    maps = [x for x in values if isinstance(x, TensorMap)]
-    assert [x.memory for x in maps] == [8192, 4096]
-    assert [x.sizes[:2] for x in maps] == [(48, 64), (64, 40)]
-    assert [x.strides[0] for x in maps] == [96, 128]
-    assert values[7:9] == (65536, 48)
+    [(plan, native, stream)] = acted.started
+    [(entry, values)] = acted.launched
+    assert (entry, stream, native.stream) == ("gemm", 11, 11)
+    assert plan.space.pool_bytes == 0
+    assert values[:4] == (48, 40, 64, ALPHA.real)  # a row-major result: C^T = B^T A^T
+    assert [x.memory for x in maps(values)] == [A, B]
+    assert (native.a, native.b, native.c) == (8192, 4096, 65536)
+    assert [x.sizes[:2] for x in maps(values)] == [(48, 64), (64, 40)]
+    assert [x.strides[0] for x in maps(values)] == [96, 128]
+    assert values[6:9] == (BETA.real, C, 48)
+    assert (native.alpha[0], native.beta[0]) == (2.5, 0)
 
 
-def test_a_plan_repeats_the_call_elsewhere_with_other_scalars(acted):
-    a, b, c = (Acted((64, 64), "float16", at) for at in (4096, 32768, 65536))
-    tw.gemm(a, b, c)
-    plan = acted.plans.get(key_of(a, b, c))
-    compiled, prepared = acted.compiled, acted.prepared
-    assert plan.start(16384, 20480, 77824, 2.5, -1, 9)
-    assert (acted.compiled, acted.prepared) == (compiled, prepared)
-    _, stream, values = acted.log[-1]
-    assert stream == 9
-    assert [x.memory for x in values[4:6]] == [20480, 16384]  # exchanged
-    assert (values[3], values[6], values[7]) == (2.5, -1, 77824)
-    assert plan.start(16384, 20480, 77824 + 2, 1, 0, 9)  # C need not be aligned
-    for wrong in (
-        (16384 + 2, 20480, 77824, 1, 0),  # a copy is needed
-        (16384, 20480, 16384 + 128, 1, 0),  # overlaps a
-        (16384, 20480, 77824, 0, 1),  # nothing to multiply
-        (16384, 20480, 77824, 1j, 0),
-        (16384, 20480, 77824, 1e39, 0),
-        (16384, 20480, 77824, "x", 0),
-    ):
-        assert not plan.start(*wrong, 9)
-    assert len(acted.log) == 3
+def test_equal_calls_are_laid_out_once(acted):
+    """Other arrays, scalars and results; where they begin counts, where C does not."""
+    for a, c, alpha in ((4096, 65536, 1), (16384, 65538, -2.0), (4096 + 32, 77824, 1)):
+        x, y = Acted((64, 64), "float16", a), Acted((64, 64), "float16", 32768)
+        tw.gemm(x, y, Acted((64, 64), "float16", c), alpha=alpha)
+    assert len(acted.plans) == 1
+    assert [native.b for _, native, _ in acted.started] == [4096, 16384, 4128]
+    assert [native.c for _, native, _ in acted.started] == [65536, 65538, 77824]
+    compiled = acted.compiled
+    tw.gemm(Acted((64, 64), "float16", 4098), y)
+    assert len(acted.plans) == 2
+    assert acted.plans[1].begins == (0, 2)
+    assert acted.compiled == compiled + 1  # the copy
 
 
-def test_plans_of_integers_take_integers(acted):
+def test_calls_are_remembered_with_what_their_scalars_may_be(acted):
+    a, b = Acted((64, 64), "float16"), Acted((64, 64), "float16", 32768)
+    c = tw.gemm(a, b, alpha=3, out_dtype="float32")
+    given, used, plan, *about = acted.remembered[0]
+    assert given == (a, b, None, 3.0, 0.0, "N", "N", "ieee", "float32", None)
+    assert (used, plan) == (c, acted.plans[0])
+    most = float(np.finfo(np.float32).max)
+    extents = [2 * 64 * 64, 2 * 64 * 64, 4 * 64 * 64]
+    assert about == [(64, 64), np.dtype("float32"), 0, True, False, False, most, *extents]
+
+
+def test_products_of_integers_have_integers_for_scalars(acted):
     a, b = Acted((64, 64), "int8"), Acted((64, 64), "int8", 32768)
-    made = tw.gemm(a, b, trans_b="T")
-    assert made.dtype == np.int32
-    plan = acted.plans.get(key_of(a, b, trans=(Trans.N, Trans.T)))
-    assert plan.dtype == np.int32
-    assert plan.start(4096, 32768, 65536, -3, 0, 1)
-    assert acted.log[-1][2][3] == np.int32(-3)
-    assert not plan.start(4096, 32768, 65536, 0.5, 0, 1)
-    assert not plan.start(4096, 32768, 65536, 2**31, 0, 1)
+    c = Acted((64, 64), "int32", 65536)
+    tw.gemm(a, b, c, trans_b="T", alpha=-3, beta=2**31 - 1)
+    [(_, values)] = acted.launched
+    assert (values[3], values[6]) == (np.int32(ALPHA.real), np.int32(BETA.real))
+    assert isinstance(values[3], np.int32)
+    assert acted.started[0][1].alpha[0] == -3
+    _, _, _, *about = acted.remembered[0]
+    assert about[5:7] == [True, 2.0**31 - 1]
 
 
 def test_a_named_result_has_a_plan_of_its_own(acted):
     a, b = Acted((64, 64), "float16"), Acted((64, 64), "float16", 32768)
-    assert tw.gemm(a, b, out_dtype="float32").dtype == np.float32
-    assert acted.plans.get(key_of(a, b)) is None
-    assert acted.plans.get(key_of(a, b, out="float32")).dtype == np.float32
+    for out in (None, "float32", None):
+        assert tw.gemm(a, b, out_dtype=out).dtype == np.dtype(out or "float16")
+    assert len(acted.plans) == 2
 
 
-def test_what_does_not_lie_right_is_copied_and_laid_out_once(acted):
-    """The second call is a plan: other arrays, other scalars, the same scratch memory."""
+def test_what_does_not_lie_right_is_copied_in_the_plans_memory(acted):
     a, b = Acted((40, 63), "float16", 4098), Acted((63, 48), "float16", 8192)
     tw.gemm(a, b)
-    _, _, copy = acted.log[0]
-    assert copy[:3] == (63, 40, 4098)
+    (first, copy), (second, values) = acted.launched
+    assert (first, second) == ("realign", "gemm")
+    assert copy[:3] == (63, 40, B + 2)
     assert copy[4:6] == (1, 63)
-    assert acted.log[1][2][5].memory == copy[6]
-    assert acted.log[1][2][5].strides[0] == 2 * 64
-    plan = acted.plans.get(key_of(a, b))
-    assert plan.start(20002, 40960, 65538, 3, 0, 11)
-    assert acted.prepared == 2
-    assert [entry for entry, _, _ in acted.log] == ["realign", "gemm"] * 2
-    assert acted.log[2][2][2] == 20002
-    values = acted.log[3][2]
-    assert [x.memory for x in values[4:6]] == [40960, copy[6]]
-    assert (values[3], values[7]) == (3, 65538)
-    assert not plan.start(20002, 40962, 65538, 3, 0, 11)  # b is taken in place
-    assert not plan.start(20002, 40960, 65538, 3, 0, 12)  # another stream's memory
-    scratch_of(acted, 11).need("aligned b", 1 << 16)  # which moves it
-    assert not plan.start(20002, 40960, 65538, 3, 0, 11)
-    tw.gemm(a, b)
-    assert acted.plans.get(key_of(a, b)) is not plan
-    assert acted.plans.get(key_of(a, b)).start(4098, 8192, 65536, 1, 0, 11)
+    assert acted.plans[0].space.need("aligned b", 1) == copy[6]
+    assert maps(values)[1].memory == copy[6]
+    assert maps(values)[1].strides[0] == 2 * 64
 
 
 @pytest.mark.parametrize("wrong", ["a", "b", "ab"])
@@ -331,29 +300,26 @@ def test_plans_know_whose_copy_is_whose(acted, wrong, order):
     b = Acted((64, 64), "float16", 32770 if "b" in wrong else 32768)
     c = Acted((64, 64), "float16", 65536, (128, 2) if order == "row" else (2, 128))
     tw.gemm(a, b, c)
-    first = [(entry, values) for entry, _, values in acted.log]
-    acted.log.clear()
-    plan = acted.plans.get(key_of(a, b, c))
-    assert plan.start(a.address + 64, b.address + 128, c.address + 256, 1, 0, 11)
-    moved = {a.address: a.address + 64, b.address: b.address + 128, c.address: c.address + 256}
-    assert len(first) == len(acted.log) == len(wrong) + 1
-    for (entry, old), (again, _, values) in zip(first, acted.log, strict=True):
-        assert entry == again
-        for x, y in zip(old, values, strict=True):
-            if isinstance(x, TensorMap):
-                assert y == replace(x, memory=moved.get(x.memory, x.memory))
-            else:
-                assert y == moved.get(x, x)
+    _, native, _ = acted.started[0]
+    assert [native.a, native.b] == [x.address for x in ((b, a) if order == "row" else (a, b))]
+    *copies, (_, values) = acted.launched
+    read = [x.memory for x in maps(values)]
+    for which, (base, given) in enumerate(zip((A, B), (native.a, native.b), strict=True)):
+        copied = [arguments for _, arguments in copies if arguments[2] >> 45 == base >> 45]
+        if given % 16:
+            assert [x[2] for x in copied] == [base + 2]
+            assert [x[6] for x in copied] == [read[which]]
+        else:
+            assert copied == []
+            assert read[which] == base
+    assert len(copies) == len(wrong)
 
 
-def test_calls_without_a_key_are_kept_by_what_they_are(acted, monkeypatch):
-    """Arrays through DLPack, and such as lie in reverse: equal ones are laid out once."""
-    monkeypatch.setattr(ActedArrays, "key", lambda *x: None)
-    a, b = Acted((40, 63), "float16", 4098), Acted((63, 48), "float16", 8192)
-    for _ in range(3):
-        tw.gemm(a, b)
-    assert acted.prepared == 2
-    assert len({values for _, _, values in acted.log}) == 2
+def test_arrays_that_lie_in_reverse_are_looked_at_each_time(acted):
+    a = Acted((64, 64), "float16", 65536, (-128, 2))
+    tw.gemm(a, Acted((64, 64), "float16", 32768))
+    assert len(acted.started) == 1
+    assert acted.remembered == []
 
 
 def test_dlpack_arrays_are_multiplied_in_place(acted, monkeypatch):
@@ -375,7 +341,7 @@ def test_dlpack_arrays_are_multiplied_in_place(acted, monkeypatch):
     assert tw.gemm(a, b, c, trans_b="T") is c
     made = tw.gemm(a, b, trans_b="T")
     assert (made.shape, made.dtype) == ((64, 64), np.int32)
-    assert [stream for _, stream, _ in acted.log] == [1, 1]
+    assert [stream for _, _, stream in acted.started] == [1, 1]
     with pytest.raises(ValueError, match=r"c\.dtype=float64 does not hold"):
         tw.gemm(a, b, Acted((64, 64), "float64", 65536))
     with pytest.raises(ValueError, match="c overlaps a"):
@@ -394,7 +360,7 @@ def test_other_devices_and_results_are_served_in_single_precision(acted, monkeyp
     assert tw.gemm(a, b, device="cuda:0") == (5, "float16")
     acted.spec = replace(H100, compute_capability=80)
     assert tw.gemm(a, b) == (5, "float16")
-    assert acted.log == []
+    assert acted.started == []
 
 
 def test_a_product_beyond_the_copy_engine_is_none_for_it():
@@ -417,19 +383,3 @@ def test_memory_is_asked_for_where_something_is_copied(acted):
     made = steps(acted, product, lambda name, size: asked.append((name, size)) or 1024)
     assert asked == [("aligned a", 64 * 40), ("aligned b", 64 * 40)]
     assert [source.entry for source, _, _ in made] == ["realign", "realign", "gemm"]
-
-
-def test_a_moved_tensor_map_is_told_to_the_driver(monkeypatch):
-    from tilewright.backend.cuda import launch
-
-    seen = []
-    fake = SimpleNamespace(
-        cuTensorMapReplaceAddress=lambda at, address: seen.append((at.value, address.value)) or 0
-    )
-    monkeypatch.setattr(launch, "library", lambda: fake)
-    map_bytes = (ctypes.c_char * 128)()
-    monkeypatch.setattr(launch, "encoded", lambda tensor: map_bytes)
-    tensor = TensorMap(4096, 0, "float16", (64, 64, 1), (128, 8192), (64, 64, 1), 128)
-    block = launch.ArgumentBlock([np.int64(1), tensor])
-    assert block.move(1, 8192) == 0
-    assert seen == [(ctypes.addressof(map_bytes), 8192)]

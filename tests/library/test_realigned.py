@@ -167,11 +167,3 @@ def test_where_memory_is_short_the_kernel_without_copies_serves(copying, live, m
     monkeypatch.setattr(Scratch, "need", need)
     a = np.arange(12, dtype=np.float32).reshape(3, 4)
     np.testing.assert_array_equal(tw.gemm(a, a, trans_a="T", device=live), a.T @ a)
-
-
-def test_what_is_captured_into_a_graph_is_not_copied(copying, live, monkeypatch):
-    """A graph may run while other calls of its stream use the same memory."""
-    monkeypatch.setattr(type(live), "is_captured", lambda *_: True)
-    monkeypatch.setattr(realigned, "launch_way", None)
-    a = np.arange(12, dtype=np.float32).reshape(3, 4)
-    np.testing.assert_array_equal(tw.gemm(a, a, trans_a="T", device=live), a.T @ a)

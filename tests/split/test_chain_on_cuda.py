@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +12,7 @@ import tilewright as tw
 from tests.split.plainly import errors
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.emulator import device as emulator
-from tilewright.backend import GemmCall, Operand
-from tilewright.library.scratch import scratch_of
 from tilewright.library.split import serve_unproved
-from tilewright.library.split.again import again_key, start_again
-from tilewright.library.split.chain import Chain
-from tilewright.precision import precision
-from tilewright.problem import Problem, Trans
 
 pytestmark = [
     pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++"),
@@ -30,27 +22,8 @@ pytestmark = [
 WORDS = (Path(__file__).parent / "plain_words.h").read_text()
 
 
-@dataclass
-class Prepared:
-    """A launch that is laid out; the emulator copies nothing beforehand."""
-
-    live: Any
-    kernel: Any
-    launch: Any
-    arguments: tuple[Any, ...]
-    lock: Any = field(default_factory=threading.Lock)
-
-    def enqueue(self, stream: int) -> None:
-        assert self.lock.locked()
-        assert stream == self.live.stream
-        self.live.launched.append(self.kernel.entry)
-        self.live.launch(self.kernel, self.launch, self.arguments)
-
-
 class EmulatedStream(EmulatedDevice):
-    """An emulated device with what the library asks of a CUDA device beyond the protocol."""
-
-    stream = 7
+    """An emulated device that knows which text it is given, and tells what it launched."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -65,12 +38,9 @@ class EmulatedStream(EmulatedDevice):
             text = f"{WORDS}{text}\n#define gemm {source.entry}\n"
         return super().compile(replace(source, text=text))
 
-    def prepare(self, kernel, launch, arguments):
-        return Prepared(self, kernel, launch, arguments)
-
-    def between_events(self, enqueue, stream, after, keep, name, held=0):
-        enqueue()
-        return emulator.Ended()
+    def launch(self, kernel, launch, arguments, queue=None, after=()):
+        self.launched.append(kernel.entry)
+        return super().launch(kernel, launch, arguments, queue, after)
 
 
 @pytest.fixture(scope="module")
@@ -102,46 +72,13 @@ def test_guarded_products_go_to_the_tensor_cores(emulated):
 
 
 def test_bf16_parts_and_equal_calls(emulated):
-    """12-bit numbers are for BF16; a call that comes again is laid out already."""
+    """12-bit numbers are for BF16; a call that comes again gives the same bits."""
     a, b = (np.round(x * 1000) for x in operands())
     with serve_unproved():
         first = tw.gemm(a, b, accuracy="fp32", device=emulated)
         again = tw.gemm(a, b, alpha=np.array(1.0), accuracy="fp32", device=emulated)
     assert errors(first, a, b)[0] < 2**-22
     np.testing.assert_array_equal(first, again)
-
-
-def test_a_call_that_comes_again_is_enqueued_as_it_was(emulated):
-    a, b = operands()
-    at, bt = (emulated.upload(np.asfortranarray(x).T.copy()) for x in (a, b))
-    (m, k), n = a.shape, b.shape[1]
-    c = emulated.allocate(4 * m * n)
-    problem = Problem(m, n, k, precision("s"), Trans.N, Trans.N)
-    call = GemmCall(
-        problem.precision, m, n, k, 1, Operand(at, 0, m), Operand(bt, 0, k), 0, Operand(c, 0, m)
-    )
-    key = again_key("fp32", 1, 0, "N", "N", "where a, b and c are")
-    assert not start_again(emulated, emulated.stream, key)
-    scratch = scratch_of(emulated, emulated.stream)
-    with scratch.lock:
-        Chain(emulated, scratch, problem, call, "fp32", call).launch(
-            None, False, emulated.stream, (), key
-        )
-    first, second = np.empty((n, m), np.float32), np.empty((n, m), np.float32)
-    emulated.download(c, first)
-    emulated.write(c, np.full((n, m), np.nan, np.float32))
-    emulated.launched.clear()
-    assert start_again(
-        emulated, emulated.stream, again_key("fp32", 1.0, 0, "N", Trans.N, *key[3][2:])
-    )
-    emulated.download(c, second)
-    np.testing.assert_array_equal(first, second)
-    assert emulated.launched == [*CHAIN, "gemm", "gemm", "gemm"]
-    for other in ("fp16x3", 1, 0), ("fp32", 2, 0), ("fp32", 1, np.array(0.0)):
-        assert not start_again(emulated, emulated.stream, again_key(*other, *key[3]))
-    # More memory for larger operands: what was laid out names memory that is gone.
-    tw.gemm(*operands(400), accuracy="fp16x3", device=emulated)
-    assert not start_again(emulated, emulated.stream, key)
 
 
 def test_tf32_parts_lie_along_k(emulated):

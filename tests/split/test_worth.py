@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.library.split import serve, serve_unproved
+from tilewright.library.split import serve_unproved
+from tilewright.library.split.serve import why_ieee
 from tilewright.library.split.worth import is_worth
 from tilewright.problem import Problem
 
@@ -37,8 +38,8 @@ def test_a_named_scheme_is_served_and_a_report_says_why_another_is_not():
     small, large = (Problem(n, n, n, "s") for n in (512, 1024))
 
     def why(arithmetic, problem):
-        request = SimpleNamespace(alpha=1, beta=0, arithmetic=arithmetic)
-        return serve._why_ieee(live, request, problem)
+        call = SimpleNamespace(alpha=1, beta=0)
+        return why_ieee(live, problem, call, arithmetic)
 
     assert why("fp32", small) == "single precision is faster at this size"
     assert not why("fp32", large)

@@ -108,7 +108,6 @@ def compile_core(
         If there is no compiler, or none succeeds.
     """
     # Imported where something is compiled: most never need them.
-    import subprocess
     import tempfile
 
     texts = sources() if texts is None else texts
@@ -120,15 +119,26 @@ def compile_core(
         made = folder / "core.so"
         parts = sorted(text for text in texts if text.endswith(".c"))
         for compiler in [list(command)] if command else compilers():
-            ran = subprocess.run(  # noqa: S603
-                [*compiler, *_FLAGS, *parts, "-o", made.name, *_LIBRARIES],
-                cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False,
-            )  # fmt: skip
-            if ran.returncode == 0:
+            said = _compiled([*compiler, *_FLAGS, *parts, "-o", made.name, *_LIBRARIES], folder)
+            if not said:
                 os.replace(made, target)
                 return
-            said = f"{compiler[0]} failed: {(ran.stderr.strip().splitlines() or ['no message'])[0]}"
+            said = f"{compiler[0]} failed: {said}"
     raise CoreError(
         f"tilewright's core cannot be compiled ({said}); install a C compiler, pip install"
         " ziglang, or install a wheel of tilewright, which has it"
     )
+
+
+def _compiled(command: list[str], folder: Path) -> str:
+    """Run a compiler; return nothing, or the first line of what is wrong."""
+    import subprocess
+
+    try:
+        ran = subprocess.run(  # noqa: S603
+            command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"it took more than {_SECONDS} s"
+    said = (ran.stderr.strip().splitlines() or ["no message"])[0]
+    return said if ran.returncode else ""

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tilewright.backend import OutOfMemoryError
 from tilewright.backend.cuda.driver import error_of
 from tilewright.library.plan import Plan, core
 
-__all__ = ["Memory", "arena_for", "borrowed", "release"]
+__all__ = ["Memory", "WorkspaceError", "arena_for", "borrowed", "release", "workspace"]
 
 Memory = Callable[[int, int], tuple[int, Any]]
 """Takes a device's number and bytes; returns an address and what keeps the memory.
@@ -34,29 +35,45 @@ _owners: dict[int, Callable[[], None]] = {}
 _lock = threading.Lock()
 
 
+class WorkspaceError(OutOfMemoryError):
+    """A device has too little memory for what a call needs besides; nothing was enqueued."""
+
+
+@contextlib.contextmanager
+def workspace() -> Iterator[None]:
+    """Say of memory that is taken within a ``with`` block what it was for."""
+    try:
+        yield
+    except OutOfMemoryError as problem:
+        raise WorkspaceError(str(problem), problem.detail) from problem
+
+
 def arena_for(live: Any, plan: Plan, stream: int, memory: Memory | None = None) -> None:
     """Give a stream an arena that is large enough for a plan; it is zero where it must be.
 
     Raises
     ------
-    OutOfMemoryError
+    WorkspaceError
         If the device has too little memory.
     """
     zero = max(_LEAST_ZERO, _power(plan.zero_bytes))
     scratch = max(_LEAST_SCRATCH, _power(plan.scratch_bytes))
     with _lock, live.current():
         address, give_back = _take(live, zero + scratch, stream, memory)
-        cleared = live.api.cuMemsetD8Async(address, 0, zero, stream)
-        live.check(cleared, "clearing a workspace")
         freed = ctypes.c_uint64()
-        status = core().tilewright_arena_put(
-            ctypes.c_void_p(live.context), ctypes.c_void_p(stream),
-            ctypes.c_uint64(address + zero), ctypes.c_uint64(zero), ctypes.c_uint64(scratch),
-            ctypes.byref(freed),
-        )  # fmt: skip
-        if status:
+        try:
+            cleared = live.api.cuMemsetD8Async(address, 0, zero, stream)
+            live.check(cleared, "clearing a workspace")
+            status = core().tilewright_arena_put(
+                ctypes.c_void_p(live.context), ctypes.c_void_p(stream),
+                ctypes.c_uint64(address + zero), ctypes.c_uint64(zero), ctypes.c_uint64(scratch),
+                ctypes.byref(freed),
+            )  # fmt: skip
+            if status:
+                raise live.failed(error_of(status, "looking at a stream"))
+        except BaseException:
             give_back()
-            raise live.failed(error_of(status, "looking at a stream"))
+            raise
         _owners[address + zero] = give_back
         before = _owners.pop(freed.value, None)
     if before is not None:
@@ -72,12 +89,13 @@ def _take(
     live: Any, size: int, stream: int, memory: Memory | None
 ) -> tuple[int, Callable[[], None]]:
     """Return memory for work on a stream, and what gives it back once that work has ended."""
-    if memory is not None:
-        address, owner = memory(live.ordinal, size)
-        held = [owner]
-        return address, held.clear
-    taken = live.api.cuMemAllocAsync(size, stream)
-    address = int(live.check(taken, f"{live.id} cannot allocate {size} bytes"))
+    with workspace():
+        if memory is not None:
+            address, owner = memory(live.ordinal, size)
+            held = [owner]
+            return address, held.clear
+        taken = live.api.cuMemAllocAsync(size, stream)
+        address = int(live.check(taken, f"{live.id} cannot allocate {size} bytes"))
 
     def give_back() -> None:
         if live.lost is None:
@@ -96,7 +114,7 @@ def borrowed(live: Any, size: int, stream: int, memory: Memory | None = None) ->
 
     Raises
     ------
-    OutOfMemoryError
+    WorkspaceError
         If the device has too little memory.
     """
     with live.current():
@@ -123,9 +141,11 @@ def release() -> None:
         core().tilewright_arena_forget()
     from tilewright.backend.cuda import probe
 
-    for ordinal in range(probe.count()):
-        live = device_at(ordinal)
-        if "context" in live.__dict__:  # others were never used
-            live.finish()
-    for give_back in owners:
-        give_back()
+    try:
+        for ordinal in range(probe.count()):
+            live = device_at(ordinal)
+            if "context" in live.__dict__:  # others were never used
+                live.finish()
+    finally:  # in the order of each one's stream, whatever the others say
+        for give_back in owners:
+            give_back()

@@ -60,6 +60,8 @@ class View:
     @property
     def extent(self) -> int:
         """Bytes from the first element to the end of the last; strides are positive."""
+        if 0 in self.shape:
+            return 0
         last = sum(step * (size - 1) for size, step in zip(self.shape, self.strides, strict=True))
         return last + self.dtype.itemsize
 
@@ -102,8 +104,16 @@ def run(
     live = device_at(ordinal)
     wanted = wanted_of(stored, operands)
     found = start(live, wanted, stream_of(ordinal), request.report, memory)
-    if where is not None and request.report is None:
+    # One that did without memory was not as others will be, nor one under a special rule.
+    usual = not found.lean and (not request.arithmetic or _is_standard())
+    if where is not None and request.report is None and usual:
         _remember(request, found, wanted.exchanged, where)
+
+
+def _is_standard() -> bool:
+    from tilewright.library.split.product import is_standard  # only where such calls are made
+
+    return is_standard()
 
 
 def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> None:

@@ -28,7 +28,6 @@ from tilewright.backend import BackendError, Kernel, LaunchError
 from tilewright.backend.cuda.driver import error_of
 from tilewright.backend.cuda.tensor_map import encoded
 from tilewright.core import needed_library
-from tilewright.core.build import library_path
 from tilewright.stencil import Launch, TensorMap, Workspace
 
 __all__ = ["ALPHA", "BETA", "REPORT", "A", "B", "C", "Plan", "Space", "Step", "core"]
@@ -108,8 +107,8 @@ def core() -> ctypes.CDLL:
     BackendError
         If there is no CUDA driver.
     """
-    needed_library()
-    found = ctypes.CDLL(str(library_path()))
+    # The very file that the table is in: what is found here is the library's, not a process's.
+    found = ctypes.CDLL(needed_library()._name)
     found.tilewright_plan_new.restype = ctypes.c_void_p
     found.tilewright_plan_free.argtypes = [ctypes.c_void_p]
     if not found.tilewright_find_driver():

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backend import Event, GemmCall, LiveDevice, Operand, OutOfMemoryError
-from tilewright.library.arenas import Memory, arena_for, borrowed
+from tilewright.library.arenas import Memory, WorkspaceError, arena_for, borrowed, workspace
 from tilewright.library.plan import ALPHA, BETA, REPORT, A, B, C, Plan, Space, call_of
 from tilewright.library.routes import Laid, lay_out
 from tilewright.library.scratch import TOPS, scratch_of
@@ -69,10 +69,13 @@ class Planned:
         The launches.
     laid : Laid
         Whose arithmetic serves, and why.
+    lean : bool
+        Whether it does without memory.
     """
 
     plan: Plan
     laid: Laid
+    lean: bool = False
 
 
 _plans: OrderedDict[Hashable, Planned] = OrderedDict()
@@ -111,11 +114,9 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
     begins = _begins(call.a), _begins(call.b)
     of = _circumstances() if arithmetic else None
     key = (live, p, begins, arithmetic, reads, real, told, lean, generation(), of)
-    with _lock:
-        found = _plans.get(key)
-        if found is not None:
-            _plans.move_to_end(key)
-            return found
+    found = kept(key)
+    if found is not None:
+        return found
     alpha, beta = (ALPHA.real, BETA.real) if real else (ALPHA, BETA)
     made_up = replace(
         call,
@@ -130,7 +131,7 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
         laid = lay_out(
             live, p, made_up, arithmetic, space, report=REPORT if told else None, copies=not lean
         )
-        found = Planned(Plan(live, laid.steps, space, begins, laid.name), laid)
+        found = Planned(Plan(live, laid.steps, space, begins, laid.name), laid, lean)
     keep(key, found)
     return found
 
@@ -159,7 +160,10 @@ def keep(key: Hashable, made: Planned) -> None:
 def kept(key: Hashable) -> Planned | None:
     """Return the plan of a key that `keep` was given."""
     with _lock:
-        return _plans.get(key)
+        found = _plans.get(key)
+        if found is not None:
+            _plans.move_to_end(key)
+        return found
 
 
 def _imaginary(value: Any) -> bool:
@@ -198,11 +202,11 @@ def start(
     told = report is not None and wanted.arithmetic == "fp32"
     found = planned(live, wanted, told=told)
     if report is not None and not found.laid.guarded:
-        report.fixed(found.laid.arithmetic or "ieee", found.laid.why)
+        _tell(report, wanted, found.laid)
         report = None
     try:
         _start(live, found, wanted, stream, report, memory)
-    except OutOfMemoryError:
+    except WorkspaceError:  # before anything was enqueued: beta C is computed once
         if found.plan.bytes == 0 or wanted.arithmetic not in ("", "fp32"):
             raise
         found = planned(live, wanted, lean=True)
@@ -222,14 +226,31 @@ def _start(
 ) -> None:
     call, words = wanted.call, 0
     if report is not None and found.laid.guarded:
-        words = live.allocate(_decision_bytes())
+        with workspace():
+            words = live.allocate(_decision_bytes())
     native = call_of(
         call.a.memory, call.b.memory, call.c.memory, call.alpha, call.beta, stream, words
     )
-    enqueue(live, found.plan, native, stream, memory)
-    if words and report is not None:
-        event = live.between_events(lambda: None, stream)
-        report.pending(live, words, event, wanted.problem.k, wanted.exchanged)
+    try:
+        enqueue(live, found.plan, native, stream, memory)
+        event = live.between_events(lambda: None, stream) if words else None
+    except BaseException:
+        if words:
+            live.free(words)
+        raise
+    if report is not None and event is not None:
+        report.pending(live, words, event, _terms(wanted.problem), wanted.exchanged)
+
+
+def _tell(report: Decision, wanted: Wanted, laid: Laid) -> None:
+    """Tell what the host decided, where there was something to decide."""
+    if wanted.arithmetic:
+        report.fixed(laid.arithmetic or "ieee", laid.why)
+
+
+def _terms(problem: Problem) -> int:
+    """Return how many real products a sum of parts has: of complex numbers twice as many."""
+    return problem.k * (2 if problem.precision.is_complex else 1)
 
 
 def enqueue(live: Any, plan: Plan, native: Any, stream: int, memory: Memory | None = None) -> None:
@@ -238,9 +259,10 @@ def enqueue(live: Any, plan: Plan, native: Any, stream: int, memory: Memory | No
         if plan.bytes > _MOST_ARENA and not live.is_captured(stream):
             with borrowed(live, plan.bytes, stream, memory) as address:
                 plan.start(native, address)
-        elif not plan.start(native):
+            return
+        # Between the two another thread may have given the arena back.
+        while not plan.start(native):
             arena_for(live, plan, stream, memory)
-            assert plan.start(native)
 
 
 def launch(
@@ -287,16 +309,20 @@ def _in_order(
         told = None
         if report is not None and wanted.arithmetic == "fp32":
             told = live.allocate(_decision_bytes())
-        laid = _laid_with(live, wanted, scratch, told)
-        if not laid.guarded:
+        try:
+            laid = _laid_with(live, wanted, scratch, told)
+            with scratch.spoiled_by_failure(TOPS):
+                event = scratch.run(laid.steps, queue, after)
+        except BaseException:
             if told is not None:
                 live.free(told)
-            if report is not None:
-                report.fixed(laid.arithmetic or "ieee", laid.why)
-        with scratch.spoiled_by_failure(TOPS):
-            event = scratch.run(laid.steps, queue, after)
-    if report is not None and told is not None and laid.guarded:
-        report.pending(live, told, event, wanted.problem.k, wanted.exchanged)
+            raise
+    if report is not None and laid.guarded:
+        report.pending(live, told, event, _terms(wanted.problem), wanted.exchanged)
+    elif report is not None:
+        if told is not None:
+            live.free(told)
+        _tell(report, wanted, laid)
     return event
 
 

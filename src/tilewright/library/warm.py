@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,7 @@ again: Callable[..., Any] = _nothing
 
 _table = _Table()
 _known: list[Any] = []
+_beginning = threading.Lock()
 
 
 def _tell(function: Callable[..., Any]) -> None:
@@ -91,8 +93,9 @@ def know(
     grad, strided : object
         PyTorch's ``is_grad_enabled`` and ``strided``.
     """
-    if not _known:
-        _known.append(_table.begin())
+    with _beginning:  # two libraries' adapters may be imported at once
+        if not _known:
+            _known.append(_table.begin())
     if _known[0] is not None:
         _known[0](library, kind, stream, empty, grad, strided)
 

@@ -133,6 +133,8 @@ class Loaded:
 class Ended(Event):
     """Emulated launches end before they return."""
 
+    raw = None  # nothing has to wait for one
+
     def wait(self) -> None:
         """Return at once."""
 

@@ -95,16 +95,6 @@ class ArgumentBlock:
         else:
             self._memory[2 * position] = int(value or 0)
 
-    def move(self, position: int, address: int) -> int:
-        """Let a tensor map begin at another address, a multiple of 16; return CUDA's status.
-
-        Needs a current context, as making a map does.
-        """
-        found = library()
-        assert found is not None
-        at = ctypes.c_void_p(self.pointers[position])
-        return int(found.cuTensorMapReplaceAddress(at, ctypes.c_void_p(address)))
-
     def slot(self, position: int) -> ctypes.c_uint64:
         """Return a window on an argument: setting its ``value`` sets the pointer."""
         return ctypes.c_uint64.from_buffer(self._memory, 16 * position)
@@ -214,23 +204,6 @@ class PreparedLaunch:
         else:  # the caller's thread works on another device, or on none yet
             with self._device.current():
                 self._start(stream)
-
-    def move(self, position: int, address: int) -> None:
-        """Let the tensor map that is an argument begin at another address.
-
-        Raises
-        ------
-        LaunchError
-            If the driver refuses.
-        """
-        self._get_current(self._current_at)
-        if self._current.value == self._context:
-            status = self.arguments.move(position, address)
-        else:
-            with self._device.current():
-                status = self.arguments.move(position, address)
-        if status:
-            raise self._device.failed(error_of(status, f"moving a tensor map on {self._device.id}"))
 
     def _start(self, stream: int) -> None:
         if self._space is not None:

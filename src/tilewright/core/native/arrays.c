@@ -5,144 +5,17 @@
  * `again` does all of gemm() for a call like one made before, and returns None for any other: a
  * closer look at its arguments is the caller's, who then lets `remember` keep its plan.  Whatever is
  * unusual (other types, scalars, devices, memory that overlaps) is left to that closer look. */
-#include "python.h"
-#include "table.h"
+#include "seen.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NO = 0, YES = 1 };
-
-/* Libraries of arrays. */
-enum { CUPY, TORCH, KINDS };
-
-/* What a library's arrays are, and what is asked of it in Python. */
-static struct {
-    PyObject *type;   /* of exactly such arrays */
-    PyObject *stream; /* stream(device) -> the current one's address */
-    PyObject *empty;  /* empty(shape, dtype, device) -> a new C */
-    PyObject *grad;   /* PyTorch's is_grad_enabled() */
-    PyObject *strided;
-} libraries[KINDS];
-
 static PyObject *failed; /* failed(device, status): raises the error of a CUresult */
 static int enabled;
 
-/* Names of attributes, and types of numbers. */
-static PyObject *data, *ptr, *device_id, *shape, *strides, *dtype, *data_ptr, *stride, *get_device,
-    *is_conj, *is_neg, *layout, *requires_grad;
+/* Types of numbers. */
 static PyObject *an_int, *a_float, *a_complex;
-
-/* ---- Looking at arrays -------------------------------------------------------------- */
-
-typedef struct {
-    tilewright_layout layout;
-    uint64_t address;
-    int64_t device;
-    int conjugated;
-} seen;
-
-/* Read an integer and drop its object; sets an error where it is none. */
-static int64_t number(PyObject *x)
-{
-    const int64_t found = x == NULL ? 0 : PyLong_AsLongLong(x);
-    if (x != NULL)
-        Py_DecRef(x);
-    return found;
-}
-
-static uint64_t address(PyObject *x)
-{
-    const uint64_t found = x == NULL ? 0 : PyLong_AsUnsignedLongLong(x);
-    if (x != NULL)
-        Py_DecRef(x);
-    return found;
-}
-
-static int truth(PyObject *x)
-{
-    const int found = x == NULL ? -1 : PyObject_IsTrue(x);
-    if (x != NULL)
-        Py_DecRef(x);
-    return found;
-}
-
-/* Read a tuple of two integers and drop it. */
-static int two(PyObject *x, int64_t *first, int64_t *second)
-{
-    if (x == NULL)
-        return NO;
-    const int good = PyTuple_Size(x) == 2;
-    if (good) {
-        *first = PyLong_AsLongLong(PyTuple_GetItem(x, 0));
-        *second = PyLong_AsLongLong(PyTuple_GetItem(x, 1));
-    }
-    Py_DecRef(x);
-    return good;
-}
-
-/* The type's object, which lives as long as the array that has it. */
-static const void *type_of_elements(PyObject *x)
-{
-    PyObject *const found = PyObject_GetAttr(x, dtype);
-    if (found != NULL)
-        Py_DecRef(found);
-    return found;
-}
-
-static int see_cupy(PyObject *x, seen *it)
-{
-    PyObject *const memory = PyObject_GetAttr(x, data);
-    if (memory == NULL)
-        return NO;
-    it->address = address(PyObject_GetAttr(memory, ptr));
-    it->device = number(PyObject_GetAttr(memory, device_id));
-    Py_DecRef(memory);
-    return two(PyObject_GetAttr(x, shape), &it->layout.rows, &it->layout.columns) &&
-           two(PyObject_GetAttr(x, strides), &it->layout.down, &it->layout.across);
-}
-
-static int see_torch(PyObject *x, int grad, seen *it)
-{
-    PyObject *const how = PyObject_GetAttr(x, layout);
-    if (how != NULL)
-        Py_DecRef(how);
-    if (how != libraries[TORCH].strided || truth(PyObject_CallMethodObjArgs(x, is_neg, NULL)) != NO)
-        return NO;
-    if (grad && truth(PyObject_GetAttr(x, requires_grad)) != NO)
-        return NO;
-    it->address = address(PyObject_CallMethodObjArgs(x, data_ptr, NULL));
-    it->device = number(PyObject_CallMethodObjArgs(x, get_device, NULL));
-    it->conjugated = truth(PyObject_CallMethodObjArgs(x, is_conj, NULL));
-    return two(PyObject_GetAttr(x, shape), &it->layout.rows, &it->layout.columns) &&
-           two(PyObject_CallMethodObjArgs(x, stride, NULL), &it->layout.down, &it->layout.across);
-}
-
-/* Look at an array of a library; false where it is none, or one that takes a closer look. */
-static int see(int kind, int grad, PyObject *x, seen *it)
-{
-    memset(it, 0, sizeof *it);
-    PyObject *const type = PyObject_Type(x);
-    Py_DecRef(type); /* the array keeps it */
-    if (type != libraries[kind].type)
-        return NO;
-    if (!(kind == CUPY ? see_cupy(x, it) : see_torch(x, grad, it)))
-        return NO;
-    it->layout.dtype = type_of_elements(x);
-    it->layout.begins = it->address % 16;
-    return it->layout.dtype != NULL && PyErr_Occurred() == NULL;
-}
-
-static int kind_of(PyObject *x)
-{
-    PyObject *const type = PyObject_Type(x);
-    Py_DecRef(type);
-    int kind = 0;
-    while (kind < KINDS && (libraries[kind].type == NULL || libraries[kind].type != type))
-        ++kind;
-    return kind;
-}
 
 /* ---- Calls ---------------------------------------------------------------------------- */
 
@@ -151,7 +24,7 @@ enum { A, B, C, ALPHA, BETA, TRANS_A, TRANS_B, ACCURACY, OUT_DTYPE, DEVICE, ARGU
 
 typedef struct {
     tilewright_key key;
-    seen a, b, c;
+    tilewright_seen a, b, c;
     tilewright_scalar alpha, beta;
     int kind;
 } request;
@@ -181,14 +54,15 @@ static int scalar(PyObject *x, tilewright_scalar *it)
     } else {
         return NO;
     }
-    return PyErr_Occurred() == NULL;
+    return tilewright_is_well();
 }
 
 static int accuracy_of(PyObject *x, tilewright_key *key)
 {
     intptr_t size = 0;
     const char *const text = PyUnicode_AsUTF8AndSize(x, &size);
-    if (text == NULL || size <= 0 || (size_t)size > sizeof key->accuracy)
+    if (text == NULL || size <= 0 || (size_t)size > sizeof key->accuracy ||
+        memchr(text, '\0', (size_t)size) != NULL) /* which the key is filled up with */
         return NO;
     memcpy(key->accuracy, text, (size_t)size);
     return YES;
@@ -198,24 +72,27 @@ static int accuracy_of(PyObject *x, tilewright_key *key)
 static int read_call(PyObject *const *given, request *it)
 {
     memset(it, 0, sizeof *it);
-    it->kind = kind_of(given[A]);
+    it->kind = tilewright_kind_of(given[A]);
     if (it->kind == KINDS || !is_none(given[DEVICE]))
         return NO;
-    const int grad = it->kind == TORCH ? truth(PyObject_CallFunctionObjArgs(libraries[TORCH].grad, NULL)) : 0;
-    if (!see(it->kind, grad, given[A], &it->a) || !see(it->kind, grad, given[B], &it->b))
+    PyObject *const asks = tilewright_libraries[it->kind].grad;
+    const int grad =
+        it->kind == TORCH ? tilewright_truth(PyObject_CallFunctionObjArgs(asks, NULL)) : NO;
+    if (grad < 0 || !tilewright_see(it->kind, grad, given[A], &it->a) ||
+        !tilewright_see(it->kind, grad, given[B], &it->b))
         return NO;
     tilewright_key *const key = &it->key;
     key->new_c = (char)is_none(given[C]);
-    if (!key->new_c && (!see(it->kind, grad, given[C], &it->c) || it->c.conjugated ||
+    if (!key->new_c && (!tilewright_see(it->kind, grad, given[C], &it->c) || it->c.conjugated ||
                         it->c.device != it->a.device || !is_none(given[OUT_DTYPE])))
         return NO;
     key->trans_a = operation(given[TRANS_A]);
-    key->trans_b = operation(given[TRANS_B]);
-    if (!key->trans_a || !key->trans_b || !scalar(given[ALPHA], &it->alpha) ||
+    key->trans_b = key->trans_a ? operation(given[TRANS_B]) : '\0';
+    if (!key->trans_b || !scalar(given[ALPHA], &it->alpha) ||
         !scalar(given[BETA], &it->beta) || !accuracy_of(given[ACCURACY], key) ||
         it->a.device != it->b.device)
         return NO;
-    key->type = libraries[it->kind].type;
+    key->type = tilewright_libraries[it->kind].type;
     key->out_dtype = given[OUT_DTYPE];
     key->a = it->a.layout;
     key->b = it->b.layout;
@@ -262,11 +139,11 @@ static int may_overlap(const request *call, const tilewright_entry *it)
 /* A new C for a call, looked at; null where it takes a closer look. */
 static PyObject *new_result(request *call, const tilewright_entry *it)
 {
-    PyObject *const made = PyObject_CallFunctionObjArgs(libraries[call->kind].empty, it->shape,
-                                                        it->dtype, it->device, NULL);
+    PyObject *const made = PyObject_CallFunctionObjArgs(
+        tilewright_libraries[call->kind].empty, it->shape, it->dtype, it->device, NULL);
     if (made == NULL)
         return NULL;
-    if (see(call->kind, NO, made, &call->c) && call->c.device == call->a.device)
+    if (tilewright_see(call->kind, NO, made, &call->c) && call->c.device == call->a.device)
         return made;
     Py_DecRef(made);
     return NULL;
@@ -276,15 +153,17 @@ static int enqueue(const request *call, const tilewright_entry *it)
 {
     PyObject *const device = PyLong_FromLong((long)call->a.device);
     PyObject *const stream =
-        device == NULL ? NULL : PyObject_CallFunctionObjArgs(libraries[call->kind].stream, device, NULL);
+        device == NULL ? NULL : PyObject_CallFunctionObjArgs(
+                                    tilewright_libraries[call->kind].stream, device, NULL);
     if (device != NULL)
         Py_DecRef(device);
-    const uint64_t at = address(stream);
-    if (PyErr_Occurred() != NULL)
+    const uint64_t at = tilewright_address(stream);
+    if (!tilewright_is_well())
         return TILEWRIGHT_NO_WORKSPACE;
     const uint64_t a = call->a.address, b = call->b.address;
-    const tilewright_call started = {it->exchanged ? b : a, it->exchanged ? a : b, call->c.address, 0,
-                                     call->alpha, call->beta, (void *)(uintptr_t)at};
+    const tilewright_call started = {it->exchanged ? b : a, it->exchanged ? a : b,
+                                     call->c.address, 0, call->alpha, call->beta,
+                                     (void *)(uintptr_t)at};
     /* A full queue waits for the device, which may wait for Python. */
     void *const thread = PyEval_SaveThread();
     const int status = tilewright_start(it->plan, &started);
@@ -292,10 +171,15 @@ static int enqueue(const request *call, const tilewright_entry *it)
     return status;
 }
 
+/* Leave a call to the closer look, which meets its errors again; but nobody is to lose an
+ * interruption from the keyboard. */
 static PyObject *none(void)
 {
-    if (PyErr_Occurred() != NULL)
+    if (!tilewright_is_well()) {
+        if (!PyErr_ExceptionMatches(PyExc_Exception))
+            return NULL;
         PyErr_Clear();
+    }
     Py_IncRef(&_Py_NoneStruct);
     return &_Py_NoneStruct;
 }
@@ -310,32 +194,40 @@ static PyObject *raise_status(int64_t device, int status)
     return made; /* null: it raises */
 }
 
+/* Do what an entry says, whose objects the caller keeps. */
+static PyObject *repeated(request *call, const tilewright_entry *it, PyObject *c)
+{
+    if (!call->key.new_c)
+        Py_IncRef(c);
+    else if ((c = new_result(call, it)) == NULL)
+        return none();
+    const int status = may_overlap(call, it) ? TILEWRIGHT_NO_WORKSPACE : enqueue(call, it);
+    if (status == 0)
+        return c;
+    Py_DecRef(c);
+    return status == TILEWRIGHT_NO_WORKSPACE ? none() : raise_status(call->a.device, status);
+}
+
 static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
 {
     request call;
     (void)self;
     if (!enabled || count != ARGUMENTS || !read_call(given, &call))
         return none();
-    tilewright_entry *const it = tilewright_table_find(&call.key);
-    if (it == NULL || !scalars_are_right(&call, it))
+    const tilewright_entry *const found = tilewright_table_find(&call.key);
+    if (found == NULL || !scalars_are_right(&call, found))
         return none();
     if (call.key.new_c && (call.beta.re != 0 || call.beta.im != 0))
         return none();
-    PyObject *c = given[C];
-    if (!call.key.new_c)
-        Py_IncRef(c);
-    else if ((c = new_result(&call, it)) == NULL)
-        return none();
-    /* The plan stays, whatever other threads let the table forget meanwhile. */
-    tilewright_entry kept = *it;
-    PyObject *const owner = kept.plan_owner;
-    Py_IncRef(owner);
-    const int status = may_overlap(&call, &kept) ? TILEWRIGHT_NO_WORKSPACE : enqueue(&call, &kept);
-    Py_DecRef(owner);
-    if (status == 0)
-        return c;
-    Py_DecRef(c);
-    return status == TILEWRIGHT_NO_WORKSPACE ? none() : raise_status(call.a.device, status);
+    /* Once Python runs, other threads may let the table forget the entry. */
+    const tilewright_entry it = *found;
+    PyObject *const used[] = {it.plan_owner, it.shape, it.dtype, it.device};
+    for (size_t i = 0; i < sizeof used / sizeof *used; ++i)
+        Py_IncRef(used[i]);
+    PyObject *const made = repeated(&call, &it, given[C]);
+    for (size_t i = 0; i < sizeof used / sizeof *used; ++i)
+        Py_DecRef(used[i]);
+    return made;
 }
 
 /* ---- Remembering ---------------------------------------------------------------------------- */
@@ -381,9 +273,33 @@ static void keep_type(const void *x)
         Py_IncRef((PyObject *)(uintptr_t)x);
 }
 
-static void fill_in(tilewright_entry *it, PyObject *const *given)
+/* Read what there is to know besides the key; false where something is not what it should be. */
+static int read_entry(PyObject *const *given, tilewright_entry *it)
 {
+    memset(it, 0, sizeof *it);
+    uint64_t *const numbers[] = {&it->extent_a, &it->extent_b, &it->extent_c};
     it->plan = (const tilewright_plan *)(uintptr_t)PyLong_AsUnsignedLongLong(given[PLAN]);
+    for (int i = 0; i < 3 && tilewright_is_well(); ++i)
+        *numbers[i] = PyLong_AsUnsignedLongLong(given[EXTENT_A + i]);
+    if (tilewright_is_well())
+        it->most = PyFloat_AsDouble(given[MOST]);
+    it->exchanged = tilewright_is_well() && PyObject_IsTrue(given[EXCHANGED]) == YES;
+    it->is_complex = tilewright_is_well() && PyObject_IsTrue(given[COMPLEX]) == YES;
+    it->whole = tilewright_is_well() && PyObject_IsTrue(given[WHOLE]) == YES;
+    return tilewright_is_well();
+}
+
+/* Fill in a new entry, which keeps Python's objects from now on. */
+static void fill_in(tilewright_entry *it, const tilewright_entry *about, PyObject *const *given)
+{
+    it->plan = about->plan;
+    it->exchanged = about->exchanged;
+    it->is_complex = about->is_complex;
+    it->whole = about->whole;
+    it->most = about->most;
+    it->extent_a = about->extent_a;
+    it->extent_b = about->extent_b;
+    it->extent_c = about->extent_c;
     it->plan_owner = kept(given[OWNER]);
     it->shape = kept(given[SHAPE]);
     it->dtype = kept(given[ELEMENTS]);
@@ -392,28 +308,23 @@ static void fill_in(tilewright_entry *it, PyObject *const *given)
     keep_type(it->key.b.dtype);
     keep_type(it->key.c.dtype);
     keep_type(it->key.out_dtype);
-    it->exchanged = PyObject_IsTrue(given[EXCHANGED]);
-    it->is_complex = PyObject_IsTrue(given[COMPLEX]);
-    it->whole = PyObject_IsTrue(given[WHOLE]);
-    it->most = PyFloat_AsDouble(given[MOST]);
-    it->extent_a = PyLong_AsUnsignedLongLong(given[EXTENT_A]);
-    it->extent_b = PyLong_AsUnsignedLongLong(given[EXTENT_B]);
-    it->extent_c = PyLong_AsUnsignedLongLong(given[EXTENT_C]);
 }
 
 /* Keep the plan of a call whose arguments had their closer look, C's memory included. */
 static PyObject *remember(PyObject *self, PyObject *const *given, intptr_t count)
 {
     request call;
-    tilewright_entry *removed = NULL;
+    tilewright_entry about, *removed = NULL;
     (void)self;
     if (count != REMEMBERED || !read_call(given, &call))
         return none();
-    if (call.key.new_c && !see(call.kind, NO, given[USED], &call.c))
+    if (call.key.new_c && !tilewright_see(call.kind, NO, given[USED], &call.c))
+        return none();
+    if (!read_entry(given, &about))
         return none();
     tilewright_entry *it = tilewright_table_find(&call.key);
     if (it == NULL && (it = tilewright_table_add(&call.key, &removed)) != NULL)
-        fill_in(it, given);
+        fill_in(it, &about, given);
     if (it != NULL) {
         const unsigned most = sizeof it->apart / sizeof *it->apart;
         const unsigned at = it->next_apart++ % most;
@@ -448,33 +359,23 @@ static PyObject *know(PyObject *self, PyObject *const *given, intptr_t count)
 {
     (void)self;
     const int64_t kind = count == 6 ? PyLong_AsLongLong(given[0]) : KINDS;
-    if (kind < 0 || kind >= KINDS || libraries[kind].type != NULL)
+    if (kind < 0 || kind >= KINDS || tilewright_libraries[kind].type != NULL)
         return none();
-    libraries[kind].stream = kept(given[2]);
-    libraries[kind].empty = kept(given[3]);
-    libraries[kind].grad = kept(given[4]);
-    libraries[kind].strided = kept(given[5]);
-    libraries[kind].type = kept(given[1]);
+    tilewright_libraries[kind].stream = kept(given[2]);
+    tilewright_libraries[kind].empty = kept(given[3]);
+    tilewright_libraries[kind].grad = kept(given[4]);
+    tilewright_libraries[kind].strided = kept(given[5]);
+    tilewright_libraries[kind].type = kept(given[1]);
     return none();
 }
 
 /* begin(int, float, complex, failed) */
 static PyObject *begin(PyObject *self, PyObject *const *given, intptr_t count)
 {
-    static const struct {
-        PyObject **name;
-        const char *text;
-    } names[] = {
-        {&data, "data"},         {&ptr, "ptr"},         {&device_id, "device_id"},
-        {&shape, "shape"},       {&strides, "strides"}, {&dtype, "dtype"},
-        {&data_ptr, "data_ptr"}, {&stride, "stride"},   {&get_device, "get_device"},
-        {&is_conj, "is_conj"},   {&is_neg, "is_neg"},   {&layout, "layout"},
-        {&requires_grad, "requires_grad"}};
     (void)self;
     if (count != 4)
         return none();
-    for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
-        *names[i].name = PyUnicode_InternFromString(names[i].text);
+    tilewright_name_attributes();
     an_int = kept(given[0]);
     a_float = kept(given[1]);
     a_complex = kept(given[2]);

@@ -5,6 +5,7 @@
  *     plan.c     plans made, and started
  *     table.c    which plan serves a call, by the layout of its arrays
  *     chosen.c   which kernel serves a problem, as choice.h has it
+ *     seen.c     what there is to see of CuPy's arrays and PyTorch's tensors
  *     arrays.c   calls with CuPy's arrays and PyTorch's tensors, from Python's objects to a launch
  *
  * A plan is immutable.  What differs from call to call (addresses, scalars, stream) is patched into

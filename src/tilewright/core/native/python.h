@@ -18,6 +18,7 @@ typedef struct {
 enum { METH_FASTCALL = 0x0080 };
 
 extern PyObject _Py_NoneStruct;
+extern PyObject *PyExc_Exception;
 
 PyObject *PyCFunction_NewEx(PyMethodDef *method, PyObject *self, PyObject *module);
 void Py_IncRef(PyObject *x);
@@ -38,6 +39,7 @@ double PyFloat_AsDouble(PyObject *number);
 double PyComplex_RealAsDouble(PyObject *number);
 double PyComplex_ImagAsDouble(PyObject *number);
 PyObject *PyErr_Occurred(void);
+int PyErr_ExceptionMatches(PyObject *kind);
 void PyErr_Clear(void);
 void *PyEval_SaveThread(void);
 void PyEval_RestoreThread(void *thread);

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice, Operand
+from tilewright.library import warm
 from tilewright.library.matrix_units import config_for, wgmma
 from tilewright.precision import precision
 from tilewright.problem import Trans
@@ -38,6 +39,7 @@ __all__ = [
     "arithmetic_of_scheme",
     "circumstances",
     "is_proved",
+    "is_standard",
     "multiplied_by",
     "product_for",
     "serve_unproved",
@@ -249,6 +251,7 @@ _products: ContextVar[tuple[Product, ...]] = ContextVar(
 @contextlib.contextmanager
 def multiplied_by(*products: Product) -> Iterator[None]:
     """Let these multiply parts, the first that serves: a model beside what it is a model of."""
+    warm.forget()  # calls that were remembered do not look at what is special here
     token = _products.set(products)
     try:
         yield
@@ -266,6 +269,7 @@ def serve_unproved() -> Iterator[None]:
     Within this block the guard decides as it would where matrix units are proved; elsewhere
     such calls are served in IEEE arithmetic.
     """
+    warm.forget()
     token = _unproved.set(True)
     try:
         yield
@@ -286,6 +290,11 @@ def circumstances() -> tuple[Hashable, ...]:
     products = _products.get()
     # What is always there need not be hashed, field by field.
     return None if products is _STANDARD else products, _unproved.get()
+
+
+def is_standard() -> bool:
+    """Whether calls are served as they are outside of any ``with`` block of this module."""
+    return circumstances() == (None, False)
 
 
 def product_for(live: LiveDevice, scheme: Scheme) -> Product:

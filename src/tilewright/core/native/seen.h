@@ -1,0 +1,49 @@
+/* What there is to see of CuPy's arrays and PyTorch's tensors. */
+#ifndef TILEWRIGHT_SEEN_H
+#define TILEWRIGHT_SEEN_H
+
+#include "python.h"
+#include "table.h"
+
+enum { NO = 0, YES = 1 };
+
+/* Libraries of arrays. */
+enum { CUPY, TORCH, KINDS };
+
+/* What a library's arrays are, and what is asked of it in Python. */
+typedef struct {
+    PyObject *type;   /* of exactly such arrays */
+    PyObject *stream; /* stream(device) -> the current one's address */
+    PyObject *empty;  /* empty(shape, dtype, device) -> a new C */
+    PyObject *grad;   /* PyTorch's is_grad_enabled() */
+    PyObject *strided;
+} tilewright_arrays;
+
+extern tilewright_arrays tilewright_libraries[KINDS];
+
+typedef struct {
+    tilewright_layout layout;
+    uint64_t address;
+    int64_t device;
+    int conjugated;
+} tilewright_seen;
+
+/* Make the names of attributes. */
+void tilewright_name_attributes(void);
+
+/* The library of an array; KINDS for none. */
+int tilewright_kind_of(PyObject *x);
+
+/* Look at an array of a library; false where it is none, or one that takes a closer look.  With
+ * `grad` that is one whose gradient is wanted. */
+int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it);
+
+/* Whether nothing was raised: Python runs no more while an error waits. */
+int tilewright_is_well(void);
+
+/* Read an address and drop its object, or a truth value: -1 is an error.  Null is an error raised
+ * before. */
+uint64_t tilewright_address(PyObject *x);
+int tilewright_truth(PyObject *x);
+
+#endif

@@ -1,0 +1,43 @@
+"""Fixtures of tests that run where libcuda.so.1 is the driver of tests."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.core.inside.driver import Device, Driver
+from tilewright.backend.cuda import driver as words
+
+
+@pytest.fixture(scope="session")
+def _driver() -> Driver:
+    assert os.environ.get("FAKE_CUDA_HERE"), "run tests/core/test_native.py"
+    return Driver()
+
+
+@pytest.fixture
+def driver(_driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    """The driver of tests; it has nothing to say of statuses."""
+    monkeypatch.setattr(words, "driver", lambda: None)
+    _driver.reset()
+    core = ctypes.CDLL(_core_path())
+    core.tilewright_arena_forget()
+    yield _driver
+    core.tilewright_arena_forget()
+
+
+def _core_path() -> str:
+    from tilewright.core import needed_library
+    from tilewright.library.plan import core
+
+    needed_library()
+    return str(core()._name)
+
+
+@pytest.fixture
+def device(driver: Driver) -> Device:
+    """A Hopper GPU over it."""
+    return Device(driver)
