@@ -79,8 +79,11 @@ def measure(
         for number, variant in enumerate(variants):
             kernels = portfolio.of_variant(variant)
             loaded: dict[str, Kernel] = {}
-            found = {"shapes": [], "configs": [dict(one.config) for one in kernels], "ns": [],
-                     "won": []}  # type: dict[str, Any]  # fmt: skip
+            found: dict[str, Any] = {"shapes": [], "configs": [], "ns": [], "won": []}
+            for one in kernels:  # of whichever stencil, where it is not the first one's
+                of = one.config.stencil
+                named = {} if of == portfolio.kernels[0].config.stencil else {"stencil": of}
+                found["configs"].append(named | dict(one.config))
             for done, sides in enumerate(shapes):
                 if time.monotonic() >= until:
                     break
@@ -195,15 +198,18 @@ def _padded(family: Stencil, config: Config, p: Problem) -> float:
 
 
 def _skinny(seed: int) -> Iterator[tuple[int, int, int]]:
-    """Yield m, n and k: one side up to 48, the other log-uniform, k up to 500,000, a third odd."""
+    """Yield m, n and k: one side up to 48, the other log-uniform, k up to 500,000.
+
+    A third of the long ones is odd, a third a multiple of 8, a third anything.
+    """
     rng = np.random.default_rng(seed)
     for number in itertools.count():
         short = round(2.0 ** rng.uniform(0, math.log2(48)))
         long = round(2.0 ** rng.uniform(0, 14))
         k = round(2.0 ** rng.uniform(0, math.log2(500_000)))
-        odd = rng.random(2) < 1 / 3
         long, k = (
-            x | 1 if is_odd else x // 8 * 8 or x for x, is_odd in zip((long, k), odd, strict=True)
+            (x | 1, x // 8 * 8 or x, x)[kind]
+            for x, kind in zip((long, k), rng.integers(3, size=2), strict=True)
         )
         if (short + long) * k <= _MOST_ELEMENTS and short * long <= _MOST_ELEMENTS:
             yield (short, long, k) if number % 2 else (long, short, k)

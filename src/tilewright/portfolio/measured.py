@@ -114,7 +114,8 @@ def _measured(document: Any) -> Measured:
     letter, family = str(document["precision"]), str(document["stencil"])
 
     def config(values: Mapping[str, Any]) -> Config:
-        return Config(family, values)
+        values = dict(values)
+        return Config(str(values.pop("stencil", family)), values)
 
     cases = {}
     for trans, found in document["cases"].items():
