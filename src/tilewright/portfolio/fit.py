@@ -21,6 +21,10 @@ Floats = NDArray[np.float64]
 # of 2 GHz (H100: 1.98; CUDA C++ Programming Guide, throughput of arithmetic instructions).
 _MOST_MULTIPLY_ADDS = 256.0
 
+# Fits of a kernel, whose weights settle in three or four; what is slower than the best by less
+# is as good.
+_ROUNDS, _SLOWER = 6, 1.05
+
 _STEPS = [TERMS.index("vector steps"), TERMS.index("scalar steps")]
 
 
@@ -30,7 +34,8 @@ def fitted_costs(
     """Return a kernel's costs, nanoseconds for one of each of `TERMS`.
 
     Errors count relative to the measured time, and the less the slower the kernel is beside the
-    best of a problem: what is far from it is not chosen.  A step costs no less than its
+    best of a problem: what is far from it is not chosen, unless it is expected to be the best.  A
+    step costs no less than its
     multiply-adds at the peak, also where few times tell it from what grows along with it; copies
     of either width that were never timed cost what the other ones do.
 
@@ -45,14 +50,30 @@ def fitted_costs(
     many : int
         Multiprocessors of the device that was measured.
     """
-    from scipy.optimize import nnls
-
     model = Model((geometry,), np.zeros((1, len(TERMS))))
     does = np.array([model.work(problem, many)[0] for problem in times])
     ns = np.array(list(times.values()))
-    weights = np.array([best[problem] for problem in times]) / ns
-    least = _least(geometry, times)
-    rows = does * (weights / ns)[:, None]
+    least_ns = np.array([best[problem] for problem in times])
+    weights = least_ns / ns
+    for _ in range(_ROUNDS):
+        costs = _solved(geometry, times, does / ns[:, None], weights)
+        # Where the kernel would be chosen and is not the best, an error counts in full.
+        wrong = (does @ costs < least_ns) & (ns > _SLOWER * least_ns)
+        wanted = np.where(wrong, 1.0, weights)
+        if (wanted == weights).all():
+            break
+        weights = wanted
+    return costs
+
+
+def _solved(
+    geometry: Geometry, problems: Iterable[Problem], does: Floats, weights: Floats
+) -> Floats:
+    """Return costs by least squares of relative errors; `does` is relative to measured times."""
+    from scipy.optimize import nnls
+
+    least = _least(geometry, problems)
+    rows = does * weights[:, None]
     scale = np.linalg.norm(rows, axis=0)
     unseen = scale == 0
     scale[unseen] = 1.0

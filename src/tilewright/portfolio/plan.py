@@ -41,6 +41,9 @@ _ROUTED, _ROUTED_SIDE = 3, 512
 # of transposes and conjugates, and choosing among those that are left errs as much.
 _OTHERS_LOSE = 3.0
 
+# Kernels for a class of short sides, and the longest side that is short.
+_CLASS, _SHORT = 2, 16
+
 # Of operands that are conjugated but not transposed, which only mixed storage orders ask for.
 _RARE = 3
 
@@ -97,29 +100,40 @@ def plan(
         Of stencils for some problems only (`tilewright.portfolio.measure.measure_family`), each
         picked by itself.
     """
-    found = _planned_of(measured, device, mean, most, more)
-    for other in others:
-        found += _planned_of(other, device, _OTHERS_LOSE * mean, _OTHERS_LOSE * most, ())
-    return found
-
-
-def _planned_of(
-    measured: Measured, device: DeviceSpec, mean: float, most: float, more: Sequence[Measured]
-) -> list[Planned]:
-    """Return what is picked of one file of times."""
     found = []
     for variant in variants_with_conjugates(measured.precision):
-        plain = _without_conjugates(variant)
-        case = measured.cases.get(plain)
-        if case is None or not len(case.problems):
-            continue
-        rare = Trans.R in (variant.trans_a, variant.trans_b)
-        made, columns = _of_variant(measured, variant, case, mean, most, rare=rare)
-        cases = [one.cases[plain] for one in more if plain in one.cases]
-        if cases:
-            made = _refitted(made, case, cases, measured.multiprocessors)
-        found += _with_modes(made, case, columns, device, measured.multiprocessors)
+        kinds = [_kind(measured, variant, mean, most, more)]
+        for other in others:
+            kinds.append(_kind(other, variant, _OTHERS_LOSE * mean, _OTHERS_LOSE * most, ()))
+        some = [one for one in kinds if one is not None]
+        if some:
+            found += _with_modes(some, device, measured.multiprocessors)
     return found
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Kernels of one stencil for a variant, and the columns that the picked ones have in a case."""
+
+    planned: list[Planned]
+    case: Case
+    columns: tuple[int, ...]
+
+
+def _kind(
+    measured: Measured, variant: Variant, mean: float, most: float, more: Sequence[Measured]
+) -> _Kind | None:
+    """Return what is picked of one file of times; None where it has none of the variant."""
+    plain = _without_conjugates(variant)
+    case = measured.cases.get(plain)
+    if case is None or not len(case.problems):
+        return None
+    rare = Trans.R in (variant.trans_a, variant.trans_b)
+    made, columns = _of_variant(measured, variant, case, mean, most, rare=rare)
+    cases = [one.cases[plain] for one in more if plain in one.cases]
+    if cases:
+        made = _refitted(made, case, cases, measured.multiprocessors)
+    return _Kind(made, case, columns)
 
 
 def _without_conjugates(variant: Variant) -> Variant:
@@ -131,11 +145,13 @@ def _of_variant(
     measured: Measured, variant: Variant, case: Case, mean: float, most: float, *, rare: bool
 ) -> tuple[list[Planned], tuple[int, ...]]:
     """Return the kernels of one variant, and the columns that the first ones have in `case.ns`."""
-    picked = pick(case.ns, mean, most, _RARE if rare else 64)
+    # A conjugate's loop is as long: it takes what was picked for its transpose, the first of it.
+    few = rare or variant != _without_conjugates(variant)
+    columns = _columns(case, mean, most, rare=rare, few=few)
     best = dict(zip(case.problems, case.ns.min(axis=1), strict=True))
     family = stencil(case.configs[0].stencil)
     kernels: dict[Config, Planned] = {}
-    for column in picked.columns:
+    for column in columns:
         config = case.configs[column]
         geometry = family.geometry(config)
         faster = _rescheduling(measured, variant, config)
@@ -148,7 +164,26 @@ def _of_variant(
         kernels[config.without("schedule")] = _planned(variant, config, faster, costs)
     if not rare:
         _add_winners(measured, variant, kernels)
-    return list(kernels.values()), picked.columns
+    return list(kernels.values()), columns
+
+
+def _columns(case: Case, mean: float, most: float, *, rare: bool, few: bool) -> tuple[int, ...]:
+    """Return which of a case's configs are picked: of all problems, or class by class.
+
+    A stencil for a short side has configs for each length of it; few problems of one length must
+    not be left to configs for another.
+    """
+    if not stencil(case.configs[0].stencil).geometry(case.configs[0]).streamed:
+        return pick(case.ns, mean, most, _RARE if rare else 64).columns
+    classes: dict[tuple[bool, int], list[int]] = {}
+    for row, p in enumerate(case.problems):
+        if min(p.m, p.n) <= _SHORT:
+            key = p.m < p.n, math.ceil(math.log2(min(p.m, p.n)))
+            classes.setdefault(key, []).append(row)
+    found: dict[int, None] = {}
+    for rows in classes.values():
+        found |= dict.fromkeys(pick(case.ns[rows], mean, most, 1 if few else _CLASS).columns)
+    return tuple(found)
 
 
 def _refitted(planned: list[Planned], case: Case, more: Sequence[Case], many: int) -> list[Planned]:
@@ -234,22 +269,34 @@ def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Pla
 # -- launch modes ------------------------------------------------------------------------
 
 
-def _with_modes(
-    planned: list[Planned], case: Case, columns: tuple[int, ...], device: DeviceSpec, many: int
-) -> list[Planned]:
-    """Return kernels with the launch modes that they are wanted in, and those of a guard."""
+def _with_modes(kinds: Sequence[_Kind], device: DeviceSpec, many: int) -> list[Planned]:
+    """Return kernels with the launch modes that they are wanted in, and those of a guard.
+
+    What is expected to be the best of no drawn shape, among all stencils, and won no race is left
+    out.
+    """
+    planned = [one for kind in kinds for one in kind.planned]
     wanted: list[set[Mode]] = [{PLAIN} for _ in planned]
-    ns = case.ns[:, list(columns)]
-    for row, problem in enumerate(case.problems):
-        at = int(np.argmin(ns[row]))
-        wanted[at].add(planned[at].kernel.geometry.mode(problem))
+    first = 0
+    kept: set[int] = set()
+    for kind in kinds:
+        ns = kind.case.ns[:, list(kind.columns)]
+        for row, problem in enumerate(kind.case.problems):
+            at = first + int(np.argmin(ns[row]))
+            wanted[at].add(planned[at].kernel.geometry.mode(problem))
+            if planned[at].kernel.geometry.streamed:  # drawn shapes have no such long sums
+                kept.add(at)
+        first += len(kind.planned)
     drawn, large = _expected(planned, many)
     for (at, mode), count in drawn.items():
+        kept.add(at)
         if count >= _LEAST_DRAWN:
             wanted[at].add(mode)
     routed = {at for at, _ in large.most_common(_ROUTED)} if _is_guarded(planned) else set()
     found = []
     for at, one in enumerate(planned):
+        if drawn and at not in kept and not one.kernel.won:
+            continue
         modes = sorted(_able(one.kernel, wanted[at], device), key=str)
         kernel = replace(one.kernel, modes=dict.fromkeys(modes, ""))
         if at in routed:
@@ -267,9 +314,9 @@ def _expected(planned: list[Planned], many: int) -> tuple[Counter[tuple[int, Mod
     """Return how often each kernel is expected to be the best, by mode, and of large products."""
     drawn: Counter[tuple[int, Mode]] = Counter()
     large: Counter[int] = Counter()
-    costs = np.array([one.kernel.costs for one in planned])
-    if costs.shape[1] != len(TERMS):
+    if any(len(one.kernel.costs) != len(TERMS) for one in planned):
         return drawn, large
+    costs = np.array([one.kernel.costs for one in planned])
     model = Model([one.kernel.geometry for one in planned], costs)
     for problem in _drawn(planned[0].kernel.variant):
         ns = model.expected(problem, many)
