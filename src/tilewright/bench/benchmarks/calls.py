@@ -55,13 +55,49 @@ def skinny_sides(seed: int, count: int) -> list[Side]:
     return found
 
 
+# Linear layers of language models: output and input features of Llama 2 and 3 of 7 and 8 billion
+# parameters (attention, up, down, vocabulary), and tokens of a step.
+_FEATURES = ((4096, 4096), (11008, 4096), (4096, 11008), (14336, 4096), (32000, 4096))
+_TOKENS = (1, 8, 16, 64, 256, 1024, 2048)
+
+_SQUARES = (512, 1024, 2048, 4096, 8192, 16384)
+
+Case = tuple[Side, tuple[Trans, Trans], str]
+
+
+def _cases(asked: Asked, name: str) -> list[Case]:
+    """Return sides, operations and storage order of what is asked for."""
+    if asked.size == "layers":  # rows of tokens times the transpose of the weights, as PyTorch has
+        return [
+            ((tokens, out, features), (Trans.N, Trans.T), "C")
+            for tokens in _TOKENS
+            for out, features in _FEATURES
+        ]
+    if asked.size == "squares":
+        pairs = [(a, b) for a in (Trans.N, Trans.T) for b in (Trans.N, Trans.T)]
+        return [((side,) * 3, pair, "F") for side in _SQUARES for pair in pairs]
+    draw = skinny_sides if asked.size == "skinny" else _random_sides
+    rng = np.random.default_rng(asked.seed + 1)
+    letters = "NTC"[: 3 if name in "cz" else 2]
+
+    def one(side: Side) -> Case:
+        a, b = (Trans(letters[rng.integers(len(letters))]) for _ in "ab")
+        return side, (a, b), "FC"[rng.integers(2)]
+
+    return [one(side) for side in draw(asked.seed, asked.count)]
+
+
+def _random_sides(seed: int, count: int) -> list[Side]:
+    return drawn_sides(seed, count, GPU_MOST)
+
+
 class Calls(Measured):
     """See the module."""
 
     measures = "the public call on CuPy's arrays, random shapes, launches not held back"
     against = "cuBLAS in C with prepared arguments, the better of two workspaces"
     takes = "a minute for 100 shapes of a precision on an H100"
-    # precision: also fp32, which is S with accuracy="fp32"; size: random or skinny.
+    # precision: also fp32, which is S with accuracy="fp32"; size: random, skinny, layers, squares.
     options = {"precision": "s", "size": "random", "seed": "0", "count": "100"}  # noqa: RUF012
 
     def rows(self, asked: Asked) -> Iterator[Row]:
@@ -72,14 +108,14 @@ class Calls(Measured):
             import cupy
         except ImportError:
             raise UnavailableError("cupy is not installed; pip install cupy-cuda13x") from None
-        random = asked.size != "skinny"
-        draw = drawn_sides(asked.seed, asked.count, GPU_MOST) if random else None
-        sides = draw or skinny_sides(asked.seed, asked.count)
+        known = ("random", "skinny", "layers", "squares")
+        if asked.size not in known:
+            raise UnavailableError(f"size={asked.size!r} is unknown here; use {', '.join(known)}")
         peers = [blas_handle(0), blas_handle(_WORKSPACE)]
         for name in asked.precision.split(","):
-            rng = np.random.default_rng(asked.seed + 1)
-            for side in sides:
-                yield _row(cupy, peers, name, side, rng)
+            rng = np.random.default_rng(asked.seed + 2)
+            for case in _cases(asked, name):
+                yield _row(cupy, peers, name, case, rng)
 
     def line(self, row: Row) -> str:
         """Return how much faster the call was."""
@@ -108,11 +144,10 @@ def _mean(ratios: Sequence[float]) -> float:
     return math.exp(statistics.fmean(map(math.log, ratios))) if ratios else math.nan
 
 
-def _row(cupy: Any, peers: Sequence[Any], name: str, side: Side, rng: Any) -> Row:
+def _row(cupy: Any, peers: Sequence[Any], name: str, case: Case, rng: Any) -> Row:
+    side, ops, order = case
     m, n, k = side
     precision = PRECISIONS["s" if name == "fp32" else name]
-    ops = [Trans("NTC"[rng.integers(3 if precision.is_complex else 2)]) for _ in "ab"]
-    order = "FC"[rng.integers(2)]
     shapes = [(m, k), (k, n)]
     a, b = (
         _random(cupy, rng, x[::-1] if op.transposed else x, precision.dtype, order)
