@@ -99,7 +99,8 @@ def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked:
         library.stream(live.ordinal),
     )  # fmt: skip
     enqueue(live, plan, native, library.stream(live.ordinal), library.memory)
-    _remember(call, (a, b, c, asked), (*views[:2], target), plan, row_major)
+    if library.memory is not None:  # other arrays export themselves anew at every call
+        _remember(call, (a, b, c, asked), (*views[:2], target), plan, row_major)
     return target.array
 
 
