@@ -16,6 +16,9 @@
 
 enum { TILEWRIGHT_TERMS = 11, TILEWRIGHT_NONE = -1 };
 
+/* As tilewright.portfolio.choose has it. */
+#define TILEWRIGHT_OTHER_TWIN 1.5
+
 /* ---- Tables --------------------------------------------------------------- */
 
 /* How launches cover a result; see tilewright.stencil.geometry. */

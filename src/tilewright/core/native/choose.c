@@ -1,8 +1,8 @@
 /* Which kernel serves a problem, in which launch mode: what tilewright.portfolio.choose does.
  *
  *  1. What won a race of exactly this size, columns contiguous, on this model of device.
- *  2. Else the kernel of which the shortest time is expected (model.c), among those
- *     with machine code for the problem's launch mode.
+ *  2. Else the kernel of which the shortest time is expected (model.c), half as long again
+ *     without machine code for the problem's launch mode.
  *  3. Without costs the kernel tuned nearest in size; without any the default.
  *
  * Ties go to the user's own kernels, then to the first.
@@ -112,27 +112,24 @@ static const tilewright_kernel *nearest(const tilewright_rows *from, const tilew
     return best;
 }
 
-/* The shortest expected time, among kernels with the problem's own mode if there are any. */
+/* The shortest expected time, where a twin of another mode serves with that. */
 static const tilewright_kernel *fastest(const tilewright_rows *from, const tilewright_problem *p,
                                         int64_t multiprocessors, double *least)
 {
     const tilewright_kernel *best = NULL;
     const int is_modelled = tilewright_is_modelled(p);
-    int suits_best = 0;
     for (int i = 0; i < from->count; ++i) {
         const tilewright_kernel *const it = &from->kernels[i];
         if (!tilewright_takes(&it->geometry, p))
             continue;
         const int suits =
             it->own || it->codes[tilewright_mode(&it->geometry, p)] != TILEWRIGHT_NONE;
-        if (best != NULL && suits < suits_best)
-            continue;
         /* Larger than anything that a device holds: any kernel will do. */
-        const double ns = is_modelled ? tilewright_expected(it, p, multiprocessors) : 0;
-        if (best == NULL || suits > suits_best || ns < *least) {
+        const double expected = is_modelled ? tilewright_expected(it, p, multiprocessors) : 0;
+        const double ns = suits ? expected : expected * TILEWRIGHT_OTHER_TWIN;
+        if (best == NULL || ns < *least) {
             best = it;
             *least = ns;
-            suits_best = suits;
         }
     }
     return best;
