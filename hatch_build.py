@@ -2,7 +2,8 @@
 
 Without a C compiler the wheel has no library, and the core is compiled where it is first needed.
 A release for other machines is made by the ``ziglang`` package's compiler, for an old glibc:
-``TILEWRIGHT_WHEEL=x86_64 pip wheel .`` (or ``aarch64``) with ``ziglang`` installed.
+``TILEWRIGHT_WHEEL=x86_64 pip wheel --no-build-isolation .`` (or ``aarch64``), ``hatchling`` and
+``ziglang`` being installed.
 """
 
 from __future__ import annotations
