@@ -193,7 +193,8 @@ class ActedArrays:
     def stream(self, ordinal):
         return 11
 
-    memory = None
+    def memory(self, ordinal, size):
+        raise AssertionError(f"{size} bytes are asked for, which no test has")
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tilewright.backend import GemmCall, Kernel, LiveDevice
 from tilewright.library.kernels import begin_aligned, ready
 from tilewright.problem import Problem
 from tilewright.stencil import Launch, Variant
+from tilewright.timeline import span
 
 __all__ = ["Laid", "MemorySpace", "direct", "lay_out"]
 
@@ -113,6 +114,7 @@ def lay_out(
 
 def direct(live: LiveDevice, problem: Problem, call: GemmCall) -> Step:
     """Return the launch of the kernel that serves a problem; see `kernels.ready`."""
-    chosen, kernel = ready(live, problem, begin_aligned(call))
+    with span("choose"):
+        chosen, kernel = ready(live, problem, begin_aligned(call))
     arguments = chosen.stencil.arguments(chosen.config, Variant.of(problem), call)
     return kernel, chosen.launch(problem), arguments
