@@ -95,6 +95,35 @@ def _share(row: Row) -> str:
     return f"{rate / 1e12:.2f} ({rate / row['bound']['flops_per_second']:.0%})".replace("%", " %")
 
 
+def public_calls() -> str:
+    """Return how much faster calls are on random shapes, and how long a first one takes."""
+    means, slow = [], []
+    for letter in NAMES:
+        ratios = [
+            row["ratio"] for row in rows("h100/calls")
+            if (row["shapes"], row["precision"]) == ("random", letter)
+        ]  # fmt: skip
+        means.append(f"{statistics.geometric_mean(ratios):.2f} in {letter.upper()}")
+        slow.append(sum(one < 0.9 for one in ratios))
+    first = [
+        row["milliseconds"][0] for row in rows("h100/first_call") if row["library"] == "tilewright"
+    ]
+    return (
+        "[The public call](docs/random_shapes.md), host time and all, beside cuBLAS called in C"
+        f" with prepared arguments: over {len(ratios)} shapes with sides from 1 to 16384 it is"
+        f" faster by a factor of {', '.join(means[:-1])} and {means[-1]}, in the geometric mean;"
+        f" {min(slow)} to {max(slow)} shapes of each precision are below 0.9. A warm call costs the"
+        " host [some microseconds](docs/serving.md), [the first call](docs/portfolio.md) of a"
+        f" process {min(first):.0f} to {max(first):.0f} ms on an H100, without a compiler."
+    )
+
+
+def host_cost() -> str:
+    """Return what a warm call costs the host, a line a way to call."""
+    lines = [[row["call"], f"{row['microseconds']:.1f}"] for row in rows("h100/host_cost")]
+    return f"{about('h100/host_cost')}.\n\n{table(['', 'microseconds a call'], lines)}"
+
+
 # -- races -------------------------------------------------------------------------------------
 
 
@@ -455,7 +484,7 @@ ON_DEVICE = {"sgemm": "cuBLAS SGEMM", "guarded": '`"fp32"`', "fp16x3": "fp16x3",
 ON_MODEL = {"plain sum": "plain sum", "ieee": "SGEMM of this CPU", "fp16x3": "fp16x3",
             "tf32x3": "tf32x3", "bf16x6": "bf16x6"}  # fmt: skip
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
-    "README.md": {"results": readme},
+    "README.md": {"results": readme, "calls": public_calls},
     "docs/hopper.md": {
         "squares": lambda: squares("h100/squares_s"),
         "complex": lambda: squares("h100/squares_c", COMPLEX_CASES),
@@ -467,6 +496,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "sustained": lambda: sustained("dz"),
     },
     "docs/portfolio.md": {"first": first_calls},
+    "docs/serving.md": {"host": host_cost},
     "docs/random_shapes.md": {
         "loss": portfolio_loss, "calls": calls, "shapes": random_shapes,
         "multiples": beside_multiples,

@@ -100,21 +100,21 @@ def test_a_compiler_that_is_named_comes_first(tmp_path, monkeypatch):
     assert [str(tmp_path / "missing")] not in build.compilers()
 
 
-def test_a_process_without_a_core_is_warned_once_and_goes_on(cache, monkeypatch):
+def test_a_process_without_a_core_goes_on_until_one_is_needed(cache, monkeypatch):
     monkeypatch.setattr(build, "compilers", list)
     monkeypatch.setattr(core, "_found", [])
-    with pytest.warns(RuntimeWarning, match="cannot be compiled"):
-        assert core.library() is None
     assert core.library() is None
-    with pytest.raises(CoreError):
+    assert core.library() is None
+    with pytest.raises(CoreError, match="cannot be compiled"):
         core.needed_library()
 
 
 def test_a_cache_that_cannot_be_used_is_no_core(cache, monkeypatch):
     monkeypatch.setattr(build, "cache_dir", lambda: cache / "missing")
     monkeypatch.setattr(core, "_found", [])
-    with pytest.warns(RuntimeWarning, match="missing"):
-        assert core.library() is None
+    assert core.library() is None
+    with pytest.raises(OSError, match="missing"):
+        core.needed_library()
 
 
 @needs_c

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import warnings
 
 __all__ = ["library", "needed_library"]
 
@@ -17,16 +16,17 @@ _found: list[ctypes.PyDLL | None] = []
 
 
 def library() -> ctypes.PyDLL | None:
-    """Return the library; None where it is not here and cannot be made, which is said once.
+    """Return the library; None where it is not here and cannot be made.
 
-    Its functions keep Python's lock: `ctypes.CDLL` of the same file gives those that do not.
+    Nothing is said then: OpenCL devices do without it, and CUDA's calls say it by
+    `needed_library`.  Its functions keep Python's lock: `ctypes.CDLL` of the same file gives those
+    that do not.
     """
     with _lock:
         if not _found:
             try:
                 _found.append(_load())
-            except (RuntimeError, OSError) as problem:
-                warnings.warn(str(problem), RuntimeWarning, stacklevel=2)
+            except (RuntimeError, OSError):
                 _found.append(None)
     return _found[0]
 

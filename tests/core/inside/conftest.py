@@ -5,11 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests.core.inside.arrays import know_them, now
 from tests.core.inside.driver import Device, Driver
+from tests.core.inside.remembering import plan_of
 from tilewright.backend.cuda import driver as words
+from tilewright.library import warm
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +45,19 @@ def _core_path() -> str:
 def device(driver: Driver) -> Device:
     """A Hopper GPU over it."""
     return Device(driver)
+
+
+@pytest.fixture
+def knowing(driver: Driver) -> Iterator[None]:
+    """Let the table know stand-ins of CuPy and PyTorch, and nothing else."""
+    know_them()
+    now.streams, now.grad, now.error, now.before, now.made_on = {0: 7, 1: 8}, True, None, None, None
+    warm.forget()
+    yield
+    warm.forget()
+
+
+@pytest.fixture
+def plan(driver: Driver, device: Device) -> Any:
+    """A plan that is told all that differs from call to call."""
+    return plan_of(driver, device)

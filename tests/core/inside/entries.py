@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.core.inside.arrays import F4, KINDS, CuPyArray, Tensor, know_them, now
+from tests.core.inside.arrays import F4, KINDS, CuPyArray, Tensor, now
 from tests.core.inside.remembering import MOST, again, order, pair, plan_of, remember
 from tilewright import timeline
 from tilewright.backend import LaunchError
@@ -23,19 +23,7 @@ from tilewright.portfolio import reload
 both = pytest.mark.parametrize("kind", KINDS)
 
 
-@pytest.fixture(autouse=True)
-def _knowing(driver):
-    know_them()
-    now.streams, now.grad, now.error, now.before, now.made_on = {0: 7, 1: 8}, True, None, None, None
-    warm.forget()
-    yield
-    warm.forget()
-
-
-@pytest.fixture
-def plan(driver, device):
-    """A plan that is told all that differs from call to call."""
-    return plan_of(driver, device)
+pytestmark = pytest.mark.usefixtures("knowing")
 
 
 # -- who keeps what -------------------------------------------------------------------------

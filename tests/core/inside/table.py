@@ -9,26 +9,13 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.core.inside.arrays import C8, F4, F8, KINDS, CuPyArray, Tensor, know_them, now
+from tests.core.inside.arrays import C8, F4, F8, KINDS, CuPyArray, Tensor, now
 from tests.core.inside.remembering import MOST, again, pair, plan_of, remember
-from tilewright.library import warm
 
 both = pytest.mark.parametrize("kind", KINDS)
 
 
-@pytest.fixture(autouse=True)
-def _knowing(driver):
-    know_them()
-    now.streams, now.grad, now.error, now.before, now.made_on = {0: 7, 1: 8}, True, None, None, None
-    warm.forget()
-    yield
-    warm.forget()
-
-
-@pytest.fixture
-def plan(driver, device):
-    """A plan that is told all that differs from call to call."""
-    return plan_of(driver, device)
+pytestmark = pytest.mark.usefixtures("knowing")
 
 
 # -- what is alike -------------------------------------------------------------------------
