@@ -18,7 +18,6 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -153,14 +152,6 @@ class Space:
     def zero(self) -> int:
         """One int, 0, that nobody writes."""
         return self.need("zero", 4, zeroed=True)
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where parts of a call's workspace are, in bytes from its scratch on."""
-
-    zeros: int
-    pool: int
 
 
 class Plan:

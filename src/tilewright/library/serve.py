@@ -21,7 +21,7 @@ from tilewright.library.arenas import Memory, WorkspaceError, arena_for, borrowe
 from tilewright.library.plan import ALPHA, BETA, REPORT, A, B, C, Plan, Space, call_of
 from tilewright.library.routes import Laid, lay_out
 from tilewright.library.scratch import TOPS, scratch_of
-from tilewright.portfolio.find import generation
+from tilewright.portfolio.find import generation, on_reload
 from tilewright.problem import Problem
 from tilewright.timeline import span
 
@@ -86,6 +86,9 @@ def forget_plans() -> None:
     """Let the next calls be laid out anew."""
     with _lock:
         _plans.clear()
+
+
+on_reload(forget_plans)
 
 
 def _begins(x: Operand) -> int:
