@@ -34,7 +34,7 @@ def twins(cuda: LiveDevice) -> Twins:
 def test_the_contract_and_its_twins_bits_in_every_class(cuda: LiveDevice, twins: Twins) -> None:
     certify(cuda, twins.made, FAMILY, twins.config, TN)
     compared = same_bits(cuda, (twins.plain, twins.made), FAMILY, twins.config, TN)
-    assert compared == sum(check.m * check.n for check in classes(twins.config))
+    assert compared == sum(check.m * check.n for check in classes(FAMILY, twins.config))
 
 
 @pytest.mark.parametrize("beside", ["alone", "disturbed"])

@@ -195,7 +195,7 @@ def name_of(kernels: KernelSet, p: Problem, choice: Any) -> str:
 def test_choices_agree_with_pythons(drawn_portfolios, choosing, letter, device):
     """Kernel, launch mode, expected time to the last bit, grid and the reduction's grid."""
     seen = {compare(choosing, device, *drawn) for drawn in problems(letter, 1500, ord(letter))}
-    assert len(seen) > 50
+    assert len(seen) > 40
 
 
 @pytest.mark.parametrize("letter", list("sdcz"))

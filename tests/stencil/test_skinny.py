@@ -59,15 +59,12 @@ def points(of: Variant, live: EmulatedDevice, **wanted: int) -> list[Config]:
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize("sliced", [0, 1])
 @pytest.mark.parametrize("short_m", [0, 1])
 @pytest.mark.parametrize("name", ["sNN", "dTT", "cCN", "zNC"])
-def test_the_contract_is_kept(
-    emulated: EmulatedDevice, name: str, short_m: int, sliced: int
-) -> None:
+def test_the_contract_is_kept(emulated: EmulatedDevice, name: str, short_m: int) -> None:
     """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf."""
     of, width = variant(name), {"block_m" if short_m else "block_n": 4}
-    config = points(of, emulated, short_m=short_m, sliced=sliced, **width)[0]
+    config = points(of, emulated, short_m=short_m, **width)[0]
     certify(emulated, compiled(emulated, FAMILY, config, of), FAMILY, config, of)
 
 
@@ -83,7 +80,7 @@ def test_every_start_is_right(emulated: EmulatedDevice, name: str) -> None:
 def test_threads_share_k_in_every_way(emulated: EmulatedDevice, name: str, short_m: int) -> None:
     """Rows that end within a chunk and within a block; columns aligned and not."""
     of, width = variant(name), {"block_m" if short_m else "block_n": 2}
-    for config in points(of, emulated, short_m=short_m, sliced=1, **width):
+    for config in points(of, emulated, short_m=short_m, **width):
         run, rng = bench(emulated, FAMILY, config, of), np.random.default_rng(3)
         depth = config.integer("block_k")
         for k in (1, depth - 1, 2 * depth, 2 * depth + 5):
@@ -109,7 +106,9 @@ class Cut(Skinny):
     def launch(self, config: Config, m: int, n: int, k: int = 0) -> Any:
         """Return the same launch, cut otherwise."""
         launch = super().launch(config, m, n, k)
-        return replace(launch, grid=(launch.grid[0] * self.slices, 1), split_k=None)
+        behind = launch.second_blocks if self.slices > 1 else 0
+        grid = (launch.grid[0] * self.slices, 1)
+        return replace(launch, grid=grid, split_k=None, second_blocks=behind)
 
 
 @pytest.mark.parametrize("slices", [1, 2, 9, 40, 300])
@@ -117,7 +116,7 @@ def test_any_number_of_slices_is_right(emulated: EmulatedDevice, slices: int) ->
     """More than there are steps, too: those without a step leave zeros."""
     family, of = Cut(), variant("dTN")
     family.slices = slices
-    config = points(of, emulated, short_m=0, block_n=2, sliced=1)[0]
+    config = points(of, emulated, short_m=0, block_n=2)[0]
     run = Bench(emulated, compiled(emulated, family, config, of), family, config, of)
     rng = np.random.default_rng(slices)
     for check in (Check(70, 2, 700, beta=1), Check(65, 1, 647, -3, 2, padding=3, offset=5)):
@@ -127,14 +126,20 @@ def test_any_number_of_slices_is_right(emulated: EmulatedDevice, slices: int) ->
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(check=checks(4, 300), seed=st.integers(0, 2**32), sliced=st.integers(0, 1))
+@given(
+    check=checks(4, 300),
+    seed=st.integers(0, 2**32),
+    short_m=st.integers(0, 1),
+    slices=st.integers(1, 5),
+)
 def test_any_problem_is_computed_exactly(
-    emulated: EmulatedDevice, check: Check, seed: int, sliced: int
+    emulated: EmulatedDevice, check: Check, seed: int, short_m: int, slices: int
 ) -> None:
     """Long short sides, too: many tiles along either."""
-    of = variant("sTT")
-    config = points(of, emulated, short_m=sliced, sliced=sliced, block_m=8 if sliced else 64)[0]
-    bench(emulated, FAMILY, config, of).exact(check, np.random.default_rng(seed))
+    family, of = Cut(), variant("sTT")
+    family.slices = slices
+    config = points(of, emulated, short_m=short_m, block_m=8 if short_m else 64)[0]
+    bench(emulated, family, config, of).exact(check, np.random.default_rng(seed))
 
 
 FAULTS = {
@@ -154,10 +159,10 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
-    wrong, of = faulty(Skinny, *FAULTS[fault]), variant("dNN")
-    config = points(of, emulated, short_m=1, block_m=16, sliced=1)[0]
-    if fault == "no new slab":
-        config = config.without("sliced")
+    whole = fault == "no new slab"  # slices of so short a sum are a slab each
+    wrong, of = faulty(Cut if whole else Skinny, *FAULTS[fault]), variant("dNN")
+    config = points(of, emulated, short_m=1, block_m=16)[0]
+    if whole:
         with pytest.raises(WrongResultError):
             bench(emulated, wrong, config, of).exact(Check(16, 9, 600), np.random.default_rng(1))
     else:

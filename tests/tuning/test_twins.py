@@ -114,7 +114,7 @@ def test_other_bits_are_found_where_integers_hide_them() -> None:
     made = {level: live.compile(FAMILY.source(config(level), of, "opencl")) for level in (0, 1, 2)}
     screen(live, made[2], FAMILY, config(2), of)
     compared = same_bits(live, (made[0], made[1]), FAMILY, config(1), of)
-    assert compared == sum(check.m * check.n for check in classes(config(1)))
+    assert compared == sum(check.m * check.n for check in classes(FAMILY, config(1)))
     with pytest.raises(WrongResultError, match=r"its twin's .* have other bits \(m=13"):
         same_bits(live, (made[0], made[2]), FAMILY, config(2), of, [Check(13, 13, 40)])
 

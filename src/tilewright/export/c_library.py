@@ -218,6 +218,8 @@ def _geometry(it: Geometry, line_bytes: int) -> Iterator[str]:
             "reduction_blocks": cut.reduction_blocks, "reduction_threads": cut.reduction_threads,
             "most_parts": cut.most_parts,
         }  # fmt: skip
+        if cut.reduction_cycles:
+            values["reduction_cycles"] = _double(cut.reduction_cycles)
     return (f".{name} = {value}" for name, value in values.items() if value)
 
 

@@ -262,7 +262,10 @@ class _Laid:
             raise LaunchError(
                 f"grid={launch.grid} is outside what CUDA launches, 1 to {_GRID}; use larger blocks"
             )
-        if loaded.part_bytes:
+        second = launch.second if loaded.second else None
+        if loaded.part_bytes and loaded.second and second is None:
+            arguments = (*arguments, 0)  # whole tiles: nobody looks at a workspace
+        elif loaded.part_bytes:
             wanted = Workspace(launch.grid[0], loaded.part_bytes, not loaded.second)
             self._words = wanted.cleared_bytes
             self._part_bytes = max(self._part_bytes, wanted.size - wanted.cleared_bytes)
@@ -272,8 +275,8 @@ class _Laid:
             self._put(value)
         many = len(arguments)
         self._start(loaded.function, launch, loaded.dynamic_shared_bytes, first, many)
-        if loaded.second:
-            self._start(loaded.second, launch.second, 0, first, many)
+        if second is not None:
+            self._start(loaded.second, second, 0, first, many)
 
     def _start(self, function: int, launch: Launch, shared: int, first: int, many: int) -> None:
         able = (self._device.spec.compute_capability or 0) >= _EARLY_FROM

@@ -218,9 +218,8 @@ def geometry_to_json(geometry: Geometry) -> dict[str, Any]:
     }
     if geometry.split_k is not None:
         cut = asdict(geometry.split_k)
-        found["split_k"] = {name: x for name, x in cut.items() if name != "most_parts"}
-        if geometry.split_k.most_parts != MOST_PARTS:
-            found["split_k"]["most_parts"] = geometry.split_k.most_parts
+        usual = {"most_parts": MOST_PARTS, "reduction_cycles": 0.0}
+        found["split_k"] = {name: x for name, x in cut.items() if x != usual.get(name)}
     return {name: list(x) if isinstance(x, tuple) else x for name, x in found.items()}
 
 
@@ -240,8 +239,21 @@ def geometry_from_json(row: Mapping[str, Any]) -> Geometry:
         if name not in known or type(value) is not known[name] or value < _LEAST.get(name, 1):
             raise ValueError(f"{name}={value!r} is no field of a geometry")
     split_k = None if cut is None else SplitK(**cut)
-    numbers = (x, y) if split_k is None else (x, y, *astuple(split_k))
-    good = all(type(one) in (int, float) and 0 < one < math.inf for one in numbers)
-    if not good or (split_k is not None and split_k.most_parts not in range(1, _MOST_SLICES + 1)):
+    if not all(map(_is_positive, (x, y))) or (split_k is not None and not _is_good(split_k)):
         raise ValueError(f"threads={(x, y)}, split_k={cut!r} are of no geometry")
     return Geometry(**values, threads=(int(x), int(y)), split_k=split_k)
+
+
+def _is_good(cut: SplitK) -> bool:
+    """Whether the fields of parallel split-K, read from a file, are such as a launch has."""
+    *counts, most, reduction_cycles = astuple(cut)
+    free = type(reduction_cycles) is float and reduction_cycles == 0
+    return (
+        all(map(_is_positive, counts))
+        and most in range(1, _MOST_SLICES + 1)
+        and (free or _is_positive(reduction_cycles))
+    )
+
+
+def _is_positive(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf

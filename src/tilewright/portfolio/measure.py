@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from statistics import median
@@ -22,7 +22,7 @@ from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.plan import drawn_sides
 from tilewright.portfolio.portfolio import Portfolio
-from tilewright.precision import precision
+from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
@@ -30,14 +30,17 @@ from tilewright.tuning.measure import Workload, random_matrix
 
 __all__ = ["measure", "measure_family", "text_of"]
 
-# Of a matrix at most: 512 MB of complex doubles, drawn once and used by every problem.
-_MOST_ELEMENTS = 1 << 25
+# Of a matrix at most, drawn once and used by every problem: the long operand of a skinny product
+# fills it, any other matrix has so few elements that no kernel takes a tenth of a second.
+_MOST_BYTES, _MOST_ELEMENTS = 1 << 30, 1 << 25
 
 _RUNS = 3  # after one that does not count
 
-# Configs whose tiles hold so many times the elements of those that fit best are not timed, and what
-# takes longer than a millisecond is timed once: it wins nowhere.
-_MOST_WASTE, _SLOW_NS = 4.0, 1_000_000
+# What takes longer than a millisecond is timed once.
+_SLOW_NS = 1_000_000
+
+# The longest short side, and the longest sum.
+_SHORT, _LONGEST_SUM = 128, 500_000
 
 
 def measure(
@@ -68,17 +71,20 @@ def measure(
         Whether m or n is short; k and the other side are anything.
     """
     until = time.monotonic() + seconds
-    shapes = list(islice(_skinny(seed), count) if short else _shapes(seed, count))
     variants = [one for one in _variants(portfolio) if portfolio.of_variant(one)]
     cases: dict[str, Any] = {}
     precision = variants[0].precision
-    rng = np.random.default_rng(seed)
-    whole = random_matrix(rng, _MOST_ELEMENTS, Problem(1, 1, 1, precision))
-    memory = {name: live.upload(whole) for name in "abc"}
+    shapes = list(islice(_skinny(seed, precision) if short else _shapes(seed), count))
+    memory = _memory(live, precision, seed)
     try:
         for number, variant in enumerate(variants):
             kernels = portfolio.of_variant(variant)
-            loaded: dict[str, Kernel] = {}
+            # All before any is timed: loading machine code delays launches around it.
+            loaded = {
+                digest: live.load(portfolio.codes[digest], portfolio.machine_code(digest))
+                for one in kernels
+                for digest in one.modes.values()
+            }
             found: dict[str, Any] = {"shapes": [], "configs": [], "ns": [], "won": []}
             for one in kernels:  # of whichever stencil, where it is not the first one's
                 of = one.config.stencil
@@ -90,9 +96,7 @@ def measure(
                 problem = Problem(*sides, precision, variant.trans_a, variant.trans_b)
                 workload = Workload(live, problem, memory)
                 found["shapes"].append(list(sides))
-                found["ns"].append(
-                    [_timed(live, portfolio, one, workload, loaded) for one in kernels]
-                )
+                found["ns"].append([_timed(one, workload, loaded) for one in kernels])
                 observer(number * len(shapes) + done + 1, len(variants) * len(shapes))
             cases[f"{variant.trans_a}{variant.trans_b}"] = found
     finally:
@@ -138,9 +142,7 @@ def measure_family(
     until = time.monotonic() + seconds
     family = stencil(name)
     of = precision(letter)
-    rng = np.random.default_rng(seed)
-    whole = random_matrix(rng, _MOST_ELEMENTS, Problem(1, 1, 1, of))
-    memory = {one: live.upload(whole) for one in "abc"}
+    memory = _memory(live, of, seed)
     cases: dict[str, Any] = {}
     try:
         for a, b in itertools.product((Trans.N, Trans.T), repeat=2):
@@ -148,12 +150,13 @@ def measure_family(
             configs = list(family.space(variant, live.spec))
             kernels = _compiled(live, family, variant, configs)
             shapes, rows = [], []
-            for sides in islice(_skinny(seed), count):
+            for sides in islice(_skinny(seed, of), count):
                 if time.monotonic() >= until:
                     break
                 workload = Workload(live, Problem(*sides, of, a, b), memory)
                 shapes.append(list(sides))
-                rows.append(_times_of_family(workload, family, configs, kernels))
+                each = zip(kernels, configs, strict=True)
+                rows.append([_median(workload, kernel, family, one) for kernel, one in each])
             cases[f"{a}{b}"] = {
                 "shapes": shapes, "configs": [dict(one) for one in configs], "ns": rows, "won": [],
             }  # fmt: skip
@@ -173,45 +176,35 @@ def _compiled(
     return [live.compile(source) for source in sources]
 
 
-def _times_of_family(
-    workload: Workload, family: Stencil, configs: list[Config], kernels: list[Kernel]
-) -> list[int | None]:
-    """Return nanoseconds; None of configs most of whose tiles are empty."""
-    p = workload.problem
-    waste = [_padded(family, one, p) for one in configs]
-    found: list[int | None] = []
-    for config, kernel, times in zip(configs, kernels, waste, strict=True):
-        if times > _MOST_WASTE * min(waste):
-            found.append(None)
-            continue
-        first = workload.run(kernel, family, config)
-        runs = _RUNS if first < _SLOW_NS else 1
-        found.append(round(median(workload.run(kernel, family, config) for _ in range(runs))))
-    return found
+def _median(workload: Workload, kernel: Kernel, family: Stencil, config: Config) -> int:
+    """Return nanoseconds."""
+    first = workload.run(kernel, family, config)
+    runs = _RUNS if first < _SLOW_NS else 1
+    return round(median(workload.run(kernel, family, config) for _ in range(runs)))
 
 
-def _padded(family: Stencil, config: Config, p: Problem) -> float:
-    """Return how many elements of C tiles have, for each of the matrix's."""
-    geometry = family.geometry(config)
-    rows, columns = geometry.tiles(p.m, p.n)
-    return rows * geometry.tile_m * columns * geometry.tile_n / (p.m * p.n)
+def _memory(live: CUDADevice, of: Precision, seed: int) -> dict[str, Any]:
+    """Return the matrices of every problem."""
+    rng = np.random.default_rng(seed)
+    whole = random_matrix(rng, _MOST_BYTES // of.element_bytes, Problem(1, 1, 1, of))
+    return {name: live.upload(whole) for name in "abc"}
 
 
-def _skinny(seed: int) -> Iterator[tuple[int, int, int]]:
-    """Yield m, n and k: one side up to 48, the other log-uniform, k up to 500,000.
+def _skinny(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
+    """Yield m, n and k: one side is short, the other one and k are log-uniform.
 
     A third of the long ones is odd, a third a multiple of 8, a third anything.
     """
     rng = np.random.default_rng(seed)
     for number in itertools.count():
-        short = round(2.0 ** rng.uniform(0, math.log2(48)))
+        short = round(2.0 ** rng.uniform(0, math.log2(_SHORT)))
         long = round(2.0 ** rng.uniform(0, 14))
-        k = round(2.0 ** rng.uniform(0, math.log2(500_000)))
+        k = round(2.0 ** rng.uniform(0, math.log2(_LONGEST_SUM)))
         long, k = (
             (x | 1, x // 8 * 8 or x, x)[kind]
             for x, kind in zip((long, k), rng.integers(3, size=2), strict=True)
         )
-        if (short + long) * k <= _MOST_ELEMENTS and short * long <= _MOST_ELEMENTS:
+        if max(long * k, short * k) * of.element_bytes <= _MOST_BYTES:
             yield (short, long, k) if number % 2 else (long, short, k)
 
 
@@ -221,23 +214,13 @@ def _variants(portfolio: Portfolio) -> Iterator[Variant]:
             yield one
 
 
-def _shapes(seed: int, count: int) -> Iterator[tuple[int, int, int]]:
-    found = 0
+def _shapes(seed: int) -> Iterator[tuple[int, int, int]]:
     for m, n, k in drawn_sides(seed):
         if max(m * n, m * k, k * n) <= _MOST_ELEMENTS:
             yield m, n, k
-            found += 1
-            if found == count:
-                return
 
 
-def _timed(
-    live: CUDADevice,
-    portfolio: Portfolio,
-    kernel: PortfolioKernel,
-    workload: Workload,
-    loaded: dict[str, Kernel],
-) -> int | None:
+def _timed(kernel: PortfolioKernel, workload: Workload, loaded: Mapping[str, Kernel]) -> int | None:
     """Return nanoseconds; None where the kernel is not for the problem."""
     problem = workload.problem
     digest = kernel.modes.get(kernel.geometry.mode(problem))
@@ -245,12 +228,7 @@ def _timed(
         return None
     family, config = stencil(kernel.config.stencil), kernel.config
     try:
-        if digest not in loaded:
-            code = portfolio.codes[digest]
-            loaded[digest] = live.load(code, portfolio.machine_code(digest))
-        first = workload.run(loaded[digest], family, config)
-        many = _RUNS if first < _SLOW_NS else 1
-        return round(median(workload.run(loaded[digest], family, config) for _ in range(many)))
+        return _median(workload, loaded[digest], family, config)
     except BackendError:
         return None
 

@@ -42,10 +42,10 @@ TERMS = (
     "scalar steps",  # the same where single elements are copied
     "tiles",  # that the busiest multiprocessor stores, or parts of them
     "latencies",  # of copies, one after another
-    "memory",  # MB of A, B and C
+    "memory",  # MB of A, B and C; of a streamed operand for each tile of the short side
     "L2",  # MB read from the L2, and parts of shared tiles
     "ragged C",  # millions of elements of C whose columns are not aligned to 16 bytes
-    "parts",  # of a shared tile that its owner adds up, one after another
+    "parts",  # of a tile that are added up one after another; 1 where threads share them
     "split-K",  # MB of parts that a reduction kernel adds up
     "turns",  # tiles that a persistent block takes in turn
 )
@@ -106,6 +106,9 @@ class Model:
         self._part_bytes = np.array([[one.part_bytes] for one in cuts])
         most = [one.most_parts for one in cuts]
         self._most_parts = np.array([[each] for each in most], np.int64)
+        self._reduction_cycles = np.array([[one.reduction_cycles] for one in cuts])
+        self._direct = np.zeros(len(geometries), np.bool_)
+        self._direct[self._splits] = [one.reduction_cycles > 0 for one in cuts]
         self._numbers = np.arange(1, max(most, default=1) + 1, dtype=np.int64)
         reached = [_REACHED.get(one.cluster_k, 1.0) for one in geometries]
         self._reached = np.array(reached)
@@ -156,6 +159,13 @@ class Model:
         passed = p.k * (_up(p.n, self._tile_n) * p.m + _up(p.m, self._tile_m) * p.n)
         scalar = self._scalar(p)
         ragged = p.ldc % elements_of_chunk(p) != 0
+        reduced = self._split & ((parts > 1) | ~self._direct)
+        added = np.where(reduced, np.where(self._direct, 1, parts), added)
+        # A streamed operand is read anew for each tile of the short side.
+        read = (
+            p.m * p.k * np.where(self._streamed == 1, columns, 1)
+            + p.k * p.n * np.where(self._streamed == 2, rows, 1)
+        )  # fmt: skip
         does = np.empty((len(tiles), len(TERMS)))
         columns_of_work: tuple[Any, ...] = (
             1.0,
@@ -163,11 +173,11 @@ class Model:
             np.where(scalar, long, 0),
             stored,
             waits,
-            size * (p.m * p.k + p.k * p.n + p.m * p.n) * 1e-6,
+            size * (read + p.m * p.n) * 1e-6,
             size * (passed + 2 * left * self._area) * 1e-6,
             np.where(ragged & ~self._split, p.m * p.n * 1e-6, 0.0),
             added,
-            np.where(self._split, size * blocks * self._area * 1e-6, 0.0),
+            np.where(reduced, size * blocks * self._area * 1e-6, 0.0),
             turns,
         )
         for term, value in enumerate(columns_of_work):
@@ -201,6 +211,7 @@ class Model:
         waves = _up(tiles_ * numbers, at_once)
         wave = _up(steps_, numbers) * self._step_cycles + WAVE_CYCLES
         cycles = waves * wave + numbers * tiles_ * self._part_bytes / PART_BYTES_A_CYCLE
+        cycles = cycles + np.where(numbers > 1, self._reduction_cycles, 0.0)
         cycles[np.maximum(1, np.minimum(steps_, self._most_parts)) < numbers] = np.inf
         found[at] = np.argmin(cycles, axis=1) + 1
         return found

@@ -47,6 +47,7 @@ class _Geometry(ctypes.Structure):
         ("cut_bytes", _LONG),
         *((name, _UNSIGNED) for name in ("reduction_blocks", "reduction_threads")),
         ("most_parts", _LONG),
+        ("reduction_cycles", _DOUBLE),
     )
 
 
@@ -230,5 +231,5 @@ def _geometry(g: Geometry) -> _Geometry:
         cut = g.split_k
         made.split_k, made.step_cycles, made.cut_bytes = 1, cut.step_cycles, cut.part_bytes
         made.reduction_blocks, made.reduction_threads = cut.reduction_blocks, cut.reduction_threads
-        made.most_parts = cut.most_parts
+        made.most_parts, made.reduction_cycles = cut.most_parts, cut.reduction_cycles
     return made

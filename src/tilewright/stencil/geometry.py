@@ -38,9 +38,9 @@ __all__ = [
 # Adding up more parts of a tile than this takes longer than computing them (stream-K).
 MOST_SHARES = 64
 
-# Parts of a tile in parallel split-K, where a stencil says nothing else: 132 multiprocessors hold
-# four blocks each, and a part of C is written and read for each of them.
-MOST_PARTS = 64
+# Parts of a tile in parallel split-K, where a stencil says nothing else: one for each of an H100's
+# multiprocessors.  Of 64, 132, 264 and 528 it took the least time for single tiles on an H100.
+MOST_PARTS = 132
 
 # Estimates for an H100, in cycles.  What a wave of blocks takes beside its steps along k, 4 us; and
 # bytes of parts that are written, and read again by the reduction kernel, in a cycle.
@@ -110,6 +110,9 @@ class SplitK:
         Of the reduction kernel: blocks for each block of the first, and threads of each.
     most_parts : int
         Of a tile.
+    reduction_cycles : float
+        That the reduction kernel takes beside its bytes.  Where a tile is one part, the block that
+        computes it stores it and there is no reduction kernel; 0: there always is one.
     """
 
     step_cycles: float
@@ -117,6 +120,11 @@ class SplitK:
     reduction_blocks: int
     reduction_threads: int
     most_parts: int = MOST_PARTS
+    reduction_cycles: float = 0.0
+
+    def reduces(self, parts: int) -> bool:
+        """Whether the reduction kernel runs behind so many parts of a tile."""
+        return parts > 1 or not self.reduction_cycles
 
     def parts(self, steps: int, tiles: int, at_once: int) -> int:
         """Return the number of parts that is expected to take the shortest time.
@@ -134,7 +142,8 @@ class SplitK:
         def cycles(parts: int) -> float:
             waves = -(-tiles * parts // at_once)
             wave = -(-steps // parts) * self.step_cycles + WAVE_CYCLES
-            return waves * wave + parts * tiles * self.part_bytes / PART_BYTES_A_CYCLE
+            moved = parts * tiles * self.part_bytes / PART_BYTES_A_CYCLE
+            return waves * wave + moved + (self.reduction_cycles if parts > 1 else 0.0)
 
         return min(range(1, max(1, min(self.most_parts, steps)) + 1), key=cycles)
 
@@ -162,7 +171,8 @@ class Launch:
     held : int
         Blocks that a multiprocessor holds at a time, where `split_k` cuts.
     second_blocks, second_threads : int
-        Of the source's second function, for each block of the first, and threads of each.
+        Of the source's second function, for each block of the first, and threads of each; without
+        blocks it is not launched.
     """
 
     grid: tuple[int, int]
@@ -181,15 +191,18 @@ class Launch:
         if self.split_k is not None:
             tiles = self.grid[0]
             parts = self.split_k.parts(self.steps, tiles, self.held * multiprocessors)
-            return replace(self, grid=(tiles * parts, 1), split_k=None)
+            behind = self.second_blocks if self.split_k.reduces(parts) else 0
+            return replace(self, grid=(tiles * parts, 1), split_k=None, second_blocks=behind)
         if not self.resident:
             return self
         most = self.resident * multiprocessors // self.cluster * self.cluster
         return replace(self, grid=(min(self.grid[0], max(self.cluster, most)), 1))
 
     @property
-    def second(self) -> Launch:
-        """How the second function is launched, if there is one; it may begin early."""
+    def second(self) -> Launch | None:
+        """How the second function is launched, if it is; it may begin early."""
+        if not self.second_blocks:
+            return None
         blocks = self.grid[0] * self.second_blocks, self.grid[1]
         return Launch(blocks, (self.second_threads, 1), early=True)
 

@@ -52,7 +52,7 @@ def same_bits(
     benches = [Bench(device, one, stencil, config, variant) for one in kernels]
     compared = 0
     with span("same bits"):
-        for check in classes(config) if checks is None else checks:
+        for check in classes(stencil, config) if checks is None else checks:
             right, got = _results(benches, check, rng)
             _compare(check, right, got)
             compared += check.m * check.n

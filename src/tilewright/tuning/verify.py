@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -238,11 +239,12 @@ def product_error(
     return np.abs(c - x @ y), np.abs(x) @ np.abs(y)
 
 
-def _ragged(config: Config) -> tuple[int, int, int]:
+def _ragged(stencil: Stencil, config: Config) -> tuple[int, int, int]:
     """Return sizes that give inner blocks, edge blocks and a remainder in k.
 
     Where tiles go round a ring of stages, or blocks share the steps along k, every block
-    of them goes round more than once; blocks that stay share steps from `_SHARED` on.
+    of them goes round more than once; blocks that stay share steps from `_SHARED` on, and tiles
+    are in slices where halving the steps saves more than adding slices up takes.
     """
     block_m, block_n, block_k = (config.integer(f"block_{x}") for x in "mnk")
     steps = 1
@@ -250,8 +252,11 @@ def _ragged(config: Config) -> tuple[int, int, int]:
         if name in config:
             steps *= config.integer(name)
     depth = block_k * (steps + (steps > 1)) + block_k // 2 + 3
-    if config.get("stream_k") or config.get("sliced"):
+    cut = stencil.geometry(config).split_k
+    if config.get("stream_k") or cut is not None:
         depth += _SHARED
+    if cut is not None:
+        depth += 2 * block_k * math.ceil(cut.reduction_cycles / cut.step_cycles)
     return block_m + block_m // 2 + 1, block_n + block_n // 2 + 1, depth
 
 
@@ -265,7 +270,7 @@ def screen(
     WrongResultError
         Naming the first wrong element and the problem.
     """
-    m, n, k = _ragged(config)
+    m, n, k = _ragged(stencil, config)
     bench = Bench(device, kernel, stencil, config, variant)
     rng = np.random.default_rng(int(config.id, 16))
     # Leading dimensions that vectors of any width allow: kernels may take another way then.
@@ -278,16 +283,26 @@ def screen(
             small_m, small_n = (config.integer(f"block_{side}") // 2 + 4 for side in "mn")
             bench.exact(Check(small_m, small_n, wide_k, beta=1), rng)
             bench.exact(Check(small_m - 1, n, k, beta=1, padding=3), rng)
+        if _stores_whole_tiles(stencil, config):
+            bench.exact(Check(m, n, config.integer("block_k") + 3, beta=1, padding=3), rng)
         if stencil.launch(config, m, n).resident:
             few = Bench(device, kernel, stencil, config, variant, _FEW_BLOCKS)
             few.exact(Check(wide_m, wide_n, wide_k, beta=1), rng)
             few.exact(Check(m, n, k, alpha=-3, beta=2, padding=3, offset=5), rng)
 
 
-def classes(config: Config) -> list[Check]:
+def _stores_whole_tiles(stencil: Stencil, config: Config) -> bool:
+    """Whether tiles are slices or not as k is long: both are to be checked."""
+    cut = stencil.geometry(config).split_k
+    return cut is not None and not cut.reduces(1)
+
+
+def classes(stencil: Stencil, config: Config) -> list[Check]:
     """Return a problem of every class: ragged sizes, scalars, leading dimensions, offsets."""
-    m, n, k = _ragged(config)
+    m, n, k = _ragged(stencil, config)
     sizes = [(m, n, k), (1, 1, 1), (2, n, 1), (m, 3, 5), (m + 2, n + 1, 0)]
+    if _stores_whole_tiles(stencil, config):
+        sizes.append((m, n, config.integer("block_k") + 3))
     scalars: list[complex] = [0, 1, -2 + 1j]
     checks = [
         Check(*size, alpha=alpha, beta=beta, padding=pad, offset=pad, nan_in_c=beta == 0)
@@ -322,8 +337,8 @@ def certify(
     bench = Bench(device, kernel, stencil, config, variant)
     rng = np.random.default_rng(int(config.id, 16) + 1)
     with span("verify"):
-        for check in classes(config):
+        for check in classes(stencil, config):
             bench.exact(check, rng)
-        m, n, k = (min(size, 200) for size in _ragged(config))
+        m, n, k = (min(size, 200) for size in _ragged(stencil, config))
         bench.propagation((m, n, k), rng)
         return bench.rounding(Check(m, n, k), rng)

@@ -260,6 +260,7 @@ class EmulatedDevice(LiveDevice):
         ways = [
             (one, cluster, loaded.shared_bytes)
             for one, cluster in ((launch, loaded.cluster), (launch.second, 1))
+            if one is not None
         ]
         for function, (its, cluster, shared_bytes) in zip(loaded.functions, ways, strict=False):
             how = _Launch(

@@ -181,7 +181,7 @@ class PreparedLaunch:
         self._device = device
         # The first function, and what is launched behind it.
         self._starts = [_Start(device, function, launch, dynamic_shared_bytes)]
-        if second:
+        if second and launch.second is not None:
             self._starts.append(_Start(device, second, launch.second))
         # ctypes passes this on as it is, which is cheaper than converting integers.
         self._arguments_at = ctypes.c_void_p(ctypes.addressof(self.arguments.pointers))

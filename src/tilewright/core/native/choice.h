@@ -36,6 +36,7 @@ typedef struct {
     int64_t cut_bytes; /* of the sums that a block leaves, for the choice of the parts */
     unsigned reduction_blocks, reduction_threads;
     int64_t most_parts; /* of a tile */
+    double reduction_cycles; /* of the reduction kernel, which one part goes without; 0: never */
 } tilewright_geometry;
 
 /* Launch modes, added up. */
@@ -90,7 +91,7 @@ typedef struct {
     double ns; /* that are expected; not a number where nothing is known of it */
 } tilewright_choice;
 
-/* Thread blocks in the grid, and of the second function. */
+/* Thread blocks in the grid, and of the second function, which is not launched without any. */
 typedef struct {
     unsigned grid_x, grid_y;
     unsigned second_x;
@@ -122,6 +123,9 @@ int64_t tilewright_tiles(int64_t side, int64_t tile, int64_t cluster);
 /* The number of parts of parallel split-K that is expected to take the shortest time. */
 int64_t tilewright_parts(const tilewright_geometry *it, int64_t steps, int64_t tiles,
                          int64_t multiprocessors);
+
+/* Whether the reduction kernel runs behind so many parts of a tile. */
+int tilewright_reduces(const tilewright_geometry *it, int64_t parts);
 
 /* Lay the grid out; false where it is larger than CUDA's. */
 int tilewright_lay_out(const tilewright_geometry *it, const tilewright_problem *problem,

@@ -98,13 +98,19 @@ int64_t tilewright_parts(const tilewright_geometry *it, int64_t steps, int64_t t
         const int64_t waves = tilewright_up(tiles * parts, at_once);
         const double wave = (double)tilewright_up(steps, parts) * it->step_cycles + WAVE_CYCLES;
         const double moved = (double)(parts * tiles * it->cut_bytes) / PART_BYTES_A_CYCLE;
-        const double cycles = (double)waves * wave + moved;
+        const double second = parts > 1 ? it->reduction_cycles : 0.0;
+        const double cycles = (double)waves * wave + moved + second;
         if (parts == 1 || cycles < least) {
             least = cycles;
             best = parts;
         }
     }
     return best;
+}
+
+int tilewright_reduces(const tilewright_geometry *it, int64_t parts)
+{
+    return it->split_k && (parts > 1 || it->reduction_cycles == 0.0);
 }
 
 int tilewright_lay_out(const tilewright_geometry *it, const tilewright_problem *p,
@@ -129,8 +135,10 @@ int tilewright_lay_out(const tilewright_geometry *it, const tilewright_problem *
     if (it->split_k) {
         if (blocks > MOST_X)
             return 0;
-        blocks *= tilewright_parts(it, tilewright_up(p->k, it->tile_k), blocks, multiprocessors);
-        second = blocks * it->reduction_blocks;
+        const int64_t steps = tilewright_up(p->k, it->tile_k);
+        const int64_t parts = tilewright_parts(it, steps, blocks, multiprocessors);
+        blocks *= parts;
+        second = tilewright_reduces(it, parts) ? blocks * it->reduction_blocks : 0;
     } else if (it->persistent && it->resident > 0) {
         const int64_t shares = it->stream_k ? TILEWRIGHT_MOST_SHARES : 1;
         const int64_t most = it->resident * multiprocessors / cluster * cluster;

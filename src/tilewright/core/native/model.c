@@ -137,8 +137,9 @@ double tilewright_expected(const tilewright_kernel *kernel, const tilewright_pro
     const tilewright_geometry *const it = &kernel->geometry;
     const int64_t size = p->element_bytes, chunk = tilewright_chunk(p);
     const int64_t area = it->tile_m * it->tile_n, resident = tilewright_most(1, it->resident);
-    const int64_t tiles = tilewright_tiles(p->m, it->tile_m, it->cluster_m) *
-                          tilewright_tiles(p->n, it->tile_n, it->cluster_n);
+    const int64_t rows = tilewright_tiles(p->m, it->tile_m, it->cluster_m);
+    const int64_t columns = tilewright_tiles(p->n, it->tile_n, it->cluster_n);
+    const int64_t tiles = rows * columns;
     const int64_t steps = tilewright_up(p->k, it->tile_k);
     const int64_t parts = it->split_k ? tilewright_parts(it, steps, tiles, multiprocessors) : 1;
     /* Data-parallel: whole blocks, one after another. */
@@ -153,7 +154,13 @@ double tilewright_expected(const tilewright_kernel *kernel, const tilewright_pro
     const int64_t together = tilewright_least(tilewright_most(each, 1), resident);
     const int64_t passed = p->k * (tilewright_up(p->n, it->tile_n) * p->m +
                                    tilewright_up(p->m, it->tile_m) * p->n);
+    /* A streamed operand is read anew for each tile of the short side. */
+    const int64_t read = p->m * p->k * (it->streamed == 1 ? columns : 1) +
+                         p->k * p->n * (it->streamed == 2 ? rows : 1);
     const int scalar = is_scalar(it, p, chunk);
+    const int reduced = tilewright_reduces(it, parts);
+    if (reduced) /* one after another, or by threads that share them */
+        on.added = it->reduction_cycles > 0 ? 1 : parts;
     const double does[TILEWRIGHT_TERMS] = {
         [LAUNCH] = 1.0,
         [VECTOR_STEPS] = scalar ? 0.0 : on.along_k,
@@ -161,11 +168,11 @@ double tilewright_expected(const tilewright_kernel *kernel, const tilewright_pro
         [TILES] = (double)on.stored,
         [LATENCIES] = on.along_k / (double)it->tile_k / (double)together /
                       (double)tilewright_most(1, it->stages - 1),
-        [MEMORY] = (double)(size * (p->m * p->k + p->k * p->n + p->m * p->n)) * 1e-6,
+        [MEMORY] = (double)(size * (read + p->m * p->n)) * 1e-6,
         [L2] = (double)(size * (passed + 2 * on.left * area)) * 1e-6,
         [RAGGED_C] = p->ldc % chunk && !it->split_k ? (double)(p->m * p->n) * 1e-6 : 0.0,
         [PARTS] = (double)on.added,
-        [SPLIT_K] = it->split_k ? (double)(size * blocks * area) * 1e-6 : 0.0,
+        [SPLIT_K] = reduced ? (double)(size * blocks * area) * 1e-6 : 0.0,
         [TURNS] = (double)on.turns,
     };
     double total = kernel->costs[0] * does[0];

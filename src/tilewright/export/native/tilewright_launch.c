@@ -133,7 +133,7 @@ static tw_status enqueue(const tilewright_context *here, const plan *made, void 
     tilewright_config config = {made->grid.grid_x, made->grid.grid_y, 1, it->threads_x,
                                 it->threads_y, 1, shared_bytes, stream, NULL, 0};
     int result = tilewright_driver.launch(&config, function, arguments, NULL);
-    if (result == TILEWRIGHT_CUDA_SUCCESS && second != NULL) {
+    if (result == TILEWRIGHT_CUDA_SUCCESS && second != NULL && made->grid.second_x) {
         /* It may begin before the first has ended; it waits by itself before it reads. */
         static const tilewright_attribute early = {ATTRIBUTE_EARLY, 0, {1}};
         config = (tilewright_config){made->grid.second_x, 1, 1, it->reduction_threads, 1, 1, 0,
@@ -180,14 +180,14 @@ tw_status tilewright_launch(const tilewright_rows *from, const tilewright_proble
         arguments[count++] = maps[0].bytes;
         arguments[count++] = maps[1].bytes;
     }
-    if (status || code->part_bytes == 0)
+    arguments[count] = &space;
+    if (status || code->part_bytes == 0 || (second != NULL && made->grid.second_x == 0))
         return status ? status : enqueue(here, made, function, second, arguments, stream);
     if (second == NULL && made->grid.grid_x > MOST_WORDS)
         return TW_TOO_LARGE;
     /* Until both functions are enqueued no other launch may have the workspace. */
     pthread_mutex_lock(&here->workspace_lock);
     status = tilewright_workspace_of(here, stream, made->grid.grid_x, code->part_bytes, &space);
-    arguments[count] = &space;
     if (status == TW_OK)
         status = enqueue(here, made, function, second, arguments, stream);
     pthread_mutex_unlock(&here->workspace_lock);

@@ -1,7 +1,7 @@
 """Constraints of the skinny stencil: a short side, and what follows from the threads along k.
 
 Of all that divides, a config for each side, width and number of threads along k is left: sides that
-a problem fixes, and three points to try there, in slices or not.
+a problem fixes, and three points to try there.
 """
 
 from __future__ import annotations

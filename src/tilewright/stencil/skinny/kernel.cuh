@@ -49,9 +49,9 @@
  * Threads along k then add up their parts through shared memory, RADIX at a time, in an order that
  * depends on nothing but the config.
  *
- * Long sums over few tiles: with SLICED k is cut into slices, a block for each of them, as many as
- * the grid has blocks for each tile.  Each leaves its sums in the workspace, and a second kernel
- * adds them up in the order of k (slices.cuh).
+ * Long sums over few tiles: k is cut into slices, a block for each of them, as many as the grid has
+ * blocks for each tile.  Each leaves its sums in the workspace, and a second kernel adds them up in
+ * the order of k (slices.cuh).  A block whose tile is one slice stores it, and nothing follows.
  *
  * Macros given with the text: the parameters in capitals, THREADS, SLAB_STEPS, and TRANS_A, CONJ_A,
  * TRANS_B, CONJ_B (0 or 1).  A dialect and a prelude come first.
@@ -97,17 +97,11 @@
 #include "skinny/slices.cuh"
 #include "prelude/run_if.h"
 
-#if SLICED
-#define WORKSPACE_ARGUMENT , unsigned char *workspace
-#else
-#define WORKSPACE_ARGUMENT
-#endif
-
 #define ARGUMENTS                                                                              \
     isize m, isize n, isize k, REAL alpha_re, REAL alpha_im, const elem *RESTRICT a_first,     \
         isize offset_a, isize lda, const elem *RESTRICT b_first, isize offset_b, isize ldb,    \
         REAL beta_re, REAL beta_im, elem *RESTRICT c_first, isize offset_c,                    \
-        isize ldc RUN_IF_ARGUMENT WORKSPACE_ARGUMENT
+        isize ldc RUN_IF_ARGUMENT, unsigned char *workspace
 
 /* The roles that A, B and C have.  An empty sum stays empty whatever alpha is, and alpha = 0 reads
  * no operand. */
@@ -140,14 +134,12 @@ KERNEL __launch_bounds__(THREADS, RESIDENT) void gemm(ARGUMENTS)
         multiply_range<false>(sum, p, at, mine, shared);
     LET_NEXT_BEGIN();
     add_lanes(shared);
-#if SLICED
-    leave_tile(shared, workspace);
-#else
-    store_tile(p, at, shared);
-#endif
+    if (BLOCK_COUNT == tiles)
+        store_tile(p, at, shared);
+    else
+        leave_tile(shared, workspace);
 }
 
-#if SLICED
 KERNEL __launch_bounds__(SECOND_THREADS) void add_parts_of_slices(ARGUMENTS)
 {
     WAIT_FOR_PREVIOUS();
@@ -155,4 +147,3 @@ KERNEL __launch_bounds__(SECOND_THREADS) void add_parts_of_slices(ARGUMENTS)
     PRODUCT_OF_ARGUMENTS(p)
     add_slices(p, workspace);
 }
-#endif

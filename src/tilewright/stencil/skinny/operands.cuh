@@ -47,8 +47,6 @@ HELPER place place_of(product p, unsigned int tile)
  * a sum that has more of them is longer than any memory. */
 HELPER range range_of(isize k, unsigned int number, unsigned int slices)
 {
-    if (!SLICED)
-        return {0, k};
     const unsigned int steps = tiles_along(k, BLOCK_K);
     const unsigned int each = steps / slices, more = steps % slices;
     const unsigned int first = each * number + (number < more ? number : more);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
-from tilewright.stencil.asynchronous.parameters import SLICED
 
 __all__ = ["parameters"]
 
@@ -52,5 +51,4 @@ def parameters() -> tuple[Parameter, ...]:
             "blocks that shall fit a multiprocessor together",
             "registers of a thread",
         ),
-        SLICED,
     )

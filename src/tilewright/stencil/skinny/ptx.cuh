@@ -20,13 +20,11 @@ HELPER elem *shared_memory(void)
 }
 
 /* The second kernel's, an element a thread. */
-#if SLICED
 HELPER elem *second_shared_memory(void)
 {
     SHARED_ARRAY ALIGNED(16) unsigned char second[SECOND_THREADS * ELEM_BYTES];
     return (elem *)second;
 }
-#endif
 
 /* from + apart elements, added just here: else the compiler keeps all such sums in registers. */
 HELPER const elem *step(const elem *from, isize apart)

@@ -8,8 +8,6 @@
  * through shared memory.  The order of a sum depends on the number of slices alone.
  */
 
-#if SLICED
-
 /* Where parts begin in the workspace, as the package lays it out. */
 #define PARTS_AT 16384
 
@@ -74,5 +72,3 @@ HELPER void add_slices(product p, unsigned char *workspace)
         BARRIER();
     }
 }
-
-#endif

@@ -44,6 +44,11 @@ _MOST_SLICES = 528
 # Of the second kernel, for each block of the first; and their threads.
 _SECOND_BLOCKS, _SECOND_THREADS = 1, 256
 
+# Cycles for which slices must be shorter than whole tiles.  The second kernel takes fewer, but a
+# step of few blocks takes less than the share of device memory that is counted for it: of 5,000 to
+# 40,000 this loses least of the better way, 0.9 % in the mean of 2,240 H100 problems.
+_SECOND_CYCLES = 20_000.0
+
 
 class Skinny(Stencil):
     """GEMM with a short side: the long operand is read once, straight to registers.
@@ -53,7 +58,7 @@ class Skinny(Stencil):
     """
 
     name: ClassVar[str] = "skinny"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device runs CUDA and has the loads."""
@@ -88,18 +93,15 @@ class Skinny(Stencil):
         return self.first_start(variant, device, "the portable stencil")
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
-        """Return a config for each side and width, in slices and not.
+        """Return a config for each side and width.
 
         Their threads along k are those that read whole lines.
         """
         return tuple(
-            self._start(variant, short_m, width, sliced)
-            for width in _WIDTHS
-            for short_m in (0, 1)
-            for sliced in (0, 1)
+            self._start(variant, short_m, width) for width in _WIDTHS for short_m in (0, 1)
         )
 
-    def _start(self, variant: Variant, short_m: int, width: int, sliced: int) -> Config:
+    def _start(self, variant: Variant, short_m: int, width: int) -> Config:
         """Return the config that constraints leave for a side, a width and the usual lanes."""
         k_fast = variant.k_fast[short_m]
         lanes_k = int(lanes(width, k_fast)[1])
@@ -112,7 +114,7 @@ class Skinny(Stencil):
             "lanes_k": lanes_k,
             "resident": int(resident(width, side, lanes_k, variant.precision)),
         }
-        return Config(self.name, values | ({"sliced": 1} if sliced else {}))
+        return Config(self.name, values)
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of registers."""
@@ -121,20 +123,19 @@ class Skinny(Stencil):
         return Resources(THREADS, int(shared), int(registers(*sides, lanes_k, variant.precision)))
 
     def geometry(self, config: Config) -> Geometry:
-        """Return tiles in one dimension, in slices where the config says so."""
+        """Return tiles in one dimension, in slices where there are few of them."""
         sides = config.integer("block_m"), config.integer("block_n")
         held = config.integer("resident")
         step = _STEP_BYTES * held / _BYTES_A_CYCLE
         # Bytes of floats, as other stencils count them: larger elements take more for all they do.
-        cut = SplitK(
-            step, 4 * sides[0] * sides[1], _SECOND_BLOCKS, _SECOND_THREADS, most_parts=_MOST_SLICES
-        )
+        area = sides[0] * sides[1]
+        cut = SplitK(step, 4 * area, _SECOND_BLOCKS, _SECOND_THREADS, _MOST_SLICES, _SECOND_CYCLES)
         return Geometry(
             *sides,
             (THREADS, 1),
             tile_k=config.integer("block_k"),
             resident=held,
-            split_k=cut if config.get("sliced", 0) else None,
+            split_k=cut,
             vector_along_k=True,
             streamed=2 if config.integer("short_m") else 1,
         )
@@ -153,22 +154,19 @@ class Skinny(Stencil):
         parts = ("prelude/dialect_cuda.h", f"prelude/{letter}.h", "skinny/kernel.cuh")
         short, depth = _sides(config)[0], config.integer("block_k")
         area = config.integer("block_m") * config.integer("block_n")
-        defines: dict[str, int | str] = {**variant.macros, "SLICED": 0}
-        defines |= {"THREADS": THREADS}
+        # A part is whole chunks, as a workspace wants it.
+        part = -(-area * variant.precision.element_bytes // 16) * 16
+        defines: dict[str, int | str] = {**variant.macros, "THREADS": THREADS}
         defines |= {"SLAB_STEPS": int(slab_steps(short, depth, variant.precision))}
+        defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
+        defines |= {"PART_ELEMENTS": part // variant.precision.element_bytes}
         defines |= {name.upper(): config[name] for name in config}
-        part = 0
-        if config.get("sliced", 0):
-            # A part is whole chunks, as a workspace wants it.
-            part = -(-area * variant.precision.element_bytes // 16) * 16
-            defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
-            defines |= {"PART_ELEMENTS": part // variant.precision.element_bytes}
         return Source(
             "\n".join(read_text(name) for name in parts),
             defines,
             dynamic_shared_bytes=self.resources(config, variant).shared_bytes,
             part_bytes=part,
-            second="add_parts_of_slices" if part else "",
+            second="add_parts_of_slices",
             unit=f"{self.name} {self.version}",
         )
 
