@@ -43,7 +43,9 @@ def work(g: Geometry, p: Problem, many: int) -> dict[str, float]:
     chunk = max(1, 16 // size)
     passed = p.k * (up(p.n, g.tile_n) * p.m + up(p.m, g.tile_m) * p.n)
     area = g.tile_m * g.tile_n
-    split = g.split_k is not None
+    split = g.split_k is not None and g.split_k.reduces(parts)
+    if split:
+        added = 1 if g.split_k.reduction_cycles else parts
     return {
         "launch": 1,
         "vector steps": 0 if scalar else long,
