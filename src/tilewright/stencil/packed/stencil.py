@@ -48,7 +48,8 @@ class Packed(Stencil):
         """Return a micro-tile that fills the vector registers and blocks of about 256.
 
         Two vectors a column need the fewest loads for a multiply-add that 16 or 32
-        registers allow; complex tiles keep twice the accumulators, so have fewer columns.
+        registers allow; complex tiles keep twice the accumulators, so have fewer columns,
+        and pairs in 16 registers one vector.
         Blocks of 256 x 256 x 1 KiB pack fast and leave several to each core; of pairs,
         which multiply 20 times longer, 3 KiB: each block along k adds to C, a seventh of
         the time with 1 KiB, and ends its sums.
@@ -60,10 +61,16 @@ class Packed(Stencil):
         words, size = _words(variant.precision), variant.precision.real_bytes
         vector = max(4, min(16, device.vector_bytes // size))
         split = -(-vector * size // max(16, device.vector_bytes))
-        vectors = 2 if split == 1 else 1
         usable = vector_registers(device) - spared_registers(variant.precision) - 1
         spare = usable // (words * split)
-        micro_n = max(n for n in (2, 3, 4, 6, 8, 12) if n * vectors + vectors <= spare)
+        tiles = product((2, 1) if split == 1 else (1,), (12, 8, 6, 4, 3, 2))
+        fitting = [(many, n) for many, n in tiles if n * many + many <= spare]
+        if not fitting:
+            raise ValueError(
+                f"device={device.name} has {device.vector_bytes}-byte vectors: too short for"
+                f" precision={variant.precision.letter!r} in the packed stencil; name another"
+            )
+        vectors, micro_n = fitting[0]
         size = variant.precision.element_bytes
         space = self.space(variant, device)
         # With little local memory a slow config is better than none: a second pass
