@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tilewright.precision import PRECISIONS
+from tilewright.precision import PRECISIONS, precision
 from tilewright.problem import Problem, Trans, transposes_of
 from tilewright.stencil import Variant
 from tilewright.stencil.packed import Packed
@@ -76,6 +77,22 @@ def test_blocks_cover_the_result_and_fit_the_device(live):
         grid = PACKED.launch(config, 1000, 777).grid
         assert grid[0] * config.integer("block_m") >= 1000
         assert grid[1] * config.integer("block_n") >= 777
+
+
+@pytest.mark.parametrize("letter", ["s", "d", "c", "z", "e"])
+@pytest.mark.parametrize("vector_bytes", [32, 64])
+def test_the_default_fits_the_registers_of_any_x86(live, letter, vector_bytes):
+    """AVX2 has 16, of which pairs need four for what is not yet a sum."""
+    of = Variant(precision(letter), Trans.N, Trans.N)
+    spec = replace(live.spec, vector_bytes=vector_bytes)
+    broken = PACKED.space(of, spec).violated(dict(PACKED.default(of, spec)))
+    assert all(rule.kind == "heuristic" for rule in broken)
+
+
+def test_vectors_too_short_for_pairs_are_said(live):
+    of = Variant(precision("e"), Trans.N, Trans.N)
+    with pytest.raises(ValueError, match="16-byte vectors"):
+        PACKED.default(of, replace(live.spec, vector_bytes=16))
 
 
 def test_there_is_no_packed_stencil_in_cuda(live):
