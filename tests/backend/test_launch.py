@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import struct
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -50,6 +51,10 @@ def test_a_second_function_follows_with_the_same_arguments(monkeypatch):
     assert first[:4] == (1, 9, 32, 0)
     assert second[:4] == (2, 36, 256, 1)
     assert first[4] is second[4]
+    started.clear()
+    alone = replace(launch, second_blocks=0)
+    PreparedLaunch(device("sm_90a"), 1, alone, (), 0, 0, 2)._start(0)
+    assert [one[0] for one in started] == [1]
 
 
 def test_a_captured_stream_is_asked_for_no_number(monkeypatch):

@@ -124,7 +124,9 @@ def forget() -> None:
 # -- strategies --------------------------------------------------------------------------
 
 SIDES = st.sampled_from([8, 16, 32, 64, 96, 128, 192, 256])
-KINDS = ("plain", "unfolded", "cluster", "shared", "persistent", "stream", "split", "tma")
+KINDS = (
+    "plain", "unfolded", "cluster", "shared", "persistent", "stream", "split", "streamed", "tma",
+)  # fmt: skip
 
 
 @st.composite
@@ -149,10 +151,14 @@ def geometries(draw: Any, kinds: Sequence[str] = KINDS) -> Geometry:
     elif kind == "stream":
         facts |= {"persistent": True, "resident": draw(st.integers(1, 4))}
         facts |= {"stream_k": draw(st.integers(1, 2)), "tree": draw(st.booleans())}
-    elif kind == "split":
+    elif kind in ("split", "streamed"):
         facts["split_k"] = SplitK(
             draw(st.floats(10, 5000)), draw(st.integers(1, 2**18)), draw(st.integers(1, 8)), 128
         )
+        if kind == "streamed":  # whose whole tiles need no reduction kernel
+            second = draw(st.floats(1, 50000))
+            facts["split_k"] = replace(facts["split_k"], reduction_cycles=second, most_parts=300)
+            facts |= {"streamed": draw(st.integers(1, 2)), "vector_along_k": True, "stages_k": 0}
     elif kind == "tma":
         facts |= {"tma": True, "tma_line_bytes": draw(st.sampled_from([0, 32, 128]))}
     threads = draw(st.sampled_from([32, 64, 128, 256])), 1

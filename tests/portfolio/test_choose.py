@@ -14,7 +14,7 @@ from tilewright import reload
 from tilewright.backend import device
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.portfolio import choose, default_choice, held, own_folder, shipped
-from tilewright.portfolio.choose import OTHER_TWIN
+from tilewright.portfolio.choose import NOT_SCALAR
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
@@ -143,7 +143,7 @@ def mode_of(problem: Problem, key: str = "", **more) -> str:
     return str(choose(Hopper(H100, key), problem, **more).mode)
 
 
-@pytest.mark.parametrize("slower", [0.9 * OTHER_TWIN, 1.1 * OTHER_TWIN])
+@pytest.mark.parametrize("slower", [0.9 * NOT_SCALAR, 1.1 * NOT_SCALAR])
 def test_a_twin_of_another_mode_counts_as_slower(ship, slower):
     """So that what has the mode's own serves, unless it is slower still."""
     nothing = costs(0.0, launch=1000.0)
@@ -153,10 +153,10 @@ def test_a_twin_of_another_mode_counts_as_slower(ship, slower):
     ship(fast, slow)
     assert config_of(SQUARE) == FIRST
     found = choose(Hopper(), ODD)
-    if slower < OTHER_TWIN:
+    if slower < NOT_SCALAR:
         assert found.digest() == slow.modes[wanted]
     else:
-        assert (found.digest(), found.ns) == (fast.modes[PLAIN], 1000.0 * OTHER_TWIN)
+        assert (found.digest(), found.ns) == (fast.modes[PLAIN], 1000.0 * NOT_SCALAR)
 
 
 @pytest.mark.parametrize(

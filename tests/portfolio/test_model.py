@@ -39,24 +39,29 @@ def work(g: Geometry, p: Problem, many: int) -> dict[str, float]:
     if g.persistent:
         steps_of, stored, added, turns, left = stays(g, p, tiles, steps, many)
         long = steps_of * g.tile_k
-    scalar = g.mode(p).scalar
     chunk = max(1, 16 // size)
+    scalar = g.mode(p).scalar
+    if g.streamed:  # one twin finds out by itself
+        scalar = (p.lda if g.streamed == 1 else p.ldb) % chunk > 0
     passed = p.k * (up(p.n, g.tile_n) * p.m + up(p.m, g.tile_m) * p.n)
     area = g.tile_m * g.tile_n
-    split = g.split_k is not None and g.split_k.reduces(parts)
-    if split:
+    reduced = g.split_k is not None and (parts > 1 or g.split_k.reduction_cycles == 0)
+    if reduced:
         added = 1 if g.split_k.reduction_cycles else parts
+    ragged = g.split_k is None and p.ldc % chunk > 0
+    read_a = columns if g.streamed == 1 else 1
+    read_b = rows if g.streamed == 2 else 1
     return {
         "launch": 1,
         "vector steps": 0 if scalar else long,
         "scalar steps": long if scalar else 0,
         "tiles": stored,
         "latencies": long / g.tile_k / min(resident, max(1, each)) / max(1, g.stages - 1),
-        "memory": size * (p.m * p.k + p.k * p.n + p.m * p.n) / 1e6,
+        "memory": size * (read_a * p.m * p.k + read_b * p.k * p.n + p.m * p.n) / 1e6,
         "L2": size * (passed + 2 * left * area) / 1e6,
-        "ragged C": 0 if split or p.ldc % chunk == 0 else p.m * p.n / 1e6,
+        "ragged C": p.m * p.n / 1e6 if ragged else 0,
         "parts": added,
-        "split-K": size * blocks * area / 1e6 if split else 0,
+        "split-K": size * blocks * area / 1e6 if reduced else 0,
         "turns": turns,
     }
 
@@ -129,7 +134,9 @@ def test_launch_modes_are_those_of_the_geometries(several, problem):
 
 
 @settings(deadline=None)
-@given(st.lists(geometries(["split"]), min_size=1, max_size=5), problems(most=20000), MANY)
+@given(
+    st.lists(geometries(["split", "streamed"]), min_size=1, max_size=5), problems(most=20000), MANY
+)
 def test_parts_are_those_of_the_launch(several, problem, many):
     model = Model([Geometry(64, 64, (64, 1)), *several], np.zeros((len(several) + 1, len(TERMS))))
     steps, tiles = (

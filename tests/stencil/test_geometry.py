@@ -20,7 +20,6 @@ from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Variant, stencils
 from tilewright.stencil.geometry import (
-    MOST_PARTS,
     MOST_SHARES,
     PART_BYTES_A_CYCLE,
     PLAIN,
@@ -113,18 +112,24 @@ def cycles(cut: SplitK, parts: int, steps: int, tiles: int, at_once: int) -> flo
     waves = (tiles * parts + at_once - 1) // at_once
     each = (steps + parts - 1) // parts
     passes = parts * tiles * cut.part_bytes / PART_BYTES_A_CYCLE
-    return waves * (each * cut.step_cycles + WAVE_CYCLES) + passes
+    second = cut.reduction_cycles if parts > 1 else 0
+    return waves * (each * cut.step_cycles + WAVE_CYCLES) + passes + second
 
 
-@given(geometries(["split"]), st.integers(0, 4000), st.integers(1, 300), st.integers(1, 600))
+@given(
+    geometries(["split", "streamed"]),
+    st.integers(0, 4000),
+    st.integers(1, 300),
+    st.integers(1, 600),
+)
 def test_parts_are_as_many_as_take_the_shortest_time(geometry, steps, tiles, at_once):
     cut = geometry.split_k
-    most = max(1, min(steps, MOST_PARTS))
+    most = max(1, min(steps, cut.most_parts))
     times = [cycles(cut, parts, steps, tiles, at_once) for parts in range(1, most + 1)]
     assert cut.parts(steps, tiles, at_once) == times.index(min(times)) + 1
 
 
-@given(geometries(["split"]), SIZES, SIZES, st.integers(0, 50000), st.integers(1, 200))
+@given(geometries(["split", "streamed"]), SIZES, SIZES, st.integers(0, 50000), st.integers(1, 200))
 def test_a_launch_in_parts_has_a_block_for_each_and_a_reduction_behind_it(geometry, m, n, k, many):
     launch, tiles, cut = geometry.launch(m, n, k), tiles_of(m, n, geometry), geometry.split_k
     assert launch.grid == (tiles, 1)
@@ -134,6 +139,9 @@ def test_a_launch_in_parts_has_a_block_for_each_and_a_reduction_behind_it(geomet
     assert on_device.grid == (tiles * parts, 1)
     assert on_device.on(many) == on_device
     second = on_device.second
+    if cut.reduction_cycles and parts == 1:
+        assert second is None
+        return
     assert second.grid == (tiles * parts * cut.reduction_blocks, 1)
     assert second.block == (cut.reduction_threads, 1)
     assert second.early
@@ -179,7 +187,8 @@ def plain_mode(geometry: Geometry, p: Problem) -> Mode:
 
 @given(geometries(), problems())
 def test_modes_follow_from_alignment_and_sides(geometry, problem):
-    assert geometry.mode(problem) == plain_mode(geometry, problem)
+    wanted = PLAIN if geometry.streamed else plain_mode(geometry, problem)
+    assert geometry.mode(problem) == wanted
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tilewright.library.double_double import DoubleDouble
 from tilewright.library.plan import ALPHA, BETA, REPORT, A, B, C, Plan, Space, call_of
 from tilewright.precision import DOUBLE_DOUBLE, PRECISIONS, precision
 from tilewright.stencil import Launch, TensorMap
+from tilewright.stencil.geometry import SplitK
 
 GRID = Launch((9, 2), (32, 4))
 
@@ -143,6 +144,24 @@ def test_second_functions_follow_and_begin_early_where_a_device_can(driver):
         assert [one.shared_bytes for one in found] == [2048, 0]
         assert [one.early for one in found] == [early, early]
         assert [one.word(0) for one in found] == [0x1000] * 2
+
+
+def test_whole_tiles_start_no_second_function_and_take_no_workspace(driver, device):
+    """Where k is too short to be worth slices, as it is for the first of these."""
+    cut = SplitK(1000.0, 256, 1, 96, most_parts=528, reduction_cycles=20000.0)
+    for steps, functions in ((2, 1), (500, 2)):
+        driver.reset()
+        launch = Launch(
+            (6, 1), (64, 1), split_k=cut, steps=steps, second_blocks=1, second_threads=96
+        )
+        second = driver.function(2)
+        made = step(driver, A, launch=launch, second=second, parts=1024, extra=1)
+        plan = Plan(device, [made], Space())
+        assert (plan.scratch_bytes > 0) == (functions == 2)
+        assert plan.start(call_of(0x1000, 2, 3, 1, 0, 7), 1 << 32)
+        found = [one for one in driver.log if one.kind == "launch"]
+        assert len(found) == functions
+        assert [one.word(1) > 0 for one in found] == [functions == 2] * functions
 
 
 def test_persistent_grids_are_cut_to_the_device(driver, device):

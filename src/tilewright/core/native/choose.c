@@ -1,8 +1,8 @@
 /* Which kernel serves a problem, in which launch mode: what tilewright.portfolio.choose does.
  *
  *  1. What won a race of exactly this size, columns contiguous, on this model of device.
- *  2. Else the kernel of which the shortest time is expected (model.c), half as long again
- *     without machine code for the problem's launch mode.
+ *  2. Else the kernel of which the shortest time is expected (model.c), longer without machine code
+ *     for the problem's launch mode.
  *  3. Without costs the kernel tuned nearest in size; without any the default.
  *
  * Ties go to the user's own kernels, then to the first.
@@ -11,8 +11,8 @@
 
 #include <math.h>
 
-/* Machine code for a mode, or the next best: any is right for any problem. */
-static int code_for(const tilewright_kernel *it, int mode)
+/* The mode whose machine code serves a problem of another: any is right for any problem. */
+static int served_mode(const tilewright_kernel *it, int mode)
 {
     /* What serves every mode has machine code for all that its stencil can be compiled for. */
     const int without[] = {0, TILEWRIGHT_SCALAR | TILEWRIGHT_CLAMPED, TILEWRIGHT_MODES - 1};
@@ -22,8 +22,19 @@ static int code_for(const tilewright_kernel *it, int mode)
     const int count = it->own ? 3 : 5;
     for (int i = 0; i < count; ++i)
         if (it->codes[mode & ~drop[i]] != TILEWRIGHT_NONE)
-            return it->codes[mode & ~drop[i]];
+            return mode & ~drop[i];
     return TILEWRIGHT_NONE;
+}
+
+/* By what its expected time is multiplied: the dearest that the twin which serves lacks. */
+static double slower(const tilewright_kernel *it, int mode)
+{
+    const int served = it->own ? mode : served_mode(it, mode);
+    const int lacks = served == TILEWRIGHT_NONE ? TILEWRIGHT_SCALAR : mode & ~served;
+    return lacks & TILEWRIGHT_SCALAR    ? TILEWRIGHT_NOT_SCALAR
+           : lacks & TILEWRIGHT_CLAMPED ? TILEWRIGHT_NOT_CLAMPED
+           : lacks & TILEWRIGHT_STAGED  ? TILEWRIGHT_NOT_STAGED
+                                        : 1.0;
 }
 
 static int is_named(const tilewright_kernel *it, const tilewright_place *place)
@@ -122,11 +133,9 @@ static const tilewright_kernel *fastest(const tilewright_rows *from, const tilew
         const tilewright_kernel *const it = &from->kernels[i];
         if (!tilewright_takes(&it->geometry, p))
             continue;
-        const int suits =
-            it->own || it->codes[tilewright_mode(&it->geometry, p)] != TILEWRIGHT_NONE;
         /* Larger than anything that a device holds: any kernel will do. */
         const double expected = is_modelled ? tilewright_expected(it, p, multiprocessors) : 0;
-        const double ns = suits ? expected : expected * TILEWRIGHT_OTHER_TWIN;
+        const double ns = expected * slower(it, tilewright_mode(&it->geometry, p));
         if (best == NULL || ns < *least) {
             best = it;
             *least = ns;
@@ -153,6 +162,7 @@ int tilewright_choose(const tilewright_rows *from, const tilewright_problem *p,
         return 0;
     choice->kernel = best;
     choice->mode = tilewright_mode(&best->geometry, p);
-    choice->code = code_for(best, choice->mode);
+    const int served = served_mode(best, choice->mode);
+    choice->code = served == TILEWRIGHT_NONE ? TILEWRIGHT_NONE : best->codes[served];
     return 1;
 }
