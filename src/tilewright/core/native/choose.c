@@ -26,15 +26,17 @@ static int served_mode(const tilewright_kernel *it, int mode)
     return TILEWRIGHT_NONE;
 }
 
-/* By what its expected time is multiplied: the dearest that the twin which serves lacks. */
-static double slower(const tilewright_kernel *it, int mode)
+/* Nanoseconds with what the twin which serves lacks. */
+static double slower(const tilewright_kernel *it, const tilewright_problem *p, double ns)
 {
+    const int mode = tilewright_mode(&it->geometry, p);
     const int served = it->own ? mode : served_mode(it, mode);
     const int lacks = served == TILEWRIGHT_NONE ? TILEWRIGHT_SCALAR : mode & ~served;
-    return lacks & TILEWRIGHT_SCALAR    ? TILEWRIGHT_NOT_SCALAR
-           : lacks & TILEWRIGHT_CLAMPED ? TILEWRIGHT_NOT_CLAMPED
-           : lacks & TILEWRIGHT_STAGED  ? TILEWRIGHT_NOT_STAGED
-                                        : 1.0;
+    const double times = lacks & TILEWRIGHT_SCALAR    ? TILEWRIGHT_NOT_SCALAR
+                         : lacks & TILEWRIGHT_CLAMPED ? TILEWRIGHT_NOT_CLAMPED
+                                                      : 1.0;
+    const double more = lacks & TILEWRIGHT_STAGED ? TILEWRIGHT_NOT_STAGED : 0.0;
+    return ns * times + (double)p->m * (double)p->n * 1e-6 * more;
 }
 
 static int is_named(const tilewright_kernel *it, const tilewright_place *place)
@@ -135,7 +137,7 @@ static const tilewright_kernel *fastest(const tilewright_rows *from, const tilew
             continue;
         /* Larger than anything that a device holds: any kernel will do. */
         const double expected = is_modelled ? tilewright_expected(it, p, multiprocessors) : 0;
-        const double ns = expected * slower(it, tilewright_mode(&it->geometry, p));
+        const double ns = slower(it, p, expected);
         if (best == NULL || ns < *least) {
             best = it;
             *least = ns;
