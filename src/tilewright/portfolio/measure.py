@@ -204,7 +204,7 @@ def _skinny(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
             (x | 1, x // 8 * 8 or x, x)[kind]
             for x, kind in zip((long, k), rng.integers(3, size=2), strict=True)
         )
-        if max(long * k, short * k) * of.element_bytes <= _MOST_BYTES:
+        if max(long, short) * k * of.element_bytes <= _MOST_BYTES:
             yield (short, long, k) if number % 2 else (long, short, k)
 
 

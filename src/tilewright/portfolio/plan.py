@@ -124,8 +124,7 @@ def _kind(
     case = measured.cases.get(plain)
     if case is None or not len(case.problems):
         return None
-    rare = Trans.R in (variant.trans_a, variant.trans_b)
-    made, columns = _of_variant(measured, variant, case, mean, most, rare=rare)
+    made, columns = _of_variant(measured, variant, case, mean, most)
     cases = [one.cases[plain] for one in more if plain in one.cases]
     if cases:
         made = _refitted(made, case, cases, measured.multiprocessors)
@@ -138,7 +137,7 @@ def _without_conjugates(variant: Variant) -> Variant:
 
 
 def _of_variant(
-    measured: Measured, variant: Variant, case: Case, mean: float, most: float, *, rare: bool
+    measured: Measured, variant: Variant, case: Case, mean: float, most: float
 ) -> tuple[list[Planned], tuple[int, ...]]:
     """Return the kernels of one variant, and the columns that the first ones have in `case.ns`."""
     columns = pick(case.ns, mean, most, _limit(case, variant)).columns
@@ -156,14 +155,19 @@ def _of_variant(
         }
         costs = fitted_costs(geometry, times, best, measured.multiprocessors)
         kernels[config.without("schedule")] = _planned(variant, config, faster, costs)
-    if not rare:
+    if not _is_rare(variant):
         _add_winners(measured, variant, kernels)
     return list(kernels.values()), columns
 
 
+def _is_rare(variant: Variant) -> bool:
+    """Whether an operand is conjugated but not transposed."""
+    return Trans.R in (variant.trans_a, variant.trans_b)
+
+
 def _limit(case: Case, variant: Variant) -> int:
     """Return how many kernels a variant may have."""
-    if Trans.R in (variant.trans_a, variant.trans_b):
+    if _is_rare(variant):
         return _RARE
     if not stencil(case.configs[0].stencil).geometry(case.configs[0]).streamed:
         return _MOST
