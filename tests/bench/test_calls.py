@@ -9,10 +9,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tilewright.bench import call_cases
+from tilewright.bench.benchmarks import calls, host_cost
 from tilewright.bench.benchmarks.host_cost import drawn_kinds, percentile_lines
-from tilewright.bench.call_arrays import arrays_of, operands, public_call
+from tilewright.bench.call_arrays import Arrays, arrays_of, operands, public_call
 from tilewright.bench.call_cases import cases_of
 from tilewright.bench.peers.cublas import Handle, prepared
+from tilewright.bench.registry import Asked
 from tilewright.bench.summary import flatness, losses
 from tilewright.cli.app import run
 from tilewright.problem import Trans
@@ -184,6 +187,66 @@ def test_kinds_of_calls_are_of_every_type_and_small():
     assert all(np.prod(sides, dtype=float) <= 2**31 for _, (sides, *_), _ in drawn)
     assert {pad for *_, pads in drawn for pad in pads} == {0, 1, 8}
     assert drawn_kinds(3, 5, []) == []
+
+
+# -- rows ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stand_in(on_numpy, monkeypatch):
+    """Let NumPy's arrays be on a device that waits for nothing, and a cuBLAS be there."""
+    library = SimpleNamespace(
+        **{name: getattr(np, name) for name in ("empty", "random", "matmul", "ascontiguousarray")},
+        cuda=SimpleNamespace(Device=lambda: SimpleNamespace(synchronize=lambda: None)),
+        get_default_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
+        ndarray=type(None),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", library)
+    monkeypatch.setattr(Arrays, "address", lambda self, x: x.ctypes.data)
+    for module in (calls, host_cost):
+        monkeypatch.setattr(module, "cupy_on", lambda live: library)
+    handle = Handle(FakeBlas(), ctypes.c_void_p(1), None)
+    monkeypatch.setattr(calls, "blas_handle", lambda workspace: handle)
+    monkeypatch.setattr(calls, "BATCH_NS", 1e4)
+    monkeypatch.setattr(call_cases, "GPU_MOST", (40, 2**16))
+    monkeypatch.setattr(call_cases, "_CLIFFS", (16, 24))
+    monkeypatch.setattr(call_cases, "_FLAT", (16, 48))
+
+
+def test_calls_have_times_of_both_and_their_difference(stand_in):
+    asked = Asked(None, precision="s,z", size="random", seed=1, count=4)
+    rows = list(calls.BENCHMARK.rows(asked))
+    assert [row["precision"] for row in rows] == ["s"] * 4 + ["z"] * 4
+    assert [row["size"] for row in rows[:4]] == [row["size"] for row in rows[4:]]
+    for one in rows:
+        assert one["shapes"] == "random"
+        assert one["ratio"] == pytest.approx(one["cublas_us"] / one["us"])
+        assert one["cublas_us"] <= one["cublas_own_us"]
+        assert one["difference"] < 1e-5
+        assert "of cuBLAS" in calls.BENCHMARK.line(one)
+    assert [line[:2] for line in calls.BENCHMARK.table(rows)[1]] == [["s", 4], ["z", 4]]
+
+
+def test_cliffs_and_flat_sides_have_tables_of_their_own(stand_in):
+    cliffs = list(calls.BENCHMARK.rows(Asked(None, precision="s", size="cliffs", trans="NT")))
+    assert [one["size"][0] for one in cliffs] == [16, 17, 24, 25]
+    assert [line[:2] for line in calls.BENCHMARK.table(cliffs)[1]] == [["s", 17], ["s", 25]]
+    flat = list(calls.BENCHMARK.rows(Asked(None, precision="s,f", size="flat:16")))
+    assert "ratio" not in flat[-1]  # cuBLAS has no double-double
+    assert "TFLOP/s" in calls.BENCHMARK.line(flat[-1])
+    lines = calls.BENCHMARK.table(flat)[1]
+    assert [line[:3] for line in lines] == [["s", "NN", 3], ["f", "NN", 3]]
+
+
+def test_every_call_is_timed_as_often(stand_in, monkeypatch):
+    monkeypatch.setattr(host_cost, "_LONGEST", 30)
+    monkeypatch.setattr(host_cost, "_ROUNDS", 2)
+    monkeypatch.setattr(host_cost, "_launches", lambda cupy, arrays, call: 1)
+    asked = Asked(None, precision="s,c,fp32", seed=3, count=9)
+    rows = list(host_cost.BENCHMARK.rows(asked))
+    assert [one["precision"] for one in rows] == ["s", "c", "fp32"] * 3
+    assert all(0 < one["us"] <= one["most_us"] and one["peer_us"] > 0 for one in rows)
+    assert host_cost.BENCHMARK.table(rows)[1][0][:2] == ["1", "9"]
 
 
 # -- what comes of them --------------------------------------------------------------------

@@ -100,6 +100,10 @@ class Arrays:
         drawn = draw.standard_normal(whole.size * words, dtype=real)
         whole.ravel()[:] = drawn.view(self.dtype)
 
+    def release(self) -> None:
+        """Give memory that nobody uses back to the device: other libraries may want it."""
+        self.library.get_default_memory_pool().free_all_blocks()
+
     def address(self, x: Any) -> int:
         """Return the address of the first element."""
         return int(x.data.ptr)
@@ -140,6 +144,9 @@ class _Tensors(Arrays):
 
     def _fill(self, whole: Any, seed: int) -> None:
         whole.normal_(generator=self.library.Generator("cuda").manual_seed(seed))
+
+    def release(self) -> None:
+        self.library.cuda.empty_cache()
 
     def address(self, x: Any) -> int:
         return int(x.data_ptr())

@@ -80,8 +80,10 @@ class CCalls(Measured):
                 program = built(Path(folder), asked.live.id, name)
                 with Program([str(program), library_file(), str(cupy.cuda.Device().id)]) as running:
                     for case in cases:
-                        about = {"shapes": asked.size, "precision": name, **_about(arrays, case)}
-                        yield {**about, **_row(asked.live, running, arrays, name, case)}
+                        arrays.release()  # the program's process is another
+                        about = {"shapes": asked.size.partition(":")[0], "precision": name}
+                        found = _row(asked.live, running, arrays, name, case)
+                        yield {**about, **_about(arrays, case), **found}
 
     def line(self, row: Row) -> str:
         """Return how much faster the call was."""
