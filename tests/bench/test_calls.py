@@ -247,6 +247,8 @@ def test_every_call_is_timed_as_often(stand_in, monkeypatch):
     assert [one["precision"] for one in rows] == ["s", "c", "fp32"] * 3
     assert all(0 < one["us"] <= one["most_us"] and one["peer_us"] > 0 for one in rows)
     assert host_cost.BENCHMARK.table(rows)[1][0][:2] == ["1", "9"]
+    with pytest.raises(ValueError, match="precision='e' has no peer here"):
+        next(iter(host_cost.BENCHMARK.rows(Asked(None, precision="e", count=1))))
 
 
 # -- what comes of them --------------------------------------------------------------------

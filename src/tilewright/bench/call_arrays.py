@@ -1,13 +1,13 @@
 """Arrays that benchmarks of whole calls multiply: CuPy's, PyTorch's in bfloat16, pairs of doubles.
 
-=====  ===================================================
-name   what is called
-=====  ===================================================
-s .. z  BLAS's precisions on CuPy's arrays
-fp32    float32 CuPy arrays with ``accuracy="fp32"``
-bf16    PyTorch's bfloat16 tensors
-e, f    `DoubleDouble` arrays in CuPy's memory, accurate and fast
-=====  ===================================================
+==========  =========================================================
+name        what is multiplied
+==========  =========================================================
+s, d, c, z  CuPy's arrays of BLAS's precisions
+fp32        CuPy's float32 arrays with ``accuracy="fp32"``
+bf16        PyTorch's bfloat16 tensors
+e, f        `DoubleDouble` arrays in CuPy's memory, accurate and fast
+==========  =========================================================
 """
 
 from __future__ import annotations

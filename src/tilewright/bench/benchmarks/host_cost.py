@@ -68,6 +68,9 @@ class HostCost(Measured):
                 known[name] = arrays_of(name)
             except UnavailableError as error:
                 yield {"precision": name, "error": str(error)}
+                continue
+            if not known[name].letter:
+                raise ValueError(f"precision={name!r} has no peer here; leave it out")
         rng = np.random.default_rng(asked.seed)
         kinds = drawn_kinds(asked.seed, asked.count, list(known))
         calls = [_made(cupy, known[name], name, case, pads, rng) for name, case, pads in kinds]
