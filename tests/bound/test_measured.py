@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 
 from tests.bound.committed import committed, runs_of
-from tilewright.bounds import bound
 from tilewright.hardware import catalogue_device
+from tilewright.library.bound import bound
 from tilewright.problem import Problem
 
 H100 = catalogue_device("h100")

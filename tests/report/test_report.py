@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.report import examples
 from tests.test_docs import parse
 from tests.tuning.measurement_examples import example, few, measurements
-from tilewright.bounds import bound
 from tilewright.cli.app import run
+from tilewright.library.bound import bound
 from tilewright.problem import Problem
 from tilewright.report import gather, make_page, make_sections
 from tilewright.report.charts import draw

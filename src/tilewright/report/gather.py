@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright.bounds import Bound
-from tilewright.bounds import bound as bound_of
 from tilewright.hardware import CatalogueDevice, recognised
+from tilewright.library.bound import bound as bound_of
 from tilewright.library.find import numbers_of
 from tilewright.problem import Problem
 from tilewright.report.mixes import Mix
