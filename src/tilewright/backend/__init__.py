@@ -62,9 +62,9 @@ def device(name: str | LiveDevice | None = None) -> LiveDevice:
     Parameters
     ----------
     name : str or LiveDevice, optional
-        An id such as ``"opencl:0"``, a backend's name or a kind (``"cpu"``, ``"gpu"``)
-        for its best device, or a part of a device's or platform's name.  Without it the environment variable
-        ``TILEWRIGHT_DEVICE`` decides, and without that the best device.
+        An id such as ``"opencl:0"``, a backend's name or a kind (``"cpu"``, ``"gpu"``) for
+        its best device, or a part of a device's or platform's name.  Without it the
+        environment variable ``TILEWRIGHT_DEVICE`` decides, and without that the best device.
 
     Raises
     ------

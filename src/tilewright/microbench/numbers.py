@@ -6,6 +6,7 @@ servers), and threads where two of them share a core's multiply-add units.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 
 import numpy as np
@@ -60,10 +61,8 @@ def _of_cpu(device: LiveDevice) -> tuple[Quantity, ...]:
         "reported by the driver": device.spec.clock_hz,
         "the highest that the governor may set": highest_clock_hz(),
     }
-    try:
+    with suppress(BackendError):
         clocks["the highest measured, of one core in a chain of additions"] = measured_clock(device)
-    except BackendError:
-        pass
     known = {source: clock for source, clock in clocks.items() if clock}
     found = []
     if known:
