@@ -62,7 +62,8 @@ class Run:
     cold : bool
         Whether caches were filled with something else before each product.
     arithmetic : str
-        Of tensor cores, as a bound's; empty for IEEE arithmetic of the problem's precision.
+        Of tensor cores, as a bound's, or ``"fp32"`` for that accuracy; empty for IEEE
+        arithmetic of the problem's precision.
     shapes : str
         The set that its size is one of, such as ``"random"``; empty for one by itself.
     call : bool
@@ -158,9 +159,12 @@ def run_of(
     if min(m, n, k) < 1:
         raise ValueError(f"size={row['size']!r} is not three sizes of 1 or more")
     trans_a, trans_b = (Trans(letter) for letter in row["trans"])
+    letter = text_of(row.get("precision"))
     arithmetic = text_of(row.get("arithmetic", row.get("kind")))
-    # Bounds take the formats of tensor cores as arithmetic of single precision.
-    letter = "s" if arithmetic and "precision" not in row else row["precision"]
+    if letter == "fp32":  # of calls: a named accuracy
+        letter, arithmetic = "s", letter
+    if arithmetic and not letter:  # bounds take tensor cores' formats as arithmetic of single
+        letter = "s"
     problem = Problem(m, n, k, letter, trans_a, trans_b)  # type: ignore[arg-type]
     rates = {
         text_of(name): float(rate)

@@ -22,9 +22,12 @@ def section(data: Gathered) -> Section:
         for run in _with_error(data, device):
             found[run.problem.precision.letter].append(run)
         figures += [_figure(device, runs) for runs in found.values()]
-        compared = [one for one in data.results.errors if one.device == device.fingerprint]
-        if compared:
-            figures.append(_compared(device, compared))
+        # Only what was measured on the same data can be compared.
+        sets: dict[tuple[str, ...], list[Errors]] = defaultdict(list)
+        for one in data.results.errors:
+            if one.device == device.fingerprint and one.etas:
+                sets[one.source, *one.etas].append(one)
+        figures += [_compared(device, one) for one in sets.values()]
     return Section(
         "accuracy",
         "Accuracy",

@@ -25,8 +25,8 @@ def section(data: Gathered) -> Section:
         for run in data.results.samples:
             if run.device == device.fingerprint and run.ours and run.best_peer:
                 kind = "calls" if run.call else "kernels"
-                found[run.problem.precision.letter][f"{run.shapes} shapes, {kind}"].append(run)
-        figures += [_figure(device, sets) for sets in found.values()]
+                found[_what(run)][f"{run.shapes}, {kind}"].append(run)
+        figures += [_figure(device, *one) for one in found.items()]
     return Section(
         "shapes",
         "Random shapes",
@@ -38,19 +38,23 @@ def section(data: Gathered) -> Section:
     )
 
 
-def _figure(device: Device, sets: dict[str, list[Run]]) -> Figure:
+def _what(run: Run) -> str:
+    name = run.problem.precision.name
+    return f'{name} with accuracy="{run.arithmetic}"' if run.arithmetic else name
+
+
+def _figure(device: Device, what: str, sets: dict[str, list[Run]]) -> Figure:
     curves, rows = [], []
     for role, (name, runs) in zip(_ROLES, sets.items(), strict=False):
         ratios = sorted(_ratio(run) for run in runs)
         curves.append(Curve(name, role, _sorted(ratios), "step"))
         rows.append((name, *_quantiles(ratios), ", ".join(sorted({run.source for run in runs}))))
     curves.append(Curve("equal", "bound", ((0.0, 1.0), (100.0, 1.0)), "dashed"))
-    first = next(iter(sets.values()))
     peers = sorted({run.best_peer[0] for runs in sets.values() for run in runs if run.best_peer})
     name, count, mean, *_, ahead, _ = rows[0]
     beside = " or ".join(map(called, peers))
     return Figure(
-        f"{first[0].problem.precision.name} beside {beside} on {device.label}",
+        f"{what} beside {beside} on {device.label}",
         f"{name}: {count} shapes, geometric mean {mean}, at least as fast on {ahead}.",
         Curves("% of the shapes", "our rate / theirs", tuple(curves), y_log=True),
         Table(

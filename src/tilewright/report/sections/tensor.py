@@ -17,6 +17,7 @@ _NAMES = {
     "guarded": 'accuracy="fp32", operands examined',
     "product": "the product alone, operands split before",
 }
+_ROLES = {"guarded": "fifth", "product": "sixth"}
 
 
 def section(data: Gathered) -> Section:
@@ -58,7 +59,7 @@ def _figure(data: Gathered, device: Device, arithmetic: str, runs: list[Run]) ->
             limits[size] = bound.limit / scale
             cells += [f"{bound.limit / scale:,.1f}", percent(run.ours / bound.limit)]
         rows.append((run.problem.trans, run.problem.shape, *cells, run.source))
-    curves = [Curve(_called(n), n, tuple(sorted(highest[n].items()))) for n in names]
+    curves = [Curve(_called(n), _ROLES.get(n, n), tuple(sorted(highest[n].items()))) for n in names]
     if limits:
         curves.append(Curve("bound", "bound", tuple(sorted(limits.items())), "dashed"))
     best = max(runs, key=lambda run: run.ours)
