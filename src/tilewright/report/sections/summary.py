@@ -49,13 +49,13 @@ def section(data: Gathered) -> Section:
 
 
 def _fastest(data: Gathered, device: Device) -> list[Run]:
-    """Return one run of each precision, newest first: the fastest beside another library."""
+    """Return the fastest run of each precision; first the newest beside another library."""
     best: dict[str, Run] = {}
     for run in data.runs_of(device):
         known = best.get(run.problem.precision.letter)
         if run.ours and (known is None or _worth(run) > _worth(known)):
             best[run.problem.precision.letter] = run
-    return sorted(best.values(), key=lambda run: run.date, reverse=True)
+    return sorted(best.values(), key=lambda run: (run.best_peer is not None, run.date))[::-1]
 
 
 def _worth(run: Run) -> tuple[bool, float]:
