@@ -154,7 +154,9 @@ def test_unknown_numbers_are_named():
     found = bound(SGEMM, "avx2")
     assert "clock_hz" in found.missing["arithmetic peak"]
     assert found.as_dict()["flops_per_second"] is None
-    with pytest.raises(ValueError, match=r"device='avx2' has no bound for SGEMM NT 4800.*clock_hz"):
+    with pytest.raises(
+        ValueError, match=r"device='avx2' has no bound for SGEMM NT 4800.*clock_hz.*--probe -o"
+    ):
         _ = found.limit
 
 
@@ -203,6 +205,14 @@ def test_a_live_device_has_a_bound():
     found = tw.bound(SGEMM, device=live)
     assert found.device == live.id
     assert found.limit > 1e9
+
+
+def test_a_kind_means_the_best_device_of_it(cpu):
+    assert tw.device("cpu").spec.kind == "cpu"
+    assert tw.bound(SGEMM, "cpu").limit > 1e9
+    if not any(one.spec.kind == "gpu" for one in tw.devices()):
+        with pytest.raises(ValueError, match="device='gpu' is not here"):
+            tw.device("gpu")
 
 
 def test_a_catalogue_device_runs_nothing():

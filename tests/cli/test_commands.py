@@ -159,6 +159,12 @@ def test_space_shows_how_every_constraint_narrows_it(capsys):
     assert left > 0
     assert run(["space"]) == 0
     assert "every combination" in out(capsys)
+    # Devices of the catalogue have the stencils that they would have here.
+    for device, stencil in (("gtx680", "portable"), ("h100", "simt_async"), ("avx2", "packed")):
+        assert run(["space", "--device", device, "--json"]) == 0
+        told = json.loads(out(capsys))
+        assert (told["device"], told["stencil"]) == (device, stencil)
+        assert told["funnel"][-1]["survivors"] > 0
 
 
 def test_solve(files, capsys, tmp_path):

@@ -271,9 +271,7 @@ def _listed(names: set[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def described(
-    spec: DeviceSpec, id: str, measured: Iterable[Quantity] = ()
-) -> CatalogueDevice:
+def described(spec: DeviceSpec, id: str, measured: Iterable[Quantity] = ()) -> CatalogueDevice:
     """Return what the catalogue knows of a live device, with the driver's numbers on top.
 
     Parameters

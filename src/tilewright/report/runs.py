@@ -13,7 +13,7 @@ from tilewright.text import plain
 
 __all__ = [
     "Errors", "MeasuredOn", "Run", "config_of", "date_of", "device_of", "errors_of", "is_timed",
-    "run_of",
+    "number_of", "run_of", "text_of",
 ]  # fmt: skip
 
 
@@ -122,6 +122,12 @@ def text_of(value: Any) -> str:
     return plain(value)[:300] if isinstance(value, str) else ""
 
 
+def number_of(value: Any) -> float | None:
+    """Return a positive finite number, None for anything else."""
+    good = isinstance(value, int | float) and math.isfinite(value) and value > 0
+    return float(value) if good else None
+
+
 def date_of(document: Mapping[str, Any]) -> str:
     """Return when a document was made, empty where it does not say."""
     environment = document.get("environment")
@@ -167,9 +173,9 @@ def run_of(
         letter = "s"
     problem = Problem(m, n, k, letter, trans_a, trans_b)  # type: ignore[arg-type]
     rates = {
-        text_of(name): float(rate)
+        text_of(name): known
         for name, rate in _rates(row, problem).items()
-        if isinstance(rate, int | float) and math.isfinite(rate) and rate > 0
+        if (known := number_of(rate)) is not None
     }
     tuning, options = row.get("tuning"), row.get("options")
     errors = row.get("errors", {}).get("tilewright", {})
@@ -201,9 +207,9 @@ def _rates(row: Mapping[str, Any], problem: Problem) -> Mapping[str, Any]:
         return found if isinstance(found, dict) else {}
     times = {"tilewright": row["us"], "cublas": row.get("cublas_us")}
     return {
-        name: problem.flops / (1e-6 * time)
+        name: problem.flops / (1e-6 * known)
         for name, time in times.items()
-        if isinstance(time, int | float) and time > 0
+        if (known := number_of(time)) is not None
     }
 
 
@@ -212,9 +218,9 @@ def errors_of(row: Mapping[str, Any], device: str, source: str) -> Errors | None
     if "data" not in row or not isinstance(row.get("errors"), dict):
         return None
     etas = {
-        text_of(name): float(one["eta"])
+        text_of(name): eta
         for name, one in row["errors"].items()
-        if isinstance(one.get("eta"), int | float) and 0 < one["eta"] < math.inf
+        if (eta := number_of(one.get("eta"))) is not None
     }
     return Errors(device, f"{text_of(row['data'])}, k = {int(row['k'])}", etas, source)
 

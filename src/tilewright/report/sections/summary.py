@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Bars, Columns, Figure, Section, Table
 from tilewright.report.results import Run
-from tilewright.report.sections.best import named
+from tilewright.report.sections.best import named, scaled
 from tilewright.report.words import called, percent, plain_rate, scale_of
 
 __all__ = ["section"]
@@ -69,13 +69,13 @@ def _figure(data: Gathered, device: Device, runs: list[Run]) -> Figure:
     rates = {name: [run.rates.get(name) for run in runs] for name in names}
     shown = [rate for found in (*rates.values(), heights) for rate in found if rate]
     scale, unit = scale_of(shown)
-
-    def scaled(found: list[float | None]) -> tuple[float | None, ...]:
-        return tuple(None if rate is None else rate / scale for rate in found)
-
-    groups = [Bars(called(name), name, scaled(rates[name])) for name in names]
+    bars = {name: (called(name), rates[name]) for name in names}
     if any(heights):
-        groups.append(Bars("bound", "other", scaled(heights)))
+        bars["other"] = ("bound", heights)
+    groups = [
+        Bars(name, role, tuple(scaled(rate, scale) for rate in found))
+        for role, (name, found) in bars.items()
+    ]
     rows = []
     for run, limit in zip(runs, limits, strict=True):
         cells = [f"{run.rates[name] / scale:,.1f}" if name in run.rates else "" for name in names]

@@ -8,7 +8,7 @@ from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
 from tilewright.report.results import Run
 from tilewright.report.sections.best import named
-from tilewright.report.words import called, percent, plain_rate, scale_of
+from tilewright.report.words import called, percent, plain_rate, scale_of, side
 
 __all__ = ["section"]
 
@@ -48,7 +48,7 @@ def _figure(data: Gathered, device: Device, arithmetic: str, runs: list[Run]) ->
     limits: dict[float, float] = {}
     rows = []
     for run in runs:
-        size = (run.problem.m * run.problem.n * run.problem.k) ** (1 / 3)
+        size = side(run.problem)
         for name, rate in run.rates.items():
             highest[name][size] = max(rate / scale, highest[name].get(size, 0.0))
         bound = data.bound(device, run.problem, arithmetic)
