@@ -177,7 +177,7 @@ def test_wrong_arguments_are_named():
         bound(SGEMM, "gtx580", arithmetic="fp4")
     with pytest.raises(ValueError, match="kernel_rate=-1"):
         bound(SGEMM, "gtx580", kernel_rate=-1)
-    with pytest.raises(ValueError, match="for bounds also one of a100"):
+    with pytest.raises(ValueError, match="for bounds and spaces also one of a100"):
         tw.device("gtx9000")
 
 

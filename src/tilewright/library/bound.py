@@ -48,7 +48,8 @@ def bound(
         ``"tf32"``, ``"fp16"``, ``"bf16"``, ``"int8"``: matrix units, A and B stored so; the
         problem's precision is then ``"s"``.  ``"fp16x3"``, ``"tf32x3"``, ``"bf16x6"``,
         ``"bf16x9"``: single precision from products of parts on matrix units.  These and
-        ``"tf32"`` go with ``"c"`` too, as the real product that `schemes.real_product` returns.
+        ``"tf32"`` go with ``"c"`` too, as a real product
+        (`tilewright.bounds.schemes.real_product`).
     accuracy : str, optional
         ``"ieee"``, ``"tf32"`` or ``"fp32"`` in place of `arithmetic`: the fastest that meets it.
     promote_k : int, optional

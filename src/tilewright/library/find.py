@@ -49,7 +49,7 @@ def device(name: str | LiveDevice | CatalogueDevice | None = None) -> LiveDevice
         if not isinstance(name, str):
             raise
         known = ", ".join(catalogue())
-        raise ValueError(f"{problem}; for bounds also one of {known}") from None
+        raise ValueError(f"{problem}; for bounds and spaces also one of {known}") from None
 
 
 def numbers_of(found: LiveDevice | CatalogueDevice) -> CatalogueDevice:
