@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.bounds import bound, lai_seznec
+from tilewright.bounds import lai_seznec
 from tilewright.hardware import Mix, catalogue_device
+from tilewright.library.bound import bound
 from tilewright.precision import precision
 from tilewright.problem import Problem
 

@@ -60,7 +60,11 @@ def ladder(sweep: dict) -> dict:
 
 def results(folder: Path) -> Path:
     """Return a folder with committed results, a stranger's sweep, and files that are none."""
-    for name in ("h100/squares_s.json", "cpu/register_blocking.json", "cpu/space_building.json"):
+    for name in (
+        "h100/squares_s.json", "h100/random_shapes_z.json", "h100/calls.json",
+        "h100/tensor_cores.json", "h100/fp32_accuracy.json", "cpu/register_blocking.json",
+        "cpu/space_building.json",
+    ):  # fmt: skip
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(RESULTS / name, folder / name)
     sweep = json.loads((RESULTS / "cpu" / "gemm_1024.json").read_text())

@@ -64,7 +64,7 @@ def throughput_curves(device: CatalogueDevice) -> tuple[dict[str, Curve], dict[s
 def blocking_curves(device: CatalogueDevice, precision: Precision) -> dict[str, Curve]:
     """Return the bound in FLOP/s against the register blocking factor.
 
-    By the model that fits the device, as in `tilewright.bounds.bound`: equation 12 for each
+    By the model that fits the device, as in `tilewright.bound`: equation 12 for each
     width of load, the read cache's equation 1, or the mix of square tiles, also derated where
     the device has a table of mixes.
 

@@ -81,7 +81,7 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Show every limit of a problem on a device; the smallest is the bound."""
-    from tilewright.bounds import bound
+    from tilewright.library.bound import bound
     from tilewright.library.find import device as find_device
     from tilewright.library.find import numbers_of
     from tilewright.problem import Problem

@@ -126,7 +126,7 @@ def _compare(problem: Problem, live: LiveDevice, result: TuningResult) -> None:
     a = rng.standard_normal((problem.n, problem.k)).astype(dtype)
     b = rng.standard_normal((problem.k, problem.m)).astype(dtype)
     ours, theirs = np.empty((2, problem.n, problem.m), dtype)
-    runs: dict[str, list[float]] = {"ours": [], "numpy": []}
+    runs: dict[str, list[float]] = {"tilewright": [], "numpy": []}
 
     def timed(name: str, call: Any) -> None:
         call()  # wakes this library's threads up; what follows is its steady state
@@ -135,23 +135,64 @@ def _compare(problem: Problem, live: LiveDevice, result: TuningResult) -> None:
         runs[name].append(time.perf_counter() - started)
 
     for _ in range(16):
-        timed("ours", lambda: gemm(a, b, ours, device=live))
+        timed("tilewright", lambda: gemm(a, b, ours, device=live))
         timed("numpy", lambda: np.matmul(a, b, out=theirs))
         # OpenBLAS's threads spin for a while after their work, on the cores we need.
         time.sleep(_SPIN_SECONDS)
     size = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
     exact = a.astype(np.float64) @ b.astype(np.float64)
     table = Table("", "median time", "rate", "largest error / (|A||B|)")
-    for name, x in (("ours", ours), ("numpy", theirs)):
+    errors: dict[str, float] = {}
+    for name, x in (("tilewright", ours), ("numpy", theirs)):
         seconds = float(np.median(runs[name]))
-        error = float(np.max(np.abs(x - exact) / size))
-        label = "tw.gemm, tuned" if name == "ours" else f"NumPy {np.__version__}"
+        errors[name] = float(np.max(np.abs(x - exact) / size))
+        label = "tw.gemm, tuned" if name == "tilewright" else f"NumPy {np.__version__}"
         table.add_row(
-            label, f"{1e3 * seconds:.2f} ms", gigaflops(problem.flops / seconds), f"{error:.1e}"
+            label,
+            f"{1e3 * seconds:.2f} ms",
+            gigaflops(problem.flops / seconds),
+            f"{errors[name]:.1e}",
         )
     emit_table(table)
     rate = result.winner.flops_per_second
     say(f"   (kernel alone, by the device's clock: {gigaflops(rate)})")
+    _keep(problem, live, runs, errors)
+
+
+def _keep(
+    problem: Problem, live: LiveDevice, runs: dict[str, list[float]], errors: dict[str, float]
+) -> None:
+    """Say how we compare with NumPy and with the bound, and store it for reports."""
+    from datetime import UTC, datetime
+    from json import dumps
+
+    import numpy as np
+
+    from tilewright.bench.bounded import bound_of, bound_record
+    from tilewright.bench.peers import peer
+    from tilewright.bench.record import device_record, environment_record, row_record
+    from tilewright.bench.sweep import Row
+    from tilewright.cli.report import own_results
+    from tilewright.library.kernels import ready
+    from tilewright.paths import private_directory, write_atomically
+
+    limit = bound_of(live, problem)
+    ours, theirs = (float(np.median(times)) for times in runs.values())
+    told = f"   {theirs / ours:.2f} times NumPy's rate"
+    if not isinstance(limit, str):
+        share = problem.flops / ours / limit.limit
+        told += f", {100 * share:.0f} % of the bound: {gigaflops(limit.limit)}, "
+        told += limit.limiting.name
+    say(told)
+    row = row_record(problem, Row(problem, runs, ready(live, problem)[0]), {
+        "bound": bound_record(limit),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "errors": {name: {"eta": eta} for name, eta in errors.items()},
+    })  # fmt: skip
+    device = device_record(live, [peer("numpy", live)]) | {"results": [row]}
+    document = {"benchmark": "quickstart", "environment": environment_record(), "devices": [device]}
+    path = private_directory(own_results()) / f"quickstart-{live.fingerprint}.json"
+    write_atomically(path, (dumps(document, indent=1) + "\n").encode())
 
 
 def _solve(problem: Problem, n: int, live: LiveDevice) -> None:
