@@ -12,14 +12,8 @@ import pytest
 import tilewright as tw
 from tilewright.backend import device as live_device
 from tilewright.cli.app import run
-from tilewright.hardware import (
-    QUANTITIES,
-    Mix,
-    catalogue,
-    catalogue_device,
-    described,
-    read_device,
-)
+from tilewright.hardware.catalogue import catalogue, catalogue_device, described, read_device
+from tilewright.hardware.quantity import QUANTITIES, Mix
 from tilewright.hardware.spec import DeviceSpec
 from tilewright.library.bound import bound
 

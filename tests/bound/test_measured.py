@@ -12,7 +12,7 @@ import pytest
 
 import tilewright as tw
 from tests.bound.committed import RESULTS, committed, runs_of
-from tilewright.hardware import catalogue_device
+from tilewright.hardware.catalogue import catalogue_device
 from tilewright.hardware.host import highest_clock_hz
 from tilewright.library.bound import bound
 from tilewright.microbench import numbers

@@ -10,7 +10,8 @@ import pytest
 from tilewright.bounds import Compiled, lai_seznec, modern
 from tilewright.bounds.schemes import SCHEMES
 from tilewright.bounds.units import ARITHMETIC
-from tilewright.hardware import Mix, Quantity, catalogue_device
+from tilewright.hardware.catalogue import catalogue_device
+from tilewright.hardware.quantity import Mix, Quantity
 from tilewright.library.bound import bound
 from tilewright.problem import Problem
 

@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tests.microbench.simulated import SimulatedDevice
-from tilewright.hardware import catalogue_device, read_device
+from tilewright.hardware.catalogue import catalogue_device, read_device
 from tilewright.microbench import probe
 from tilewright.microbench.probe import measured_numbers, mix_lines, number_line, probe_toml
 

@@ -378,7 +378,7 @@ def test_the_first_screen_compares_with_the_other_library_and_the_bound(tmp_path
 
 def test_sets_of_shapes_are_summed_up(data):
     """Of each set the quantiles of what it holds: kernels of one file, calls of another."""
-    rows = committed("random_shapes_z.json")["devices"][0]["results"]
+    rows = examples.random_shapes()["devices"][0]["results"]
     ratios = [r["flops_per_second"]["tilewright"] / r["flops_per_second"]["cublas"] for r in rows]
     figures = {figure.title.split()[0]: figure for figure in named(data, "shapes").figures}
     table = {row[0]: row for row in figures["ZGEMM"].table.rows}

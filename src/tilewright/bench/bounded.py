@@ -6,7 +6,7 @@ from typing import Any
 
 from tilewright.backend import LiveDevice
 from tilewright.bounds import Bound
-from tilewright.hardware import CatalogueDevice
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.library.bound import bound
 from tilewright.problem import Problem
 

@@ -14,7 +14,8 @@ from tilewright.bounds.modern import Compiled
 from tilewright.bounds.schemes import PROMOTE_K, arithmetic_of, real_product
 from tilewright.bounds.terms import Term, given, term
 from tilewright.bounds.units import PEAK, Units, units_of
-from tilewright.hardware import CatalogueDevice, Quantity
+from tilewright.hardware.catalogue import CatalogueDevice
+from tilewright.hardware.quantity import Quantity
 from tilewright.problem import Problem
 
 __all__ = ["How", "assemble"]

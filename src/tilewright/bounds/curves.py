@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tilewright.bounds import lai_seznec, modern, nakasato
 from tilewright.bounds.units import units_of
-from tilewright.hardware import CatalogueDevice
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 

@@ -42,7 +42,7 @@ def _probe(name: str | None, seconds: float, output: Path | None, *, json: bool)
 
     from tilewright.backend import device as find_device
     from tilewright.cli.microbench import measure
-    from tilewright.hardware import read_device
+    from tilewright.hardware.catalogue import read_device
     from tilewright.microbench.probe import probe_toml
     from tilewright.microbench.session import fitting
     from tilewright.paths import write_atomically

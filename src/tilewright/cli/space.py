@@ -112,7 +112,7 @@ def _device(
 def _named(device: str | None) -> tuple[str, DeviceSpec]:
     """Return a device's id and numbers: of one here, one of the catalogue, or a file's."""
     from tilewright.backend.cuda.proofs import proved
-    from tilewright.hardware import CatalogueDevice
+    from tilewright.hardware.catalogue import CatalogueDevice
     from tilewright.library.find import device as find_device
 
     found = find_device(device)

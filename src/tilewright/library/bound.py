@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilewright.bounds import Bound, Compiled, How, assemble
-from tilewright.hardware import CatalogueDevice
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.library.find import device as find_device
 from tilewright.library.find import numbers_of
 from tilewright.problem import Problem

@@ -5,12 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewright.hardware import (
-    CatalogueDevice,
-    catalogue,
-    catalogue_device,
-    read_device,
-)
+from tilewright.hardware.catalogue import CatalogueDevice, catalogue, catalogue_device, read_device
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice

@@ -12,8 +12,9 @@ from functools import lru_cache
 import numpy as np
 
 from tilewright.backend import BackendError, LiveDevice
-from tilewright.hardware import QUANTITIES, CatalogueDevice, Quantity, described
+from tilewright.hardware.catalogue import CatalogueDevice, described
 from tilewright.hardware.host import highest_clock_hz, threads_per_core
+from tilewright.hardware.quantity import QUANTITIES, Quantity
 from tilewright.microbench.texts import kernel_source
 from tilewright.stencil import Launch
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.backend import LiveDevice
-from tilewright.hardware import QUANTITIES, CatalogueDevice, Quantity
+from tilewright.hardware.catalogue import CatalogueDevice
+from tilewright.hardware.quantity import QUANTITIES, Quantity
 from tilewright.microbench.experiment import Row
 from tilewright.microbench.mixes import mixes_of
 from tilewright.microbench.numbers import live_numbers
@@ -226,7 +227,7 @@ def probe_toml(device: LiveDevice, results: Results, about: str) -> str:
     Returns
     -------
     str
-        TOML that `tilewright.hardware.read_device` accepts.
+        TOML that `tilewright.hardware.catalogue.read_device` accepts.
     """
     known = live_numbers(device)
     numbers = {q.name: q for q in (*_of_architecture(device), *known.quantities.values())}

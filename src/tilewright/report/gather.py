@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.bench.bounded import bound_of
 from tilewright.bounds import Bound
-from tilewright.hardware import CatalogueDevice, recognised
+from tilewright.hardware.catalogue import CatalogueDevice, recognised
 from tilewright.library.find import numbers_of
 from tilewright.problem import Problem
 from tilewright.report.mixes import Mix

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import log10
 
 from tilewright.bounds import Bound
-from tilewright.hardware import CatalogueDevice
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.report.gather import Device, Gathered
