@@ -195,9 +195,9 @@ def measure(
     count: Annotated[int, typer.Option("--count", min=1, help="Shapes of each case.")] = 40,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the shapes.")] = 0,
     seconds: Annotated[float, typer.Option("--seconds", help="Begin no shape after this.")] = 480.0,
-    short: Annotated[
-        bool, typer.Option("--short", help="Shapes of which m or n is short.")
-    ] = False,
+    shapes: Annotated[
+        str, typer.Option("--shapes", help="any; short: m or n is; large: all sides from 2048 on.")
+    ] = "any",
     family: Annotated[
         str | None, typer.Option("--stencil", help="All of a stencil's space instead: skinny.")
     ] = None,
@@ -209,9 +209,11 @@ def measure(
     from tilewright.backend.cuda.device import CUDADevice
     from tilewright.paths import check_writable, write_atomically
     from tilewright.portfolio import shipped
+    from tilewright.portfolio.measure import KINDS, measure_family, text_of
     from tilewright.portfolio.measure import measure as times_of
-    from tilewright.portfolio.measure import measure_family, text_of
 
+    if shapes not in KINDS:
+        raise ValueError(f"shapes={shapes!r} is unknown; use one of {', '.join(KINDS)}")
     check_writable(output)
     live = find_device(device)
     portfolio = shipped(live.spec, name)
@@ -226,7 +228,7 @@ def measure(
         task = bar.add_task("timing", total=None)
         found = times_of(
             live, portfolio, count, seed, seconds,
-            lambda done, of: bar.update(task, completed=done, total=of), short=short,
+            lambda done, of: bar.update(task, completed=done, total=of), kind=shapes,
         )  # fmt: skip
     write_atomically(output, text_of(found).encode())
     say(f"{output}: {sum(len(case['shapes']) for case in found['cases'].values())} shapes")

@@ -26,7 +26,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.find import generation, own, shipped
 from tilewright.portfolio.fit import alike_costs
 from tilewright.portfolio.kernel import PortfolioKernel
-from tilewright.portfolio.model import MODES, TERMS, Model, mode_number
+from tilewright.portfolio.model import MODES, NEVER, TERMS, Model, mode_number
 from tilewright.portfolio.native_choice import NativeChoice, Row, native_choice
 from tilewright.portfolio.portfolio import Portfolio
 from tilewright.portfolio.twins import lacking, next_best, slower
@@ -215,7 +215,7 @@ def held_of(
         tuple(portfolio for _, portfolio, _ in rows),
         is_own,
         np.array(is_own, np.bool_),
-        _model(kernels, theirs),
+        _model(kernels, is_own, theirs),
         (_compiled(kernels, False), _compiled(kernels, True)),
         any(one.geometry.tma for one in kernels),
         frozenset(sizes for one in kernels for sizes in one.won),
@@ -273,21 +273,25 @@ def _of_other_transposes(
     return found
 
 
-def _model(kernels: Sequence[PortfolioKernel], theirs: Portfolio | None) -> Model | None:
-    """Return the model of all kernels; None where none has costs."""
-    if not any(one.costs for one in kernels):
+def _model(
+    kernels: Sequence[PortfolioKernel], is_own: Sequence[bool], theirs: Portfolio | None
+) -> Model | None:
+    """Return the model of all kernels; None where none has costs.
+
+    A user's own kernel without costs takes those of one like it, scaled to its races; one that
+    ships without costs serves its races alone.
+    """
+    known = [one for one in kernels if one.costs]
+    if not known:
         return None
     many = theirs.multiprocessors if theirs is not None else 1
-    # One that nothing is known of is never expected to be fast: each launch takes for ever.
-    unknown = np.zeros(len(TERMS))
-    unknown[TERMS.index("launch")] = np.inf
     costs = []
-    for one in kernels:
-        mine = np.array(one.costs)
-        if not one.costs:
+    for one, is_users in zip(kernels, is_own, strict=True):
+        mine = one.costs
+        if not mine and is_users and one.won:
             times = {_problem(one, sizes): ns for sizes, ns in one.won.items()}
-            mine = alike_costs(one.geometry, times, kernels, many) if times else np.zeros(0)
-        costs.append(mine if len(mine) == len(TERMS) else unknown)
+            mine = tuple(alike_costs(one.geometry, times, known, many))
+        costs.append(mine if len(mine) == len(TERMS) else NEVER)
     return Model([one.geometry for one in kernels], np.array(costs))
 
 

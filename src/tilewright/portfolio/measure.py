@@ -28,7 +28,7 @@ from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
 from tilewright.tuning.measure import Workload, random_matrix
 
-__all__ = ["measure", "measure_family", "text_of"]
+__all__ = ["KINDS", "measure", "measure_family", "text_of"]
 
 # Of a matrix at most, drawn once and used by every problem: the long operand of a skinny product
 # fills it, any other matrix has so few elements that no kernel takes a tenth of a second.
@@ -51,7 +51,7 @@ def measure(
     seconds: float,
     observer: Callable[[int, int], None] = lambda done, of: None,
     *,
-    short: bool = False,
+    kind: str = "any",
 ) -> dict[str, Any]:
     """Return times, as `tilewright.portfolio.measured.read_measured` takes them.
 
@@ -67,14 +67,15 @@ def measure(
         After which no further shape begins.
     observer : callable
         Called with the number of shapes that are done, and how many there are.
-    short : bool
-        Whether m or n is short; k and the other side are anything.
+    kind : {"any", "short", "large"}
+        Sides as users have them; m or n short, k and the other side anything; or all sides from
+        2048 on.
     """
     until = time.monotonic() + seconds
     variants = [one for one in _variants(portfolio) if portfolio.of_variant(one)]
     cases: dict[str, Any] = {}
     precision = variants[0].precision
-    shapes = list(islice(_skinny(seed, precision) if short else _shapes(seed), count))
+    shapes = list(islice(KINDS[kind](seed, precision), count))
     memory = _memory(live, precision, seed)
     try:
         for number, variant in enumerate(variants):
@@ -214,10 +215,22 @@ def _variants(portfolio: Portfolio) -> Iterator[Variant]:
             yield one
 
 
-def _shapes(seed: int) -> Iterator[tuple[int, int, int]]:
+def _any(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
     for m, n, k in drawn_sides(seed):
         if max(m * n, m * k, k * n) <= _MOST_ELEMENTS:
             yield m, n, k
+
+
+def _large(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
+    """Yield multiples of 8, and every third time odd sides."""
+    rng = np.random.default_rng(seed)
+    for number in itertools.count():
+        m, n, k = (round(2.0**x) // 8 * 8 | (number % 3 == 2) for x in rng.uniform(11, 13, 3))
+        yield m, n, k
+
+
+# What shapes are drawn, by name.
+KINDS = {"any": _any, "short": _skinny, "large": _large}
 
 
 def _timed(kernel: PortfolioKernel, workload: Workload, loaded: Mapping[str, Kernel]) -> int | None:

@@ -13,6 +13,7 @@ served by the same model in C (``core/native/model.c``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ from tilewright.stencil.geometry import (
     elements_of_chunk,
 )
 
-__all__ = ["MODES", "TERMS", "Model", "mode_number"]
+__all__ = ["MODES", "NEVER", "TERMS", "Model", "mode_number"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -49,6 +50,9 @@ TERMS = (
     "split-K",  # MB of parts that a reduction kernel adds up
     "turns",  # tiles that a persistent block takes in turn
 )
+
+# Costs of a kernel of which nothing is known: each launch takes for ever.
+NEVER = tuple(math.inf if term == "launch" else 0.0 for term in TERMS)
 
 # Blocks of a cluster are neighbours on the chip, so that some of its corners stay empty: of 132
 # multiprocessors clusters of 4 reach 124 and clusters of 8 reach 120.

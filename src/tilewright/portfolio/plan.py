@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.hardware import DeviceSpec
-from tilewright.portfolio.fit import alike_costs, fitted_costs
+from tilewright.portfolio.fit import fitted_costs
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.measured import Case, Measured, Rescheduled
-from tilewright.portfolio.model import MODES, TERMS, Model, mode_number
+from tilewright.portfolio.model import MODES, NEVER, TERMS, Model, mode_number
 from tilewright.portfolio.pick import pick
 from tilewright.portfolio.twins import next_best, slower
 from tilewright.precision import precision
@@ -32,7 +32,7 @@ __all__ = ["Planned", "drawn_sides", "plan", "variants_with_conjugates"]
 _DRAWN, _LONGEST, _MOST_PRODUCTS = 1500, 14.0, 2.0**40
 
 # Losses beside all twins of all kernels, as `plan` has them: what keeps a portfolio below 8 MB.
-_TWINS_MEAN, _TWINS_MOST = 0.005, 0.15
+_TWINS_MEAN, _TWINS_MOST = 0.005, 0.20
 
 # Kernels that a guard may fall back to (`accuracy="fp32"`): large products alone are guarded.
 _ROUTED, _ROUTED_SIDE = 3, 512
@@ -181,21 +181,21 @@ def _refitted(planned: list[Planned], case: Case, more: Sequence[Case], many: in
         best |= dict(zip(each.problems, each.ns.min(axis=1), strict=True))
     found = []
     for one in planned:
-        times = _times_of(case, one.kernel)
+        times = _times_of(case, one.kernel.config)
         for each in more:
-            times |= _times_of(each, one.kernel)
+            times |= _times_of(each, one.kernel.config)
         times = {problem: ns for problem, ns in times.items() if math.isfinite(best[problem])}
-        if len(times) > 2 * len(TERMS):
+        if one.kernel.costs and len(times) > 2 * len(TERMS):
             costs = fitted_costs(one.kernel.geometry, times, best, many)
             one = replace(one, kernel=replace(one.kernel, costs=tuple(costs)))
         found.append(one)
     return found
 
 
-def _times_of(case: Case, kernel: PortfolioKernel) -> dict[Problem, float]:
-    """Return the times of a kernel's config."""
+def _times_of(case: Case, of: Config) -> dict[Problem, float]:
+    """Return the times of a config."""
     for column, config in enumerate(case.configs):
-        if config.without("schedule") == kernel.config:
+        if config.without("schedule") == of:
             column_ns = case.ns[:, column]
             return {
                 problem: float(ns)
@@ -235,19 +235,23 @@ def _planned(
 
 
 def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Planned]) -> None:
-    """Add what won races of exactly one size; note where a kernel that is there did."""
+    """Add what won races of exactly one size; note where a kernel that is there did.
+
+    One that was timed at these sizes alone serves them alone.  Costs guessed from a kernel like it
+    sent SGEMM NN 6144 on an H100 to one that took 1.28 times as long as expected.
+    """
     case = measured.cases.get(variant)
-    for problem, (config, ns) in (case.won if case is not None else {}).items():
+    if case is None:
+        return
+    best = dict(zip(case.problems, case.ns.min(axis=1, initial=np.inf), strict=True))
+    for problem, (config, ns) in case.won.items():
         base = config.without("schedule")
         if base not in kernels:
             faster = _rescheduling(measured, variant, config)
-            times = {problem: ns}
-            costs = alike_costs(
-                stencil(base.stencil).geometry(base),
-                times,
-                [one.kernel for one in kernels.values()],
-                measured.multiprocessors,
-            )
+            times, costs = _times_of(case, base), np.zeros(0)
+            if len(times) > 2 * len(TERMS):
+                geometry = stencil(base.stencil).geometry(base)
+                costs = fitted_costs(geometry, times, best, measured.multiprocessors)
             kernels[base] = _planned(variant, config, faster, costs)
         before = kernels[base]
         won = {**before.kernel.won, (problem.m, problem.n, problem.k): ns}
@@ -343,9 +347,8 @@ class _Expected:
         """Add shapes as users have them; return how often kernels are the best of large ones."""
         large: Counter[int] = Counter()
         kernels = [one.kernel for one in self._planned]
-        if any(len(one.costs) != len(TERMS) for one in kernels):
-            return large
-        model = Model([one.geometry for one in kernels], np.array([one.costs for one in kernels]))
+        costs = np.array([one.costs or NEVER for one in kernels])
+        model = Model([one.geometry for one in kernels], costs)
         for problem in _drawn(kernels[0].variant):
             ns = model.expected(problem, self._many)
             ns[[not one.geometry.takes(problem) for one in kernels]] = np.inf
