@@ -35,7 +35,9 @@ def test_compiling_says_what_to_install():
         "try: compile_cubin(Source('', {}), 'sm_90')\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
-    assert said.startswith("BackendError NVRTC is not here; run: pip install 'tilewright[tune]'")
+    assert said.startswith(
+        "BackendError NVRTC is not here; run: pip install '.[tune]' in the clone"
+    )
 
 
 def test_importing_the_package_imports_none_of_it():

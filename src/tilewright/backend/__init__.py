@@ -19,6 +19,7 @@ from tilewright.backend.base import (
     Operand,
     OutOfMemoryError,
 )
+from tilewright.text import install_hint
 
 __all__ = [
     "BackendError",
@@ -81,9 +82,11 @@ def device(name: str | LiveDevice | None = None) -> LiveDevice:
     wanted = name or os.environ.get("TILEWRIGHT_DEVICE") or ""
     found = devices()
     if not found:
+        from tilewright.backend.opencl.platforms import missing
+
         raise ValueError(
-            "no device was found; install the pocl-binary-distribution package,"
-            " or your GPU's driver and the tilewright[cuda] extra"
+            f"no device was found: {missing()}; for an NVIDIA GPU with its driver"
+            f" {install_hint('cuda')}"
         )
     if not wanted:
         return found[0]

@@ -17,6 +17,7 @@ from tilewright.library.narrow_types import is_narrow
 from tilewright.library.warm import again
 from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
+from tilewright.text import shown
 
 if TYPE_CHECKING:
     from tilewright.library.serve import Wanted
@@ -146,7 +147,10 @@ def gemm(
         refuse_contract(accuracy, report)
         return narrow_gemm(given_a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
     if out_dtype is not None:
-        raise ValueError(f"out_dtype={out_dtype!r} is for float16, bfloat16 and int8; leave it out")
+        raise ValueError(
+            f"out_dtype={out_dtype!r} is for arrays of float16, bfloat16 and int8, and these are of"
+            f" {a.dtype}; leave it out"
+        )
     b = adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
     op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
@@ -225,6 +229,9 @@ def _adapter(a: Any, b: Any, c: Any) -> Any:
         from tilewright.library.on_dlpack import DLPackArrays
 
         return DLPackArrays(a, b, c)
+    for name, x in (("a", a), ("b", b), ("c", c)):
+        if isinstance(x, list | tuple | int | float | complex):
+            raise TypeError(f"{name} is a {type(x).__name__}; give np.asarray({name})")
     kinds = ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)
     raise TypeError(
         f"a, b and c are {kinds}; give NumPy arrays only, pyopencl arrays only,"
@@ -288,20 +295,24 @@ def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -
     """Refuse scalars that are no numbers of a precision, and a beta without its C."""
     for name, value in (("alpha", alpha), ("beta", beta)):
         if isinstance(value, str):
-            raise ValueError(f"{name}={value!r} is text; give a number")
+            raise ValueError(f"{name}={shown(value)} is text; give a number")
         try:
             number = complex(value)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"{name}={value!r} is not a number") from None
+        except OverflowError:  # an integer beyond any floating-point number
+            raise ValueError(
+                f"{name}={shown(value)} is beyond {precision.real_name}; scale the arrays instead"
+            ) from None
+        except (TypeError, ValueError):
+            raise ValueError(f"{name}={shown(value)} is not a number; give one") from None
         most = float(np.finfo(precision.real_dtype).max)
         if most < max(abs(number.real), abs(number.imag)) < math.inf:
             raise ValueError(
                 f"{name}={value!r} is beyond {precision.real_name}; scale the arrays instead"
             )
         if number.imag != 0 and not precision.is_complex:
-            raise ValueError(f"{name}={value!r} is complex but the arrays are real")
+            raise ValueError(f"{name}={shown(value)} is complex but the arrays are real")
     if c is None and beta != 0:
-        raise ValueError(f"beta={beta!r} needs c to scale; give c, or leave beta at 0")
+        raise ValueError(f"beta={shown(beta)} needs c to scale; give c, or leave beta at 0")
 
 
 # -- launches ----------------------------------------------------------------------------

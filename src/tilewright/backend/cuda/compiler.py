@@ -21,6 +21,7 @@ from tilewright.backend.cuda.rescheduling import reschedule
 from tilewright.sass import read_cubin
 from tilewright.sass.occupancy import limits_of
 from tilewright.stencil import STATIC_SHARED_BYTES, Source
+from tilewright.text import install_hint
 from tilewright.timeline import span
 
 __all__ = [
@@ -58,7 +59,7 @@ def nvrtc() -> ModuleType | None:
 def _need_nvrtc() -> ModuleType:
     found = nvrtc()
     if found is None:
-        raise BackendError("NVRTC is not here; run: pip install 'tilewright[tune]'")
+        raise BackendError(f"NVRTC is not here; {install_hint('tune')}")
     return found
 
 

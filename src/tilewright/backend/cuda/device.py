@@ -36,6 +36,7 @@ from tilewright.backend.cuda.launch import PreparedLaunch
 from tilewright.backend.cuda.workspace import Workspaces
 from tilewright.hardware import DeviceSpec
 from tilewright.stencil import Launch, Source
+from tilewright.text import install_hint
 from tilewright.timeline import is_recording, span
 
 __all__ = ["CUDADevice", "LoadedKernel", "device_at", "devices"]
@@ -123,7 +124,7 @@ class CUDADevice(LiveDevice):
         found = driver()
         if found is None:
             raise BackendError(
-                f"cuda:{ordinal} needs NVIDIA's driver and: pip install 'tilewright[cuda]'"
+                f"cuda:{ordinal} needs NVIDIA's driver; with it, {install_hint('cuda')}"
             )
         self.api = found
         self.ordinal = ordinal

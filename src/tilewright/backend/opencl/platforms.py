@@ -13,7 +13,7 @@ from tilewright.backend.cache import prune_directory
 from tilewright.hardware import DeviceSpec
 from tilewright.paths import cache_dir, private_directory
 
-__all__ = ["opencl", "ordered_devices", "spec_of"]
+__all__ = ["missing", "opencl", "ordered_devices", "spec_of"]
 
 # PoCL never removes what it compiled: some thousand tuning candidates are 1 GB.
 _POCL_CACHE_LIMIT = 2**30
@@ -39,6 +39,13 @@ def opencl() -> ModuleType | None:
     except ImportError:
         return None
     return pyopencl  # type: ignore[no-any-return]
+
+
+def missing() -> str:
+    """Return what to do where there is no OpenCL device."""
+    if opencl() is None:
+        return "pyopencl cannot be imported; run: pip install pyopencl"
+    return "no OpenCL driver is here; run: pip install pocl-binary-distribution, or install a GPU's"
 
 
 def _version(text: str) -> tuple[int, ...]:
