@@ -2,7 +2,7 @@
 
 Workers import this module and find the stencil registered.  `fault` chooses:
 0 none, 1 does not compile, 2 wrong at the edge, 3 segmentation fault, 4 endless loop,
-5 memory, 6 wrong in what only the winner's certificate looks at.
+5 eats all memory it gets, 6 wrong in what only the winner's certificate looks at.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class Faulty(Stencil):
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         if config["fault"] == 5:
-            np.ones(1 << 50, np.uint8)  # more than any machine has: the allocation fails
+            eaten = []
+            while True:  # until the worker's limit
+                eaten.append(np.empty(1 << 28, np.uint8))
         return Source(TEXT, {"FAULT": config["fault"], "ROUNDS": config["rounds"]})
 
 

@@ -10,9 +10,11 @@ from functools import lru_cache
 from tilewright.backend.base import (
     BackendError,
     CompileError,
+    DeviceFailedError,
     DeviceLostError,
     Event,
     GemmCall,
+    HostError,
     Kernel,
     LaunchError,
     LiveDevice,
@@ -24,9 +26,11 @@ from tilewright.text import install_hint
 __all__ = [
     "BackendError",
     "CompileError",
+    "DeviceFailedError",
     "DeviceLostError",
     "Event",
     "GemmCall",
+    "HostError",
     "Kernel",
     "LaunchError",
     "LiveDevice",

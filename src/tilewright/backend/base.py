@@ -22,9 +22,11 @@ from tilewright.stencil import Dialect, Launch, Source
 __all__ = [
     "BackendError",
     "CompileError",
+    "DeviceFailedError",
     "DeviceLostError",
     "Event",
     "GemmCall",
+    "HostError",
     "Kernel",
     "LaunchError",
     "LiveDevice",
@@ -56,6 +58,14 @@ class DeviceLostError(LaunchError):
     CUDA reports an illegal address, say, once more for every call that follows.  Nothing
     but a new process helps; processes beside this one are not touched.
     """
+
+
+class DeviceFailedError(DeviceLostError):
+    """The device itself failed or is gone, which is no kernel's fault."""
+
+
+class HostError(BackendError):
+    """The host failed, not the kernel: no room on a disk, no permission, no compiler."""
 
 
 class OutOfMemoryError(BackendError):

@@ -150,6 +150,9 @@ def prune(
     stale: Annotated[
         bool, typer.Option("--stale", help="Only results of stencils that have changed since.")
     ] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only of candidates that failed; they may be retried.")
+    ] = False,
     device: DeviceOption = None,
     winners: Annotated[
         bool, typer.Option("--winners", help="Remove winners too, which are kept otherwise.")
@@ -166,6 +169,7 @@ def prune(
             older_than=None if older_than is None else datetime.now(UTC) - _age(older_than),
             current_versions=_versions(opened.stencils()) if stale else None,
             device=None if device is None else _fingerprints(opened, device),
+            failed=failed,
             winners=winners,
             dry_run=dry_run,
         )

@@ -162,6 +162,6 @@ def _statements(number: int) -> Iterator[str]:
 def default_path() -> Path:
     """Return the user's own store, in the data directory, which is made if missing."""
     try:
-        return data_dir() / "results.sqlite"
+        return data_dir(to_write=True) / "results.sqlite"
     except UnsafeDirectoryError as problem:
         raise StoreError(str(problem)) from None

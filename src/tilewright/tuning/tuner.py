@@ -22,7 +22,7 @@ from tilewright.timeline import span
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
 from tilewright.tuning.process import WorkerSettings
 from tilewright.tuning.room import check_memory, limits_for, memory_gib
-from tilewright.tuning.runner import Limits, Runner
+from tilewright.tuning.runner import Limits, Runner, TuningError
 from tilewright.tuning.store import Store
 from tilewright.tuning.strategies import Strategy
 from tilewright.tuning.strategies import strategy as make_strategy
@@ -47,10 +47,6 @@ _RACE_SECONDS = 10.0
 # From here on timing a candidate (five runs at perhaps half of the peak) takes longer than reading
 # its machine code (0.3 to 0.9 s on one of the cores that prepare candidates side by side).
 _FORECAST_SECONDS = 0.05
-
-
-class TuningError(RuntimeError):
-    """No candidate was both right and timed."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +156,9 @@ def tune(
     """Find the fastest right kernel for a problem.
 
     Candidates are compiled, checked and timed in processes of their own: one that fails
-    to compile, computes wrong results, crashes, hangs or eats the memory costs only
-    itself, and is recorded with a reason.
+    to compile, computes wrong results, crashes or hangs costs only itself, and is recorded
+    with a reason.  What the machine lacks (disk space, a permission, memory, a device, a
+    compiler) is held against none: after a few such failures in a row the run stops.
 
     Parameters
     ----------
@@ -196,7 +193,7 @@ def tune(
     ValueError
         If an argument is wrong.
     TuningError
-        If no candidate was both right and timed.
+        If no candidate was both right and timed, or the machine lets none be.
     """
     _look_at(problem, strategy, stencil, seed, store, modules)
     if 0 in (problem.m, problem.n, problem.k):

@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright.backend.base import (
     BackendError,
+    DeviceFailedError,
     DeviceLostError,
     LaunchError,
     OutOfMemoryError,
@@ -24,6 +25,11 @@ _OUT_OF_MEMORY = 2
 # stack error, illegal instruction, misaligned address, invalid address space, invalid
 # program counter, launch failure, contained error; and a context that is destroyed.
 LOST = frozenset({214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721})
+
+# What no kernel causes (cuda.h): the device is unavailable or gone, ECC and NVLink errors, the
+# operating system failed, a context that something else destroyed, the system is not ready,
+# a contained error of memory.
+_FAILED = frozenset({46, 100, 214, 220, 304, 709, 721, 802})
 
 
 @lru_cache(maxsize=1)
@@ -109,6 +115,8 @@ def error_of(status: int, doing: str) -> BackendError:
     detail = f"{name} ({status}): {text}"
     if status == _OUT_OF_MEMORY:
         return OutOfMemoryError(f"{doing}: too little device memory; use a smaller problem", detail)
+    if status in _FAILED:
+        return DeviceFailedError(f"{doing}: {text}; look at the device with nvidia-smi", detail)
     if status in LOST:
         return DeviceLostError(f"{doing}: {text}; start a new process to go on", detail)
     return LaunchError(f"{doing}: {text} ({name})", detail)
