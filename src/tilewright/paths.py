@@ -26,6 +26,7 @@ __all__ = [
     "locked",
     "private_directory",
     "process_directory",
+    "remove_directories_of",
     "served_instead",
     "temporary_directory",
     "write_atomically",
@@ -34,6 +35,12 @@ __all__ = [
 # A directory this old that nobody holds is of a process that was killed; a younger one may not
 # have its lock yet.
 _STALE_SECONDS = 60.0
+
+
+_USER = os.geteuid() if hasattr(os, "geteuid") else 0
+
+# Of temporary directories.
+_PREFIX = f"tilewright-{_USER}-"
 
 
 class UnsafeDirectoryError(OSError):
@@ -124,16 +131,12 @@ def temporary_directory() -> Path:
     import tempfile  # most processes need none
 
     try:
-        return process_directory(Path(tempfile.gettempdir()), f"tilewright-{_user()}-")
+        return process_directory(Path(tempfile.gettempdir()), _PREFIX)
     except OSError as problem:
         raise NoDirectoryError(
             f"there is no directory for temporary files ({problem.strerror});"
             " set TILEWRIGHT_CACHE_DIR and TILEWRIGHT_DATA_DIR"
         ) from None
-
-
-def _user() -> int:
-    return os.geteuid() if hasattr(os, "geteuid") else 0
 
 
 def process_directory(parent: Path, prefix: str) -> Path:
@@ -147,7 +150,7 @@ def process_directory(parent: Path, prefix: str) -> Path:
         If it cannot be made.
     """
     _remove_abandoned(parent, prefix)
-    made = parent / f"{prefix}{secrets.token_hex(8)}"
+    made = parent / f"{prefix}{os.getpid()}-{secrets.token_hex(8)}"
     made.mkdir(mode=0o700)
     held = contextlib.ExitStack()
     held.enter_context(locked(made / ".lock"))
@@ -162,13 +165,23 @@ def process_directory(parent: Path, prefix: str) -> Path:
     return made
 
 
+def remove_directories_of(process: int, *, prefix: str) -> None:
+    """Remove the directories below the cache and the temporary one of a process that was killed."""
+    import tempfile
+
+    for parent, name in ((cache_dir(), prefix), (Path(tempfile.gettempdir()), _PREFIX)):
+        for one in parent.glob(f"{name}{process}-*"):
+            with contextlib.suppress(OSError), locked(one / ".lock", wait=False):
+                _remove_tree(one)
+
+
 def _remove_abandoned(parent: Path, prefix: str) -> None:
     """Remove this user's process directories that no process holds."""
     for one in parent.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
             found = one.lstat()
             old = time.time() - found.st_mtime > _STALE_SECONDS
-            if not (old and stat.S_ISDIR(found.st_mode) and found.st_uid == _user()):
+            if not (old and stat.S_ISDIR(found.st_mode) and found.st_uid == _USER):
                 continue
             with locked(one / ".lock", wait=False):
                 _remove_tree(one)
@@ -209,14 +222,18 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def has_room(directory: Path, size: int) -> bool:
-    """Whether a file of `size` bytes can be written in a directory.
+    """Whether files of `size` bytes can be written in a directory, and others' as well.
 
-    Asked by reserving it: quotas and limits of the process count, which the free space of a
-    file system says nothing of.
+    Four times as much has to be free: other processes write at the same time.  One part is
+    reserved for a moment, for quotas and limits of the process count, too, of which the free
+    space of a file system says nothing.
     """
+    import shutil
     import tempfile
 
     try:
+        if shutil.disk_usage(directory).free < 4 * size:
+            return False
         with tempfile.TemporaryFile(dir=directory) as file:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)

@@ -13,9 +13,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from tilewright.paths import cache_dir, data_dir, has_room
+from tilewright.backend.opencl.pocl_cache import PREFIX, ROOM_BYTES, roomy_directory
+from tilewright.paths import cache_dir, data_dir, has_room, remove_directories_of
 from tilewright.timeline import is_recording, merge
 from tilewright.tuning.measurement import Status
 
@@ -93,6 +95,7 @@ class WorkerProcess:
         self._errors: Any = None
         self._greeted = False
         self._seconds = 0.0
+        self._compiles_in = Path()
 
     @property
     def busy(self) -> bool:
@@ -140,6 +143,7 @@ class WorkerProcess:
         os.close(theirs)
         self._greeted = False
         self._pending = b""
+        self._compiles_in = roomy_directory()
 
     def ask(self, job: Any, request: dict[str, Any], seconds: float) -> None:
         """Send a request; `poll` returns its answer or what became of the process."""
@@ -187,6 +191,8 @@ class WorkerProcess:
         code = self._process.wait()
         self._errors.seek(0)
         log = self._errors.read()[-_LOG_BYTES:].decode(errors="replace")
+        # A compiler that cannot write ends its process.
+        full = "No space left" in log or not has_room(self._compiles_in, ROOM_BYTES)
         greeted = self._greeted
         self.kill()
         if not greeted:
@@ -197,8 +203,6 @@ class WorkerProcess:
             reason = "the worker ran out of memory"
             return Answer(Status.OUT_OF_MEMORY, reason, log, machine=True)
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        # A compiler that cannot write ends its process.
-        full = "No space left" in log or not has_room(cache_dir(), _LOG_BYTES)
         reason = f"the worker died: {name}" + " (no space is left to write to)" * full
         return Answer(Status.CRASH, reason, log, machine=full)
 
@@ -227,6 +231,7 @@ class WorkerProcess:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
         self._process.wait()
+        remove_directories_of(self._process.pid, prefix=PREFIX)
         os.close(self._answers)
         self._errors.close()
         self._process, self._answers, self._errors = None, -1, None

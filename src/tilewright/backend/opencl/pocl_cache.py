@@ -33,15 +33,26 @@ from tilewright.paths import (
     served_instead,
 )
 
-__all__ = ["Compiled", "PoclCache", "pocl_cache"]
+__all__ = [
+    "PREFIX",
+    "ROOM_BYTES",
+    "Compiled",
+    "PoclCache",
+    "pocl_cache",
+    "roomy_directory",
+    "starting",
+]
 
 T = TypeVar("T")
+
+# Of the directories of all processes.
+PREFIX = "pocl-"
 
 _VARIABLE = "POCL_CACHE_DIR"
 
 # LLVM ends the process when it cannot write.  A large kernel of the portable stencil takes PoCL
 # 2.4 MB with all that is between; several processes may be compiling.
-_ROOM_BYTES = 16 * 2**20
+ROOM_BYTES = 16 * 2**20
 
 # PoCL compiles kernels for grids that are less wide than this apart (POCL: "smallgrid").
 _SMALL_GRID = 2**16 - 1
@@ -103,10 +114,10 @@ def check_room(directory: Path) -> None:
     HostError
         If there is too little room.
     """
-    if not has_room(directory, _ROOM_BYTES):
+    if not has_room(directory, ROOM_BYTES):
         raise HostError(
-            f"nothing can be compiled: less than {_ROOM_BYTES >> 20} MiB can be written in"
-            f" {directory.parents[0]}; make room, or name another folder in TILEWRIGHT_CACHE_DIR"
+            f"nothing can be compiled: {directory} is nearly full; make room, or name another"
+            " folder in TILEWRIGHT_CACHE_DIR"
         )
 
 
@@ -260,11 +271,15 @@ def pocl_cache() -> PoclCache | None:
     """
     if _VARIABLE in os.environ:
         return None
-    parent = cache_dir()
-    if not has_room(parent, _ROOM_BYTES):
-        least = _ROOM_BYTES >> 20
-        parent = served_instead(NoDirectoryError(f"{parent} has no {least} MiB to compile in"))
-    return PoclCache(process_directory(parent, "pocl-"))
+    return PoclCache(process_directory(roomy_directory(), PREFIX))
+
+
+def roomy_directory() -> Path:
+    """Return where there is room to compile: the cache directory, or what serves instead."""
+    directory = cache_dir()
+    if has_room(directory, ROOM_BYTES):
+        return directory
+    return served_instead(NoDirectoryError(f"{directory} is nearly full"))
 
 
 @contextlib.contextmanager
