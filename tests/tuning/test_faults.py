@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tilewright.stencil import stencil
 from tilewright.tuning.measurement import Stage, Status
 from tilewright.tuning.runner import Limits
 from tilewright.tuning.store import Store
+from tilewright.tuning.t4 import read_t4, write_t4
 from tilewright.tuning.tuner import TuningError, tune
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +115,43 @@ def test_every_fault_costs_only_its_candidate_and_is_recorded(tmp_path):
         assert again.tried == 0
         assert again.resumed == 18
         assert again.winner.config == result.winner.config
+
+
+def test_what_was_imported_is_measured_before_it_counts(tmp_path, monkeypatch):
+    """A file may say anything: that the slowest takes 1 ns, that the fastest fails."""
+    monkeypatch.setattr(tests.tuning.faulty.Faulty, "faults", (0,))
+    with Store(tmp_path / "there.sqlite") as store:
+        found = run(store)
+        rows = list(store.query(stage=Stage.SCREEN))
+    lies = [
+        replace(one, times_ns=(1,), stage=stage)
+        for one in rows
+        for stage in (Stage.SCREEN, Stage.WINNER)
+        if one.config["rounds"] == 16
+    ]
+    lies += [
+        replace(one, status=Status.CRASH, times_ns=()) for one in rows if one.config["rounds"] == 1
+    ]
+    write_t4(tmp_path / "lies.json", lies)
+    with Store(tmp_path / "here.sqlite") as store:
+        assert store.add_imported(read_t4(tmp_path / "lies.json")) == len(lies)
+        assert store.add_imported(read_t4(tmp_path / "lies.json")) == 0
+        again = run(store)
+        assert again.resumed == 0
+        assert again.tried == 3
+        first = next(one for one in store.query() if not one.is_imported)
+    assert first.config["rounds"] == 16  # what is said to be fast is tried first
+    assert again.winner.config == found.winner.config
+    assert again.winner.median_ns > 1
+
+
+def test_what_comes_back_is_what_was_measured_here(tmp_path, monkeypatch):
+    monkeypatch.setattr(tests.tuning.faulty.Faulty, "faults", (0,))
+    with Store(tmp_path / "store.sqlite") as store:
+        run(store)
+        write_t4(tmp_path / "own.json", store.query())
+        assert store.add_imported(read_t4(tmp_path / "own.json")) == 0
+        assert run(store).resumed == 3
 
 
 def test_tuning_says_so_when_nothing_works(tmp_path, monkeypatch):

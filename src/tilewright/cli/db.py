@@ -135,11 +135,13 @@ def import_(
 
     measurements = read_t4(file)
     with Store(store) as opened:
-        new = opened.add_all(measurements)
+        new = opened.add_imported(measurements)
     if json:
         emit_json({"results": len(measurements), "new": new})
     else:
         say(f"{len(measurements)} results read, {new} of them new")
+        if new:
+            say("they start the next tuning of these problems, which measures them on this device")
 
 
 @app.command()

@@ -28,7 +28,7 @@ from tilewright.tuning.pruning import (
     prune,
     versions_condition,
 )
-from tilewright.tuning.rows import Filters, condition, insert, measurement_of, problem_of
+from tilewright.tuning.rows import Filters, condition, insert, is_stored, measurement_of, problem_of
 
 T = TypeVar("T")
 
@@ -151,6 +151,18 @@ class Store:
         """
         with self._transaction() as connection:
             return sum(insert(connection, one)[1] for one in measurements)
+
+    def add_imported(self, measurements: Iterable[Measurement]) -> int:
+        """As `add_all` of what came from a file: it is marked, and tuning measures it anew.
+
+        What was measured here and comes back is here already.
+        """
+        with self._transaction() as connection:
+            return sum(
+                insert(connection, one.imported())[1]
+                for one in measurements
+                if not is_stored(connection, one)
+            )
 
     # ---------------------------------------------------------------- reading
 

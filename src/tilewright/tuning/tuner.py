@@ -286,9 +286,10 @@ class _Session:
         self, name: str, seed: int, resume: bool, limits: Limits, modules: tuple[str, ...]
     ) -> TuningResult:
         """Search, race, certify."""
-        chosen = self._strategy(name, seed)
         skip: set[str] = set()
-        resumed = self._resume(skip) if resume else 0
+        stored = self._stored() if resume else []
+        resumed = self._resume([m for m in stored if not m.is_imported], skip)
+        chosen = self._strategy(name, seed, [m for m in stored if m.is_imported])
         for known in self.screened:
             chosen.observe(known.config, known.median_ns * 1e-9)
         settings = WorkerSettings(self.live.id, memory_gib(), modules)
@@ -313,15 +314,18 @@ class _Session:
             winner, finalists, self.tried, self.failed, resumed, seconds, searched, served
         )
 
-    def _strategy(self, name: str, seed: int) -> Strategy:
+    def _strategy(self, name: str, seed: int, imported: list[Measurement]) -> Strategy:
+        """Return what proposes; what is said to be fast elsewhere comes first."""
         space: Space = self.family.space(self.variant, self.spec)
-        starts = self.family.starts(self.variant, self.spec)
+        fast = sorted((m for m in imported if m.ok), key=lambda m: m.median_ns)
+        told = dict.fromkeys(m.config for m in fast)
+        starts = [*list(told)[:FINALISTS], *self.family.starts(self.variant, self.spec)]
         chosen = make_strategy(name, space, seed, [start for start in starts if start in space])
         names = {parameter.name for parameter in space.parameters}
         return TwinsFirst(chosen) if SCHEDULE in names else chosen
 
-    def _resume(self, skip: set[str]) -> int:
-        """Take over what the store knows of this problem; return how much that is."""
+    def _stored(self) -> list[Measurement]:
+        """Return what the store has of this problem's space."""
         known = list(
             self.store.query(
                 device=self.live.fingerprint,
@@ -334,7 +338,10 @@ class _Session:
         # A space may have had more points when they were measured.
         space = self.family.space(self.variant, self.spec)
         points = space.contained([m.config for m in known])
-        known = [m for m, here in zip(known, points, strict=True) if here]
+        return [m for m, here in zip(known, points, strict=True) if here]
+
+    def _resume(self, known: list[Measurement], skip: set[str]) -> int:
+        """Take over what was measured here; return how much that is."""
         skip.update(m.config.id for m in known)
         # What failed later than its screening does not start the search again either.
         bad = {m.config.id for m in known if not m.ok}
