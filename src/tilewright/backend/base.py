@@ -252,6 +252,11 @@ class LiveDevice(ABC):
         return self.fingerprint
 
     @property
+    def hardware_key(self) -> str:
+        """What tells this piece of hardware from others of this machine, as a file's name."""
+        return "cpu" if self.spec.kind == "cpu" else self.fingerprint
+
+    @property
     def tunable(self) -> DeviceSpec:
         """Its numbers with what may be tuned on it besides."""
         return self.spec

@@ -57,6 +57,7 @@ def command(
     from tilewright.cli.tune import to_json
     from tilewright.microbench.peak import measured_peak
     from tilewright.problem import Problem
+    from tilewright.tuning.alone import alone_on
 
     m, n, k = parse_size(size)
     live = find_device(device)
@@ -73,10 +74,11 @@ def command(
     if not json:
         _show_space(problem, live)
     tell("3. Tuning")
-    peak = measured_peak(live, problem.precision)
-    tuned = _tune(problem, live, budget, peak, json=json)
-    tell("\n4. The winner beside NumPy, same data, same process, in turns")
-    beside = _compare(problem, live)
+    with alone_on(live, "tilewright quickstart"):
+        peak = measured_peak(live, problem.precision)
+        tuned = _tune(problem, live, budget, peak, json=json)
+        tell("\n4. The winner beside NumPy, same data, same process, in turns")
+        beside = _compare(problem, live)
     if not json:
         _show_beside(beside, tuned)
     tell("\n5. A linear system, LINPACK-style, whose products are tw.gemm")

@@ -96,6 +96,7 @@ class Runner:
         # strategy learns soon.
         self._batch = 4 * len(self._preparers)
         self.best_ns: int | None = None
+        self.outside: float | None = None  # share of the cores that others had during the race
         self._machine_failed: list[Answer] = []  # in a row, all alike
 
     def __enter__(self) -> Runner:
@@ -271,6 +272,7 @@ class Runner:
         }
         answer = self._one(self._timer, request)
         if answer.status == Status.OK:
+            self.outside = answer.data["outside"]
             rows = zip(candidates, answer.data["times_ns"], strict=True)
             return [replace(c, status=Status.OK, times_ns=tuple(t)) for c, t in rows]
         groups = grouped(candidates)

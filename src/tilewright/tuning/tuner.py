@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,9 @@ from tilewright.stencil import Stencil, Variant, stencils_for
 from tilewright.stencil import stencil as find_stencil
 from tilewright.stencil.schedule import SCHEDULE, with_unproved
 from tilewright.timeline import span
+from tilewright.tuning.alone import alone_on
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
+from tilewright.tuning.noise import noise
 from tilewright.tuning.process import WorkerSettings
 from tilewright.tuning.room import check_memory, limits_for, memory_gib
 from tilewright.tuning.runner import Limits, Runner, TuningError
@@ -94,6 +97,8 @@ class TuningResult:
     served : Measurement or None
         The fastest that `gemm` may use: the winner, unless that is rescheduled code which
         nobody has proved on such a device.
+    noise : tuple of str
+        What makes the final race's times doubtful, a line each; nothing on a quiet machine.
     """
 
     winner: Measurement
@@ -104,6 +109,7 @@ class TuningResult:
     seconds: float
     search_seconds: float
     served: Measurement | None = None
+    noise: tuple[str, ...] = ()
 
     @property
     def candidates_per_second(self) -> float:
@@ -200,19 +206,13 @@ def tune(
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
     live = find_device(device)
     check_memory(problem, live)
-    family = _family(live, stencil, problem)
-    session = _Session(live, problem, family, seconds_of(budget), observer)
-    if unproved_schedules:
-        session.spec = with_unproved(live.tunable)
-    own = store is None
-    session.store = store or Store()
-    try:
-        return session.run(
-            strategy, seed, resume, limits or limits_for(problem, live, 2 * FINALISTS), modules
-        )
-    finally:
-        if own:
-            session.store.close()
+    family, seconds = _family(live, stencil, problem), seconds_of(budget)
+    with alone_on(live, f"tuning {problem}"), nullcontext(store) if store else Store() as opened:
+        session = _Session(live, problem, family, seconds, observer, opened)
+        if unproved_schedules:
+            session.spec = with_unproved(live.tunable)
+        limits = limits or limits_for(problem, live, 2 * FINALISTS)
+        return session.run(strategy, seed, resume, limits, modules)
 
 
 def _look_at(
@@ -264,8 +264,6 @@ def _named(live: LiveDevice, name: str, problem: Problem) -> Stencil:
 class _Session:
     """One tuning run."""
 
-    store: Store
-
     def __init__(
         self,
         live: LiveDevice,
@@ -273,8 +271,9 @@ class _Session:
         family: Stencil,
         budget: float,
         observer: Callable[[Progress], None] | None,
+        store: Store,
     ) -> None:
-        self.live, self.problem, self.family = live, problem, family
+        self.live, self.problem, self.family, self.store = live, problem, family, store
         self.spec = live.tunable
         self.budget, self.observer = budget, observer
         self.started = time.monotonic()
@@ -311,8 +310,9 @@ class _Session:
             winner, served = self._certified(runner, finalists)
         seconds = time.monotonic() - self.started
         return TuningResult(
-            winner, finalists, self.tried, self.failed, resumed, seconds, searched, served
-        )
+            winner, finalists, self.tried, self.failed, resumed, seconds, searched, served,
+            tuple(noise({"the winner": winner.times_ns}, runner.outside)),
+        )  # fmt: skip
 
     def _strategy(self, name: str, seed: int, imported: list[Measurement]) -> Strategy:
         """Return what proposes; what is said to be fast elsewhere comes first."""

@@ -38,6 +38,7 @@ from tilewright.timeline import drain, span, start
 from tilewright.tuning.forecast import forecast
 from tilewright.tuning.measure import Workload, interleaved, repeat
 from tilewright.tuning.measurement import Status
+from tilewright.tuning.noise import OutsideLoad
 from tilewright.tuning.same_bits import same_bits
 from tilewright.tuning.twins import is_rescheduled
 from tilewright.tuning.verify import WrongResultError, certify, screen
@@ -157,7 +158,9 @@ class Worker:
         """Time several prepared candidates in turns."""
         workload = self._load(request)
         candidates = [self._candidate({**request, **one})[:3] for one in request["candidates"]]
-        return {"times_ns": interleaved(workload, candidates, request["seconds"])}
+        others = OutsideLoad()
+        times = interleaved(workload, candidates, request["seconds"])
+        return {"times_ns": times, "outside": others.share()}
 
     def do_certify(self, request: dict[str, Any]) -> dict[str, Any]:
         """Check a winner on everything the numerics contract promises."""

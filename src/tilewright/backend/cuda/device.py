@@ -171,6 +171,12 @@ class CUDADevice(LiveDevice):
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
     @property
+    def hardware_key(self) -> str:
+        """The driver's number of the device, whichever devices this process may see."""
+        found = check(self.api.cuDeviceGetUuid(self.raw), f"asking {self.id} who it is")
+        return bytes(found.bytes)[:16].hex()
+
+    @property
     def portfolio_key(self) -> str:
         """Architecture and model: machine code outlives drivers and compilers."""
         return f"{self.arch}-" + re.sub(r"[^a-z0-9]+", "-", self.spec.name.lower())
