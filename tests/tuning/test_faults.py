@@ -43,7 +43,7 @@ def importable(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
 
 
-def run(store):
+def run(store, observer=None):
     return tune(
         PROBLEM,
         budget=60,
@@ -52,6 +52,7 @@ def run(store):
         limits=LIMITS,
         modules=MODULES,
         store=store,
+        observer=observer,
     )
 
 

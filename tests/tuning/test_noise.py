@@ -19,7 +19,9 @@ times = st.lists(st.floats(1, 1e9), min_size=4, max_size=50)
 def test_a_spread_has_no_unit_and_no_order(taken, unit):
     found = spread(taken)
     assert found >= 0
-    assert spread([unit * one for one in reversed(taken)]) == pytest.approx(found, rel=1e-6, abs=1e-9)
+    assert spread([unit * one for one in reversed(taken)]) == pytest.approx(
+        found, rel=1e-6, abs=1e-9
+    )
 
 
 def test_equal_turns_are_quiet_and_few_tell_nothing():

@@ -215,11 +215,10 @@ class WorkerProcess:
             If it cannot be started.
         """
         self.start()
-        deadline = time.monotonic() + START_SECONDS
-        while not self._greeted and time.monotonic() < deadline:
-            if select.select([self._answers], [], [], 1.0)[0]:
-                self._deadline = deadline
-                self.poll(readable=True)
+        self._seconds = START_SECONDS
+        self._deadline = time.monotonic() + START_SECONDS
+        while not self._greeted and self._process is not None:
+            self.poll(bool(select.select([self._answers], [], [], 1.0)[0]))
 
     def kill(self) -> None:
         """End the process and everything it started, now."""

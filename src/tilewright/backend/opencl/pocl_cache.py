@@ -160,21 +160,20 @@ class PoclCache:
         Raises
         ------
         HostError
-            If it has to be compiled and there is no room.
+            If there is no room.
         """
         with self._lock:
+            check_room(self.directory)  # PoCL writes 1 MB even where it compiles nothing
             found = self._compiled.get(key)
             before = self._programs()
             if found is not None:
                 found.users += 1
             unpacked = [] if found is not None else self._unpack(key, cache)
-            if found is None and not unpacked:
-                check_room(self.directory)
             try:
                 made = make()
             except BaseException:
                 self._left(key)
-                check_room(self.directory)  # what the compiler says of a full disk is no log
+                check_room(self.directory)  # what a compiler says of a full disk is no log
                 raise
             if found is None:
                 found = self._found(key, cache, before, unpacked)
