@@ -55,8 +55,12 @@ def devices() -> tuple[LiveDevice, ...]:
 
 @lru_cache(maxsize=1)
 def _found() -> tuple[LiveDevice, ...]:
-    from tilewright.backend.cuda.device import devices as cuda_devices
+    from tilewright.backend.libcuda import library
     from tilewright.backend.opencl.device import devices as opencl_devices
+
+    if library() is None:
+        return tuple(opencl_devices())
+    from tilewright.backend.cuda.device import devices as cuda_devices
 
     return (*cuda_devices(), *opencl_devices())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -15,8 +14,9 @@ from tilewright.backend.base import (
     LaunchError,
     OutOfMemoryError,
 )
+from tilewright.backend.libcuda import library
 
-__all__ = ["LOST", "check", "driver", "error_of", "library", "stream_state"]
+__all__ = ["LOST", "check", "driver", "error_of", "stream_state"]
 
 _OUT_OF_MEMORY = 2
 
@@ -30,20 +30,6 @@ LOST = frozenset({214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 72
 # operating system failed, a context that something else destroyed, the system is not ready,
 # a contained error of memory.
 _FAILED = frozenset({46, 100, 214, 220, 304, 709, 721, 802})
-
-
-@lru_cache(maxsize=1)
-def library() -> ctypes.CDLL | None:
-    """Return the driver's own library; None on a machine without it.
-
-    Looked for here, first: without the library some calls of cuda.bindings raise
-    SystemError, and the next one never returns.
-    """
-    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-    try:
-        return ctypes.CDLL(name)
-    except OSError:
-        return None
 
 
 @lru_cache(maxsize=1)
