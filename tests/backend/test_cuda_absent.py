@@ -40,6 +40,24 @@ def test_compiling_says_what_to_install():
     )
 
 
+def test_a_process_without_a_driver_touches_nothing_of_cuda():
+    """Not even our own modules for it, nor the tables of GPUs' kernels: a first call takes time."""
+    said = run(
+        "import sys\n"
+        "opened = []\n"
+        "sys.addaudithook(lambda name, x: opened.append(str(x[0])) if name == 'open' else None)\n"
+        "import tilewright.backend.libcuda as libcuda\n"
+        "libcuda.library = lambda: None\n"
+        "import numpy as np, tilewright as tw\n"
+        "for kind in ('f4', 'c16'): tw.gemm(np.eye(3, dtype=kind), np.eye(3, dtype=kind))\n"
+        "ours = [x.removeprefix('tilewright.') for x in sys.modules if x.startswith('tilewright.')]\n"
+        "gpu = ('backend.cuda', 'sass', 'bounds', 'microbench', 'stencil.wgmma', 'stencil.mma_f64',\n"
+        "       'stencil.simt_async', 'stencil.skinny')\n"
+        "print([x for x in ours if x.startswith(gpu)], [x for x in opened if 'sm_90' in x])\n"
+    )
+    assert said == "[] []\n"
+
+
 def test_importing_the_package_imports_none_of_it():
     said = run(
         "import sys, tilewright as tw; tw.gemm, tw.devices\n"

@@ -66,13 +66,14 @@ def gemm(
         also float16 and bfloat16 (products summed in float32 and rounded once; on Hopper's
         tensor cores, which cut sums: docs/tensor_cores.md has the bound) and int8 (exact in
         int32, modulo 2^32), of any kind but pyopencl's.
-        NumPy arrays; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or
-        anything's with DLPack.  Or `DoubleDouble` arrays whose words are NumPy's, CuPy's or
+        NumPy arrays; other arrays in the host's memory with DLPack, such as PyTorch's on the
+        CPU; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or anything's
+        with DLPack.  Or `DoubleDouble` arrays whose words are NumPy's, CuPy's or
         pyopencl's.  op(a) is m x k, op(b) is k x n.
     c : array, optional
         m x n, of the same kind and dtype; changed in place and returned.  Without it a
         new row-major array is returned, beside its inputs: of their kind, or a CuPy array
-        for DLPack arrays of another library.
+        for DLPack arrays of another library on a CUDA device.
     alpha, beta : scalar
         With beta = 0, `c` is not read: NaN there disappears.  With alpha = 0, neither
         `a` nor `b` is read.  For `DoubleDouble` arrays also whatever that type takes.
@@ -95,8 +96,8 @@ def gemm(
     report : Decision, optional
         Told which arithmetic served the call, and why.
     device : str or LiveDevice, optional
-        Where NumPy arrays are multiplied; see `tilewright.device`.  Arrays that are on a
-        device are multiplied there.
+        Where arrays in the host's memory are multiplied; see `tilewright.device`.  Arrays that
+        are on a device are multiplied there.
 
     Returns
     -------
@@ -138,6 +139,13 @@ def gemm(
             return made
     check_report(report)
     check_given(a, b)
+    if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack_device__"):
+        made = _on_host(
+            a, b, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, accuracy=accuracy,
+            out_dtype=out_dtype, report=report, device=device,
+        )  # fmt: skip
+        if made is not None:
+            return made
     adapter = None if is_narrow(a) else _adapter(a, b, c)
     # DLPack tells no type before an array is exported.
     given_a, a = a, a if adapter is None else adapter.view("a", a)
@@ -168,6 +176,17 @@ def gemm(
     if 0 not in (m, n) and not ((k == 0 or alpha == 0) and beta == 1):
         adapter.run(request, device)
     return adapter.result(c)
+
+
+def _on_host(a: Any, b: Any, c: Any, **options: Any) -> Any:
+    """Return the product of other libraries' arrays in the host's memory; None of any others."""
+    from tilewright.library.on_host_dlpack import are_on_host, as_numpy, beside
+
+    if not are_on_host([x for x in (a, b, c) if x is not None]):
+        return None
+    target = None if c is None else as_numpy("c", c)
+    made = gemm(as_numpy("a", a), as_numpy("b", b), target, **options)
+    return beside(a, made) if c is None else c
 
 
 @dataclass(frozen=True)
