@@ -51,7 +51,8 @@ def test_a_process_without_a_driver_touches_nothing_of_cuda():
         "gpu = ('backend.cuda', 'sass', 'bounds', 'microbench', 'stencil.wgmma',\n"
         "       'stencil.mma_f64', 'stencil.simt_async', 'stencil.skinny')\n"
         "gpu = tuple(f'tilewright.{name}' for name in gpu)\n"
-        "print([x for x in sys.modules if x.startswith(gpu)], [x for x in opened if 'sm_90' in x])\n"
+        "print([x for x in sys.modules if x.startswith(gpu)],\n"
+        "      [x for x in opened if 'sm_90' in x])\n"
     )
     assert said == "[] []\n"
 

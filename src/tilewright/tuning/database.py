@@ -35,6 +35,8 @@ def translated(path: Path) -> Iterator[None]:
         text = str(problem)
         if "locked" in text or "busy" in text:
             text = f"another process has been writing for {BUSY_SECONDS:.0f} s; try again"
+        elif "full" in text:
+            text = f"{text}; make room, or name another folder in TILEWRIGHT_DATA_DIR"
         elif "malformed" in text or "decode" in text:
             text = f"it is damaged ({text}); move it away or put a copy back"
         raise StoreError(f"store {path}: {text}") from problem
