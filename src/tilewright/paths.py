@@ -153,7 +153,8 @@ def process_directory(parent: Path, prefix: str) -> Path:
     made = parent / f"{prefix}{os.getpid()}-{secrets.token_hex(8)}"
     made.mkdir(mode=0o700)
     held = contextlib.ExitStack()
-    held.enter_context(locked(made / ".lock"))
+    with contextlib.suppress(OSError):  # some network file systems have no locks
+        held.enter_context(locked(made / ".lock"))
     process = os.getpid()
 
     def remove() -> None:

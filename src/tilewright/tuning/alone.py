@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -65,17 +65,15 @@ def alone_on(
 @contextmanager
 def _held(path: Path, live: LiveDevice, tell: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock's file; wait for another holder, and say for whom."""
-    try:
-        lock = locked(path, wait=False)
-        lock.__enter__()
-    except BlockingIOError:
-        tell(f"{live.id} is in use by {_holder(path)}; waiting until it ends")
-        lock = locked(path)
-        lock.__enter__()
-    try:
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(path, wait=False))
+        except BlockingIOError:
+            tell(f"{live.id} is in use by {_holder(path)}; waiting until it ends")
+            held.enter_context(locked(path))
+        except OSError:  # some network file systems have no locks
+            pass
         yield
-    finally:
-        lock.__exit__(None, None, None)
 
 
 def _sign(path: Path, what: str) -> None:

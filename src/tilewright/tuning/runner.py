@@ -272,7 +272,7 @@ class Runner:
         }
         answer = self._one(self._timer, request)
         if answer.status == Status.OK:
-            self.outside = answer.data["outside"]
+            self.outside = answer.data.get("outside")
             rows = zip(candidates, answer.data["times_ns"], strict=True)
             return [replace(c, status=Status.OK, times_ns=tuple(t)) for c, t in rows]
         groups = grouped(candidates)
