@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 __all__ = [
+    "MAKING",
     "NoDirectoryError",
     "UnsafeDirectoryError",
     "cache_dir",
@@ -28,6 +29,7 @@ __all__ = [
     "process_directory",
     "remove_directories_of",
     "served_instead",
+    "sweep",
     "temporary_directory",
     "write_atomically",
 ]
@@ -36,6 +38,13 @@ __all__ = [
 # have its lock yet.
 _STALE_SECONDS = 60.0
 
+
+# Nothing takes longer to be written or compiled.
+_MAKING_SECONDS = 3600.0
+
+# What files and folders that are being made are called.
+_TEMPORARY = ".tilewright-"
+MAKING = ".making-"
 
 _USER = os.geteuid() if hasattr(os, "geteuid") else 0
 
@@ -322,7 +331,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """
     check_writable(path)
     target = Path(path)
-    temporary = target.with_name(f".tilewright-{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}.tmp")
     # 0666 less the umask: the mode that a file written plainly would have.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
@@ -335,6 +344,15 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _sync_directory(target.parent)
+
+
+def sweep(directory: Path) -> None:
+    """Remove what killed processes left of files and folders that they were making."""
+    for name in (f"{_TEMPORARY}*.tmp", f"{MAKING}*"):
+        for one in directory.glob(name):
+            with contextlib.suppress(OSError):
+                if time.time() - one.lstat().st_mtime > _MAKING_SECONDS:
+                    _remove_tree(one) if one.is_dir() else one.unlink()
 
 
 def _sync_directory(directory: Path) -> None:

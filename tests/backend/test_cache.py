@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -41,6 +42,14 @@ def test_the_least_recently_used_go_first(cache: KernelCache) -> None:
     assert cache.prune(limit=300) == 1
     assert cache.load("middle") is None
     assert cache.load("oldest") == cache.load("newest") == bytes(100)
+
+
+def test_what_killed_writers_left_goes_once_it_is_old(cache: KernelCache) -> None:
+    for name, age in ((".tilewright-old.tmp", 7200), (".tilewright-new.tmp", 0)):
+        (cache.directory / name).write_bytes(b"half")
+        os.utime(cache.directory / name, (time.time() - age, time.time() - age))
+    cache.save("a", b"binary")
+    assert {one.name for one in cache.directory.iterdir()} == {".tilewright-new.tmp", "a"}
 
 
 @pytest.mark.parametrize("damage", [b"", b"binary", bytes(38), bytes(100)], ids=len)

@@ -13,7 +13,7 @@ import json
 import os
 from pathlib import Path
 
-from tilewright.paths import cache_dir, private_directory, write_atomically
+from tilewright.paths import cache_dir, private_directory, sweep, write_atomically
 from tilewright.stencil import Source
 
 __all__ = ["KernelCache", "prune_directory"]
@@ -78,7 +78,11 @@ class KernelCache:
             (self.directory / key).unlink(missing_ok=True)
 
     def prune(self, limit: int = _LIMIT_BYTES) -> int:
-        """Remove the least recently used files above `limit` bytes; return their number."""
+        """Remove the least recently used files above `limit` bytes; return their number.
+
+        What killed processes left half written goes, too.
+        """
+        sweep(self.directory)
         return prune_directory(self.directory, limit)
 
 

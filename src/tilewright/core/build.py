@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from tilewright.paths import cache_dir
+from tilewright.paths import MAKING, cache_dir, sweep
 
 __all__ = ["CoreError", "compile_core", "library_path", "packaged_name", "sources"]
 
@@ -123,7 +123,8 @@ def compile_core(
 
     texts = sources() if texts is None else texts
     said = "there is no C compiler"
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".core-") as name:
+    sweep(target.parent)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=MAKING) as name:
         folder = Path(name)
         for text, content in texts.items():
             (folder / text).write_bytes(content)
