@@ -92,6 +92,41 @@ def test_damage_is_found_before_it_is_loaded(cache: Path, seed: int) -> None:
         assert is_right(run(cache))
 
 
+TWO_KERNELS = '''
+import sys, numpy as np, gc
+from tilewright.backend import device
+from tilewright.stencil import Launch, Source
+live = device("opencl")
+text = """
+kernel void one(global int *x) { *x = 1; }
+kernel void two(global int *x) { if (get_global_id(0) == 0) *x += 2; }
+"""
+x = live.upload(np.zeros(1, np.int32))
+def run(entry, block):
+    kernel = live.compile(Source(text, {}, entry))
+    live.launch(kernel, Launch((1, 1), block), (x,)).wait()
+    return kernel
+first = run("one", (1, 1))
+second = run("two", (1, 1))
+del first  # the other's files stay
+gc.collect()
+live.launch(second, Launch((1, 1), (2, 1)), (x,)).wait()
+found = np.zeros(1, np.int32)
+live.download(x, found)
+assert found[0] == 5, found
+print("right")
+'''
+
+
+def test_a_program_of_two_kernels_is_kept_as_one(cache: Path) -> None:
+    for _ in range(2):
+        assert is_right(run(cache, code=TWO_KERNELS))
+        (kept,) = (cache / "kernels").iterdir()
+        text = kept.read_bytes()
+        assert b"one.so" in text
+        assert b"two.so" in text
+
+
 def test_a_pack_holds_what_there_is(tmp_path: Path) -> None:
     folder = tmp_path / "one" / "AB" / "CDEF"
     (folder / "gemm" / "8-1-1").mkdir(parents=True)

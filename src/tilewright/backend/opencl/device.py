@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -154,8 +154,9 @@ class OpenCLDevice(LiveDevice):
         started = time.perf_counter()
         macros = tuple(f"-D{name}={value}" for name, value in source.defines.items())
         options = [*OPTIONS, *macros]
-        key = self._cache.key(source, OPTIONS, self.fingerprint)
         own = pocl_cache() if self._is_pocl and use_cache else None
+        one = replace(source, entry="") if own is not None else source
+        key = self._cache.key(one, OPTIONS, self.fingerprint)
         compiled = None
         if own is not None:
             make = partial(self._build, source.text, options)
@@ -314,7 +315,7 @@ class OpenCLDevice(LiveDevice):
             )
         size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
         compiled = getattr(kernel, "compiled", None)
-        then = None if compiled is None else compiled.launching(size, launch.block)
+        then = None if compiled is None else compiled.launching(kernel.entry, size, launch.block)
         try:
             with span("launch"):
                 for position, argument in enumerate(arguments):

@@ -67,17 +67,30 @@ class Compiled:
         Where it is in PoCL's directory.
     save : callable
         Packs the files of a folder and keeps them.
+    is_kept : bool
+        Whether all that there is was unpacked.
     """
 
-    def __init__(self, folder: Path, save: Callable[[Path, list[Path]], None]) -> None:
+    def __init__(
+        self, folder: Path, save: Callable[[Path, list[Path]], None], *, is_kept: bool
+    ) -> None:
         self.folder = folder
-        self.users = 0
+        self.users = 1
         self._save = save
-        self._saved = 0
-        self._launched: set[tuple[tuple[int, ...], bool]] = set()
+        self._saved = len(self._files()) if is_kept else 0
+        self._launched: set[tuple[str, tuple[int, ...], bool]] = set()
 
-    def launching(self, size: tuple[int, ...], block: tuple[int, ...]) -> Callable[[], None] | None:
+    def launching(
+        self, kernel: str, size: tuple[int, ...], block: tuple[int, ...]
+    ) -> Callable[[], None] | None:
         """Prepare for a launch; return what is to be called once it has ended, if anything.
+
+        Parameters
+        ----------
+        kernel : str
+            Its name in the program.
+        size, block : tuple of int
+            Global and local size.
 
         Raises
         ------
@@ -85,25 +98,24 @@ class Compiled:
             If PoCL will have to compile and there is no room for it.
         """
         small = max(size) < _SMALL_GRID
-        if (block, small) in self._launched:
+        if (kernel, block, small) in self._launched:
             return None
         name = "-".join(map(str, (*block, 1, 1)[:3])) + "-goffs0" + small * "-smallgrid"
-        if not any(self.folder.glob(f"*/{name}/*.so")):
+        if not any(self.folder.glob(f"{kernel}/{name}/*.so")):
             check_room(self.folder)
-        self._launched.add((block, small))
+        self._launched.add((kernel, block, small))
         return self.save
 
     def save(self) -> None:
         """Keep what has been compiled since it was last kept."""
-        files = [one for one in self.folder.rglob("*") if one.suffix in (".bc", ".so")]
+        files = self._files()
         if len(files) > self._saved:
             self._saved = len(files)
             with contextlib.suppress(OSError):  # at worst it is compiled again
                 self._save(self.folder, files)
 
-    def is_as_kept(self) -> None:
-        """Take note that all that there is was unpacked."""
-        self._saved = sum(one.suffix in (".bc", ".so") for one in self.folder.rglob("*"))
+    def _files(self) -> list[Path]:
+        return [one for one in self.folder.rglob("*") if one.suffix in (".bc", ".so")]
 
 
 def check_room(directory: Path) -> None:
@@ -145,7 +157,7 @@ class PoclCache:
         Parameters
         ----------
         key : str
-            Of everything that makes it.
+            Of everything that makes it, and of no kernel: programs may have several.
         cache : KernelCache
             Where it is kept.
         make : callable
@@ -186,10 +198,8 @@ class PoclCache:
         if not fresh and not unpacked:
             return None
         # Another version of PoCL names the same program otherwise, and compiles it.
-        found = Compiled((fresh or unpacked)[0], self._saver(key, cache))
-        if not fresh:
-            found.is_as_kept()
-        found.users = 1
+        folder = (fresh or unpacked)[0]
+        found = Compiled(folder, self._saver(key, cache), is_kept=not fresh)
         self._compiled[key] = found
         return found
 
