@@ -261,3 +261,16 @@ def test_quickstart_again_goes_on_from_stored_results(capsys, tmp_path):
     for _ in range(2):
         assert run([*QUICKSTART, str(tmp_path / "report.html")]) == 0
     assert "results are stored from before: starting from them" in out(capsys)
+
+
+@pytest.mark.slow
+def test_quickstart_tells_machines_everything_at_once(capsys, tmp_path):
+    page = tmp_path / "report.html"
+    assert run([*QUICKSTART, str(page), "--json"]) == 0
+    told = json.loads(out(capsys))
+    assert told["device"] in {one.id for one in devices()}
+    assert told["tuned"]["flops_per_second"] > 0
+    assert set(told["beside"]) == {"ours", "numpy"}
+    assert all(one["seconds"] > 0 and one["error"] < 1e-5 for one in told["beside"].values())
+    assert told["solved"]["accepted"] is True
+    assert told["report"] == str(page)
