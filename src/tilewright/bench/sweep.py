@@ -261,15 +261,15 @@ def _measure(
     on_host = {one.name for one in peers if one.on_host}  # in matrices of their own
     compared = {name: call for name, call in calls.items() if name not in on_host}
     errors = sampled_errors(workload, compared) if method.errors else {}
-    others = OutsideLoad()
+    shared = live.spec.kind == "cpu"
+    others = OutsideLoad() if shared else None  # the host's cores have no part in a GPU's times
     sensed: dict[str, Sensed] = {}
     total_seconds: dict[str, list[float]] = {}
     if method.turn_seconds:
         seconds, sensed = long_turns(live, calls, method.rounds, method.turn_seconds)
     else:
-        shared = live.spec.kind == "cpu"
         seconds, total_seconds = in_turns((calls, totals), method.rounds, flush, shared)
-    doubts = tuple(noise(seconds, others.share()))
+    doubts = tuple(noise(seconds, others.share() if others is not None else None))
     return Row(problem, seconds, choice, missing, total_seconds, copies, sensed, errors, doubts)
 
 
