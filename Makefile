@@ -8,7 +8,7 @@ GPU    := $(shell if [ -e /proc/driver/nvidia ] || command -v nvidia-smi >/dev/n
 comma  := ,
 WITH   := $(if $(GPU),tune$(comma))report
 
-.PHONY: run test thorough docs browser gpu-test gpu-sanitize gpu-sanitize-memcheck \
+.PHONY: run test thorough docs browser gpu-test gpu-stress gpu-sanitize gpu-sanitize-memcheck \
 	gpu-sanitize-racecheck gpu-sanitize-rescheduled lint clean
 
 run: $(VENV)/.installed
@@ -20,7 +20,7 @@ test: $(VENV)/.installed-test
 
 # The cases that make test leaves out: an hour; after changing a stencil, the tuner or sass.
 thorough: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 -m thorough
+	$(BIN)/python -m pytest -n 2 -m "thorough and not alone"
 
 # A browser for the tests that open the report; without one they are skipped and say so.
 # Playwright's own, or the distribution's where its servers cannot be reached.
@@ -41,6 +41,10 @@ GPU_PYTEST := TILEWRIGHT_REQUIRE_GPU=1 $(BIN)/python -m pytest
 gpu-test: $(VENV)/.installed-test
 	$(GPU_PYTEST) -n $(GPU_PROCESSES) --dist worksteal -m "gpu and not alone and not thorough"
 	$(GPU_PYTEST) -m "gpu and alone and not thorough"
+
+# 100,000 calls of two processes at once: two minutes at most, and the GPU to itself.
+gpu-stress: $(VENV)/.installed-test
+	$(GPU_PYTEST) -m thorough tests/library/test_stress_gpu.py
 
 # Stray accesses, races, reads of what nobody wrote and barriers that not all reach, in pieces of
 # some minutes: the portable stencil through CUDA, one variant of each precision; copies that begin

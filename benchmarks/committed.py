@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 CASES = ("NN", "NT", "TN", "TT")
+NAMES = {"s": "SGEMM", "d": "DGEMM", "c": "CGEMM", "z": "ZGEMM"}
 Row = Mapping[str, Any]
 
 
@@ -52,3 +53,34 @@ def mix_curves() -> dict[tuple[int, str], dict[int, float]]:
             rate = row["instructions_per_cycle"]
             curve[row["ratio"]] = max(rate, curve.get(row["ratio"], 0.0))
     return found
+
+
+def is_there(name: str) -> bool:
+    return (RESULTS / f"{name}.json").is_file()
+
+
+def about(name: str) -> str:
+    """Return the device, its software and the day in a phrase."""
+    document = load(name)
+    device, environment = document["devices"][0], document["environment"]
+    parts = [device["name"], device.get("platform", ""), environment["date"][:10]]
+    parts += [f"{peer} {version}" for peer, version in device.get("peers", {}).items()]
+    return ", ".join(part for part in parts if part)
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]], left: int = 1) -> str:
+    """Return a Markdown table whose first columns are text, the others numbers."""
+    marks = ["---"] * left + ["---:"] * (len(head) - left)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, marks, *lines))
+
+
+def rates_cell(mine: float, other: float) -> str:
+    """Return two rates in FLOP/s as TFLOP/s, and their ratio."""
+    digits = 0 if mine >= 1e14 else 1
+    return f"{mine / 1e12:.{digits}f} / {other / 1e12:.{digits}f} ({mine / other:.2f})"
+
+
+def cell(row: Row, ours: str = "tilewright", theirs: str = "cublas") -> str:
+    """Return both rates of a row of kernel times."""
+    rates = row["flops_per_second"]
+    return rates_cell(rates[ours], rates[theirs])

@@ -11,117 +11,33 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from committed import CASES, ROOT, Row, by_case, experiment, load, mix_curves, rows
+from committed import (
+    CASES,
+    NAMES,
+    ROOT,
+    Row,
+    about,
+    cell,
+    experiment,
+    load,
+    mix_curves,
+    rows,
+    table,
+)
 from figures import draw_figures
+from of_calls import c_calls, calls, cliffs, flat, host_cost, public_calls, readme, squares
 from tilewright.bench.counters import COUNTERS
-from tilewright.bench.summary import summary_of
 from tilewright.microbench.mixes import WIDTHS
 
-COMPLEX_CASES = ("NN", "NT", "NC", "TN", "TT", "TC", "CN", "CT", "CC")
-NAMES = {"s": "SGEMM", "d": "DGEMM", "c": "CGEMM", "z": "ZGEMM"}
 # Stalls of fewer warps per issue than this change nothing that could be measured.
 SMALL_STALL = 0.02
-
-
-def about(name: str) -> str:
-    """Return the device, its software and the day in a phrase."""
-    document = load(name)
-    device, environment = document["devices"][0], document["environment"]
-    parts = [device["name"], device.get("platform", ""), environment["date"][:10]]
-    parts += [f"{peer} {version}" for peer, version in device.get("peers", {}).items()]
-    return ", ".join(part for part in parts if part)
-
-
-def table(head: Sequence[str], lines: Iterable[Sequence[str]], left: int = 1) -> str:
-    """Return a Markdown table whose first columns are text, the others numbers."""
-    marks = ["---"] * left + ["---:"] * (len(head) - left)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, marks, *lines))
 
 
 def ratio(row: Row, ours: str = "tilewright", theirs: str = "cublas") -> float:
     rates = row["flops_per_second"]
     return float(rates[ours] / rates[theirs])
-
-
-def cell(row: Row, ours: str = "tilewright", theirs: str = "cublas") -> str:
-    """Return two rates in TFLOP/s and their ratio."""
-    mine, other = (row["flops_per_second"][who] / 1e12 for who in (ours, theirs))
-    digits = 0 if mine >= 100 else 1
-    return f"{mine:.{digits}f} / {other:.{digits}f} ({mine / other:.2f})"
-
-
-def squares(name: str, cases: Sequence[str] = CASES, **wanted: str) -> str:
-    """Return a table of squares: a line a size, a column a case."""
-    found = by_case(name, **wanted)
-    sizes = sorted({size for size, _ in found})
-    lines = [[str(n), *(cell(found[n, case]) for case in cases)] for n in sizes]
-    head = ["TFLOP/s, ours / cuBLAS (ratio)", *cases]
-    return f"{about(name)}.\n\n{table(head, lines)}"
-
-
-# -- README ------------------------------------------------------------------------------------
-
-
-def readme() -> str:
-    lines = []
-
-    def line(text: str, name: str, size: int, ours: str = "tilewright", **wanted: str) -> None:
-        found = by_case(name, **wanted)
-        cells = [cell(found[size, case], ours) for case in CASES]
-        lines.append([text, str(size), *cells])
-
-    for size in (512, 4096, 16384):
-        line("SGEMM, cuBLAS", "h100/squares_s", size)
-    for size in (2048, 8192):
-        arithmetic = {"arithmetic": "fp16x3"}
-        line('`accuracy="fp32"`, cuBLAS SGEMM', "h100/tensor_cores", size, "guarded", **arithmetic)
-    line("CGEMM, cuBLAS", "h100/squares_c", 4096)
-    line("ZGEMM, cuBLAS", "h100/squares_z", 4096)
-    line("bfloat16, cuBLAS", "h100/tensor_cores", 4096, arithmetic="bf16")
-    pairs = by_case("h100/double_double", precision="f")
-    shares = [pairs[8192, case] for case in CASES]
-    lines.append(["double-double, fast (of its bound)", "8192", *map(_share, shares)])
-    cpu = rows("cpu/gemm_1024")[0]["flops_per_second"]
-    ours, theirs = cpu["tilewright"] / 1e12, cpu["numpy"] / 1e12
-    lines.append(["SGEMM, 2 CPU cores, OpenBLAS", "1024",
-                  f"{ours:.3f} / {theirs:.3f} ({ours / theirs:.2f})", "", "", ""])  # fmt: skip
-    return table(["TFLOP/s, ours / theirs (ratio)", "size", *CASES], lines)
-
-
-def _share(row: Row) -> str:
-    rate = row["flops_per_second"]["tilewright"]
-    return f"{rate / 1e12:.2f} ({rate / row['bound']['flops_per_second']:.0%})".replace("%", " %")
-
-
-def public_calls() -> str:
-    """Return how much faster calls are on random shapes, and how long a first one takes."""
-    means, slow = [], []
-    for letter in NAMES:
-        ratios = [
-            row["ratio"] for row in rows("h100/calls")
-            if (row["shapes"], row["precision"]) == ("random", letter)
-        ]  # fmt: skip
-        means.append(f"{statistics.geometric_mean(ratios):.2f} in {letter.upper()}")
-        slow.append(sum(one < 0.9 for one in ratios))
-    first = [
-        row["milliseconds"][0] for row in rows("h100/first_call") if row["library"] == "tilewright"
-    ]
-    return (
-        "[The public call](docs/random_shapes.md), host time and all, beside cuBLAS called in C"
-        f" with prepared arguments: over {len(ratios)} shapes with sides from 1 to 16384 it is"
-        f" faster by a factor of {', '.join(means[:-1])} and {means[-1]}, in the geometric mean;"
-        f" {min(slow)} to {max(slow)} shapes of each precision are below 0.9. A warm call costs the"
-        " host [some microseconds](docs/serving.md), [the first call](docs/portfolio.md) of a"
-        f" process {min(first):.0f} to {max(first):.0f} ms on an H100, without a compiler."
-    )
-
-
-def host_cost() -> str:
-    """Return what a warm call costs the host, a line a way to call."""
-    lines = [[row["call"], f"{row['microseconds']:.1f}"] for row in rows("h100/host_cost")]
-    return f"{about('h100/host_cost')}.\n\n{table(['', 'microseconds a call'], lines)}"
 
 
 # -- races -------------------------------------------------------------------------------------
@@ -140,52 +56,6 @@ def sustained(letters: str) -> str:
             lines.append([*cells, f"{ratio(row):.3f}"])
     head = ["", "ours, TFLOP/s", "GHz", "pJ", "cuBLAS", "GHz", "pJ", "ratio"]
     return table(head, lines)
-
-
-def random_shapes() -> str:
-    """Return how products of random shapes stand beside cuBLAS, a line a precision."""
-    lines = []
-    for letter, name in NAMES.items():
-        found = [one for one in rows(f"h100/random_shapes_{letter}") if not one.get("disturbed")]
-        made = summary_of(found, "cublas")
-        assert made is not None
-        ratios = [ratio(one) for one in found]
-        worse = sum(
-            one["errors"]["tilewright"]["eta"] > one["errors"]["cublas"]["eta"] for one in found
-        )
-        lines.append([
-            name, str(made["products"]), f"{made['geometric_mean']:.3f}",
-            f"{statistics.median(ratios):.3f}", f"{made['least']:.2f}", str(made["slow"]),
-            f"{made['eta_geometric_mean']:.2f}", f"{worse / len(found):.0%}".replace("%", " %"),
-        ])  # fmt: skip
-    head = ["", "shapes", "geometric mean of ours / cuBLAS", "median", "least", "below 0.9",
-            "eta over cuBLAS's, geometric mean", "eta larger than cuBLAS's"]  # fmt: skip
-    return f"{about('h100/random_shapes_s')}.\n\n{table(head, lines)}"
-
-
-def calls() -> str:
-    """Return how the public call stands beside cuBLAS's, a line a precision and kind of shapes."""
-    kinds = {
-        "random": "random, sides 1 to 16384",
-        "skinny": "m or n 1 to 128, k to 500,000",
-        "layers": "linear layers of language models",
-        "squares": "squares, 512 to 16384, each transpose",
-    }
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows("h100/calls"):
-        groups.setdefault((row["shapes"], row["precision"]), []).append(row)
-    lines = []
-    for (kind, letter), found in groups.items():
-        ratios = [row["ratio"] for row in found]
-        name = NAMES.get(letter, '`accuracy="fp32"`')
-        lines.append([
-            name, kinds[kind], str(len(found)), f"{statistics.geometric_mean(ratios):.2f}",
-            f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f}",
-            str(sum(one < 0.9 for one in ratios)),
-        ])  # fmt: skip
-    head = ["", "shapes", "", "geometric mean of cuBLAS's time / ours", "median", "least",
-            "below 0.9"]  # fmt: skip
-    return f"{about('h100/calls')}.\n\n{table(head, lines, 2)}"
 
 
 def portfolio_loss() -> str:
@@ -219,24 +89,6 @@ def first_calls() -> str:
     ]  # fmt: skip
     head = ["", "trans", "library", "first call, ms", "second, odd shape", "third, new shape"]
     return f"{about('h100/first_call')}.\n\n{table(head, lines, 3)}"
-
-
-def beside_multiples() -> str:
-    """Return what sides one above a multiple lose against the multiple, least to most."""
-    lines = []
-    for letter, name in NAMES.items():
-        found = by_case(f"h100/beside_multiples_{letter}")
-        for n in sorted({size for size, _ in found if size & (size - 1) == 0}):
-            cells = []
-            for who in ("tilewright", "cublas"):
-                lost = [
-                    1 - found[n + 1, case]["flops_per_second"][who] / row["flops_per_second"][who]
-                    for (size, case), row in found.items()
-                    if size == n and (n + 1, case) in found
-                ]
-                cells.append(f"{100 * min(lost):.0f} to {100 * max(lost):.0f} %")
-            lines.append([name, str(n + 1), *cells])
-    return table(["", "side", "ours loses", "cuBLAS loses"], lines, left=2)
 
 
 # -- machine code ------------------------------------------------------------------------------
@@ -486,20 +338,20 @@ ON_MODEL = {"plain sum": "plain sum", "ieee": "SGEMM of this CPU", "fp16x3": "fp
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"results": readme, "calls": public_calls},
     "docs/hopper.md": {
-        "squares": lambda: squares("h100/squares_s"),
-        "complex": lambda: squares("h100/squares_c", COMPLEX_CASES),
+        "squares": lambda: squares("s"),
+        "complex": lambda: squares("c"),
         "sustained": lambda: sustained("s"),
     },
     "docs/dgemm.md": {
-        "squares": lambda: squares("h100/squares_d"),
-        "complex": lambda: squares("h100/squares_z", COMPLEX_CASES),
+        "squares": lambda: squares("d"),
+        "complex": lambda: squares("z"),
         "sustained": lambda: sustained("dz"),
     },
     "docs/portfolio.md": {"first": first_calls},
     "docs/serving.md": {"host": host_cost},
+    "docs/export.md": {"calls": c_calls},
     "docs/random_shapes.md": {
-        "loss": portfolio_loss, "calls": calls, "shapes": random_shapes,
-        "multiples": beside_multiples,
+        "loss": portfolio_loss, "calls": calls, "multiples": cliffs, "flat": flat,
     },
     "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},
     "docs/tensor_cores.md": {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from committed import CASES, ROOT, by_case, load, mix_curves, rows
+from committed import CASES, ROOT, load, mix_curves, rows
+from of_calls import by_square, flops_of
 from tilewright.microbench.mixes import STRIDES, WIDTHS
 
 FIGURES = ROOT / "docs" / "figures"
@@ -33,13 +34,13 @@ def save(name: str) -> None:
 
 
 def sgemm_figure() -> None:
-    """Rates against the size, a panel a case."""
-    found = by_case("h100/squares_s")
+    """Rates of calls against the size, a panel a case."""
+    found = by_square("s")
     sizes = sorted({size for size, _ in found})
     panels = axes_of(9, 2.9, len(CASES))
     for axes, case in zip(panels, CASES, strict=True):
-        for name, label, style in (("tilewright", "Tilewright", "o-"), ("cublas", "cuBLAS", "s--")):
-            rates = [found[n, case]["flops_per_second"][name] / 1e12 for n in sizes]
+        for name, label, style in (("us", "Tilewright", "o-"), ("cublas_us", "cuBLAS", "s--")):
+            rates = [flops_of(found[n, case]) / found[n, case][name] / 1e6 for n in sizes]
             axes.plot(sizes, rates, style, label=label, markersize=4)
         axes.set_xscale("log", base=2)
         axes.set_xticks(sizes, [str(n) for n in sizes], fontsize=7, rotation=45)
@@ -47,7 +48,7 @@ def sgemm_figure() -> None:
         axes.set_title(case, fontsize=9)
     panels[0].set_ylabel("TFLOP/s")
     panels[-1].legend(fontsize=8, frameon=False, loc="lower right")
-    panels[0].figure.suptitle("SGEMM on an H100: square problems against their side", fontsize=10)
+    panels[0].figure.suptitle("SGEMM on an H100: square matrices against their side", fontsize=10)
     save("h100_sgemm")
 
 

@@ -20,7 +20,7 @@ from tilewright.cli.app import run
 from tilewright.problem import Problem
 from tilewright.tuning.measure import Workload
 
-NEEDS_A_GPU = {"tensor-cores", "narrow-types", "host-cost", "cycle-model"}
+NEEDS_A_GPU = {"tensor-cores", "narrow-types", "host-cost", "cycle-model", "c-calls"}
 
 
 def test_every_benchmark_is_listed_with_what_it_measures(capsys):

@@ -79,7 +79,7 @@ def test_every_rung_is_measured_beside_the_library():
             assert 0 < one["max_error"] < 1e-4
             assert one["total_seconds"] > 0
             assert one["percent_of_bound"] > 0
-            assert one["limits"] == told["bound"]["limiting"]
+            assert not one["limits"]  # of what OpenCL drivers hide
     assert told["rungs"][-1]["percent_of_library"] == pytest.approx(100)
 
 

@@ -23,22 +23,48 @@ class Run(NamedTuple):
     problem: Problem
     rate: float  # FLOP/s
     how: tuple[tuple[str, Any], ...] = ()  # the bound's arguments, where it is not the plain one
+    recorded: float | None = None  # the bound that the file itself has, of the row's arithmetic
 
 
 def runs_of(document: Mapping[str, Any], file: str = "") -> Iterator[Run]:
-    """Yield the runs of a document: rows with a size, a problem's letters and rates."""
+    """Yield the runs of a document: rows with a size and rates, times of calls, or rungs."""
     for device in document.get("devices", ()):
         for row in device["results"]:
-            rates, trans = row.get("flops_per_second"), row.get("trans")
-            if isinstance(rates, dict) and trans is not None:
-                problem = Problem(*row["size"], row.get("precision", "s"), *trans)
-                for who, rate in rates.items():
-                    yield Run(file, who, problem, rate, tuple(_how(row, who).items()))
+            if "rungs" in row:
+                m, n, k = row["size"]  # row-major
+                rates = {one["name"]: one["flops_per_second"] for one in row["rungs"]}
+                yield from _runs(Problem(n, m, k, "s"), rates, row, file)
+            elif "size" in row and "trans" in row:
+                yield from _product(row, file)
+
+
+def _product(row: Mapping[str, Any], file: str) -> Iterator[Run]:
+    letter = row.get("precision", "s")
+    problem = Problem(*row["size"], "s" if letter == "fp32" else letter, *row["trans"])
+    rates = row.get("flops_per_second", {})
+    if "us" in row:
+        times = {"tilewright": row["us"], "cublas": row["cublas_us"]}
+        rates = {who: problem.flops / (1e-6 * time) for who, time in times.items()}
+    if isinstance(rates, dict):
+        yield from _runs(problem, rates, row, file)
+
+
+def _runs(
+    problem: Problem, rates: Mapping[str, float | None], row: Mapping[str, Any], file: str
+) -> Iterator[Run]:
+    recorded = row.get("bound", {}).get("flops_per_second")
+    for who, rate in rates.items():
+        if rate is not None:
+            how = _how(row, who)
+            own = recorded if who == "tilewright" or not how else None
+            yield Run(file, who, problem, rate, tuple(how.items()), own)
 
 
 def _how(row: Mapping[str, Any], who: str) -> dict[str, Any]:
     """Return the arguments of the bound that somebody's arithmetic has."""
     name = row.get("arithmetic", row.get("kind"))
+    if row.get("precision") == "fp32" and who == "tilewright":
+        return {"accuracy": "fp32"}
     if name is None:
         return {}
     if name == "fp16x3" and who in ("cublas", "guarded"):

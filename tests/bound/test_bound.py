@@ -11,20 +11,14 @@ import pytest
 
 import tilewright as tw
 from tilewright.backend import device as live_device
-from tilewright.bounds import bound
 from tilewright.cli.app import run
-from tilewright.hardware import (
-    QUANTITIES,
-    Mix,
-    catalogue,
-    catalogue_device,
-    described,
-    read_device,
-)
+from tilewright.hardware.catalogue import catalogue, catalogue_device, described, read_device
+from tilewright.hardware.quantity import QUANTITIES, Mix
 from tilewright.hardware.spec import DeviceSpec
+from tilewright.library.bound import bound
 
 SGEMM = tw.Problem(4800, 4800, 4800, "s", "N", "T")
-DEVICES = ["a100", "b200", "c2050", "cpu", "gtx280", "gtx580", "gtx680", "h100", "h200", "hd5870"]
+DEVICES = ["a100", "avx2", "b200", "c2050", "gtx280", "gtx580", "gtx680", "h100", "h200", "hd5870"]
 DEVICES += ["mi300x", "rtx4070"]
 
 
@@ -151,15 +145,17 @@ def test_explain_can_be_followed_by_hand():
 
 
 def test_unknown_numbers_are_named():
-    found = bound(SGEMM, "cpu")
+    found = bound(SGEMM, "avx2")
     assert "clock_hz" in found.missing["arithmetic peak"]
     assert found.as_dict()["flops_per_second"] is None
-    with pytest.raises(ValueError, match=r"device='cpu' has no bound for SGEMM NT 4800.*clock_hz"):
+    with pytest.raises(
+        ValueError, match=r"device='avx2' has no bound for SGEMM NT 4800.*clock_hz.*--probe -o"
+    ):
         _ = found.limit
 
 
 def test_every_device_bounds_every_precision():
-    for name in set(DEVICES) - {"cpu"}:
+    for name in set(DEVICES) - {"avx2"}:
         for letter in "sdcze":
             found = bound(tw.Problem(1000, 700, 300, letter), name)
             assert 0 < found.limit <= found.term("arithmetic peak").value
@@ -167,7 +163,7 @@ def test_every_device_bounds_every_precision():
 
 
 def test_wrong_arguments_are_named():
-    with pytest.raises(ValueError, match="device='gtx9000' is not in the catalogue"):
+    with pytest.raises(ValueError, match="device='gtx9000' is not here"):
         bound(SGEMM, "gtx9000")
     with pytest.raises(ValueError, match="size=0x4x4 is empty"):
         bound(tw.Problem(0, 4, 4), "gtx580")
@@ -175,7 +171,7 @@ def test_wrong_arguments_are_named():
         bound(SGEMM, "gtx580", arithmetic="fp4")
     with pytest.raises(ValueError, match="kernel_rate=-1"):
         bound(SGEMM, "gtx580", kernel_rate=-1)
-    with pytest.raises(ValueError, match="for bounds also one of a100"):
+    with pytest.raises(ValueError, match="for bounds and spaces also one of a100"):
         tw.device("gtx9000")
 
 
@@ -203,6 +199,14 @@ def test_a_live_device_has_a_bound():
     found = tw.bound(SGEMM, device=live)
     assert found.device == live.id
     assert found.limit > 1e9
+
+
+def test_a_kind_means_the_best_device_of_it(cpu):
+    assert tw.device("cpu").spec.kind == "cpu"
+    assert tw.bound(SGEMM, "cpu").limit > 1e9
+    if not any(one.spec.kind == "gpu" for one in tw.devices()):
+        with pytest.raises(ValueError, match="device='gpu' is not here"):
+            tw.device("gpu")
 
 
 def test_a_catalogue_device_runs_nothing():
@@ -264,7 +268,7 @@ def test_command(capsys):
         (["--device", "gtx580", "--overlap"], 2, "overlap=True means nothing without transfer"),
         (["--device", "h100", "--presplit"], 2, "means nothing without arithmetic in parts"),
         (["--device", "h100", "--sequence", "x"], 2, "sequence=x means nothing without double-"),
-        (["--device", "cpu"], 2, "clock_hz"),
+        (["--device", "avx2"], 2, "clock_hz"),
     ],
 )
 def test_command_refuses_in_one_line(arguments, status, message, capsys, tmp_path, monkeypatch):
@@ -290,7 +294,7 @@ def test_figure_2_shows_measured_mixes(tmp_path):
 
 
 @pytest.mark.every(2)
-@pytest.mark.parametrize("device", ["gtx580", "gtx280", "hd5870", "h100", "cpu"])
+@pytest.mark.parametrize("device", ["gtx580", "gtx280", "hd5870", "h100", "avx2"])
 def test_figures(device, tmp_path):
     pytest.importorskip("matplotlib")
     from tilewright.cli.bound_figure import draw_device

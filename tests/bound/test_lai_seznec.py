@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.bounds import bound, lai_seznec
-from tilewright.hardware import Mix, catalogue_device
+from tilewright.bounds import lai_seznec
+from tilewright.hardware.catalogue import catalogue_device
+from tilewright.hardware.quantity import Mix
+from tilewright.library.bound import bound
 from tilewright.precision import precision
 from tilewright.problem import Problem
 

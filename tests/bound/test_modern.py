@@ -7,10 +7,12 @@ from itertools import product
 
 import pytest
 
-from tilewright.bounds import Compiled, bound, lai_seznec, modern
+from tilewright.bounds import Compiled, lai_seznec, modern
 from tilewright.bounds.schemes import SCHEMES
 from tilewright.bounds.units import ARITHMETIC
-from tilewright.hardware import Mix, Quantity, catalogue_device
+from tilewright.hardware.catalogue import catalogue_device
+from tilewright.hardware.quantity import Mix, Quantity
+from tilewright.library.bound import bound
 from tilewright.problem import Problem
 
 H100 = replace(catalogue_device("h100"), mixes=())  # the units' rates, without its table

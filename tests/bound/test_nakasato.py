@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.bounds import bound, curves, double_double, nakasato
-from tilewright.hardware import catalogue_device
+from tilewright.bounds import curves, double_double, nakasato
+from tilewright.hardware.catalogue import catalogue_device
+from tilewright.library.bound import bound
 from tilewright.precision import precision
 from tilewright.problem import Problem
 

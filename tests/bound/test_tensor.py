@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 import tilewright as tw
-from tilewright.bounds import bound, modern, tensor
+from tilewright.bounds import modern, tensor
 from tilewright.bounds.schemes import OF_SINGLE, SCHEMES, arithmetic_of
 from tilewright.bounds.units import units_of
 from tilewright.cli.app import run
-from tilewright.hardware import catalogue_device
+from tilewright.hardware.catalogue import catalogue_device
+from tilewright.library.bound import bound
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 

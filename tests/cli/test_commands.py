@@ -217,6 +217,12 @@ def test_space_shows_how_every_constraint_narrows_it(capsys):
     assert left > 0
     assert run(["space"]) == 0
     assert "every combination" in out(capsys)
+    # Devices of the catalogue have the stencils that they would have here.
+    for device, stencil in (("gtx680", "portable"), ("h100", "simt_async"), ("avx2", "packed")):
+        assert run(["space", "--device", device, "--json"]) == 0
+        told = json.loads(out(capsys))
+        assert (told["device"], told["stencil"]) == (device, stencil)
+        assert told["funnel"][-1]["survivors"] > 0
 
 
 def test_solve(files, capsys, tmp_path):
@@ -246,14 +252,21 @@ QUICKSTART = ["quickstart", "--size", "128", "--budget", "3s", "--system", "200"
 
 
 @pytest.mark.slow
-def test_quickstart_from_nothing(capsys, tmp_path):
+def test_quickstart_from_nothing(capsys, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # no results of others
     page = tmp_path / "report.html"
     assert run([*QUICKSTART, str(page)]) == 0
     text = out(capsys)
     assert text.rstrip().endswith(str(page))
     assert "Tuning progress" in page.read_text()
-    for part in ("every combination", "winner for SGEMM", "NumPy", "accepted"):
+    for part in ("every combination", "winner for SGEMM", "NumPy", "of the bound", "accepted"):
         assert part in text
+    (kept,) = (data / "results").glob("*.json")
+    (row,) = json.loads(kept.read_text())["devices"][0]["results"]
+    rates = row["flops_per_second"]
+    ratio = f"{rates['tilewright'] / rates['numpy']:.2f}"
+    assert f"{ratio} times NumPy's rate" in text
+    assert f"<dt>times NumPy&#39;s rate</dt><dd>{ratio}</dd>" in page.read_text()
 
 
 @pytest.mark.thorough
@@ -270,7 +283,8 @@ def test_quickstart_tells_machines_everything_at_once(capsys, tmp_path):
     told = json.loads(out(capsys))
     assert told["device"] in {one.id for one in devices()}
     assert told["tuned"]["flops_per_second"] > 0
-    assert set(told["beside"]) == {"ours", "numpy"}
-    assert all(one["seconds"] > 0 and one["error"] < 1e-5 for one in told["beside"].values())
+    beside = told["beside"]
+    assert set(beside["flops_per_second"]) == {"tilewright", "numpy"}
+    assert all(one["eta"] < 1e-5 for one in beside["errors"].values())
     assert told["solved"]["accepted"] is True
     assert told["report"] == str(page)

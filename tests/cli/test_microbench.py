@@ -91,6 +91,18 @@ def test_a_probe_is_a_device_for_bounds(tmp_path, capsys):
     assert told["flops_per_second"] > 0
 
 
+def test_a_probe_says_which_experiment_ended_early(capsys, monkeypatch):
+    def ended(device, chosen, seconds, done, *_):
+        done(session.Result("mixes", "Mixtures", error="the loop is not what it was"))
+        return []
+
+    monkeypatch.setattr(session, "run_experiments", ended)
+    assert run(["devices", "--probe", "--device", "cpu", "--seconds", "1"]) == 0
+    printed = capsys.readouterr()
+    assert "Mixtures: the loop is not what it was" in printed.err
+    assert tomllib.loads(printed.out)["kind"] == "cpu"
+
+
 def test_a_probe_goes_to_stdout_without_a_file(capsys, monkeypatch):
     monkeypatch.setattr(session, "run_experiments", lambda *_: [])
     assert run(["devices", "--probe", "--device", "opencl:0", "--seconds", "1"]) == 0

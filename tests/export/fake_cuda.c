@@ -441,3 +441,15 @@ int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes)
     memcpy(to, (const void *)(uintptr_t)from, bytes);
     return 0;
 }
+
+int cuMemcpyDtoD_v2(unsigned long long to, unsigned long long from, size_t bytes)
+{
+    memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    return 0;
+}
+
+int cuMemsetD8_v2(unsigned long long memory, unsigned char value, size_t bytes)
+{
+    memset((void *)(uintptr_t)memory, value, bytes);
+    return 0;
+}

@@ -153,11 +153,14 @@ def geometries(draw: Any, kinds: Sequence[str] = KINDS) -> Geometry:
         facts |= {"stream_k": draw(st.integers(1, 2)), "tree": draw(st.booleans())}
     elif kind in ("split", "streamed"):
         facts["split_k"] = SplitK(
-            draw(st.floats(10, 5000)), draw(st.integers(1, 2**18)), draw(st.integers(1, 8)), 128
+            draw(st.floats(10, 5000)),
+            draw(st.integers(1, 2**18)),
+            draw(st.integers(1, 8)),
+            128,
+            reduction_cycles=draw(st.one_of(st.just(0.0), st.floats(1, 50000))),
         )
-        if kind == "streamed":  # whose whole tiles need no reduction kernel
-            second = draw(st.floats(1, 50000))
-            facts["split_k"] = replace(facts["split_k"], reduction_cycles=second, most_parts=300)
+        if kind == "streamed":
+            facts["split_k"] = replace(facts["split_k"], most_parts=300)
             facts |= {"streamed": draw(st.integers(1, 2)), "vector_along_k": True, "stages_k": 0}
     elif kind == "tma":
         facts |= {"tma": True, "tma_line_bytes": draw(st.sampled_from([0, 32, 128]))}

@@ -14,7 +14,7 @@ from tilewright import reload
 from tilewright.backend import device
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.portfolio import choose, default_choice, held, own_folder, shipped
-from tilewright.portfolio.choose import NOT_SCALAR
+from tilewright.portfolio.twins import NOT_SCALAR
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil

@@ -47,8 +47,8 @@ def work(g: Geometry, p: Problem, many: int) -> dict[str, float]:
     area = g.tile_m * g.tile_n
     reduced = g.split_k is not None and (parts > 1 or g.split_k.reduction_cycles == 0)
     if reduced:
-        added = 1 if g.split_k.reduction_cycles else parts
-    ragged = g.split_k is None and p.ldc % chunk > 0
+        added = 1 if g.streamed else parts
+    ragged = not g.streamed and not reduced and p.ldc % chunk > 0
     read_a = columns if g.streamed == 1 else 1
     read_b = rows if g.streamed == 2 else 1
     return {

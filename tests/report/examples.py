@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.tuning.measurement_examples import example
 from tilewright.problem import Problem
@@ -58,11 +59,28 @@ def ladder(sweep: dict) -> dict:
     return sweep | {"devices": [sweep["devices"][0] | {"results": [climb]}]}
 
 
+def random_shapes() -> dict[str, Any]:
+    """Return products of the form that ``tilewright bench random-shapes -o`` writes, on an H100."""
+    calls = json.loads((RESULTS / "h100" / "calls.json").read_text())
+    rows = [
+        {"problem": f"ZGEMM NN {m}x{n}x{k}", "precision": "z", "trans": "NN", "size": [m, n, k],
+         "flops_per_second": {"tilewright": ours, "cublas": theirs},
+         "errors": {"tilewright": {"eta": 2e-16}, "cublas": {"eta": 3e-16}}}
+        for m, n, k, ours, theirs in [(1408, 6942, 2784, 5.9e13, 5.6e13), (77, 90, 512, 9e12, 1e13)]
+    ]  # fmt: skip
+    device = calls["devices"][0] | {"results": rows}
+    return calls | {"benchmark": "random-shapes", "devices": [device]}
+
+
 def results(folder: Path) -> Path:
     """Return a folder with committed results, a stranger's sweep, and files that are none."""
-    for name in ("h100/squares_s.json", "cpu/register_blocking.json", "cpu/space_building.json"):
+    for name in (
+        "h100/squares_s.json", "h100/calls.json", "h100/tensor_cores.json",
+        "h100/fp32_accuracy.json", "cpu/register_blocking.json", "cpu/space_building.json",
+    ):  # fmt: skip
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(RESULTS / name, folder / name)
+    (folder / "h100" / "random_shapes_z.json").write_text(json.dumps(random_shapes()))
     sweep = json.loads((RESULTS / "cpu" / "gemm_1024.json").read_text())
     (folder / "ladder.json").write_text(json.dumps(ladder(sweep)))
     device = sweep["devices"][0]

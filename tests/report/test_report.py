@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +15,8 @@ from hypothesis import strategies as st
 from tests.report import examples
 from tests.test_docs import parse
 from tests.tuning.measurement_examples import example, few, measurements
-from tilewright.bounds import bound
 from tilewright.cli.app import run
+from tilewright.library.bound import bound
 from tilewright.problem import Problem
 from tilewright.report import gather, make_page, make_sections
 from tilewright.report.charts import draw
@@ -66,24 +67,21 @@ def html(data):
 
 
 def test_every_section_has_figures_with_a_table_behind_each(data):
-    sections = {section.id: section for section in make_sections(data)}
-    for name in (
-        "devices",
-        "funnel",
-        "progress",
-        "best",
-        "roofline",
-        "ladder",
-        "accuracy",
-        "share",
-        "mix",
-    ):
-        assert sections[name].figures, name
-        for figure in sections[name].figures:
+    names = ("summary", "devices", "funnel", "progress", "best", "sizes", "shapes", "tensor")
+    for name in (*names, "roofline", "ladder", "accuracy", "share", "mix"):
+        found = named(data, name)
+        assert found.figures, name
+        for figure in found.figures:
             assert figure.table.rows
             assert {len(row) for row in figure.table.rows} == {len(figure.table.columns)}
             assert figure.title
             assert figure.description
+
+
+def named(data, name):
+    """Return the first section of a name that shows something, of whatever device."""
+    found = (one for one in make_sections(data) if one.id.removeprefix("other-") == name)
+    return next(one for one in found if not one.empty)
 
 
 def committed(name):
@@ -100,8 +98,7 @@ def test_numbers_of_the_page_are_those_of_the_files(html):
 
 
 def test_a_rung_is_a_share_of_the_library_and_of_the_bound(data):
-    section = next(one for one in make_sections(data) if one.id == "ladder")
-    (figure,) = section.figures
+    (figure,) = named(data, "ladder").figures
     naive, missing, library = figure.table.rows
     assert naive[2:5] == ("4.000", "2.5 %", "1.2 %")
     assert missing[2] == ""
@@ -171,7 +168,8 @@ def test_files_that_cannot_be_used_are_named_with_the_reason(data, html):
         *("broken.json", "endless.json", "foreign.json", "wrong.json")
     }
     assert "cpu/space_building.json" in data.results.other
-    assert "KeyError: &#39;results&#39;" in html
+    assert "its &#39;results&#39; is missing" in html
+    assert "KeyError" not in html
 
 
 def test_one_run_a_problem_and_beside_another_library_before_alone(store, tmp_path):
@@ -208,8 +206,7 @@ def test_precisions_without_a_stencil_are_shown_all_the_same(tmp_path):
     (tmp_path / "sweep.json").write_text(json.dumps(sweep))
     data = gather(None, tmp_path)
     assert [run.problem.precision.letter for run in data.runs_of(data.devices[0])] == ["s", "e"]
-    best = next(one for one in make_sections(data) if one.id == "best")
-    assert "double-double GEMM 2048" in best.figures[1].title
+    assert "double-double GEMM 2048" in named(data, "best").figures[1].title
 
 
 def test_double_double_has_rates_and_errors(tmp_path):
@@ -221,24 +218,24 @@ def test_double_double_has_rates_and_errors(tmp_path):
     (device,) = data.devices
     timed = {row["problem"] for row in rows if "flops_per_second" in row}
     assert len(data.runs_of(device)) == len(timed)
-    sections = {section.id: section for section in make_sections(data)}
     row = next(row for row in rows if row["size"] == [8192] * 3)
-    limit = bound(Problem(8192, 8192, 8192, row["precision"]), device="h100").limit
+    problem = Problem(8192, 8192, 8192, row["precision"])
+    limit = bound(problem, "h100", reads_c=False, warm_cache=True).limit
     share = f"{100 * row['flops_per_second']['tilewright'] / limit:.1f} %"
-    assert share in [cell for line in sections["share"].figures[0].table.rows for cell in line]
+    assert share in [cell for line in named(data, "share").figures[0].table.rows for cell in line]
     worst = max(
         row["errors"]["tilewright"]["eta"]
         for row in rows
         if "errors" in row and row["precision"] == "e"
     )
-    assert f"{worst:.1e}" in sections["accuracy"].figures[0].description
+    assert f"{worst:.1e}" in named(data, "accuracy").figures[0].description
 
 
 def test_mixed_loops_are_drawn_for_each_instruction(tmp_path):
     document = committed("microbench.json")
     (tmp_path / "micro.json").write_text(json.dumps(document))
     data = gather(None, tmp_path)
-    figures = next(one for one in make_sections(data) if one.id == "mix").figures
+    figures = named(data, "mix").figures
     assert [figure.title.split()[0] for figure in figures] == ["FFMA", "DFMA"]
     known = {
         (row["load_bits"], row["ratio"]): row["share_of_peak"]
@@ -338,9 +335,75 @@ def test_command_writes_the_whole_file_or_nothing(tmp_path, capsys, store):
 def test_command_says_what_has_no_data_yet(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(["report"]) == 0
-    assert "no data yet for: Devices and bounds" in capsys.readouterr().out
+    assert "no data yet for: Your device, Best configs" in capsys.readouterr().out
     assert (tmp_path / "report.html").is_file()
     with Store() as opened:
         opened.add(example(stage="winner"))
     assert run(["report"]) == 0
-    assert "Devices and bounds" not in capsys.readouterr().out
+    assert "Your device" not in capsys.readouterr().out
+
+
+def test_your_device_comes_first_and_others_are_marked_as_such(data, html):
+    sections = make_sections(data)
+    first = sections[0]
+    assert first.id == "summary"
+    mine = {device.label for device in data.only(yours=True).devices}
+    others = {device.label for device in data.only(yours=False).devices}
+    assert first.facts[0][1] in mine
+    at = next(i for i, one in enumerate(sections) if one.id.startswith("other-"))
+    assert not any(one.part for one in sections[:at])
+    assert sections[at].part == "Committed results of other devices"
+    for one in sections[:at]:
+        titles = " ".join(figure.title for figure in one.figures)
+        assert not any(label in titles for label in others - mine)
+    assert html.count('<p class="part" role="heading"') == 2
+
+
+def test_the_first_screen_compares_with_the_other_library_and_the_bound(tmp_path):
+    """Numbers of a file that a command left, of a device that is here."""
+    sweep = json.loads((examples.RESULTS / "h100" / "squares_s.json").read_text())
+    device = sweep["devices"][0] | {"fingerprint": "0123456789ab"}
+    row = device["results"][0] | {"flops_per_second": {"tilewright": 3e13, "cublas": 2e13}}
+    (tmp_path / "mine.json").write_text(json.dumps({"devices": [device | {"results": [row]}]}))
+    with Store(tmp_path / "store.sqlite") as opened:
+        examples.fill(opened)
+        first = make_sections(gather(opened, tmp_path, device="h100"))[0]
+    limit = bound(Problem(*row["size"], "s"), "h100", reads_c=False, warm_cache=True).limit
+    told = [value for _, value in first.facts]
+    assert told[1:] == ["30.0 TFLOP/s", "1.50", f"{100 * 3e13 / limit:.1f} %"]
+    heights = {group.name: group.values[0] for group in first.figures[0].chart.groups}
+    assert heights["bound"] * 1e12 == pytest.approx(limit)
+    assert heights["cuBLAS"] == 20
+
+
+def test_sets_of_shapes_are_summed_up(data):
+    """Of each set the quantiles of what it holds: kernels of one file, calls of another."""
+    rows = examples.random_shapes()["devices"][0]["results"]
+    ratios = [r["flops_per_second"]["tilewright"] / r["flops_per_second"]["cublas"] for r in rows]
+    figures = {figure.title.split()[0]: figure for figure in named(data, "shapes").figures}
+    table = {row[0]: row for row in figures["ZGEMM"].table.rows}
+    assert table["random, kernels"][1] == f"{len(rows)}"
+    assert table["random, kernels"][3] == f"{min(ratios):.3f}"
+    calls = [r for r in committed("calls.json")["devices"][0]["results"] if r["precision"] == "z"]
+    assert table["random, calls"][1] == f"{len(calls)}"
+    assert any('accuracy="fp32"' in figure.title for figure in named(data, "shapes").figures)
+
+
+def test_every_committed_file_is_read():
+    """And those that no section shows hold no rate of a product."""
+    found = gather(None, examples.RESULTS).results
+    assert not found.left_out
+    for name in found.other:
+        rows = json.loads((examples.RESULTS / name).read_text()).get("devices", ())
+        assert '"tilewright"' not in json.dumps([row.get("flops_per_second") for one in rows
+                                                 for row in one["results"]]), name  # fmt: skip
+
+
+@pytest.mark.parametrize("most", [1e2, 1e4, 1.1e6, 8e11, 1.7e13])
+def test_marks_of_lying_bars_do_not_touch(most):
+    drawn = draw(Rows("points left", ("a", "b"), (Bars("n", "other", (9.0, most)),), x_log=True))
+    marks = re.findall(r'8\.5px[^"]*anchor: middle[^"]*" x="([\d.]+)"[^>]*>([^<]+)</text>', drawn)
+    assert len(marks) >= 2
+    ends = [(float(x), len(label) * 8.5 * 0.64 / 2) for x, label in marks]  # a digit of DejaVu
+    for (x, half), (next_x, next_half) in pairwise(sorted(ends)):
+        assert x + half < next_x - next_half

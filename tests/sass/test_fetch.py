@@ -81,7 +81,7 @@ def test_loads_that_read_apart_leave_more_copies() -> None:
 
 
 def test_the_answer_is_the_hardware_catalogue_s() -> None:
-    from tilewright.hardware import catalogue_device
+    from tilewright.hardware.catalogue import catalogue_device
 
     known = catalogue_device("h100").value("memory_apart")
     assert machine_of(90).memory_apart == (known == 1)

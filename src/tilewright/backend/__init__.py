@@ -71,9 +71,9 @@ def device(name: str | LiveDevice | None = None) -> LiveDevice:
     Parameters
     ----------
     name : str or LiveDevice, optional
-        An id such as ``"opencl:0"``, a backend's name for its best device, or a part
-        of a device's or platform's name.  Without it the environment variable
-        ``TILEWRIGHT_DEVICE`` decides, and without that the best device.
+        An id such as ``"opencl:0"``, a backend's name or a kind (``"cpu"``, ``"gpu"``) for
+        its best device, or a part of a device's or platform's name.  Without it the
+        environment variable ``TILEWRIGHT_DEVICE`` decides, and without that the best device.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def device(name: str | LiveDevice | None = None) -> LiveDevice:
     if not wanted:
         return found[0]
     for live in found:
-        if wanted in (live.id, live.backend):
+        if wanted in (live.id, live.backend, live.spec.kind):
             return live
     # Without the version numbers in platforms' names: "1" is no part of a name.
     words = re.compile(re.escape(wanted), re.IGNORECASE)

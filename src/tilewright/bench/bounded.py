@@ -6,6 +6,7 @@ from typing import Any
 
 from tilewright.backend import LiveDevice
 from tilewright.bounds import Bound
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.library.bound import bound
 from tilewright.problem import Problem
 
@@ -13,7 +14,11 @@ __all__ = ["bound_of", "bound_record"]
 
 
 def bound_of(
-    live: LiveDevice, problem: Problem, *, warm_cache: bool = True, arithmetic: str = "ieee"
+    device: LiveDevice | CatalogueDevice,
+    problem: Problem,
+    *,
+    warm_cache: bool = True,
+    arithmetic: str = "ieee",
 ) -> Bound | str:
     """Return how fast the problem can be on the device, or why nobody knows.
 
@@ -21,8 +26,8 @@ def bound_of(
     leave operands there.
     """
     try:
-        found = bound(problem, live, arithmetic=arithmetic, reads_c=False, warm_cache=warm_cache)
-        assert found.limiting is not None
+        found = bound(problem, device, arithmetic=arithmetic, reads_c=False, warm_cache=warm_cache)
+        _ = found.limiting  # raises where no term has a value
     except ValueError as reason:
         return str(reason)
     return found
@@ -32,7 +37,6 @@ def bound_record(limit: Bound | str) -> dict[str, Any]:
     """Return `bound_of`'s answer as plain data: ``flops_per_second``, or ``missing``."""
     if isinstance(limit, str):
         return {"missing": limit}
-    assert limit.limiting is not None
     return {
         "flops_per_second": limit.limit,
         "limiting": limit.limiting.name,

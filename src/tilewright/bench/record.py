@@ -18,6 +18,7 @@ from tilewright.backend import LiveDevice
 from tilewright.bench.peers import Peer
 from tilewright.bench.sweep import Method, Row
 from tilewright.bench.turns import SETTLED
+from tilewright.hardware.host import processor
 from tilewright.problem import Problem
 from tilewright.version import VERSION
 
@@ -46,15 +47,6 @@ def _printed(*command: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
 def environment_record(method: Method | None = None) -> dict[str, Any]:
     """Return host, versions and commit; for a sweep also how times were taken."""
     here = Path(__file__).parent
@@ -64,7 +56,7 @@ def environment_record(method: Method | None = None) -> dict[str, Any]:
         "tilewright": VERSION,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "cpu": _processor(),
+        "cpu": processor().get("model name", platform.processor()),
         "cores": os.cpu_count(),
     }
     if method is None:

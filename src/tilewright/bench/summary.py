@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["SLOW", "quartiles", "summary_of"]
+__all__ = ["SLOW", "Flatness", "flatness", "losses", "quartiles", "summary_of"]
 
 # Below this share of a peer's rate a product counts as slow.
 SLOW = 0.9
@@ -49,3 +50,63 @@ def summary_of(rows: Sequence[Mapping[str, Any]], peer: str) -> dict[str, Any] |
 
 def _geometric_mean(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
+
+
+# -- squares of the public call ------------------------------------------------------------------
+
+
+def losses(
+    rows: Sequence[Mapping[str, Any]],
+) -> dict[tuple[str, int], list[tuple[float, float]]]:
+    """Return by how much the rate of a side one above another is below that one's.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Of ``bench calls --size cliffs``.
+
+    Returns
+    -------
+    dict
+        By precision and the smaller side, for each transpose: what we lose of our rate, and what
+        cuBLAS loses of its own.
+    """
+    known = {
+        (row["precision"], row["trans"], row["size"][0]): row for row in rows if "ratio" in row
+    }
+    found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for (name, trans, side), row in known.items():
+        above = known.get((name, trans, side + 1))
+        if above is None:
+            continue
+        more = above["flops"] / row["flops"]
+        lost = [1 - more * row[whose] / above[whose] for whose in ("us", "cublas_us")]
+        found.setdefault((name, side), []).append((lost[0], lost[1]))
+    return found
+
+
+@dataclass(frozen=True)
+class Flatness:
+    """Our rates in operations a second over many sides; `varies` is a share of the most."""
+
+    sides: int
+    least: float
+    most: float
+    least_at: int
+
+    @property
+    def varies(self) -> float:
+        """How far the least is below the most."""
+        return 1 - self.least / self.most
+
+
+def flatness(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], Flatness]:
+    """Return how rates of ``bench calls --size flat`` vary, by precision and transposes."""
+    rates: dict[tuple[str, str], dict[int, float]] = {}
+    for row in rows:
+        of = rates.setdefault((row["precision"], row["trans"]), {})
+        of[row["size"][0]] = row["flops"] / row["us"] * 1e6
+    return {
+        at: Flatness(len(of), min(of.values()), max(of.values()), min(of, key=lambda n: of[n]))
+        for at, of in rates.items()
+    }

@@ -1,12 +1,12 @@
 """What is possible: upper bounds of GEMM from a device's numbers.  Runs nothing.
 
-`bound` collects named terms in FLOP/s; the smallest is the limit.  `lai_seznec` and `nakasato`
+`assemble` collects named terms in FLOP/s; the smallest is the limit.  `lai_seznec` and `nakasato`
 are the papers' equations by their own symbols, `modern` asks the same of later devices.
 """
 
-from tilewright.bounds.assemble import bound
+from tilewright.bounds.assemble import How, assemble
 from tilewright.bounds.bound import Bound
 from tilewright.bounds.modern import Compiled
 from tilewright.bounds.terms import Term
 
-__all__ = ["Bound", "Compiled", "Term", "bound"]
+__all__ = ["Bound", "Compiled", "How", "Term", "assemble"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.bounds.terms import Term
 from tilewright.bounds.units import Units
-from tilewright.hardware import CatalogueDevice
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.problem import Problem
 
 __all__ = ["Asked"]

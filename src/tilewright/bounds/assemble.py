@@ -1,4 +1,4 @@
-"""`bound`: collects every term that a device's numbers allow into one `Bound`."""
+"""Collects every term that a device's numbers allow into one `Bound`."""
 
 from __future__ import annotations
 
@@ -14,115 +14,48 @@ from tilewright.bounds.modern import Compiled
 from tilewright.bounds.schemes import PROMOTE_K, arithmetic_of, real_product
 from tilewright.bounds.terms import Term, given, term
 from tilewright.bounds.units import PEAK, Units, units_of
-from tilewright.hardware import CatalogueDevice, Quantity, catalogue_device
+from tilewright.hardware.catalogue import CatalogueDevice
+from tilewright.hardware.quantity import Quantity
 from tilewright.problem import Problem
 
-__all__ = ["bound"]
+__all__ = ["How", "assemble"]
 
 
-def bound(
-    problem: Problem,
-    device: CatalogueDevice | str,
-    *,
-    arithmetic: str = "ieee",
-    accuracy: str | None = None,
-    promote_k: int | None = None,
-    presplit: bool = False,
-    sequence: str | None = None,
-    transfer: bool = False,
-    overlap: bool = False,
-    reads_c: bool = True,
-    warm_cache: bool = False,
-    sustained: bool = False,
-    kernel_rate: float | None = None,
-    compiled: Compiled | None = None,
-) -> Bound:
-    """Return how fast a problem can be on a device, and which resource says so.
+@dataclass(frozen=True)
+class How:
+    """How a product is computed: the arguments of `tilewright.bound` by the same names."""
 
-    Parameters
-    ----------
-    problem : Problem
-        Sizes, at least 1 each, and precision: s, d, c, z or e (double-double).
-    device : CatalogueDevice or str
-        A device with sourced numbers, or its id in the catalogue.
-    arithmetic : str
-        ``"ieee"``: the problem's own precision on the fastest units that have it.
-        ``"tf32"``, ``"fp16"``, ``"bf16"``, ``"int8"``: matrix units, A and B stored so; the
-        problem's precision is then ``"s"``.  ``"fp16x3"``, ``"tf32x3"``, ``"bf16x6"``,
-        ``"bf16x9"``: single precision from products of parts on matrix units.  These and
-        ``"tf32"`` go with ``"c"`` too, as the real product that `schemes.real_product` returns.
-    accuracy : str, optional
-        ``"ieee"``, ``"tf32"`` or ``"fp32"`` in place of `arithmetic`: the fastest that meets it.
-    promote_k : int, optional
-        Steps of k after which sums leave the matrix units for single-precision registers; 32
-        for products of parts, else never.
-    presplit : bool
-        Whether A and B are given in parts already; else a pass before the product splits them.
-    sequence : str, optional
-        Double-double's instruction sequence; without it the one its kernels compute with.
-    transfer : bool
-        Whether A, B and C come from the host and C goes back.
-    overlap : bool
-        Whether transfer hides behind the kernel; Nakasato's equations 3 to 5 add the times.
-    reads_c : bool
-        Whether C is read too, as it must be unless beta = 0.
-    warm_cache : bool
-        Whether earlier calls may have left operands in the last cache: then as many bytes as
-        it holds need not come from memory.
-    sustained : bool
-        Whether calls follow each other without end, so that the power limit sets the clock.
-        A short run may keep the highest clock, which is what counts otherwise.
-    kernel_rate : float, optional
-        FLOP/s of a kernel, for the transfer term; the smallest other term without it.
-    compiled : Compiled, optional
-        What the machine code of one kernel says; then the bound is that kernel's.
+    arithmetic: str = "ieee"
+    accuracy: str | None = None
+    promote_k: int | None = None
+    presplit: bool = False
+    sequence: str | None = None
+    transfer: bool = False
+    overlap: bool = False
+    reads_c: bool = True
+    warm_cache: bool = False
+    sustained: bool = False
+    kernel_rate: float | None = None
+    compiled: Compiled | None = None
 
-    Returns
-    -------
-    Bound
-        Every term, unknown ones with their reason; operations are counted as BLAS does, with
-        four real products to a complex one.
+
+def assemble(problem: Problem, device: CatalogueDevice, how: How) -> Bound:
+    """Return the bound of a problem on a device with these numbers; see `tilewright.bound`.
 
     Raises
     ------
     ValueError
         If an argument is wrong or the problem empty; the message names it.
-
-    References
-    ----------
-    J. Lai and A. Seznec, "Bound the Peak Performance of SGEMM on GPU with software-controlled
-    fast memory", 2012.  N. Nakasato, "A Fast GEMM Implementation on a Cypress GPU", 2010.
     """
-    if not isinstance(problem, Problem):
-        raise ValueError(f"problem={problem!r} is none; give a tilewright.Problem")
-    if isinstance(device, str):
-        device = catalogue_device(device)
-    if accuracy is not None and arithmetic != "ieee":
-        raise ValueError(f"accuracy={accuracy!r} goes without arithmetic={arithmetic!r}; give one")
-    if not problem.flops:
-        raise ValueError(f"size={problem.shape} is empty; a bound needs sizes of 1 or more")
-    if kernel_rate is not None and not kernel_rate > 0:
-        raise ValueError(f"kernel_rate={kernel_rate} is no rate; give FLOP/s above 0")
-    if promote_k is not None and not promote_k > 0:
-        raise ValueError(f"promote_k={promote_k} is no interval; give 1 step of k or more")
-    plain = accuracy in (None, "ieee") and arithmetic == "ieee"
-    for name, value, without in (
-        ("promote_k", promote_k, plain and "arithmetic on matrix units"),
-        ("presplit", presplit or None, plain and "arithmetic in parts"),
-        ("overlap", overlap or None, not transfer and "transfer"),
-        ("kernel_rate", kernel_rate, not transfer and "transfer"),
-        ("sequence", sequence, problem.precision.parts != 2 and "double-double"),
-    ):
-        if value is not None and without:
-            raise ValueError(f"{name}={value} means nothing without {without}; leave it out")
-    how = _How(promote_k, presplit, transfer, overlap, reads_c, warm_cache, sustained, kernel_rate)
-    names = (arithmetic,) if accuracy is None else arithmetic_of(accuracy)
-    if accuracy is not None and names != ("ieee",) and problem.precision.letter not in ("s", "c"):
+    _check(problem, how)
+    names = (how.arithmetic,) if how.accuracy is None else arithmetic_of(how.accuracy)
+    if how.accuracy and names != ("ieee",) and problem.precision.letter not in ("s", "c"):
         raise ValueError(
-            f"accuracy={accuracy!r} goes with precision s or c, not {problem.precision}; use ieee"
+            f"accuracy={how.accuracy!r} goes with precision s or c,"
+            f" not {problem.precision}; use ieee"
         )
     found = [
-        _bound_with(problem, device, units_of(problem, device, name, sequence), how, compiled)
+        _bound_with(problem, device, units_of(problem, device, name, how.sequence), how)
         for name in names
     ]
     # What no unit of the device multiplies may still have other limits, which mean nothing.
@@ -130,23 +63,33 @@ def bound(
     return max(able, key=lambda one: one.limit) if able else found[0]
 
 
-@dataclass(frozen=True)
-class _How:
-    """The arguments of `bound` by the same names."""
+def _check(problem: Problem, how: How) -> None:
+    """Refuse what has no bound, and arguments that mean nothing together."""
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem={problem!r} is none; give a tilewright.Problem")
+    if how.accuracy is not None and how.arithmetic != "ieee":
+        raise ValueError(
+            f"accuracy={how.accuracy!r} goes without arithmetic={how.arithmetic!r}; give one"
+        )
+    if not problem.flops:
+        raise ValueError(f"size={problem.shape} is empty; a bound needs sizes of 1 or more")
+    if how.kernel_rate is not None and not how.kernel_rate > 0:
+        raise ValueError(f"kernel_rate={how.kernel_rate} is no rate; give FLOP/s above 0")
+    if how.promote_k is not None and not how.promote_k > 0:
+        raise ValueError(f"promote_k={how.promote_k} is no interval; give 1 step of k or more")
+    plain = how.accuracy in (None, "ieee") and how.arithmetic == "ieee"
+    for name, value, without in (
+        ("promote_k", how.promote_k, plain and "arithmetic on matrix units"),
+        ("presplit", how.presplit or None, plain and "arithmetic in parts"),
+        ("overlap", how.overlap or None, not how.transfer and "transfer"),
+        ("kernel_rate", how.kernel_rate, not how.transfer and "transfer"),
+        ("sequence", how.sequence, problem.precision.parts != 2 and "double-double"),
+    ):
+        if value is not None and without:
+            raise ValueError(f"{name}={value} means nothing without {without}; leave it out")
 
-    promote_k: int | None
-    presplit: bool
-    transfer: bool
-    overlap: bool
-    reads_c: bool
-    warm_cache: bool
-    sustained: bool
-    kernel_rate: float | None
 
-
-def _bound_with(
-    problem: Problem, device: CatalogueDevice, units: Units, how: _How, compiled: Compiled | None
-) -> Bound:
+def _bound_with(problem: Problem, device: CatalogueDevice, units: Units, how: How) -> Bound:
     """Return the bound with these units."""
     promote_k = how.promote_k or (None if units.scheme is None else PROMOTE_K)
     multiplied = real_product(problem) if units.of_single else problem
@@ -160,7 +103,7 @@ def _bound_with(
         asked = asked if terms[-1].value is None else replace(asked, peak=terms[-1])
     # What a split has just written may be in the cache.
     terms.append(_memory(asked, how.reads_c, how.warm_cache or splits))
-    terms += multiprocessor(asked) + _shared_cache(asked) + _compiled(asked, compiled)
+    terms += multiprocessor(asked) + _shared_cache(asked) + _compiled(asked, how.compiled)
     if units.warpgroups and asked.peak.value is not None:
         terms += tensor_terms.beside_products(asked, how.reads_c)
     known = [t.value for t in terms if t.value is not None]
@@ -305,6 +248,7 @@ def _notes(asked: Asked) -> tuple[str, ...]:
     if asked.given.precision.parts == 2:
         notes.append("pairs are multiplied by this sequence on double-precision units, not by"
                      " splitting them into integers for matrix units")  # fmt: skip
-    if asked.device.id == "cpu" or asked.device.spec.kind == "cpu":
-        notes.append("a CPU's clock may exceed what its driver reports")
+    clock = asked.device.get("clock_hz")
+    if asked.device.spec.kind == "cpu" and clock is not None:
+        notes.append(f"a CPU's clock is no constant; the one here is {clock.source}")
     return tuple(notes)

@@ -64,7 +64,10 @@ class Bound:
         known = [t for t in self.terms if t.value is not None]
         if not self.known:
             reasons = "; ".join(dict.fromkeys(t.reason for t in self.terms if t.value is None))
-            raise ValueError(f"device={self.device!r} has no bound for {self.problem}: {reasons}")
+            raise ValueError(
+                f"device={self.device!r} has no bound for {self.problem}: {reasons};"
+                " tilewright devices --probe -o mine.toml measures a device that is here"
+            )
         return min(known, key=lambda t: t.value if t.value is not None else 0.0)
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tilewright.bounds import lai_seznec, modern, nakasato
 from tilewright.bounds.units import units_of
-from tilewright.hardware import CatalogueDevice
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 
@@ -64,7 +64,7 @@ def throughput_curves(device: CatalogueDevice) -> tuple[dict[str, Curve], dict[s
 def blocking_curves(device: CatalogueDevice, precision: Precision) -> dict[str, Curve]:
     """Return the bound in FLOP/s against the register blocking factor.
 
-    By the model that fits the device, as in `tilewright.bounds.bound`: equation 12 for each
+    By the model that fits the device, as in `tilewright.bound`: equation 12 for each
     width of load, the read cache's equation 1, or the mix of square tiles, also derated where
     the device has a table of mixes.
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isqrt
 
-from tilewright.hardware import CatalogueDevice, Mix, Quantity
+from tilewright.hardware.catalogue import CatalogueDevice
+from tilewright.hardware.quantity import Mix, Quantity
 from tilewright.precision import Precision
 
 __all__ = [

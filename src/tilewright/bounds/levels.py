@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.bounds import nakasato
 from tilewright.bounds.terms import Term
-from tilewright.hardware import CatalogueDevice
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.problem import Problem
 
 __all__ = ["Level", "levels"]

@@ -8,7 +8,7 @@ from tilewright.bounds import lai_seznec, modern, nakasato
 from tilewright.bounds.asked import Asked
 from tilewright.bounds.tensor_terms import fed
 from tilewright.bounds.terms import Term, given, term
-from tilewright.hardware import Mix
+from tilewright.hardware.quantity import Mix
 
 __all__ = ["multiprocessor"]
 

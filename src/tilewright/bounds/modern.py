@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
-from tilewright.hardware import CatalogueDevice, Mix
+from tilewright.hardware.catalogue import CatalogueDevice
+from tilewright.hardware.quantity import Mix
 from tilewright.problem import Problem
 
 __all__ = [

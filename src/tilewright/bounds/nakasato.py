@@ -7,7 +7,7 @@ Cypress.  Equations 3 to 5 add the time of copying to and from the device.
 
 from __future__ import annotations
 
-from tilewright.hardware import CatalogueDevice
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 

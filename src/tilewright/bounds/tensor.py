@@ -24,7 +24,7 @@ from itertools import product
 
 from tilewright.bounds import modern
 from tilewright.bounds.units import Units
-from tilewright.hardware import CatalogueDevice
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.problem import Problem
 
 __all__ = ["NEEDS", "TensorTile", "best_tensor_tile", "feed", "tensor_tiles"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tilewright.bounds import tensor
 from tilewright.bounds.asked import Asked
 from tilewright.bounds.terms import Term, given, term
-from tilewright.hardware import Quantity
+from tilewright.hardware.quantity import Quantity
 
 __all__ = ["beside_products", "fed", "notes", "split_seconds", "with_split"]
 

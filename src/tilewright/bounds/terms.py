@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import isinf
 from typing import Any
 
-from tilewright.hardware import QUANTITIES, CatalogueDevice, Quantity
+from tilewright.hardware.catalogue import CatalogueDevice
+from tilewright.hardware.quantity import QUANTITIES, Quantity
 
 __all__ = ["Term", "given", "term"]
 

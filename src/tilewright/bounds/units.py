@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from tilewright.bounds.double_double import SEQUENCE_OF, SEQUENCES, Sequence
 from tilewright.bounds.schemes import OF_SINGLE, SCHEMES, Scheme
 from tilewright.bounds.terms import Term, given, term
-from tilewright.hardware import CatalogueDevice, Quantity
+from tilewright.hardware.catalogue import CatalogueDevice
+from tilewright.hardware.quantity import Quantity
 from tilewright.problem import Problem
 
 __all__ = ["ARITHMETIC", "PEAK", "Units", "units_of"]

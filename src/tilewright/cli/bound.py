@@ -21,7 +21,7 @@ from tilewright.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from tilewright.hardware import CatalogueDevice
+    from tilewright.hardware.catalogue import CatalogueDevice
 
 __all__ = ["command"]
 
@@ -81,7 +81,7 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Show every limit of a problem on a device; the smallest is the bound."""
-    from tilewright.bounds import bound
+    from tilewright.library.bound import bound
     from tilewright.library.find import device as find_device
     from tilewright.library.find import numbers_of
     from tilewright.problem import Problem
@@ -141,7 +141,7 @@ def _links(text: str | None) -> list[float]:
 
 def _with_link(numbers: CatalogueDevice, links: list[float]) -> CatalogueDevice:
     """Return the device with the first given link in place of its own."""
-    from tilewright.hardware import Quantity
+    from tilewright.hardware.quantity import Quantity
 
     if not links:
         return numbers

@@ -8,7 +8,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from tilewright.bounds import curves
-from tilewright.hardware import CatalogueDevice
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.paths import write_atomically
 from tilewright.precision import Precision
 from tilewright.text import install_hint

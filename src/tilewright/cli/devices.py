@@ -42,7 +42,7 @@ def _probe(name: str | None, seconds: float, output: Path | None, *, json: bool)
 
     from tilewright.backend import device as find_device
     from tilewright.cli.microbench import measure
-    from tilewright.hardware import read_device
+    from tilewright.hardware.catalogue import read_device
     from tilewright.microbench.probe import probe_toml
     from tilewright.microbench.session import fitting
     from tilewright.paths import write_atomically
@@ -53,6 +53,9 @@ def _probe(name: str | None, seconds: float, output: Path | None, *, json: bool)
     names = {"peak", "bandwidth", "link", "power", "mixes"}
     chosen = [one for one in fitting(live) if one.name in names]
     document = measure(live, chosen, seconds, None, quiet=json, show=False)
+    for told in document["experiments"].values():
+        if told["error"]:  # its numbers are missing in the file
+            typer.echo(f"{told['title']}: {told['error']}", err=True)
     about = document["environment"]
     made_with = f"tilewright {about['tilewright']}, {live.platform}, {about['date'][:10]}"
     text = probe_toml(live, document["experiments"], made_with)

@@ -432,7 +432,7 @@ def _compile(kept: Work, twins: list[Twin], seconds: float, share: tuple[int, in
         )
     for name, why in refused.items():
         say(f"refused {name}: {why}")
-    return sum(not kept.has(one) for one in twins) - len(refused)
+    return sum(not kept.has(one) for one in twins if one.name not in refused)
 
 
 def _run(

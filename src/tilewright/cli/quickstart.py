@@ -151,14 +151,14 @@ def _tune(
     return result
 
 
-def _compare(problem: Problem, live: LiveDevice) -> dict[str, dict[str, float]]:
+def _compare(problem: Problem, live: LiveDevice) -> dict[str, Any]:
     """Time tw.gemm and NumPy in turns on the same arrays, and compare their errors.
 
     Returns
     -------
     dict
-        Of ``"ours"`` and ``"numpy"``: ``seconds`` (median of a call), ``flops_per_second``,
-        ``error`` (the largest, over |A| |B|).
+        A row of a sweep (`tilewright.bench.record.row_record`), of ``"tilewright"`` and
+        ``"numpy"``.
     """
     import numpy as np
 
@@ -169,7 +169,7 @@ def _compare(problem: Problem, live: LiveDevice) -> dict[str, dict[str, float]]:
     a = rng.standard_normal((problem.n, problem.k)).astype(dtype)
     b = rng.standard_normal((problem.k, problem.m)).astype(dtype)
     ours, theirs = np.empty((2, problem.n, problem.m), dtype)
-    runs: dict[str, list[float]] = {"ours": [], "numpy": []}
+    runs: dict[str, list[float]] = {"tilewright": [], "numpy": []}
 
     def timed(name: str, call: Any) -> None:
         call()  # wakes this library's threads up; what follows is its steady state
@@ -178,33 +178,67 @@ def _compare(problem: Problem, live: LiveDevice) -> dict[str, dict[str, float]]:
         runs[name].append(time.perf_counter() - started)
 
     for _ in range(16):
-        timed("ours", lambda: gemm(a, b, ours, device=live))
+        timed("tilewright", lambda: gemm(a, b, ours, device=live))
         timed("numpy", lambda: np.matmul(a, b, out=theirs))
         # OpenBLAS's threads spin for a while after their work, on the cores we need.
         time.sleep(_SPIN_SECONDS)
     size = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
     exact = a.astype(np.float64) @ b.astype(np.float64)
-    found = {}
-    for name, x in (("ours", ours), ("numpy", theirs)):
-        seconds = float(np.median(runs[name]))
-        error = float(np.max(np.abs(x - exact) / size))
-        rate = problem.flops / seconds
-        found[name] = {"seconds": seconds, "flops_per_second": rate, "error": error}
-    return found
+    errors = {
+        name: float(np.max(np.abs(x - exact) / size))
+        for name, x in (("tilewright", ours), ("numpy", theirs))
+    }
+    return _kept(problem, live, runs, errors)
 
 
-def _show_beside(beside: dict[str, dict[str, float]], result: TuningResult) -> None:
+def _kept(
+    problem: Problem, live: LiveDevice, runs: dict[str, list[float]], errors: dict[str, float]
+) -> dict[str, Any]:
+    """Store how we compare with NumPy and with the bound for reports; return it."""
+    from datetime import UTC, datetime
+    from json import dumps
+
+    from tilewright.bench.bounded import bound_of, bound_record
+    from tilewright.bench.peers import peer
+    from tilewright.bench.record import device_record, environment_record, row_record
+    from tilewright.bench.sweep import Row
+    from tilewright.cli.report import own_results
+    from tilewright.library.kernels import ready
+    from tilewright.paths import private_directory, write_atomically
+
+    row = row_record(problem, Row(problem, runs, ready(live, problem)[0]), {
+        "bound": bound_record(bound_of(live, problem)),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "errors": {name: {"eta": eta} for name, eta in errors.items()},
+    })  # fmt: skip
+    device = device_record(live, [peer("numpy", live)]) | {"results": [row]}
+    document = {"benchmark": "quickstart", "environment": environment_record(), "devices": [device]}
+    path = private_directory(own_results()) / f"quickstart-{live.fingerprint}.json"
+    write_atomically(path, (dumps(document, indent=1) + "\n").encode())
+    return row
+
+
+def _show_beside(row: dict[str, Any], result: TuningResult) -> None:
+    """Print a row of a sweep beside NumPy, whose seconds are of whole calls."""
+    from statistics import median
+
     from numpy import __version__ as numpy_version
     from rich.table import Table
 
     table = Table("", "median time", "rate", "largest error / (|A||B|)")
-    for name, facts in beside.items():
-        label = "tw.gemm, tuned" if name == "ours" else f"NumPy {numpy_version}"
-        rate = gigaflops(facts["flops_per_second"])
-        table.add_row(label, f"{1e3 * facts['seconds']:.2f} ms", rate, f"{facts['error']:.1e}")
+    rates = row["flops_per_second"]
+    for name, label in (("tilewright", "tw.gemm, tuned"), ("numpy", f"NumPy {numpy_version}")):
+        taken = f"{1e3 * median(row['seconds'][name]):.2f} ms"
+        table.add_row(label, taken, gigaflops(rates[name]), f"{row['errors'][name]['eta']:.1e}")
     emit_table(table)
-    rate = gigaflops(result.winner.flops_per_second)
-    say(f"   (kernel alone, by the device's clock: {rate})")
+    say(f"   (kernel alone, by the device's clock: {gigaflops(result.winner.flops_per_second)})")
+    told = f"   {rates['tilewright'] / rates['numpy']:.2f} times NumPy's rate"
+    limit = row["bound"]
+    if "flops_per_second" in limit:
+        share = rates["tilewright"] / limit["flops_per_second"]
+        told += f", {100 * share:.0f} % of the bound: {gigaflops(limit['flops_per_second'])}, "
+        told += limit["limiting"]
+    say(told)
 
 
 def _solve(problem: Problem, n: int, live: LiveDevice) -> dict[str, Any]:

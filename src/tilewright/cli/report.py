@@ -8,12 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.cli.output import JsonOption, emit_json, say
-from tilewright.paths import check_writable
+from tilewright.paths import check_writable, data_dir
 
-__all__ = ["RESULTS", "command", "write_report"]
+__all__ = ["RESULTS", "command", "own_results", "write_report"]
 
 # Where `tilewright bench -o` and the scripts in benchmarks/ write, from a checkout's root.
 RESULTS = Path("benchmarks") / "results"
+
+
+def own_results() -> Path:
+    """Return the folder of what commands measure beside the store: it belongs to the user."""
+    return data_dir() / "results"
 
 
 def command(
@@ -23,7 +28,7 @@ def command(
     results: Annotated[
         Path | None,
         typer.Option(
-            "--results", help="Folder of results files; benchmarks/results if it is there."
+            "--results", help="Folder of results files; by default benchmarks/results and your own."
         ),
     ] = None,
     device: Annotated[
@@ -63,7 +68,7 @@ def write_report(
     output : Path
         The HTML file, which is replaced as a whole.
     results : Path, optional
-        Folder of results files; `RESULTS` where that exists.
+        Folder of results files; `RESULTS` where that exists, and `own_results`.
     device : str, optional
         Only devices with this fingerprint or part of a name.
     store : Path, optional
@@ -79,13 +84,12 @@ def write_report(
     from tilewright.report import gather, make_page, make_sections
     from tilewright.tuning.store import Store
 
-    if results is None and RESULTS.is_dir():
-        results = RESULTS
+    folders = [own_results(), RESULTS] if results is None else [results]
     console = Console(stderr=True, quiet=quiet)
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task("reading", total=None)
         with Store(store, create=store is None) as opened:
-            data = gather(opened, results, devices(), device)
+            data = gather(opened, folders, devices(), device)
         sections = make_sections(data)
         bar.update(task, description="drawing", total=sum(len(s.figures) for s in sections))
         page = make_page(sections, data.newest, lambda _: bar.advance(task))

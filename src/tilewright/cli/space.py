@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -92,7 +92,6 @@ def _device(
     device: str | None, arch: str | None, variant: Variant, family: Stencil | None
 ) -> tuple[str, DeviceSpec]:
     """Return a device's id and numbers; an architecture's name and numbers if that is meant."""
-    from tilewright.backend import device as find_device
     from tilewright.backend.cuda.architecture import architecture_spec
     from tilewright.stencil.wgmma import TensorVariant
 
@@ -101,14 +100,27 @@ def _device(
     if arch is not None:
         where, spec = arch, architecture_spec(arch)
     else:
-        live = find_device(device)
-        where, spec = live.id, live.tunable
+        where, spec = _named(device)
     if not isinstance(variant, TensorVariant) or family is None or family.suits(spec):
         return where, spec
     if arch is not None or device is not None:
         named = f"device={device!r}" if arch is None else f"arch={arch!r}"
         raise ValueError(f"{named} has no such matrix units; leave it out, or use arch={_HOPPER}")
     return _HOPPER, architecture_spec(_HOPPER)
+
+
+def _named(device: str | None) -> tuple[str, DeviceSpec]:
+    """Return a device's id and numbers: of one here, one of the catalogue, or a file's."""
+    from tilewright.backend.cuda.proofs import proved
+    from tilewright.hardware.catalogue import CatalogueDevice
+    from tilewright.library.find import device as find_device
+
+    found = find_device(device)
+    if not isinstance(found, CatalogueDevice):
+        return found.id, found.tunable
+    capability = found.spec.compute_capability
+    schedules = proved(f"sm_{capability}a") if capability else ()
+    return found.id, replace(found.spec, schedules=schedules)
 
 
 def show_parameters(space: Space) -> None:

@@ -1,25 +1,8 @@
-"""What hardware is: the frozen numbers that bounds and constraints may use."""
+"""What hardware is: the frozen numbers that bounds and constraints may use.
 
-from tilewright.hardware.catalogue import (
-    CatalogueDevice,
-    catalogue,
-    catalogue_device,
-    described,
-    read_device,
-    recognised,
-)
-from tilewright.hardware.quantity import QUANTITIES, Mix, Quantity
+Devices that are described in files are in `tilewright.hardware.catalogue`.
+"""
+
 from tilewright.hardware.spec import DeviceSpec
 
-__all__ = [
-    "QUANTITIES",
-    "CatalogueDevice",
-    "DeviceSpec",
-    "Mix",
-    "Quantity",
-    "catalogue",
-    "catalogue_device",
-    "described",
-    "read_device",
-    "recognised",
-]
+__all__ = ["DeviceSpec"]

@@ -8,7 +8,7 @@ A file has ``name``, ``vendor``, ``kind``, ``matches`` (parts of names that a dr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -28,12 +28,14 @@ __all__ = [
 
 _FOLDER = Path(__file__).with_name("catalogue")
 _SPEC_NUMBERS = tuple(f.name for f in fields(DeviceSpec) if f.name in QUANTITIES)
+_ANY_CPU = "avx2"  # what is known of a CPU that no other entry knows
 # A catalogue file has some KiB.
 _LARGEST_FILE = 2**20
 # Whole numbers, none of which any device comes near: searches run over some of them.
 _COUNTS = {name: 2**62 for name in _SPEC_NUMBERS if name != "clock_hz"} | {
     "multiprocessors": 2**20,
     "warp_size": 2**10,
+    "compute_capability": 2**10,
     "max_threads_per_block": 2**16,
     "max_registers_per_thread": 2**10,
     "async_copy": 1,
@@ -269,7 +271,7 @@ def _listed(names: set[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def described(spec: DeviceSpec, id: str) -> CatalogueDevice:
+def described(spec: DeviceSpec, id: str, measured: Iterable[Quantity] = ()) -> CatalogueDevice:
     """Return what the catalogue knows of a live device, with the driver's numbers on top.
 
     Parameters
@@ -278,6 +280,8 @@ def described(spec: DeviceSpec, id: str) -> CatalogueDevice:
         What the driver reports.
     id : str
         The live device's id, which the result bears.
+    measured : iterable of Quantity
+        What is known better, which comes before the driver's numbers.
 
     Notes
     -----
@@ -291,10 +295,10 @@ def described(spec: DeviceSpec, id: str) -> CatalogueDevice:
     }
     found = recognised(spec.name)
     if found is None and spec.kind == "cpu":
-        found = catalogue_device("cpu")
+        found = catalogue_device(_ANY_CPU)
     if found is None:
         return CatalogueDevice(id, spec, numbers)
-    if found.id == "cpu" and spec.vector_bytes > found.spec.vector_bytes:
+    if found.id == _ANY_CPU and spec.vector_bytes > found.spec.vector_bytes:
         # The generic core has two FMA units; this one's are wider.
         for name, word in (("fma_lanes.s", 4), ("fma_lanes.d", 8)):
             source = f"two FMA units of the {spec.vector_bytes} bytes that the driver reports"
@@ -305,6 +309,7 @@ def described(spec: DeviceSpec, id: str) -> CatalogueDevice:
         known = found.get(name)
         if known is not None and known.value > (getattr(spec, name) or 0):
             numbers.pop(name, None)
+    numbers |= {one.name: one for one in measured}
     return replace(found, id=id, spec=spec, quantities={**found.quantities, **numbers})
 
 

@@ -13,6 +13,7 @@ __all__ = ["QUANTITIES", "Mix", "Quantity"]
 # Name: (unit, meaning).  "/cycle" means per cycle of `clock_hz` and per multiprocessor.
 QUANTITIES: dict[str, tuple[str, str]] = {
     "multiprocessors": ("", "multiprocessors, compute units or cores"),
+    "compute_capability": ("", "ten times CUDA's compute capability, 90 for 9.0"),
     "warp_size": ("threads", "threads that execute together"),
     "max_threads_per_block": ("threads", "largest thread block"),
     "max_threads_per_multiprocessor": ("threads", "most resident threads"),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright.bounds import Bound, Compiled
-from tilewright.bounds import bound as bound_of
-from tilewright.hardware import CatalogueDevice
+from tilewright.bounds import Bound, Compiled, How, assemble
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.library.find import device as find_device
 from tilewright.library.find import numbers_of
 from tilewright.problem import Problem
@@ -39,30 +38,62 @@ def bound(
     Parameters
     ----------
     problem : Problem
-        Sizes of 1 or more, and precision: s, d, c, z or e (double-double).
+        Sizes of 1 or more, and precision: s, d, c, z or double-double, such as e.
     device : str, LiveDevice or CatalogueDevice, optional
         As in `tilewright.device`: ``"gtx580"``, ``"cuda:0"``, or a file such as
         ``"mine.toml"`` of ``tilewright devices --probe``.  A live device is looked up
         in the catalogue by its driver's name; what its driver reports comes first.
-    arithmetic, accuracy, promote_k, presplit
-        What multiplies, as in `tilewright.bounds.bound`: ``accuracy="fp32"`` is single
-        precision the fastest way there is, also from products on matrix units.
-    sequence, transfer, overlap, reads_c, warm_cache, sustained, kernel_rate, compiled
-        As in `tilewright.bounds.bound`.
+    arithmetic : str
+        ``"ieee"``: the problem's own precision on the fastest units that have it.
+        ``"tf32"``, ``"fp16"``, ``"bf16"``, ``"int8"``: matrix units, A and B stored so; the
+        problem's precision is then ``"s"``.  ``"fp16x3"``, ``"tf32x3"``, ``"bf16x6"``,
+        ``"bf16x9"``: single precision from products of parts on matrix units.  These and
+        ``"tf32"`` go with ``"c"`` too, as a real product
+        (`tilewright.bounds.schemes.real_product`).
+    accuracy : str, optional
+        ``"ieee"``, ``"tf32"`` or ``"fp32"`` in place of `arithmetic`: the fastest that meets it.
+    promote_k : int, optional
+        Steps of k after which sums leave the matrix units for single-precision registers; 32
+        for products of parts, else never.
+    presplit : bool
+        Whether A and B are given in parts already; else a pass before the product splits them.
+    sequence : str, optional
+        Double-double's instruction sequence; without it the one its kernels compute with.
+    transfer : bool
+        Whether A, B and C come from the host and C goes back.
+    overlap : bool
+        Whether transfer hides behind the kernel; Nakasato's equations 3 to 5 add the times.
+    reads_c : bool
+        Whether C is read too, as it must be unless beta = 0.
+    warm_cache : bool
+        Whether earlier calls may have left operands in the last cache: then as many bytes as
+        it holds need not come from memory.
+    sustained : bool
+        Whether calls follow each other without end, so that the power limit sets the clock.
+        A short run may keep the highest clock, which is what counts otherwise.
+    kernel_rate : float, optional
+        FLOP/s of a kernel, for the transfer term; the smallest other term without it.
+    compiled : Compiled, optional
+        What the machine code of one kernel says; then the bound is that kernel's.
 
     Returns
     -------
     Bound
-        ``limit`` in FLOP/s, ``limiting``, ``terms``, ``explain()``, ``as_dict()``.
+        ``limit`` in FLOP/s, ``limiting``, ``terms``, ``explain()``, ``as_dict()``.  Unknown
+        terms bear their reason; operations are counted as BLAS does, with four real products
+        to a complex one.
 
     Raises
     ------
     ValueError
-        If the device or an argument is unknown, or the problem empty.
+        If the device or an argument is unknown or wrong, or the problem empty.
+
+    References
+    ----------
+    J. Lai and A. Seznec, "Bound the Peak Performance of SGEMM on GPU with software-controlled
+    fast memory", 2012.  N. Nakasato, "A Fast GEMM Implementation on a Cypress GPU", 2010.
     """
-    return bound_of(
-        problem,
-        numbers_of(find_device(device)),
+    how = How(
         arithmetic=arithmetic,
         accuracy=accuracy,
         promote_k=promote_k,
@@ -76,3 +107,4 @@ def bound(
         kernel_rate=kernel_rate,
         compiled=compiled,
     )
+    return assemble(problem, numbers_of(find_device(device)), how)

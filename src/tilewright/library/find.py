@@ -5,13 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewright.hardware import (
-    CatalogueDevice,
-    catalogue,
-    catalogue_device,
-    described,
-    read_device,
-)
+from tilewright.hardware.catalogue import CatalogueDevice, catalogue, catalogue_device, read_device
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -26,8 +20,8 @@ def device(name: str | LiveDevice | CatalogueDevice | None = None) -> LiveDevice
     ----------
     name : str, LiveDevice or CatalogueDevice, optional
         An id of the catalogue such as ``"gtx580"``; a file in the catalogue's form, whose name
-        ends in ``.toml``; else an id such as ``"opencl:0"``, a backend's name for its best
-        device, or a part of a live device's or platform's name.
+        ends in ``.toml``; else an id such as ``"opencl:0"``, a backend's name or a kind
+        (``"cpu"``, ``"gpu"``) for its best device, or a part of a live device's or platform's name.
         Without it the environment variable ``TILEWRIGHT_DEVICE`` decides, and without that
         the best live device.
 
@@ -50,9 +44,13 @@ def device(name: str | LiveDevice | CatalogueDevice | None = None) -> LiveDevice
         if not isinstance(name, str):
             raise
         known = ", ".join(catalogue())
-        raise ValueError(f"{problem}; for bounds also one of {known}") from None
+        raise ValueError(f"{problem}; for bounds and spaces also one of {known}") from None
 
 
 def numbers_of(found: LiveDevice | CatalogueDevice) -> CatalogueDevice:
     """Return a device's numbers with their sources: of a live one, the driver's come first."""
-    return found if isinstance(found, CatalogueDevice) else described(found.spec, found.id)
+    if isinstance(found, CatalogueDevice):
+        return found
+    from tilewright.microbench.numbers import live_numbers  # only of a device that is here
+
+    return live_numbers(found)

@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.backend import LiveDevice
 from tilewright.bounds.double_double import SEQUENCE_OF, SEQUENCES
 from tilewright.microbench.experiment import Experiment, Row, register
+from tilewright.microbench.numbers import live_numbers
 from tilewright.microbench.points import measure_points
 from tilewright.microbench.texts import kernel_source
 from tilewright.precision import PRECISIONS, Precision
@@ -68,8 +69,10 @@ def _run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> Non
         measured_peak.cache_clear()
         rate = measured_peak(device, PRECISIONS[letter])
         row: Row = {"flops_per_second": rate}
-        if device.spec.clock_hz:
-            lanes = rate / (2 * device.spec.multiprocessors * device.spec.clock_hz)
+        known = live_numbers(device)
+        clock = known.value("clock_hz")
+        if clock:
+            lanes = rate / (2 * known.needs("multiprocessors") * clock)
             row["multiply_adds_per_cycle_per_multiprocessor"] = lanes
         return row
 

@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.backend import LiveDevice
-from tilewright.hardware import QUANTITIES, CatalogueDevice, Quantity, described
+from tilewright.hardware.catalogue import CatalogueDevice
+from tilewright.hardware.quantity import QUANTITIES, Quantity
 from tilewright.microbench.experiment import Row
 from tilewright.microbench.mixes import mixes_of
+from tilewright.microbench.numbers import live_numbers
 from tilewright.microbench.tensor_power import TENSOR_LOADS
 
 __all__ = [
@@ -169,7 +171,7 @@ def _lanes(rows: Sequence[Row], device: CatalogueDevice) -> list[Measured]:
         known = device.value(name)
         lanes = _whole(value) if device.spec.kind == "gpu" else value
         if name in QUANTITIES and (known is None or lanes > known):
-            detail = f"{value:.2f} a cycle of the clock that the driver reports"
+            detail = f"{value:.2f} a cycle of clock_hz"
             found.append(Measured(name, lanes, detail))
     return found
 
@@ -225,9 +227,9 @@ def probe_toml(device: LiveDevice, results: Results, about: str) -> str:
     Returns
     -------
     str
-        TOML that `tilewright.hardware.read_device` accepts.
+        TOML that `tilewright.hardware.catalogue.read_device` accepts.
     """
-    known = described(device.spec, device.id)
+    known = live_numbers(device)
     numbers = {q.name: q for q in (*_of_architecture(device), *known.quantities.values())}
     # The clock that the driver reports, or the catalogue's where that is higher, is what rates
     # per cycle count in; measured rates are per second.

@@ -30,7 +30,7 @@ from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.plan import Planned
 from tilewright.portfolio.portfolio import Portfolio, write_portfolio
 from tilewright.stencil import Source, stencil
-from tilewright.stencil.geometry import PLAIN, Mode
+from tilewright.stencil.geometry import PLAIN, Mode, SplitK
 from tilewright.stencil.schedule import schedule_of
 
 __all__ = ["Twin", "Work", "pack", "twins_of"]
@@ -89,6 +89,13 @@ def _name(kernel: PortfolioKernel, mode: Mode, routed: bool) -> str:
     return f"{kernel.name}-v{kernel.version}-{mode}{'-routed' if routed else ''}"
 
 
+def _identity(twin: Twin) -> tuple[str, SplitK | None]:
+    """Return what equal machine code has in common: its name, and how its launches are cut."""
+    if twin.kernel is None:
+        return twin.source.identity, None
+    return twin.name, twin.kernel.geometry.split_k
+
+
 def _block(kernel: PortfolioKernel) -> str:
     """Return what a twin is compressed together with: its config's others, of all transposes.
 
@@ -120,6 +127,8 @@ class Work:
     ) -> dict[str, str]:
         """Compile what is missing, for so many seconds; return why some were refused.
 
+        Where a loop cannot be rescheduled, its twin is the compiler's own code.
+
         Parameters
         ----------
         twins : iterable of Twin
@@ -139,11 +148,15 @@ class Work:
         done = len(every) - len(missing)
 
         def one(twin: Twin) -> None:
-            if time.monotonic() < until:
-                try:
-                    self._compile(twin, cache, compiler)
-                except BackendError as error:
-                    refused[twin.name] = str(error)
+            if time.monotonic() >= until:
+                return
+            try:
+                self._compile(twin, cache, compiler)
+            except BackendError as error:
+                refused[twin.name] = str(error)
+                if twin.source.schedule is not None:  # as the compiler made it, then
+                    plain = replace(twin, source=replace(twin.source, schedule=None))
+                    self._compile(plain, cache, compiler)
 
         # NVRTC works outside Python's lock: as many at once as there are cores.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -175,13 +188,16 @@ class Work:
         portfolio : Portfolio
             For the same architecture.
         """
-        digests = dict(portfolio.sources)
+        digests: dict[tuple[str, SplitK | None], str] = {
+            (identity, None): digest for identity, digest in portfolio.sources.items()
+        }
         for kernel in portfolio.kernels:
             for routed, modes in ((False, kernel.modes), (True, kernel.routed)):
                 for mode, digest in modes.items():
-                    digests[_name(kernel, mode, routed)] = digest
+                    name = _name(kernel, mode, routed)
+                    digests[name, kernel.geometry.split_k] = digest
         for twin in twins:
-            known = digests.get(twin.source.identity if twin.kernel is None else twin.name)
+            known = digests.get(_identity(twin))
             if known is not None and not self.has(twin):
                 code = replace(portfolio.codes[known], block=twin.block, at=0)
                 write_atomically(self._file(twin, "cubin"), portfolio.machine_code(known))

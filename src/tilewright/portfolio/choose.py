@@ -1,8 +1,8 @@
 """Which kernel serves a problem, in which launch mode: one rule for every caller.
 
 1. What won a race of exactly this size, columns contiguous, on this model of device.
-2. Else the kernel of which the shortest time is expected (`tilewright.portfolio.model`), half as
-   long again where its machine code for the problem's launch mode does not ship.
+2. Else the kernel of which the shortest time is expected (`tilewright.portfolio.model`), more where
+   its machine code for the problem's launch mode does not ship (`tilewright.portfolio.twins`).
 3. On a device without costs the kernel tuned nearest in size; without any the stencil's default.
 
 Ties go to the user's own kernels, then to the first in the portfolio.
@@ -29,6 +29,7 @@ from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.model import MODES, TERMS, Model, mode_number
 from tilewright.portfolio.native_choice import NativeChoice, Row, native_choice
 from tilewright.portfolio.portfolio import Portfolio
+from tilewright.portfolio.twins import lacking, next_best, slower
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
@@ -159,32 +160,6 @@ class Held:
     # Names of races, by kernel and sizes.
     names: dict[tuple[int, Sizes], str] = field(default_factory=dict)
 
-
-# What a kernel's time counts for where its twin for the problem's launch mode is not there, and
-# what serves lacks scalar copies or clamped loads: so many times, geometric means of 7,800
-# launches of S, D, C and Z on an H100 (1.26 to 1.43, 1.06 to 1.16).
-NOT_SCALAR, NOT_CLAMPED = 1.4, 1.15
-
-# Where it lacks staged results, nanoseconds more for a million elements of C: 3 % of such launches
-# in the mean, but SGEMM TN 11359 x 7219 x 72 took 480 us more on an H100.
-NOT_STAGED = 6000.0
-
-# Modes that are taken away from a problem's, one set after another, until there is machine code.
-_STAGED, _CLAMPED, _SCALAR = (
-    int(mode_number(*one))
-    for one in ((False, False, True), (False, True, False), (True, False, False))
-)
-_DROPPED = (0, _STAGED, _CLAMPED, _STAGED | _CLAMPED, _STAGED | _CLAMPED | _SCALAR)
-
-# By what a twin lacks, a mode's number: the dearest of it.
-_SLOWER = np.array(
-    [
-        NOT_SCALAR if lacks & _SCALAR
-        else NOT_CLAMPED if lacks & _CLAMPED
-        else 1.0
-        for lacks in range(len(MODES))
-    ]
-)  # fmt: skip
 
 # Machine code that a driver refused or that is damaged, by digest.
 _refused: set[str] = set()
@@ -395,25 +370,13 @@ def by_arrays(
         best = int(min(able, key=lambda at: _nearest(table.kernels[at], problem)))
     else:
         expected = table.model.expected(problem, spec.multiprocessors)
-        times, more = _slower(table, table.model.modes(problem), routed)
-        expected = expected * times + float(problem.m) * float(problem.n) * 1e-6 * more
+        lacks = lacking(table.compiled[routed], table.model.modes(problem))
+        lacks = np.where(table.is_own, 0, lacks)
+        expected = slower(expected, lacks, float(problem.m) * float(problem.n))
         best = int(able[np.argmin(expected[able])])
         ns = float(expected[best])
     mode = table.kernels[best].geometry.mode(problem)
     return best, int(mode_number(mode.scalar, mode.clamped, mode.staged)), ns
-
-
-def _slower(table: Held, wanted: NDArray[np.int64], routed: bool) -> tuple[Floats, Floats]:
-    """Return what twins that lack what the launch mode asks for take besides.
-
-    By how much their times are multiplied, and nanoseconds for a million elements of C.
-    """
-    compiled, rows = table.compiled[routed], np.arange(len(wanted))
-    lacks = np.full_like(wanted, _SCALAR)  # where there is no machine code at all
-    for dropped in reversed(_DROPPED):
-        lacks = np.where(compiled[rows, wanted & ~dropped], wanted & dropped, lacks)
-    lacks = np.where(table.is_own, 0, lacks)
-    return _SLOWER[lacks], np.where(lacks & _STAGED > 0, NOT_STAGED, 0.0)
 
 
 def _there(table: Held, routed: bool) -> NDArray[np.bool_]:
@@ -472,9 +435,8 @@ def _made(table: Held, at: int, wanted: Mode, spec: DeviceSpec, routed: bool) ->
     if table.own[at] and wanted not in modes:
         wanted = _offered(family, kernel.config, kernel.variant, spec, wanted)
     elif wanted not in modes:
-        # Any twin is right for any problem; these are the next best.
         number = int(mode_number(wanted.scalar, wanted.clamped, wanted.staged))
-        others = (MODES[number & ~dropped] for dropped in _DROPPED)
+        others = (MODES[each] for each in next_best(number))
         wanted = next((one for one in others if one in modes), Mode())
     return Choice(family, kernel.config, wanted, "", kernel, portfolio)
 

@@ -160,7 +160,7 @@ class Model:
         scalar = self._scalar(p)
         ragged = p.ldc % elements_of_chunk(p) != 0
         reduced = self._split & ((parts > 1) | ~self._direct)
-        added = np.where(reduced, np.where(self._direct, 1, parts), added)
+        added = np.where(reduced, np.where(self._streamed > 0, 1, parts), added)
         # A streamed operand is read anew for each tile of the short side.
         read = (
             p.m * p.k * np.where(self._streamed == 1, columns, 1)
@@ -175,7 +175,7 @@ class Model:
             waits,
             size * (read + p.m * p.n) * 1e-6,
             size * (passed + 2 * left * self._area) * 1e-6,
-            np.where(ragged & ~self._split, p.m * p.n * 1e-6, 0.0),
+            np.where(ragged & (self._streamed == 0) & ~reduced, p.m * p.n * 1e-6, 0.0),
             added,
             np.where(reduced, size * blocks * self._area * 1e-6, 0.0),
             turns,

@@ -16,8 +16,9 @@ from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.fit import alike_costs, fitted_costs
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.measured import Case, Measured, Rescheduled
-from tilewright.portfolio.model import TERMS, Model
+from tilewright.portfolio.model import MODES, TERMS, Model, mode_number
 from tilewright.portfolio.pick import pick
+from tilewright.portfolio.twins import next_best, slower
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
@@ -30,9 +31,8 @@ __all__ = ["Planned", "drawn_sides", "plan", "variants_with_conjugates"]
 # as users' are; fewer operations than 2^41, a second or so.
 _DRAWN, _LONGEST, _MOST_PRODUCTS = 1500, 14.0, 2.0**40
 
-# A mode is worth its machine code where a kernel is expected to be the best of a variant for so
-# many of the drawn shapes, or was measured to be the best at some problem.
-_LEAST_DRAWN = 8
+# Losses beside all twins of all kernels, as `plan` has them: what keeps a portfolio below 8 MB.
+_TWINS_MEAN, _TWINS_MOST = 0.005, 0.15
 
 # Kernels that a guard may fall back to (`accuracy="fp32"`): large products alone are guarded.
 _ROUTED, _ROUTED_SIDE = 3, 512
@@ -260,37 +260,38 @@ def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Pla
 def _with_modes(kinds: Sequence[_Kind], device: DeviceSpec, many: int) -> list[Planned]:
     """Return kernels with the launch modes that they are wanted in, and those of a guard.
 
-    What is expected to be the best of no drawn shape, among all stencils, and won no race is left
-    out.
+    The fewest twins that lose little beside all twins of all kernels, on what was measured and on
+    shapes as users have them; a kernel of which none is wanted, and that won no race, is left out.
     """
     planned = [one for kind in kinds for one in kind.planned]
-    wanted: list[set[Mode]] = [{PLAIN} for _ in planned]
-    first = 0
-    kept: set[int] = set()
-    for kind in kinds:
-        ns = kind.case.ns[:, list(kind.columns)]
+    expected = _Expected(planned, device, many)
+    for first, kind in zip(_firsts(kinds), kinds, strict=True):
         for row, problem in enumerate(kind.case.problems):
-            at = first + int(np.argmin(ns[row]))
-            wanted[at].add(planned[at].kernel.geometry.mode(problem))
-            if planned[at].kernel.geometry.streamed:  # drawn shapes have no such long sums
-                kept.add(at)
-        first += len(kind.planned)
-    drawn, large = _expected(planned, many)
-    for (at, mode), count in drawn.items():
-        kept.add(at)
-        if count >= _LEAST_DRAWN:
-            wanted[at].add(mode)
+            expected.add(problem, kind.case.ns[row, list(kind.columns)], first)
+    large = expected.add_drawn()
+    wanted = expected.picked()
+    for at, one in enumerate(planned):
+        for m, n, k in one.kernel.won:
+            problem = _of(one.kernel.variant, m, n, k)
+            able = expected.able(at, one.kernel.geometry.mode(problem))
+            wanted.setdefault(at, {PLAIN}).update(able)
     routed = {at for at, _ in large.most_common(_ROUTED)} if _is_guarded(planned) else set()
     found = []
-    for at, one in enumerate(planned):
-        if drawn and at not in kept and not one.kernel.won:
-            continue
-        modes = sorted(_able(one.kernel, wanted[at], device), key=str)
-        kernel = replace(one.kernel, modes=dict.fromkeys(modes, ""))
+    for at in sorted(wanted):
+        modes = dict.fromkeys(sorted(wanted[at], key=str), "")
+        kernel = replace(planned[at].kernel, modes=modes)
         if at in routed:
-            kernel = replace(kernel, routed=dict.fromkeys(modes, ""))
-        found.append(replace(one, kernel=kernel))
+            kernel = replace(kernel, routed=modes)
+        found.append(replace(planned[at], kernel=kernel))
     return found
+
+
+def _firsts(kinds: Sequence[_Kind]) -> Iterator[int]:
+    """Yield the place of each kind's first kernel among all."""
+    first = 0
+    for kind in kinds:
+        yield first
+        first += len(kind.planned)
 
 
 def _is_guarded(planned: list[Planned]) -> bool:
@@ -298,29 +299,77 @@ def _is_guarded(planned: list[Planned]) -> bool:
     return planned[0].kernel.variant.precision.letter == "s"
 
 
-def _expected(planned: list[Planned], many: int) -> tuple[Counter[tuple[int, Mode]], Counter[int]]:
-    """Return how often each kernel is expected to be the best, by mode, and of large products."""
-    drawn: Counter[tuple[int, Mode]] = Counter()
-    large: Counter[int] = Counter()
-    if any(len(one.kernel.costs) != len(TERMS) for one in planned):
-        return drawn, large
-    costs = np.array([one.kernel.costs for one in planned])
-    model = Model([one.kernel.geometry for one in planned], costs)
-    for problem in _drawn(planned[0].kernel.variant):
-        ns = model.expected(problem, many)
-        able = [at for at, one in enumerate(planned) if one.kernel.geometry.takes(problem)]
-        best = min(able, key=lambda at: float(ns[at]))
-        drawn[best, planned[best].kernel.geometry.mode(problem)] += 1
-        if min(problem.m, problem.n, problem.k) >= _ROUTED_SIDE:
-            large[best] += 1
-    return drawn, large
+class _Expected:
+    """Times of every twin of some kernels, a row a problem: measured or expected ones."""
+
+    def __init__(self, planned: Sequence[Planned], device: DeviceSpec, many: int) -> None:
+        self._planned, self._many = planned, many
+        self._spaces = {
+            one.kernel.config.stencil: stencil(one.kernel.config.stencil).space(
+                one.kernel.variant, device
+            )
+            for one in planned
+        }
+        # Places of twins: of a kernel's by the launch mode's number, as they are met.
+        self._columns: dict[tuple[int, int], int] = {}
+        self._is_able: dict[tuple[int, Mode], bool] = {}
+        self._rows: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+
+    def able(self, at: int, mode: Mode) -> set[Mode]:
+        """Return a mode if the kernel's twin is a point of its space."""
+        if (at, mode) not in self._is_able:
+            config = self._planned[at].kernel.config
+            twin = stencil(config.stencil).in_mode(config, mode)
+            self._is_able[at, mode] = twin in self._spaces[config.stencil]
+        return {mode} if self._is_able[at, mode] else set()
+
+    def add(self, problem: Problem, ns: NDArray[np.float64], first: int = 0) -> None:
+        """Add a problem with the time of each kernel from the first on; infinite: unknown."""
+        columns: list[int] = []
+        times: list[NDArray[np.float64]] = []
+        area = float(problem.m) * float(problem.n)
+        for at in map(int, np.flatnonzero(np.isfinite(ns))):
+            mode = self._planned[first + at].kernel.geometry.mode(problem)
+            wanted = int(mode_number(mode.scalar, mode.clamped, mode.staged))
+            for number in next_best(wanted):
+                if self.able(first + at, MODES[number]):
+                    key = first + at, number
+                    columns.append(self._columns.setdefault(key, len(self._columns)))
+                    times.append(slower(ns[at : at + 1], np.array([wanted & ~number]), area))
+        if times:
+            self._rows.append((np.array(columns), np.concatenate(times)))
+
+    def add_drawn(self) -> Counter[int]:
+        """Add shapes as users have them; return how often kernels are the best of large ones."""
+        large: Counter[int] = Counter()
+        kernels = [one.kernel for one in self._planned]
+        if any(len(one.costs) != len(TERMS) for one in kernels):
+            return large
+        model = Model([one.geometry for one in kernels], np.array([one.costs for one in kernels]))
+        for problem in _drawn(kernels[0].variant):
+            ns = model.expected(problem, self._many)
+            ns[[not one.geometry.takes(problem) for one in kernels]] = np.inf
+            self.add(problem, ns)
+            if min(problem.m, problem.n, problem.k) >= _ROUTED_SIDE:
+                large[int(np.argmin(ns))] += 1
+        return large
+
+    def picked(self) -> dict[int, set[Mode]]:
+        """Return the modes of the kernels that are wanted, the plain one among them."""
+        ns = np.full((len(self._rows), len(self._columns)), np.inf)
+        for row, (columns, times) in enumerate(self._rows):
+            ns[row, columns] = times
+        twins = list(self._columns)
+        wanted: dict[int, set[Mode]] = {}
+        for column in pick(ns, _TWINS_MEAN, _TWINS_MOST, len(twins)).columns:
+            at, number = twins[column]
+            wanted.setdefault(at, {PLAIN}).add(MODES[number])
+        return wanted
 
 
-def _able(kernel: PortfolioKernel, modes: set[Mode], device: DeviceSpec) -> set[Mode]:
-    """Return the modes whose twins are points of the kernel's space."""
-    family = stencil(kernel.config.stencil)
-    space = family.space(kernel.variant, device)
-    return {mode for mode in modes if family.in_mode(kernel.config, mode) in space}
+def _of(variant: Variant, m: int, n: int, k: int) -> Problem:
+    """Return a problem of a variant, its columns side by side."""
+    return Problem(m, n, k, variant.precision, variant.trans_a, variant.trans_b)
 
 
 def drawn_sides(seed: int) -> Iterator[tuple[int, int, int]]:
@@ -339,4 +388,4 @@ def drawn_sides(seed: int) -> Iterator[tuple[int, int, int]]:
 def _drawn(variant: Variant, count: int = _DRAWN) -> Iterator[Problem]:
     """Yield shapes, the same for every variant."""
     for m, n, k in islice(drawn_sides(31), count):
-        yield Problem(m, n, k, variant.precision, variant.trans_a, variant.trans_b)
+        yield _of(variant, m, n, k)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Sequence
+from math import log10
 from textwrap import shorten
 from typing import Any
 
@@ -22,6 +23,8 @@ _LEGEND_ROW = 0.2
 # Letters that one line of the legend holds, and what a mark takes of them.
 _LEGEND_LETTERS, _LEGEND_MARK = 62, 7
 _LABEL = 25
+# Numbers that fit under lying bars, half of whose figure is names.
+_ROW_MARKS = 5
 _SETTINGS = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: no search, no warning
     "font.size": 9.5,
@@ -123,13 +126,13 @@ def _place(chart: Chart, height: float, legend: int) -> tuple[float, float, floa
     return left / _WIDTH, bottom / height, 1 - (left + 0.12) / _WIDTH, 1 - (bottom + top) / height
 
 
-def _logarithmic(axis: Any, ends: tuple[float, float]) -> None:
-    """Make an axis logarithmic, marked at 1, 2 and 5 where it is short."""
+def _logarithmic(axis: Any, ends: tuple[float, float], most: int = 8) -> None:
+    """Make an axis logarithmic, with so many marks at most: at 1, 2 and 5 where it is short."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
-    short = ends[1] < 300 * ends[0]
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if short else (1,), numticks=12))
+    short = 3 * log10(ends[1] / ends[0]) <= most
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if short else (1,), numticks=most))
     axis.set_major_formatter(_told)
     axis.set_minor_formatter(NullFormatter())
 
@@ -222,13 +225,13 @@ def _rows(axes: Any, chart: Rows) -> None:
         if stacked:
             starts = [start + value for start, value in zip(starts, values, strict=True)]
         else:
-            texts = [f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}" for value in values]
-            axes.bar_label(bars, [t if v else "" for t, v in zip(texts, values, strict=True)],
+            texts = [_shown(value) if value else "" for value in values]
+            axes.bar_label(bars, texts,
                            fontsize=7.5, padding=3)  # fmt: skip
     known = [value for group in chart.groups for value in group.values if value]
     if chart.x_log and known:
         low, high = min(known) / 3, max(known)
-        _logarithmic(axes.xaxis, (low, high))
+        _logarithmic(axes.xaxis, (low, high), _ROW_MARKS)
         axes.set_xlim(low, high * (high / low) ** 0.35)  # room for the numbers
     else:
         axes.margins(x=0 if stacked else 0.25)
@@ -236,6 +239,13 @@ def _rows(axes: Any, chart: Rows) -> None:
     axes.set_ylim(len(chart.categories) - 0.4, -0.6)
     axes.grid(False, axis="y")
     axes.set_xlabel(chart.x)
+
+
+def _shown(value: float) -> str:
+    """Return the number at the end of a bar."""
+    if value < 1e4:
+        return f"{value:,.4g}"
+    return f"{value:,.0f}" if value < 1e8 else _told(float(f"{value:.3g}"))
 
 
 def _fill(group: Bars) -> dict[str, Any]:

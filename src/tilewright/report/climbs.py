@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.problem import Problem
+from tilewright.report.runs import number_of, text_of
 from tilewright.text import plain
 
 __all__ = ["Climb", "Rung", "climb_of"]
@@ -98,9 +98,9 @@ def climb_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Cli
         device,
         Problem(columns, rows, depth, "s"),  # type: ignore[arg-type]
         plain(str(row.get("problem", "")))[:120],
-        _text(row.get("library")),
-        _number(bound.get("flops_per_second")),
-        _text(bound.get("limiting")),
+        text_of(row.get("library")),
+        number_of(bound.get("flops_per_second")),
+        text_of(bound.get("limiting")),
         tuple(_rung(one) for one in row["rungs"]),
         source,
         date,
@@ -109,22 +109,12 @@ def climb_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Cli
 
 def _rung(record: Mapping[str, Any]) -> Rung:
     return Rung(
-        _text(record["name"]),
-        _text(record.get("title")),
-        _text(record.get("idea")),
-        _number(record.get("flops_per_second")),
-        _number(record.get("total_seconds")),
-        _number(record.get("eta")),
-        _text(record.get("limits")),
-        _text(record.get("reason")),
+        text_of(record["name"]),
+        text_of(record.get("title")),
+        text_of(record.get("idea")),
+        number_of(record.get("flops_per_second")),
+        number_of(record.get("total_seconds")),
+        number_of(record.get("eta")),
+        text_of(record.get("limits")),
+        text_of(record.get("reason")),
     )
-
-
-def _text(value: Any) -> str:
-    return plain(value)[:300] if isinstance(value, str) else ""
-
-
-def _number(value: Any) -> float | None:
-    """Return a positive finite number, None for anything else."""
-    good = isinstance(value, int | float) and math.isfinite(value) and value > 0
-    return float(value) if good else None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tilewright.bench.bounded import bound_of
 from tilewright.bounds import Bound
-from tilewright.bounds import bound as bound_of
-from tilewright.hardware import CatalogueDevice, recognised
+from tilewright.hardware.catalogue import CatalogueDevice, recognised
 from tilewright.library.find import numbers_of
 from tilewright.problem import Problem
 from tilewright.report.mixes import Mix
@@ -76,14 +76,22 @@ class Gathered:
     tried : dict
         Stored measurements by fingerprint, in the order they were taken.
     results : Results
-        What the results folder held.
+        What the results folders held.
+    yours : frozenset of str
+        Fingerprints of the devices that are here, or in the store; others are of results files.
     """
 
     devices: list[Device]
     runs: list[Run]
     tried: dict[str, list[Tried]]
     results: Results
-    _bounds: dict[tuple[str, str, int, int, int], Bound | None] = field(default_factory=dict)
+    yours: frozenset[str] = frozenset()
+    _bounds: dict[tuple[str, str, str, int, int, int], Bound | None] = field(default_factory=dict)
+
+    def only(self, *, yours: bool) -> Gathered:
+        """Return the part of your own devices, or that of the others."""
+        kept = [one for one in self.devices if (one.fingerprint in self.yours) == yours]
+        return replace(self, devices=kept)
 
     @property
     def mixes(self) -> list[Mix]:
@@ -94,7 +102,8 @@ class Gathered:
     def newest(self) -> str:
         """ISO date of the newest measurement, empty without any."""
         stored = (one.created for found in self.tried.values() for one in found)
-        runs = (run.date for run in self.runs)
+        read = self.results
+        runs = (run.date for run in (*self.runs, *read.tensor, *read.samples))
         climbs = (climb.date for climb in self.results.climbs)
         return max([*runs, *climbs, *stored], default="")[:10]
 
@@ -128,15 +137,18 @@ class Gathered:
                 found[problem.precision.letter] = problem
         return found
 
-    def bound(self, device: Device, problem: Problem) -> Bound | None:
+    def bound(self, device: Device, problem: Problem, arithmetic: str = "ieee") -> Bound | None:
         """Return a problem's bound on a device, None where its numbers give none.
 
         Transposes do not enter the bounds, so one computation serves all of them.
         """
         size = (problem.m, problem.n, problem.k)
-        key = (device.fingerprint, problem.precision.letter, *size)
+        key = (device.fingerprint, problem.precision.letter, arithmetic, *size)
         if key not in self._bounds:
-            self._bounds[key] = _bound(device.numbers, problem)
+            found: Bound | str = "unknown"
+            if device.numbers is not None and problem.flops:
+                found = bound_of(device.numbers, problem, arithmetic=arithmetic)
+            self._bounds[key] = None if isinstance(found, str) else found
         return self._bounds[key]
 
 
@@ -151,20 +163,9 @@ def _order(problem: Problem) -> tuple[bool, int, str, int, str]:
     return kind.is_complex, kind.element_bytes, kind.letter, problem.flops, case
 
 
-def _bound(numbers: CatalogueDevice | None, problem: Problem) -> Bound | None:
-    if numbers is None or not problem.flops:
-        return None
-    try:
-        found = bound_of(problem, numbers)
-        _ = found.limit  # raises where no term has a value
-    except ValueError:
-        return None
-    return found
-
-
 def gather(
     store: Store | None,
-    results: Path | None,
+    results: Path | Sequence[Path] | None,
     live: Sequence[LiveDevice] = (),
     device: str | None = None,
 ) -> Gathered:
@@ -174,8 +175,8 @@ def gather(
     ----------
     store : Store or None
         Measurements.
-    results : Path or None
-        Folder whose JSON files, at any depth, are read.
+    results : Path, sequence of Path or None
+        Folders whose JSON files, at any depth, are read.
     live : sequence of LiveDevice
         Devices that are here: their drivers know numbers that no catalogue has.
     device : str, optional
@@ -186,7 +187,8 @@ def gather(
     ValueError
         If nothing was measured on such a device.
     """
-    found = read_results(results)
+    folders = () if results is None else (results,) if isinstance(results, Path) else results
+    found = read_results(*folders)
     tried: dict[str, list[Tried]] = {}
     stored: dict[str, MeasuredOn] = {}
     winners: list[Run] = []
@@ -205,7 +207,9 @@ def gather(
         Device(one, _label(one, list(measured.values())), _numbers(one, known))
         for one in measured.values()
     ]
-    return Gathered(devices, [*found.runs, *winners], tried, found)
+    yours = frozenset(known) | frozenset(stored)
+    devices.sort(key=lambda one: (one.fingerprint not in yours, one.fingerprint not in known))
+    return Gathered(devices, [*found.runs, *winners], tried, found, yours)
 
 
 def _chosen(measured: dict[str, MeasuredOn], wanted: str) -> dict[str, MeasuredOn]:

@@ -139,6 +139,10 @@ class Section:
         What is not there, in a sentence each.
     command : str
         The command that makes the section's data; shown where there is none.
+    facts : tuple of (str, str)
+        Names and values, shown large before everything else.
+    part : str
+        Heading over this section and those that follow with the same one; empty for none.
     """
 
     id: str
@@ -148,6 +152,8 @@ class Section:
     figures: tuple[Figure, ...] = ()
     missing: tuple[str, ...] = ()
     command: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    part: str = ""
 
     @property
     def empty(self) -> bool:

@@ -14,7 +14,16 @@ from typing import Any
 from tilewright.report.climbs import Climb, climb_of
 from tilewright.report.feeding import Feeding, feedings
 from tilewright.report.mixes import Mix, blocking_loops, inspected_loops
-from tilewright.report.runs import MeasuredOn, Run, date_of, device_of, is_timed, run_of
+from tilewright.report.runs import (
+    Errors,
+    MeasuredOn,
+    Run,
+    date_of,
+    device_of,
+    errors_of,
+    is_timed,
+    run_of,
+)
 from tilewright.text import plain
 
 __all__ = ["MeasuredOn", "Results", "Run", "read_results"]
@@ -27,12 +36,17 @@ _LIMIT_BYTES = 64 << 20
 class Results:
     """Everything a results folder holds.
 
-    ``other`` are readable documents that no section shows, ``left_out`` what could not be
-    read, and why; both by file.
+    ``runs`` are products of IEEE arithmetic at sizes of their own, ``tensor`` those on tensor
+    cores, ``samples`` those of a set of shapes; ``errors`` compare arithmetics.  ``other`` are
+    readable documents that no section shows, ``left_out`` what could not be read, and why; both
+    by file.
     """
 
     devices: dict[str, MeasuredOn] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
+    tensor: list[Run] = field(default_factory=list)
+    samples: list[Run] = field(default_factory=list)
+    errors: list[Errors] = field(default_factory=list)
     climbs: list[Climb] = field(default_factory=list)
     mixes: list[Mix] = field(default_factory=list)
     feedings: list[Feeding] = field(default_factory=list)
@@ -41,11 +55,10 @@ class Results:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def read_results(folder: Path | None) -> Results:
-    """Read every JSON file below a folder, in the order of their names."""
+def read_results(*folders: Path) -> Results:
+    """Read every JSON file below some folders, in the order of their names."""
     found = Results()
-    for path in [] if folder is None else sorted(folder.rglob("*.json")):
-        assert folder is not None
+    for folder, path in ((one, path) for one in folders for path in sorted(one.rglob("*.json"))):
         name = plain(path.relative_to(folder).as_posix())
         try:
             (found.files if _read(_document(path), name, found) else found.other).append(name)
@@ -60,7 +73,10 @@ _DAMAGED = (
 
 
 def _reason(problem: Exception) -> str:
-    text = f"{type(problem).__name__}: {problem}" if str(problem) else "unreadable"
+    if isinstance(problem, KeyError):
+        text = f"its {problem} is missing"
+    else:
+        text = f"{type(problem).__name__}: {problem}" if str(problem) else "unreadable"
     return plain(text)[:200]
 
 
@@ -96,20 +112,30 @@ def _read_rows(document: Mapping[str, Any], name: str, found: Results) -> bool:
     runs: list[Run] = []
     climbs: list[Climb] = []
     mixes: list[Mix] = []
+    errors: list[Errors] = []
     for device in document["devices"]:
         rows = device["results"]
         mixes += blocking_loops(rows, name)
         timed = [row for row in rows if is_timed(row)]
         climbed = [row for row in rows if "rungs" in row]
-        if document.get("benchmark") == "random-shapes" or not (timed or climbed):
+        compared = [row for row in rows if "data" in row and "errors" in row]
+        if not (timed or climbed or compared):
             continue
         measured = device_of(device)
         devices.append(measured)
         about = (measured.fingerprint, name, date_of(document))
         climbs += [climb_of(row, *about) for row in climbed]
-        runs += [run_of(row, *about) for row in timed]
-    found.devices |= {one.fingerprint: one for one in devices}
-    found.runs += runs
+        runs += [run_of(row, *about, document.get("benchmark")) for row in timed]
+        told = (errors_of(row, measured.fingerprint, name) for row in compared)
+        errors += [one for one in told if one is not None]
+    for one in devices:
+        known = found.devices.get(one.fingerprint)
+        if known is None or len(one.peers) >= len(known.peers):
+            found.devices[one.fingerprint] = one
+    for run in runs:
+        tensor = found.tensor if run.arithmetic else found.runs
+        (found.samples if run.shapes else tensor).append(run)
+    found.errors += errors
     found.climbs += climbs
     found.mixes += mixes
     return bool(devices or mixes)

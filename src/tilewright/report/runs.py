@@ -11,7 +11,10 @@ from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.text import plain
 
-__all__ = ["MeasuredOn", "Run", "config_of", "date_of", "device_of", "is_timed", "run_of"]
+__all__ = [
+    "Errors", "MeasuredOn", "Run", "config_of", "date_of", "device_of", "errors_of", "is_timed",
+    "number_of", "run_of", "text_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,13 @@ class Run:
         File and ISO date.
     cold : bool
         Whether caches were filled with something else before each product.
+    arithmetic : str
+        Of tensor cores, as a bound's, or ``"fp32"`` for that accuracy; empty for IEEE
+        arithmetic of the problem's precision.
+    shapes : str
+        The set that its size is one of, such as ``"random"``; empty for one by itself.
+    call : bool
+        Whether times are of the public call, the host's included.
     """
 
     device: str
@@ -69,6 +79,9 @@ class Run:
     source: str = ""
     date: str = ""
     cold: bool = False
+    arithmetic: str = ""
+    shapes: str = ""
+    call: bool = False
 
     @property
     def ours(self) -> float:
@@ -82,9 +95,37 @@ class Run:
         return (max(others)[1], max(others)[0]) if others else None
 
 
+@dataclass(frozen=True)
+class Errors:
+    """Errors of several arithmetics on the same data.
+
+    Parameters
+    ----------
+    device : str
+        Fingerprint.
+    data : str
+        What A and B hold, and the depth of the product.
+    etas : Mapping
+        Largest error relative to |A||B|, by the arithmetic's name.
+    source : str
+        File.
+    """
+
+    device: str
+    data: str
+    etas: Mapping[str, float] = field(hash=False)
+    source: str = ""
+
+
 def text_of(value: Any) -> str:
     """Return a value that should be text, made printable."""
     return plain(value)[:300] if isinstance(value, str) else ""
+
+
+def number_of(value: Any) -> float | None:
+    """Return a positive finite number, None for anything else."""
+    good = isinstance(value, int | float) and math.isfinite(value) and value > 0
+    return float(value) if good else None
 
 
 def date_of(document: Mapping[str, Any]) -> str:
@@ -97,7 +138,8 @@ def device_of(record: Mapping[str, Any]) -> MeasuredOn:
     """Return the device of a sweep's record."""
     peers = record.get("peers")
     return MeasuredOn(
-        fingerprint=text_of(record["fingerprint"]),
+        # Records of scripts name a device without more.
+        fingerprint=text_of(record.get("fingerprint")) or text_of(record["name"]),
         name=text_of(record["name"]),
         backend=text_of(record.get("backend")),
         platform=text_of(record.get("platform")),
@@ -112,26 +154,35 @@ def is_timed(row: Mapping[str, Any]) -> bool:
     """Whether a row is a product of ours, with its rate or with its error."""
     rates, errors = row.get("flops_per_second", {}), row.get("errors", {})
     ours = any(isinstance(one, dict) and "tilewright" in one for one in (rates, errors))
-    return ours and "precision" in row and "rungs" not in row
+    return (ours or "us" in row) and "size" in row and "trans" in row
 
 
-def run_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
-    """Return one row of a sweep."""
-    rates = {
-        text_of(name): float(rate)
-        for name, rate in row.get("flops_per_second", {}).items()
-        if isinstance(rate, int | float) and math.isfinite(rate) and rate > 0
-    }
+def run_of(
+    row: Mapping[str, Any], device: str, source: str, date: str, benchmark: Any = None
+) -> Run:
+    """Return one row of a sweep, or of calls, whose times are in microseconds."""
     m, n, k = (int(side) for side in row["size"])
     if min(m, n, k) < 1:
         raise ValueError(f"size={row['size']!r} is not three sizes of 1 or more")
     trans_a, trans_b = (Trans(letter) for letter in row["trans"])
+    letter = text_of(row.get("precision"))
+    arithmetic = text_of(row.get("arithmetic", row.get("kind")))
+    if letter == "fp32":  # of calls: a named accuracy
+        letter, arithmetic = "s", letter
+    if arithmetic and not letter:  # bounds take tensor cores' formats as arithmetic of single
+        letter = "s"
+    problem = Problem(m, n, k, letter, trans_a, trans_b)  # type: ignore[arg-type]
+    rates = {
+        text_of(name): known
+        for name, rate in _rates(row, problem).items()
+        if (known := number_of(rate)) is not None
+    }
     tuning, options = row.get("tuning"), row.get("options")
     errors = row.get("errors", {}).get("tilewright", {})
     eta = tuning.get("eta") if isinstance(tuning, dict) else errors.get("eta")
     return Run(
         device,
-        Problem(m, n, k, row["precision"], trans_a, trans_b),
+        problem,
         rates,
         config_of(row.get("config")),
         text_of(row.get("tuned_on")),
@@ -139,7 +190,39 @@ def run_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
         source,
         date,
         isinstance(options, dict) and options.get("cache") == "cold",
+        _ARITHMETICS.get(arithmetic, arithmetic),
+        "random" if benchmark == "random-shapes" else text_of(row.get("shapes")),
+        "us" in row,
     )
+
+
+# What bounds call the formats of tensor cores.
+_ARITHMETICS = {"f16": "fp16", "float16": "fp16", "bfloat16": "bf16"}
+
+
+def _rates(row: Mapping[str, Any], problem: Problem) -> Mapping[str, Any]:
+    """Return FLOP/s by name; of calls, whose rows bear microseconds, from these."""
+    if "us" not in row:
+        found = row.get("flops_per_second", {})
+        return found if isinstance(found, dict) else {}
+    times = {"tilewright": row["us"], "cublas": row.get("cublas_us")}
+    return {
+        name: problem.flops / (1e-6 * known)
+        for name, time in times.items()
+        if (known := number_of(time)) is not None
+    }
+
+
+def errors_of(row: Mapping[str, Any], device: str, source: str) -> Errors | None:
+    """Return the errors of a row without times, None where it has none."""
+    if "data" not in row or not isinstance(row.get("errors"), dict):
+        return None
+    etas = {
+        text_of(name): eta
+        for name, one in row["errors"].items()
+        if (eta := number_of(one.get("eta"))) is not None
+    }
+    return Errors(device, f"{text_of(row['data'])}, k = {int(row['k'])}", etas, source)
 
 
 def config_of(values: Any) -> Config | None:

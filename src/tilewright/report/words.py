@@ -7,7 +7,16 @@ from collections.abc import Iterable
 from tilewright.problem import Problem
 from tilewright.space import Config
 
-__all__ = ["blocks_of", "called", "intensity", "percent", "plain_rate", "scale_of", "tiling"]
+__all__ = [
+    "blocks_of",
+    "called",
+    "intensity",
+    "percent",
+    "plain_rate",
+    "scale_of",
+    "side",
+    "tiling",
+]
 
 
 def scale_of(rates: Iterable[float]) -> tuple[float, str]:
@@ -72,6 +81,11 @@ def blocks_of(config: Config) -> tuple[int, int] | None:
     if all(isinstance(side, int) and side > 0 for side in sides):
         return int(sides[0] or 0), int(sides[1] or 0)
     return None
+
+
+def side(problem: Problem) -> float:
+    """Return the side of the cube that has as many multiply-adds."""
+    return float((problem.m * problem.n * problem.k) ** (1 / 3))
 
 
 def intensity(problem: Problem, blocks: tuple[int, int] | None = None) -> float:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.hardware import catalogue_device
+from tilewright.hardware.catalogue import catalogue_device
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.lines import LinePairs
 from tilewright.sass.pipes import SCHEDULERS

@@ -112,7 +112,8 @@ class SplitK:
         Of a tile.
     reduction_cycles : float
         That the reduction kernel takes beside its bytes.  Where a tile is one part, the block that
-        computes it stores it and there is no reduction kernel; 0: there always is one.
+        computes it stores it and there is no reduction kernel; 0, in portfolios made before blocks
+        did so: there always is one.
     """
 
     step_cycles: float

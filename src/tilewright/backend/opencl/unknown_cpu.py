@@ -22,8 +22,9 @@ import os
 import struct
 from collections.abc import Collection
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
+
+from tilewright.hardware.host import processor
 
 __all__ = ["nearest_cpu", "rename_unknown_cpu"]
 
@@ -74,11 +75,11 @@ def rename_unknown_cpu(device: Any) -> bool:
         return False
     try:
         at = _name_at(int(device.int_ptr))
-        if at is None:
-            return False
-        name = nearest_cpu(_features())
     except OSError:  # no /proc: not Linux
         return False
+    if at is None:
+        return False
+    name = nearest_cpu(processor().get("flags", "").split())
     # PoCL may free it, so it has to be malloc's.
     duplicate = ctypes.CDLL(None).strdup
     duplicate.restype = ctypes.c_void_p
@@ -111,12 +112,3 @@ def _text(memory: int, address: int) -> bytes:
         return os.pread(memory, 32, address).split(b"\0")[0]
     except OSError:
         return b""
-
-
-def _features() -> set[str]:
-    """Return the flags of this machine's first CPU."""
-    for line in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "flags":
-            return set(value.split())
-    return set()

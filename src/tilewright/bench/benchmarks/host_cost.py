@@ -1,95 +1,195 @@
-"""What a warm call costs the host: ``tw.gemm`` and CuPy's ``matmul`` on the same small arrays."""
+"""What a warm call costs the host: ``tw.gemm`` with ``c`` given, over random kinds of calls.
+
+A few calls in a row are timed on an idle device, whose queue takes them all, so that the host never
+waits for it; calls of all kinds come one after the other in an order that is drawn anew for each
+round, CuPy's ``matmul`` (of bfloat16 PyTorch's ``mm``) behind each on arrays of its own that lie in
+rows without gaps, which is what it takes at once.  A call's cost is the median of its rounds.  How
+many launches its plan has is counted in a CUDA graph.
+"""
 
 from __future__ import annotations
 
-import statistics
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tilewright.backend.cuda.device import device_at
+from tilewright.bench.call_arrays import Arrays, arrays_of, cupy_on, operands, public_call
+from tilewright.bench.call_cases import Case
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Cell, Measured, Row
-from tilewright.bench.sizes import number, parse_cases
-from tilewright.library.gemm import gemm
-from tilewright.precision import precision
+from tilewright.problem import Trans
 
-__all__ = ["BENCHMARK"]
+__all__ = ["BENCHMARK", "drawn_kinds", "percentile_lines"]
 
-# Fewer launches than a CUDA stream queues (1024): more would wait for the device.
-CALLS, BATCHES = 200, 50
+# Of each call, in turns: enough for a median, a few seconds in all.
+_ROUNDS = 21
+
+# In a row: the first of them wakes an idle device, which takes 9 us on an H100; a queue has room
+# for hundreds of launches.
+_IN_A_ROW = 8
+
+# Sides of a call, log-uniform, and its most multiply-adds: milliseconds of the device at most, a
+# few gigabytes of arrays, and routes of several launches among them.
+_LONGEST, _MOST = 2048, 2**31
+
+# Elements between lines besides the shortest leading dimension; odd ones are not aligned.
+_PADS = (0, 0, 0, 1, 8)
+
+
+@dataclass
+class _Timed:
+    """A call with its peer's, and what the host spent on both, in nanoseconds."""
+
+    about: dict[str, Any]
+    ours: Callable[[], Any]
+    theirs: Callable[[], Any]
+    ours_ns: list[int] = field(default_factory=list)
+    theirs_ns: list[int] = field(default_factory=list)
 
 
 class HostCost(Measured):
     """See the module."""
 
-    measures = "microseconds of the host a warm call, the device's work not included"
-    against = "CuPy's matmul"
-    takes = "ten seconds a precision"
-    options = {"precision": "s", "size": "64"}  # noqa: RUF012
+    measures = "microseconds of the host a warm call, random shapes, layouts and types"
+    against = "CuPy's matmul(out=); PyTorch's mm in bfloat16"
+    takes = "half a minute for 500 calls"
+    # precision: see `tilewright.bench.call_arrays`; calls are divided among them.
+    options = {  # noqa: RUF012
+        "precision": "s,d,c,z,fp32,bf16", "seed": "0", "count": "500",
+    }  # fmt: skip
 
     def rows(self, asked: Asked) -> Iterator[Row]:
-        """Yield a row for each way to call."""
-        if asked.live.backend != "cuda":
-            raise UnavailableError(f"CuPy's arrays are not on {asked.live.id}; use cuda:0")
-        try:
-            import cupy
-        except ImportError:
-            raise UnavailableError("cupy is not installed; pip install cupy-cuda13x") from None
-        size = number(asked.size)
-        for letter, *_ in parse_cases(asked.precision, "NN"):
-            taken = _alternating(cupy, _calls(cupy, size, letter))
-            for name, microseconds in taken.items():
-                yield {"precision": letter, "size": size, "call": name, "calls": CALLS * BATCHES,
-                       "microseconds": statistics.median(microseconds),
-                       "least_microseconds": min(microseconds)}  # fmt: skip
+        """Yield a row for each call, once all have been timed."""
+        cupy = cupy_on(asked.live)
+        known: dict[str, Arrays] = {}
+        for name in asked.precision.split(","):
+            try:
+                known[name] = arrays_of(name)
+            except UnavailableError as error:
+                yield {"precision": name, "error": str(error)}
+                continue
+            if not known[name].letter:
+                raise ValueError(f"precision={name!r} has no peer here; leave it out")
+        rng = np.random.default_rng(asked.seed)
+        kinds = drawn_kinds(asked.seed, asked.count, list(known))
+        calls = [_made(cupy, known[name], name, case, pads, rng) for name, case, pads in kinds]
+        _time(cupy, calls, rng)
+        for one in calls:
+            yield one.about | {
+                "us": float(np.median(one.ours_ns)) / 1e3,
+                "most_us": max(one.ours_ns) / 1e3,
+                "peer_us": float(np.median(one.theirs_ns)) / 1e3,
+            }
 
     def line(self, row: Row) -> str:
         """Return the cost of a call."""
-        return f"{row['precision']} {row['call']}: {row['microseconds']:.2f} us"
+        return (
+            f"{row['precision']} {row['trans']} {row['size']}, {row['launches']} launches:"
+            f" {row['us']:.2f} us, peer {row['peer_us']:.2f}"
+        )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
-        """Return a line for each row."""
-        lines: list[list[Cell]] = [
-            [row["precision"], row["call"], f"{row['microseconds']:.2f}",
-             f"{row['least_microseconds']:.2f}"]
-            for row in rows
-        ]  # fmt: skip
-        return ("precision", "call", "us, median of batches", "us, least"), lines
+        """Return a line for each number of launches."""
+        lines: list[list[Cell]] = [[*line] for line in percentile_lines(rows)]
+        heads = ("launches", "calls", "us, median", "99 %", "most", "peer, median", "peer, 99 %")
+        return heads, lines
 
 
-def _calls(cupy: Any, size: int, letter: str) -> dict[str, Callable[[], Any]]:
-    """Return what is compared: with a result to write to, and with a new one."""
-    dtype = precision(letter).dtype
-    rng = np.random.default_rng(0)
-    a, b, c = (cupy.asarray(rng.standard_normal((size, size)).astype(dtype)) for _ in range(3))
-    return {
-        "tilewright, c given": lambda: gemm(a, b, c),
-        "cupy, out given": lambda: cupy.matmul(a, b, out=c),
-        "tilewright, c new": lambda: gemm(a, b),
-        "cupy, result new": lambda: cupy.matmul(a, b),
-        "tilewright, alpha and beta": lambda: gemm(a, b, c, alpha=0.5, beta=0.5),
-    }
+def percentile_lines(rows: Sequence[Row]) -> list[list[str]]:
+    """Return launches, calls, and microseconds of both, of rows by their launches."""
+    lines = []
+    for launches in sorted({row["launches"] for row in rows}):
+        mine = [row for row in rows if row["launches"] == launches]
+        ours, theirs = ([row[key] for row in mine] for key in ("us", "peer_us"))
+        cells = [np.median(ours), np.percentile(ours, 99), max(ours)]
+        cells += [np.median(theirs), np.percentile(theirs, 99)]
+        lines.append([str(launches), str(len(mine)), *(f"{one:.1f}" for one in cells)])
+    return lines
 
 
-def _alternating(cupy: Any, calls: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
-    """Return microseconds a call of each batch, batches in turns."""
+def drawn_kinds(
+    seed: int, count: int, names: Sequence[str]
+) -> list[tuple[str, Case, tuple[int, int, int]]]:
+    """Return precisions, products, and how much longer than need be the lines of A, B, C are."""
+    rng = np.random.default_rng(seed)
+    found: list[tuple[str, Case, tuple[int, int, int]]] = []
+    while names and len(found) < count:
+        name = names[len(found) % len(names)]
+        m, n, k = (round(x) for x in np.exp(rng.uniform(0, math.log(_LONGEST), 3)))
+        letters = "NTC"[: 3 if name in ("c", "z") else 2]
+        op_a, op_b = (Trans(letters[rng.integers(len(letters))]) for _ in "ab")
+        order = "FC"[rng.integers(2)]
+        pad_a, pad_b, pad_c = (_PADS[rng.integers(len(_PADS))] for _ in "abc")
+        if m * n * k <= _MOST:
+            found.append((name, ((m, n, k), (op_a, op_b), order), (pad_a, pad_b, pad_c)))
+    return found
 
-    def batch(call: Callable[[], Any]) -> float:
-        cupy.cuda.Device().synchronize()  # nobody waits for the device while the clock runs
-        started = time.perf_counter()
-        for _ in range(CALLS):
+
+def _made(
+    cupy: Any, arrays: Arrays, name: str, case: Case, pads: tuple[int, int, int], rng: Any
+) -> _Timed:
+    """Return a call that was made before, as was its peer's."""
+    (m, n, k), ops, order = case
+    a, b = operands(arrays, rng, case, pads[:2])
+    c = arrays.empty((m, n), order, pads[2])
+    ours = public_call(arrays, case, a, b, c)
+    x, y = arrays.contiguous(a, ops[0]), arrays.contiguous(b, ops[1])
+    theirs = arrays.peer(x, y, arrays.empty((m, n), "C"))
+    for call in (ours, theirs, ours, theirs):
+        call()
+    about = {
+        "precision": name, "trans": "".join(ops), "order": order, "size": [m, n, k],
+        "pads": list(pads), "launches": _launches(cupy, arrays, ours),
+    }  # fmt: skip
+    return _Timed(about, ours, theirs)
+
+
+def _launches(cupy: Any, arrays: Arrays, call: Callable[[], Any]) -> int:
+    """Return how many kernels a call launches; captured it takes the plan that it has otherwise."""
+    live = device_at(cupy.cuda.Device().id)
+    api = live.api
+    kernel = api.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
+    relaxed = api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    stream = cupy.cuda.Stream(non_blocking=True)
+    live.check(api.cuStreamBeginCapture(stream.ptr, relaxed), "capturing")
+    try:
+        with arrays.on_stream(stream):
             call()
-        return (time.perf_counter() - started) / CALLS * 1e6
+    finally:
+        graph = live.check(api.cuStreamEndCapture(stream.ptr), "capturing")
+    try:
+        many = api.cuGraphGetNodes(graph)[2]  # without room for any it says how many there are
+        nodes = live.check(api.cuGraphGetNodes(graph, many), "counting launches")
+        kinds = [live.check(api.cuGraphNodeGetType(one), "counting launches") for one in nodes]
+    finally:
+        live.check(api.cuGraphDestroy(graph), "destroying a graph")
+    return sum(one == kernel for one in kinds)
 
-    for call in calls.values():
-        batch(call)
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(BATCHES):
-        for name, call in calls.items():
-            times[name].append(batch(call))
-    return times
+
+def _time(cupy: Any, calls: Sequence[_Timed], rng: Any) -> None:
+    """Time every call once a round."""
+    wait, clock = cupy.cuda.Device().synchronize, time.perf_counter_ns
+
+    def spent(call: Callable[[], Any]) -> int:
+        wait()
+        started = clock()
+        for _ in range(_IN_A_ROW):
+            call()
+        return (clock() - started) // _IN_A_ROW
+
+    for round_of in range(_ROUNDS + 1):
+        for at in rng.permutation(len(calls)):
+            one = calls[at]
+            ours, theirs = spent(one.ours), spent(one.theirs)
+            if round_of:  # the first one finds caches of the host as other work left them
+                one.ours_ns.append(ours)
+                one.theirs_ns.append(theirs)
+    wait()
 
 
 BENCHMARK = HostCost()

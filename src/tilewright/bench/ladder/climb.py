@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -113,11 +114,13 @@ def rung_contenders(live: LiveDevice) -> Iterator[Contender]:
 def tuned_contender(live: LiveDevice, problem: Problem) -> Contender:
     """Return what `tilewright.gemm` would run, compiled and checked; rung 8."""
     chosen, kernel = ready(live, problem)
-    where = f"tuned on {chosen.tuned_on}" if chosen.tuned_on else "default, not tuned"
+    where = f"tuned on {chosen.tuned_on}" if chosen.tuned_on else "default constants, not tuned"
+    constants = "found by search" if chosen.tuned_on else "by default; --tune searches for better"
+    what = (inspect.getdoc(type(chosen.stencil)) or "").partition("\n")[0].rstrip(".")
     one = Contender(
         TUNED,
         f"{chosen.stencil.name} stencil, {where}",
-        "What tilewright.gemm runs here: constants are searched for, not thought out.",
+        f"What tilewright.gemm serves here. {what}; constants {constants}.",
         chosen.stencil,
         chosen.twin,
     )

@@ -64,7 +64,7 @@ def climb_record(
                 "eta": one.eta,
                 "percent_of_library": _percent(rate, rates.get(library or "")),
                 "percent_of_bound": _percent(rate, told["bound"].get("flops_per_second")),
-                "limits": _limits(one, limit),
+                "limits": one.code.bound_by if one.code else "",
                 "machine_code": one.code.as_dict() if one.code else None,
                 "config": one.config,
                 "seconds": one.seconds,
@@ -80,10 +80,3 @@ def _rate(problem: Problem, seconds: Sequence[float]) -> float | None:
 
 def _percent(rate: float | None, hundred: float | None) -> float | None:
     return 100 * rate / hundred if rate and hundred else None
-
-
-def _limits(one: Result, limit: Bound | str) -> str:
-    """Return what limits a kernel: its machine code has the first word, then the bound."""
-    if one.code is not None and one.code.bound_by:
-        return one.code.bound_by
-    return "" if isinstance(limit, str) or not one.config else limit.limiting.name

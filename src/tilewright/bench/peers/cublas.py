@@ -7,7 +7,7 @@ import ctypes.util
 import glob
 import os
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +15,19 @@ import numpy as np
 
 from tilewright.backend import LiveDevice
 from tilewright.bench.peers.base import Peer, UnavailableError
+from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.tuning.measure import Workload
 
-__all__ = ["OPERATIONS", "CuBLAS", "Handle", "blas_handle"]
+__all__ = ["OPERATIONS", "CuBLAS", "Handle", "blas_handle", "library_file", "prepared"]
 
 # cublas_api.h: cublasOperation_t, and CUBLAS_DEFAULT_MATH, in which it is fastest and keeps to the
 # precision's arithmetic: TF32 and emulations have to be asked for.
 OPERATIONS = {Trans.N: 0, Trans.T: 1, Trans.C: 2}
 _DEFAULT_MATH = 0
+
+# library_types.h and cublas_api.h: CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT.
+_BFLOAT16, _SUMS, _DEFAULT_ALGORITHM = 14, 68, -1
 
 
 def _library() -> ctypes.CDLL:
@@ -39,6 +43,17 @@ def _library() -> ctypes.CDLL:
             except OSError:
                 continue
     raise UnavailableError("cublas is not installed; pip install nvidia-cublas")
+
+
+def library_file() -> str:
+    """Return the name or path by which cuBLAS is loaded.
+
+    Raises
+    ------
+    UnavailableError
+        If there is none.
+    """
+    return _library()._name
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,59 @@ def blas_handle(workspace: int) -> Handle:
         if api.cublasSetWorkspace_v2(handle, at, ctypes.c_size_t(workspace)):
             raise UnavailableError(f"cublas took no workspace of {workspace} bytes")
     return Handle(api, handle, held)
+
+
+def prepared(
+    handle: Handle,
+    letter: str,
+    side: tuple[int, int, int],
+    ops: tuple[Trans, Trans],
+    order: str,
+    addresses: Sequence[int],
+) -> Callable[[], int]:
+    """Return a call of cuBLAS on arrays without gaps, its arguments prepared.
+
+    Parameters
+    ----------
+    handle : Handle
+        By `blas_handle`.
+    letter : str
+        s, d, c or z; or bf16, whose sums are float32.
+    side, ops : tuple
+        m, n and k, and the operations.
+    order : str
+        "F"; or "C", whose rows are the columns of C^T = op(B)^T op(A)^T.
+    addresses : sequence of int
+        Of A, B and C.
+
+    Returns
+    -------
+    callable
+        Enqueues the product; returns 0, or cuBLAS's status.
+    """
+    (m, n, k), (op_a, op_b), (a, b, c) = side, ops, addresses
+    if order == "C":
+        m, n, a, b, op_a, op_b = n, m, b, a, op_b, op_a
+    lds = [max(1, k if op_a.transposed else m), max(1, n if op_b.transposed else k), max(1, m)]
+    whole, at, kind = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
+    scalars = np.array([1, 0], "f4" if letter == "bf16" else precision(letter).dtype)
+    alpha, beta = (at(scalars.ctypes.data + i * scalars.itemsize) for i in range(2))
+    places = [(at(x), whole(ld)) for x, ld in zip((a, b, c), lds, strict=True)]
+    head = (handle.handle, OPERATIONS[op_a], OPERATIONS[op_b], whole(m), whole(n), whole(k), alpha)
+    if letter == "bf16":
+        function = handle.api.cublasGemmEx_64
+        typed = [(x, kind(_BFLOAT16), ld) for x, ld in places]
+        tail: tuple[Any, ...] = (kind(_SUMS), kind(_DEFAULT_ALGORITHM))
+        arguments = (*head, *typed[0], *typed[1], beta, *typed[2], *tail)
+    else:
+        function = getattr(handle.api, f"cublas{letter.upper()}gemm_v2_64")
+        arguments = (*head, *places[0], *places[1], beta, *places[2])
+
+    def call() -> int:
+        return int(function(*arguments))
+
+    call.scalars = scalars  # type: ignore[attr-defined]  # held for its address
+    return call
 
 
 class CuBLAS(Peer):

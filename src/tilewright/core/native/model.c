@@ -160,7 +160,7 @@ double tilewright_expected(const tilewright_kernel *kernel, const tilewright_pro
     const int scalar = is_scalar(it, p, chunk);
     const int reduced = tilewright_reduces(it, parts);
     if (reduced) /* one after another, or by threads that share them */
-        on.added = it->reduction_cycles > 0 ? 1 : parts;
+        on.added = it->streamed ? 1 : parts;
     const double does[TILEWRIGHT_TERMS] = {
         [LAUNCH] = 1.0,
         [VECTOR_STEPS] = scalar ? 0.0 : on.along_k,
@@ -170,7 +170,7 @@ double tilewright_expected(const tilewright_kernel *kernel, const tilewright_pro
                       (double)tilewright_most(1, it->stages - 1),
         [MEMORY] = (double)(size * (read + p->m * p->n)) * 1e-6,
         [L2] = (double)(size * (passed + 2 * on.left * area)) * 1e-6,
-        [RAGGED_C] = p->ldc % chunk && !it->split_k ? (double)(p->m * p->n) * 1e-6 : 0.0,
+        [RAGGED_C] = p->ldc % chunk && !it->streamed && !reduced ? (double)(p->m * p->n) * 1e-6 : 0.0,
         [PARTS] = (double)on.added,
         [SPLIT_K] = reduced ? (double)(size * blocks * area) * 1e-6 : 0.0,
         [TURNS] = (double)on.turns,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from tilewright.problem import Problem
 from tilewright.report.gather import Device, Gathered
-from tilewright.report.model import Curve, Curves, Figure, Section, Table
+from tilewright.report.model import Bars, Curve, Curves, Figure, Rows, Section, Table
 from tilewright.report.results import Run
-from tilewright.report.words import tiling
+from tilewright.report.runs import Errors
+from tilewright.report.words import called, tiling
 
 __all__ = ["section"]
 
@@ -20,6 +22,12 @@ def section(data: Gathered) -> Section:
         for run in _with_error(data, device):
             found[run.problem.precision.letter].append(run)
         figures += [_figure(device, runs) for runs in found.values()]
+        # Only what was measured on the same data can be compared.
+        sets: dict[tuple[str, ...], list[Errors]] = defaultdict(list)
+        for one in data.results.errors:
+            if one.device == device.fingerprint and one.etas:
+                sets[one.source, *one.etas].append(one)
+        figures += [_compared(device, one) for one in sets.values()]
     return Section(
         "accuracy",
         "Accuracy",
@@ -28,6 +36,31 @@ def section(data: Gathered) -> Section:
         "order of summation guarantees; a good kernel stays near u.",
         figures=tuple(figures),
         command="tilewright tune --precision s --size 1024 --budget 60s",
+    )
+
+
+def _compared(device: Device, found: list[Errors]) -> Figure:
+    """Return the largest error of each arithmetic over all data, in units of its roundoff."""
+    names = list(dict.fromkeys(name for one in found for name in one.etas))
+    worst = {name: max(one.etas.get(name, 0.0) for one in found) for name in names}
+    names.sort(key=lambda name: worst[name])
+    unit = Problem(1, 1, 1, "s").precision.unit_roundoff  # type: ignore[arg-type]
+    rows = tuple(
+        (one.data, *(f"{one.etas[n]:.2e}" if n in one.etas else "" for n in names), one.source)
+        for one in found
+    )
+    best = names[0]
+    return Figure(
+        f"Single precision by several arithmetics on {device.label}",
+        f"The smallest of the largest errors, over {len(found)} kinds of data, is that of "
+        f"{called(best)}: {worst[best]:.1e}, {worst[best] / unit:,.1f} u.",
+        Rows(
+            "largest eta / u",
+            tuple(map(called, names)),
+            (Bars("", "tilewright", tuple(worst[name] / unit for name in names)),),
+            x_log=True,
+        ),
+        Table("Errors, eta", ("data", *map(called, names), "from"), rows),
     )
 
 

@@ -9,7 +9,7 @@ from tilewright.report.model import Bars, Columns, Figure, Section, Table
 from tilewright.report.results import Run
 from tilewright.report.words import called, plain_rate, scale_of, tiling
 
-__all__ = ["named", "section"]
+__all__ = ["named", "scaled", "section"]
 
 
 def named(rates: set[str]) -> list[str]:
@@ -73,7 +73,7 @@ def _figure(device: Device, chosen: list[Run]) -> Figure:
     scale, unit = scale_of(rate for run in chosen for rate in run.rates.values())
     names = named({name for run in chosen for name in run.rates})
     groups = tuple(
-        Bars(called(name), name, tuple(_scaled(run.rates.get(name), scale) for run in chosen))
+        Bars(called(name), name, tuple(scaled(run.rates.get(name), scale) for run in chosen))
         for name in names
     )
     rows = []
@@ -95,5 +95,6 @@ def _figure(device: Device, chosen: list[Run]) -> Figure:
     )
 
 
-def _scaled(rate: float | None, scale: float) -> float | None:
+def scaled(rate: float | None, scale: float) -> float | None:
+    """Return a rate in a figure's unit, None where there is none."""
     return None if rate is None else rate / scale

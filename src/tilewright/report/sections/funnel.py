@@ -19,18 +19,18 @@ def section(data: Gathered) -> Section:
     """Return the funnel of each device's stencil in each measured precision."""
     figures, rows, missing = [], [], []
     for device in data.devices:
-        families = () if device.numbers is None else stencils_for(device.numbers.spec)
-        if device.numbers is None or not families:
+        if device.numbers is None:
             missing.append(f"The space for {device.label} needs the device's numbers.")
             continue
         for letter in data.largest(device):
             try:
                 variant = Variant.of(Problem(1, 1, 1, letter))  # type: ignore[arg-type]
-                found = _funnel(families[0].name, variant, device.numbers.spec)
+                family = stencils_for(device.numbers.spec, variant.precision)[0]
+                found = _funnel(family.name, variant, device.numbers.spec)
             except ValueError as problem:  # measured by a script, with kernels of its own
                 missing.append(f"No space for {device.label}: {problem}.")
                 continue
-            figures.append(_figure(device, families[0], variant, found))
+            figures.append(_figure(device, family, variant, found))
             rows.append(_row(data, device, variant, found))
     columns = ("kernels", "device", "every combination", "after pruning", "left", "tried")
     return Section(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import log10
 
 from tilewright.bounds import Bound
-from tilewright.hardware import CatalogueDevice
+from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.report.gather import Device, Gathered
@@ -133,9 +133,9 @@ def _roofs(
         else:
             roofs[f"memory, {roof}"] = lambda x: min(height, x * memory)
     lanes = numbers.value(f"fma_lanes.{'s' if kind.real_bytes == 4 else 'd'}")
-    clock = numbers.value("clock_hz")
+    clock, count = numbers.value("clock_hz"), numbers.needs("multiprocessors")
     if lanes and clock:
-        plain = 2 * lanes * numbers.spec.multiprocessors * clock
+        plain = 2 * lanes * count * clock
         if peak is None or plain < 0.99 * peak:
             roofs["peak of multiply-add units"] = lambda x: plain
     cache = numbers.value("l2_bytes_per_s")

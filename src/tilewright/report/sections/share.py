@@ -8,7 +8,7 @@ from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
 from tilewright.report.results import Run
 from tilewright.report.sections.best import named
-from tilewright.report.words import called, percent, plain_rate
+from tilewright.report.words import called, percent, plain_rate, side
 
 __all__ = ["section"]
 
@@ -45,7 +45,7 @@ def _figure(data: Gathered, device: Device, runs: list[Run]) -> Figure:
     for run in runs:
         found = data.bound(device, run.problem)
         assert found is not None
-        size = (run.problem.m * run.problem.n * run.problem.k) ** (1 / 3)
+        size = side(run.problem)
         for name, rate in run.rates.items():
             shares[name].append((size, 100 * rate / found.limit))
         best = max(best, (run.ours / found.limit, run), key=lambda pair: pair[0])

@@ -3,7 +3,8 @@
  * A block multiplies one slice of one tile of C and leaves all of its sums in the workspace.  A
  * second kernel adds up the parts of each tile in the order of k, so that the same grid gives the
  * same bits in every run, and stores C.  How many slices there are is the launch's to say: as many
- * as the grid has blocks for each of T tiles.
+ * as the grid has blocks for each of T tiles.  A block whose tile is one slice stores it itself, and
+ * nothing follows.
  *
  *     blocks       | slice 0: tiles 0, 1, ... T - 1 | slice 1: tiles 0, 1, ... T - 1 | ...
  *     workspace    | words, not used | part of block 0 | part of block 1 | ...
@@ -42,10 +43,15 @@ HELPER void compute_slice(const matrices *x, unsigned char *workspace)
     const unsigned int tiles = tiles_of_all(x);
     const place p = place_in(x->m, x->n, BLOCK_ID % tiles);
     const steps mine = steps_of(x->k, BLOCK_ID / tiles, GRID_BLOCKS / tiles);
+    const shared_at at = shared_memory();
     elem sum[TILE_M * TILE_N];
-    multiply_steps(sum, operand_a(x, p.i), operand_b(x, p.j), mine, shared_memory());
-    LET_NEXT_BEGIN();
-    leave_sums(sum, workspace);
+    multiply_steps(sum, operand_a(x, p.i), operand_b(x, p.j), mine, at);
+    if (GRID_BLOCKS == tiles) {
+        store_own_sums(result_in(x, p), sum, at);
+    } else {
+        LET_NEXT_BEGIN();
+        leave_sums(sum, workspace);
+    }
 }
 
 /* The second kernel has SECOND_BLOCKS blocks of SECOND_THREADS threads for each block of the first.

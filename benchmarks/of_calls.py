@@ -1,0 +1,194 @@
+"""Tables of whole calls: what ``bench calls``, ``c-calls`` and ``host-cost`` have measured.
+
+What has not been measured yet is left out, or its command stands in its place.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from committed import (
+    CASES,
+    NAMES,
+    Row,
+    about,
+    by_case,
+    is_there,
+    rates_cell,
+    rows,
+    table,
+)
+from tilewright.bench.benchmarks.host_cost import percentile_lines
+from tilewright.bench.summary import flatness, losses
+
+FP32, BF16 = '`accuracy="fp32"`', "bfloat16"
+KINDS = {
+    "random": "random, sides 1 to 16384",
+    "skinny": "m or n 1 to 128, k to 500,000",
+    "layers": "linear layers of language models",
+    "squares": "squares, 512 to 16384, each transpose",
+}
+NAMED = {**NAMES, "fp32": FP32, "bf16": BF16, "e": "double-double", "f": "double-double, fast"}
+
+
+def name_of(letter: str) -> str:
+    return NAMED.get(letter, letter)
+
+
+def of_kind(kind: str, name: str = "h100/calls") -> list[Row]:
+    found = rows(name) if is_there(name) else []
+    return [row for row in found if row.get("shapes") == kind and "error" not in row]
+
+
+def not_yet(command: str) -> str:
+    return f"Not measured yet: `tilewright bench {command}`."
+
+
+def flops_of(row: Row) -> float:
+    m, n, k = row["size"]
+    return float((8 if row["precision"] in ("c", "z") else 2) * m * n * k)
+
+
+def call_cell(row: Row) -> str:
+    mine, other = (flops_of(row) / row[whose] * 1e6 for whose in ("us", "cublas_us"))
+    return rates_cell(mine, other)
+
+
+def by_square(letter: str) -> dict[tuple[int, str], Row]:
+    """Return a precision's squares by side and transposes."""
+    found = [row for row in of_kind("squares") if row["precision"] == letter]
+    return {(row["size"][0], row["trans"]): row for row in found}
+
+
+def square_lines(letter: str, sizes: Sequence[int] = ()) -> list[list[str]]:
+    """Return a line a side with a cell a transpose; none of sides that were not measured."""
+    found = by_square(letter)
+    there = sorted({side for side, _ in found})
+    return [
+        [str(n), *(call_cell(found[n, case]) if (n, case) in found else "" for case in CASES)]
+        for n in there
+        if not sizes or n in sizes
+    ]
+
+
+def squares(letter: str) -> str:
+    """Return a precision's squares beside cuBLAS."""
+    lines = square_lines(letter)
+    if not lines:
+        return not_yet(f"calls --size squares --precision {letter}")
+    head = ["TFLOP/s, ours / cuBLAS (ratio)", *CASES]
+    return f"{about('h100/calls')}.\n\n{table(head, lines)}"
+
+
+# -- README ------------------------------------------------------------------------------------
+
+# At most twelve lines, with the two below.
+SHOWN = {"s": (512, 4096, 16384), "d": (1024, 8192), "fp32": (2048, 8192), "c": (4096,),
+         "z": (4096,), "bf16": (4096,)}  # fmt: skip
+
+
+def readme() -> str:
+    """Return squares of every precision, and what has another peer or none."""
+    lines = [
+        [name_of(letter), *line]
+        for letter, sizes in SHOWN.items()
+        for line in square_lines(letter, sizes)
+    ]
+    pairs = by_case("h100/double_double", precision="f")
+    shares = [_share(pairs[8192, case]) for case in CASES]
+    lines.append(["double-double, fast: kernel (of its bound)", "8192", *shares])
+    cpu = rows("cpu/gemm_1024")[0]["flops_per_second"]
+    ours, theirs = cpu["tilewright"] / 1e12, cpu["numpy"] / 1e12
+    lines.append(["SGEMM, 2 CPU cores beside OpenBLAS", "1024",
+                  f"{ours:.3f} / {theirs:.3f} ({ours / theirs:.2f})", "", "", ""])  # fmt: skip
+    return table(["TFLOP/s, ours / cuBLAS (ratio)", "size", *CASES], lines)
+
+
+def _share(row: Row) -> str:
+    rate = row["flops_per_second"]["tilewright"]
+    return f"{rate / 1e12:.2f} ({rate / row['bound']['flops_per_second']:.0%})".replace("%", " %")
+
+
+def public_calls() -> str:
+    """Return how much faster calls are on random shapes, and how long a first one takes."""
+    means, slow = [], []
+    for letter in NAMES:
+        ratios = [row["ratio"] for row in of_kind("random") if row["precision"] == letter]
+        means.append(f"{statistics.geometric_mean(ratios):.2f} in {letter.upper()}")
+        slow.append(sum(one < 0.9 for one in ratios))
+    first = [
+        row["milliseconds"][0] for row in rows("h100/first_call") if row["library"] == "tilewright"
+    ]
+    return (
+        "[The public call](docs/random_shapes.md), host time and all, beside cuBLAS called in C"
+        f" with prepared arguments: over {len(ratios)} shapes with sides from 1 to 16384 it is"
+        f" faster by a factor of {', '.join(means[:-1])} and {means[-1]}, in the geometric mean;"
+        f" {min(slow)} to {max(slow)} shapes of each precision are below 0.9. A warm call costs the"
+        " host [some microseconds](docs/serving.md), [the first call](docs/portfolio.md) of a"
+        f" process {min(first):.0f} to {max(first):.0f} ms on an H100, without a compiler."
+    )
+
+
+# -- shapes ------------------------------------------------------------------------------------
+
+
+def calls() -> str:
+    """Return how the public call stands beside cuBLAS's, a line a precision and kind of shapes."""
+    return f"{about('h100/calls')}.\n\n{_ratios('h100/calls', KINDS)}"
+
+
+def c_calls() -> str:
+    """Return how calls of an exported library from C stand beside cuBLAS's."""
+    if not is_there("h100/c_calls"):
+        return not_yet("c-calls")
+    return f"{about('h100/c_calls')}.\n\n{_ratios('h100/c_calls', KINDS)}"
+
+
+def _ratios(name: str, kinds: dict[str, str]) -> str:
+    lines = []
+    for kind, what in kinds.items():
+        found = of_kind(kind, name)
+        for letter in dict.fromkeys(row["precision"] for row in found):
+            ratios = [row["ratio"] for row in found if row["precision"] == letter]
+            lines.append([
+                name_of(letter), what, str(len(ratios)), f"{statistics.geometric_mean(ratios):.2f}",
+                f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f}",
+                str(sum(one < 0.9 for one in ratios)),
+            ])  # fmt: skip
+    head = ["", "shapes", "", "geometric mean of cuBLAS's time / ours", "median", "least",
+            "below 0.9"]  # fmt: skip
+    return table(head, lines, 2)
+
+
+def cliffs() -> str:
+    """Return what sides one above a multiple lose against the multiple, least to most."""
+    lines = []
+    for (letter, side), lost in losses(of_kind("cliffs")).items():
+        cells = [f"{100 * min(of):.0f} to {100 * max(of):.0f} %" for of in zip(*lost, strict=True)]
+        lines.append([name_of(letter), str(side + 1), *cells])
+    if not lines:
+        return not_yet("calls --size cliffs --precision s,d,c,z,fp32")
+    return table(["", "side", "ours loses", "cuBLAS loses"], lines, left=2)
+
+
+def flat() -> str:
+    """Return by how much rates vary over many sides."""
+    lines = [
+        [name_of(letter), trans, str(of.sides), f"{of.least / 1e12:.2f} to {of.most / 1e12:.2f}",
+         f"{100 * of.varies:.1f} %", str(of.least_at)]
+        for (letter, trans), of in flatness(of_kind("flat")).items()
+    ]  # fmt: skip
+    if not lines:
+        return not_yet("calls --size flat --precision s,d,f")
+    head = ["", "trans", "sides", "TFLOP/s", "varies by", "least at"]
+    return table(head, lines, left=2)
+
+
+def host_cost() -> str:
+    """Return what a warm call costs the host, by launches."""
+    if not is_there("h100/host_cost"):
+        return not_yet("host-cost")
+    found = [row for row in rows("h100/host_cost") if "error" not in row]
+    head = ["launches", "calls", "microseconds, median", "99 %", "most", "CuPy's, median", "99 %"]
+    return f"{about('h100/host_cost')}.\n\n{table(head, percentile_lines(found))}"

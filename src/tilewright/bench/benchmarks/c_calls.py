@@ -1,0 +1,297 @@
+"""An exported C library beside cuBLAS, both called from one C program, host time and all.
+
+The library is exported for the device, compiled with ``c_calls.c`` by the system's compiler, and
+called with arguments prepared; cuBLAS is the very file that `calls` loads, in its default math
+mode, the better of its own workspace and one of 64 MiB.  Shapes and method are those of `calls`.
+Results have the bits of ``tw.gemm``, or, where that copies operands first, of a launch that does
+not.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.backend import Operand
+from tilewright.bench.benchmarks.calls import (
+    BATCH_NS,
+    MOST_CALLS,
+    ROUNDS,
+    WORKSPACE,
+    ratio_table,
+)
+from tilewright.bench.call_arrays import Arrays, arrays_of, cupy_on, public_call
+from tilewright.bench.call_cases import Case, cases_of
+from tilewright.bench.peers import UnavailableError
+from tilewright.bench.peers.cublas import library_file
+from tilewright.bench.registry import Asked, Cell, Measured, Row
+from tilewright.core.build import compilers
+from tilewright.library.gemm import Request, column_major_call
+from tilewright.library.routes import direct
+from tilewright.precision import PRECISIONS
+
+__all__ = ["BENCHMARK", "Program", "built", "compiled", "numbers", "sum_of"]
+
+# Reals of operands repeat after so many, a prime, and B begins with another one than A.
+_PERIOD, _SECOND = 2097143, 1000003
+
+_FLAGS = ("-std=c11", "-O2", "-ffp-contract=off", "-Wall", "-Wextra")
+_LIBRARIES = ("-ldl", "-lm", "-lpthread")
+
+# A compiler or a product that takes longer hangs.
+_COMPILING, _ANSWERING = 300, 120
+
+# Words that are summed up at once, in 8 bytes each.
+_SUMMED = 2**26
+
+
+class CCalls(Measured):
+    """See the module."""
+
+    measures = "an exported C library, called from C; random shapes, launches not held back"
+    against = "cuBLAS called from the same program, the better of two workspaces"
+    takes = "a minute for 50 shapes of a precision on an H100"
+    # size: see `tilewright.bench.call_cases`.
+    options = {  # noqa: RUF012
+        "precision": "s,d,c,z", "size": "random", "seed": "0", "count": "50",
+    }  # fmt: skip
+
+    def rows(self, asked: Asked) -> Iterator[Row]:
+        """Yield a row for each shape."""
+        cupy = cupy_on(asked.live)
+        for name in asked.precision.split(","):
+            if name not in PRECISIONS:
+                raise ValueError(f"precision={name!r} is not exported; use s, d, c or z")
+            arrays = arrays_of(name)
+            cases = cases_of(asked.size, name, "", asked.seed, asked.count)
+            with tempfile.TemporaryDirectory() as folder:
+                program = built(Path(folder), asked.live.id, name)
+                with Program([str(program), library_file(), str(cupy.cuda.Device().id)]) as running:
+                    for case in cases:
+                        arrays.release()  # the program's process is another
+                        about = {"shapes": asked.size.partition(":")[0], "precision": name}
+                        found = _row(asked.live, running, arrays, name, case)
+                        yield {**about, **_about(arrays, case), **found}
+
+    def line(self, row: Row) -> str:
+        """Return how much faster the call was."""
+        return (
+            f"{row['precision']} {row['trans']} {row['size']}: {row['ratio']:.2f} of cuBLAS,"
+            f" the bits of {row['bits']}"
+        )
+
+    def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
+        """Return a line a precision."""
+        return ratio_table(rows)
+
+
+# -- the program -----------------------------------------------------------------------------
+
+
+def built(folder: Path, device: str, letter: str) -> Path:
+    """Export a precision's kernels and build the program with them.
+
+    Raises
+    ------
+    UnavailableError
+        If there is no C compiler, or it fails.
+    """
+    from tilewright.export import collect, find_target, variants_of, write
+
+    write(collect(find_target(device), variants_of(letter, "all")), folder / "kernels", ["c"])
+    return compiled(folder, folder / "kernels" / "c")
+
+
+def compiled(folder: Path, library: Path, more: Sequence[str] = ()) -> Path:
+    """Compile the program and a library's sources, which lie in a folder of their own."""
+    found = compilers()
+    if not found:
+        raise UnavailableError("there is no C compiler; install one, or pip install ziglang")
+    main = folder / "c_calls.c"
+    main.write_bytes(files("tilewright.bench.benchmarks").joinpath("c_calls.c").read_bytes())
+    facts = {
+        "BATCH_NS": BATCH_NS, "MOST_CALLS": MOST_CALLS, "ROUNDS": ROUNDS, "WORKSPACE": WORKSPACE,
+        "PERIOD": f"{_PERIOD}u", "SECOND": _SECOND,
+    }  # fmt: skip
+    flags = (*_FLAGS, f"-I{library}", *(f"-D{name}={value}" for name, value in facts.items()))
+
+    def one(source: Path) -> str:
+        made = str(folder / f"{source.stem}.o")
+        _run([*found[0], *flags, "-c", str(source), "-o", made])
+        return made
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(one, [main, *sorted(library.glob("*.c"))]))
+    program = folder / "c_calls"
+    _run([*found[0], *objects, *more, "-o", str(program), *_LIBRARIES])
+    return program
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(  # noqa: S603  # a compiler, no shell
+        command, capture_output=True, text=True, timeout=_COMPILING, check=False
+    )
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
+        raise UnavailableError(f"{command[0]} failed: {said}")
+
+
+class Program:
+    """The program while it runs: a product a line, an answer a line."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+        self._process = subprocess.Popen(  # noqa: S603  # built here, no shell
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env={**os.environ, **(environment or {})},
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, it: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def ask(self, letter: str, case: Case) -> list[str]:
+        """Return the words of the program's answer.
+
+        Raises
+        ------
+        UnavailableError
+            If it ends without one.
+        """
+        (m, n, k), ops, order = case
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        watch = threading.Timer(_ANSWERING, self._process.kill)
+        watch.start()
+        try:
+            self._process.stdin.write(f"{letter} {order} {ops[0]} {ops[1]} {m} {n} {k}\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        finally:
+            watch.cancel()
+        if answer:
+            return answer.split()
+        assert self._process.stderr is not None
+        self._process.wait(_ANSWERING)
+        said = self._process.stderr.read().strip() or f"status {self._process.returncode}"
+        raise UnavailableError(f"the C program ended: {said.splitlines()[-1]}")
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+def _about(arrays: Arrays, case: Case) -> dict[str, Any]:
+    (m, n, k), ops, order = case
+    return {
+        "trans": "".join(ops), "order": order, "size": [m, n, k], "flops": arrays.flops * m * n * k,
+    }  # fmt: skip
+
+
+def _row(live: Any, running: Program, arrays: Arrays, letter: str, case: Case) -> dict[str, Any]:
+    first, *words = running.ask(letter, case)
+    if first != "ok":
+        return {"error": f"{letter} {case[0]}: {' '.join(words)}"}
+    us, own, large, _, difference = (float(word) for word in words)
+    bits = _same_bits(live, arrays, letter, case, int(words[3]))
+    if not bits:
+        return {
+            "error": f"{letter} {case[0]}: the C library's bits are not gemm's; difference from"
+            f" cuBLAS {difference:.3g}"
+        }
+    return {
+        "us": us, "cublas_us": min(own, large), "cublas_own_us": own,
+        "ratio": min(own, large) / us, "difference": difference, "bits": bits,
+    }  # fmt: skip
+
+
+def _same_bits(live: Any, arrays: Arrays, letter: str, case: Case, wanted: int) -> str:
+    """Return whose bits the program's result has: gemm's, a direct launch's, or nobody's."""
+    (m, n, k), ops, order = case
+    stored = [
+        shape[::-1] if op.transposed else shape
+        for shape, op in zip(((m, k), (k, n)), ops, strict=True)
+    ]
+    a, b = (
+        numbers(arrays, shape, order, first)
+        for shape, first in zip(stored, (0, _SECOND), strict=True)
+    )
+    c = arrays.empty((m, n), order)
+    public_call(arrays, case, a, b, c)()
+    if sum_of(arrays, c, order) == wanted:
+        return "gemm"
+    shapes = [*stored, (m, n)]
+    placed = [
+        (Operand(arrays.address(x), 0, max(1, shape[order == "C"])), order == "C")
+        for x, shape in zip((a, b, c), shapes, strict=True)
+    ]
+    request = Request(PRECISIONS[letter], m, n, k, 1, 0, *ops, None, None, None)
+    problem, call, _ = column_major_call(request, (placed[0], placed[1], placed[2]))
+    kernel, launch, arguments = direct(live, problem, call)
+    live.launch(kernel, launch, arguments).wait()
+    return "a direct launch" if sum_of(arrays, c, order) == wanted else ""
+
+
+@lru_cache(maxsize=2)
+def _period(name: str) -> NDArray[Any]:
+    """Return the program's numbers, of float32 or float64: SplitMix64's, uniform in [-1, 1)."""
+    x = np.arange(1, _PERIOD + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    x ^= x >> np.uint64(31)
+    real = np.dtype(name).type
+    kept = 24 if name == "float32" else 53
+    made: NDArray[Any] = (x >> np.uint64(64 - kept)).astype(real) * real(2.0 ** (1 - kept)) - real(
+        1
+    )
+    return made
+
+
+def numbers(arrays: Arrays, shape: tuple[int, int], order: str, first: int) -> Any:
+    """Return the program's operand whose numbers begin with the `first` one."""
+    library = arrays.library
+    made = arrays.empty(shape, order)
+    words = _words(made, order, PRECISIONS[arrays.letter].real_dtype)
+    period, done = library.asarray(_period(words.dtype.name)), 0
+    at = first % _PERIOD
+    while done < words.size:
+        part = min(_PERIOD - at, words.size - done)
+        words[done : done + part] = period[at : at + part]
+        at, done = 0, done + part
+    return made
+
+
+def sum_of(arrays: Arrays, c: Any, order: str) -> int:
+    """Return the program's sum over the bits of a matrix without gaps."""
+    library, words, total = arrays.library, _words(c, order, np.dtype("u4")), 0
+    for begin in range(0, words.size, _SUMMED):
+        part = words[begin : begin + _SUMMED].astype("u8")
+        factors = 2 * library.arange(begin, begin + part.size, dtype="u8") + 1
+        total += int((part * factors).sum())
+    return total % 2**64
+
+
+def _words(x: Any, order: str, dtype: np.dtype[Any]) -> Any:
+    """Return a matrix's memory as a line of words."""
+    lines = x if order == "C" else x.T
+    return lines.reshape(-1).view(dtype)
+
+
+BENCHMARK = CCalls()

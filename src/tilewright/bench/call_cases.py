@@ -1,0 +1,115 @@
+"""The products that benchmarks of whole calls go over, by the name of a kind of shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.bench.benchmarks.random_shapes import GPU_MOST, drawn_sides
+from tilewright.bench.sizes import number
+from tilewright.problem import Trans
+
+__all__ = ["KINDS", "Case", "Side", "cases_of", "skinny_sides"]
+
+KINDS = ("random", "skinny", "layers", "squares", "cliffs", "flat")
+
+Side = tuple[int, int, int]
+Case = tuple[Side, tuple[Trans, Trans], str]
+"""m, n and k; the operations; the storage order, "F" or "C"."""
+
+_LONGEST_K, _SHORT_SIDE = 500_000, 128
+
+# Linear layers of language models: output and input features of Llama 2 and 3 of 7 and 8 billion
+# parameters (attention, up, down, vocabulary), and tokens of a step.
+_FEATURES = ((4096, 4096), (11008, 4096), (4096, 11008), (14336, 4096), (32000, 4096))
+_TOKENS = (1, 8, 16, 64, 256, 1024, 2048)
+
+_SQUARES = (512, 1024, 2048, 4096, 8192, 16384)
+
+# Multiples of the sides of all tiles, powers of two and others; one more is the cliff's edge.
+_CLIFFS = (512, 1024, 2048, 3072, 4096, 6144, 8192)
+
+# Of Nakasato's flat curve, whose step was 128: that many products take minutes.
+_FLAT, _FLAT_STEP = (2048, 16384), 1024
+
+
+def cases_of(size: str, name: str, trans: str = "", seed: int = 0, count: int = 100) -> list[Case]:
+    """Return the products of a kind.
+
+    Parameters
+    ----------
+    size : str
+        One of `KINDS`; of flat also with a step of the side, ``flat:128``.
+    name : str
+        Of a precision: complex ones are conjugated, too.
+    trans : str
+        Pairs of operations of squares, with commas; every pair of N and T (flat: NN) by default.
+    seed, count : int
+        Of what is drawn.
+
+    Raises
+    ------
+    ValueError
+        If `size` or `trans` is none of these.
+    """
+    kind, _, step = size.partition(":")
+    if kind not in KINDS or (step and kind != "flat"):
+        raise ValueError(f"size={size!r} is unknown here; use {', '.join(KINDS)} or flat:STEP")
+    if kind in ("random", "skinny", "layers"):
+        if trans:
+            raise ValueError(f"trans={trans!r} has no say in {kind} shapes; leave it out")
+        return _layers() if kind == "layers" else _drawn(kind, name, seed, count)
+    sides: Sequence[int] = _SQUARES
+    if kind == "flat":
+        sides = range(_FLAT[0], _FLAT[1] + 1, number(step) if step else _FLAT_STEP)
+    pairs = _pairs(trans or ("NN" if kind == "flat" else "NN,NT,TN,TT"))
+    if kind == "cliffs":  # the two side by side, so that both meet the same clock
+        return [((n,) * 3, pair, "F") for at in _CLIFFS for pair in pairs for n in (at, at + 1)]
+    return [((n,) * 3, pair, "F") for n in sides for pair in pairs]
+
+
+def _pairs(trans: str) -> list[tuple[Trans, Trans]]:
+    found = []
+    for pair in trans.upper().split(","):
+        if len(pair) != 2 or any(letter not in "NTC" for letter in pair):
+            raise ValueError(f"trans={pair!r} is not a pair of N, T and C")
+        found.append((Trans(pair[0]), Trans(pair[1])))
+    return found
+
+
+def _layers() -> list[Case]:
+    """Return rows of tokens times the transpose of the weights, as PyTorch has them."""
+    return [
+        ((tokens, out, features), (Trans.N, Trans.T), "C")
+        for tokens in _TOKENS
+        for out, features in _FEATURES
+    ]
+
+
+def _drawn(kind: str, name: str, seed: int, count: int) -> list[Case]:
+    rng = np.random.default_rng(seed + 1)
+    letters = "NTC"[: 3 if name in ("c", "z") else 2]
+
+    def one(side: Side) -> Case:
+        a, b = (Trans(letters[rng.integers(len(letters))]) for _ in "ab")
+        return side, (a, b), "FC"[rng.integers(2)]
+
+    sides = skinny_sides(seed, count) if kind == "skinny" else drawn_sides(seed, count, GPU_MOST)
+    return [one(side) for side in sides]
+
+
+def skinny_sides(seed: int, count: int) -> list[Side]:
+    """Return m, n and k of which m or n is 1 to 128, log-uniform; k is up to 500,000."""
+    rng = np.random.default_rng(seed)
+
+    def drawn(most: int) -> int:
+        return round(math.exp(rng.uniform(0, math.log(most))))
+
+    found: list[Side] = []
+    while len(found) < count:
+        short, long, k = drawn(_SHORT_SIDE), drawn(GPU_MOST[0]), drawn(_LONGEST_K)
+        if (short + long) * k <= 2**30 and short * long * k <= GPU_MOST[1]:
+            found.append((short, long, k) if len(found) % 2 else (long, short, k))
+    return found

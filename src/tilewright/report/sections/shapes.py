@@ -1,0 +1,86 @@
+"""Sets of shapes, such as random ones: how often and how far we are ahead of another library."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import exp, log
+
+from tilewright.report.gather import Device, Gathered
+from tilewright.report.model import Curve, Curves, Figure, Section, Table
+from tilewright.report.results import Run
+from tilewright.report.words import called, percent
+
+__all__ = ["section"]
+
+_ROLES = ("tilewright", "second", "third", "fourth", "fifth", "sixth")
+# The curve of a set has so many points at most: more than a phone can show.
+_POINTS = 200
+
+
+def section(data: Gathered) -> Section:
+    """Return a figure for each device and precision with a set of shapes."""
+    figures = []
+    for device in data.devices:
+        found: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+        for run in data.results.samples:
+            if run.device == device.fingerprint and run.ours and run.best_peer:
+                kind = "calls" if run.call else "kernels"
+                found[_what(run)][f"{run.shapes}, {kind}"].append(run)
+        figures += [_figure(device, *one) for one in found.items()]
+    return Section(
+        "shapes",
+        "Random shapes",
+        "Our rate over that of the other library on the same shape, sorted: where a curve crosses "
+        "1, the share of shapes on which the other is ahead. Kernels are timed by the device, "
+        "calls with all that the host does.",
+        figures=tuple(figures),
+        command="tilewright bench random-shapes -o benchmarks/results/random.json",
+    )
+
+
+def _what(run: Run) -> str:
+    name = run.problem.precision.name
+    return f'{name} with accuracy="{run.arithmetic}"' if run.arithmetic else name
+
+
+def _figure(device: Device, what: str, sets: dict[str, list[Run]]) -> Figure:
+    curves, rows = [], []
+    for role, (name, runs) in zip(_ROLES, sets.items(), strict=False):
+        ratios = sorted(_ratio(run) for run in runs)
+        curves.append(Curve(name, role, _sorted(ratios), "step"))
+        rows.append((name, *_quantiles(ratios), ", ".join(sorted({run.source for run in runs}))))
+    curves.append(Curve("equal", "bound", ((0.0, 1.0), (100.0, 1.0)), "dashed"))
+    peers = sorted({run.best_peer[0] for runs in sets.values() for run in runs if run.best_peer})
+    name, count, mean, *_, ahead, _ = rows[0]
+    beside = " or ".join(map(called, peers))
+    return Figure(
+        f"{what} beside {beside} on {device.label}",
+        f"{name}: {count} shapes, geometric mean {mean}, at least as fast on {ahead}.",
+        Curves("% of the shapes", "our rate / theirs", tuple(curves), y_log=True),
+        Table(
+            "Ratios",
+            ("set", "shapes", "geometric mean", "least", "5 %", "median", "95 %", "not behind",
+             "from"),
+            tuple(rows),
+        ),
+    )  # fmt: skip
+
+
+def _ratio(run: Run) -> float:
+    assert run.best_peer is not None
+    return run.ours / run.best_peer[1]
+
+
+def _sorted(ratios: list[float]) -> tuple[tuple[float, float], ...]:
+    every = max(1, len(ratios) // _POINTS)
+    points = [(100 * at / len(ratios), ratio) for at, ratio in enumerate(ratios)]
+    return (*points[::every], (100.0, ratios[-1]))
+
+
+def _quantiles(ratios: list[float]) -> tuple[str, ...]:
+    """Return count, geometric mean, some quantiles, and the share that is not behind."""
+    mean = exp(sum(map(log, ratios)) / len(ratios))
+    last = len(ratios) - 1
+    shown = (mean, ratios[0], *(ratios[round(at * last)] for at in (0.05, 0.5, 0.95)))
+    ahead = sum(ratio >= 1 for ratio in ratios) / len(ratios)
+    return f"{len(ratios):,}", *(f"{ratio:.3f}" for ratio in shown), percent(ahead)
