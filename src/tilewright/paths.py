@@ -6,51 +6,250 @@ rights, so a directory that somebody else can write to is refused.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import secrets
 import stat
+import time
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 __all__ = [
+    "MAKING",
+    "NoDirectoryError",
     "UnsafeDirectoryError",
     "cache_dir",
     "check_writable",
     "data_dir",
+    "has_room",
+    "locked",
     "private_directory",
+    "process_directory",
+    "remove_directories_of",
+    "served_instead",
+    "sweep",
+    "temporary_directory",
     "write_atomically",
 ]
+
+# A directory this old that nobody holds is of a process that was killed; a younger one may not
+# have its lock yet.
+_STALE_SECONDS = 60.0
+
+
+# Nothing takes longer to be written or compiled.
+_MAKING_SECONDS = 3600.0
+
+# What files and folders that are being made are called.
+_TEMPORARY = ".tilewright-"
+MAKING = ".making-"
+
+_USER = os.geteuid() if hasattr(os, "geteuid") else 0
+
+# Of temporary directories.
+_PREFIX = f"tilewright-{_USER}-"
 
 
 class UnsafeDirectoryError(OSError):
     """A directory that must be private is not; the message is one line that says what to do."""
 
 
-def data_dir() -> Path:
+class NoDirectoryError(UnsafeDirectoryError):
+    """A directory cannot be made, or not be written to."""
+
+
+def data_dir(*, to_write: bool = False) -> Path:
     """Return the directory of what cannot be made again: measurements.
 
     ``$TILEWRIGHT_DATA_DIR`` where that is set, else the platform's place for
-    user data.  It is created with mode 0700 if it does not exist.
+    user data.  It is created with mode 0700 if it does not exist.  Where it cannot be, a
+    temporary one serves until this process ends, with one warning.
+
+    Parameters
+    ----------
+    to_write : bool
+        Whether one that can only be read is of no use.
 
     Raises
     ------
     UnsafeDirectoryError
-        As for `private_directory`.
+        As for `private_directory`, if others can write to it.
     """
-    return _chosen("TILEWRIGHT_DATA_DIR", "user_data_path")
+    return _usable("TILEWRIGHT_DATA_DIR", "user_data_path", to_write=to_write)
 
 
 def cache_dir() -> Path:
     """Return the directory of what can be made again: compiled kernels.
 
     ``$TILEWRIGHT_CACHE_DIR`` where that is set, else the platform's cache
-    directory.  It is created with mode 0700 if it does not exist.
+    directory.  It is created with mode 0700 if it does not exist.  Where it cannot be, or
+    nothing can be written to it, a temporary one serves until this process ends, with one
+    warning.
 
     Raises
     ------
     UnsafeDirectoryError
-        As for `private_directory`.
+        As for `private_directory`, if others can write to it.
     """
-    return _chosen("TILEWRIGHT_CACHE_DIR", "user_cache_path")
+    return _usable("TILEWRIGHT_CACHE_DIR", "user_cache_path", to_write=True)
+
+
+def _usable(variable: str, of_platform: str, *, to_write: bool) -> Path:
+    """Return the chosen directory, or the one that serves instead."""
+    try:
+        chosen = _chosen(variable, of_platform)
+        if to_write and not os.access(chosen, os.W_OK | os.X_OK):
+            raise NoDirectoryError(f"{chosen} cannot be written to")
+    except NoDirectoryError as problem:
+        return served_instead(problem)
+    return chosen
+
+
+def served_instead(problem: NoDirectoryError) -> Path:
+    """Return the temporary directory that serves where another cannot; the first time, say so."""
+    serving = temporary_directory()
+    _warn_once(
+        f"{problem}: {serving} serves until this process ends; to keep what is made, set"
+        " TILEWRIGHT_CACHE_DIR (compiled kernels) and TILEWRIGHT_DATA_DIR (measurements)"
+    )
+    return serving
+
+
+_warned: list[str] = []
+
+
+def _warn_once(text: str) -> None:
+    if not _warned:
+        import warnings
+
+        _warned.append(text)
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+@lru_cache(maxsize=1)
+def temporary_directory() -> Path:
+    """Return a private directory that is removed when this process ends.
+
+    Raises
+    ------
+    NoDirectoryError
+        If the system has no place for temporary files.
+    """
+    import tempfile  # most processes need none
+
+    try:
+        return process_directory(Path(tempfile.gettempdir()), _PREFIX)
+    except OSError as problem:
+        raise NoDirectoryError(
+            f"there is no directory for temporary files ({problem.strerror});"
+            " set TILEWRIGHT_CACHE_DIR and TILEWRIGHT_DATA_DIR"
+        ) from None
+
+
+def process_directory(parent: Path, prefix: str) -> Path:
+    """Return a new private directory that is removed when this process ends.
+
+    Those of processes that were killed are removed here.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made.
+    """
+    _remove_abandoned(parent, prefix)
+    made = parent / f"{prefix}{os.getpid()}-{secrets.token_hex(8)}"
+    made.mkdir(mode=0o700)
+    held = contextlib.ExitStack()
+    with contextlib.suppress(OSError):  # some network file systems have no locks
+        held.enter_context(locked(made / ".lock"))
+    process = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:  # a forked child is not the owner
+            held.close()
+            _remove_tree(made)
+
+    atexit.register(remove)
+    return made
+
+
+def remove_directories_of(process: int, *, prefix: str) -> None:
+    """Remove the directories below the cache and the temporary one of a process that was killed."""
+    import tempfile
+
+    for parent, name in ((cache_dir(), prefix), (Path(tempfile.gettempdir()), _PREFIX)):
+        for one in parent.glob(f"{name}{process}-*"):
+            with contextlib.suppress(OSError), locked(one / ".lock", wait=False):
+                _remove_tree(one)
+
+
+def _remove_abandoned(parent: Path, prefix: str) -> None:
+    """Remove this user's process directories that no process holds."""
+    for one in parent.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):
+            found = one.lstat()
+            old = time.time() - found.st_mtime > _STALE_SECONDS
+            if not (old and stat.S_ISDIR(found.st_mode) and found.st_uid == _USER):
+                continue
+            with locked(one / ".lock", wait=False):
+                _remove_tree(one)
+
+
+def _remove_tree(directory: Path) -> None:
+    import shutil
+
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold a lock among processes, where the system has such locks; it ends with its holder.
+
+    Parameters
+    ----------
+    path : Path
+        The lock's file, which is made if it is not there and stays.
+    wait : bool
+        Whether to wait for another holder.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process holds it and `wait` is false.
+    OSError
+        If the file cannot be made.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on POSIX
+        yield
+        return
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def has_room(directory: Path, size: int) -> bool:
+    """Whether files of `size` bytes can be written in a directory, and others' as well.
+
+    Four times as much has to be free: other processes write at the same time.  One part is
+    reserved for a moment, for quotas and limits of the process count, too, of which the free
+    space of a file system says nothing.
+    """
+    import shutil
+    import tempfile
+
+    try:
+        if shutil.disk_usage(directory).free < 4 * size:
+            return False
+        with tempfile.TemporaryFile(dir=directory) as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            return True
+    except OSError:
+        return False
 
 
 def _chosen(variable: str, of_platform: str) -> Path:
@@ -59,8 +258,10 @@ def _chosen(variable: str, of_platform: str) -> Path:
     if not named:
         import platformdirs  # 5 ms of a first call that most need not wait for
 
-        place = getattr(platformdirs, of_platform)
-        return private_directory(place("tilewright", appauthor=False))
+        place = getattr(platformdirs, of_platform)("tilewright", appauthor=False)
+        if not place.is_absolute():  # "~", of a user without a home
+            raise NoDirectoryError("this user has no home directory")
+        return private_directory(place)
     try:
         return private_directory(Path(named).expanduser())
     except RuntimeError:  # of a user that there is not
@@ -86,9 +287,7 @@ def private_directory(path: str | os.PathLike[str]) -> Path:
     except FileExistsError:
         raise UnsafeDirectoryError(f"{directory} is not a directory; move it away") from None
     except OSError as problem:
-        raise UnsafeDirectoryError(
-            f"{directory} cannot be created ({problem.strerror}); name another directory"
-        ) from None
+        raise NoDirectoryError(f"{directory} cannot be made ({problem.strerror})") from None
     if hasattr(os, "geteuid"):  # Windows keeps a user's own directories private by ACLs
         if found.st_uid != os.geteuid():
             raise UnsafeDirectoryError(
@@ -132,7 +331,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """
     check_writable(path)
     target = Path(path)
-    temporary = target.with_name(f".tilewright-{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}.tmp")
     # 0666 less the umask: the mode that a file written plainly would have.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
@@ -145,6 +344,15 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _sync_directory(target.parent)
+
+
+def sweep(directory: Path) -> None:
+    """Remove what killed processes left of files and folders that they were making."""
+    for name in (f"{_TEMPORARY}*.tmp", f"{MAKING}*"):
+        for one in directory.glob(name):
+            with contextlib.suppress(OSError):
+                if time.time() - one.lstat().st_mtime > _MAKING_SECONDS:
+                    _remove_tree(one) if one.is_dir() else one.unlink()
 
 
 def _sync_directory(directory: Path) -> None:

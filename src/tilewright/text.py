@@ -1,10 +1,29 @@
-"""Text from files and stores that others may have written."""
+"""Texts: from files and stores that others may have written, and what several errors say."""
 
 from __future__ import annotations
 
-__all__ = ["plain"]
+__all__ = ["install_hint", "plain", "shown"]
+
+# Of a value in an error of one line.
+_SHOWN = 60
 
 
 def plain(text: str) -> str:
     """Return text with control characters spelled out: they steer terminals and break XML."""
     return "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)
+
+
+def install_hint(extra: str) -> str:
+    """Return how to install what an extra of this package holds: it is on no package index."""
+    return (
+        f"run: pip install '.[{extra}]' in the clone, or pip install 'FILE.whl[{extra}]' of a wheel"
+    )
+
+
+def shown(value: object) -> str:
+    """Return a value as an error names it: short, whatever it is."""
+    try:
+        text = repr(value)
+    except Exception:  # Python prints no integer of more than 4300 digits
+        text = f"{type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}...{text[-_SHOWN // 4 :]}"

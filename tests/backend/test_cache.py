@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -38,9 +39,26 @@ def test_the_least_recently_used_go_first(cache: KernelCache) -> None:
         cache.save(key, bytes(100))
         os.utime(cache.directory / key, (1e9 - age, 1e9 - age))
     assert cache.load("oldest") == bytes(100)  # and so it is the newest now
-    assert cache.prune(limit=250) == 1
+    assert cache.prune(limit=300) == 1
     assert cache.load("middle") is None
     assert cache.load("oldest") == cache.load("newest") == bytes(100)
+
+
+def test_what_killed_writers_left_goes_once_it_is_old(cache: KernelCache) -> None:
+    for name, age in ((".tilewright-old.tmp", 7200), (".tilewright-new.tmp", 0)):
+        (cache.directory / name).write_bytes(b"half")
+        os.utime(cache.directory / name, (time.time() - age, time.time() - age))
+    cache.save("a", b"binary")
+    assert {one.name for one in cache.directory.iterdir()} == {".tilewright-new.tmp", "a"}
+
+
+@pytest.mark.parametrize("damage", [b"", b"binary", bytes(38), bytes(100)], ids=len)
+def test_what_is_damaged_is_not_given_back(cache: KernelCache, damage: bytes) -> None:
+    cache.save("a", b"binary")
+    assert cache.load("a") == b"binary"
+    (cache.directory / "a").write_bytes(damage)
+    assert cache.load("a") is None
+    assert not (cache.directory / "a").exists()
 
 
 def test_a_cache_that_nobody_can_write_to_serves(

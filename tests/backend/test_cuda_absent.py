@@ -35,7 +35,26 @@ def test_compiling_says_what_to_install():
         "try: compile_cubin(Source('', {}), 'sm_90')\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
-    assert said.startswith("BackendError NVRTC is not here; run: pip install 'tilewright[tune]'")
+    assert said.startswith("HostError NVRTC is not here; run: pip install '.[tune]' in the clone")
+
+
+def test_a_process_without_a_driver_touches_nothing_of_cuda():
+    """Not even our own modules for it, nor the tables of GPUs' kernels: a first call takes time."""
+    said = run(
+        "import sys\n"
+        "opened = []\n"
+        "sys.addaudithook(lambda name, x: opened.append(str(x[0])) if name == 'open' else None)\n"
+        "import tilewright.backend.libcuda as libcuda\n"
+        "libcuda.library = lambda: None\n"
+        "import numpy as np, tilewright as tw\n"
+        "for kind in ('f4', 'c16'): tw.gemm(np.eye(3, dtype=kind), np.eye(3, dtype=kind))\n"
+        "gpu = ('backend.cuda', 'sass', 'bounds', 'microbench', 'stencil.wgmma',\n"
+        "       'stencil.mma_f64', 'stencil.simt_async', 'stencil.skinny')\n"
+        "gpu = tuple(f'tilewright.{name}' for name in gpu)\n"
+        "print([x for x in sys.modules if x.startswith(gpu)],\n"
+        "      [x for x in opened if 'sm_90' in x])\n"
+    )
+    assert said == "[] []\n"
 
 
 def test_importing_the_package_imports_none_of_it():

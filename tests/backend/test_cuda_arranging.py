@@ -118,12 +118,12 @@ def test_only_the_text_and_its_records_change() -> None:
 def test_it_is_done_once(cache: KernelCache, monkeypatch: pytest.MonkeyPatch) -> None:
     after = arranged(compiled(), cache)
     (entry,) = cache.directory.iterdir()
-    assert entry.read_bytes() == after.code
+    assert cache.load(entry.name) == after.code
 
     # An entry that was cut short is made anew.
     entry.write_bytes(after.code[:-16])
     assert arranged(compiled(), cache).code == after.code
-    assert entry.read_bytes() == after.code
+    assert cache.load(entry.name) == after.code
 
     monkeypatch.setattr(arranging, "_arranged", None)
     assert arranged(compiled(), cache) == after
@@ -152,7 +152,7 @@ def test_a_kernel_that_is_refused_stays_and_its_neighbour_moves(cache: KernelCac
     before = compiler.compile_cubin(both, "sm_90a")
     after = arranged(before, cache)
     (entry,) = cache.directory.iterdir()
-    assert entry.read_bytes() == after.code
+    assert cache.load(entry.name) == after.code
     old, new = ({one.name: one for one in read_cubin(c.code).kernels} for c in (before, after))
     assert len(old["tabled"].code) > FETCHED_BYTES[90]
     assert new["tabled"] == old["tabled"]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from tilewright.backend import devices
 from tilewright.cli.app import run
+from tilewright.version import VERSION
 
 
 @pytest.fixture
@@ -57,6 +61,9 @@ def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
         (["multiply", "a.npy", "b.npy", "-o", ".", "--trans", "TN"], 1, "not a plain file"),
         (["multiply", "a.npy", "b.npy", "-o", "c.npz", "--trans", "TN"], 2, "end its name in .npy"),
         (["multiply", "a.npy", "b.npy", "-o", "no/c.npy", "--trans", "TN"], 1, "in no directory"),
+        (["multiply", "a.npy", "b.npy", "-o", "a.npy", "--trans", "TN"], 2, "is the input a.npy"),
+        (["multiply", "a.npy", "b.npy", "-o", "link.npy"], 2, "is the input b.npy"),
+        (["solve", "a.npy", "b.npy", "-o", "b.npy"], 2, "is the input b.npy"),
         (["multiply", "zip.npy", "b.npy", "-o", "c.npy"], 2, "zip.npy is not an .npy file"),
         (["multiply", "z.npy", "z.npy", "-o", "c.npy", "--precision", "d"], 2, "z.npy is complex"),
         (["multiply", "t.npy", "t.npy", "-o", "c.npy", "--precision", "d"], 2, "not numbers"),
@@ -97,12 +104,63 @@ def test_errors_are_one_line_and_leave_nothing_behind(files, capsys, arguments, 
         archive.write(b"PK\x03\x04 and no more")
     np.save("z.npy", np.array([[1 + 2j]]))
     np.save("t.npy", np.array([["2026-11-23"]], dtype="datetime64[D]"))
+    os.symlink("b.npy", "link.npy")
     assert run(arguments) == status
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
-    given = {"a.npy", "b.npy", "t.npy", "text.npy", "z.npy", "zip.npy"}
+    given = {"link.npy", "a.npy", "b.npy", "t.npy", "text.npy", "z.npy", "zip.npy"}
     assert set(os.listdir()) - {"data"} == given
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["tune", "--size", "big", "--json"], 2, "size='big' is not a size"),
+        (["tune", "--no-such", "--json"], 2, "--no-such"),
+        (["nonsense", "--json"], 2, "nonsense"),
+        (["multiply", "--json"], 2, "Missing argument"),
+        (["bench", "--rounds", "0", "--json"], 2, "--rounds"),
+        (["db", "show", "1", "--store", "none.sqlite", "--json"], 1, "there is no store"),
+    ],
+)
+def test_errors_are_json_where_json_was_asked_for(capsys, arguments, status, message):
+    assert run(arguments) == status
+    told = capsys.readouterr()
+    assert told.out == ""
+    error = json.loads(told.err)
+    assert error["status"] == status
+    assert message in error["error"]
+
+
+def test_the_version_is_told(capsys):
+    assert run(["--version"]) == 0
+    assert out(capsys) == f"tilewright {VERSION}\n"
+
+
+def test_devices_fit_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(Console, "is_terminal", True)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["devices"]) == 0
+    text = re.sub(r"\x1b\[[0-9;]*m", "", out(capsys))
+    for device in devices():
+        assert device.id in text
+        assert device.fingerprint in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_missing_pyopencl_is_named(tmp_path):
+    package = tmp_path / "pyopencl"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise ImportError('no')")
+    code = "import tilewright as tw, numpy as np; tw.gemm(np.eye(2), np.eye(2), device='opencl')"
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    # Where there is an NVIDIA GPU, it is said that it is not asked for.
+    assert "pip install pyopencl" in ran.stderr or "is not here; use one of" in ran.stderr
 
 
 def test_a_config_may_be_longer_than_a_files_name(capsys):
@@ -216,3 +274,17 @@ def test_quickstart_again_goes_on_from_stored_results(capsys, tmp_path):
     for _ in range(2):
         assert run([*QUICKSTART, str(tmp_path / "report.html")]) == 0
     assert "results are stored from before: starting from them" in out(capsys)
+
+
+@pytest.mark.slow
+def test_quickstart_tells_machines_everything_at_once(capsys, tmp_path):
+    page = tmp_path / "report.html"
+    assert run([*QUICKSTART, str(page), "--json"]) == 0
+    told = json.loads(out(capsys))
+    assert told["device"] in {one.id for one in devices()}
+    assert told["tuned"]["flops_per_second"] > 0
+    beside = told["beside"]
+    assert set(beside["flops_per_second"]) == {"tilewright", "numpy"}
+    assert all(one["eta"] < 1e-5 for one in beside["errors"].values())
+    assert told["solved"]["accepted"] is True
+    assert told["report"] == str(page)

@@ -123,7 +123,7 @@ def test_export_and_import_carry_everything(filled, tmp_path):
     assert facts("import", out, store=other) == {"results": 4, "new": 4}
     assert facts("import", out, store=other) == {"results": 4, "new": 0}
     with Store(filled) as ours, Store(other) as theirs:
-        assert list(ours.query()) == list(theirs.query())
+        assert [one.imported() for one in ours.query()] == list(theirs.query())
 
 
 def test_export_to_standard_output_is_t4(filled):
@@ -160,6 +160,12 @@ def test_prune_says_first_and_removes_then(filled):
     assert facts("prune", "--older-than", "1h", store=filled)["removed"] == 3
     with Store(filled) as store:
         assert [one.config["block_m"] for one in store.query()] == [3, 9]
+
+
+def test_prune_failed_removes_what_failed_alone(filled):
+    assert facts("prune", "--failed", store=filled)["removed"] == 1
+    with Store(filled) as store:
+        assert [one.config["block_m"] for one in store.query()] == [1, 3, 4]
 
 
 class Family:

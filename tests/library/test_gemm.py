@@ -323,6 +323,34 @@ def test_a_scalar_that_the_arrays_cannot_hold_is_named(name, value):
     assert np.isinf(infinite).all()
 
 
+@pytest.mark.parametrize("value", [10**400, -(10**5000)], ids=["long", "unprintable"])
+def test_an_integer_beyond_any_type_is_told_in_a_short_line(value):
+    ones = np.ones((2, 2), np.float32)
+    with pytest.raises(ValueError, match=r"alpha=.* is beyond float32") as refused:
+        tw.gemm(ones, ones, alpha=value)
+    assert len(str(refused.value)) < 120
+
+
+def test_lists_are_told_how_to_become_arrays():
+    with pytest.raises(TypeError, match=r"b is a list; give np\.asarray\(b\)"):
+        tw.gemm(np.eye(2), [[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(TypeError, match=r"a is a list; give np\.asarray\(a\)"):
+        tw.lu_factor([[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize("letter", ["f2", "f4", "c16"])
+def test_byte_swapped_arrays_are_named(letter):
+    swapped = np.eye(2, dtype=letter).astype(np.dtype(letter).newbyteorder("S"))
+    native = swapped.dtype.newbyteorder("=").name
+    with pytest.raises(ValueError, match=rf"a\.dtype=.* byte-swapped; .*astype\('{native}'\)"):
+        tw.gemm(swapped, swapped)
+    if letter != "f2":
+        with pytest.raises(ValueError, match=r"b\.dtype=.* byte-swapped"):
+            tw.gemm(np.eye(2, dtype=letter), swapped)
+        with pytest.raises(ValueError, match=r"a\.dtype=.* byte-swapped"):
+            tw.lu_factor(swapped)
+
+
 def test_types_that_are_served_are_named():
     with pytest.raises(ValueError, match=r"a\.dtype=int16 .*complex128, or to float16"):
         tw.gemm(np.ones((2, 2), np.int16), np.ones((2, 2), np.int16))

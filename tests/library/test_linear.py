@@ -73,9 +73,9 @@ def test_the_criterion_tells_what_it_cannot_judge(pairs):
 
 
 def test_lists_and_integers_are_refused_by_name():
-    with pytest.raises(TypeError, match="a is list"):
+    with pytest.raises(TypeError, match="a is a list"):
         tw.lu_factor([[1.0]])
     with pytest.raises(ValueError, match=r"a\.dtype=int64"):
         tw.lu_factor(np.eye(3, dtype=np.int64))
-    with pytest.raises(TypeError, match="b is list"):
+    with pytest.raises(TypeError, match="b is a list"):
         tw.lu_solve(tw.lu_factor(np.eye(3)), [1.0, 2, 3])

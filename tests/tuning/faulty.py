@@ -2,7 +2,7 @@
 
 Workers import this module and find the stencil registered.  `fault` chooses:
 0 none, 1 does not compile, 2 wrong at the edge, 3 segmentation fault, 4 endless loop,
-5 memory, 6 wrong in what only the winner's certificate looks at.
+5 eats all memory it gets, 6 wrong in what only the winner's certificate looks at.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Faulty(Stencil):
     name: ClassVar[str] = "faulty"
     version: ClassVar[int] = 1
     faults: ClassVar[tuple[int, ...]] = (0, 1, 2, 3, 4, 5, 6)
+    speeds: ClassVar[tuple[int, ...]] = (1, 4, 16)
 
     def suits(self, device: DeviceSpec) -> bool:
         return False
@@ -61,13 +62,13 @@ class Faulty(Stencil):
             self.name,
             [
                 Parameter("fault", self.faults, "what goes wrong", "a worker"),
-                Parameter("rounds", (1, 4, 16), "how often the work is done", "time"),
+                Parameter("rounds", self.speeds, "how often the work is done", "time"),
                 *fixed,
             ],
         )
 
     def default(self, variant: Variant, device: DeviceSpec) -> Config:
-        values = {"fault": 0, "rounds": 16, "block_m": 8, "block_n": 8, "block_k": 8}
+        values = {"fault": 0, "rounds": max(self.speeds), "block_m": 8, "block_n": 8, "block_k": 8}
         return Config(self.name, values)
 
     def resources(self, config: Config, variant: Variant) -> Resources:
@@ -78,7 +79,9 @@ class Faulty(Stencil):
 
     def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
         if config["fault"] == 5:
-            np.ones(1 << 50, np.uint8)  # more than any machine has: the allocation fails
+            eaten = []
+            while True:  # until the worker's limit
+                eaten.append(np.empty(1 << 28, np.uint8))
         return Source(TEXT, {"FAULT": config["fault"], "ROUNDS": config["rounds"]})
 
 

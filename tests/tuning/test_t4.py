@@ -1,6 +1,7 @@
 """T4 files: others can read ours, ours come back whole, and bad ones change nothing."""
 
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -260,6 +261,15 @@ def test_a_bad_file_is_one_line(text, names, tmp_path):
 def test_a_missing_file_is_one_line(tmp_path):
     with pytest.raises(T4Error, match="cannot be read"):
         read_t4(tmp_path / "none.json")
+
+
+def test_what_never_ends_is_refused_unopened(tmp_path):
+    """Opening a FIFO waits for a writer, and a device may have no end."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for path in (fifo, Path("/dev/zero"), tmp_path):
+        with pytest.raises(T4Error, match="no plain file"):
+            read_t4(path)
 
 
 def test_what_another_tuner_wrote_is_refused(tmp_path):

@@ -10,22 +10,27 @@ from functools import lru_cache
 from tilewright.backend.base import (
     BackendError,
     CompileError,
+    DeviceFailedError,
     DeviceLostError,
     Event,
     GemmCall,
+    HostError,
     Kernel,
     LaunchError,
     LiveDevice,
     Operand,
     OutOfMemoryError,
 )
+from tilewright.text import install_hint
 
 __all__ = [
     "BackendError",
     "CompileError",
+    "DeviceFailedError",
     "DeviceLostError",
     "Event",
     "GemmCall",
+    "HostError",
     "Kernel",
     "LaunchError",
     "LiveDevice",
@@ -50,8 +55,12 @@ def devices() -> tuple[LiveDevice, ...]:
 
 @lru_cache(maxsize=1)
 def _found() -> tuple[LiveDevice, ...]:
-    from tilewright.backend.cuda.device import devices as cuda_devices
+    from tilewright.backend.libcuda import library
     from tilewright.backend.opencl.device import devices as opencl_devices
+
+    if library() is None:
+        return tuple(opencl_devices())
+    from tilewright.backend.cuda.device import devices as cuda_devices
 
     return (*cuda_devices(), *opencl_devices())
 
@@ -81,9 +90,11 @@ def device(name: str | LiveDevice | None = None) -> LiveDevice:
     wanted = name or os.environ.get("TILEWRIGHT_DEVICE") or ""
     found = devices()
     if not found:
+        from tilewright.backend.opencl.platforms import missing
+
         raise ValueError(
-            "no device was found; install the pocl-binary-distribution package,"
-            " or your GPU's driver and the tilewright[cuda] extra"
+            f"no device was found: {missing()}; for an NVIDIA GPU with its driver"
+            f" {install_hint('cuda')}"
         )
     if not wanted:
         return found[0]

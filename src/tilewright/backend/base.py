@@ -22,9 +22,11 @@ from tilewright.stencil import Dialect, Launch, Source
 __all__ = [
     "BackendError",
     "CompileError",
+    "DeviceFailedError",
     "DeviceLostError",
     "Event",
     "GemmCall",
+    "HostError",
     "Kernel",
     "LaunchError",
     "LiveDevice",
@@ -56,6 +58,14 @@ class DeviceLostError(LaunchError):
     CUDA reports an illegal address, say, once more for every call that follows.  Nothing
     but a new process helps; processes beside this one are not touched.
     """
+
+
+class DeviceFailedError(DeviceLostError):
+    """The device itself failed or is gone, which is no kernel's fault."""
+
+
+class HostError(BackendError):
+    """The host failed, not the kernel: no room on a disk, no permission, no compiler."""
 
 
 class OutOfMemoryError(BackendError):
@@ -240,6 +250,11 @@ class LiveDevice(ABC):
     def portfolio_key(self) -> str:
         """What the device's own portfolios are kept under."""
         return self.fingerprint
+
+    @property
+    def hardware_key(self) -> str:
+        """What tells this piece of hardware from others of this machine, as a file's name."""
+        return "cpu" if self.spec.kind == "cpu" else self.fingerprint
 
     @property
     def tunable(self) -> DeviceSpec:

@@ -1,8 +1,8 @@
 """The disk cache of compiled kernels: private files under a versioned key.
 
-Guaranteed: a file that is read was written whole, by this user, for exactly this
-source, these macros, this device and this driver.  Not guaranteed: that a file stays;
-the oldest go when the cache outgrows its limit.
+Guaranteed: what is read is, byte for byte, what this user wrote for exactly this source,
+these macros, this device and this driver.  Not guaranteed: that a file stays; the oldest
+go when the cache outgrows its limit, and one that was damaged goes when it is found.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import json
 import os
 from pathlib import Path
 
-from tilewright.paths import cache_dir, private_directory, write_atomically
+from tilewright.paths import cache_dir, private_directory, sweep, write_atomically
 from tilewright.stencil import Source
 
 __all__ = ["KernelCache", "prune_directory"]
 
 # Part of every key: raise it when what is stored under a key changes.
-_FORMAT = 1
+_FORMAT = 2
+
+_DIGEST_BYTES = hashlib.sha256().digest_size
 
 # A tuning run writes some thousand binaries of 10 to 200 kB.
 _LIMIT_BYTES = 512 * 2**20
@@ -46,11 +48,15 @@ class KernelCache:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def load(self, key: str) -> bytes | None:
-        """Return a binary, or None if there is none."""
+        """Return a binary, or None if there is none that is whole."""
         path = self.directory / key
         try:
-            binary = path.read_bytes()
+            kept = path.read_bytes()
         except OSError:
+            return None
+        digest, binary = kept[:_DIGEST_BYTES], kept[_DIGEST_BYTES:]
+        if hashlib.sha256(binary).digest() != digest:
+            self.drop(key)
             return None
         with contextlib.suppress(OSError):  # where nothing can be written, nothing is pruned
             os.utime(path)  # recently used files are pruned last
@@ -62,17 +68,21 @@ class KernelCache:
             self._unpruned = False
             self.prune()
         try:
-            write_atomically(self.directory / key, binary)
+            write_atomically(self.directory / key, hashlib.sha256(binary).digest() + binary)
         except OSError:
             return
 
     def drop(self, key: str) -> None:
-        """Forget a binary that its driver no longer accepts, where something can be written."""
+        """Forget a binary that is of no use any more, where something can be written."""
         with contextlib.suppress(OSError):
             (self.directory / key).unlink(missing_ok=True)
 
     def prune(self, limit: int = _LIMIT_BYTES) -> int:
-        """Remove the least recently used files above `limit` bytes; return their number."""
+        """Remove the least recently used files above `limit` bytes; return their number.
+
+        What killed processes left half written goes, too.
+        """
+        sweep(self.directory)
         return prune_directory(self.directory, limit)
 
 

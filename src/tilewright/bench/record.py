@@ -108,6 +108,8 @@ def row_record(problem: Problem, row: Row | None, extra: dict[str, Any]) -> dict
             "seconds": row.seconds,
             "missing": row.missing,
         }
+        if row.noise:
+            record["noise"] = list(row.noise)
         if row.errors:
             record["errors"] = row.errors
         if row.sensed:

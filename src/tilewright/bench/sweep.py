@@ -22,6 +22,7 @@ from tilewright.portfolio import Choice
 from tilewright.problem import Problem
 from tilewright.timeline import span
 from tilewright.tuning.measure import Workload
+from tilewright.tuning.noise import OutsideLoad, noise
 
 __all__ = [
     "OURS",
@@ -112,6 +113,8 @@ class Row:
         For each of `seconds` clock and power in its turns; empty where these are single products.
     errors : dict
         See `bench.errors`, of everybody on the device's own matrices; empty if not asked for.
+    noise : tuple of str
+        What makes the times doubtful, a line each.
     """
 
     problem: Problem
@@ -122,6 +125,7 @@ class Row:
     copies: tuple[str, ...] = ()
     sensed: dict[str, Sensed] = field(default_factory=dict)
     errors: dict[str, dict[str, float]] = field(default_factory=dict)
+    noise: tuple[str, ...] = ()
 
     @property
     def config(self) -> dict[str, Any]:
@@ -257,12 +261,16 @@ def _measure(
     on_host = {one.name for one in peers if one.on_host}  # in matrices of their own
     compared = {name: call for name, call in calls.items() if name not in on_host}
     errors = sampled_errors(workload, compared) if method.errors else {}
+    shared = live.spec.kind == "cpu"
+    others = OutsideLoad() if shared else None  # the host's cores have no part in a GPU's times
+    sensed: dict[str, Sensed] = {}
+    total_seconds: dict[str, list[float]] = {}
     if method.turn_seconds:
         seconds, sensed = long_turns(live, calls, method.rounds, method.turn_seconds)
-        return Row(problem, seconds, choice, missing, {}, copies, sensed, errors)
-    shared = live.spec.kind == "cpu"
-    seconds, total_seconds = in_turns((calls, totals), method.rounds, flush, shared)
-    return Row(problem, seconds, choice, missing, total_seconds, copies, {}, errors)
+    else:
+        seconds, total_seconds = in_turns((calls, totals), method.rounds, flush, shared)
+    doubts = tuple(noise(seconds, others.share() if others is not None else None))
+    return Row(problem, seconds, choice, missing, total_seconds, copies, sensed, errors, doubts)
 
 
 def in_turns(

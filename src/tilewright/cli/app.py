@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from json import dumps
+from typing import Annotated, Any
 
 import typer
 
@@ -24,12 +26,17 @@ from tilewright.cli import (
     space,
     tune,
 )
+from tilewright.cli.output import say
 from tilewright.cli.trace_option import add_trace_option
+from tilewright.version import VERSION
 
 __all__ = ["app", "run"]
 
 # What a shell has of a program that SIGINT ended: 128 and its number.
 _INTERRUPTED = 130
+_USAGE = 2
+# The parent of all that typer says of wrong usage; of that family only the child is public.
+_UsageError: Any = typer.BadParameter.__base__
 _STOPPED = "stopped; what was written until then stays"
 
 app = typer.Typer(
@@ -58,30 +65,65 @@ app.add_typer(db.app, name="db")
 add_trace_option(app)
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        say(f"tilewright {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Bounds, generates, tunes, explains and serves GEMM kernels."""
+
+
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit status."""
+    """Run one command line and return its exit status.
+
+    With ``--json`` what goes wrong, wrong usage too, is a line of JSON on standard error.
+    """
+    json = "--json" in arguments
     try:
-        app(list(arguments), prog_name="tilewright", standalone_mode=True)
-    except SystemExit as end:  # how typer ends, with its own status for wrong usage
-        if end.code == _INTERRUPTED:  # it has taken the interrupt for itself
-            return _fail(_STOPPED, _INTERRUPTED)
-        return int(end.code) if isinstance(end.code, int) else 1
+        return _status_of(arguments, json=json)
     except (ValueError, TypeError) as problem:
         # NumPy's LinAlgError is a ValueError, but what it tells of is the data.
-        return _fail(problem, 1 if type(problem).__name__ == "LinAlgError" else 2)
+        return _fail(problem, 1 if type(problem).__name__ == "LinAlgError" else _USAGE, json=json)
     except OSError as problem:
         named = problem.filename is not None and problem.strerror
         told = f"{problem.filename} cannot be used ({problem.strerror}); name another"
-        return _fail(told if named else problem, 1)
+        return _fail(told if named else problem, 1, json=json)
     except (RuntimeError, ArithmeticError, MemoryError) as problem:
-        return _fail(problem, 1)
+        return _fail(problem, 1, json=json)
     except KeyboardInterrupt:
-        return _fail(_STOPPED, _INTERRUPTED)
-    return 0
+        return _fail(_STOPPED, _INTERRUPTED, json=json)
 
 
-def _fail(problem: object, status: int) -> int:
+def _status_of(arguments: Sequence[str], *, json: bool) -> int:
+    """Run a command line; typer itself draws what is wrong with its usage for people."""
+    try:
+        # Without standalone mode what ends a command comes as an exception, or is returned.
+        end = app(list(arguments), prog_name="tilewright", standalone_mode=not json)
+    except _UsageError as problem:
+        return _fail(problem.format_message(), _USAGE, json=json)
+    except typer.Abort:
+        return _fail(_STOPPED, _INTERRUPTED, json=json)
+    except SystemExit as exit_:
+        end = exit_.code
+        if end == _INTERRUPTED:  # typer has taken the interrupt for itself
+            return _fail(_STOPPED, _INTERRUPTED, json=json)
+        return end if isinstance(end, int) else 1
+    return end if isinstance(end, int) else 0
+
+
+def _fail(problem: object, status: int, *, json: bool) -> int:
     """Print one line that says what went wrong."""
-    line = str(problem).strip().splitlines()
-    sys.stderr.write(f"tilewright: {line[0] if line else type(problem).__name__}\n")
+    lines = str(problem).strip().splitlines() or [type(problem).__name__]
+    if json:
+        sys.stderr.write(dumps({"error": lines[0], "status": status}) + "\n")
+    else:
+        sys.stderr.write(f"tilewright: {lines[0]}\n")
     return status

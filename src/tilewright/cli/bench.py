@@ -234,8 +234,12 @@ def _run(session: Session, problems: list[Problem], until: float, *, quiet: bool
     from rich.console import Console
     from rich.progress import Progress
 
+    from tilewright.tuning.alone import alone_on
+
     rows: list[dict[str, Any]] = []
-    with Progress(console=Console(stderr=True, quiet=quiet), transient=True) as progress:
+    console = Console(stderr=True, quiet=quiet)
+    used = alone_on(session.live, "tilewright bench")
+    with used, Progress(console=console, transient=True) as progress:
         bar = progress.add_task(session.live.id, total=len(problems))
         for problem in problems:
             if time.monotonic() > until:

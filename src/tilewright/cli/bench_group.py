@@ -144,17 +144,19 @@ def _run_measured(
 
     from tilewright.bench.document import Document
     from tilewright.bench.record import device_record, environment_record
+    from tilewright.tuning.alone import alone_on
 
     output: Path | None = given["output"]
     document = Document(environment_record(), [] if output is None else [output], name)
     rows = document.add(device_record(asked.live, []))["results"]
-    for row in chosen.rows(asked):
-        rows.append(row)
-        document.save()
-        if not given["json"]:
-            say(row["error"] if "error" in row else chosen.line(row))
-        if time.monotonic() > until:
-            break
+    with alone_on(asked.live, f"tilewright bench {name}"):
+        for row in chosen.rows(asked):
+            rows.append(row)
+            document.save()
+            if not given["json"]:
+                say(row["error"] if "error" in row else chosen.line(row))
+            if time.monotonic() > until:
+                break
     if given["json"]:
         emit_json(document.plain)
         return

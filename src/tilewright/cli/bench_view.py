@@ -43,6 +43,9 @@ def show_times(live: LiveDevice, peers: Sequence[Peer], rows: list[dict[str, Any
             rates = _rates(row["with_transfers"]["flops_per_second"], peers)
             table.add_row("  with transfers", *rates)
     emit_table(table)
+    for row in rows:
+        for line in row.get("noise", ()):
+            say(f"noisy, {row['problem']}: {line}")
 
 
 def _of_bound(row: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from tilewright.bounds import curves
 from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.paths import write_atomically
 from tilewright.precision import Precision
+from tilewright.text import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +32,7 @@ def _pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise RuntimeError(
-            "--figure needs matplotlib; install it with: pip install 'tilewright[figures]'"
-        ) from None
+        raise RuntimeError(f"--figure needs matplotlib; {install_hint('figures')}") from None
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "tilewright"
     from matplotlib import pyplot

@@ -135,11 +135,13 @@ def import_(
 
     measurements = read_t4(file)
     with Store(store) as opened:
-        new = opened.add_all(measurements)
+        new = opened.add_imported(measurements)
     if json:
         emit_json({"results": len(measurements), "new": new})
     else:
         say(f"{len(measurements)} results read, {new} of them new")
+        if new:
+            say("they start the next tuning of these problems, which measures them on this device")
 
 
 @app.command()
@@ -149,6 +151,9 @@ def prune(
     ] = None,
     stale: Annotated[
         bool, typer.Option("--stale", help="Only results of stencils that have changed since.")
+    ] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only of candidates that failed; they may be retried.")
     ] = False,
     device: DeviceOption = None,
     winners: Annotated[
@@ -166,6 +171,7 @@ def prune(
             older_than=None if older_than is None else datetime.now(UTC) - _age(older_than),
             current_versions=_versions(opened.stencils()) if stale else None,
             device=None if device is None else _fingerprints(opened, device),
+            failed=failed,
             winners=winners,
             dry_run=dry_run,
         )

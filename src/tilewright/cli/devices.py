@@ -75,7 +75,7 @@ def _probe(name: str | None, seconds: float, output: Path | None, *, json: bool)
 
 
 def _list(*, json: bool) -> None:
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from tilewright.backend import devices
 
@@ -96,19 +96,27 @@ def _list(*, json: bool) -> None:
         )
         return
     if not found:
-        say("no device: install the pocl-binary-distribution package or your GPU's OpenCL driver")
+        from tilewright.backend.opencl.platforms import missing
+
+        say(f"no device: {missing()}")
         return
-    table = Table("id", "device", "kind", "units", "local KiB", "fp64", "platform", "fingerprint")
+    table = Table(
+        Column("id", no_wrap=True), Column("device", no_wrap=True), "units", "fp64", "platform",
+        Column("fingerprint", no_wrap=True),
+    )  # fmt: skip
     for d in found:
         s = d.spec
         table.add_row(
             d.id,
             s.name,
-            s.kind,
-            str(s.multiprocessors),
-            str(s.shared_bytes_per_block // 1024),
+            f"{s.multiprocessors} ({s.kind})",
             "yes" if s.has_fp64 else "no",
-            d.platform,
+            _platform(d.platform),
             d.fingerprint,
         )
     emit_table(table)
+
+
+def _platform(text: str) -> str:
+    """Return a platform's name and version without how it was built; ``--json`` has it all."""
+    return text.split(",")[0].split("  ")[0] + (")" if "(" in text else "")

@@ -49,6 +49,7 @@ def command(
     from tilewright.bench.sweep import Method
     from tilewright.cli.ladder_kinds import LADDERS
     from tilewright.paths import check_writable
+    from tilewright.tuning.alone import alone_on
     from tilewright.tuning.room import check_memory
     from tilewright.tuning.tuner import seconds_of
 
@@ -72,15 +73,16 @@ def command(
     document = {"environment": environment_record(Method(rounds)), "devices": [record]}
     started = time.monotonic()
     ladder.compile()
-    for problem in problems:
-        if seconds is not None and results and time.monotonic() - started > seconds:
-            record["stopped"] = f"before {_shape(problem)}: the budget of {budget} is spent"
-            break
-        if tune is not None:
-            _tune(problem, live, tune)
-        results.append(ladder.climb(problem))
-        if output is not None:
-            _write(output, document)  # an interrupted climb loses nothing
+    with alone_on(live, "tilewright ladder"):
+        for problem in problems:
+            if seconds is not None and results and time.monotonic() - started > seconds:
+                record["stopped"] = f"before {_shape(problem)}: the budget of {budget} is spent"
+                break
+            if tune is not None:
+                _tune(problem, live, tune)
+            results.append(ladder.climb(problem))
+            if output is not None:
+                _write(output, document)  # an interrupted climb loses nothing
     if output is not None:
         _write(output, document)
     if json:

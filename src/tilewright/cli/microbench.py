@@ -80,6 +80,7 @@ def measure(
     """
     from tilewright.bench.record import device_record, environment_record
     from tilewright.microbench.session import run_experiments
+    from tilewright.tuning.alone import alone_on
 
     told: dict[str, Any] = {}
     document = {
@@ -93,7 +94,7 @@ def measure(
         if output is not None:
             _write(output, document)
 
-    with _Progress(live, seconds, quiet=quiet) as bar:
+    with alone_on(live, "tilewright microbench"), _Progress(live, seconds, quiet=quiet) as bar:
         results = run_experiments(live, chosen, seconds, done, bar.started, bar.emitted)
     if show and not quiet:
         for result in results:

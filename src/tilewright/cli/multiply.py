@@ -21,7 +21,7 @@ from tilewright.cli.output import (
 if TYPE_CHECKING:
     from tilewright.precision import Precision
 
-__all__ = ["check_suffix", "command", "load", "load_as", "save"]
+__all__ = ["check_not_read", "check_suffix", "command", "load", "load_as", "save"]
 
 
 def command(
@@ -49,6 +49,7 @@ def command(
     trans_a, trans_b = parse_trans(trans)
     row = find_precision(precision) if precision else None
     check_writable(output)
+    check_not_read(output, a, b)
     matrices = [None if path is None else load_as(path, row) for path in (a, b, c)]
     check_suffix(output, hasattr(matrices[0], "words"))
     if row is not None and row.letter in "fv":
@@ -84,6 +85,16 @@ def command(
         f"{output}: {result.shape[0]} x {result.shape[1]} {_kind(result)},"
         f" {seconds:.3f} s with compilation ({gigaflops(flops / seconds)})"
     )
+
+
+def check_not_read(output: Path, *inputs: Path) -> None:
+    """Refuse to write what is read, by whatever name: it could not be multiplied again.
+
+    C may be its own result, as in BLAS.
+    """
+    for one in inputs:
+        if output.exists() and one.exists() and output.samefile(one):
+            raise ValueError(f"output={str(output)!r} is the input {one}; name another file")
 
 
 def check_suffix(output: Path, is_pairs: bool) -> None:

@@ -399,7 +399,8 @@ def _measured(name: str, times: Path | None, live: LiveDevice | None) -> Measure
     if live is None:
         raise ValueError("--times is needed where the device is not here")
     with Store() as store:
-        rows = [row for row in store.query(device=live.fingerprint) if row.ok]
+        stored = store.query(device=live.fingerprint)
+        rows = [row for row in stored if row.ok and not row.is_imported]
     spec = live.spec
     return from_store(rows, name, spec.name, spec.compute_capability, spec.multiprocessors)
 

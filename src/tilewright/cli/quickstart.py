@@ -11,8 +11,10 @@ import typer
 from tilewright.cli.output import (
     BudgetOption,
     DeviceOption,
+    JsonOption,
     PrecisionOption,
     SizeOption,
+    emit_json,
     emit_table,
     gigaflops,
     parse_size,
@@ -20,6 +22,8 @@ from tilewright.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tilewright.backend import LiveDevice
     from tilewright.problem import Problem
     from tilewright.tuning.tuner import TuningResult
@@ -43,12 +47,17 @@ def command(
     report: Annotated[Path, typer.Option("--report", help="HTML file to write last.")] = Path(
         "report.html"
     ),
+    json: JsonOption = False,
 ) -> None:
     """Find the best device, tune GEMM on it, compare with NumPy, solve a system, report."""
     from tilewright.backend import device as find_device
     from tilewright.backend import devices
+    from tilewright.cli.solve import ACCEPTED
+    from tilewright.cli.solve import describe as describe_system
+    from tilewright.cli.tune import to_json
     from tilewright.microbench.peak import measured_peak
     from tilewright.problem import Problem
+    from tilewright.tuning.alone import alone_on
 
     m, n, k = parse_size(size)
     live = find_device(device)
@@ -56,33 +65,57 @@ def command(
     problem = Problem(n, m, k, precision)  # type: ignore[arg-type]
     if problem.precision.parts == 2:
         raise ValueError(f"precision={precision!r} has no NumPy to compare with; use s, d, c, z")
-    say(f"1. Device: {live} through {live.platform.split(',')[0]})")
+    tell = _nothing if json else say
+    tell(f"1. Device: {live} through {live.platform.split(',')[0]})")
     others = [d.id for d in devices() if d.id != live.id]
     if others:
-        say(f"   also here: {', '.join(others)} (choose with --device)")
-    say(f"\n2. What can be tuned for {problem}")
-    _show_space(problem, live)
-    say("3. Tuning")
-    peak = measured_peak(live, problem.precision)
-    result = _tune(problem, live, budget, peak)
-    say("\n4. The winner beside NumPy, same data, same process, in turns")
-    _compare(problem, live, result)
-    say("\n5. A linear system, LINPACK-style, whose products are tw.gemm")
-    _solve(problem, system, live)
-    say("\n6. Everything that was measured, as one page")
-    _report(report)
+        tell(f"   also here: {', '.join(others)} (choose with --device)")
+    tell(f"\n2. What can be tuned for {problem}")
+    if not json:
+        _show_space(problem, live)
+    tell("3. Tuning")
+    with alone_on(live, "tilewright quickstart"):
+        peak = measured_peak(live, problem.precision)
+        tuned = _tune(problem, live, budget, peak, json=json)
+        tell("\n4. The winner beside NumPy, same data, same process, in turns")
+        beside = _compare(problem, live)
+    if not json:
+        _show_beside(beside, tuned)
+    tell("\n5. A linear system, LINPACK-style, whose products are tw.gemm")
+    system_facts = _solve(problem, system, live)
+    tell("   " + describe_system(system_facts))
+    tell("\n6. Everything that was measured, as one page")
+    page = _report(report, tell)
+    if json:
+        emit_json(
+            {
+                "device": live.id,
+                "tuned": to_json(tuned, peak),
+                "beside": beside,
+                "solved": system_facts,
+                "report": page,
+            }
+        )
+    if not system_facts["accepted"]:
+        residual = system_facts["residual"]
+        raise ArithmeticError(f"scaled residual {residual:.3g} is not below {ACCEPTED:g}")
 
 
-def _report(path: Path) -> None:
-    """Write the report; what it needs beyond the package is an extra."""
+def _nothing(text: str) -> None:
+    """Say nothing: machines are told everything at the end."""
+
+
+def _report(path: Path, tell: Callable[[str], None]) -> str | None:
+    """Write the report, whose needs beyond the package are an extra; return where it is."""
     from tilewright.cli.report import write_report
 
     try:
         write_report(path)
     except RuntimeError as problem:
-        say(f"   no report: {problem}")
-        return
-    say(f"   {path.resolve()}")
+        tell(f"   no report: {problem}")
+        return None
+    tell(f"   {path.resolve()}")
+    return str(path.resolve())
 
 
 def _show_space(problem: Problem, live: LiveDevice) -> None:
@@ -94,7 +127,9 @@ def _show_space(problem: Problem, live: LiveDevice) -> None:
     show_funnel(space.funnel())
 
 
-def _tune(problem: Problem, live: LiveDevice, budget: str, peak: float) -> TuningResult:
+def _tune(
+    problem: Problem, live: LiveDevice, budget: str, peak: float, *, json: bool
+) -> TuningResult:
     from tilewright.cli.tune import describe, progress_bar
     from tilewright.portfolio import reload
     from tilewright.portfolio.tuned import tune
@@ -106,18 +141,26 @@ def _tune(problem: Problem, live: LiveDevice, budget: str, peak: float) -> Tunin
         known = store.count(device=live.fingerprint, problem=problem)
         if known:
             seconds = min(seconds, _AGAIN_SECONDS)
-            say(f"   {known} results are stored from before: starting from them ({store.path})")
-        with progress_bar(peak) as observer:
+            if not json:
+                say(f"   {known} results are stored from before: starting from them ({store.path})")
+        with progress_bar(peak, quiet=json) as observer:
             result = tune(problem, live, budget=seconds, store=store, observer=observer)
     reload()  # so that this process is served by what was found, too
-    describe(result, peak)
+    if not json:
+        describe(result, peak)
     return result
 
 
-def _compare(problem: Problem, live: LiveDevice, result: TuningResult) -> None:
-    """Time tw.gemm and NumPy in turns on the same arrays, and compare their errors."""
+def _compare(problem: Problem, live: LiveDevice) -> dict[str, Any]:
+    """Time tw.gemm and NumPy in turns on the same arrays, and compare their errors.
+
+    Returns
+    -------
+    dict
+        A row of a sweep (`tilewright.bench.record.row_record`), of ``"tilewright"`` and
+        ``"numpy"``.
+    """
     import numpy as np
-    from rich.table import Table
 
     from tilewright.library.gemm import gemm
 
@@ -141,32 +184,19 @@ def _compare(problem: Problem, live: LiveDevice, result: TuningResult) -> None:
         time.sleep(_SPIN_SECONDS)
     size = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
     exact = a.astype(np.float64) @ b.astype(np.float64)
-    table = Table("", "median time", "rate", "largest error / (|A||B|)")
-    errors: dict[str, float] = {}
-    for name, x in (("tilewright", ours), ("numpy", theirs)):
-        seconds = float(np.median(runs[name]))
-        errors[name] = float(np.max(np.abs(x - exact) / size))
-        label = "tw.gemm, tuned" if name == "tilewright" else f"NumPy {np.__version__}"
-        table.add_row(
-            label,
-            f"{1e3 * seconds:.2f} ms",
-            gigaflops(problem.flops / seconds),
-            f"{errors[name]:.1e}",
-        )
-    emit_table(table)
-    rate = result.winner.flops_per_second
-    say(f"   (kernel alone, by the device's clock: {gigaflops(rate)})")
-    _keep(problem, live, runs, errors)
+    errors = {
+        name: float(np.max(np.abs(x - exact) / size))
+        for name, x in (("tilewright", ours), ("numpy", theirs))
+    }
+    return _kept(problem, live, runs, errors)
 
 
-def _keep(
+def _kept(
     problem: Problem, live: LiveDevice, runs: dict[str, list[float]], errors: dict[str, float]
-) -> None:
-    """Say how we compare with NumPy and with the bound, and store it for reports."""
+) -> dict[str, Any]:
+    """Store how we compare with NumPy and with the bound for reports; return it."""
     from datetime import UTC, datetime
     from json import dumps
-
-    import numpy as np
 
     from tilewright.bench.bounded import bound_of, bound_record
     from tilewright.bench.peers import peer
@@ -176,16 +206,8 @@ def _keep(
     from tilewright.library.kernels import ready
     from tilewright.paths import private_directory, write_atomically
 
-    limit = bound_of(live, problem)
-    ours, theirs = (float(np.median(times)) for times in runs.values())
-    told = f"   {theirs / ours:.2f} times NumPy's rate"
-    if not isinstance(limit, str):
-        share = problem.flops / ours / limit.limit
-        told += f", {100 * share:.0f} % of the bound: {gigaflops(limit.limit)}, "
-        told += limit.limiting.name
-    say(told)
     row = row_record(problem, Row(problem, runs, ready(live, problem)[0]), {
-        "bound": bound_record(limit),
+        "bound": bound_record(bound_of(live, problem)),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "errors": {name: {"eta": eta} for name, eta in errors.items()},
     })  # fmt: skip
@@ -193,13 +215,34 @@ def _keep(
     document = {"benchmark": "quickstart", "environment": environment_record(), "devices": [device]}
     path = private_directory(own_results()) / f"quickstart-{live.fingerprint}.json"
     write_atomically(path, (dumps(document, indent=1) + "\n").encode())
+    return row
 
 
-def _solve(problem: Problem, n: int, live: LiveDevice) -> None:
-    from tilewright.cli.solve import ACCEPTED, describe, random_system, solve_timed
+def _show_beside(row: dict[str, Any], result: TuningResult) -> None:
+    """Print a row of a sweep beside NumPy, whose seconds are of whole calls."""
+    from statistics import median
+
+    from numpy import __version__ as numpy_version
+    from rich.table import Table
+
+    table = Table("", "median time", "rate", "largest error / (|A||B|)")
+    rates = row["flops_per_second"]
+    for name, label in (("tilewright", "tw.gemm, tuned"), ("numpy", f"NumPy {numpy_version}")):
+        taken = f"{1e3 * median(row['seconds'][name]):.2f} ms"
+        table.add_row(label, taken, gigaflops(rates[name]), f"{row['errors'][name]['eta']:.1e}")
+    emit_table(table)
+    say(f"   (kernel alone, by the device's clock: {gigaflops(result.winner.flops_per_second)})")
+    told = f"   {rates['tilewright'] / rates['numpy']:.2f} times NumPy's rate"
+    limit = row["bound"]
+    if "flops_per_second" in limit:
+        share = rates["tilewright"] / limit["flops_per_second"]
+        told += f", {100 * share:.0f} % of the bound: {gigaflops(limit['flops_per_second'])}, "
+        told += limit["limiting"]
+    say(told)
+
+
+def _solve(problem: Problem, n: int, live: LiveDevice) -> dict[str, Any]:
+    from tilewright.cli.solve import random_system, solve_timed
 
     a, b = random_system(n, problem.precision.letter, 0)
-    _, facts = solve_timed(a, b, live.id)
-    say("   " + describe(facts))
-    if not facts["accepted"]:
-        raise ArithmeticError(f"scaled residual {facts['residual']:.3g} is not below {ACCEPTED:g}")
+    return solve_timed(a, b, live.id)[1]

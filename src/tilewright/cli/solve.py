@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.cli.multiply import check_suffix, load_as, save
+from tilewright.cli.multiply import check_not_read, check_suffix, load_as, save
 from tilewright.cli.output import (
     DeviceOption,
     JsonOption,
@@ -40,6 +40,7 @@ def command(
         raise ValueError("give both A and b, or neither for a random system")
     if output is not None:
         check_writable(output)
+        check_not_read(output, *(one for one in (a, b) if one is not None))
     if a is not None and b is not None:
         matrix, right = load_as(a, None), load_as(b, None)
     else:

@@ -64,25 +64,27 @@ def command(
     from tilewright.microbench.peak import measured_peak
     from tilewright.portfolio.tuned import tune
     from tilewright.problem import Problem
+    from tilewright.tuning.alone import alone_on
 
     m, n, k = parse_size(size)
     trans_a, trans_b = parse_trans(trans)
     problem = Problem(m, n, k, precision, trans_a, trans_b)  # type: ignore[arg-type]
     _only_ieee(problem, arithmetic_name(arithmetic), result, stencil)
     live = find_device(device)
-    peak = measured_peak(live, problem.precision)
-    with progress_bar(peak, quiet=json) as observer:
-        found = tune(
-            problem,
-            live,
-            budget=budget,
-            strategy=strategy,
-            stencil=stencil,
-            seed=seed,
-            resume=resume,
-            observer=observer,
-            unproved_schedules=unproved_schedules,
-        )
+    with alone_on(live, f"tilewright tune, {problem}"):
+        peak = measured_peak(live, problem.precision)
+        with progress_bar(peak, quiet=json) as observer:
+            found = tune(
+                problem,
+                live,
+                budget=budget,
+                strategy=strategy,
+                stencil=stencil,
+                seed=seed,
+                resume=resume,
+                observer=observer,
+                unproved_schedules=unproved_schedules,
+            )
     if json:
         emit_json(to_json(found, peak))
     else:
@@ -163,6 +165,7 @@ def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
         "error": winner.error,
         "gain_by_schedule": gain(winner),
         "served_config_id": None if result.served is None else result.served.config.id,
+        "noise": list(result.noise),
         "tried": result.tried,
         "failed": result.failed,
         "resumed": result.resumed,
@@ -192,6 +195,8 @@ def describe(result: TuningResult, peak: float) -> None:
         f" {100 * speed / peak:.0f} % of the measured peak ({gigaflops(peak)});"
         f" every check passed, eta {winner.error:.1e}"
     )
+    for line in result.noise:
+        say(f"  noisy: {line}")
     values = ", ".join(f"{name} {value}" for name, value in winner.config.items())
     say(f"  {winner.config.stencil}: {values}")
     saved = gain(winner)

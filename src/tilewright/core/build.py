@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from tilewright.paths import cache_dir
+from tilewright.paths import MAKING, cache_dir, sweep
 
 __all__ = ["CoreError", "compile_core", "library_path", "packaged_name", "sources"]
 
@@ -22,6 +22,8 @@ _LIBRARIES = ("-lm", "-ldl", "-lpthread")
 
 # A second or two on any machine; a compiler that hangs must not hang the caller.
 _SECONDS = 120
+
+_DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class CoreError(RuntimeError):
@@ -71,9 +73,18 @@ def library_path() -> Path:
         return packaged
     texts = sources()
     made = cache_dir() / f"core-{_identity(texts)}.so"
-    if not made.is_file():
+    if not _is_whole(made):
         compile_core(made, texts)
     return made
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a library is there, and what was compiled: loading a damaged one ends the process."""
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(text[:-_DIGEST_BYTES]).digest() == text[-_DIGEST_BYTES:]
 
 
 def compilers() -> list[list[str]]:
@@ -112,7 +123,8 @@ def compile_core(
 
     texts = sources() if texts is None else texts
     said = "there is no C compiler"
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".core-") as name:
+    sweep(target.parent)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=MAKING) as name:
         folder = Path(name)
         for text, content in texts.items():
             (folder / text).write_bytes(content)
@@ -121,6 +133,9 @@ def compile_core(
         for compiler in [list(command)] if command else compilers():
             said = _compiled([*compiler, *_FLAGS, *parts, "-o", made.name, *_LIBRARIES], folder)
             if not said:
+                digest = hashlib.sha256(made.read_bytes()).digest()
+                with made.open("ab") as file:  # behind all that a loader looks at
+                    file.write(digest)
                 os.replace(made, target)
                 return
             said = f"{compiler[0]} failed: {said}"

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilewright.backend import OutOfMemoryError
-from tilewright.backend.cuda.driver import error_of
 from tilewright.library.plan import Plan, core
 
 __all__ = ["Memory", "WorkspaceError", "arena_for", "borrowed", "release", "workspace"]
@@ -70,6 +69,8 @@ def arena_for(live: Any, plan: Plan, stream: int, memory: Memory | None = None) 
                 ctypes.byref(freed),
             )  # fmt: skip
             if status:
+                from tilewright.backend.cuda.driver import error_of
+
                 raise live.failed(error_of(status, "looking at a stream"))
         except BaseException:
             give_back()

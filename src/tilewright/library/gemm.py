@@ -17,6 +17,7 @@ from tilewright.library.narrow_types import is_narrow
 from tilewright.library.warm import again
 from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
+from tilewright.text import shown
 
 if TYPE_CHECKING:
     from tilewright.library.serve import Wanted
@@ -65,13 +66,14 @@ def gemm(
         also float16 and bfloat16 (products summed in float32 and rounded once; on Hopper's
         tensor cores, which cut sums: docs/tensor_cores.md has the bound) and int8 (exact in
         int32, modulo 2^32), of any kind but pyopencl's.
-        NumPy arrays; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or
-        anything's with DLPack.  Or `DoubleDouble` arrays whose words are NumPy's, CuPy's or
+        NumPy arrays; other arrays in the host's memory with DLPack, such as PyTorch's on the
+        CPU; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or anything's
+        with DLPack.  Or `DoubleDouble` arrays whose words are NumPy's, CuPy's or
         pyopencl's.  op(a) is m x k, op(b) is k x n.
     c : array, optional
         m x n, of the same kind and dtype; changed in place and returned.  Without it a
         new row-major array is returned, beside its inputs: of their kind, or a CuPy array
-        for DLPack arrays of another library.
+        for DLPack arrays of another library on a CUDA device.
     alpha, beta : scalar
         With beta = 0, `c` is not read: NaN there disappears.  With alpha = 0, neither
         `a` nor `b` is read.  For `DoubleDouble` arrays also whatever that type takes.
@@ -94,8 +96,8 @@ def gemm(
     report : Decision, optional
         Told which arithmetic served the call, and why.
     device : str or LiveDevice, optional
-        Where NumPy arrays are multiplied; see `tilewright.device`.  Arrays that are on a
-        device are multiplied there.
+        Where arrays in the host's memory are multiplied; see `tilewright.device`.  Arrays that
+        are on a device are multiplied there.
 
     Returns
     -------
@@ -137,6 +139,13 @@ def gemm(
             return made
     check_report(report)
     check_given(a, b)
+    if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack_device__"):
+        made = _on_host(
+            a, b, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, accuracy=accuracy,
+            out_dtype=out_dtype, report=report, device=device,
+        )  # fmt: skip
+        if made is not None:
+            return made
     adapter = None if is_narrow(a) else _adapter(a, b, c)
     # DLPack tells no type before an array is exported.
     given_a, a = a, a if adapter is None else adapter.view("a", a)
@@ -146,7 +155,10 @@ def gemm(
         refuse_contract(accuracy, report)
         return narrow_gemm(given_a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
     if out_dtype is not None:
-        raise ValueError(f"out_dtype={out_dtype!r} is for float16, bfloat16 and int8; leave it out")
+        raise ValueError(
+            f"out_dtype={out_dtype!r} is for arrays of float16, bfloat16 and int8, and these are of"
+            f" {a.dtype}; leave it out"
+        )
     b = adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
     op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
@@ -164,6 +176,17 @@ def gemm(
     if 0 not in (m, n) and not ((k == 0 or alpha == 0) and beta == 1):
         adapter.run(request, device)
     return adapter.result(c)
+
+
+def _on_host(a: Any, b: Any, c: Any, **options: Any) -> Any:
+    """Return the product of other libraries' arrays in the host's memory; None of any others."""
+    from tilewright.library.on_host_dlpack import are_on_host, as_numpy, beside
+
+    if not are_on_host([x for x in (a, b, c) if x is not None]):
+        return None
+    target = None if c is None else as_numpy("c", c)
+    made = gemm(as_numpy("a", a), as_numpy("b", b), target, **options)
+    return beside(a, made) if c is None else c
 
 
 @dataclass(frozen=True)
@@ -225,6 +248,9 @@ def _adapter(a: Any, b: Any, c: Any) -> Any:
         from tilewright.library.on_dlpack import DLPackArrays
 
         return DLPackArrays(a, b, c)
+    for name, x in (("a", a), ("b", b), ("c", c)):
+        if isinstance(x, list | tuple | int | float | complex):
+            raise TypeError(f"{name} is a {type(x).__name__}; give np.asarray({name})")
     kinds = ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)
     raise TypeError(
         f"a, b and c are {kinds}; give NumPy arrays only, pyopencl arrays only,"
@@ -288,20 +314,24 @@ def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -
     """Refuse scalars that are no numbers of a precision, and a beta without its C."""
     for name, value in (("alpha", alpha), ("beta", beta)):
         if isinstance(value, str):
-            raise ValueError(f"{name}={value!r} is text; give a number")
+            raise ValueError(f"{name}={shown(value)} is text; give a number")
         try:
             number = complex(value)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"{name}={value!r} is not a number") from None
+        except OverflowError:  # an integer beyond any floating-point number
+            raise ValueError(
+                f"{name}={shown(value)} is beyond {precision.real_name}; scale the arrays instead"
+            ) from None
+        except (TypeError, ValueError):
+            raise ValueError(f"{name}={shown(value)} is not a number; give one") from None
         most = float(np.finfo(precision.real_dtype).max)
         if most < max(abs(number.real), abs(number.imag)) < math.inf:
             raise ValueError(
                 f"{name}={value!r} is beyond {precision.real_name}; scale the arrays instead"
             )
         if number.imag != 0 and not precision.is_complex:
-            raise ValueError(f"{name}={value!r} is complex but the arrays are real")
+            raise ValueError(f"{name}={shown(value)} is complex but the arrays are real")
     if c is None and beta != 0:
-        raise ValueError(f"beta={beta!r} needs c to scale; give c, or leave beta at 0")
+        raise ValueError(f"beta={shown(beta)} needs c to scale; give c, or leave beta at 0")
 
 
 # -- launches ----------------------------------------------------------------------------

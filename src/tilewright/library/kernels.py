@@ -14,6 +14,7 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.stencil import Source, Variant
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
+from tilewright.text import install_hint
 
 __all__ = ["begin_aligned", "begins_aligned", "kernel_of", "ready"]
 
@@ -88,7 +89,7 @@ def _loaded(live: LiveDevice, chosen: Choice, digest: str) -> Kernel:
     except BackendError as error:
         raise _RefusedError(
             f"{live.id} refuses machine code of {code.compiler} for {chosen.config.stencil}:"
-            f" {error}; update the driver, or install tilewright[tune] to compile"
+            f" {error}; update the driver, or, to compile, {install_hint('tune')}"
         ) from None
 
 

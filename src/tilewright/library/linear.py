@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice
 from tilewright.double_double import error_of_product
+from tilewright.library import on_numpy
 from tilewright.library.double_double import DoubleDouble
 from tilewright.library.gemm import gemm
 from tilewright.precision import precision_of
@@ -167,7 +168,7 @@ def lu_solve(factored: tuple[Matrix, NDArray[np.intp]], b: Matrix) -> Any:
     lu, pivots = factored
     n = len(lu)
     if not isinstance(b, np.ndarray | DoubleDouble):
-        raise TypeError(f"b is {type(b).__name__}; give a NumPy array or a DoubleDouble")
+        raise TypeError(f"b is a {type(b).__name__}; give np.asarray(b), or a DoubleDouble")
     if b.shape != (n,):
         raise ValueError(f"b.shape={b.shape} should be {(n,)}")
     if _is_complex(b) and not _is_complex(lu):
@@ -188,7 +189,9 @@ def lu_solve(factored: tuple[Matrix, NDArray[np.intp]], b: Matrix) -> Any:
 
 def _check_square(a: Matrix) -> None:
     if not isinstance(a, np.ndarray | DoubleDouble):
-        raise TypeError(f"a is {type(a).__name__}; give a NumPy array or a DoubleDouble")
+        raise TypeError(f"a is a {type(a).__name__}; give np.asarray(a), or a DoubleDouble")
+    if isinstance(a, np.ndarray):
+        on_numpy.view("a", a)
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
         raise ValueError(f"a.shape={a.shape} is not square; give an n x n matrix")
 

@@ -80,9 +80,10 @@ class _NumPyLike:
 
     def out_name(self, dtype: Any) -> str:
         try:
-            return type_name(dtype if isinstance(dtype, str) else np.dtype(dtype))
-        except TypeError:  # no type at all: its caller names those that there are
-            return ""
+            named = np.dtype(dtype)  # "f4" is float32
+        except TypeError:  # a name that only another library knows, or no type at all
+            return type_name(dtype) if isinstance(dtype, str) else ""
+        return type_name(named) if named.isnative else ""
 
     def steps(self, x: Any) -> Any:
         return x.strides

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tilewright.library.on_device import View
 if TYPE_CHECKING:
     from tilewright.library.gemm import Request
 
-__all__ = ["DLPackArrays"]
+__all__ = ["DLPackArrays", "Exported", "exported"]
 
 # dlpack.h: memory of a device, and memory that CUDA moves between devices and host.
 _CUDA = (2, 13)
@@ -93,6 +94,59 @@ def _opened(name: str, capsule: Any) -> tuple[_Tensor, bool]:
     return _Tensor.from_address(_pointer(capsule, b"dltensor")), False
 
 
+@dataclass(frozen=True)
+class Exported:
+    """What a capsule says of an array, and the capsule, which owns it."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # bytes
+    dtype: np.dtype[Any]
+    device: int
+    read_only: bool
+    capsule: Any
+
+
+def exported(name: str, x: Any, stream: int | None) -> Exported:
+    """Return an array as DLPack shares it.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for errors.
+    x : array
+        Of any library.
+    stream : int or None
+        Where it will be used; none on the host.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be shared, would be written and must not be, or has another type.
+    """
+    try:
+        capsule = _exported(x, stream)
+    except (BufferError, RuntimeError) as error:
+        raise ValueError(f"{name} cannot be shared through DLPack: {error}") from error
+    tensor, read_only = _opened(name, capsule)
+    if read_only and name == "c":
+        raise ValueError("c is read-only; give a writeable array")
+    dtype = _dtype(name, (tensor.code, tensor.bits))
+    if dtype is None or tensor.lanes != 1:
+        raise ValueError(
+            f"{name}.dtype={getattr(x, 'dtype', '?')} has no GEMM here; convert to one of "
+            + ", ".join(str(known) for known in _DTYPES.values())
+        )
+    shape = tuple(tensor.shape[: tensor.ndim])
+    if tensor.strides:
+        steps = tuple(tensor.strides[: tensor.ndim])
+    else:  # row-major
+        steps = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
+    strides = tuple(step * dtype.itemsize for step in steps)
+    address = (tensor.data or 0) + tensor.byte_offset
+    return Exported(address, shape, strides, dtype, tensor.device_id, read_only, capsule)
+
+
 class DLPackArrays:
     """The adapter for one call.
 
@@ -120,27 +174,8 @@ class DLPackArrays:
 
     def view(self, name: str, x: Any) -> View:
         """Return what there is to know of an array."""
-        try:
-            capsule = _exported(x, self.stream)
-        except (BufferError, RuntimeError) as error:
-            raise ValueError(f"{name} cannot be shared through DLPack: {error}") from error
-        tensor, read_only = _opened(name, capsule)
-        if read_only and name == "c":
-            raise ValueError("c is read-only; give a writeable array")
-        dtype = _dtype(name, (tensor.code, tensor.bits))
-        if dtype is None or tensor.lanes != 1:
-            raise ValueError(
-                f"{name}.dtype={getattr(x, 'dtype', '?')} has no GEMM here; convert to one of "
-                + ", ".join(str(known) for known in _DTYPES.values())
-            )
-        shape = tuple(tensor.shape[: tensor.ndim])
-        if tensor.strides:
-            steps = tuple(tensor.strides[: tensor.ndim])
-        else:  # row-major
-            steps = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
-        strides = tuple(step * dtype.itemsize for step in steps)
-        address = (tensor.data or 0) + tensor.byte_offset
-        return View(x, address, shape, strides, dtype, tensor.device_id, keep=capsule)
+        one = exported(name, x, self.stream)
+        return View(x, one.address, one.shape, one.strides, one.dtype, one.device, keep=one.capsule)
 
     def result(self, x: View) -> Any:
         """Return the caller's array."""
@@ -203,7 +238,7 @@ def _named_stream(x: Any) -> int:
     return _LEGACY_STREAM if named is None else int(named)
 
 
-def _exported(x: Any, stream: int) -> Any:
+def _exported(x: Any, stream: int | None) -> Any:
     """Return a capsule; newer producers are asked never to copy."""
     try:
         return x.__dlpack__(stream=stream, max_version=(1, 0), copy=False)

@@ -23,7 +23,18 @@ _WIDEST_LOAD = 16
 
 
 def view(name: str, x: Any) -> Any:
-    """Return the array itself: it has all that is looked at."""
+    """Return the array itself: it has all that is looked at.
+
+    Raises
+    ------
+    ValueError
+        If its bytes are in another machine's order.
+    """
+    if not x.dtype.isnative:
+        raise ValueError(
+            f"{name}.dtype={x.dtype.str!r} is byte-swapped;"
+            f" give {name}.astype({x.dtype.newbyteorder('=').name!r})"
+        )
     return x
 
 

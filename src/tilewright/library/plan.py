@@ -24,8 +24,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.backend import BackendError, Kernel, LaunchError
-from tilewright.backend.cuda.driver import error_of
-from tilewright.backend.cuda.tensor_map import encoded
 from tilewright.core import needed_library
 from tilewright.stencil import Launch, TensorMap, Workspace
 
@@ -222,6 +220,8 @@ class Plan:
         else:
             status = core().tilewright_start(ctypes.c_void_p(self.native), at)
         if status > 0:
+            from tilewright.backend.cuda.driver import error_of
+
             raise self._device.failed(error_of(status, f"launching on {self._device.id}"))
         return bool(status == 0)
 
@@ -294,6 +294,8 @@ class _Laid:
             self._scalar(place, value)
         elif isinstance(value, TensorMap):
             map_of = len(self._maps)
+            from tilewright.backend.cuda.tensor_map import encoded
+
             self._maps.append(bytes(encoded(value)))
             self._addresses.append((place, int(value.memory) + value.offset))
         else:

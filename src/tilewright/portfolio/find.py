@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from tilewright.hardware import DeviceSpec
-from tilewright.paths import UnsafeDirectoryError, data_dir, private_directory
+from tilewright.paths import NoDirectoryError, data_dir, private_directory
 from tilewright.portfolio.portfolio import Portfolio, PortfolioError, read_portfolio
 
 __all__ = [
@@ -32,7 +32,7 @@ VARIABLE = "TILEWRIGHT_PORTFOLIO_DIR"
 
 # What was read stays as it is until `reload`, so that equal calls of a process give equal bits.
 _lock = threading.Lock()
-_own: dict[Path, Portfolio | None] = {}
+_own: dict[tuple[str, str], Portfolio | None] = {}
 _generation = 0
 _listeners: list[Callable[[], object]] = []
 
@@ -75,7 +75,7 @@ def own_keys() -> list[str]:
         return []
 
 
-def own_folder(key: str) -> Path:
+def own_folder(key: str, *, to_write: bool = False) -> Path:
     """Return where a device's own portfolios are: tuned or built on this machine.
 
     ``$TILEWRIGHT_PORTFOLIO_DIR`` where that is set, else in the user's data directory.
@@ -84,6 +84,8 @@ def own_folder(key: str) -> Path:
     ----------
     key : str
         What tells the device from others: a fingerprint.
+    to_write : bool
+        Whether something is to be kept there.
 
     Raises
     ------
@@ -93,7 +95,7 @@ def own_folder(key: str) -> Path:
     named = os.environ.get(VARIABLE)
     if named:
         return private_directory(Path(named).expanduser() / key)
-    return private_directory(data_dir() / "portfolios" / key)
+    return private_directory(data_dir(to_write=to_write) / "portfolios" / key)
 
 
 def own(key: str, name: str) -> Portfolio | None:
@@ -103,20 +105,21 @@ def own(key: str, name: str) -> Portfolio | None:
     """
     if not key:
         return None
+    with _lock:
+        if (key, name) not in _own:
+            _own[key, name] = _read_own(key, name)
+        return _own[key, name]
+
+
+def _read_own(key: str, name: str) -> Portfolio | None:
     try:
         folder = own_folder(key)
-    except (UnsafeDirectoryError, OSError) as error:
+        return read_portfolio(folder, name) if folder.joinpath(f"{name}.json").exists() else None
+    except NoDirectoryError:  # nothing can have been kept there
+        return None
+    except (OSError, PortfolioError) as error:
         _warn_once(str(error))
         return None
-    path = folder / f"{name}.json"
-    with _lock:
-        if path not in _own:
-            try:
-                _own[path] = read_portfolio(folder, name) if path.exists() else None
-            except PortfolioError as error:
-                _warn_once(str(error))
-                _own[path] = None
-        return _own[path]
 
 
 @lru_cache(maxsize=16)

@@ -6,13 +6,13 @@ import contextlib
 import functools
 import hashlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from tilewright.backend import LiveDevice
 from tilewright.backend import device as find_device
+from tilewright.paths import locked
 from tilewright.portfolio.find import own_folder
 from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.portfolio import (
@@ -59,8 +59,8 @@ def keep(live: LiveDevice, winner: Measurement) -> Portfolio:
         If the portfolio cannot be written.
     """
     letter = winner.problem.precision.letter
-    folder = own_folder(live.portfolio_key)
-    with _alone(folder):
+    folder = own_folder(live.portfolio_key, to_write=True)
+    with locked(folder / ".lock"):  # two tuners may end at once
         try:
             before = read_portfolio(folder, letter)
         except PortfolioError:  # none yet, or a damaged one, which is made anew
@@ -150,16 +150,3 @@ def _machine_code(live: LiveDevice, winner: Measurement) -> tuple[Code, bytes]:
         f"{live.spec.name}, driver {live.driver}, {winner.created[:10]}",
     )  # fmt: skip
     return code, cubin.code
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock, where the system has such locks: two tuners may end at once."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    with (folder / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -11,6 +11,7 @@ from typing import Any
 
 from tilewright.report.model import Bars, Chart, Columns, Curve, Curves, Rows
 from tilewright.report.svg import COLOURS, colour
+from tilewright.text import install_hint
 
 __all__ = ["draw"]
 
@@ -71,9 +72,7 @@ def draw(chart: Chart) -> str:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError:
-        raise RuntimeError(
-            "a report needs matplotlib; install it with: pip install 'tilewright[report]'"
-        ) from None
+        raise RuntimeError(f"a report needs matplotlib; {install_hint('report')}") from None
     # The user's own style must not change the report.
     defaults = {k: v for k, v in matplotlib.rcParamsDefault.items() if "backend" not in k}
     style: Any = {**defaults, **_SETTINGS}

@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.report.charts import draw
 from tilewright.report.model import Figure, Section
 from tilewright.report.svg import accessible
+from tilewright.text import install_hint
 from tilewright.version import VERSION
 
 __all__ = ["make_page"]
@@ -40,9 +41,7 @@ def make_page(
     try:
         import jinja2
     except ImportError:
-        raise RuntimeError(
-            "a report needs jinja2; install it with: pip install 'tilewright[report]'"
-        ) from None
+        raise RuntimeError(f"a report needs jinja2; {install_hint('report')}") from None
     folder = files("tilewright.report") / "templates"
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True

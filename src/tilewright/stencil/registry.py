@@ -12,16 +12,17 @@ from tilewright.stencil.base import Stencil
 __all__ = ["register", "stencil", "stencils", "stencils_for"]
 
 
-# Module and class by name.  Where several suit a device, the first is the most fitting.  Wgmma
+# Module and class by name, and whether only CUDA devices run it: others' first call has no time
+# to import it.  Where several suit a device, the first is the most fitting.  Wgmma
 # computes no precision of BLAS: what it multiplies is asked for as an accuracy, or is an array of
 # shorter numbers.  Skinny is for products with a short side only, so behind what serves any.
 _OURS = {
-    "mma_f64": ("tilewright.stencil.mma_f64", "MmaF64"),
-    "simt_async": ("tilewright.stencil.simt_async", "SimtAsync"),
-    "packed": ("tilewright.stencil.packed", "Packed"),
-    "portable": ("tilewright.stencil.portable", "Portable"),
-    "skinny": ("tilewright.stencil.skinny", "Skinny"),
-    "wgmma": ("tilewright.stencil.wgmma", "Wgmma"),
+    "mma_f64": ("tilewright.stencil.mma_f64", "MmaF64", True),
+    "simt_async": ("tilewright.stencil.simt_async", "SimtAsync", True),
+    "packed": ("tilewright.stencil.packed", "Packed", False),
+    "portable": ("tilewright.stencil.portable", "Portable", False),
+    "skinny": ("tilewright.stencil.skinny", "Skinny", True),
+    "wgmma": ("tilewright.stencil.wgmma", "Wgmma", True),
 }
 _made: dict[str, Stencil] = {}
 _registered: dict[str, Stencil] = {}
@@ -35,7 +36,7 @@ def _one(name: str) -> Stencil | None:
     with _lock:
         found = _made.get(name) or _registered.get(name)
         if found is None and name in _OURS:
-            module, kind = _OURS[name]
+            module, kind, _ = _OURS[name]
             found = _made[name] = getattr(import_module(module), kind)()
         return found
 
@@ -57,7 +58,11 @@ def register(made: Stencil) -> None:
 
 def stencils() -> tuple[Stencil, ...]:
     """Return every stencil there is."""
-    ours = (one for one in map(_one, _OURS) if one is not None)
+    return _those(list(_OURS))
+
+
+def _those(names: list[str]) -> tuple[Stencil, ...]:
+    ours = (one for one in map(_one, names) if one is not None)
     with _lock:
         return (*ours, *_registered.values())
 
@@ -83,7 +88,9 @@ def stencils_for(device: DeviceSpec, precision: Precision | None = None) -> tupl
     With a precision, those that compute in it; where none of them suits the device, those that
     do not suit it but run on it.
     """
+    is_cuda = device.compute_capability is not None
+    run = _those([name for name, (_, _, needs_cuda) in _OURS.items() if is_cuda or not needs_cuda])
     if precision is None:
-        return tuple(made for made in stencils() if made.suits(device))
-    able = [made for made in stencils() if made.computes(precision)]
+        return tuple(made for made in run if made.suits(device))
+    able = [made for made in run if made.computes(precision)]
     return tuple([made for made in able if made.suits(device)] or able)

@@ -35,6 +35,8 @@ def translated(path: Path) -> Iterator[None]:
         text = str(problem)
         if "locked" in text or "busy" in text:
             text = f"another process has been writing for {BUSY_SECONDS:.0f} s; try again"
+        elif "full" in text:
+            text = f"{text}; make room, or name another folder in TILEWRIGHT_DATA_DIR"
         elif "malformed" in text or "decode" in text:
             text = f"it is damaged ({text}); move it away or put a copy back"
         raise StoreError(f"store {path}: {text}") from problem
@@ -162,6 +164,6 @@ def _statements(number: int) -> Iterator[str]:
 def default_path() -> Path:
     """Return the user's own store, in the data directory, which is made if missing."""
     try:
-        return data_dir() / "results.sqlite"
+        return data_dir(to_write=True) / "results.sqlite"
     except UnsafeDirectoryError as problem:
         raise StoreError(str(problem)) from None

@@ -11,7 +11,7 @@ import math
 import re
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -36,6 +36,9 @@ REASON_LIMIT = 500
 LABEL_LIMIT = 256
 ENVIRONMENT_LIMIT = 65536
 TIMES_LIMIT = 100_000
+
+# What tells of a measurement that came from a file, in its environment.
+_IMPORTED = "imported"
 
 
 class Status(StrEnum):
@@ -188,6 +191,15 @@ class Measurement:
     def ok(self) -> bool:
         """Whether it ran and its result was right."""
         return self.status is Status.OK
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether it came from a file: nobody here knows that it is so."""
+        return bool(self.environment.get(_IMPORTED))
+
+    def imported(self) -> Measurement:
+        """Return it marked as one that came from a file."""
+        return replace(self, environment={**self.environment, _IMPORTED: True})
 
     @property
     def median_ns(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -12,8 +13,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from tilewright.backend.opencl.pocl_cache import PREFIX, ROOM_BYTES, roomy_directory
+from tilewright.paths import cache_dir, data_dir, has_room, remove_directories_of
 from tilewright.timeline import is_recording, merge
 from tilewright.tuning.measurement import Status
 
@@ -21,6 +25,9 @@ __all__ = ["Answer", "WorkerProcess", "WorkerSettings"]
 
 # Starting Python and an OpenCL platform takes 0.3 s; a busy machine may take longer.
 START_SECONDS = 60.0
+
+# The end of what a worker printed, where it says what it died of.
+_LOG_BYTES = 20_000
 
 
 @dataclass(frozen=True)
@@ -44,12 +51,29 @@ class WorkerSettings:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a request."""
+    """What became of a request.
+
+    Parameters
+    ----------
+    status : Status
+        How it ended.
+    reason, detail : str
+        Why it failed.
+    data : dict
+        What was asked for.
+    machine : bool
+        Whether the machine failed, not the candidate: no disk space, no permission, no memory,
+        no device, no compiler.
+    lost : bool
+        Whether the worker can use the device no more.
+    """
 
     status: Status
     reason: str = ""
     detail: str = ""
     data: dict[str, Any] = field(default_factory=dict)
+    machine: bool = False
+    lost: bool = False
 
 
 class WorkerProcess:
@@ -71,6 +95,7 @@ class WorkerProcess:
         self._errors: Any = None
         self._greeted = False
         self._seconds = 0.0
+        self._compiles_in = Path()
 
     @property
     def busy(self) -> bool:
@@ -107,11 +132,18 @@ class WorkerProcess:
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
             pass_fds=(theirs,),
+            # Where this process has temporary ones, theirs are the same.
+            env={
+                **os.environ,
+                "TILEWRIGHT_CACHE_DIR": str(cache_dir()),
+                "TILEWRIGHT_DATA_DIR": str(data_dir(to_write=True)),
+            },
             start_new_session=True,  # so that whatever it starts dies with it
         )
         os.close(theirs)
         self._greeted = False
         self._pending = b""
+        self._compiles_in = roomy_directory()
 
     def ask(self, job: Any, request: dict[str, Any], seconds: float) -> None:
         """Send a request; `poll` returns its answer or what became of the process."""
@@ -140,13 +172,14 @@ class WorkerProcess:
                 continue
             data = json.loads(line)
             merge(data.pop("spans", {}))
-            if data.pop("last", False):
+            lost = data.pop("last", False)
+            if lost:
                 # It ends itself, but perhaps after the next request is sent: that one's
                 # candidate would answer for this one's fault.
                 self.kill()
             status = Status(data.pop("status"))
             reason, detail = data.pop("reason", ""), data.pop("detail", "")
-            return Answer(status, reason, detail, data)
+            return Answer(status, reason, detail, data, data.pop("machine", False), lost)
         if time.monotonic() > self._deadline:
             self.kill()
             return Answer(Status.TIMEOUT, f"no answer within {self._seconds:g} s; killed")
@@ -157,7 +190,9 @@ class WorkerProcess:
         assert self._process is not None
         code = self._process.wait()
         self._errors.seek(0)
-        log = self._errors.read()[-20_000:].decode(errors="replace")
+        log = self._errors.read()[-_LOG_BYTES:].decode(errors="replace")
+        # A compiler that cannot write ends its process.
+        full = "No space left" in log or not has_room(self._compiles_in, ROOM_BYTES)
         greeted = self._greeted
         self.kill()
         if not greeted:
@@ -165,9 +200,25 @@ class WorkerProcess:
             raise RuntimeError(f"the tuning worker could not start: {last}")
         # A killer that was not us is the kernel's, when memory has run out.
         if code == -signal.SIGKILL or "bad_alloc" in log or "MemoryError" in log:
-            return Answer(Status.OUT_OF_MEMORY, "the worker ran out of memory", log)
+            reason = "the worker ran out of memory"
+            return Answer(Status.OUT_OF_MEMORY, reason, log, machine=True)
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return Answer(Status.CRASH, f"the worker died: {name}", log)
+        reason = f"the worker died: {name}" + " (no space is left to write to)" * full
+        return Answer(Status.CRASH, reason, log, machine=full)
+
+    def restart(self) -> None:
+        """Start a new process and wait until it has the device.
+
+        Raises
+        ------
+        RuntimeError
+            If it cannot be started.
+        """
+        self.start()
+        self._seconds = START_SECONDS
+        self._deadline = time.monotonic() + START_SECONDS
+        while not self._greeted and self._process is not None:
+            self.poll(bool(select.select([self._answers], [], [], 1.0)[0]))
 
     def kill(self) -> None:
         """End the process and everything it started, now."""
@@ -179,6 +230,7 @@ class WorkerProcess:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
         self._process.wait()
+        remove_directories_of(self._process.pid, prefix=PREFIX)
         os.close(self._answers)
         self._errors.close()
         self._process, self._answers, self._errors = None, -1, None

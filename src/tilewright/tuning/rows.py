@@ -17,7 +17,7 @@ from tilewright.space.config import Config
 from tilewright.tuning.measurement import Measurement, Stage, Status
 from tilewright.tuning.record import digest
 
-__all__ = ["Filters", "condition", "insert", "measurement_of", "problem_of"]
+__all__ = ["Filters", "condition", "insert", "is_stored", "measurement_of", "problem_of"]
 
 _PROBLEM = ("m", "n", "k", "precision", "trans_a", "trans_b", "lda", "ldb", "ldc")
 
@@ -81,6 +81,12 @@ def condition(filters: Filters) -> tuple[str, tuple[Any, ...]]:
         clauses.append("created < ?")
         values.append(moment.astimezone(UTC).isoformat(timespec="microseconds"))
     return " AND ".join(clauses), tuple(values)
+
+
+def is_stored(connection: sqlite3.Connection, measurement: Measurement) -> bool:
+    """Whether a measurement is there, to the last digit."""
+    sql = "SELECT 1 FROM measurement WHERE digest = ?"
+    return connection.execute(sql, (digest(measurement),)).fetchone() is not None
 
 
 def insert(connection: sqlite3.Connection, measurement: Measurement) -> tuple[int, bool]:

@@ -28,7 +28,14 @@ from tilewright.tuning.ready import ReadyQueue
 from tilewright.tuning.strategies import Strategy
 from tilewright.tuning.twins import grouped, is_rescheduled
 
-__all__ = ["Limits", "Runner"]
+__all__ = ["Limits", "Runner", "TuningError"]
+
+# So many failures of the machine in a row, all alike, are no accident.
+_IN_A_ROW = 5
+
+
+class TuningError(RuntimeError):
+    """No candidate was both right and timed, or the machine lets none be."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,8 @@ class Runner:
         # strategy learns soon.
         self._batch = 4 * len(self._preparers)
         self.best_ns: int | None = None
+        self.outside: float | None = None  # share of the cores that others had during the race
+        self._machine_failed: list[Answer] = []  # in a row, all alike
 
     def __enter__(self) -> Runner:
         return self
@@ -200,7 +209,11 @@ class Runner:
         for worker, answer in _wait(busy):
             candidate: Measurement = worker.job
             worker.job = None
-            if answer.status != Status.OK:
+            if answer.lost:
+                worker.restart()  # if that fails, the device is gone, and no kernel did it
+            if self._is_machines_fault(answer):
+                strategy.observe(candidate.config, None)
+            elif answer.status != Status.OK:
                 self._finish(strategy, failed(candidate, answer))
             elif worker is self._timer:
                 times = tuple(answer.data["times_ns"])
@@ -208,6 +221,27 @@ class Runner:
             else:
                 prepared = replace(candidate, compile_seconds=answer.data["compile_seconds"])
                 self._ready.add(prepared, answer.data.get("forecast"))
+
+    def _is_machines_fault(self, answer: Answer) -> bool:
+        """Whether the machine failed: that is held against no candidate, and has no row.
+
+        Raises
+        ------
+        TuningError
+            If it fails again and again.
+        """
+        if not answer.machine:
+            self._machine_failed.clear()
+            return False
+        if self._machine_failed and self._machine_failed[0].status != answer.status:
+            self._machine_failed.clear()
+        self._machine_failed.append(answer)
+        if len(self._machine_failed) == _IN_A_ROW:
+            raise TuningError(
+                f"stopped, as {_IN_A_ROW} candidates in a row failed for want of what they run on:"
+                f" {answer.reason}"
+            )
+        return True
 
     def _finish(self, strategy: Strategy, result: Measurement) -> None:
         median = result.median_ns if result.status == Status.OK else None
@@ -223,6 +257,11 @@ class Runner:
 
         A finalist that brings the process down costs the race: the others are then
         timed one by one, rescheduled ones with their twins, beside which alone they count.
+
+        Raises
+        ------
+        TuningError
+            If the machine fails even for one alone.
         """
         request = self._request | {
             "do": "race",
@@ -233,6 +272,7 @@ class Runner:
         }
         answer = self._one(self._timer, request)
         if answer.status == Status.OK:
+            self.outside = answer.data.get("outside")
             rows = zip(candidates, answer.data["times_ns"], strict=True)
             return [replace(c, status=Status.OK, times_ns=tuple(t)) for c, t in rows]
         groups = grouped(candidates)
@@ -241,16 +281,23 @@ class Runner:
             return [result for group in groups for result in self.race(group, share)]
         alone = [c for c in candidates if not is_rescheduled(c.config)]
         if len(candidates) == 1 or not alone:
+            self._refuse_machine(answer)
             return [failed(c, answer) for c in candidates]
-        lost = [failed(c, answer) for c in candidates if is_rescheduled(c.config)]
-        return [*lost, *self.race(alone, seconds)]
+        lost = [c for c in candidates if is_rescheduled(c.config) and not answer.machine]
+        return [*(failed(c, answer) for c in lost), *self.race(alone, seconds)]
 
     def certify(self, candidate: Measurement) -> Measurement:
         """Check a finalist on everything the numerics contract promises."""
         answer = self._one(self._preparers[0], self._about(candidate.config, "certify"))
         if answer.status != Status.OK:
+            self._refuse_machine(answer)
             return failed(candidate, answer)
         return replace(candidate, status=Status.OK, error=answer.data["error"])
+
+    @staticmethod
+    def _refuse_machine(answer: Answer) -> None:
+        if answer.machine:
+            raise TuningError(f"stopped before a winner was sure: {answer.reason}")
 
     def _one(self, worker: WorkerProcess, request: dict[str, Any]) -> Answer:
         """Ask one worker one thing and wait for the answer."""

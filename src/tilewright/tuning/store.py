@@ -20,7 +20,7 @@ from typing import Any, TypeVar, Unpack
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.tuning.database import StoreError, connect, default_path, translated
-from tilewright.tuning.measurement import Measurement
+from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.pruning import (
     FASTEST_WINNERS,
     Pruned,
@@ -28,7 +28,7 @@ from tilewright.tuning.pruning import (
     prune,
     versions_condition,
 )
-from tilewright.tuning.rows import Filters, condition, insert, measurement_of, problem_of
+from tilewright.tuning.rows import Filters, condition, insert, is_stored, measurement_of, problem_of
 
 T = TypeVar("T")
 
@@ -151,6 +151,18 @@ class Store:
         """
         with self._transaction() as connection:
             return sum(insert(connection, one)[1] for one in measurements)
+
+    def add_imported(self, measurements: Iterable[Measurement]) -> int:
+        """As `add_all` of what came from a file: it is marked, and tuning measures it anew.
+
+        What was measured here and comes back is here already.
+        """
+        with self._transaction() as connection:
+            return sum(
+                insert(connection, one.imported())[1]
+                for one in measurements
+                if not is_stored(connection, one)
+            )
 
     # ---------------------------------------------------------------- reading
 
@@ -336,6 +348,7 @@ class Store:
         older_than: datetime | None = None,
         current_versions: Mapping[str, int] | None = None,
         device: str | Collection[str] | None = None,
+        failed: bool = False,
         winners: bool = False,
         dry_run: bool = False,
     ) -> Pruned:
@@ -352,6 +365,8 @@ class Store:
             Current version of each stencil by name: meets results of an older one.
         device : str or collection of str, optional
             Fingerprints.
+        failed : bool
+            Of candidates that failed: they may be tried again.
         winners : bool
             Remove winners too.
         dry_run : bool
@@ -362,9 +377,13 @@ class Store:
         ValueError
             If no criterion is given.
         """
-        if older_than is None and current_versions is None and device is None:
-            raise ValueError("prune needs a criterion: an age, stale versions or a device")
+        if older_than is None and current_versions is None and device is None and not failed:
+            raise ValueError(
+                "prune needs a criterion: an age, stale versions, failures or a device"
+            )
         filters: Filters = {}
+        if failed:
+            filters["status"] = [one for one in Status if one is not Status.OK]
         if older_than is not None:
             filters["created_before"] = older_than
         if device is not None:

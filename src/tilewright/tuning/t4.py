@@ -211,6 +211,9 @@ def read_t4(path: str | os.PathLike[str]) -> list[Measurement]:
 def _document(path: Path) -> dict[str, Any]:
     """Return the outermost object of a T4 file, with a list of results in it."""
     try:
+        if not path.is_file():
+            why = "it is no plain file" if path.exists() else "there is none"
+            raise T4Error(f"{path}: cannot be read: {why}; name what `db export` wrote")
         if path.stat().st_size > _FILE_LIMIT:
             raise T4Error(f"{path}: larger than {_FILE_LIMIT >> 20} MiB; export less at a time")
         document = json.loads(path.read_bytes(), parse_constant=_no_constant)

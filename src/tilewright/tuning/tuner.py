@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +20,12 @@ from tilewright.stencil import Stencil, Variant, stencils_for
 from tilewright.stencil import stencil as find_stencil
 from tilewright.stencil.schedule import SCHEDULE, with_unproved
 from tilewright.timeline import span
+from tilewright.tuning.alone import alone_on
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
+from tilewright.tuning.noise import noise
 from tilewright.tuning.process import WorkerSettings
 from tilewright.tuning.room import check_memory, limits_for, memory_gib
-from tilewright.tuning.runner import Limits, Runner
+from tilewright.tuning.runner import Limits, Runner, TuningError
 from tilewright.tuning.store import Store
 from tilewright.tuning.strategies import Strategy
 from tilewright.tuning.strategies import strategy as make_strategy
@@ -47,10 +50,6 @@ _RACE_SECONDS = 10.0
 # From here on timing a candidate (five runs at perhaps half of the peak) takes longer than reading
 # its machine code (0.3 to 0.9 s on one of the cores that prepare candidates side by side).
 _FORECAST_SECONDS = 0.05
-
-
-class TuningError(RuntimeError):
-    """No candidate was both right and timed."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +97,8 @@ class TuningResult:
     served : Measurement or None
         The fastest that `gemm` may use: the winner, unless that is rescheduled code which
         nobody has proved on such a device.
+    noise : tuple of str
+        What makes the final race's times doubtful, a line each; nothing on a quiet machine.
     """
 
     winner: Measurement
@@ -108,6 +109,7 @@ class TuningResult:
     seconds: float
     search_seconds: float
     served: Measurement | None = None
+    noise: tuple[str, ...] = ()
 
     @property
     def candidates_per_second(self) -> float:
@@ -160,8 +162,9 @@ def tune(
     """Find the fastest right kernel for a problem.
 
     Candidates are compiled, checked and timed in processes of their own: one that fails
-    to compile, computes wrong results, crashes, hangs or eats the memory costs only
-    itself, and is recorded with a reason.
+    to compile, computes wrong results, crashes or hangs costs only itself, and is recorded
+    with a reason.  What the machine lacks (disk space, a permission, memory, a device, a
+    compiler) is held against none: after a few such failures in a row the run stops.
 
     Parameters
     ----------
@@ -196,26 +199,20 @@ def tune(
     ValueError
         If an argument is wrong.
     TuningError
-        If no candidate was both right and timed.
+        If no candidate was both right and timed, or the machine lets none be.
     """
     _look_at(problem, strategy, stencil, seed, store, modules)
     if 0 in (problem.m, problem.n, problem.k):
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
     live = find_device(device)
     check_memory(problem, live)
-    family = _family(live, stencil, problem)
-    session = _Session(live, problem, family, seconds_of(budget), observer)
-    if unproved_schedules:
-        session.spec = with_unproved(live.tunable)
-    own = store is None
-    session.store = store or Store()
-    try:
-        return session.run(
-            strategy, seed, resume, limits or limits_for(problem, live, 2 * FINALISTS), modules
-        )
-    finally:
-        if own:
-            session.store.close()
+    family, seconds = _family(live, stencil, problem), seconds_of(budget)
+    with alone_on(live, f"tuning {problem}"), nullcontext(store) if store else Store() as opened:
+        session = _Session(live, problem, family, seconds, observer, opened)
+        if unproved_schedules:
+            session.spec = with_unproved(live.tunable)
+        limits = limits or limits_for(problem, live, 2 * FINALISTS)
+        return session.run(strategy, seed, resume, limits, modules)
 
 
 def _look_at(
@@ -267,8 +264,6 @@ def _named(live: LiveDevice, name: str, problem: Problem) -> Stencil:
 class _Session:
     """One tuning run."""
 
-    store: Store
-
     def __init__(
         self,
         live: LiveDevice,
@@ -276,8 +271,9 @@ class _Session:
         family: Stencil,
         budget: float,
         observer: Callable[[Progress], None] | None,
+        store: Store,
     ) -> None:
-        self.live, self.problem, self.family = live, problem, family
+        self.live, self.problem, self.family, self.store = live, problem, family, store
         self.spec = live.tunable
         self.budget, self.observer = budget, observer
         self.started = time.monotonic()
@@ -289,9 +285,10 @@ class _Session:
         self, name: str, seed: int, resume: bool, limits: Limits, modules: tuple[str, ...]
     ) -> TuningResult:
         """Search, race, certify."""
-        chosen = self._strategy(name, seed)
         skip: set[str] = set()
-        resumed = self._resume(skip) if resume else 0
+        stored = self._stored() if resume else []
+        resumed = self._resume([m for m in stored if not m.is_imported], skip)
+        chosen = self._strategy(name, seed, [m for m in stored if m.is_imported])
         for known in self.screened:
             chosen.observe(known.config, known.median_ns * 1e-9)
         settings = WorkerSettings(self.live.id, memory_gib(), modules)
@@ -313,18 +310,22 @@ class _Session:
             winner, served = self._certified(runner, finalists)
         seconds = time.monotonic() - self.started
         return TuningResult(
-            winner, finalists, self.tried, self.failed, resumed, seconds, searched, served
-        )
+            winner, finalists, self.tried, self.failed, resumed, seconds, searched, served,
+            tuple(noise({"the winner": winner.times_ns}, runner.outside)),
+        )  # fmt: skip
 
-    def _strategy(self, name: str, seed: int) -> Strategy:
+    def _strategy(self, name: str, seed: int, imported: list[Measurement]) -> Strategy:
+        """Return what proposes; what is said to be fast elsewhere comes first."""
         space: Space = self.family.space(self.variant, self.spec)
-        starts = self.family.starts(self.variant, self.spec)
+        fast = sorted((m for m in imported if m.ok), key=lambda m: m.median_ns)
+        told = dict.fromkeys(m.config for m in fast)
+        starts = [*list(told)[:FINALISTS], *self.family.starts(self.variant, self.spec)]
         chosen = make_strategy(name, space, seed, [start for start in starts if start in space])
         names = {parameter.name for parameter in space.parameters}
         return TwinsFirst(chosen) if SCHEDULE in names else chosen
 
-    def _resume(self, skip: set[str]) -> int:
-        """Take over what the store knows of this problem; return how much that is."""
+    def _stored(self) -> list[Measurement]:
+        """Return what the store has of this problem's space."""
         known = list(
             self.store.query(
                 device=self.live.fingerprint,
@@ -337,7 +338,10 @@ class _Session:
         # A space may have had more points when they were measured.
         space = self.family.space(self.variant, self.spec)
         points = space.contained([m.config for m in known])
-        known = [m for m, here in zip(known, points, strict=True) if here]
+        return [m for m, here in zip(known, points, strict=True) if here]
+
+    def _resume(self, known: list[Measurement], skip: set[str]) -> int:
+        """Take over what was measured here; return how much that is."""
         skip.update(m.config.id for m in known)
         # What failed later than its screening does not start the search again either.
         bad = {m.config.id for m in known if not m.ok}

@@ -22,7 +22,9 @@ from typing import Any, TextIO
 from tilewright.backend import (
     BackendError,
     CompileError,
+    DeviceFailedError,
     DeviceLostError,
+    HostError,
     Kernel,
     LaunchError,
     LiveDevice,
@@ -36,6 +38,7 @@ from tilewright.timeline import drain, span, start
 from tilewright.tuning.forecast import forecast
 from tilewright.tuning.measure import Workload, interleaved, repeat
 from tilewright.tuning.measurement import Status
+from tilewright.tuning.noise import OutsideLoad
 from tilewright.tuning.same_bits import same_bits
 from tilewright.tuning.twins import is_rescheduled
 from tilewright.tuning.verify import WrongResultError, certify, screen
@@ -83,20 +86,25 @@ class Worker:
                 return {"status": Status.OK, **action(request)}
         except DeviceLostError as error:
             self.lost = True
-            return {**self._failed(Status.LAUNCH_ERROR, error), "last": True}
+            machine = isinstance(error, DeviceFailedError)
+            failed = self._failed(Status.LAUNCH_ERROR, error, machine=machine)
+            return {**failed, "last": True}
+        except (OutOfMemoryError, MemoryError) as error:
+            return self._failed(Status.OUT_OF_MEMORY, error, machine=True)
+        except (HostError, OSError, ImportError) as error:
+            return self._failed(Status.COMPILE_ERROR, error, machine=True)
         except CompileError as error:
             return self._failed(Status.COMPILE_ERROR, error)
-        except (OutOfMemoryError, MemoryError) as error:
-            return self._failed(Status.OUT_OF_MEMORY, error)
         except (LaunchError, BackendError) as error:
             return self._failed(Status.LAUNCH_ERROR, error)
         except WrongResultError as error:
             return self._failed(Status.WRONG_RESULT, error)
 
     @staticmethod
-    def _failed(status: Status, error: BaseException) -> dict[str, Any]:
+    def _failed(status: Status, error: BaseException, *, machine: bool = False) -> dict[str, Any]:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        return {"status": status, "reason": lines[0], "detail": getattr(error, "detail", "")}
+        detail = getattr(error, "detail", "")
+        return {"status": status, "reason": lines[0], "detail": detail, "machine": machine}
 
     def _candidate(self, request: dict[str, Any]) -> tuple[Kernel, Stencil, Config, Variant]:
         problem = problem_from_json(request["problem"])
@@ -150,7 +158,11 @@ class Worker:
         """Time several prepared candidates in turns."""
         workload = self._load(request)
         candidates = [self._candidate({**request, **one})[:3] for one in request["candidates"]]
-        return {"times_ns": interleaved(workload, candidates, request["seconds"])}
+        others = OutsideLoad()
+        times = interleaved(workload, candidates, request["seconds"])
+        # The host's cores have no part in a GPU's times.
+        outside = others.share() if self.device.spec.kind == "cpu" else None
+        return {"times_ns": times, "outside": outside}
 
     def do_certify(self, request: dict[str, Any]) -> dict[str, Any]:
         """Check a winner on everything the numerics contract promises."""

@@ -87,7 +87,8 @@ def test_integers_are_filled_in_and_sizes_are_not_taken_for_scalars(driver, devi
 def test_tensor_maps_begin_at_the_operands(driver, device, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        plans, "encoded", lambda x: seen.append(x.memory + x.offset) or bytes(8) + b"\x07" * 120
+        "tilewright.backend.cuda.tensor_map.encoded",
+        lambda x: seen.append(x.memory + x.offset) or bytes(8) + b"\x07" * 120,
     )
     arguments = tuple(
         TensorMap(at, offset, "float32", (64, 64), (256,), (32, 32), 128)

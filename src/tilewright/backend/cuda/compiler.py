@@ -14,13 +14,14 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from tilewright.backend.base import BackendError, CompileError
+from tilewright.backend.base import BackendError, CompileError, HostError, OutOfMemoryError
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.cubin import Cubin, Usage
 from tilewright.backend.cuda.rescheduling import reschedule
 from tilewright.sass import read_cubin
 from tilewright.sass.occupancy import limits_of
 from tilewright.stencil import STATIC_SHARED_BYTES, Source
+from tilewright.text import install_hint
 from tilewright.timeline import span
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
 # No option that relaxes IEEE arithmetic may ever stand here: the numerics contract.
 # Contraction to fused multiply-add (NVRTC's default) is part of that contract.
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+
+_NVRTC_OUT_OF_MEMORY = 1
 
 _RELAXING = re.compile(r"fast.?math|ftz=true|prec-(div|sqrt)=false|-ftz\b(?!=false)", re.IGNORECASE)
 
@@ -58,7 +61,7 @@ def nvrtc() -> ModuleType | None:
 def _need_nvrtc() -> ModuleType:
     found = nvrtc()
     if found is None:
-        raise BackendError("NVRTC is not here; run: pip install 'tilewright[tune]'")
+        raise HostError(f"NVRTC is not here; {install_hint('tune')}")
     return found
 
 
@@ -168,6 +171,8 @@ def _compiled(
     _call(found, "nvrtcAddNameExpression", program, expression)
     (status,) = found.nvrtcCompileProgram(program, len(every), every)
     log = _text(found, program, "nvrtcGetProgramLog")
+    if int(status) == _NVRTC_OUT_OF_MEMORY:
+        raise OutOfMemoryError(f"NVRTC ran out of memory compiling for {arch}", log)
     if int(status) != 0:
         said = re.findall(r"(\d+) bytes smem", log)
         _check_shared(max(map(int, said), default=0), log)

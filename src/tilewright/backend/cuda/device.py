@@ -36,6 +36,7 @@ from tilewright.backend.cuda.launch import PreparedLaunch
 from tilewright.backend.cuda.workspace import Workspaces
 from tilewright.hardware import DeviceSpec
 from tilewright.stencil import Launch, Source
+from tilewright.text import install_hint
 from tilewright.timeline import is_recording, span
 
 __all__ = ["CUDADevice", "LoadedKernel", "device_at", "devices"]
@@ -123,7 +124,7 @@ class CUDADevice(LiveDevice):
         found = driver()
         if found is None:
             raise BackendError(
-                f"cuda:{ordinal} needs NVIDIA's driver and: pip install 'tilewright[cuda]'"
+                f"cuda:{ordinal} needs NVIDIA's driver; with it, {install_hint('cuda')}"
             )
         self.api = found
         self.ordinal = ordinal
@@ -168,6 +169,12 @@ class CUDADevice(LiveDevice):
         """12 digits over what may change a measurement."""
         parts = (self.spec.name, self.driver, self.platform, self.arch)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+    @property
+    def hardware_key(self) -> str:
+        """The driver's number of the device, whichever devices this process may see."""
+        found = check(self.api.cuDeviceGetUuid(self.raw), f"asking {self.id} who it is")
+        return bytes(found.bytes)[:16].hex()
 
     @property
     def portfolio_key(self) -> str:

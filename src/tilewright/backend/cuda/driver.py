@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
 from tilewright.backend.base import (
     BackendError,
+    DeviceFailedError,
     DeviceLostError,
     LaunchError,
     OutOfMemoryError,
 )
+from tilewright.backend.libcuda import library
 
-__all__ = ["LOST", "check", "driver", "error_of", "library", "stream_state"]
+__all__ = ["LOST", "check", "driver", "error_of", "stream_state"]
 
 _OUT_OF_MEMORY = 2
 
@@ -25,19 +26,10 @@ _OUT_OF_MEMORY = 2
 # program counter, launch failure, contained error; and a context that is destroyed.
 LOST = frozenset({214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721})
 
-
-@lru_cache(maxsize=1)
-def library() -> ctypes.CDLL | None:
-    """Return the driver's own library; None on a machine without it.
-
-    Looked for here, first: without the library some calls of cuda.bindings raise
-    SystemError, and the next one never returns.
-    """
-    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-    try:
-        return ctypes.CDLL(name)
-    except OSError:
-        return None
+# What no kernel causes (cuda.h): the device is unavailable or gone, ECC and NVLink errors, the
+# operating system failed, a context that something else destroyed, the system is not ready,
+# a contained error of memory.
+_FAILED = frozenset({46, 100, 214, 220, 304, 709, 721, 802})
 
 
 @lru_cache(maxsize=1)
@@ -109,6 +101,8 @@ def error_of(status: int, doing: str) -> BackendError:
     detail = f"{name} ({status}): {text}"
     if status == _OUT_OF_MEMORY:
         return OutOfMemoryError(f"{doing}: too little device memory; use a smaller problem", detail)
+    if status in _FAILED:
+        return DeviceFailedError(f"{doing}: {text}; look at the device with nvidia-smi", detail)
     if status in LOST:
         return DeviceLostError(f"{doing}: {text}; start a new process to go on", detail)
     return LaunchError(f"{doing}: {text} ({name})", detail)

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.backend.base import LaunchError
-from tilewright.backend.cuda.driver import error_of, library
+from tilewright.backend.cuda.driver import error_of
 from tilewright.backend.cuda.tensor_map import encoded
+from tilewright.backend.libcuda import library
 from tilewright.stencil import Launch, TensorMap, Workspace
 
 __all__ = ["ArgumentBlock", "PreparedLaunch"]

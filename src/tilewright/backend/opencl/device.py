@@ -7,7 +7,9 @@ import hashlib
 import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from tilewright.backend.base import (
 )
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.opencl.platforms import opencl, ordered_devices, spec_of
+from tilewright.backend.opencl.pocl_cache import Compiled, pocl_cache
 from tilewright.backend.opencl.unknown_cpu import rename_unknown_cpu
 from tilewright.paths import cache_dir
 from tilewright.stencil import Launch, Source
@@ -43,11 +46,19 @@ class OpenCLEvent(Event):
         What is waited for.
     track, name : str
         The device and the kernel, for a timeline.
+    then : callable, optional
+        Called when it was waited for.
     """
 
-    def __init__(self, event: Any, track: str = "opencl", name: str = "kernel") -> None:
+    def __init__(
+        self,
+        event: Any,
+        track: str = "opencl",
+        name: str = "kernel",
+        then: Callable[[], None] | None = None,
+    ) -> None:
         self.raw = event
-        self._track, self._name = track, name
+        self._track, self._name, self._then = track, name, then
         self._told = False
 
     def wait(self) -> None:
@@ -59,6 +70,9 @@ class OpenCLEvent(Event):
                 self.raw.wait()
         except cl.Error as error:
             raise LaunchError(f"the kernel failed on the device: {error}") from error
+        if self._then is not None:
+            then, self._then = self._then, None
+            then()
         if is_recording() and not self._told:
             self._told = True
             with contextlib.suppress(cl.Error):  # a caller's queue may not take times
@@ -69,6 +83,13 @@ class OpenCLEvent(Event):
         """Return the time between start and end, by the device's clock."""
         self.wait()
         return int(self.raw.profile.end - self.raw.profile.start)
+
+
+@dataclass(frozen=True)
+class _CompiledKernel(Kernel):
+    """A kernel with what PoCL has of it."""
+
+    compiled: Compiled | None = None
 
 
 class OpenCLDevice(LiveDevice):
@@ -112,7 +133,7 @@ class OpenCLDevice(LiveDevice):
         self._process = os.getpid()
         # PoCL keeps what it compiles in a directory that we gave it.  Asking it for a
         # binary would compile every kernel once more, for a launch of unknown size.
-        self._caches_itself = platform.name == "Portable Computing Language"
+        self._is_pocl = platform.name == "Portable Computing Language"
 
     @property
     def backend(self) -> str:
@@ -133,13 +154,20 @@ class OpenCLDevice(LiveDevice):
         started = time.perf_counter()
         macros = tuple(f"-D{name}={value}" for name, value in source.defines.items())
         options = [*OPTIONS, *macros]
-        key = self._cache.key(source, OPTIONS, self.fingerprint)
-        use_cache &= not self._caches_itself
-        program = self._from_cache(key, options) if use_cache else None
-        if program is None:
-            program = self._build(source.text, options)
-            if use_cache:
-                self._cache.save(key, program.get_info(self._cl.program_info.BINARIES)[0])
+        own = pocl_cache() if self._is_pocl and use_cache else None
+        one = replace(source, entry="") if own is not None else source
+        key = self._cache.key(one, OPTIONS, self.fingerprint)
+        compiled = None
+        if own is not None:
+            make = partial(self._build, source.text, options)
+            program, compiled = own.build(key, self._cache, make)
+        else:
+            use_cache &= not self._is_pocl
+            program = self._from_cache(key, options) if use_cache else None
+            if program is None:
+                program = self._build(source.text, options)
+                if use_cache:
+                    self._cache.save(key, program.get_info(self._cl.program_info.BINARIES)[0])
         try:
             handle = self._cl.Kernel(program, source.entry)
         except self._cl.Error as problem:
@@ -147,7 +175,12 @@ class OpenCLDevice(LiveDevice):
                 f"kernel {source.entry!r} is not in what the driver compiled or kept ({problem});"
                 f" if this stays so, empty {cache_dir()}"
             ) from None
-        return Kernel(handle, source.entry, time.perf_counter() - started)
+        kernel = _CompiledKernel(
+            handle, source.entry, time.perf_counter() - started, compiled=compiled
+        )
+        if own is not None and compiled is not None:
+            own.drop_with(kernel, key)
+        return kernel
 
     def _from_cache(self, key: str, options: list[str]) -> Any:
         binary = self._cache.load(key)
@@ -281,6 +314,8 @@ class OpenCLDevice(LiveDevice):
                 "this process was forked after OpenCL started; use multiprocessing's 'spawn'"
             )
         size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
+        compiled = getattr(kernel, "compiled", None)
+        then = None if compiled is None else compiled.launching(kernel.entry, size, launch.block)
         try:
             with span("launch"):
                 for position, argument in enumerate(arguments):
@@ -296,7 +331,7 @@ class OpenCLDevice(LiveDevice):
             raise OutOfMemoryError(f"{self.id} has too little memory", str(error)) from error
         except self._cl.Error as error:
             raise LaunchError(f"{self.id} refused the launch: {error}", str(error)) from error
-        return OpenCLEvent(event, self.id, kernel.entry)
+        return OpenCLEvent(event, self.id, kernel.entry, then)
 
     def finish(self) -> None:
         """Block until everything enqueued has ended."""

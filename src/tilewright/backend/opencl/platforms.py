@@ -9,27 +9,15 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from tilewright.backend.cache import prune_directory
+from tilewright.backend.opencl.pocl_cache import starting
 from tilewright.hardware import DeviceSpec
-from tilewright.paths import cache_dir, private_directory
 
-__all__ = ["opencl", "ordered_devices", "spec_of"]
-
-# PoCL never removes what it compiled: some thousand tuning candidates are 1 GB.
-_POCL_CACHE_LIMIT = 2**30
+__all__ = ["missing", "opencl", "ordered_devices", "spec_of"]
 
 
 @lru_cache(maxsize=1)
 def opencl() -> ModuleType | None:
-    """Import pyopencl with its surroundings in order; None if there is no OpenCL at all.
-
-    PoCL's own compile cache goes under ours unless the user has chosen a place: it is
-    private there, and bounded.
-    """
-    if "POCL_CACHE_DIR" not in os.environ:
-        pocl = private_directory(cache_dir() / "pocl")
-        prune_directory(pocl, _POCL_CACHE_LIMIT)
-        os.environ["POCL_CACHE_DIR"] = str(pocl)
+    """Import pyopencl with its surroundings in order; None if there is no OpenCL at all."""
     # pyopencl's build cache holds pickles; ours does not, and is the only one we use.
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     try:
@@ -39,6 +27,13 @@ def opencl() -> ModuleType | None:
     except ImportError:
         return None
     return pyopencl  # type: ignore[no-any-return]
+
+
+def missing() -> str:
+    """Return what to do where there is no OpenCL device."""
+    if opencl() is None:
+        return "pyopencl cannot be imported; run: pip install pyopencl"
+    return "no OpenCL driver is here; run: pip install pocl-binary-distribution, or install a GPU's"
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -56,6 +51,11 @@ def ordered_devices() -> list[Any]:
     cl = opencl()
     if cl is None:
         return []
+    with starting():
+        return _ordered(cl)
+
+
+def _ordered(cl: ModuleType) -> list[Any]:
     try:
         platforms = cl.get_platforms()
     except cl.LogicError:  # no ICD is registered

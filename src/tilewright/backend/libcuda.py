@@ -1,0 +1,23 @@
+"""Whether NVIDIA's driver is here: asked by every process, so without anything else of CUDA."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import lru_cache
+
+__all__ = ["library"]
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """Return the driver's own library; None on a machine without it.
+
+    Looked for here, first: without the library some calls of cuda.bindings raise
+    SystemError, and the next one never returns.
+    """
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        return None
