@@ -51,15 +51,17 @@ def command(
 ) -> None:
     """Show a stencil's parameters and the funnel of its constraints."""
     from tilewright.problem import Problem
+    from tilewright.reschedule.levels import schedule_space
+    from tilewright.reschedule.proofs import proved
 
     problem = Problem(1, 1, 1, precision, *parse_trans(trans))  # type: ignore[arg-type]
     variant, family = _asked(problem, stencil, arithmetic_name(arithmetic), result)
-    where, spec = _device(device, arch, variant, family)
+    where, spec, found = _device(device, arch, variant, family)
     if family is None:
         from tilewright.stencil import stencils_for
 
         family = stencils_for(spec, variant.precision)[0]
-    space = family.space(variant, spec)
+    space = schedule_space(family, variant, spec, proved(found) if found else ())
     funnel = space.funnel()
     if json:
         emit_json(
@@ -90,25 +92,27 @@ def _asked(
 
 def _device(
     device: str | None, arch: str | None, variant: Variant, family: Stencil | None
-) -> tuple[str, DeviceSpec]:
-    """Return a device's id and numbers; an architecture's name and numbers if that is meant."""
+) -> tuple[str, DeviceSpec, str | None]:
+    """Return a device's id, its numbers and its architecture; that one's name if it is meant."""
     from tilewright.backend import device as find_device
     from tilewright.backend.cuda.architecture import architecture_spec
     from tilewright.stencil.wgmma import TensorVariant
 
     if arch is not None and device is not None:
         raise ValueError(f"arch={arch!r} and device={device!r} are two devices; give one")
+    where: str
+    found: str | None
     if arch is not None:
-        where, spec = arch, architecture_spec(arch)
+        where, spec, found = arch, architecture_spec(arch), arch
     else:
         live = find_device(device)
-        where, spec = live.id, live.tunable
+        where, spec, found = live.id, live.spec, getattr(live, "arch", None)
     if not isinstance(variant, TensorVariant) or family is None or family.suits(spec):
-        return where, spec
+        return where, spec, found
     if arch is not None or device is not None:
         named = f"device={device!r}" if arch is None else f"arch={arch!r}"
         raise ValueError(f"{named} has no such matrix units; leave it out, or use arch={_HOPPER}")
-    return _HOPPER, architecture_spec(_HOPPER)
+    return _HOPPER, architecture_spec(_HOPPER), _HOPPER
 
 
 def show_parameters(space: Space) -> None:

@@ -14,10 +14,11 @@ from tilewright.backend import LiveDevice
 from tilewright.backend import device as find_device
 from tilewright.microbench.peak import measured_peak
 from tilewright.problem import Problem
+from tilewright.reschedule.levels import SCHEDULE, schedule_space
+from tilewright.reschedule.proofs import proved
 from tilewright.space import Space
 from tilewright.stencil import Stencil, Variant, stencils_for
 from tilewright.stencil import stencil as find_stencil
-from tilewright.stencil.schedule import SCHEDULE, with_unproved
 from tilewright.timeline import span
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
 from tilewright.tuning.process import WorkerSettings
@@ -206,7 +207,7 @@ def tune(
     family = _family(live, stencil, problem)
     session = _Session(live, problem, family, seconds_of(budget), observer)
     if unproved_schedules:
-        session.spec = with_unproved(live.tunable)
+        session.space = _without_proofs(session.space)
     own = store is None
     session.store = store or Store()
     try:
@@ -216,6 +217,12 @@ def tune(
     finally:
         if own:
             session.store.close()
+
+
+def _without_proofs(space: Space) -> Space:
+    """Return a space with what nobody has proved."""
+    rules = [rule for rule in space.constraints if rule.kind != "proof"]
+    return Space(space.stencil_name, space.parameters, rules)
 
 
 def _look_at(
@@ -278,10 +285,14 @@ class _Session:
         observer: Callable[[Progress], None] | None,
     ) -> None:
         self.live, self.problem, self.family = live, problem, family
-        self.spec = live.tunable
+        self.spec = live.spec
         self.budget, self.observer = budget, observer
         self.started = time.monotonic()
         self.variant = Variant.of(problem)
+        arch = getattr(live, "arch", None)
+        # What `gemm` may use, and what is searched.
+        self.served = schedule_space(family, self.variant, live.spec, proved(arch) if arch else ())
+        self.space = self.served
         self.tried = self.failed = 0
         self.screened: list[Measurement] = []
 
@@ -317,10 +328,10 @@ class _Session:
         )
 
     def _strategy(self, name: str, seed: int) -> Strategy:
-        space: Space = self.family.space(self.variant, self.spec)
         starts = self.family.starts(self.variant, self.spec)
-        chosen = make_strategy(name, space, seed, [start for start in starts if start in space])
-        names = {parameter.name for parameter in space.parameters}
+        inside = [start for start in starts if start in self.space]
+        chosen = make_strategy(name, self.space, seed, inside)
+        names = {parameter.name for parameter in self.space.parameters}
         return TwinsFirst(chosen) if SCHEDULE in names else chosen
 
     def _resume(self, skip: set[str]) -> int:
@@ -335,8 +346,7 @@ class _Session:
         )
         known = [m for m in known if is_current(m)]
         # A space may have had more points when they were measured.
-        space = self.family.space(self.variant, self.spec)
-        points = space.contained([m.config for m in known])
+        points = self.space.contained([m.config for m in known])
         known = [m for m, here in zip(known, points, strict=True) if here]
         skip.update(m.config.id for m in known)
         # What failed later than its screening does not start the search again either.
@@ -402,10 +412,9 @@ class _Session:
     ) -> tuple[Measurement, Measurement | None]:
         """Certify from the fastest on until one passes, and one that `gemm` may use."""
         self._tell("certify")
-        served = self.family.space(self.variant, self.live.tunable)
         winner: Measurement | None = None
         for candidate in right:
-            if winner is not None and candidate.config not in served:
+            if winner is not None and candidate.config not in self.served:
                 continue
             with span("certify"):
                 result = replace(runner.certify(candidate), stage=Stage.WINNER, created=now())
@@ -414,7 +423,7 @@ class _Session:
                 continue
             self.store.add(result)
             winner = winner or result
-            if result.config in served:
+            if result.config in self.served:
                 return winner, result
         if winner is not None:
             return winner, None
