@@ -18,7 +18,7 @@ run: $(VENV)/.installed
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# The cases that make test leaves out: an hour; after changing a stencil, the tuner or sass.
+# The cases that make test leaves out: an hour; after changing a stencil, the tuner or reschedule.
 thorough: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n 2 -m thorough
 
