@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reschedule.test_waits import reordered
+from tests.reschedule.test_wait_masks import reordered
 from tests.reschedule.test_webs import renamed, sums
 from tests.sass import nvdisasm
 from tests.sass.compiled import kept

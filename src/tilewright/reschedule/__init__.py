@@ -5,10 +5,10 @@
     levels                     `schedule` as a parameter of what is tuned, and where it may run
     cubin, search              from a cubin to a rescheduled one: cached, searched in a process
     schedule                   the changes and their order
-      serpentine, tile, dealing, webs     multiply-adds there and back over the register tile
+      serpentine, tile, webs, allocation  multiply-adds there and back over the register tile
       order, fetch, reuse                 exchanges near conflicts of operand fetch; reuse flags
-      waits, stalls                       wait masks and stall counts of a new order
-    equivalence                the prover: values, waiting, hazards, by access and latency
+      wait_masks, stall_counts            what a new order waits for
+    equivalence                the prover: values, in_flight, hazards, by access and latency
     proofs, version            what was shown right on a device, of which version of all this
     compare                    two versions of a kernel side by side
 

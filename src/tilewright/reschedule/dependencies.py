@@ -1,16 +1,13 @@
 """What must stay before what in a straight run of instructions.
 
-`dependencies` gives each instruction of a block the earlier ones that it depends on and the cycles
-that have to lie between their issues.  Where something in the block is not modelled it says so, and
-whoever reorders leaves the block alone.
+`dependencies` returns for each instruction of a block the earlier ones that it depends on, with the
+least cycles between their issues, and refuses a block with an instruction that is not modelled.
 
-- *After a write*: the result's latency, or, behind an access of variable latency, the wait for
-  its barrier: 1 here, since `waited` keeps the reader behind that wait.
-- *After a read*: 1: operands of fixed latency are read at issue, but for the uniform pipe's, behind
-  which moves stay three cycles; an access's sources are free after a wait, likewise.
+- *After a write*: the result's latency; 1 after an access of variable latency, whose reader
+  follows the wait for its barrier (`released_at`, `wait_masks`).
+- *After a read*: 1, since operands are read at issue; 3 for a move that overwrites what the uniform
+  pipe reads.  Sources of an access are free after a wait.
 - *Among accesses*: memory, barriers, copies and branches keep their order.
-
-A wait stays at its place in the block: an instruction that needed it stays behind it.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""Whether rescheduled code computes what it did before: proved without a device, or refused.
+"""Prove, without a device, that rescheduled code computes what the compiler's code does.
 
 `differences` compares two versions of a kernel that differ in the order of instructions within
 blocks, the operands' sides, the registers' names and the control fields:
 
-1. *Values.*  Both are executed with symbols, block by block, until it is known which registers of
-   the one hold what registers of the other do wherever a block begins (`_Walk`).  Then every
-   effect (access, branch, barrier, clock) has the same operands in the same order in both.
-2. *Waiting.*  No effect finds an access under way that was over before (`waiting`).
+1. *Values.*  Symbolic execution, block by block, finds which registers of the one version hold the
+   values of which registers of the other at each block's start (`_Walk`).  Then every effect
+   (access, branch, barrier, clock) must have the same operands in the same order in both.
+2. *Waiting.*  No effect meets an access in flight that was over before (`in_flight`).
 3. *Time.*  `tilewright.reschedule.hazards` finds nothing, in the whole kernel, that is read or
    overwritten too early, nor a reuse copy that has become stale.
 
-Of what schedules it shares the latencies and the reading of accesses, and nothing else.  That
-registers are numbers with no meaning of their own ends where an instruction is not modelled, or
-control comes from nowhere: there, each register must hold what the one of its name does.
+It shares `latency` and `access` with the scheduler, and nothing else.  Where an instruction is not
+modelled, or control arrives from an unknown place, each register must hold what the register of the
+same number holds in the other version.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from collections.abc import Iterator, Sequence
 from tilewright.reschedule.access import Access, access, name_of
 from tilewright.reschedule.dependencies import Block, blocks
 from tilewright.reschedule.hazards import hazards
+from tilewright.reschedule.in_flight import still_under_way
 from tilewright.reschedule.values import Symbols, execute, meaning
-from tilewright.reschedule.waiting import still_under_way
 from tilewright.sass.flow import successors
 from tilewright.sass.instruction import Instruction
 

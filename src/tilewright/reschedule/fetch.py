@@ -1,4 +1,4 @@
-"""Operand fetch by numbers alone: what a search asks tens of thousands of times.
+"""Operand fetch on tuples of numbers, fast enough for tens of thousands of calls a search.
 
 `cycles` is `tilewright.sass.Ports` for one warp, and `flagged` is `tilewright.reschedule.reuse`, on
 tuples instead of decoded instructions; the tests hold the pairs against each other.  Latches are

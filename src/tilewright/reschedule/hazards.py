@@ -1,10 +1,9 @@
-"""Whether every value of a kernel has arrived before it is read: latencies and barriers.
+"""Find values that a kernel reads or overwrites too early, by latencies and barriers.
 
 A multiprocessor of sm_90 does not check dependencies of machine code: an instruction that issues
-too early reads the old register.  The compiler keeps them apart by stall counts where a result
-takes a fixed number of cycles, and by barriers where it does not.  `hazards` follows both along
-every path of a kernel, loops included, until nothing changes, and lists what is read or
-overwritten too early:
+too early reads the old register.  The compiler keeps a reader behind its producer by stall counts
+where a result takes a fixed number of cycles, and by barriers elsewhere.  `hazards` follows both
+along every path of a kernel, loops included, until nothing changes, and keeps for each point:
 
 - *age*: cycles since a register was written by an instruction of fixed latency, or read by one
   that reads after its issue;
@@ -12,9 +11,9 @@ overwritten too early:
   release says that it is done;
 - *kept*: copies in the operands' reuse latches, and whether the register has changed since.
 
-Instructions of one class finish in order, so the barrier of a later one covers earlier ones: the
-compiler leaves out theirs.  The distances of `latency` are the least that ptxas leaves between
-instructions of a class in any kernel here: the hardware needs no more, and perhaps less.
+Instructions of one class finish in order, so that the barrier of a later one covers earlier ones,
+which the compiler leaves without.  The distances of `latency` are the least that ptxas leaves in
+any kernel here; the hardware needs no more.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The order of a block's multiply-adds and the sides of their factors, so that fetch waits less.
+"""Exchange a block's multiply-adds and the sides of their factors, so that fetch waits less.
 
     slot      0    1    2    3    4    5    6   ...    time and control fields stay with the slot
     before   FFMA FFMA LDS  FFMA FFMA LDS  FFMA        everything else stays in its slot
     after    FFMA'FFMA'LDS  FFMA'FFMA'LDS  FFMA'       multiply-adds change places
 
-A slot keeps its stall, barriers and waits, so that a slot's time is known and no wait is lost; what
-a multiply-add needs is that its operands' producers are early enough, its readers late enough, and
-that it stays behind the waits for what it reads (`dependencies`, `released_at`).
-Sums keep the order in which they are added up: each is a chain of register dependencies.
+A slot keeps its stall, barriers and waits, so that its issue time is known and no wait is lost.  A
+multiply-add may stand in a slot that is late enough after its operands' producers, early enough
+before its readers, and behind the waits for what it reads (`dependencies`, `released_at`).  Each
+accumulator keeps the order of its terms: it is a chain of register dependencies.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What rescheduled code was proved right on a device: the scheduler refuses every other target.
+"""Which levels a run on a device has shown right; `tune` tries no other.
 
-A proof is a row of ``proofs.json``, written by a script that commit 6435600 has,
-after a run without a single wrong bit.  It holds for one architecture, one build of the compiler,
-one version of the scheduler, and for one level on one stencil and precision.  Where any of these
-differs, nothing is proved.
+A proof is a row of ``proofs.json``, written by a script that commit 6435600 has, after a run
+without a wrong bit.  It holds for one architecture, build of the compiler, version of the
+scheduler, level, stencil and precision.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Reuse flags: which operand stays in its latch for a later instruction.
 
-A slot keeps one copy a bank (`tilewright.sass.ports`), until the next read through that latch.  So
-a flag is worth setting exactly where that next read is of the same register, and it is right only
-if nothing writes the register in between: the latch would still hold the old value.
+A slot keeps one copy a bank (`tilewright.sass.ports`) until the next read through that latch.  A
+flag is set where that read is of the same register and nothing writes the register in between,
+which would leave the old value in the latch.
 
-What ptxas sets is the same, in all kernels looked at, if memory instructions do not read through
-these latches; `with_reuse` follows that.  A flag that finds its copy lost costs nothing.
+`with_reuse` sets the flags that ptxas sets in all kernels looked at; memory instructions do not
+read through these latches.  A flag whose copy is lost costs nothing.
 """
 
 from __future__ import annotations

@@ -1,33 +1,34 @@
-"""A loop's multiply-adds walked there and back over the tile, sums in the banks that this wants.
+"""Serpentine order: multiply-adds there and back over the tile, accumulators in the free banks.
 
-A step along k multiplies each of some factors by each of some others.  With one of them held in a
-latch, an FFMA reads the other and its sum: one read of each bank, if they lie in different ones::
+A step along k multiplies each element of a column of A by each of a row of B.  While slot A's latch
+holds one factor, an FFMA reads the other and its accumulator, which takes one cycle if they lie in
+different banks::
 
-             b0   b1   b2   b3        one row there, the next one back: at the turn the factor
-    a0      ──────────────────>┐      that has moved so far is at hand, and the one that is held
-    a1      <──────────────────┘      changes
+             b0   b1   b2   b3        at each turn the moving factor stays in its latch and the
+    a0      ──────────────────>┐      held one changes
+    a1      <──────────────────┘
     a2      ──────────────────>
 
-The sum that meets b1 has to lie in the bank that b1 does not lie in.  Where it meets factors of
-both banks in turns, as real parts of complex products do, it has to change its bank with each, and
-so its register: a sum that is read leaves its register to the next one that is written.
+The accumulator that meets b1 must lie in the bank that b1 leaves free.  Real parts of complex
+products meet factors of both banks in turn, so that they change banks, and therefore registers,
+with each term: an accumulator that is read leaves its register to the next one that is written.
 
-Sums that live on beyond the block keep their registers, and so does all that is no sum.  Each sum
-keeps the order of its terms.
+Accumulators that live beyond the block keep their registers, and so do all other values.  Each
+accumulator keeps the order of its terms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.reschedule.dealing import Dealer
+from tilewright.reschedule.allocation import Allocator
 from tilewright.reschedule.dependencies import Block
 from tilewright.reschedule.fetch import cycles, flagged, op_of
 from tilewright.reschedule.hazards import entry
 from tilewright.reschedule.reuse import with_flags
-from tilewright.reschedule.stalls import numbered, restalled
+from tilewright.reschedule.stall_counts import numbered, with_stalls
 from tilewright.reschedule.tile import Tile
-from tilewright.reschedule.waits import rewaited
+from tilewright.reschedule.wait_masks import with_waits
 from tilewright.reschedule.webs import find_webs, registers_of
 from tilewright.sass.instruction import Instruction
 
@@ -41,7 +42,7 @@ def serpentine(
     apart: bool = False,
     ahead: int | None = None,
 ) -> tuple[list[Instruction], int, int]:
-    """Return a block walked there and back, and how many multiply-adds moved and sums changed.
+    """Return a block in serpentine order, and how many multiply-adds moved and webs were renamed.
 
     Parameters
     ----------
@@ -89,10 +90,10 @@ def _written(
 ) -> tuple[list[Instruction], int, int]:
     """Return the block in a new order, with registers and control fields for it."""
     body = kernel[block.start : block.stop]
-    given = Dealer(tile, order, registers_of(kernel)).deal()
+    given = Allocator(tile, order, registers_of(kernel)).allocate()
     changed = [tile.written(at, given, arch) for at in order]
     before = entry(kernel, block.start)
-    new = restalled(body, rewaited(body, changed, before, arch), before, arch)
+    new = with_stalls(body, with_waits(body, changed, before, arch), before, arch)
     made = numbered(new, body[0].address, arch)
     moved = sum(at != place for place, at in enumerate(order) if at in tile.products)
     renamed = sum(tile.webs.register[web] != register for web, register in given.items())

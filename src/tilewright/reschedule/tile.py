@@ -1,12 +1,11 @@
-"""A loop's multiply-adds as the tile that they are of, and an order that walks it there and back.
+"""A block's multiply-adds as a register tile, and their serpentine order over it.
 
-Products that factors join are a step along k, and its factors have two sides.  One side's are held
-one after the other, while the other side's move there and back; `serpentine` draws it.
-What is no product keeps its order, and its place among as many products.
+Multiply-adds that share factors form a step along k.  Its factors have two sides, those of A and
+those of B: one side's are held in turn, while the other side's move there and back (`serpentine`
+has a drawing).  All other instructions keep their order, after as many multiply-adds as before.
 
-Factors that are read from shared memory within the block may come earlier, to registers of their
-own: compilers let them come when the last reader of what they overwrite is done, which in another
-order is too late.
+Shared loads may move ahead of their first readers, to registers of their own: the compiler places a
+load after the last reader of the register that it overwrites, which is too late in another order.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tilewright.sass.instruction import Instruction
 __all__ = ["Load", "Product", "Tile"]
 
 _FFMA = 0x223  # all operands in registers
-# Products between two loads that come earlier: shared memory takes two cycles for each of a warp's,
+# Multiply-adds between two loads that move ahead: shared memory serves a warp's load in two cycles,
 # and eight warps ask.
 _APART = 6
 
@@ -32,7 +31,7 @@ Users = dict[int, list[int]]  # instructions by web
 
 @dataclass(frozen=True)
 class Product:
-    """A multiply-add of the block: its factors' webs, and its sum's before and after it."""
+    """A multiply-add of the block: webs of its factors, and of its accumulator before and after."""
 
     at: int
     factors: tuple[int, int]
@@ -46,7 +45,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Load:
-    """A read of shared memory whose values the block's products alone take as factors.
+    """A shared load whose values only multiply-adds of the block read, as factors.
 
     Parameters
     ----------
@@ -101,7 +100,7 @@ class Tile:
         self.needs = self._dependencies()
 
     def _inner_sums(self, made: Users, taken: Users) -> dict[int, tuple[int, int]]:
-        """Return webs that one multiply-add of the block makes and another one alone takes."""
+        """Return webs that one multiply-add of the block writes and only one other reads."""
         inside = range(self.start, self.start + len(self.body))
         sums = {}
         for product in self.products.values():
@@ -115,7 +114,7 @@ class Tile:
         return sums
 
     def _inner_loads(self, made: Users, taken: Users) -> list[Load]:
-        """Return the shared loads whose values go to products of the block behind them alone."""
+        """Return the shared loads whose values only later multiply-adds of the block read."""
         found = []
         for at, one in enumerate(self.body):
             webs = tuple(self.writes[at].values())
@@ -134,11 +133,11 @@ class Tile:
         return found
 
     def _names(self, webs: dict[int, int]) -> list[int]:
-        """Return what order depends on: registers, and what is dealt anew by itself."""
+        """Return what order depends on: registers, or webs where these get other registers."""
         return [-1 - web if web in self.apart else register for register, web in webs.items()]
 
     def _dependencies(self) -> list[set[int]]:
-        """Return what each instruction has to stay behind; what is no product keeps its order."""
+        """Return the instructions that each must follow; all but multiply-adds keep their order."""
         found: list[set[int]] = []
         writer: dict[int, int] = {}
         readers: dict[int, list[int]] = {}
@@ -163,7 +162,7 @@ class Tile:
         return found
 
     def backbone(self, other: bool) -> list[int]:
-        """Return the products in their new order; say which factor of each is held."""
+        """Return the multiply-adds in serpentine order; note in `held` which factor each holds."""
         order: list[int] = []
         for step in self._steps():
             rows = self._rows(step, other)
@@ -172,7 +171,7 @@ class Tile:
         return order
 
     def _steps(self) -> list[list[Product]]:
-        """Return the products by steps along k: those that factors join."""
+        """Return the multiply-adds by steps along k: those that share factors."""
         sets, number = Sets(), {}
         for product in self.products.values():
             for factor in product.factors:
@@ -185,7 +184,7 @@ class Tile:
         return sorted(found.values(), key=lambda step: sum(p.at for p in step) / len(step))
 
     def _rows(self, step: Sequence[Product], other: bool) -> dict[int, list[Product]]:
-        """Return a step's products by the factor to hold, in an order that keeps sums' terms."""
+        """Return a step's multiply-adds by the factor to hold, keeping the order of all terms."""
         sides = _sides(step)
         most = sum(p.factors[0] in sides[0] for p in step) * 2 >= len(step)
         for side in sides if most ^ other else sides[::-1]:
@@ -199,7 +198,7 @@ class Tile:
         raise RefusedError("sums take their terms in different orders")
 
     def _there_and_back(self, rows: dict[int, list[Product]]) -> list[int]:
-        """Return one step's products, one factor held after the other."""
+        """Return one step's multiply-adds, one factor held after the other."""
         order: list[int] = []
         for number, (factor, row) in enumerate(rows.items()):
             moving = {p.at: self.webs.register[p.other(factor)] for p in row}
@@ -207,7 +206,7 @@ class Tile:
         return order
 
     def merged(self, backbone: Sequence[int]) -> list[int]:
-        """Return all instructions in a new order: what is no product among as many as it was."""
+        """Return all instructions in order, others after as many multiply-adds as before."""
         others, target, count = [], [], 0
         for at in range(len(self.body)):
             if at in self.products:
@@ -215,7 +214,7 @@ class Tile:
             else:
                 others.append(at)
                 target.append(count)
-        self._hasten(others, target, backbone)
+        self._advance_loads(others, target, backbone)
         order: list[int] = []
         done: set[int] = set()
 
@@ -248,8 +247,10 @@ class Tile:
             emit(at)
         return order
 
-    def _hasten(self, others: Sequence[int], target: list[int], backbone: Sequence[int]) -> None:
-        """Let loads stand ahead of their first readers, and apart from each other."""
+    def _advance_loads(
+        self, others: Sequence[int], target: list[int], backbone: Sequence[int]
+    ) -> None:
+        """Move loads ahead of their first readers, and apart from each other."""
         number = {at: n for n, at in enumerate(backbone)}
         first = {load.at: min(number[x] for x in load.readers) for load in self.loads}
         next_load = len(backbone)
@@ -263,7 +264,7 @@ class Tile:
                 target[place] = min(target[place], target[place + 1])
 
     def written(self, at: int, given: dict[int, int], arch: int) -> Instruction:
-        """Return an instruction with the registers of its sums, and of its factors."""
+        """Return an instruction with the registers that its accumulator and factors were given."""
         product = self.products.get(at)
         if product is None:
             made = [given[web] for web in self.writes[at].values() if web in given]
@@ -314,7 +315,7 @@ def _sides(step: Sequence[Product]) -> tuple[set[int], set[int]]:
 
 
 def _in_order(rows: dict[int, list[Product]]) -> list[int]:
-    """Return the factors to hold, such that every sum keeps the order of its terms, if any."""
+    """Return the factors in an order that keeps all accumulators' terms; empty if none does."""
     made = {p.after: factor for factor, row in rows.items() for p in row}
     behind = {
         factor: {made[p.before] for p in row if p.before in made} - {factor}

@@ -1,9 +1,9 @@
 """What instructions compute, with symbols for values: a register's value is a number.
 
-Equal numbers mean equal values, within one execution of a block: a value is the instruction that
-made it with its operands' values.  Which registers hold the operands does not matter, so that two
-versions of a kernel can be compared whose registers have other names.  A product's factors may
-change sides (IEEE, and NaNs are canonical on these devices); zero is zero, whatever wrote it.
+Equal numbers mean equal values within one execution of a block: a value is an instruction with its
+operands' values.  Register numbers are no part of it, so that versions of a kernel with renamed
+registers can be compared.  The factors of a product commute (IEEE 754; NaNs are canonical on these
+devices).  Zeros are one value, whichever instruction wrote them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Live ranges of a kernel's registers: what may get another register, and with what it must stay.
+"""Live ranges of a kernel's registers, the units that another register can be given to.
 
 A *web* is all that one value passes through: the instructions that may write it and those that may
 read it, wherever ways meet.  Each register that an instruction names belongs to one web there.
@@ -8,8 +8,8 @@ read it, wherever ways meet.  Each register that an instruction names belongs to
     CS2R R8       │  two webs, R8 and R9, that are zero: whichever register is zeroed here will do
 
 Webs that an instruction names as one operand form a *body*, which moves as a whole by a multiple
-of its alignment.  What something outside may know by its number is *pinned*: what is read without
-ever having been written, and the stack's pointer.
+of its alignment.  A body is *pinned*, so that it keeps its registers, if it is read without having
+been written, or is the stack pointer.
 """
 
 from __future__ import annotations

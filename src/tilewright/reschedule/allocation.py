@@ -1,8 +1,9 @@
-"""Registers for a tile's sums, each in the bank that the reader of its next term leaves free.
+"""Registers for a tile's accumulators, each in the bank that its next multiply-add leaves free.
 
-A sum that one product makes and another takes is dealt anew for every term, in the order of its
-making; what lives on beyond the block, and all that is no sum, stays where it is.  Factors whose
-loads come earlier (`Tile.loads`) are dealt before, to aligned registers: those stay in their banks.
+An accumulator that one multiply-add of the block writes and another one reads gets a register for
+each term, in the order of writing.  Accumulators that live beyond the block and all other values
+keep their registers.  Factors whose loads move ahead (`Tile.loads`) are allocated first, to aligned
+registers, which keeps each in its bank.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from tilewright.reschedule.tile import Tile
 from tilewright.reschedule.webs import bits_between
 from tilewright.sass.edit import RefusedError
 
-__all__ = ["Dealer"]
+__all__ = ["Allocator"]
 
 _STACK = 1  # R1 by the calling convention
-_MOST_MOVED = 4  # sums that make room for one
-_SENT_HOME = 4  # sums that stay where they are, where one that does found no place
+_MOST_MOVED = 4  # accumulators that are moved to make room for one
+# Accumulators that keep the register they enter with, once one that has to keep it found no place.
+_SENT_HOME = 4
 
 
-class Dealer:
-    """Registers of inner sums in a new order of the block."""
+class Allocator:
+    """Allocates registers to a block's inner accumulators in a new order."""
 
     def __init__(self, tile: Tile, order: Sequence[int], count: int) -> None:
         self.tile, self.order, self.count = tile, order, count
@@ -30,13 +32,13 @@ class Dealer:
         self.wanted = self._wanted()
         self.busy = self._busy()
         self.loaded: dict[int, int] = {}
-        self._deal_loads()
+        self._allocate_loads()
         self.fixed = list(self.busy)
         self.held: list[set[int]] = [set() for _ in range(count)]
         self.given: dict[int, int] = {}
 
     def _wanted(self) -> dict[int, int]:
-        """Return by inner sum the bank that its reader wants it in."""
+        """Return by accumulator the bank that its reader wants it in."""
         tile, wanted = self.tile, {}
         register = tile.webs.register
         for web, (_, reader) in tile.sums.items():
@@ -45,7 +47,7 @@ class Dealer:
         return wanted
 
     def _busy(self) -> list[int]:
-        """Return of each register a bit for each place behind which something else is held."""
+        """Return by register a bit for each place after which another value occupies it."""
         tile, everything = self.tile, bits_between(0, len(self.order) - 1)
         busy = [0] * self.count
         used = self._used()
@@ -74,7 +76,7 @@ class Dealer:
         return used
 
     def _life_of(self, web: int, reads: list[int], writes: list[int]) -> int:
-        """Return the places behind which a web that is no inner sum is held."""
+        """Return the places after which a web that is no inner accumulator is live."""
         tile, size = self.tile, len(self.order)
         live = tile.webs.live[web]
         enters = bool(tile.start and live >> tile.start - 1 & 1)
@@ -88,8 +90,8 @@ class Dealer:
             return bits_between(0, early - 1) | bits_between(writes[0], size - 1)
         return bits_between(begin, end)
 
-    def _deal_loads(self) -> None:
-        """Give factors that come earlier registers, rather those where no sum is at home.
+    def _allocate_loads(self) -> None:
+        """Allocate factors whose loads move ahead, first where no accumulator enters the block.
 
         Raises
         ------
@@ -119,11 +121,11 @@ class Dealer:
                 self.busy[first + at] |= life
                 self.loaded[web] = first + at
 
-    def deal(self) -> dict[int, int]:
-        """Return the register of each inner sum, and of each factor that is dealt anew.
+    def allocate(self) -> dict[int, int]:
+        """Return the register of each inner accumulator and of each factor whose load moves.
 
-        A sum whose home, the register that it enters the block in, lies in the wanted bank
-        throughout stays there; and one for which there was no other place.
+        An accumulator keeps its home, the register that it enters the block in, where that lies in
+        the wanted bank for all of its terms, or where no other register is free.
 
         Raises
         ------
@@ -138,7 +140,7 @@ class Dealer:
         }
         others = sorted(chains.keys() - at_home)
         while True:
-            lost = self._dealt(chains, at_home)
+            lost = self._allocated(chains, at_home)
             if lost is None:
                 return self.given | self.loaded
             staying = {lost, *others[: _SENT_HOME if lost in at_home else 0]} - at_home
@@ -151,7 +153,7 @@ class Dealer:
         return self.tile.webs.register[first]
 
     def _chains(self) -> dict[int, list[int]]:
-        """Return inner sums by the web that enters the block, in the order of their terms."""
+        """Return accumulators by the web that enters the block, in the order of their terms."""
         first: dict[int, int] = {}
         chains: dict[int, list[int]] = {}
         sums = self.tile.sums
@@ -163,8 +165,8 @@ class Dealer:
                 chains.setdefault(root, []).append(product.after)
         return chains
 
-    def _dealt(self, chains: dict[int, list[int]], at_home: set[int]) -> int | None:
-        """Deal all registers; return the chain of a sum that found none."""
+    def _allocated(self, chains: dict[int, list[int]], at_home: set[int]) -> int | None:
+        """Allocate all registers; return the chain of an accumulator that found none."""
         self.busy = list(self.fixed)
         self.held = [set() for _ in range(self.count)]
         self.given = {}
@@ -188,33 +190,30 @@ class Dealer:
         return None
 
     def life(self, web: int) -> int:
-        """Return the places behind which a sum is held."""
+        """Return the places after which an accumulator is live."""
         made, taken = (self.place[at] for at in self.tile.sums[web])
         return bits_between(made, taken - 1)
 
     def take(self, web: int, register: int) -> None:
-        """Give a sum a register, which has to be free for its life."""
+        """Give an accumulator a register, which must be free while it lives."""
         self.busy[register] |= self.life(web)
         self.held[register].add(web)
         self.given[web] = register
 
     def leave(self, web: int) -> None:
-        """Take a sum's register back."""
+        """Free an accumulator's register."""
         register = self.given.pop(web)
         self.busy[register] &= ~self.life(web)
         self.held[register].discard(web)
 
     def free(self, web: int, bank: int) -> int | None:
-        """Return a register of a bank that is free for a sum's life.
-
-        The tightest gap: what is free for long is for those that live long.
-        """
+        """Return a register of a bank that is free while an accumulator lives: the tightest gap."""
         life, end = self.life(web), self.place[self.tile.sums[web][1]]
         found = [r for r in range(bank, self.count, 2) if not self.busy[r] & life]
         return min(found, key=lambda r: (_gap(self.busy[r], end), r), default=None)
 
     def cleared(self, web: int, bank: int) -> int | None:
-        """Return a register of a bank whose sums could be moved elsewhere, each in its bank."""
+        """Return a register of a bank whose accumulators could be moved, each within its bank."""
         life = self.life(web)
         for register in range(bank, self.count, 2):
             if self.fixed[register] & life:
@@ -243,6 +242,6 @@ class Dealer:
 
 
 def _gap(busy: int, place: int) -> int:
-    """Return for how long a register stays free from a place on."""
+    """Return how many places a register stays free from one on."""
     rest = busy >> place
     return (rest & -rest).bit_length() if rest else 1 << 30

@@ -1,9 +1,9 @@
-"""Which accesses may still be under way at each effect of a block, and at its end.
+"""Which accesses may still be in flight at each effect of a block, and at its end.
 
-Two versions of a block have the same effects in the same order; an access is known by its place
-among them, one of an earlier block by its barrier.  It is over once an instruction waits for a
-barrier that it, or a later access of its class, was given: a class finishes in order.  An effect
-may not find an access under way that was over before, except a shared load another shared load.
+Two versions of a block have the same effects in the same order.  An access is identified by its
+place among them, one of an earlier block by its barrier.  It is over once an instruction waits for
+its barrier or for that of a later access of its class, since a class finishes in order.  No effect
+may meet an access in flight that was over before; only shared loads may meet shared loads.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Wait masks of a block whose instructions stand in another order.
 
-An instruction waits for the accesses that write what it names, or read what it overwrites, where
-no earlier one has; an effect keeps its own waits and finds nothing under way that was over before
-(`waiting` asks the same of the result).  Barriers stay with their accesses, which
-keep their order: what is waited for is new, what is set is not.
+An instruction waits for each access that writes a register it names, or reads one it overwrites,
+unless an earlier instruction has waited for it.  An effect keeps its own waits, and waits for
+whatever was over before it in the old order (`in_flight` checks the same).  Accesses keep their
+barriers and their order; only wait masks change.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 
 from tilewright.reschedule.access import Access, access
 from tilewright.reschedule.hazards import MEMORY, Entry
-from tilewright.reschedule.waiting import Flight, Item, reads_shared
+from tilewright.reschedule.in_flight import Flight, Item, reads_shared
 from tilewright.sass.edit import RefusedError, edit
 from tilewright.sass.instruction import Instruction
 
-__all__ = ["rewaited"]
+__all__ = ["with_waits"]
 
 
-def rewaited(
+def with_waits(
     old: Sequence[Instruction], new: Sequence[Instruction], before: Entry, arch: int
 ) -> list[Instruction]:
     """Return a block's instructions in a new order, with the waits that it needs.

@@ -1,8 +1,8 @@
-"""Stall counts of a block in a new order: as little waiting as its instructions need.
+"""Stall counts of a block in a new order, as short as the latency model allows.
 
-Each instruction issues once its producers' results have arrived (`latency`), no
-sooner after the one before than ptxas ever does, and so late that whatever comes behind the block
-finds what it found before.  Instructions that do more than to compute keep their stall counts.
+An instruction issues when its producers' results have arrived (`latency`) and no sooner after the
+previous one than in any code of ptxas.  The block is long enough for results that the code behind
+it reads.  Instructions with effects beside their result registers keep their stall counts.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tilewright.sass.decode import INSTRUCTION_BYTES
 from tilewright.sass.edit import RefusedError, edit
 from tilewright.sass.instruction import Instruction
 
-__all__ = ["numbered", "restalled"]
+__all__ = ["numbered", "with_stalls"]
 
 _SETTLED = 16  # cycles after which no result of fixed latency is waited for
 _LONGEST = 15
 
 
-def restalled(
+def with_stalls(
     old: Sequence[Instruction], new: Sequence[Instruction], before: Entry, arch: int
 ) -> list[Instruction]:
     """Return a block's instructions in a new order, with the stall counts that it needs.

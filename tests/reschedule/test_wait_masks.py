@@ -16,8 +16,8 @@ from tilewright.reschedule.equivalence import differences
 from tilewright.reschedule.hazards import Entry, entry, hazards
 from tilewright.reschedule.latency import BARRIER, pace
 from tilewright.reschedule.schedule import schedule
-from tilewright.reschedule.stalls import numbered, restalled
-from tilewright.reschedule.waits import rewaited
+from tilewright.reschedule.stall_counts import numbered, with_stalls
+from tilewright.reschedule.wait_masks import with_waits
 from tilewright.sass import Instruction, decode, edit, main_loop, read_cubin
 from tilewright.sass.edit import RefusedError
 
@@ -47,11 +47,11 @@ def with_body(body: Sequence[Instruction], name: str = "", entry_name: str | Non
     return (*code[: block.start], *body, *code[block.stop :])
 
 
-def with_stalls(name: str = "", entry_name: str | None = None) -> list[Instruction]:
+def least_stalls(name: str = "", entry_name: str | None = None) -> list[Instruction]:
     """Return the block's instructions in their order, with the least stalls."""
     code, block = kernel(name, entry_name), loop_block(name, entry_name)
     body = code[block.start : block.stop]
-    return restalled(body, body, entry(code, block.start), 90)
+    return with_stalls(body, body, entry(code, block.start), 90)
 
 
 @functools.cache
@@ -76,7 +76,7 @@ def _made(
 ) -> Kernel:
     """Return the kernel with a block in another order; empty if that is refused or not proved."""
     try:
-        new = restalled(body, rewaited(body, order, before, 90), before, 90)
+        new = with_stalls(body, with_waits(body, order, before, 90), before, 90)
     except RefusedError:
         return ()
     code = with_body(numbered(new, 16 * block.start, 90))
@@ -106,7 +106,7 @@ def test_accesses_in_other_places_are_proved_and_keep_their_order_and_barriers()
 def test_waits_for_the_old_order_are_no_more_than_the_compiler_s() -> None:
     block = loop_block()
     body = kernel()[block.start : block.stop]
-    made = rewaited(body, body, entry(kernel(), block.start), 90)
+    made = with_waits(body, body, entry(kernel(), block.start), 90)
     assert differences(kernel(), with_body(made), 90) == []
     count = sum(bin(x.control.wait_mask).count("1") for x in body)
     assert sum(bin(x.control.wait_mask).count("1") for x in made) <= count + 1
@@ -121,7 +121,7 @@ def test_a_reader_before_its_load_is_refused() -> None:
     order = [*body[:load], body[reader], *body[load:reader], *body[reader + 1 :]]
     before = entry(kernel(), block.start)
     try:
-        made = restalled(body, rewaited(body, order, before, 90), before, 90)
+        made = with_stalls(body, with_waits(body, order, before, 90), before, 90)
     except RefusedError:
         return
     renumbered = [edit(x, 90, address=16 * (block.start + i)) for i, x in enumerate(made)]
@@ -177,8 +177,8 @@ def test_a_load_that_passes_a_barrier_is_found() -> None:
 
 
 def test_a_stall_that_is_too_short_is_found_behind_every_producer() -> None:
-    """Stalls that `restalled` has set are the least: with less there is a hazard."""
-    body = with_stalls()
+    """Stalls that `with_stalls` has set are the least: with less there is a hazard."""
+    body = least_stalls()
     code = with_body(body)
     assert differences(kernel(), code, 90) == []
     tried = [x for x in body if access(x).pure and x.control.stall > 4]
@@ -208,7 +208,7 @@ def test_two_accesses_one_after_the_other_are_kept_apart() -> None:
 
 def test_stalls_become_no_longer() -> None:
     block = loop_block()
-    assert sum(x.control.stall for x in with_stalls()) <= sum(
+    assert sum(x.control.stall for x in least_stalls()) <= sum(
         x.control.stall for x in kernel()[block.start : block.stop]
     )
 
@@ -239,7 +239,7 @@ def test_faults_around_matrix_instructions_are_found() -> None:
 
 
 def test_stalls_around_matrix_instructions_stay_long_enough() -> None:
-    code, body = kernel("tensor", "dmma"), with_stalls("tensor", "dmma")
+    code, body = kernel("tensor", "dmma"), least_stalls("tensor", "dmma")
     assert differences(code, with_body(body, "tensor", "dmma"), 90) == []
 
 
