@@ -1,21 +1,21 @@
-"""Where a kernel's text stands: the main loop among what is fetched before the kernel runs.
+"""Move a kernel's main loop within the machine code that a launch brings.
 
-A launch on an H100 brings the first 64 KiB of a kernel's text close to all multiprocessors.  What
-lies beyond comes when it is first run, unless the same kernel ran last: 128 bytes, eight
-instructions, in 51 cycles, where units that multiply would take 16
-(docs/scheduling.md).  A compiler puts text in the order of its own, storing before the loop that
-was multiplied in, so that the first pass through a loop of 1658 instructions took 10 us more.
+A launch on an H100 brings the first 64 KiB of a kernel's machine code to all multiprocessors.  The
+rest comes at its first use, through instruction-cache misses, unless the same kernel ran last: 51
+cycles for 128 bytes, eight instructions, which otherwise take 16 (docs/scheduling.md).  Compilers
+place the epilogue of a persistent kernel before its main loop, so that the first pass through a
+loop of 1658 instructions takes 10 us more.
 
-`arrange` cuts a kernel at places where control arrives from elsewhere anyway and moves the piece
-with the main loop towards the front::
+`arrange` cuts a kernel where a branch ends or leads to, and moves the piece with the main loop
+towards the front::
 
-    before | entry, copies ... | storing ........... | main loop | rest ... | NOP ... |
-    after  | entry, copies ... | main loop | storing ........... | rest ... | NOP .. |
+    before | entry, copies ... | epilogue .......... | main loop | rest ... | NOP ... |
+    after  | entry, copies ... | main loop | epilogue .......... | rest ... | NOP .. |
                                ^ 64 KiB end somewhere behind the loop
 
-Every instruction stays as it is, but for the distances of branches.  Where control went on from one
-piece to the next, a branch takes it there; it stands in the place of one of the instructions that
-do nothing at the kernel's end, so that the text is as long as before.  `moved_only` proves it.
+Instructions keep all bits but the distances of branches.  Where control fell through from one piece
+to the next, a new branch leads there, in place of one of the NOPs at the kernel's end: the kernel
+is as long as before.  `moved_only` proves that both versions run the same instructions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Piece = tuple[int, int]
 
 
 def arrange(instructions: Sequence[Instruction], arch: int) -> tuple[Instruction, ...] | None:
-    """Return a kernel with its main loop among what is fetched first; None where it is.
+    """Return a kernel with its main loop within the code that a launch brings; None if it is.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Places in a kernel's text that its cubin names elsewhere, when the text has been moved.
+"""Offsets of instructions that a cubin keeps elsewhere, for machine code that has been moved.
 
 ``.nv.info.NAME`` has records of instructions that debuggers and the driver look up: lists of 32-bit
 offsets from the kernel's first instruction.  Attributes are as `cuobjdump -elf` names them.
