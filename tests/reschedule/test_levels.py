@@ -94,3 +94,8 @@ def test_a_level_that_there_is_not(level) -> None:
     """1 to 4 were: a store may hold measurements of them."""
     with pytest.raises(ValueError, match=f"schedule={level!r} is no level; use 5 or 6, or 0"):
         level_of({"schedule": level})
+
+
+def test_measurements_of_a_level_that_was_are_no_points() -> None:
+    space = schedule_space(FAMILY, NT, H100, ALL)
+    assert space.contained([CONFIG, CONFIG.replace(schedule=4)]) == [True, False]
