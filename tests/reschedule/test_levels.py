@@ -80,12 +80,12 @@ def test_only_a_stencil_that_is_rescheduled_has_levels() -> None:
     names = {one.name for one in schedule_space(other, of, H100, ALL).parameters}
     assert names == {one.name for one in other.space(of, H100).parameters}
     config = Config("portable", {"schedule": 5})
-    assert twin_and_level(other, config) == (config, None)
+    assert twin_and_level(config) == (config, None)
 
 
 def test_the_stencil_sees_its_own_parameters() -> None:
-    assert twin_and_level(FAMILY, CONFIG) == (CONFIG, None)
-    assert twin_and_level(FAMILY, CONFIG.replace(schedule=AHEAD)) == (CONFIG, LEVELS[AHEAD])
+    assert twin_and_level(CONFIG) == (CONFIG, None)
+    assert twin_and_level(CONFIG.replace(schedule=AHEAD)) == (CONFIG, LEVELS[AHEAD])
     assert "schedule" not in {one.name for one in FAMILY.space(NT, H100).parameters}
 
 

@@ -311,7 +311,7 @@ def _kernel(measurement: Measurement) -> tuple[Source, Callable[[int, int], Laun
                 f" its own; see `tilewright db show {measurement.id}` for the config"
             )
         dialect: Any = measurement.backend
-        twin, _ = twin_and_level(family, config)
+        twin, _ = twin_and_level(config)
         source = family.source(twin, Variant.of(measurement.problem), dialect)
     except (LookupError, ValueError) as problem:
         raise RuntimeError(f"the kernel cannot be made any more: {problem}") from problem

@@ -141,7 +141,7 @@ def _codes(portfolio: Portfolio, digests: list[str]) -> list[tuple[Code, bytes]]
 def _machine_code(live: LiveDevice, winner: Measurement) -> tuple[Code, bytes]:
     """Return what was tuned: the winner's cubin, from the compiler's cache."""
     family, variant = stencil(winner.config.stencil), Variant.of(winner.problem)
-    twin, level = twin_and_level(family, winner.config)
+    twin, level = twin_and_level(winner.config)
     source = family.source(twin, variant, live.dialect)
     loaded = compile_kernel(live, source, level).handle
     cubin, names = loaded.cubin, loaded.cubin.lowered

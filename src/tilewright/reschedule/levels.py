@@ -157,15 +157,15 @@ def level_of(config: Mapping[str, Value]) -> Level | None:
     return LEVELS[value]
 
 
-def twin_and_level(stencil: Stencil, config: Config) -> tuple[Config, Level | None]:
-    """Return what a stencil compiles for a config, and how that is rescheduled.
+def twin_and_level(config: Config) -> tuple[Config, Level | None]:
+    """Return what the stencil compiles for a config, and how that is rescheduled.
 
     Raises
     ------
     ValueError
         If there is no such level.
     """
-    if stencil.name not in _STENCILS:
+    if config.stencil not in _STENCILS:
         return config, None
     return unscheduled(config), level_of(config)
 

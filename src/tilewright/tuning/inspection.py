@@ -129,7 +129,7 @@ def inspect_config(
     if config is None or partial:
         values = {**family.default(variant, device), **values}
     checked = space.config(values, kinds=("divisibility", "hardware"))
-    twin, level = twin_and_level(family, checked)
+    twin, level = twin_and_level(checked)
     source = family.source(twin, variant, "cuda")
     estimated = family.resources(twin, variant)
     cubin, changed = compile_cubin(source, arch), None

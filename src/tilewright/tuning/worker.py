@@ -107,7 +107,7 @@ class Worker:
         return self._compiled(family, config, variant), family, config, variant
 
     def _compiled(self, family: Stencil, config: Config, variant: Variant) -> Kernel:
-        twin, level = twin_and_level(family, config)
+        twin, level = twin_and_level(config)
         return compile_kernel(self.device, family.source(twin, variant, self.device.dialect), level)
 
     def _load(self, request: dict[str, Any]) -> Workload:
@@ -129,7 +129,7 @@ class Worker:
         if request.get("forecast") and kernel.code is not None:
             problem = problem_from_json(request["problem"])
             launch = family.launch(config, problem.m, problem.n, problem.k)
-            twin, _ = twin_and_level(family, config)
+            twin, _ = twin_and_level(config)
             dynamic = family.source(twin, variant, self.device.dialect).dynamic_shared_bytes
             units = self.device.spec.multiprocessors
             answer["forecast"] = forecast(kernel.code, launch, units, dynamic)
