@@ -18,7 +18,7 @@ run: $(VENV)/.installed
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# The cases that make test leaves out: an hour; after changing a stencil, the tuner or sass.
+# The cases that make test leaves out: an hour; after changing a stencil, the tuner or reschedule.
 thorough: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n 2 -m "thorough and not alone"
 
@@ -52,7 +52,7 @@ gpu-stress: $(VENV)/.installed-test
 SANITIZE := compute-sanitizer --error-exitcode 1 --tool
 PORTABLE := tests/stencil/test_portable_gpu.py -k 'cuda and (snn or dtn or cct or znt)'
 ANYWHERE := tests/stencil/test_simt_async_gpu.py -k 'test_columns_may_begin_anywhere and sN'
-RESCHEDULED := tests/backend/test_schedule_gpu.py -k sanitizer
+RESCHEDULED := tests/reschedule/test_bits_gpu.py -k sanitizer
 gpu-sanitize: gpu-sanitize-memcheck gpu-sanitize-racecheck gpu-sanitize-rescheduled
 gpu-sanitize-memcheck: $(VENV)/.installed-test
 	$(SANITIZE) memcheck $(BIN)/python -m pytest -q -m gpu $(PORTABLE)

@@ -12,7 +12,6 @@ from tilewright.version import VERSION
 
 if TYPE_CHECKING:
     from tilewright.backend import devices
-    from tilewright.backend.cuda.inspection import inspect_config
     from tilewright.library.arenas import release
     from tilewright.library.bound import bound
     from tilewright.library.double_double import DoubleDouble
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from tilewright.portfolio.tuned import tune
     from tilewright.precision import Precision
     from tilewright.problem import Problem, Trans
+    from tilewright.tuning.inspection import inspect_config
 
 __version__ = VERSION
 
@@ -37,7 +37,7 @@ _HOMES = {
     "device": "tilewright.library.find",
     "devices": "tilewright.backend",
     "gemm": "tilewright.library.gemm",
-    "inspect_config": "tilewright.backend.cuda.inspection",
+    "inspect_config": "tilewright.tuning.inspection",
     "lu_factor": "tilewright.library.linear",
     "lu_solve": "tilewright.library.linear",
     "scaled_residual": "tilewright.library.linear",

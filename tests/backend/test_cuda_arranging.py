@@ -11,12 +11,12 @@ import pytest
 
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import arranging, compiler
+from tilewright.backend.cuda.arrange import FETCHED_BYTES, moved_only
 from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.cubin import Cubin
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.sass import Instruction, decode, main_loop, read_cubin
-from tilewright.sass.arrange import FETCHED_BYTES, moved_only
 from tilewright.sass.elf import section_span
 from tilewright.space import Config
 from tilewright.stencil import Source, Variant, stencil

@@ -11,7 +11,6 @@ import pytest
 
 from tilewright.backend import device
 from tilewright.backend.cuda.compiler import nvrtc
-from tilewright.backend.cuda.inspection import inspect_config
 from tilewright.bench.bounded import bound_of
 from tilewright.bench.ladder.climb import (
     TUNED,
@@ -27,6 +26,7 @@ from tilewright.bench.ladder.rungs import RUNGS, Naive, register_rungs
 from tilewright.bench.peers import peer
 from tilewright.cli.app import run
 from tilewright.problem import Problem
+from tilewright.tuning.inspection import inspect_config
 
 # Row-major 33 x 70 x 19: a mistake in exchanging operands shows in every error.
 PROBLEM = Problem(70, 33, 19)

@@ -100,10 +100,14 @@ def compiling(monkeypatch):
     """Let a digest of the source stand for its machine code, and few shapes for all."""
 
     def cached_cubin(source, arch, cache):
-        text = f"{arch} {source.identity} {source.schedule}".encode()
+        text = f"{arch} {source.identity}".encode()
         return SimpleNamespace(code=text, lowered={"gemm": "_Z4gemm"})
 
+    def reschedule(cubin, entry, level, cache):
+        return SimpleNamespace(code=cubin.code + level.name.encode(), lowered=cubin.lowered)
+
     monkeypatch.setattr(build, "cached_cubin", cached_cubin)
+    monkeypatch.setattr(build, "reschedule", reschedule)
     monkeypatch.setattr(build, "arranged", lambda made, cache: made)
     monkeypatch.setattr(build, "nvrtc_version", lambda: "1.2")
     monkeypatch.setattr(planning, "_drawn", functools.partial(planning._drawn, count=50))

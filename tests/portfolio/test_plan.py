@@ -95,8 +95,8 @@ def test_a_loop_is_rescheduled_where_that_was_faster(planned):
     assert first.kernel.geometry.stages_k == 149
     assert of(planned, "RN")[STARTS[0]].level == 5
     assert of(planned, "TN")[STARTS[0]].level == 0
-    twins = {(one.kernel.config, one.mode): one.source for one in twins_of([first])}
-    assert {mode: source.schedule is not None for (_, mode), source in twins.items()} == {
+    twins = {(one.kernel.config, one.mode): one.level for one in twins_of([first])}
+    assert {mode: level is not None for (_, mode), level in twins.items()} == {
         mode: mode == PLAIN for mode in first.kernel.modes
     }
 

@@ -30,9 +30,9 @@ KEY = "here"
 class Compiling(Hopper):
     """Makes what stands for a cubin, of its own."""
 
-    def compile(self, source):
-        """Return text that differs with the macros."""
-        code = repr(sorted(source.defines.items())).encode()
+    def compile(self, source, rewrite=None):
+        """Return text that differs with the macros, and where it is to be rewritten."""
+        code = repr((sorted(source.defines.items()), rewrite is not None)).encode()
         cubin = SimpleNamespace(code=code, lowered={"gemm": "_Z4gemm"})
         return Kernel(SimpleNamespace(cubin=cubin), source.entry, 0.0, code)
 
@@ -116,8 +116,11 @@ def test_elsewhere_configs_alone_are_kept():
 
 
 def test_a_schedule_belongs_to_the_machine_code_and_not_to_the_config():
-    keep_winner(live(), won(FIRST.replace(schedule=1)))
+    plain = keep_winner(live(), won(FIRST, SMALL))
+    made = keep_winner(live(), won(FIRST.replace(schedule=5)))
     assert list(kernels()) == [FIRST]
+    assert [code.rescheduled for code in plain.codes.values()] == [False]
+    assert [made.codes[digest].rescheduled for digest in kernels()[FIRST].modes.values()] == [True]
 
 
 def test_damaged_machine_code_is_left_out_and_compiled_when_it_serves():

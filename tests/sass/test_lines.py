@@ -11,7 +11,6 @@ from tests.sass.words import ffma, word
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
-from tilewright.backend.cuda.inspection import inspect_config
 from tilewright.microbench.copies import Pattern, patterns
 from tilewright.sass import Loop, decode, loop_cycles, read_cubin
 from tilewright.sass.annotate import annotate
@@ -20,6 +19,7 @@ from tilewright.sass.lane_values import EXACT, UNIFORM, Lanes, LaneValue, add, m
 from tilewright.sass.lanes import loop_accesses
 from tilewright.sass.lines import LinePairs, line_pairs
 from tilewright.stencil import Source, stencil
+from tilewright.tuning.inspection import inspect_config
 
 needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 LANE = np.arange(32, dtype=np.uint64).reshape(1, 32)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.reschedule.test_wait_masks import reordered
+from tests.reschedule.test_webs import renamed, sums
 from tests.sass import nvdisasm
 from tests.sass.compiled import kept
-from tests.sass.test_placement import placed
-from tests.sass.test_rename import shuffled
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.precision import precision
 from tilewright.problem import Trans
-from tilewright.sass import Instruction, decode, differences, edit, hazards, patch, read_cubin
-from tilewright.sass.access import access
+from tilewright.reschedule.access import access
+from tilewright.reschedule.equivalence import differences
+from tilewright.reschedule.hazards import hazards
+from tilewright.reschedule.webs import registers_of
+from tilewright.sass import Instruction, decode, edit, patch, read_cubin
 from tilewright.stencil import Variant, stencils_for
 
 ARCH = "sm_90a"
@@ -56,15 +60,15 @@ def names(text: str) -> list[str]:
     return re.findall(r"(?<![A-Z])R\d+", text.split(" ", 1)[-1])
 
 
-@pytest.mark.parametrize("how", ["placed", "renamed"])
+@pytest.mark.parametrize("how", ["reordered", "renamed"])
 def test_nvdisasm_reads_an_edited_kernel_as_it_was_meant(how: str, tmp_path: Path) -> None:
     """Operation by operation it is the compiler's text, with other registers or elsewhere."""
     data = kept("sm_90a")
-    code: tuple[Instruction, ...] = placed() if how == "placed" else tuple(
-        shuffled(5).instructions(90)
-    )  # fmt: skip
-    before, after = nvdisasm.printed(data, tmp_path), nvdisasm.printed(patch(data, code), tmp_path)
     was = decode(read_cubin(data).kernel().code, 90)
+    code: Sequence[Instruction] = reordered()
+    if how == "renamed":
+        code = renamed(sums()[0], registers_of(was))
+    before, after = nvdisasm.printed(data, tmp_path), nvdisasm.printed(patch(data, code), tmp_path)
     assert differences(was, code, 90) == []
     assert sorted(t.split()[0] for t in before.values()) == sorted(
         t.split()[0] for t in after.values()

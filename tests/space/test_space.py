@@ -237,3 +237,21 @@ def test_neighbours_of_an_older_config_have_the_newer_parameter():
 def test_what_goes_without_saying_must_be_a_value():
     with pytest.raises(ValueError, match="stays=2 is not a choice"):
         Parameter("stays", (0, 1), "whether blocks stay", "registers", unnamed=2)
+
+
+def test_a_parameter_that_came_later_goes_without_saying() -> None:
+    """Any stencil may add one: what is stored keeps its meaning."""
+    old = Parameter("x", (1, 2), "as ever", "nothing")
+    new = Parameter("late", (0, 1), "new", "nothing", unnamed=0)
+    space = Space("test", [old, new])
+    assert {tuple(sorted(c.items())) for c in space} == {
+        (("x", 1),), (("x", 2),), (("late", 1), ("x", 1)), (("late", 1), ("x", 2)),
+    }  # fmt: skip
+    assert space.config({"x": 1}) == Config("test", {"x": 1}) == space.config({"x": 1, "late": 0})
+    (back,) = (c for c in space.neighbours({"x": 1, "late": 1}) if c["x"] == 1)
+    assert back == Config("test", {"x": 1})
+    assert len(space.columns()["late"]) == 4
+    with pytest.raises(ValueError, match="late=7 is not a choice"):
+        Parameter("late", (0, 1), "new", "nothing", unnamed=7)
+    with pytest.raises(ValueError, match="x is missing"):
+        space.config({"late": 1})

@@ -45,9 +45,7 @@ def points(name: str) -> list[Config]:
     return [
         one.replace(raster_rows=8)
         for one in found
-        if {one["block_m"], one["block_n"]} & {96, 192}
-        and not one.get("schedule", 0)
-        and FAMILY.threads(one) <= MOST_THREADS
+        if {one["block_m"], one["block_n"]} & {96, 192} and FAMILY.threads(one) <= MOST_THREADS
     ]
 
 

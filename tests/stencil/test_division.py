@@ -20,8 +20,8 @@ from tests.stencil.test_wgmma import EVERY
 from tests.stencil.wgmma_harness import variant as tensor_variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
+from tilewright.reschedule.hazards import hazards
 from tilewright.sass import decode, read_cubin
-from tilewright.sass.hazards import hazards
 from tilewright.sass.instruction import Instruction
 from tilewright.space import Config
 from tilewright.stencil import Source, stencil

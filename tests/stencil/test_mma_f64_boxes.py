@@ -25,12 +25,12 @@ from tests.stencil.test_mma_f64 import small
 from tilewright.backend import GemmCall, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import nvrtc
-from tilewright.backend.cuda.inspection import inspect_config
 from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import TensorMap, Variant
 from tilewright.stencil.mma_f64 import MmaF64
+from tilewright.tuning.inspection import inspect_config
 from tilewright.tuning.verify import Check
 
 FAMILY = MmaF64()

@@ -8,10 +8,10 @@ from tests.stencil.contract import defaults_are_in_the_space, starts_fit_their_r
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
-from tilewright.backend.cuda.inspection import inspect_config
 from tilewright.sass import decode, main_loop, read_cubin
 from tilewright.stencil import stencils_for
 from tilewright.stencil.mma_f64 import MmaF64
+from tilewright.tuning.inspection import inspect_config
 
 FAMILY = MmaF64()
 

@@ -8,9 +8,9 @@ from tests.stencil.contract import defaults_are_in_the_space, starts_fit_their_r
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import nvrtc
-from tilewright.backend.cuda.inspection import inspect_config
 from tilewright.stencil import stencils_for
 from tilewright.stencil.simt_async import SimtAsync
+from tilewright.tuning.inspection import inspect_config
 
 FAMILY = SimtAsync()
 

@@ -18,7 +18,7 @@ from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.verify import Bench, Check, certify, screen
 
 SIMT, MMA = SimtAsync(), MmaF64()
-WHO = ("persistent", "stream_k", "tree", "schedule")
+WHO = ("persistent", "stream_k", "tree")
 
 pytestmark = pytest.mark.gpu
 

@@ -206,8 +206,6 @@ def test_staging_is_for_elements_smaller_than_a_chunk_that_have_room() -> None:
         config = SIMT.default(variant("sNT"), device).replace(**tight, block_k=block_k, staged=1)
         names = [one.name for one in space.violated(config)]
         assert ("room to stage results" not in names) is sound
-    both = SIMT.default(variant("sNT"), device).replace(schedule=1, staged=1)
-    assert "staged or rescheduled" in [one.name for one in space.violated(both)]
 
 
 def fitted(problem: Problem, family: str = "simt_async", **changes: int) -> Config:
@@ -230,8 +228,5 @@ def test_short_sums_into_unaligned_columns_are_staged() -> None:
     # Both ways are fitted at once, and one that has no room to stage is not asked to.
     both = fitted(replace(short, m=1021, lda=0, ldc=0))
     assert (both["staged"], both["narrow"]) == (1, 1)
-    # The scheduler does not take such stores; its code of the other text would not be theirs.
-    assert "schedule" not in fitted(replace(short, ldc=1025), schedule=5)
-    assert fitted(short, schedule=5)["schedule"] == 5
     crowded = {"block_m": 64, "block_n": 64, "tile_m": 4, "tile_n": 4, "block_k": 8, "unroll_k": 8}
     assert "staged" not in fitted(replace(short, ldc=1025), **crowded)

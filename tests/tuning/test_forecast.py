@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.reschedule.test_schedule import rescheduled
 from tests.sass.compiled import kept
-from tests.sass.test_schedule import rescheduled
 from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.sass import inspect_kernel, patch, read_cubin

@@ -13,7 +13,8 @@ from tests.backend.naive_cuda import NAIVE
 from tests.tuning.measurement_examples import example
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, transposes_of
-from tilewright.stencil import Launch, Schedule, Source, Variant
+from tilewright.space import Config
+from tilewright.stencil import Launch, Source, Variant
 from tilewright.tuning.reproduce import reproducer
 
 
@@ -94,6 +95,6 @@ def test_an_absent_device_is_named_with_those_that_are_here(cuda, tmp_path):
 
 
 def test_rescheduled_code_is_no_text():
-    source = replace(Source("", {}), schedule=Schedule("order", ()))
+    made = example(backend="cuda", config=Config("simt_async", {"schedule": 5}))
     with pytest.raises(ValueError, match="rescheduled machine code, which no text reproduces"):
-        reproducer(example(backend="cuda"), source, lambda m, n: Launch((1, 1), (1, 1)))
+        reproducer(made, Source("", {}), lambda m, n: Launch((1, 1), (1, 1)))

@@ -7,10 +7,10 @@ Everything above this floor is written against these classes only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,12 @@ from numpy.typing import NDArray
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.stencil import Dialect, Launch, Source
+
+if TYPE_CHECKING:
+    from tilewright.backend.cache import KernelCache
+    from tilewright.backend.cuda.cubin import Cubin
+
+    Rewrite = Callable[[Cubin, KernelCache | None], Cubin]
 
 __all__ = [
     "BackendError",
@@ -220,13 +226,26 @@ class LiveDevice(ABC):
         """Name of the backend."""
 
     @abstractmethod
-    def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
+    def compile(
+        self, source: Source, *, use_cache: bool = True, rewrite: Rewrite | None = None
+    ) -> Kernel:
         """Compile a source, or take it from the disk cache.
+
+        Parameters
+        ----------
+        source : Source
+            What to compile.
+        use_cache : bool
+            Whether the disk cache is read and written.
+        rewrite : callable, optional
+            Returns another cubin for the compiler's, to be loaded in its place; it is given the
+            disk cache, or None, to keep what it makes.
 
         Raises
         ------
         CompileError
-            With the compiler's log in `detail`.
+            With the compiler's log in `detail`; or if machine code is to be rewritten that the
+            device does not show.
         """
 
     def load(self, code: MachineCode, text: bytes) -> Kernel:
@@ -255,11 +274,6 @@ class LiveDevice(ABC):
     def hardware_key(self) -> str:
         """What tells this piece of hardware from others of this machine, as a file's name."""
         return "cpu" if self.spec.kind == "cpu" else self.fingerprint
-
-    @property
-    def tunable(self) -> DeviceSpec:
-        """Its numbers with what may be tuned on it besides."""
-        return self.spec
 
     @abstractmethod
     def allocate(self, size: int) -> Any:

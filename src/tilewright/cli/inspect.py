@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli.config_argument import Wanted, is_cubin, wanted_config
-from tilewright.cli.inspect_schedule import diff, rescheduled, show
+from tilewright.cli.inspect_diff import diff, show
 from tilewright.cli.output import (
     ArithmeticOption,
     JsonOption,
@@ -22,8 +22,8 @@ from tilewright.cli.output import (
 from tilewright.paths import check_writable, write_atomically
 
 if TYPE_CHECKING:
-    from tilewright.backend.cuda.inspection import ConfigInspection
     from tilewright.sass import Inspection, Loop
+    from tilewright.tuning.inspection import ConfigInspection
 
 __all__ = ["command"]
 
@@ -80,18 +80,13 @@ def command(
         Path | None,
         typer.Option("--diff", metavar="BEFORE.cubin", help="Compare a cubin with this one."),
     ] = None,
-    schedule: Annotated[
-        bool | None,
-        typer.Option("--schedule", help="Reschedule a config's main loop, and compare."),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the scheduler's search.")] = 0,
     json: JsonOption = False,
 ) -> None:
     """Show a kernel's resources, occupancy, main loop, registers and bounding resource."""
     for_configs = {
         "stencil": stencil, "precision": precision, "trans": trans, "arch": arch,
         "arithmetic": None if arithmetic == "ieee" else arithmetic, "result": result,
-        "output": output, "store": store, "schedule": schedule,
+        "output": output, "store": store,
     }  # fmt: skip
     if output is not None:
         check_writable(output)
@@ -108,11 +103,6 @@ def command(
     made = _inspect_config(
         wanted_config(what, store), stencil, precision, trans, arch, named, result
     )
-    if schedule and made.rescheduled is not None:
-        raise ValueError("--schedule: the config has a schedule of its own; leave the option out")
-    if schedule:
-        _reschedule(made, seed, output, listing, json)
-        return
     if output is not None:
         write_atomically(output, made.cubin.code)
     if json:
@@ -131,25 +121,6 @@ def command(
     if made.rescheduled is not None:
         show(made.rescheduled, False)
     _report(made.kernel, listing, made.estimated.registers)
-
-
-def _reschedule(
-    made: ConfigInspection, seed: int, output: Path | None, listing: bool, json: bool
-) -> None:
-    """Reschedule a config's kernel, keep its cubin if asked to, print what changed."""
-    from tilewright.sass import RefusedError
-
-    try:
-        code, found = rescheduled(made, seed)
-    except RefusedError as reason:  # of the kernel, not of what was asked for
-        raise RuntimeError(str(reason)) from reason
-    if output is not None:
-        write_atomically(output, code)
-    if json:
-        file = None if output is None else str(output)
-        emit_json({"file": file, **made.as_dict(), "seed": seed, **found.as_dict()})
-        return
-    show(found, listing)
 
 
 def _refuse(options: Mapping[str, object], whose: str, why: str) -> None:
@@ -187,8 +158,8 @@ def _inspect_config(
     result: str | None,
 ) -> ConfigInspection:
     """Compile a config and read it; an option goes before what the config's file says."""
-    from tilewright.backend.cuda.inspection import inspect_config
     from tilewright.bench.ladder.rungs import register_rungs
+    from tilewright.tuning.inspection import inspect_config
 
     register_rungs()
     if stencil and wanted.stencil and stencil != wanted.stencil:
@@ -258,8 +229,8 @@ def _show(one: Inspection, estimated: int | None) -> None:
 
 def _place(one: Inspection, loop: Loop) -> str:
     """Return where a loop stands in the kernel's text, and whether it comes with a launch."""
-    from tilewright.sass.arrange import FETCHED_BYTES
     from tilewright.sass.decode import INSTRUCTION_BYTES
+    from tilewright.sass.machine import FETCHED_BYTES
 
     whole = one.resources.instructions * INSTRUCTION_BYTES / 1024
     place = f"{loop.start / 1024:.0f} to {loop.end / 1024:.0f} KiB of {whole:.0f}"

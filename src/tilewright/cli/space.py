@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,15 +51,17 @@ def command(
 ) -> None:
     """Show a stencil's parameters and the funnel of its constraints."""
     from tilewright.problem import Problem
+    from tilewright.reschedule.levels import schedule_space
+    from tilewright.reschedule.proofs import proved
 
     problem = Problem(1, 1, 1, precision, *parse_trans(trans))  # type: ignore[arg-type]
     variant, family = _asked(problem, stencil, arithmetic_name(arithmetic), result)
-    where, spec = _device(device, arch, variant, family)
+    where, spec, found = _device(device, arch, variant, family)
     if family is None:
         from tilewright.stencil import stencils_for
 
         family = stencils_for(spec, variant.precision)[0]
-    space = family.space(variant, spec)
+    space = schedule_space(family, variant, spec, proved(found) if found else ())
     funnel = space.funnel()
     if json:
         emit_json(
@@ -90,37 +92,37 @@ def _asked(
 
 def _device(
     device: str | None, arch: str | None, variant: Variant, family: Stencil | None
-) -> tuple[str, DeviceSpec]:
-    """Return a device's id and numbers; an architecture's name and numbers if that is meant."""
+) -> tuple[str, DeviceSpec, str | None]:
+    """Return a device's id, its numbers and its architecture; that one's name if it is meant."""
     from tilewright.backend.cuda.architecture import architecture_spec
     from tilewright.stencil.wgmma import TensorVariant
 
     if arch is not None and device is not None:
         raise ValueError(f"arch={arch!r} and device={device!r} are two devices; give one")
+    where: str
+    found: str | None
     if arch is not None:
-        where, spec = arch, architecture_spec(arch)
+        where, spec, found = arch, architecture_spec(arch), arch
     else:
-        where, spec = _named(device)
+        where, spec, found = _named(device)
     if not isinstance(variant, TensorVariant) or family is None or family.suits(spec):
-        return where, spec
+        return where, spec, found
     if arch is not None or device is not None:
         named = f"device={device!r}" if arch is None else f"arch={arch!r}"
         raise ValueError(f"{named} has no such matrix units; leave it out, or use arch={_HOPPER}")
-    return _HOPPER, architecture_spec(_HOPPER)
+    return _HOPPER, architecture_spec(_HOPPER), _HOPPER
 
 
-def _named(device: str | None) -> tuple[str, DeviceSpec]:
-    """Return a device's id and numbers: of one here, one of the catalogue, or a file's."""
-    from tilewright.backend.cuda.proofs import proved
+def _named(device: str | None) -> tuple[str, DeviceSpec, str | None]:
+    """Return id, numbers and architecture of a device here, of the catalogue, or of a file."""
     from tilewright.hardware.catalogue import CatalogueDevice
     from tilewright.library.find import device as find_device
 
     found = find_device(device)
     if not isinstance(found, CatalogueDevice):
-        return found.id, found.tunable
+        return found.id, found.spec, getattr(found, "arch", None)
     capability = found.spec.compute_capability
-    schedules = proved(f"sm_{capability}a") if capability else ()
-    return found.id, replace(found.spec, schedules=schedules)
+    return found.id, found.spec, f"sm_{capability}a" if capability else None
 
 
 def show_parameters(space: Space) -> None:

@@ -277,6 +277,6 @@ def _made(one: _Wanted, arch: str, cache: KernelCache, compiler: str) -> Exporte
     code = Code(
         hashlib.sha256(built.code).hexdigest(), "", 0, len(built.code),
         names.get(source.entry, source.entry), names.get(source.second, source.second),
-        source.dynamic_shared_bytes, source.part_bytes, compiler, source.schedule is not None,
+        source.dynamic_shared_bytes, source.part_bytes, compiler,
     )  # fmt: skip
     return ExportedCode(one.name, code, built.code)

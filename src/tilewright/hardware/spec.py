@@ -48,9 +48,6 @@ class DeviceSpec:
         Whether the device reads the host's memory in place.
     compute_capability : int or None
         Ten times CUDA's compute capability, 90 for 9.0, where CUDA serves the device.
-    schedules : tuple of str
-        Rescheduled code that was proved here, as ``"stencil/precision/level"``; ``"*"`` lets
-        every level be tried.
     """
 
     name: str
@@ -72,4 +69,3 @@ class DeviceSpec:
     l2_bytes: int | None = None
     unified_memory: bool = False
     compute_capability: int | None = None
-    schedules: tuple[str, ...] = ()

@@ -29,9 +29,10 @@ from tilewright.paths import private_directory, write_atomically
 from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.plan import Planned
 from tilewright.portfolio.portfolio import Portfolio, write_portfolio
+from tilewright.reschedule.cubin import reschedule
+from tilewright.reschedule.levels import SCHEDULE, Level, level_of
 from tilewright.stencil import Source, stencil
 from tilewright.stencil.geometry import PLAIN, Mode, SplitK
-from tilewright.stencil.schedule import schedule_of
 
 __all__ = ["Twin", "Work", "pack", "twins_of"]
 
@@ -47,13 +48,15 @@ class Twin:
     block : str
         What it is compressed together with.
     source : Source
-        With the schedule of a kernel whose loop is rescheduled.
+        Kernel text and macros.
     kernel : PortfolioKernel, optional
         Whose twin it is.
     mode : Mode
         Of the kernel.
     routed : bool
         Whether it runs only where a number in device memory says so.
+    level : Level, optional
+        How the main loop is rescheduled; None for the compiler's own code.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Twin:
     kernel: PortfolioKernel | None = None
     mode: Mode = PLAIN
     routed: bool = False
+    level: Level | None = None
 
 
 def twins_of(planned: Iterable[Planned]) -> list[Twin]:
@@ -73,14 +77,13 @@ def twins_of(planned: Iterable[Planned]) -> list[Twin]:
             for mode in modes:
                 config = family.in_mode(kernel.config, mode)
                 source = family.source(config, kernel.variant, "cuda")
-                if one.level and mode == Mode() and not routed:
-                    level = schedule_of({"schedule": one.level})
-                    source = replace(source, schedule=level)
+                plain = mode == Mode() and not routed
+                level = level_of({SCHEDULE: one.level}) if plain else None
                 if routed:
                     source = source.run_if(0)
                 name = _name(kernel, mode, routed)
                 block = _block(kernel)
-                found.append(Twin(name, block, source, kernel, mode, routed))
+                found.append(Twin(name, block, source, kernel, mode, routed, level))
     return found
 
 
@@ -154,9 +157,8 @@ class Work:
                 self._compile(twin, cache, compiler)
             except BackendError as error:
                 refused[twin.name] = str(error)
-                if twin.source.schedule is not None:  # as the compiler made it, then
-                    plain = replace(twin, source=replace(twin.source, schedule=None))
-                    self._compile(plain, cache, compiler)
+                if twin.level is not None:  # as the compiler made it, then
+                    self._compile(replace(twin, level=None), cache, compiler)
 
         # NVRTC works outside Python's lock: as many at once as there are cores.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -167,13 +169,16 @@ class Work:
 
     def _compile(self, twin: Twin, cache: KernelCache, compiler: str) -> None:
         source = twin.source
-        made = arranged(cached_cubin(source, self.arch, cache), cache)
+        cubin = cached_cubin(source, self.arch, cache)
+        if twin.level is not None:
+            cubin = reschedule(cubin, source.entry, twin.level, cache)
+        made = arranged(cubin, cache)
         digest = hashlib.sha256(made.code).hexdigest()
         names = made.lowered
         code = Code(
             digest, twin.block, 0, len(made.code), names.get(source.entry, source.entry),
             names.get(source.second, source.second), source.dynamic_shared_bytes,
-            source.part_bytes, compiler, source.schedule is not None,
+            source.part_bytes, compiler, twin.level is not None,
         )  # fmt: skip
         write_atomically(self._file(twin, "cubin"), made.code)
         write_atomically(self._file(twin, "json"), json.dumps(vars(code)).encode())

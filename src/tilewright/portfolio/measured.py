@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tilewright.portfolio.kernel import variant_of
 from tilewright.problem import Problem, Trans
+from tilewright.reschedule.levels import SCHEDULE, unscheduled
 from tilewright.space import Config
 from tilewright.stencil import Variant
 from tilewright.tuning.measurement import Measurement
@@ -137,8 +138,8 @@ def _measured(document: Any) -> Measured:
     for row in document["rescheduled"]:
         made = config(row["config"])
         late = row["unstaged_from"]
-        rescheduled[variant_of(letter, row["trans"]), made.without("schedule")] = Rescheduled(
-            made.integer("schedule"), float(row["ratio"]), math.inf if late is None else float(late)
+        rescheduled[variant_of(letter, row["trans"]), unscheduled(made)] = Rescheduled(
+            made.integer(SCHEDULE), float(row["ratio"]), math.inf if late is None else float(late)
         )
     kept = ("date", "commit", "driver", "compiler", "method")
     copying = document.get("copying")

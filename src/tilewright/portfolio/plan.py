@@ -21,6 +21,7 @@ from tilewright.portfolio.pick import pick
 from tilewright.portfolio.twins import next_best, slower
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
+from tilewright.reschedule.levels import SCHEDULE, unscheduled
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.geometry import PLAIN, Mode
@@ -154,7 +155,7 @@ def _of_variant(
             if math.isfinite(ns)
         }
         costs = fitted_costs(geometry, times, best, measured.multiprocessors)
-        kernels[config.without("schedule")] = _planned(variant, config, faster, costs)
+        kernels[unscheduled(config)] = _planned(variant, config, faster, costs)
     if not _is_rare(variant):
         _add_winners(measured, variant, kernels)
     return list(kernels.values()), columns
@@ -195,7 +196,7 @@ def _refitted(planned: list[Planned], case: Case, more: Sequence[Case], many: in
 def _times_of(case: Case, of: Config) -> dict[Problem, float]:
     """Return the times of a config."""
     for column, config in enumerate(case.configs):
-        if config.without("schedule") == of:
+        if unscheduled(config) == of:
             column_ns = case.ns[:, column]
             return {
                 problem: float(ns)
@@ -208,16 +209,16 @@ def _times_of(case: Case, of: Config) -> dict[Problem, float]:
 def _rescheduling(measured: Measured, variant: Variant, config: Config) -> Rescheduled | None:
     """Return how a config's loop is rescheduled, if that was shown to be faster."""
     for of in (variant, _without_conjugates(variant)):
-        found = measured.rescheduled.get((of, config.without("schedule")))
+        found = measured.rescheduled.get((of, unscheduled(config)))
         if found is not None:
             return found
-    level = config.integer("schedule", 0)
+    level = config.integer(SCHEDULE, 0)
     return Rescheduled(level, 1.0) if level else None
 
 
 def _saved(plain: bool, config: Config, faster: Rescheduled | None) -> float:
     """Return by what the time of a twin is multiplied, as its code is rescheduled now."""
-    if not plain or faster is None or config.integer("schedule", 0):
+    if not plain or faster is None or config.integer(SCHEDULE, 0):
         return 1.0
     return faster.ratio
 
@@ -225,7 +226,7 @@ def _saved(plain: bool, config: Config, faster: Rescheduled | None) -> float:
 def _planned(
     variant: Variant, config: Config, faster: Rescheduled | None, costs: NDArray[np.float64]
 ) -> Planned:
-    config = config.without("schedule")
+    config = unscheduled(config)
     family = stencil(config.stencil)
     geometry = family.geometry(config)
     if faster is not None and faster.unstaged_from < geometry.stages_k:
@@ -245,7 +246,7 @@ def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Pla
         return
     best = dict(zip(case.problems, case.ns.min(axis=1, initial=np.inf), strict=True))
     for problem, (config, ns) in case.won.items():
-        base = config.without("schedule")
+        base = unscheduled(config)
         if base not in kernels:
             faster = _rescheduling(measured, variant, config)
             times, costs = _times_of(case, base), np.zeros(0)

@@ -21,7 +21,9 @@ from tilewright.portfolio.portfolio import (
     read_portfolio,
     write_portfolio,
 )
-from tilewright.stencil import Variant, stencil, stencils, unscheduled
+from tilewright.reschedule.cubin import compile_kernel
+from tilewright.reschedule.levels import twin_and_level, unscheduled
+from tilewright.stencil import Variant, stencil, stencils
 from tilewright.stencil.geometry import Mode
 from tilewright.tuning import tuner
 from tilewright.tuning.measurement import Measurement
@@ -139,14 +141,15 @@ def _codes(portfolio: Portfolio, digests: list[str]) -> list[tuple[Code, bytes]]
 def _machine_code(live: LiveDevice, winner: Measurement) -> tuple[Code, bytes]:
     """Return what was tuned: the winner's cubin, from the compiler's cache."""
     family, variant = stencil(winner.config.stencil), Variant.of(winner.problem)
-    source = family.source(winner.config, variant, live.dialect)
-    loaded = live.compile(source).handle
+    twin, level = twin_and_level(winner.config)
+    source = family.source(twin, variant, live.dialect)
+    loaded = compile_kernel(live, source, level).handle
     cubin, names = loaded.cubin, loaded.cubin.lowered
     digest = hashlib.sha256(cubin.code).hexdigest()
     code = Code(
         digest, "", 0, len(cubin.code), names.get(source.entry, source.entry),
         names.get(source.second, source.second), source.dynamic_shared_bytes, source.part_bytes,
-        str(winner.environment.get("compiler", "")), source.schedule is not None,
+        str(winner.environment.get("compiler", "")), level is not None,
         f"{live.spec.name}, driver {live.driver}, {winner.created[:10]}",
     )  # fmt: skip
     return code, cubin.code

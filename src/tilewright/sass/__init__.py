@@ -4,14 +4,10 @@ Pure Python and NumPy over the cubin's bytes; needs neither a GPU nor any NVIDIA
 """
 
 from tilewright.sass.annotate import annotate, verdict
-from tilewright.sass.compare import Comparison, compare
 from tilewright.sass.cycles import LoopCycles, loop_cycles
 from tilewright.sass.decode import decode
-from tilewright.sass.dependencies import RefusedError
-from tilewright.sass.edit import edit, patch
+from tilewright.sass.edit import RefusedError, edit, patch
 from tilewright.sass.elf import Cubin, Kernel, read_cubin
-from tilewright.sass.equivalence import differences
-from tilewright.sass.hazards import hazards
 from tilewright.sass.instruction import Control, Guard, Instruction, Operand
 from tilewright.sass.lanes import Accesses, lane_offsets, loop_accesses
 from tilewright.sass.lines import LinePairs
@@ -22,15 +18,12 @@ from tilewright.sass.ports import Ports, PortUse, port_use
 from tilewright.sass.registers import RegisterMap, register_map
 from tilewright.sass.report import Inspection, inspect_kernel
 from tilewright.sass.resources import Resources, resources
-from tilewright.sass.schedule import STEPS, Scheduled, schedule
 from tilewright.sass.shared import wavefronts
 from tilewright.sass.simulate import simulate
 from tilewright.sass.trace import k_loop, steady_trace
 
 __all__ = [
-    "STEPS",
     "Accesses",
-    "Comparison",
     "Control",
     "Cubin",
     "Guard",
@@ -48,15 +41,11 @@ __all__ = [
     "RefusedError",
     "RegisterMap",
     "Resources",
-    "Scheduled",
     "annotate",
-    "compare",
     "decode",
-    "differences",
     "edit",
     "ffma_share",
     "find_loops",
-    "hazards",
     "inspect_kernel",
     "k_loop",
     "lane_offsets",
@@ -69,7 +58,6 @@ __all__ = [
     "read_cubin",
     "register_map",
     "resources",
-    "schedule",
     "simulate",
     "steady_trace",
     "verdict",

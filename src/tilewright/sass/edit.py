@@ -19,7 +19,7 @@ from tilewright.sass.elf import read_cubin
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.opcodes import find_op
 
-__all__ = ["edit", "nop", "patch", "register_places"]
+__all__ = ["RefusedError", "edit", "nop", "patch", "register_places"]
 
 # First bit and bits of each field of the scheduling part.
 _STALL, _KEEP, _WRITE, _READ, _WAIT, _REUSE = (
@@ -35,6 +35,10 @@ _WITHOUT_DESTINATION = ("uniform", "uconstant", "uspecial", "to_uniform", "copy"
 _SPLIT_BRANCH_SINCE = 90
 _UNIT = 4  # bytes that a branch's distance counts
 _NOP = 0x918 | 7 << 12  # under no predicate
+
+
+class RefusedError(ValueError):
+    """Machine code that is left as it is, with the reason."""
 
 
 def edit(

@@ -12,6 +12,7 @@ from tilewright.sass.lines import LinePairs
 from tilewright.sass.pipes import SCHEDULERS
 
 __all__ = [
+    "FETCHED_BYTES",
     "Machine",
     "copy_cycles",
     "latencies",
@@ -19,6 +20,9 @@ __all__ = [
     "reads_wide",
     "wavefront_cycles",
 ]
+
+FETCHED_BYTES = {90: 64 << 10}
+"""Bytes of a kernel's code that a launch brings, by architecture; others were not measured."""
 
 # Wavefronts of an access whose lane addresses are not known: a GEMM's fragment loads share words
 # between lanes, and every lane of a store writes words of its own.

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tilewright.sass.annotate import verdict
-from tilewright.sass.arrange import FETCHED_BYTES
 from tilewright.sass.cycles import LoopCycles, loop_cycles
 from tilewright.sass.decode import decode
 from tilewright.sass.elf import Kernel
 from tilewright.sass.lanes import loop_accesses
 from tilewright.sass.lines import LinePairs
 from tilewright.sass.loops import Loop, main_loop
+from tilewright.sass.machine import FETCHED_BYTES
 from tilewright.sass.occupancy import Occupancy, occupancy
 from tilewright.sass.pipes import WARP, pipe_of
 from tilewright.sass.registers import RegisterMap, register_map

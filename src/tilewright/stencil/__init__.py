@@ -12,7 +12,6 @@ from tilewright.stencil.base import (
 )
 from tilewright.stencil.geometry import Geometry, Launch, Mode, SplitK
 from tilewright.stencil.registry import register, stencil, stencils, stencils_for
-from tilewright.stencil.schedule import Schedule, schedule_of, unscheduled
 
 __all__ = [
     "STATIC_SHARED_BYTES",
@@ -21,7 +20,6 @@ __all__ = [
     "Launch",
     "Mode",
     "Resources",
-    "Schedule",
     "Source",
     "SplitK",
     "Stencil",
@@ -29,9 +27,7 @@ __all__ = [
     "Variant",
     "Workspace",
     "register",
-    "schedule_of",
     "stencil",
     "stencils",
     "stencils_for",
-    "unscheduled",
 ]

@@ -25,7 +25,6 @@ A source may have a second function, which adds up what blocks of the first left
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from abc import ABC, abstractmethod
@@ -40,7 +39,6 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config, Space
 from tilewright.stencil.geometry import Geometry, Launch, Mode
-from tilewright.stencil.schedule import Schedule
 
 __all__ = [
     "STATIC_SHARED_BYTES",
@@ -176,9 +174,6 @@ class Source:
         Macros, in the order they are passed.
     entry : str
         Name of the kernel function.
-    schedule : Schedule, optional
-        How the compiled main loop is rescheduled; left out, it is the compiler's.  The text
-        is the same either way.
     dynamic_shared_bytes : int
         Shared memory of a block that is asked for at launch, besides arrays in the text:
         CUDA's way beyond `STATIC_SHARED_BYTES`.  OpenCL C has no such arrays.
@@ -195,7 +190,6 @@ class Source:
     text: str
     defines: Mapping[str, int | str]
     entry: str = "gemm"
-    schedule: Schedule | None = dataclasses.field(default=None, kw_only=True)
     dynamic_shared_bytes: int = 0
     part_bytes: int = 0
     second: str = ""

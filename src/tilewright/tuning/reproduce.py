@@ -19,6 +19,7 @@ from typing import Any
 from tilewright.backend.cuda.compiler import OPTIONS as CUDA_OPTIONS
 from tilewright.backend.opencl.device import OPTIONS as OPENCL_OPTIONS
 from tilewright.problem import Problem
+from tilewright.reschedule.levels import is_rescheduled
 from tilewright.stencil.base import Launch, Source, Workspace
 from tilewright.tuning.measurement import Measurement, Status
 
@@ -169,7 +170,7 @@ def reproducer(
         raise ValueError(
             f"backend={backend!r} has no reproducer; there is one for {', '.join(_OPTIONS)}"
         )
-    if source.schedule is not None:
+    if is_rescheduled(measurement.config):
         raise ValueError(
             f"config {measurement.config.id} is rescheduled machine code, which no text reproduces;"
             " keep its cubin: tilewright inspect CONFIG -o FILE"

@@ -19,14 +19,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tilewright.reschedule.levels import SCHEDULE_SECONDS, is_rescheduled
 from tilewright.space import Config
 from tilewright.stencil import stencil
-from tilewright.stencil.schedule import SCHEDULE_SECONDS
 from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.process import Answer, WorkerProcess, WorkerSettings
 from tilewright.tuning.ready import ReadyQueue
 from tilewright.tuning.strategies import Strategy
-from tilewright.tuning.twins import grouped, is_rescheduled
+from tilewright.tuning.twins import grouped
 
 __all__ = ["Limits", "Runner", "TuningError"]
 

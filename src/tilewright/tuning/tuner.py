@@ -15,10 +15,11 @@ from tilewright.backend import LiveDevice
 from tilewright.backend import device as find_device
 from tilewright.microbench.peak import measured_peak
 from tilewright.problem import Problem
+from tilewright.reschedule.levels import SCHEDULE, schedule_space
+from tilewright.reschedule.proofs import proved
 from tilewright.space import Space
 from tilewright.stencil import Stencil, Variant, stencils_for
 from tilewright.stencil import stencil as find_stencil
-from tilewright.stencil.schedule import SCHEDULE, with_unproved
 from tilewright.timeline import span
 from tilewright.tuning.alone import alone_on
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
@@ -210,9 +211,15 @@ def tune(
     with alone_on(live, f"tuning {problem}"), nullcontext(store) if store else Store() as opened:
         session = _Session(live, problem, family, seconds, observer, opened)
         if unproved_schedules:
-            session.spec = with_unproved(live.tunable)
+            session.space = _without_proofs(session.space)
         limits = limits or limits_for(problem, live, 2 * FINALISTS)
         return session.run(strategy, seed, resume, limits, modules)
+
+
+def _without_proofs(space: Space) -> Space:
+    """Return a space with what nobody has proved."""
+    rules = [rule for rule in space.constraints if rule.kind != "proof"]
+    return Space(space.stencil_name, space.parameters, rules)
 
 
 def _look_at(
@@ -274,10 +281,14 @@ class _Session:
         store: Store,
     ) -> None:
         self.live, self.problem, self.family, self.store = live, problem, family, store
-        self.spec = live.tunable
+        self.spec = live.spec
         self.budget, self.observer = budget, observer
         self.started = time.monotonic()
         self.variant = Variant.of(problem)
+        arch = getattr(live, "arch", None)
+        # What `gemm` may use, and what is searched.
+        self.served = schedule_space(family, self.variant, live.spec, proved(arch) if arch else ())
+        self.space = self.served
         self.tried = self.failed = 0
         self.screened: list[Measurement] = []
 
@@ -316,7 +327,7 @@ class _Session:
 
     def _strategy(self, name: str, seed: int, imported: list[Measurement]) -> Strategy:
         """Return what proposes; what is said to be fast elsewhere comes first."""
-        space: Space = self.family.space(self.variant, self.spec)
+        space = self.space
         fast = sorted((m for m in imported if m.ok), key=lambda m: m.median_ns)
         told = dict.fromkeys(m.config for m in fast)
         starts = [*list(told)[:FINALISTS], *self.family.starts(self.variant, self.spec)]
@@ -336,8 +347,7 @@ class _Session:
         )
         known = [m for m in known if is_current(m)]
         # A space may have had more points when they were measured.
-        space = self.family.space(self.variant, self.spec)
-        points = space.contained([m.config for m in known])
+        points = self.space.contained([m.config for m in known])
         return [m for m, here in zip(known, points, strict=True) if here]
 
     def _resume(self, known: list[Measurement], skip: set[str]) -> int:
@@ -406,10 +416,9 @@ class _Session:
     ) -> tuple[Measurement, Measurement | None]:
         """Certify from the fastest on until one passes, and one that `gemm` may use."""
         self._tell("certify")
-        served = self.family.space(self.variant, self.live.tunable)
         winner: Measurement | None = None
         for candidate in right:
-            if winner is not None and candidate.config not in served:
+            if winner is not None and candidate.config not in self.served:
                 continue
             with span("certify"):
                 result = replace(runner.certify(candidate), stage=Stage.WINNER, created=now())
@@ -418,7 +427,7 @@ class _Session:
                 continue
             self.store.add(result)
             winner = winner or result
-            if result.config in served:
+            if result.config in self.served:
                 return winner, result
         if winner is not None:
             return winner, None

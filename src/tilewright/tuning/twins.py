@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright.sass.scheduler_version import SCHEDULER_VERSION
+from tilewright.reschedule.levels import is_rescheduled, unscheduled
+from tilewright.reschedule.version import SCHEDULER_VERSION
 from tilewright.space import Config
-from tilewright.stencil import unscheduled
 from tilewright.tuning.measurement import Measurement, Status
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "gain",
     "grouped",
     "is_current",
-    "is_rescheduled",
     "judged",
     "marked",
     "with_twins",
@@ -30,11 +29,6 @@ __all__ = [
 
 # Keys of a rescheduled kernel's environment.
 _TWIN, _VERSION = "unscheduled", "scheduler"
-
-
-def is_rescheduled(config: Config) -> bool:
-    """Whether a config is not the compiler's own code."""
-    return unscheduled(config) != config
 
 
 def marked(measurement: Measurement) -> Measurement:

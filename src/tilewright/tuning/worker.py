@@ -32,15 +32,16 @@ from tilewright.backend import (
     device,
 )
 from tilewright.problem import Problem, Trans
+from tilewright.reschedule.cubin import compile_kernel
+from tilewright.reschedule.levels import is_rescheduled, twin_and_level, unscheduled
 from tilewright.space import Config
-from tilewright.stencil import Stencil, Variant, stencil, unscheduled
+from tilewright.stencil import Stencil, Variant, stencil
 from tilewright.timeline import drain, span, start
 from tilewright.tuning.forecast import forecast
 from tilewright.tuning.measure import Workload, interleaved, repeat
 from tilewright.tuning.measurement import Status
 from tilewright.tuning.noise import OutsideLoad
 from tilewright.tuning.same_bits import same_bits
-from tilewright.tuning.twins import is_rescheduled
 from tilewright.tuning.verify import WrongResultError, certify, screen
 
 __all__ = ["Worker", "problem_from_json", "problem_to_json", "serve"]
@@ -111,8 +112,11 @@ class Worker:
         family = stencil(request["stencil"])
         config = Config(family.name, request["config"])
         variant = Variant.of(problem)
-        kernel = self.device.compile(family.source(config, variant, self.device.dialect))
-        return kernel, family, config, variant
+        return self._compiled(family, config, variant), family, config, variant
+
+    def _compiled(self, family: Stencil, config: Config, variant: Variant) -> Kernel:
+        twin, level = twin_and_level(config)
+        return compile_kernel(self.device, family.source(twin, variant, self.device.dialect), level)
 
     def _load(self, request: dict[str, Any]) -> Workload:
         problem = problem_from_json(request["problem"])
@@ -133,7 +137,8 @@ class Worker:
         if request.get("forecast") and kernel.code is not None:
             problem = problem_from_json(request["problem"])
             launch = family.launch(config, problem.m, problem.n, problem.k)
-            dynamic = family.source(config, variant, self.device.dialect).dynamic_shared_bytes
+            twin, _ = twin_and_level(config)
+            dynamic = family.source(twin, variant, self.device.dialect).dynamic_shared_bytes
             units = self.device.spec.multiprocessors
             answer["forecast"] = forecast(kernel.code, launch, units, dynamic)
         return answer
@@ -143,8 +148,8 @@ class Worker:
     ) -> None:
         """Check that a rescheduled kernel gives the bits of the compiler's own code."""
         if is_rescheduled(config):
-            twin = family.source(unscheduled(config), variant, self.device.dialect)
-            same_bits(self.device, (self.device.compile(twin), kernel), family, config, variant)
+            twin = self._compiled(family, unscheduled(config), variant)
+            same_bits(self.device, (twin, kernel), family, config, variant)
 
     def do_time(self, request: dict[str, Any]) -> dict[str, Any]:
         """Time a prepared candidate on the problem itself."""

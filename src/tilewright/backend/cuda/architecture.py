@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from tilewright.backend.cuda.proofs import proved
 from tilewright.hardware import DeviceSpec
 from tilewright.sass.occupancy import MAX_REGISTERS, MAX_THREADS, WARP, limits_of
 
@@ -52,5 +51,4 @@ def architecture_spec(arch: str) -> DeviceSpec:
         shared_bytes_per_multiprocessor=limits.shared_bytes,
         max_blocks_per_multiprocessor=limits.blocks,
         compute_capability=number,
-        schedules=proved(arch),
     )

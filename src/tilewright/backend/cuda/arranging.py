@@ -7,9 +7,10 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tilewright.backend.cuda.arrange import arrange, moved_only
+from tilewright.backend.cuda.instruction_offsets import with_places
 from tilewright.sass import decode, patch, read_cubin
-from tilewright.sass.arrange import FETCHED_BYTES, arrange, moved_only
-from tilewright.sass.places import with_places
+from tilewright.sass.machine import FETCHED_BYTES
 from tilewright.timeline import span
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 from tilewright.backend.base import BackendError, CompileError, HostError, OutOfMemoryError
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.cubin import Cubin, Usage
-from tilewright.backend.cuda.rescheduling import reschedule
 from tilewright.sass import read_cubin
 from tilewright.sass.occupancy import limits_of
 from tilewright.stencil import STATIC_SHARED_BYTES, Source
@@ -96,7 +94,7 @@ def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -
     Parameters
     ----------
     source : Source
-        CUDA C++ that includes nothing; with a schedule, the code is rescheduled then.
+        CUDA C++ that includes nothing.
     arch : str
         A real architecture, such as ``"sm_90a"``; no GPU of it need be here.
     options : sequence of str
@@ -106,8 +104,7 @@ def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -
     ------
     CompileError
         If the compiler refuses the source or its shared memory is too much, whether
-        static or, where the architecture's limit is known, with what the launch asks for;
-        or if the scheduler refuses the kernel (`RefusedScheduleError`).
+        static or, where the architecture's limit is known, with what the launch asks for.
     ValueError
         If an option would relax IEEE arithmetic.
     """
@@ -126,10 +123,7 @@ def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -
     static = max((kernel.shared_bytes for kernel in read_cubin(code).kernels), default=0)
     _check_shared(static, log)
     _check_dynamic_shared(static, source.dynamic_shared_bytes, arch, log)
-    cubin = Cubin(code, log, {source.entry: lowered}, arch)
-    if source.schedule is not None:
-        cubin = reschedule(cubin, source)
-    return replace(cubin, seconds=time.perf_counter() - started)
+    return Cubin(code, log, {source.entry: lowered}, arch, time.perf_counter() - started)
 
 
 def _check_dynamic_shared(static: int, dynamic: int, arch: str, log: str) -> None:
@@ -226,14 +220,10 @@ def cached_cubin(
     """Compile a source, or take its cubin from the disk cache.
 
     The key holds the architecture, NVRTC's build and the options; a cubin does not
-    depend on the driver or on which GPU of its architecture it runs on.  Rescheduled code is
-    kept apart from the compiler's (`reschedule`).
+    depend on the driver or on which GPU of its architecture it runs on.
     """
     if not use_cache:
         return compile_cubin(source, arch, options)
-    if source.schedule is not None:
-        plain = cached_cubin(replace(source, schedule=None), arch, cache, options=options)
-        return reschedule(plain, source, cache)
     key = cache.key(source, (arch, *options), f"nvrtc {nvrtc_version()}")
     stored = cache.load(key)
     if stored is not None:

@@ -11,9 +11,8 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +33,12 @@ from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
 from tilewright.backend.cuda.hold import Hold
 from tilewright.backend.cuda.launch import PreparedLaunch
 from tilewright.backend.cuda.workspace import Workspaces
-from tilewright.hardware import DeviceSpec
 from tilewright.stencil import Launch, Source
 from tilewright.text import install_hint
 from tilewright.timeline import is_recording, span
+
+if TYPE_CHECKING:
+    from tilewright.backend.base import Rewrite
 
 __all__ = ["CUDADevice", "LoadedKernel", "device_at", "devices"]
 
@@ -181,13 +182,6 @@ class CUDADevice(LiveDevice):
         """Architecture and model: machine code outlives drivers and compilers."""
         return f"{self.arch}-" + re.sub(r"[^a-z0-9]+", "-", self.spec.name.lower())
 
-    @cached_property
-    def tunable(self) -> DeviceSpec:
-        """Its numbers, and which levels of rescheduling are proved with this compiler."""
-        from tilewright.backend.cuda import proofs
-
-        return replace(self.spec, schedules=proofs.proved(self.arch))
-
     # -- context -----------------------------------------------------------------------
 
     @cached_property
@@ -232,7 +226,9 @@ class CUDADevice(LiveDevice):
 
     # -- kernels -----------------------------------------------------------------------
 
-    def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
+    def compile(
+        self, source: Source, *, use_cache: bool = True, rewrite: Rewrite | None = None
+    ) -> Kernel:
         """Compile a source, or take it from the disk cache."""
         # What machine code is made and read with is imported where something is compiled.
         from tilewright.backend.cuda.arranging import arranged
@@ -240,8 +236,9 @@ class CUDADevice(LiveDevice):
 
         started = time.perf_counter()
         with span("compile"):
-            made = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)
-            cubin = arranged(made, self._cache if use_cache else None)
+            cubin = cached_cubin(source, self.arch, self._cache, use_cache=use_cache)
+            cache = self._cache if use_cache else None
+            cubin = arranged(cubin if rewrite is None else rewrite(cubin, cache), cache)
             wants = source.dynamic_shared_bytes, source.part_bytes, source.second
             loaded = LoadedKernel(self, cubin, source.entry, *wants)
         return Kernel(loaded, source.entry, time.perf_counter() - started, cubin.code)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from tilewright.backend.opencl.unknown_cpu import rename_unknown_cpu
 from tilewright.paths import cache_dir
 from tilewright.stencil import Launch, Source
 from tilewright.timeline import device_span, is_recording, span
+
+if TYPE_CHECKING:
+    from tilewright.backend.base import Rewrite
 
 __all__ = ["OPTIONS", "OpenCLDevice", "OpenCLEvent", "devices"]
 
@@ -140,13 +143,12 @@ class OpenCLDevice(LiveDevice):
         """Name of the backend."""
         return "opencl"
 
-    def compile(self, source: Source, *, use_cache: bool = True) -> Kernel:
+    def compile(
+        self, source: Source, *, use_cache: bool = True, rewrite: Rewrite | None = None
+    ) -> Kernel:
         """Compile a source, or take it from the disk cache."""
-        if source.schedule is not None:
-            raise CompileError(
-                f"schedule={source.schedule.name!r} reorders machine code, which OpenCL hides;"
-                " leave it out"
-            )
+        if rewrite is not None:
+            raise CompileError("OpenCL hides machine code, so none is rewritten; leave rewrite out")
         with span("compile"):
             return self._compiled(source, use_cache)
 

@@ -28,7 +28,7 @@
  * only for what the first leaves, and so on.
  *
  * Steps of shared tiles are counted in 32 bits.  A division of 64 bits is a call, which takes
- * registers from all that lives across it, and makes machine code that is not rescheduled.
+ * registers from all that lives across it.
  */
 
 #define GRID_BLOCKS (gridDim.x)

@@ -38,7 +38,6 @@ from tilewright.stencil.asynchronous.resources import (
     shared_bytes,
 )
 from tilewright.stencil.base import Variant
-from tilewright.stencil.schedule import schedule_constraints
 from tilewright.stencil.simt_async.boxes import MOST_BOX, box_words
 from tilewright.stencil.simt_async.parameters import SECTOR_BYTES
 from tilewright.stencil.simt_async.resources import (
@@ -62,10 +61,8 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         *_copies(variant),
         *_boxes(variant, device),
         _stores(variant),
-        *_as_compiled(),
         *_hardware(variant, device),
         *_heuristics(variant, device),
-        *schedule_constraints("simt_async", variant.precision, device),
     )
 
 
@@ -201,19 +198,6 @@ def _stores(variant: Variant) -> Constraint:
                     block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k
                 ),
             )
-        ),
-    )
-
-
-def _as_compiled() -> tuple[Constraint]:
-    # ptxas lets a read of shared memory overwrite what a store to C has still to read, where both
-    # queue for the same unit; `tilewright.sass.hazards` knows no such order and refuses the kernel.
-    return (
-        Constraint(
-            "staged or rescheduled",
-            lambda staged, schedule: (staged == 0) | (schedule == 0),
-            "the scheduler does not understand how compilers order staged stores",
-            "divisibility",
         ),
     )
 

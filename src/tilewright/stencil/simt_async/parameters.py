@@ -15,7 +15,6 @@ from tilewright.stencil.asynchronous.parameters import (
     block_sides,
     grid,
 )
-from tilewright.stencil.schedule import schedule_parameter
 
 __all__ = ["parameters"]
 
@@ -35,7 +34,7 @@ RUN_BYTES = Parameter(
 
 def parameters() -> tuple[Parameter, ...]:
     """Return what may be varied, the same for every variant and device."""
-    return (*_tiles(), *_pipeline(), *grid(), schedule_parameter())
+    return (*_tiles(), *_pipeline(), *grid())
 
 
 def _tiles() -> tuple[Parameter, ...]:

@@ -14,7 +14,6 @@ from tilewright.stencil.asynchronous.resources import (
 )
 from tilewright.stencil.base import Call, Dialect, Resources, Source, Stencil, Variant
 from tilewright.stencil.geometry import Geometry, Mode, SplitK
-from tilewright.stencil.schedule import macros, schedule_of, unscheduled
 from tilewright.stencil.simt_async.boxes import maps
 from tilewright.stencil.simt_async.constraints import constraints
 from tilewright.stencil.simt_async.parameters import SECTOR_BYTES, parameters
@@ -124,12 +123,7 @@ class SimtAsync(Stencil):
         )
 
     def in_mode(self, config: Config, mode: Mode) -> Config:
-        """Return the twin with the mode's copies and stores; the compiler's own where results are.
-
-        The scheduler refuses staged kernels.
-        """
-        if mode.staged:
-            config = unscheduled(config)
+        """Return the twin with the mode's copies and stores."""
         found = {"narrow": mode.scalar, "guarded": mode.clamped, "staged": mode.staged}
         changes = {name: 1 for name, wanted in found.items() if wanted and not config.get(name, 0)}
         return config.replace(**changes)
@@ -215,7 +209,7 @@ class SimtAsync(Stencil):
         defines |= dict.fromkeys((*grid, *ways), 0) | {"WARPS_K": 1}
         if config.get("sliced", 0):
             defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
-        defines |= macros(config)
+        defines |= {name.upper(): value for name, value in config.items()}
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n")
         leaves = config.get("stream_k", 0) or config.get("sliced", 0)
@@ -227,7 +221,6 @@ class SimtAsync(Stencil):
             dynamic_shared_bytes=shared,
             part_bytes=part,
             second="add_parts_of_slices" if config.get("sliced", 0) else "",
-            schedule=schedule_of(config),
             unit=f"{self.name} {self.version}",
         )
 

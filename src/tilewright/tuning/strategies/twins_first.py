@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from tilewright.reschedule.levels import unscheduled
 from tilewright.space import Config
-from tilewright.stencil import unscheduled
 from tilewright.tuning.strategies.base import Strategy
 
 __all__ = ["TwinsFirst"]
