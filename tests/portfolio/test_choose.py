@@ -123,6 +123,16 @@ def test_kernels_of_another_version_of_their_stencil_do_not_serve(ship, monkeypa
     assert choose(Hopper(), SQUARE).kernel is None
 
 
+def test_kernels_whose_launches_were_cut_otherwise_do_not_serve(ship):
+    """What a block does with its part of k is compiled into it."""
+    now = kernel(SQUARE, FIRST.replace(sliced=1), costs=costs(1.0))
+    ship(now)
+    assert choose(Hopper(), SQUARE).kernel == now
+    before = replace(now.geometry.split_k, reduction_cycles=0.0)
+    ship(replace(now, geometry=replace(now.geometry, split_k=before)))
+    assert choose(Hopper(), SQUARE).kernel is None
+
+
 def test_the_copy_engine_is_given_what_it_takes(ship):
     of = square(4096, "NT")
     boxed = next(one for one in FAMILY.starts(Variant.of(of), H100) if one.get("tma", 0))

@@ -93,7 +93,9 @@ class Cut(SimtAsync):
     def launch(self, config: Config, m: int, n: int, k: int = 0) -> Any:
         """Return the same launch, cut otherwise."""
         launch = super().launch(config, m, n, k)
-        return replace(launch, grid=(launch.grid[0] * self.slices, 1), split_k=None)
+        behind = launch.second_blocks if self.slices > 1 else 0
+        grid = (launch.grid[0] * self.slices, 1)
+        return replace(launch, grid=grid, split_k=None, second_blocks=behind)
 
 
 @needs_compiler

@@ -244,11 +244,17 @@ def _native(table: Held, variant: Variant, spec: DeviceSpec, routed: bool) -> Na
 
 
 def _is_current(kernel: PortfolioKernel) -> bool:
-    """Whether the stencil is there as it was when the kernel was built."""
+    """Whether the stencil is there, and cuts launches, as it was when the kernel was built.
+
+    What a block does with its part of k follows from the cut.
+    """
     try:
-        return stencil(kernel.config.stencil).version == kernel.version
+        family = stencil(kernel.config.stencil)
     except ValueError:  # of a stencil that a module registered elsewhere
         return False
+    cut = kernel.geometry.split_k
+    same = cut is None or cut == family.geometry(kernel.config).split_k
+    return same and family.version == kernel.version
 
 
 def _is_sound(kernel: PortfolioKernel, variant: Variant, spec: DeviceSpec) -> bool:
