@@ -37,11 +37,10 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     yield from (("copies", one) for one in _copies())
     yield from (("splits", one) for one in _splits())
     for made in _PLAIN:
-        yield from ((f"{made.element}", one) for one in _products(device, made, 0))
+        yield from _products(device, made.element, made, 0)
     for name in (*_ROUTES, "tf32"):
         scheme = SCHEMES[name]
-        arithmetic = arithmetic_of_scheme(scheme)
-        yield from ((name, one) for one in _products(device, arithmetic, scheme.promote_k))
+        yield from _products(device, name, arithmetic_of_scheme(scheme), scheme.promote_k)
 
 
 def _copies() -> Iterator[Source]:
@@ -66,8 +65,13 @@ def _splits() -> Iterator[Source]:
     yield texts.expand(Trans.T, wide=False)
 
 
-def _products(device: DeviceSpec, made: Arithmetic, promote_k: int) -> Iterator[Source]:
-    """Yield the tensor-core kernels that may serve an arithmetic, for all orders of operands."""
+def _products(
+    device: DeviceSpec, name: str, made: Arithmetic, promote_k: int
+) -> Iterator[tuple[str, Source]]:
+    """Yield the tensor-core kernels that may serve an arithmetic, for all orders of operands.
+
+    What is unpacked together is a config in all orders: these differ little, and a call has one.
+    """
     family = wgmma()
     orders = (Trans.T, Trans.N) if made.either_order else (Trans.T,)
     for a, b in itertools.product(orders, orders):
@@ -77,4 +81,4 @@ def _products(device: DeviceSpec, made: Arithmetic, promote_k: int) -> Iterator[
         for config in family.starts(variant, device):
             often = not promote_k or 0 < config.integer("promote_k") <= promote_k
             if config in space and often:
-                yield family.source(config, variant, "cuda")
+                yield f"{name} {config.id}", family.source(config, variant, "cuda")
