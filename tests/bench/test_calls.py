@@ -245,7 +245,9 @@ def test_every_call_is_timed_as_often(stand_in, monkeypatch):
     asked = Asked(None, precision="s,c,fp32", seed=3, count=9)
     rows = list(host_cost.BENCHMARK.rows(asked))
     assert [one["precision"] for one in rows] == ["s", "c", "fp32"] * 3
-    assert all(0 < one["us"] <= one["most_us"] and one["peer_us"] > 0 for one in rows)
+    assert all(
+        0 < one["host_us"] <= one["most_host_us"] and one["peer_host_us"] > 0 for one in rows
+    )
     assert host_cost.BENCHMARK.table(rows)[1][0][:2] == ["1", "9"]
     with pytest.raises(ValueError, match="precision='e' has no peer here"):
         next(iter(host_cost.BENCHMARK.rows(Asked(None, precision="e", count=1))))
@@ -276,7 +278,9 @@ def test_flatness_is_the_least_beside_the_most():
 
 
 def test_host_costs_are_told_by_launches():
-    rows = [{"launches": 1 + at % 2, "us": float(at), "peer_us": 20.0} for at in range(200)]
+    rows = [
+        {"launches": 1 + at % 2, "host_us": float(at), "peer_host_us": 20.0} for at in range(200)
+    ]
     one, two = percentile_lines(rows)
     assert one[:3] == ["1", "100", "99.0"]
     assert two[:3] == ["2", "100", "100.0"]

@@ -40,11 +40,11 @@ def runs_of(document: Mapping[str, Any], file: str = "") -> Iterator[Run]:
 
 def _product(row: Mapping[str, Any], file: str) -> Iterator[Run]:
     letter = row.get("precision", "s")
-    problem = Problem(*row["size"], "s" if letter == "fp32" else letter, *row["trans"])
+    problem = Problem(*row["size"], "s" if letter in ("fp32", "bf16") else letter, *row["trans"])
     rates = row.get("flops_per_second", {})
     if "us" in row:
-        times = {"tilewright": row["us"], "cublas": row["cublas_us"]}
-        rates = {who: problem.flops / (1e-6 * time) for who, time in times.items()}
+        times = {"tilewright": row["us"], "cublas": row.get("cublas_us")}
+        rates = {who: problem.flops / (1e-6 * time) for who, time in times.items() if time}
     if isinstance(rates, dict):
         yield from _runs(problem, rates, row, file)
 
@@ -65,6 +65,8 @@ def _how(row: Mapping[str, Any], who: str) -> dict[str, Any]:
     name = row.get("arithmetic", row.get("kind"))
     if row.get("precision") == "fp32" and who == "tilewright":
         return {"accuracy": "fp32"}
+    if row.get("precision") == "bf16":
+        return {"arithmetic": "bf16"}
     if name is None:
         return {}
     if name == "fp16x3" and who in ("cublas", "guarded"):

@@ -271,6 +271,7 @@ def build(
     What is packed serves from the next start on.  `verify --run` says whether it is right, and a
     build with --verified notes that and leaves out what is not.
     """
+    from dataclasses import replace
     from json import loads
 
     from tilewright.paths import private_directory
@@ -302,6 +303,8 @@ def build(
     for portfolio, _ in _serving(device):
         if portfolio.name == name and portfolio.arch == arch:
             kept.seed(twins, portfolio)
+            if name == "passes" and live is None:  # what was known of its device still holds
+                base = replace(portfolio, kernels=(), codes={}, sources={})
     missing = _compile(kept, twins, seconds, _share(share))
     if missing:
         raise RuntimeError(f"{missing} twins are still to be compiled; run it again to go on")

@@ -252,9 +252,12 @@ def _is_current(kernel: PortfolioKernel) -> bool:
         family = stencil(kernel.config.stencil)
     except ValueError:  # of a stencil that a module registered elsewhere
         return False
-    cut = kernel.geometry.split_k
-    same = cut is None or cut == family.geometry(kernel.config).split_k
-    return same and family.version == kernel.version
+    if family.version != kernel.version:
+        return False
+    try:
+        return kernel.geometry.split_k in (None, family.geometry(kernel.config).split_k)
+    except KeyError:  # its machine code is all that can serve: `_is_sound` refuses such a config
+        return True
 
 
 def _is_sound(kernel: PortfolioKernel, variant: Variant, spec: DeviceSpec) -> bool:

@@ -167,7 +167,7 @@ def run_of(
     trans_a, trans_b = (Trans(letter) for letter in row["trans"])
     letter = text_of(row.get("precision"))
     arithmetic = text_of(row.get("arithmetic", row.get("kind")))
-    if letter == "fp32":  # of calls: a named accuracy
+    if letter in ("fp32", "bf16"):  # of calls: a named accuracy, or a narrow type
         letter, arithmetic = "s", letter
     if arithmetic and not letter:  # bounds take tensor cores' formats as arithmetic of single
         letter = "s"

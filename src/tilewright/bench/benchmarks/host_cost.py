@@ -81,16 +81,16 @@ class HostCost(Measured):
         _time(cupy, calls, rng)
         for one in calls:
             yield one.about | {
-                "us": float(np.median(one.ours_ns)) / 1e3,
-                "most_us": max(one.ours_ns) / 1e3,
-                "peer_us": float(np.median(one.theirs_ns)) / 1e3,
+                "host_us": float(np.median(one.ours_ns)) / 1e3,
+                "most_host_us": max(one.ours_ns) / 1e3,
+                "peer_host_us": float(np.median(one.theirs_ns)) / 1e3,
             }
 
     def line(self, row: Row) -> str:
         """Return the cost of a call."""
         return (
             f"{row['precision']} {row['trans']} {row['size']}, {row['launches']} launches:"
-            f" {row['us']:.2f} us, peer {row['peer_us']:.2f}"
+            f" {row['host_us']:.2f} us, peer {row['peer_host_us']:.2f}"
         )
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
@@ -105,7 +105,7 @@ def percentile_lines(rows: Sequence[Row]) -> list[list[str]]:
     lines = []
     for launches in sorted({row["launches"] for row in rows}):
         mine = [row for row in rows if row["launches"] == launches]
-        ours, theirs = ([row[key] for row in mine] for key in ("us", "peer_us"))
+        ours, theirs = ([row[key] for row in mine] for key in ("host_us", "peer_host_us"))
         cells = [np.median(ours), np.percentile(ours, 99), max(ours)]
         cells += [np.median(theirs), np.percentile(theirs, 99)]
         lines.append([str(launches), str(len(mine)), *(f"{one:.1f}" for one in cells)])
