@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 
 from tests.test_timeline import SCHEMA
 from tilewright import timeline
+from tilewright.backend import device
 from tilewright.cli.app import app, run
 from tilewright.cli.trace_option import add_trace_option
 from tilewright.library import kernels
+from tilewright.microbench.numbers import live_numbers
 
 
 def document(path):
@@ -46,6 +48,7 @@ def test_every_command_has_it(command, capsys):
 
 def test_a_sweep_shows_compiling_copies_launches_and_waits(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(kernels, "_kernels", WeakKeyDictionary())  # none is loaded yet
+    live_numbers(device())  # whose clock is measured by launches, once a process
     out = tmp_path / "out.json"
     command = ["bench", "--size", "64", "--rounds", "3", "--with-transfers", "--json"]
     assert run([*command, "--trace", str(out)]) == 0
