@@ -269,17 +269,20 @@ def _with_modes(kinds: Sequence[_Kind], device: DeviceSpec, many: int) -> list[P
     shapes as users have them; a kernel of which none is wanted, and that won no race, is left out.
     """
     planned = [one for kind in kinds for one in kind.planned]
-    expected = _Expected(planned, device, many)
-    for first, kind in zip(_firsts(kinds), kinds, strict=True):
+    times = _TwinTimes(planned, device, many)
+    first = 0
+    for kind in kinds:
         for row, problem in enumerate(kind.case.problems):
-            expected.add(problem, kind.case.ns[row, list(kind.columns)], first)
-    large = expected.add_drawn()
-    wanted = expected.picked()
+            times.add(problem, kind.case.ns[row, list(kind.columns)], first)
+        first += len(kind.planned)
+    large = times.add_drawn()
+    wanted = times.picked()
     for at, one in enumerate(planned):
         for m, n, k in one.kernel.won:
-            problem = _of(one.kernel.variant, m, n, k)
-            able = expected.able(at, one.kernel.geometry.mode(problem))
-            wanted.setdefault(at, {PLAIN}).update(able)
+            mode = one.kernel.geometry.mode(_of(one.kernel.variant, m, n, k))
+            wanted.setdefault(at, {PLAIN})
+            if times.is_able(at, mode):
+                wanted[at].add(mode)
     routed = {at for at, _ in large.most_common(_ROUTED)} if _is_guarded(planned) else set()
     found = []
     for at in sorted(wanted):
@@ -291,20 +294,12 @@ def _with_modes(kinds: Sequence[_Kind], device: DeviceSpec, many: int) -> list[P
     return found
 
 
-def _firsts(kinds: Sequence[_Kind]) -> Iterator[int]:
-    """Yield the place of each kind's first kernel among all."""
-    first = 0
-    for kind in kinds:
-        yield first
-        first += len(kind.planned)
-
-
 def _is_guarded(planned: list[Planned]) -> bool:
     """Whether calls of this precision may be guarded, as those of ``accuracy="fp32"`` are."""
     return planned[0].kernel.variant.precision.letter == "s"
 
 
-class _Expected:
+class _TwinTimes:
     """Times of every twin of some kernels, a row a problem: measured or expected ones."""
 
     def __init__(self, planned: Sequence[Planned], device: DeviceSpec, many: int) -> None:
@@ -317,16 +312,16 @@ class _Expected:
         }
         # Places of twins: of a kernel's by the launch mode's number, as they are met.
         self._columns: dict[tuple[int, int], int] = {}
-        self._is_able: dict[tuple[int, Mode], bool] = {}
+        self._able: dict[tuple[int, Mode], bool] = {}
         self._rows: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
 
-    def able(self, at: int, mode: Mode) -> set[Mode]:
-        """Return a mode if the kernel's twin is a point of its space."""
-        if (at, mode) not in self._is_able:
+    def is_able(self, at: int, mode: Mode) -> bool:
+        """Whether a kernel's twin is a point of its space."""
+        if (at, mode) not in self._able:
             config = self._planned[at].kernel.config
             twin = stencil(config.stencil).in_mode(config, mode)
-            self._is_able[at, mode] = twin in self._spaces[config.stencil]
-        return {mode} if self._is_able[at, mode] else set()
+            self._able[at, mode] = twin in self._spaces[config.stencil]
+        return self._able[at, mode]
 
     def add(self, problem: Problem, ns: NDArray[np.float64], first: int = 0) -> None:
         """Add a problem with the time of each kernel from the first on; infinite: unknown."""
@@ -337,7 +332,7 @@ class _Expected:
             mode = self._planned[first + at].kernel.geometry.mode(problem)
             wanted = int(mode_number(mode.scalar, mode.clamped, mode.staged))
             for number in next_best(wanted):
-                if self.able(first + at, MODES[number]):
+                if self.is_able(first + at, MODES[number]):
                     key = first + at, number
                     columns.append(self._columns.setdefault(key, len(self._columns)))
                     times.append(slower(ns[at : at + 1], np.array([wanted & ~number]), area))

@@ -170,7 +170,8 @@ double tilewright_expected(const tilewright_kernel *kernel, const tilewright_pro
                       (double)tilewright_most(1, it->stages - 1),
         [MEMORY] = (double)(size * (read + p->m * p->n)) * 1e-6,
         [L2] = (double)(size * (passed + 2 * on.left * area)) * 1e-6,
-        [RAGGED_C] = p->ldc % chunk && !it->streamed && !reduced ? (double)(p->m * p->n) * 1e-6 : 0.0,
+        [RAGGED_C] =
+            p->ldc % chunk && !it->streamed && !reduced ? (double)(p->m * p->n) * 1e-6 : 0.0,
         [PARTS] = (double)on.added,
         [SPLIT_K] = reduced ? (double)(size * blocks * area) * 1e-6 : 0.0,
         [TURNS] = (double)on.turns,
