@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.portfolio.examples import H100
 from tilewright.portfolio import Portfolio, read_portfolio
 from tilewright.sass import read_cubin
 from tilewright.stencil import stencil
@@ -22,6 +23,10 @@ SHIPPED = sorted(
 def portfolio(request: pytest.FixtureRequest) -> Portfolio:
     folder, name = request.param
     return read_portfolio(PACKAGE / folder, name)
+
+
+def test_it_serves_the_device_that_it_was_verified_on(portfolio):
+    assert portfolio.serves(H100)
 
 
 def test_machine_code_is_what_the_manifest_names(portfolio):

@@ -1,0 +1,66 @@
+"""A work folder keeps what a build made, and takes over what is still right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.portfolio.examples import H100, costs, kernel, text_of, write
+from tilewright.backend.base import CompileError
+from tilewright.backend.cuda.cubin import Cubin
+from tilewright.portfolio import build
+from tilewright.portfolio.build import Twin, Work
+from tilewright.problem import Problem
+from tilewright.reschedule.levels import LEVELS
+from tilewright.stencil import Variant, stencil
+from tilewright.stencil.geometry import PLAIN
+
+PROBLEM = Problem(4096, 4096, 4096, "s")
+FAMILY = stencil("simt_async")
+CONFIG = FAMILY.starts(Variant.of(PROBLEM), H100)[0]
+
+
+def twin(**changes) -> Twin:
+    """Return the plain twin of a kernel, changed."""
+    made = kernel(PROBLEM, CONFIG.replace(sliced=1), costs=costs(1.0))
+    source = FAMILY.source(CONFIG, made.variant, "cuda")
+    return replace(Twin(f"{made.name}-v{made.version}-plain", "x", source, made), **changes)
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch) -> Work:
+    """Return a work folder whose compiler is none, and whose scheduler refuses everything."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(build, "nvrtc_version", lambda: "1.2")
+    monkeypatch.setattr(build, "cached_cubin", lambda *_: Cubin(b"compiled", "", {}, "sm_90a"))
+    monkeypatch.setattr(build, "arranged", lambda cubin, _: cubin)
+
+    def refuse(*_):
+        raise CompileError("schedule 'ahead' is refused: it has no loop", "")
+
+    monkeypatch.setattr(build, "reschedule", refuse)
+    return Work(tmp_path / "work", "sm_90a")
+
+
+def test_a_loop_that_cannot_be_rescheduled_is_the_compilers_own(work):
+    level = next(iter(LEVELS.values()))
+    one = twin(level=level)
+    assert work.compile([one], 60) == {one.name: "schedule 'ahead' is refused: it has no loop"}
+    code, text = work.read(one)
+    assert (text, code.rescheduled) == (b"compiled", False)
+
+
+def test_machine_code_of_the_same_launches_is_taken_over(work, tmp_path):
+    one = twin()
+    work.seed([one], write(tmp_path / "before", [one.kernel]))
+    assert work.read(one)[1] == text_of(one.kernel.config, one.kernel.variant, PLAIN)
+
+
+def test_machine_code_of_launches_that_are_cut_otherwise_is_not(work, tmp_path):
+    """Before blocks stored whole tiles a second launch always followed."""
+    one = twin()
+    cut = replace(one.kernel.geometry.split_k, reduction_cycles=0.0)
+    before = replace(one.kernel, geometry=replace(one.kernel.geometry, split_k=cut))
+    work.seed([one], write(tmp_path / "before", [before]))
+    assert not work.has(one)

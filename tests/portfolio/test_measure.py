@@ -1,0 +1,26 @@
+"""The shapes that a portfolio's kernels are timed on."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from tilewright.portfolio.measure import KINDS
+from tilewright.precision import PRECISIONS
+
+SIDES = {"any": (1, 2**14), "short": (1, 500_000), "large": (2048, 8192)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shapes_are_of_their_kind_and_the_same_for_a_seed(kind):
+    first, again, other = (
+        list(islice(KINDS[kind](seed, PRECISIONS["z"]), 200)) for seed in (3, 3, 4)
+    )
+    assert first == again != other
+    least, most = SIDES[kind]
+    assert all(least <= side <= most for shape in first for side in shape)
+    if kind == "short":
+        assert all(min(m, n) <= 128 for m, n, _ in first)
+    assert any(side % 2 for shape in first for side in shape)
+    assert any(all(side % 8 == 0 for side in shape) for shape in first)
