@@ -277,7 +277,8 @@ def test_quickstart_again_goes_on_from_stored_results(capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_quickstart_tells_machines_everything_at_once(capsys, tmp_path):
+def test_quickstart_tells_machines_everything_at_once(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # no results of others
     page = tmp_path / "report.html"
     assert run([*QUICKSTART, str(page), "--json"]) == 0
     told = json.loads(out(capsys))
