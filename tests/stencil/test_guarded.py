@@ -1,7 +1,7 @@
 """Blocks longer than a side of the matrix that copy whole tiles: nothing outside is read or stored.
 
-What lies outside is not checked element by element: a piece inside is copied again in its place,
-and what is multiplied with it is never stored (`simt_async/copies.cuh`).
+What lies outside is not copied, and what is multiplied with what shared memory holds in its place
+is never stored (`simt_async/copies.cuh`).
 """
 
 from __future__ import annotations
@@ -137,33 +137,29 @@ def test_sums_outside_are_not_computed_anew(emulated: EmulatedDevice, name: str)
     spoils_as_a_plain_loop(made(emulated, {"name": name}), 70)
 
 
+ELEMENT = "copy_element_below(place(i, stage), piece, along_side(i), left)"
+PIECE = "copy_chunk_below(place(i, stage), piece, along_side(i), left)"
+ALONG = "K_FAST ? i / map::PARTS : i % map::PARTS"
+
 # Each with a shape that shows it: 16-byte copies want aligned columns.
 FAULTS: dict[str, tuple[dict[str, Any], str, str, Check]] = {
-    "a thread outside begins outside": (
-        {"name": "sTN"}, "s > x.side_left - WIDTH ? x.side_left - WIDTH : s", "s", Check(3, 5, 64),
+    "an element outside is copied": (
+        {"name": "sTN"}, ELEMENT, "copy_element(place(i, stage), piece)", Check(3, 5, 64),
     ),
     "a chunk outside is copied": (
-        {"name": "sNT"}, "s > x.side_left - WIDTH ? x.side_left - WIDTH : s", "s", Check(8, 8, 64),
+        {"name": "sNT"}, PIECE, "copy_chunk(place(i, stage), piece)", Check(8, 8, 64),
     ),
-    "a step leaves the matrix": (
-        {"name": "sTN"}, "step_below(from, row, r + 1, left)", "step(from, row)", Check(40, 9, 64),
+    "rows are not told apart": (
+        {"name": "sTN"}, ALONG, "0", Check(40, 9, 64),
     ),
     "a part outside is copied": (
-        SINGLE[-1], "copy_element_below(place(i, stage), piece, part, left)",
-        "copy_element(place(i, stage), piece)", Check(70, 30, 64),
+        SINGLE[-1], ELEMENT, "copy_element(place(i, stage), piece)", Check(70, 30, 64),
     ),
     "a part of a column outside is copied": (
-        SINGLE[-2], "copy_chunk_below(place(i, stage), piece, part, left)",
-        "copy_chunk(place(i, stage), piece)", Check(40, 8, 64),
+        SINGLE[-2], PIECE, "copy_chunk(place(i, stage), piece)", Check(40, 8, 64),
     ),
     "a part of a remainder outside is copied": (
-        SINGLE[-3], "(!guarded || part < left)", "true", Check(40, 8, 6),
-    ),
-    "a tile does not end where it began": (
-        {"name": "sTN"}, "!GUARDED || left > map::ROWS", "true", Check(40, 9, 64),
-    ),
-    "a chunk is torn by the edge": (
-        {"name": "sNT"}, "side_left % CHUNK == 0);", "true);", Check(30, 30, 64, padding=2),
+        SINGLE[-3], "(!GUARDED || along_side(i) < left)", "true", Check(40, 8, 6),
     ),
     "a step too few": (
         {"name": "sTN"}, "(x.side_left - s + APART - 1) / APART", "(x.side_left - s) / APART",
@@ -190,10 +186,9 @@ def test_a_tuner_checks_what_guards_are_for(emulated: EmulatedDevice) -> None:
     of = variant("sTN")
     config = test_simt_async.small(of, emulated, guarded=1)
     screen(emulated, compiled(emulated, SIMT, config, of), SIMT, config, of)
-    step = ("step_below(from, row, r + 1, left)", "step(from, row)")
-    fault_is_found(emulated, faulty(SimtAsync, *step), config, of)
+    fault_is_found(emulated, faulty(SimtAsync, ALONG, "0"), config, of)
     # Of a thin problem all copies but the remainder's are this loop's.
-    broken = faulty(SimtAsync, "copy_element(place(i, stage), piece);", ";")
+    broken = faulty(SimtAsync, ELEMENT + ";", ";")
     thin = Check(8, 8, 64)
     with pytest.raises(WrongResultError):
         bench(emulated, broken, config, of).exact(thin, np.random.default_rng(0))

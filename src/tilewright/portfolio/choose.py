@@ -14,7 +14,7 @@ and is what the core is compared with.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
@@ -40,6 +40,7 @@ __all__ = [
     "Held",
     "Served",
     "by_arrays",
+    "choices",
     "choose",
     "default_choice",
     "distance",
@@ -344,6 +345,17 @@ def choose(
     """
     seen = generation() + len(_refused)  # what a choice depends on besides
     return _chosen(device.portfolio_key, device.spec, problem, aligned, routed, seen)
+
+
+def choices(device: Served, problem: Problem) -> Iterator[Choice]:
+    """Yield every kernel with machine code that takes a problem, in the mode it would serve in."""
+    table = held_rows(device, Variant.of(problem))
+    model = table.model
+    expected = None if model is None else model.expected(problem, device.spec.multiprocessors)
+    for at in map(int, np.flatnonzero(_able(table, problem, True, False))):
+        made = _made(table, at, table.kernels[at].geometry.mode(problem), device.spec, False)
+        if made.digest():
+            yield replace(made, ns=None if expected is None else float(expected[at]))
 
 
 # Some hundred sizes are alive in any program we know of.

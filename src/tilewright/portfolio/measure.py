@@ -6,15 +6,16 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from tilewright.backend import Kernel
+from tilewright.backend import Kernel, LiveDevice
 from tilewright.backend.base import BackendError
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.compiler import cached_cubin
@@ -28,13 +29,16 @@ from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
 from tilewright.tuning.measure import Workload, random_matrix
 
-__all__ = ["KINDS", "measure", "measure_family", "text_of"]
+__all__ = ["KINDS", "matrices", "measure", "measure_family", "text_of"]
 
 # Of a matrix at most, drawn once and used by every problem: the long operand of a skinny product
 # fills it, any other matrix has so few elements that no kernel takes a tenth of a second.
 _MOST_BYTES, _MOST_ELEMENTS = 1 << 30, 1 << 25
 
 _RUNS = 3  # after one that does not count
+
+# Runs a kernel and returns nanoseconds.
+_Timer = Callable[[], int]
 
 # What takes longer than a millisecond is timed once.
 _SLOW_NS = 1_000_000
@@ -76,7 +80,7 @@ def measure(
     cases: dict[str, Any] = {}
     precision = variants[0].precision
     shapes = list(islice(KINDS[kind](seed, precision), count))
-    memory = _memory(live, precision, seed)
+    memory = matrices(live, precision, seed)
     try:
         for number, variant in enumerate(variants):
             kernels = portfolio.of_variant(variant)
@@ -97,7 +101,7 @@ def measure(
                 problem = Problem(*sides, precision, variant.trans_a, variant.trans_b)
                 workload = Workload(live, problem, memory)
                 found["shapes"].append(list(sides))
-                found["ns"].append([_timed(one, workload, loaded) for one in kernels])
+                found["ns"].append(_in_turns([_timer(one, workload, loaded) for one in kernels]))
                 observer(number * len(shapes) + done + 1, len(variants) * len(shapes))
             cases[f"{variant.trans_a}{variant.trans_b}"] = found
     finally:
@@ -116,7 +120,7 @@ def _document(live: CUDADevice, letter: str, family: str, cases: dict[str, Any])
         "multiprocessors": spec.multiprocessors,
         "driver": live.driver,
         "date": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
-        "method": f"single launches, held, warm cache, medians of {_RUNS}; machine code as served",
+        "method": f"single launches, held, warm cache, medians of {_RUNS}; code as served",
         "cases": cases,
         "rescheduled": [],
     }
@@ -143,7 +147,7 @@ def measure_family(
     until = time.monotonic() + seconds
     family = stencil(name)
     of = precision(letter)
-    memory = _memory(live, of, seed)
+    memory = matrices(live, of, seed)
     cases: dict[str, Any] = {}
     try:
         for a, b in itertools.product((Trans.N, Trans.T), repeat=2):
@@ -157,7 +161,9 @@ def measure_family(
                 workload = Workload(live, Problem(*sides, of, a, b), memory)
                 shapes.append(list(sides))
                 each = zip(kernels, configs, strict=True)
-                rows.append([_median(workload, kernel, family, one) for kernel, one in each])
+                rows.append(
+                    _in_turns([partial(workload.run, kernel, family, one) for kernel, one in each])
+                )
             cases[f"{a}{b}"] = {
                 "shapes": shapes, "configs": [dict(one) for one in configs], "ns": rows, "won": [],
             }  # fmt: skip
@@ -177,15 +183,28 @@ def _compiled(
     return [live.compile(source) for source in sources]
 
 
-def _median(workload: Workload, kernel: Kernel, family: Stencil, config: Config) -> int:
-    """Return nanoseconds."""
-    first = workload.run(kernel, family, config)
-    runs = _RUNS if first < _SLOW_NS else 1
-    return round(median(workload.run(kernel, family, config) for _ in range(runs)))
+def _in_turns(timers: Sequence[_Timer | None]) -> list[int | None]:
+    """Return medians in nanoseconds; None where a kernel is not for a problem, or refused.
+
+    What disturbs a device for a millisecond then counts in one turn of each kernel.
+    """
+    runs: list[list[int]] = [[] for _ in timers]
+    able = [at for at, timer in enumerate(timers) if timer is not None]
+    for turn in range(_RUNS + 1):
+        for at in tuple(able):
+            timer = timers[at]
+            assert timer is not None  # those in `able`
+            try:
+                runs[at].append(timer())
+            except BackendError:
+                runs[at] = []
+            if not runs[at] or (turn and runs[at][-1] > _SLOW_NS):
+                able.remove(at)
+    return [round(median(row[1:])) if row else None for row in runs]
 
 
-def _memory(live: CUDADevice, of: Precision, seed: int) -> dict[str, Any]:
-    """Return the matrices of every problem."""
+def matrices(live: LiveDevice, of: Precision, seed: int) -> dict[str, Any]:
+    """Return device memory of ``"a"``, ``"b"`` and ``"c"`` for every problem: 1 GiB each."""
     rng = np.random.default_rng(seed)
     whole = random_matrix(rng, _MOST_BYTES // of.element_bytes, Problem(1, 1, 1, of))
     return {name: live.upload(whole) for name in "abc"}
@@ -233,17 +252,15 @@ def _large(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
 KINDS = {"any": _any, "short": _skinny, "large": _large}
 
 
-def _timed(kernel: PortfolioKernel, workload: Workload, loaded: Mapping[str, Kernel]) -> int | None:
-    """Return nanoseconds; None where the kernel is not for the problem."""
+def _timer(
+    kernel: PortfolioKernel, workload: Workload, loaded: Mapping[str, Kernel]
+) -> _Timer | None:
+    """Return what times a kernel; None where it is not for the problem."""
     problem = workload.problem
     digest = kernel.modes.get(kernel.geometry.mode(problem))
     if digest is None or not kernel.geometry.takes(problem):
         return None
-    family, config = stencil(kernel.config.stencil), kernel.config
-    try:
-        return _median(workload, loaded[digest], family, config)
-    except BackendError:
-        return None
+    return partial(workload.run, loaded[digest], stencil(kernel.config.stencil), kernel.config)
 
 
 def text_of(times: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ from tilewright.stencil.geometry import Mode
 from tilewright.tuning import tuner
 from tilewright.tuning.measurement import Measurement
 
-__all__ = ["keep", "tune"]
+__all__ = ["keep", "machine_code", "tune"]
 
 _Key = TypeVar("_Key")
 
@@ -94,7 +94,7 @@ def _with(
     if not any(one.won[sizes] <= winner.median_ns for one in rivals):
         modes: dict[Mode, str] = {}
         if live.backend == "cuda":
-            codes.append(_machine_code(live, winner))
+            codes.append(machine_code(live, winner))
             modes[Mode()] = codes[0][0].digest
         fresh = PortfolioKernel(config, family.version, variant, family.geometry(config), modes)
         mine = next((x for x in kernels if (x.config, x.variant) == (config, variant)), fresh)
@@ -138,7 +138,7 @@ def _codes(portfolio: Portfolio, digests: list[str]) -> list[tuple[Code, bytes]]
     return found
 
 
-def _machine_code(live: LiveDevice, winner: Measurement) -> tuple[Code, bytes]:
+def machine_code(live: LiveDevice, winner: Measurement) -> tuple[Code, bytes]:
     """Return what was tuned: the winner's cubin, from the compiler's cache."""
     family, variant = stencil(winner.config.stencil), Variant.of(winner.problem)
     twin, level = twin_and_level(winner.config)

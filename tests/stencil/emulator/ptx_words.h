@@ -7,11 +7,6 @@ inline shared_at shared_memory() { return 0; }
 inline void keep(isize *) {}
 inline const char *step(const char *from, isize bytes) { return from + bytes; }
 
-inline const char *step_below(const char *from, isize bytes, int number, int limit)
-{
-    return number < limit ? from + bytes : from;
-}
-
 inline void copy_chunk(shared_at to, const void *from) { emulated::start({to, from, 16, 16}); }
 
 inline void copy_element(shared_at to, const void *from)

@@ -110,10 +110,8 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
 
 /* One thread's copies of an operand's whole tiles.
  *
- * GUARDED: where the block is longer than the matrix, pieces outside are not for reading.  In
- * their place the thread's last piece inside is copied again, or the matrix's last where it has
- * none: so all copies run, and what is guarded is a step from row to row.  Nothing that follows
- * from these rows and columns is stored.
+ * GUARDED: where the block is longer than the matrix, pieces outside are not copied.  Nothing that
+ * follows from what shared memory holds in their place is stored.
  */
 template <int SIDE, int PITCH, int K_FAST> struct feed {
     static constexpr way HOW = HOW_COPIED(K_FAST);
@@ -137,13 +135,10 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
         const int s = K_FAST ? slow : fast * WIDTH;
         const int l = !K_FAST ? slow : fast * (HOW == PLANES ? CHUNK : 1);
         first_step = l;
-        const int inside = GUARDED && s > x.side_left - WIDTH ? x.side_left - WIDTH : s;
         left = (x.side_left - s + APART - 1) / APART;
-        from = (const char *)(x.first + (K_FAST ? k_at + l + inside * x.ld
-                                                : (k_at + l) * x.ld + inside));
+        from = (const char *)(x.first + (K_FAST ? k_at + l + s * x.ld : (k_at + l) * x.ld + s));
         row = map::ABREAST * x.ld * ELEM_BYTES;
-        const int rows = !GUARDED || left > map::ROWS ? map::ROWS : left > 1 ? left : 1;
-        tile = K_FAST ? BLOCK_K * ELEM_BYTES - (rows - 1) * row : row;
+        tile = K_FAST ? BLOCK_K * ELEM_BYTES - (map::ROWS - 1) * row : row;
         to = tiles + place_in_tile<PITCH, K_FAST>(s, l);
         keep(&row);
         keep(&tile);
@@ -159,30 +154,27 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
      * started in order: the last moves on to the next tile. */
     METHOD void start(int i, shared_at stage)
     {
-        const int part = i % map::PARTS;
-        const char *const piece = from + part * map::PART;
-        const bool guarded = GUARDED && !K_FAST && part > 0;
-        if (HOW == CHUNKS && guarded)
-            copy_chunk_below(place(i, stage), piece, part, left);
-        else if (HOW == CHUNKS || HOW == PLANES)
+        const char *const piece = from + i % map::PARTS * map::PART;
+        const bool chunks = HOW == CHUNKS || HOW == PLANES;
+        if (GUARDED && chunks)
+            copy_chunk_below(place(i, stage), piece, along_side(i), left);
+        else if (GUARDED)
+            copy_element_below(place(i, stage), piece, along_side(i), left);
+        else if (chunks)
             copy_chunk(place(i, stage), piece);
-        else if (HOW == NARROWLY && guarded)
-            copy_element_below(place(i, stage), piece, part, left);
         else
             copy_element(place(i, stage), piece);
         move_on(i);
     }
 
+    /* Which of a thread's pieces along the side copy i is. */
+    static METHOD constexpr int along_side(int i) { return K_FAST ? i / map::PARTS : i % map::PARTS; }
+
     /* Behind copy i: to the next row, or the next tile's first. */
     METHOD void move_on(int i)
     {
-        const int r = i / map::PARTS;
-        if (i % map::PARTS < map::PARTS - 1)
-            return;
-        if (GUARDED && K_FAST && r < map::ROWS - 1)
-            from = step_below(from, row, r + 1, left);
-        else
-            from = step(from, r == map::ROWS - 1 ? tile : row);
+        if (i % map::PARTS == map::PARTS - 1)
+            from = step(from, i / map::PARTS == map::ROWS - 1 ? tile : row);
     }
 
     /* Start what is due in turn l of the TURNS of the loop's STEPS: copies start in COPY_GROUPS
@@ -209,8 +201,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
         UNROLL for (int i = 0; i < COPIES; ++i) {
             const int r = i / map::PARTS, part = i % map::PARTS;
             const int beyond = K_FAST ? part * map::PART_STEPS : r * map::ABREAST;
-            const bool guarded = GUARDED && !K_FAST && part > 0;
-            const bool there = first_step + beyond >= absent && (!guarded || part < left);
+            const bool there = first_step + beyond >= absent && (!GUARDED || along_side(i) < left);
             if (HOW == CHUNKS)
                 copy_chunk_if(place(i, stage), from + part * map::PART, there);
             else

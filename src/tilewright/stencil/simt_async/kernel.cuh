@@ -30,9 +30,9 @@
  * Edges: a block that would reach beyond m or n begins earlier (edges.cuh).  Where it cannot,
  * or vectors are not aligned, the same loop runs with copies of single checked elements (zeros
  * for what lies outside).  With NARROW copies are of single elements, unchecked, so that
- * alignment does not matter; with GUARDED a block longer than the matrix copies whole tiles,
- * too, and what lies inside once more for what lies outside.  A remainder of k is the first
- * tile, so that all others are whole; with RESTS_END it is copied as they are (pipeline.cuh).
+ * alignment does not matter; with GUARDED a block longer than the matrix copies of whole tiles what
+ * lies inside.  A remainder of k is the first tile, so that all others are whole; with RESTS_END it
+ * is copied as they are (pipeline.cuh).
  *
  * With TMA (compute capability 9.0) the copy engine brings whole tiles, edges and remainder too, to
  * the same ring, where a text that multiplies takes operands as they lie; boxes.cuh has the loop

@@ -57,16 +57,6 @@ HELPER const char *step(const char *from, isize bytes)
     return from;
 }
 
-/* The same where a number is below a limit. */
-HELPER const char *step_below(const char *from, isize bytes, int number, int limit)
-{
-    asm volatile("{\n\t.reg .pred below;\n\tsetp.lt.s32 below, %2, %3;\n\t"
-                 "@below add.s64 %0, %0, %1;\n\t}"
-                 : "+l"(from)
-                 : "l"(bytes), "r"(number), "r"(limit));
-    return from;
-}
-
 /* Start copying 16 bytes, past the first-level cache. */
 HELPER void copy_chunk(shared_at to, const void *from)
 {

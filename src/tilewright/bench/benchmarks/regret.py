@@ -1,0 +1,152 @@
+"""What the choice of a kernel loses: the one that a call takes beside all others of the portfolio.
+
+Random shapes that no kernel was picked for and no cost fitted to.  Of each, every kernel that takes
+the operands is timed in the launch mode in which it would serve; launches are held, so that the
+kernel's time alone counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from tilewright.backend.base import Kernel
+from tilewright.bench.benchmarks.random_shapes import GPU_MOST, drawn_sides
+from tilewright.bench.peers import UnavailableError
+from tilewright.bench.registry import Asked, Cell, Measured, Row
+from tilewright.portfolio.choose import Choice, choices, choose
+from tilewright.portfolio.measure import matrices
+from tilewright.portfolio.portfolio import Portfolio
+from tilewright.precision import Precision, precision
+from tilewright.problem import Problem, Trans
+from tilewright.tuning.measure import Workload
+
+__all__ = ["BENCHMARK", "Machines", "drawn", "loss_lines"]
+
+# Bytes of a matrix at most: all problems share three such matrices.
+_MOST_BYTES = 1 << 30
+
+# Runs of each kernel after one that does not count.  One that takes so many times longer than the
+# fastest before it is not run again: it will not be the best.
+_RUNS, _HOPELESS = 3, 2.0
+
+# Kernels that are expected to take so many times longer than the one chosen are not timed.
+_FAR = 5.0
+
+
+class Regret(Measured):
+    """See the module."""
+
+    measures = "the kernel that a call takes beside the portfolio's best, random shapes"
+    against = "all kernels of the portfolio that take the operands"
+    takes = "two minutes for 4 x 300 shapes on an H100"
+    options = {"precision": "s,d,c,z", "seed": "0", "count": "300"}  # noqa: RUF012
+
+    def rows(self, asked: Asked) -> Iterator[Row]:
+        """Yield a row for each precision and shape."""
+        live = asked.live
+        if not hasattr(live, "load"):
+            raise UnavailableError(f"{live.id} loads no machine code; use cuda:0")
+        for letter in asked.precision.split(","):
+            of = precision(letter)
+            memory = matrices(live, of, asked.seed)
+            loaded = Machines(live)
+            try:
+                for problem in drawn(of, asked.seed, asked.count):
+                    yield _row(live, problem, memory, loaded)
+            finally:
+                for handle in memory.values():
+                    live.free(handle)
+
+    def line(self, row: Row) -> str:
+        """Return what one choice loses."""
+        loss = row["chosen_us"] / row["best_us"] - 1
+        return f"{row['precision']} {row['trans']} {row['size']}: {loss:.1%} of {row['best_us']} us"
+
+    def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
+        """Return a line for each precision."""
+        heads = ("precision", "shapes", "kernels", "mean", "median", "95 %", "most")
+        return heads, loss_lines(rows, "chosen_us", "best_us")
+
+
+def loss_lines(rows: Sequence[Row], key: str, best: str) -> list[list[Cell]]:
+    """Return for each precision how much longer one time is than another, in percent."""
+    lines: list[list[Cell]] = []
+    for letter in dict.fromkeys(row["precision"] for row in rows):
+        mine = [row for row in rows if row["precision"] == letter]
+        losses = np.array([row[key] / row[best] - 1 for row in mine]) * 100
+        many = round(fmean(row["kernels"] for row in mine))
+        figures = losses.mean(), median(losses), np.percentile(losses, 95), losses.max()
+        lines.append([letter, len(mine), many, *(f"{one:.1f} %" for one in figures)])
+    return lines
+
+
+def drawn(of: Precision, seed: int, count: int) -> list[Problem]:
+    """Return problems of a precision whose matrices fit `matrices`, all transposes alike often."""
+    pairs = [(Trans(a), Trans(b)) for a in "NT" for b in "NT"]
+    sides = (
+        (m, n, k)
+        for m, n, k in drawn_sides(seed, 4 * count, GPU_MOST)
+        if max(m * n, m * k, k * n) * of.element_bytes <= _MOST_BYTES
+    )
+    return [
+        Problem(*side, of, *pairs[number % len(pairs)])
+        for number, side in enumerate(islice(sides, count))
+    ]
+
+
+class Machines:
+    """Machine code of choices, each loaded once."""
+
+    def __init__(self, live: Any) -> None:
+        self._live, self._loaded = live, dict[str, Kernel]()
+
+    def of(self, choice: Choice) -> Kernel:
+        """Return the kernel of a choice that has machine code."""
+        digest, portfolio = choice.digest(), choice.portfolio
+        assert isinstance(portfolio, Portfolio)  # `choices` has no others
+        if digest not in self._loaded:
+            text = portfolio.machine_code(digest)
+            self._loaded[digest] = self._live.load(portfolio.codes[digest], text)
+        return self._loaded[digest]
+
+
+def _row(live: Any, problem: Problem, memory: dict[str, Any], loaded: Machines) -> Row:
+    taken = choose(live, problem)
+    near = (taken.ns or np.inf) * _FAR
+    others = [one for one in choices(live, problem) if (one.ns or 0) <= near]
+    kernels = [(one, loaded.of(one)) for one in (taken, *others)]
+    workload = Workload(live, problem, memory)
+    times: list[int] = []
+    for one, kernel in kernels:
+        runs = [workload.run(kernel, one.stencil, one.config) for _ in "xx"]
+        if not times or runs[-1] < _HOPELESS * min(times):
+            runs += [workload.run(kernel, one.stencil, one.config) for _ in range(_RUNS - 1)]
+        times.append(round(median(runs[1:])))
+    # The one that is taken is among the others: both of its times are of the same kernel.
+    best = int(np.argmin(times))
+    chosen = min(
+        ns for (one, _), ns in zip(kernels, times, strict=True) if one.digest() == taken.digest()
+    )
+    return {
+        "precision": problem.precision.letter,
+        "trans": f"{problem.trans_a}{problem.trans_b}",
+        "size": [problem.m, problem.n, problem.k],
+        "kernels": len(others),
+        "chosen_us": chosen / 1e3,
+        "best_us": times[best] / 1e3,
+        "chosen": _name(taken),
+        "best": _name(kernels[best][0]),
+    }
+
+
+def _name(choice: Choice) -> str:
+    assert choice.kernel is not None
+    return f"{choice.kernel.name} {choice.mode}"
+
+
+BENCHMARK = Regret()
