@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.reschedule.proving import PROBLEMS, Twins, disturbed, many_launches, quiet
 from tests.reschedule.rescheduled import FAMILY, TN, small
 from tilewright.backend import LiveDevice
-from tilewright.bench.proving import PROBLEMS, Twins, disturbed, many_launches, quiet
 from tilewright.problem import Problem
 from tilewright.reschedule.cubin import compile_kernel
 from tilewright.reschedule.levels import level_of, unscheduled

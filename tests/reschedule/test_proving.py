@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.reschedule.proving import PROBLEMS, Launched, Twins, laid_down, many_launches
 from tests.tuning.twinned import Twinned
 from tilewright.backend import LiveDevice
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.bench.proving import PROBLEMS, Launched, Twins, laid_down, many_launches
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,9 +92,8 @@ class _Comparer:
         cpu = live.spec.kind == "cpu"
         block, blocks = (1, 64) if cpu else (256, 8 * live.spec.multiprocessors)
         self._live, self._launch = live, Launch((blocks, 1), (block, 1))
-        text = read_text(f"prelude/dialect_{live.dialect}.h") + files("tilewright.bench").joinpath(
-            "differing.cl"
-        ).read_text(encoding="utf-8")
+        own = Path(__file__).with_name("differing.cl").read_text(encoding="utf-8")
+        text = read_text(f"prelude/dialect_{live.dialect}.h") + own
         macros = {"BLOCK_THREADS": block, "GRID_THREADS": block * blocks}
         self._fill = live.compile(Source(text, macros, "fill"))
         self._differing = live.compile(Source(text, macros, "differing"))
