@@ -80,7 +80,6 @@ def rates_cell(mine: float, other: float) -> str:
     return f"{mine / 1e12:.{digits}f} / {other / 1e12:.{digits}f} ({mine / other:.2f})"
 
 
-def cell(row: Row, ours: str = "tilewright", theirs: str = "cublas") -> str:
+def rates_of(row: Row) -> str:
     """Return both rates of a row of kernel times."""
-    rates = row["flops_per_second"]
-    return rates_cell(rates[ours], rates[theirs])
+    return rates_cell(*(row["flops_per_second"][who] for who in ("tilewright", "cublas")))

@@ -19,10 +19,10 @@ from committed import (
     ROOT,
     Row,
     about,
-    cell,
     experiment,
     load,
     mix_curves,
+    rates_of,
     rows,
     table,
 )
@@ -35,21 +35,7 @@ from tilewright.microbench.mixes import WIDTHS
 SMALL_STALL = 0.02
 
 
-# -- races -------------------------------------------------------------------------------------
-
-
-def sustained(letters: str) -> str:
-    """Return products in turns of a second, with clocks and energies.
-
-    Ours alone: the files' cuBLAS ran in its pedantic math mode, which slows it.
-    """
-    lines = []
-    for letter in letters:
-        for row in rows(f"h100/sustained_{letter}"):
-            rate, sensed = row["flops_per_second"]["tilewright"], row["sensed"]["tilewright"]
-            lines.append([row["problem"], f"{rate / 1e12:.1f}", f"{sensed['clock_hz'] / 1e9:.2f}",
-                          f"{2e12 * sensed['power_w'] / rate:.1f}"])  # fmt: skip
-    return table(["", "TFLOP/s", "GHz", "pJ"], lines)
+# -- portfolios -------------------------------------------------------------------------------
 
 
 def portfolio_loss() -> str:
@@ -152,30 +138,16 @@ def _number(value: float | None) -> str:
 # -- tensor cores and accuracy -----------------------------------------------------------------
 
 
-def tensor_races(*arithmetics: str, ours: str = "tilewright") -> Callable[[], str]:
-    def drawn() -> str:
-        found = rows("h100/tensor_cores")
-        lines = []
-        for name in arithmetics:
-            of = {(x["size"][0], x["trans"]): x for x in found if x["arithmetic"] == name}
-            for n in sorted({size for size, _ in of}):
-                cells = (cell(of[n, c], ours) if (n, c) in of else "" for c in CASES)
-                lines.append([name, str(n), *cells])
-        head = ["TFLOP/s, ours / cuBLAS (ratio)", "size", *CASES]
-        return f"{about('h100/tensor_cores')}.\n\n{table(head, lines)}"
-
-    return drawn
-
-
-def narrow_types() -> str:
-    found = {(x["kind"], x["problem"].split(" ", 1)[1]): x for x in rows("h100/narrow_types")}
-    lines = [
-        [f"{kind} {what}", f"{row['flops_per_second']['tilewright'] / 1e12:.0f}",
-         f"{row['flops_per_second']['torch'] / 1e12:.0f}" if "torch" in row["flops_per_second"]
-         else "-"]
-        for (kind, what), row in found.items()
-    ]  # fmt: skip
-    return table(["call on PyTorch tensors, TFLOP/s", "ours", "PyTorch"], lines)
+def tensor_kernels() -> str:
+    """Return kernels of arithmetics of which no calls were measured."""
+    found = rows("h100/tensor_cores")
+    lines = []
+    for name in ("f16", "tf32"):
+        of = {(x["size"][0], x["trans"]): x for x in found if x["arithmetic"] == name}
+        for n in sorted({size for size, _ in of}):
+            lines.append([name, str(n), *(rates_of(of[n, c]) for c in CASES)])
+    head = ["TFLOP/s, ours / cuBLAS (ratio)", "size", *CASES]
+    return f"{about('h100/tensor_cores')}.\n\n{table(head, lines)}"
 
 
 def fp32_accuracy(name: str, columns: Mapping[str, str]) -> Callable[[], str]:
@@ -331,16 +303,8 @@ ON_MODEL = {"plain sum": "plain sum", "ieee": "SGEMM of this CPU", "fp16x3": "fp
             "tf32x3": "tf32x3", "bf16x6": "bf16x6"}  # fmt: skip
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"results": readme, "calls": public_calls},
-    "docs/hopper.md": {
-        "squares": lambda: squares("s"),
-        "complex": lambda: squares("c"),
-        "sustained": lambda: sustained("s"),
-    },
-    "docs/dgemm.md": {
-        "squares": lambda: squares("d"),
-        "complex": lambda: squares("z"),
-        "sustained": lambda: sustained("dz"),
-    },
+    "docs/hopper.md": {"squares": lambda: squares("s"), "complex": lambda: squares("c")},
+    "docs/dgemm.md": {"squares": lambda: squares("d"), "complex": lambda: squares("z")},
     "docs/portfolio.md": {"first": first_calls},
     "docs/serving.md": {"host": host_cost},
     "docs/export.md": {"calls": c_calls},
@@ -348,12 +312,9 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "loss": portfolio_loss, "calls": calls, "multiples": cliffs, "flat": flat,
     },
     "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},
-    "docs/tensor_cores.md": {
-        "races": tensor_races("bf16", "f16", "tf32"),
-        "calls": narrow_types,
-    },
+    "docs/tensor_cores.md": {"squares": lambda: squares("bf16"), "kernels": tensor_kernels},
     "docs/fp32_accurate.md": {
-        "races": tensor_races("fp16x3", ours="guarded"),
+        "squares": lambda: squares("fp32"),
         "device errors": fp32_accuracy("h100/fp32_accuracy", ON_DEVICE),
         "model errors": fp32_accuracy("cpu/fp32_accuracy", ON_MODEL),
     },

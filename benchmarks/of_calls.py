@@ -22,14 +22,16 @@ from committed import (
 from tilewright.bench.benchmarks.host_cost import percentile_lines
 from tilewright.bench.summary import flatness, losses
 
-FP32, BF16 = '`accuracy="fp32"`', "bfloat16"
 KINDS = {
     "random": "random, sides 1 to 16384",
     "skinny": "m or n 1 to 128, k to 500,000",
     "layers": "linear layers of language models",
     "squares": "squares, 512 to 16384, each transpose",
 }
-NAMED = {**NAMES, "fp32": FP32, "bf16": BF16, "e": "double-double", "f": "double-double, fast"}
+NAMED = {
+    **NAMES, **{name: f'`accuracy="{name}"`' for name in ("fp32", "tf32")},
+    "bf16": "bfloat16", "fp16": "float16", "e": "double-double", "f": "double-double, fast",
+}  # fmt: skip
 
 
 def name_of(letter: str) -> str:
@@ -150,7 +152,7 @@ def _ratios(name: str, kinds: dict[str, str]) -> str:
     for kind, what in kinds.items():
         found = of_kind(kind, name)
         for letter in dict.fromkeys(row["precision"] for row in found):
-            ratios = [row["ratio"] for row in found if row["precision"] == letter]
+            ratios = [r["ratio"] for r in found if r["precision"] == letter and "ratio" in r]
             lines.append([
                 name_of(letter), what, str(len(ratios)), f"{statistics.geometric_mean(ratios):.2f}",
                 f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f}",

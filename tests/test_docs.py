@@ -168,7 +168,7 @@ def test_commands_are_of_programs_and_options_that_exist(page):
 def test_commands_in_sentences_exist_too(page):
     for text in re.findall(r"`(tilewright [a-z][^`\n]*)`", page.read_text(encoding="utf-8")):
         try:
-            parse(shlex.split(text.replace("bench NAME", "bench squares")))
+            parse(shlex.split(text.replace("bench NAME", "bench calls")))
         except Exception as problem:  # a sentence may leave arguments out, or write ID for one
             if type(problem).__name__ not in ("MissingParameter", "BadParameter"):
                 raise AssertionError(f"{text}: {problem}") from problem

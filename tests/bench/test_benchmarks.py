@@ -11,23 +11,23 @@ import pytest
 from tilewright.backend import device
 from tilewright.backend.cuda.compiler import nvrtc
 from tilewright.bench.benchmarks import register_blocking
-from tilewright.bench.benchmarks.random_shapes import drawn_sides
+from tilewright.bench.call_cases import drawn_sides
 from tilewright.bench.errors import Sample
 from tilewright.bench.peers import UnavailableError
-from tilewright.bench.registry import Asked, Measured, Products, benchmark, names
-from tilewright.bench.summary import quartiles, summary_of
+from tilewright.bench.registry import Asked, benchmark, names
+from tilewright.bench.summary import summary_of
 from tilewright.cli.app import run
 from tilewright.problem import Problem
 from tilewright.tuning.measure import Workload
 
-NEEDS_A_GPU = {"tensor-cores", "narrow-types", "host-cost", "cycle-model", "c-calls"}
+NEEDS_A_GPU = {"calls", "host-cost", "first-call", "cycle-model", "c-calls"}
 
 
 def test_every_benchmark_is_listed_with_what_it_measures(capsys):
     assert run(["bench", "--list", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert list(told) == names()
-    assert {"squares", "random-shapes", "sustained", "double-double"} | NEEDS_A_GPU <= set(told)
+    assert {"fp32-accuracy", "register-blocking"} | NEEDS_A_GPU <= set(told)
     assert all(one["measures"] and one["against"] and one["takes"] for one in told.values())
 
 
@@ -42,40 +42,29 @@ def test_what_is_no_benchmark_is_refused_by_name(capsys):
     with pytest.raises(ValueError, match="benchmark='luck' is unknown; use one of"):
         benchmark("luck")
     assert run(["bench", "luck"]) == 2
-    assert run(["bench", "--size", "64", "squares"]) == 2
+    assert run(["bench", "--size", "64", "calls"]) == 2
     assert "options of a benchmark follow its name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", sorted(NEEDS_A_GPU))
 def test_what_needs_cuda_says_so_elsewhere(name):
     chosen = benchmark(name)
-    assert isinstance(chosen, Measured)
+    numbers = {key: int(chosen.options.get(key, 0)) for key in ("seed", "count")}
+    asked = Asked(device("opencl:0"), **{**chosen.options, **numbers})
     with pytest.raises((UnavailableError, RuntimeError), match=r"not .*on opencl:0"):
-        next(iter(chosen.rows(Asked(device("opencl:0"), precision="s", trans="NN", size="64"))))
+        next(iter(chosen.rows(asked)))
 
 
-def test_products_are_swept_and_summed_up(tmp_path, capsys):
-    path = tmp_path / "random.json"
-    command = ["bench", "random-shapes", "--count", "3", "--precision", "s,d", "--seed", "4"]
-    assert run([*command, "--rounds", "2", "--device", "opencl:0", "-o", str(path)]) == 0
-    assert "6 products beside numpy" in capsys.readouterr().out
-    document = json.loads(path.read_text())
-    assert document["benchmark"] == "random-shapes"
-    (found,) = document["devices"]
-    assert len(found["results"]) == 6
-    for row in found["results"]:
-        assert row["times"] == "quartiles"
-        assert all(len(times) == 3 for times in row["seconds"].values())
-        assert 0 <= row["errors"]["tilewright"]["eta"] < 1e-5
-    assert run([*command, "--rounds", "2", "--device", "opencl:0", "--resume", str(path)]) == 0
-    assert "holds 6 results" in capsys.readouterr().out
-
-
-def test_a_budget_that_is_spent_ends_a_sweep(tmp_path, capsys):
-    path = tmp_path / "squares.json"
-    command = ["bench", "squares", "--size", "32", "--device", "opencl:0", "--budget", "1e-9s"]
+def test_errors_are_swept_and_summed_up(tmp_path, capsys):
+    path = tmp_path / "sweep.json"
+    command = ["bench", "--size", "33,48x20x70", "--precision", "s,d", "--errors", "--rounds", "2"]
+    command += ["--peer", "numpy", "--device", "opencl:0"]
     assert run([*command, "-o", str(path)]) == 0
-    assert "the budget is spent after 0 of 4" in capsys.readouterr().out
+    assert "4 products beside numpy" in capsys.readouterr().out
+    (found,) = json.loads(path.read_text())["devices"]
+    assert len(found["results"]) == 4
+    for row in found["results"]:
+        assert 0 <= row["errors"]["tilewright"]["eta"] < 1e-5
 
 
 def test_shapes_are_the_same_for_a_seed_and_within_the_limits():
@@ -125,7 +114,6 @@ def test_a_summary_is_of_rows_that_have_the_peer():
     assert found["geometric_mean"] == pytest.approx(1)
     assert found["eta_geometric_mean"] == pytest.approx(2)
     assert summary_of([row(1.0, None, 1.0)], "x") is None
-    assert quartiles([1, 2, 3, 4, 5]) == [2, 3, 4]
 
 
 @pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not here")
@@ -142,22 +130,8 @@ def test_register_blocking_counts_what_the_papers_formula_says(blocking, bits):
     assert found["share_of_all"] < found["formula"]
 
 
-@pytest.mark.thorough
-def test_space_building_lists_the_same_points_as_kernel_tuner(capsys):
-    pytest.importorskip("kernel_tuner")
-    assert run(["bench", "space-building", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["devices"][0]["results"]
-    assert len(rows) == 3
-    assert len({(row["points"], row["digest"]) for row in rows}) == 1
-    assert not any("error" in row for row in rows)
-
-
 def test_fp32_accuracy_has_errors_of_every_scheme(capsys):
     assert run(["bench", "fp32-accuracy", "--size", "5", "--budget", "1e-9s", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["devices"][0]["results"]
     assert {"numpy", "ieee", "fp32", "fp16x3"} <= row["errors"].keys()
     assert row["guard"]["variant"] in ("ieee", "fp16x3", "bf16x6")
-
-
-def test_a_benchmark_is_one_of_two_kinds():
-    assert all(isinstance(benchmark(name), Products | Measured) for name in names())

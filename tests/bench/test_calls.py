@@ -120,16 +120,32 @@ def test_cublas_is_told_the_same_product(on_numpy, monkeypatch, name, order, ops
     assert arrays.difference(c, op(a, ops[0]) @ op(b, ops[1])) < 40 * UNITS[name]
 
 
-def test_bfloat16_is_told_with_its_types():
+@pytest.mark.parametrize(
+    ("name", "operand", "result", "sums", "scalar"),
+    [("bf16", 14, 14, 68, "f4"), ("fp16", 2, 2, 68, "f4"), ("tf32", 0, 0, 77, "f4"),
+     ("int8", 3, 10, 72, "i4"), ("bf16 to float32", 14, 0, 68, "f4")],
+)  # fmt: skip
+def test_short_types_are_told(name, operand, result, sums, scalar):
     told = []
     api = SimpleNamespace(cublasGemmEx_64=lambda *given: told.append(given) or 0)
-    call = prepared(Handle(api, 1, None), "bf16", (5, 7, 9), (N, T), "C", [16, 32, 48])
+    call = prepared(Handle(api, 1, None), name, (5, 7, 9), (N, T), "C", [16, 32, 48])
     assert call() == 0
     [given] = [[getattr(x, "value", x) for x in one] for one in told]
     # C^T = op(B)^T op(A)^T: 7 x 5, of B as it lies (9 columns of 7 -> T) and of A (5 of 9 -> N).
     assert given[1:6] == [1, 0, 7, 5, 9]
-    assert given[7:13] == [32, 14, 9, 16, 14, 9]
-    assert given[14:] == [48, 14, 7, 68, -1]
+    assert given[7:13] == [32, operand, 9, 16, operand, 9]
+    assert given[14:] == [48, result, 7, sums, -1]
+    assert call.scalars.dtype == scalar
+
+
+def test_a_product_that_cublas_refuses_is_timed_alone(stand_in, monkeypatch):
+    handle = Handle(SimpleNamespace(cublasSgemm_v2_64=lambda *given: 15), None, None)
+    monkeypatch.setattr(calls, "blas_handle", lambda workspace: handle)
+    (row,) = calls.BENCHMARK.rows(Asked(None, precision="s", size="random", count=1))
+    assert row["us"] > 0
+    assert row["missing"] == {"cublas": f"refuses s {tuple(row['size'])}"}
+    assert "TFLOP/s" in calls.BENCHMARK.line(row)
+    assert calls.BENCHMARK.table([row])[1] == []
 
 
 # -- which products ------------------------------------------------------------------------

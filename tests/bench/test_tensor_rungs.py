@@ -15,24 +15,24 @@ from tests.stencil.emulator import EmulatedDevice, compiler
 from tilewright.backend import LaunchError, LiveDevice, device
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.bench.bounded import bound_of
-from tilewright.bench.formats import FORMATS, format_of, random_values
 from tilewright.bench.ladder.record import climb_record
 from tilewright.bench.ladder.tensor.climb import (
     NAME,
     TensorContender,
     climb_tensor,
+    rounded,
     tensor_contenders,
     tensor_problem,
+    widened,
 )
 from tilewright.bench.ladder.tensor.climb import _exact as exact
 from tilewright.bench.ladder.tensor.rungs import (
-    FORMAT,
     TENSOR_RUNGS,
     TensorRung,
     stencil_rung,
     tensor_rung,
 )
-from tilewright.bench.peers.formats import NumPyFormats, Product, format_peer
+from tilewright.bench.peers.cublas import CuBLAS
 from tilewright.cli.app import run
 from tilewright.problem import Problem
 from tilewright.sass import decode, inspect_kernel, read_cubin
@@ -184,6 +184,28 @@ def test_a_leading_dimension_that_the_copy_engine_does_not_take_is_named():
         tensor_rung("t1").arguments((4, 4, 12), 0, 16, 0, 12, 0, 4)
 
 
+class OnTheHost:
+    """A library in the place of cuBLAS."""
+
+    name, version = "numpy", np.__version__
+
+    def __init__(self, live: LiveDevice) -> None:
+        self.live = live
+
+    def timed(self, p: Problem, letter: str, memory):
+        """C is row-major A B^T; operands come exchanged."""
+        assert letter == "bf16 to float32"
+        b, a = (x.bytes.view(np.uint16)[: rows * p.lda].reshape(rows, p.lda)[:, : p.k]
+                for x, rows in zip(memory, (p.m, p.n), strict=False))  # fmt: skip
+        c = memory[2].bytes.view(np.float32)[: p.n * p.ldc].reshape(p.n, p.ldc)
+
+        def call() -> int:
+            c[:, : p.m] = widened(a) @ widened(b).T
+            return 1
+
+        return call
+
+
 class Careless(TensorRung):
     """A rung that forgets the last step of k."""
 
@@ -203,7 +225,7 @@ def test_a_climb_has_errors_and_times_or_a_reason(emulated: EmulatedDevice):
     right = TensorContender(one, emulated.compile(one.source()))
     wrong = TensorContender(replace(careless, title="wrong"), emulated.compile(careless.source()))
     absent = TensorContender(tensor_rung("t1"), reason="not here")
-    results = climb_tensor(emulated, problem, [right, absent], [NumPyFormats(emulated)], 2)
+    results = climb_tensor(emulated, problem, [right, absent], [OnTheHost(emulated)], 2)
     told = climb_record(problem, bound_of(device(), problem), results, ["numpy"], NAME)
     assert told["problem"] == f"{NAME} 70x130x100, row-major"
     first, second, library = told["rungs"]
@@ -229,49 +251,19 @@ def test_a_device_without_wgmma_is_told_so():
 def test_rungs_on_a_gpu(cuda: LiveDevice):
     problem = tensor_problem(300, 520, 1000)
     ours = list(tensor_contenders(cuda))
-    for result in climb_tensor(cuda, problem, ours, [format_peer(cuda)], 2):
+    for result in climb_tensor(cuda, problem, ours, [CuBLAS(cuda)], 2):
         assert not result.reason
         assert result.eta < 1e-5
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_formats_keep_what_they_stored(name: str):
-    form, rng = format_of(name), np.random.default_rng(0)
-    stored = random_values(rng, (40, 30), form)
-    assert stored.dtype == form.storage
-    values = form.values(stored)
-    assert np.array_equal(form.store(values), stored)
-    bits = {"f16": 11, "bf16": 8, "tf32": 11}.get(name)
-    if bits:
-        x = rng.standard_normal(1000, np.float32)
-        error = np.abs(form.values(form.store(x)) - x) / np.abs(x)
-        assert 2.0 ** -(bits + 1) < error.max() <= 2.0**-bits
-    else:
-        assert stored.min() == -128
-
-
-def test_numpy_multiplies_what_a_format_holds():
-    live, form = device(), FORMATS["bf16"]
-    rng = np.random.default_rng(0)
-    p = Problem(5, 7, 9, "s", "T", "N", 16, 16, 8)
-    a, b = (random_values(rng, (rows, 16), form) for rows in (5, 7))
-    c = np.full((7, 8), np.nan, "f4")
-    memory = [live.upload(x) for x in (a, b, c)]
-    call = NumPyFormats(live).prepare_product(Product(p, form, *memory))
-    assert call() > 0
-    live.download(memory[2], c)
-    wanted = form.values(a)[:, :9] @ form.values(b)[:, :9].T
-    assert np.allclose(c[:, :5], wanted.T, rtol=1e-6)
-    with pytest.raises(ValueError, match="peer='mkl'"):
-        format_peer(live, "mkl")
-
-
 def test_bf16_ties_go_to_even_and_nan_stays():
-    form = FORMATS["bf16"]
     ties = np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8, math.inf, math.nan], np.float32)
-    back = form.values(form.store(ties))
+    back = widened(rounded(ties))
     assert back[:3].tolist() == [1, 1 + 2.0**-6, math.inf]
     assert math.isnan(back[3])
+    x = np.random.default_rng(0).standard_normal(1000, np.float32)
+    error = np.abs(widened(rounded(x)) - x) / np.abs(x)
+    assert 2.0**-9 < error.max() <= 2.0**-8
 
 
 def test_the_command(tmp_path: Path, capsys):
@@ -282,4 +274,5 @@ def test_the_command(tmp_path: Path, capsys):
     assert run(["ladder", "--kind", "quantum"]) == 2
     assert "kind='quantum'" in capsys.readouterr().err
     assert run([*command, "--tune", "5s"]) == 2
-    assert FORMAT.name == "bf16"
+    assert run([*command, "--peer", "numpy"]) == 2
+    assert "peer='numpy' does not multiply bfloat16" in capsys.readouterr().err

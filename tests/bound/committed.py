@@ -15,6 +15,10 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 ARITHMETICS = {"f16": "fp16", "float16": "fp16", "bfloat16": "bf16"}
 
 
+# Of calls: what bounds have as an arithmetic of single precision.
+SHORT = ("fp32", "bf16", "fp16", "tf32", "int8")
+
+
 class Run(NamedTuple):
     """A product that somebody computed at a rate."""
 
@@ -40,7 +44,7 @@ def runs_of(document: Mapping[str, Any], file: str = "") -> Iterator[Run]:
 
 def _product(row: Mapping[str, Any], file: str) -> Iterator[Run]:
     letter = row.get("precision", "s")
-    problem = Problem(*row["size"], "s" if letter in ("fp32", "bf16") else letter, *row["trans"])
+    problem = Problem(*row["size"], "s" if letter in SHORT else letter, *row["trans"])
     rates = row.get("flops_per_second", {})
     if "us" in row:
         times = {"tilewright": row["us"], "cublas": row.get("cublas_us")}
@@ -63,10 +67,10 @@ def _runs(
 def _how(row: Mapping[str, Any], who: str) -> dict[str, Any]:
     """Return the arguments of the bound that somebody's arithmetic has."""
     name = row.get("arithmetic", row.get("kind"))
-    if row.get("precision") == "fp32" and who == "tilewright":
-        return {"accuracy": "fp32"}
-    if row.get("precision") == "bf16":
-        return {"arithmetic": "bf16"}
+    if row.get("precision") == "fp32":
+        return {"accuracy": "fp32"} if who == "tilewright" else {}
+    if row.get("precision") in SHORT:
+        return {"arithmetic": row["precision"]}
     if name is None:
         return {}
     if name == "fp16x3" and who in ("cublas", "guarded"):

@@ -16,6 +16,8 @@ from tilewright.hardware.catalogue import catalogue_device
 from tilewright.library.bound import bound
 from tilewright.precision import Precision
 from tilewright.problem import Problem
+from tilewright.stencil import split
+from tilewright.stencil.wgmma import ARITHMETICS
 
 H100 = catalogue_device("h100")
 SIZES = (1, 7, 100, 1024, 4097, 16384)
@@ -309,3 +311,11 @@ def test_the_command(capsys):
     assert "promote_k = 64" in text
     assert "split in a pre-pass" not in text
     assert run(["bound", "--device", "h100", "--accuracy", "single"]) == 2
+
+
+def test_bounds_count_the_products_that_kernels_compute():
+    for name, one in SCHEMES.items():
+        made = ARITHMETICS[name]
+        assert (one.parts, one.products) == (made.parts, len(made.products))
+        assert one.part_bytes == made.element_bytes
+        assert split.SCHEMES[name].part == one.stored

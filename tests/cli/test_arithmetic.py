@@ -113,11 +113,6 @@ def test_the_loop_is_printed_line_by_line(capsys):
         ("inspect default --arithmetic bf16 --arch sm_80", "arch='sm_80' has no such matrix"),
         ("inspect default --arithmetic bf16 --stencil packed", "stencil='packed' has no"),
         ("inspect x.cubin --arithmetic bf16", "arithmetic='bf16' is for a config"),
-        ("tune --arithmetic fp8", "arithmetic='fp8' is unknown"),
-        ("tune --arithmetic bf16 --stencil packed", "stencil='packed' has no arithmetic="),
-        ("tune --result float32", "result='float32' needs an arithmetic"),
-        ("tune --arithmetic int8 --trans TN", "benchmarks/tensor_starts; run: python -m"
-         " benchmarks.tensor_starts.tensor --parts tune --arithmetics s8 --trans TN"),
         ("bound --arithmetic fp8 --device h100", "arithmetic='fp8' is unknown"),
     ],
 )  # fmt: skip

@@ -59,35 +59,36 @@ def ladder(sweep: dict) -> dict:
     return sweep | {"devices": [sweep["devices"][0] | {"results": [climb]}]}
 
 
-def random_shapes() -> dict[str, Any]:
-    """Return products of the form that ``tilewright bench random-shapes -o`` writes, on an H100."""
+def sweep(*sizes: int, precision: str = "s") -> dict[str, Any]:
+    """Return squares of the form that ``tilewright bench -o`` writes, on an H100."""
     calls = json.loads((RESULTS / "h100" / "calls.json").read_text())
+    config = {"stencil": "simt_async", "block_m": 64, "block_n": 32, "block_k": 64}
     rows = [
-        {"problem": f"ZGEMM NN {m}x{n}x{k}", "precision": "z", "trans": "NN", "size": [m, n, k],
-         "flops_per_second": {"tilewright": ours, "cublas": theirs},
-         "errors": {"tilewright": {"eta": 2e-16}, "cublas": {"eta": 3e-16}}}
-        for m, n, k, ours, theirs in [(1408, 6942, 2784, 5.9e13, 5.6e13), (77, 90, 512, 9e12, 1e13)]
+        {"problem": f"SGEMM NN {n}", "precision": precision, "trans": "NN", "size": [n] * 3,
+         "config": config, "tuned_on": "512", "missing": {},
+         "flops_per_second": {"tilewright": 24e12 + n, "cublas": 16e12},
+         "errors": {"tilewright": {"eta": 2e-7}, "cublas": {"eta": 3e-7}}}
+        for n in sizes
     ]  # fmt: skip
-    device = calls["devices"][0] | {"results": rows}
-    return calls | {"benchmark": "random-shapes", "devices": [device]}
+    return {**calls, "devices": [calls["devices"][0] | {"results": rows}]}
 
 
 def results(folder: Path) -> Path:
     """Return a folder with committed results, a stranger's sweep, and files that are none."""
     for name in (
-        "h100/squares_s.json", "h100/calls.json", "h100/tensor_cores.json",
-        "h100/fp32_accuracy.json", "cpu/register_blocking.json", "cpu/space_building.json",
+        "h100/calls.json", "h100/tensor_cores.json", "h100/fp32_accuracy.json",
+        "h100/first_call.json", "cpu/register_blocking.json",
     ):  # fmt: skip
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(RESULTS / name, folder / name)
-    (folder / "h100" / "random_shapes_z.json").write_text(json.dumps(random_shapes()))
-    sweep = json.loads((RESULTS / "cpu" / "gemm_1024.json").read_text())
-    (folder / "ladder.json").write_text(json.dumps(ladder(sweep)))
-    device = sweep["devices"][0]
+    (folder / "h100" / "sweep.json").write_text(json.dumps(sweep(512)))
+    strange = json.loads((RESULTS / "cpu" / "gemm_1024.json").read_text())
+    (folder / "ladder.json").write_text(json.dumps(ladder(strange)))
+    device = strange["devices"][0]
     device |= {"name": HOSTILE, "platform": HOSTILE, "fingerprint": HOSTILE, "peers": {HOSTILE: ""}}
     device["results"][0]["config"] |= {"stencil": HOSTILE, "block_m": HOSTILE, HOSTILE: 1}
     device["results"][0]["flops_per_second"][HOSTILE] = 1e9
-    (folder / "stranger.json").write_text(json.dumps(sweep))
+    (folder / "stranger.json").write_text(json.dumps(strange))
     (folder / "foreign.json").write_text('{"devices": [5]}')
     (folder / "endless.json").write_text('{"kernels": [1]}')
     (folder / "broken.json").write_text('{"devices": [')

@@ -1,13 +1,13 @@
-"""Arrays that benchmarks of whole calls multiply: CuPy's, PyTorch's in bfloat16, pairs of doubles.
+"""Arrays that benchmarks of whole calls multiply: CuPy's, PyTorch's of short types, double pairs.
 
-==========  =========================================================
-name        what is multiplied
-==========  =========================================================
-s, d, c, z  CuPy's arrays of BLAS's precisions
-fp32        CuPy's float32 arrays with ``accuracy="fp32"``
-bf16        PyTorch's bfloat16 tensors
-e, f        `DoubleDouble` arrays in CuPy's memory, accurate and fast
-==========  =========================================================
+================  =========================================================
+name              what is multiplied
+================  =========================================================
+s, d, c, z        CuPy's arrays of BLAS's precisions
+fp32, tf32        CuPy's float32 arrays with that ``accuracy``
+bf16, fp16, int8  PyTorch's tensors
+e, f              `DoubleDouble` arrays in CuPy's memory, accurate and fast
+================  =========================================================
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from tilewright.precision import PRECISIONS, precision
 
 __all__ = ["NAMES", "Arrays", "arrays_of", "cupy_on", "operands", "public_call"]
 
-NAMES = (*PRECISIONS, "fp32", "bf16", "e", "f")
+_TENSORS = {"bf16": "bfloat16", "fp16": "float16", "int8": "int8"}
+
+NAMES = (*PRECISIONS, "fp32", "tf32", *_TENSORS, "e", "f")
 
 
 def cupy_on(live: Any) -> Any:
@@ -51,12 +53,13 @@ class Arrays:
     Parameters
     ----------
     name : str
-        A letter, or "fp32".
+        A letter, or "fp32" or "tf32".
 
     Attributes
     ----------
     letter : str
-        What cuBLAS calls the precision: s, d, c, z or bf16; empty where it has none.
+        What `tilewright.bench.peers.cublas.prepared` calls the precision; empty where cuBLAS has
+        none.
     flops : int
         What a multiply-add of elements counts.
     options : dict
@@ -67,25 +70,27 @@ class Arrays:
         import cupy
 
         self.library: Any = cupy
-        row = precision("s" if name == "fp32" else name)
+        named = name in ("fp32", "tf32")
+        row = precision("s" if named else name)
         self.dtype: Any = row.dtype
-        self.letter, self.flops = row.letter, row.flops
-        self.options = {"accuracy": "fp32"} if name == "fp32" else {}
+        self.result: Any = row.dtype
+        self.letter, self.flops = "tf32" if name == "tf32" else row.letter, row.flops
+        self.options = {"accuracy": name} if named else {}
 
     def empty(self, shape: tuple[int, int], order: str, pad: int = 0) -> Any:
-        """Return an array; its leading dimension is longer than it has to be by `pad`."""
-        return self._part(self._whole(shape, order, pad), shape, order)
+        """Return an array for results, its leading dimension by `pad` longer than it has to be."""
+        return self._part(self._whole(shape, order, pad, self.result), shape, order)
 
     def random(self, rng: Any, shape: tuple[int, int], order: str, pad: int = 0) -> Any:
         """Return normal numbers, made on the device."""
-        whole = self._whole(shape, order, pad)
+        whole = self._whole(shape, order, pad, self.dtype)
         self._fill(whole, int(rng.integers(2**31)))
         return self._part(whole, shape, order)
 
-    def _whole(self, shape: tuple[int, int], order: str, pad: int) -> Any:
+    def _whole(self, shape: tuple[int, int], order: str, pad: int, dtype: Any) -> Any:
         """Return lines of memory: columns, or rows where these come first."""
         rows, columns = shape if order == "C" else shape[::-1]
-        return self.library.empty((rows, columns + pad), self.dtype)
+        return self.library.empty((rows, columns + pad), dtype)
 
     def _part(self, whole: Any, shape: tuple[int, int], order: str) -> Any:
         """Return lines of memory as the array that they are."""
@@ -128,22 +133,27 @@ class Arrays:
 
 
 class _Tensors(Arrays):
-    """PyTorch's tensors in bfloat16."""
+    """PyTorch's tensors of 8 and 16 bits."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         try:
             import torch
         except ImportError:
             raise UnavailableError("torch is not installed; pip install torch") from None
-        self.library, self.dtype = torch, torch.bfloat16
-        self.letter, self.flops, self.options = "bf16", 2, {}
+        self.library, self.dtype = torch, getattr(torch, _TENSORS[name])
+        self.result = torch.int32 if name == "int8" else self.dtype
+        self.letter, self.flops, self.options = name, 2, {}
 
-    def _whole(self, shape: tuple[int, int], order: str, pad: int) -> Any:
+    def _whole(self, shape: tuple[int, int], order: str, pad: int, dtype: Any) -> Any:
         rows, columns = shape if order == "C" else shape[::-1]
-        return self.library.empty((rows, columns + pad), dtype=self.dtype, device="cuda")
+        return self.library.empty((rows, columns + pad), dtype=dtype, device="cuda")
 
     def _fill(self, whole: Any, seed: int) -> None:
-        whole.normal_(generator=self.library.Generator("cuda").manual_seed(seed))
+        generator = self.library.Generator("cuda").manual_seed(seed)
+        if self.letter == "int8":
+            whole.random_(-128, 128, generator=generator)
+        else:
+            whole.normal_(generator=generator)
 
     def release(self) -> None:
         self.library.cuda.empty_cache()
@@ -161,6 +171,8 @@ class _Tensors(Arrays):
         return (x.T if trans.transposed else x).contiguous()
 
     def peer(self, a: Any, b: Any, c: Any) -> Callable[[], Any]:
+        if self.letter == "int8":
+            raise UnavailableError("torch.mm multiplies no int8 tensors of a GPU; leave int8 out")
         return lambda: self.library.mm(a, b, out=c)
 
 
@@ -170,13 +182,13 @@ class _Pairs(Arrays):
     def __init__(self, name: str) -> None:
         import cupy
 
-        self.library, self.dtype = cupy, np.dtype("f8")
+        self.library, self.dtype, self.result = cupy, np.dtype("f8"), np.dtype("f8")
         self.letter, self.flops = "", precision(name).flops
         self.options = {"accuracy": "fast"} if name == "f" else {}
 
-    def _whole(self, shape: tuple[int, int], order: str, pad: int) -> Any:
+    def _whole(self, shape: tuple[int, int], order: str, pad: int, dtype: Any) -> Any:
         rows, columns = shape if order == "C" else shape[::-1]
-        return self.library.empty((rows, columns + pad, 2), self.dtype)
+        return self.library.empty((rows, columns + pad, 2), dtype)
 
     def _part(self, whole: Any, shape: tuple[int, int], order: str) -> Any:
         if order == "C":
@@ -202,8 +214,8 @@ def arrays_of(name: str) -> Arrays:
     """
     if name not in NAMES:
         raise ValueError(f"precision={name!r} is unknown here; use {', '.join(NAMES)}")
-    if name == "bf16":
-        return _Tensors()
+    if name in _TENSORS:
+        return _Tensors(name)
     return _Pairs(name) if name in ("e", "f") else Arrays(name)
 
 

@@ -7,17 +7,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.bench.benchmarks.random_shapes import GPU_MOST, drawn_sides
-from tilewright.bench.sizes import number
+from tilewright.bench.sizes import number, pair_of
 from tilewright.problem import Trans
 
-__all__ = ["KINDS", "Case", "Side", "cases_of", "skinny_sides"]
+__all__ = ["GPU_MOST", "KINDS", "Case", "Side", "cases_of", "drawn_sides", "skinny_sides"]
 
 KINDS = ("random", "skinny", "layers", "squares", "cliffs", "flat")
 
 Side = tuple[int, int, int]
 Case = tuple[Side, tuple[Trans, Trans], str]
 """m, n and k; the operations; the storage order, "F" or "C"."""
+
+# The longest side, and the most operations (2 m n k): 0.04 s of an H100's SGEMM.
+GPU_MOST = (16384, 2**41)
 
 _LONGEST_K, _SHORT_SIDE = 500_000, 128
 
@@ -64,19 +66,11 @@ def cases_of(size: str, name: str, trans: str = "", seed: int = 0, count: int = 
     sides: Sequence[int] = _SQUARES
     if kind == "flat":
         sides = range(_FLAT[0], _FLAT[1] + 1, number(step) if step else _FLAT_STEP)
-    pairs = _pairs(trans or ("NN" if kind == "flat" else "NN,NT,TN,TT"))
+    named = trans or ("NN" if kind == "flat" else "NN,NT,TN,TT")
+    pairs = [(Trans(a), Trans(b)) for a, b in map(pair_of, named.split(","))]
     if kind == "cliffs":  # the two side by side, so that both meet the same clock
         return [((n,) * 3, pair, "F") for at in _CLIFFS for pair in pairs for n in (at, at + 1)]
     return [((n,) * 3, pair, "F") for n in sides for pair in pairs]
-
-
-def _pairs(trans: str) -> list[tuple[Trans, Trans]]:
-    found = []
-    for pair in trans.upper().split(","):
-        if len(pair) != 2 or any(letter not in "NTC" for letter in pair):
-            raise ValueError(f"trans={pair!r} is not a pair of N, T and C")
-        found.append((Trans(pair[0]), Trans(pair[1])))
-    return found
 
 
 def _layers() -> list[Case]:
@@ -98,6 +92,28 @@ def _drawn(kind: str, name: str, seed: int, count: int) -> list[Case]:
 
     sides = skinny_sides(seed, count) if kind == "skinny" else drawn_sides(seed, count, GPU_MOST)
     return [one(side) for side in sides]
+
+
+def drawn_sides(seed: int, count: int, most: tuple[int, int]) -> list[Side]:
+    """Return m, n and k of shapes, each side log-uniform from 1 on, every third shape all odd.
+
+    Parameters
+    ----------
+    seed, count : int
+        The same shapes whenever both are the same.
+    most : tuple of int
+        The longest side, and the most operations; what has more is drawn anew.
+    """
+    rng = np.random.default_rng(seed)
+    side, operations = most
+    found: list[Side] = []
+    while len(found) < count:
+        m, n, k = (round(x) for x in np.exp(rng.uniform(0, math.log(side), 3)))
+        if len(found) % 3 == 2:
+            m, n, k = (x - 1 + x % 2 for x in (m, n, k))
+        if 2 * m * n * k <= operations:
+            found.append((m, n, k))
+    return found
 
 
 def skinny_sides(seed: int, count: int) -> list[Side]:

@@ -4,7 +4,7 @@
 
 A row is a problem with all its times; ``options`` in it tells how they were taken.  JSON
 holds everything; a CSV file has one line for each library's times of a problem.  The file of a
-benchmark of the registry names it (``benchmark``), and has three times of each, their quartiles.
+benchmark of the registry names it (``benchmark``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import numpy as np
 from tilewright.backend import LiveDevice
 from tilewright.bench.peers import Peer
 from tilewright.bench.record import device_record
-from tilewright.bench.summary import quartiles
 from tilewright.bench.sweep import Method
 from tilewright.paths import write_atomically
 
@@ -46,8 +45,7 @@ def options_record(
         "peers": {one.name: one.version for one in peers},
         "tune": tune,
         "profile": profile,
-        # Absent where not asked for, as in files from before there was either.
-        **({"turn_seconds": method.turn_seconds} if method.turn_seconds else {}),
+        # Absent where not asked for, as in files from before.
         **({"errors": True} if method.errors else {}),
     }
 
@@ -132,23 +130,9 @@ class Document:
 
     def save(self) -> None:
         """Write the files, each all or not at all."""
-        plain = _with_quartiles(self.plain) if "benchmark" in self.plain else self.plain
         for path in self.paths:
-            text = _as_csv(self.plain) if _is_csv(path) else json.dumps(plain, indent=1) + "\n"
+            text = _as_csv(self.plain) if _is_csv(path) else json.dumps(self.plain, indent=1) + "\n"
             write_atomically(path, text.encode())
-
-
-def _with_quartiles(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return a document whose rows have three times of each: enough to judge a median by."""
-
-    def short(row: dict[str, Any]) -> dict[str, Any]:
-        if not isinstance(row.get("seconds"), dict) or row.get("times") == "quartiles":
-            return row
-        times = {name: quartiles(of) for name, of in row["seconds"].items()}
-        return row | {"times": "quartiles", "seconds": times}
-
-    devices = [one | {"results": [*map(short, one["results"])]} for one in plain["devices"]]
-    return plain | {"devices": devices}
 
 
 def find_row(
@@ -258,8 +242,6 @@ def csv_rows(plain: dict[str, Any]) -> Iterator[dict[str, Any]]:
                         line["config"] = json.dumps(row["config"])
                         line["tuned_on"] = row["tuned_on"]
                     if includes == "kernel":
-                        if "sensed" in row:  # times are of all products in turns
-                            line |= {"rounds": row["options"]["rounds"], **row["sensed"][name]}
                         line |= _counters(row, name)
                     yield line
             reasons = {"tilewright": row["error"]} if "error" in row else row.get("missing", {})

@@ -7,7 +7,6 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import numpy as np
 from tilewright.backend import LiveDevice
 from tilewright.bench.peers import Peer
 from tilewright.bench.sweep import Method, Row
-from tilewright.bench.turns import SETTLED
 from tilewright.hardware.host import processor
 from tilewright.problem import Problem
 from tilewright.version import VERSION
@@ -65,13 +63,8 @@ def environment_record(method: Method | None = None) -> dict[str, Any]:
         **found,
         "rounds": method.rounds,
         "method": (_WARM if method.cache == "warm" else _COLD)
-        + (_TRANSFERS if method.transfers else "")
-        + (f"; {_turns(method.turn_seconds)}" if method.turn_seconds else ""),
+        + (_TRANSFERS if method.transfers else ""),
     }
-
-
-def _turns(seconds: float) -> str:
-    return f"turns of {seconds:g} s, of which the first {SETTLED * seconds:g} s do not count"
 
 
 def device_record(live: LiveDevice, peers: Sequence[Peer]) -> dict[str, Any]:
@@ -112,8 +105,6 @@ def row_record(problem: Problem, row: Row | None, extra: dict[str, Any]) -> dict
             record["noise"] = list(row.noise)
         if row.errors:
             record["errors"] = row.errors
-        if row.sensed:
-            record["sensed"] = {name: asdict(one) for name, one in row.sensed.items()}
         if row.total_seconds:
             names = list(row.total_seconds)
             record["with_transfers"] = {

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from tilewright.backend import LiveDevice
-from tilewright.problem import Problem
 
-__all__ = ["Asked", "Benchmark", "Cell", "Measured", "Products", "Row", "benchmark", "names"]
+__all__ = ["Asked", "Benchmark", "Cell", "Row", "benchmark", "names"]
 
 Cell = str | int | float | None
 Row = Mapping[str, Any]
@@ -39,11 +38,6 @@ class Asked:
     seed: int = 0
     count: int = 0
 
-    @property
-    def is_gpu(self) -> bool:
-        """Whether the device is a GPU: what takes it a second takes a CPU minutes."""
-        return self.live.spec.kind == "gpu"
-
 
 class Benchmark(ABC):
     """Something that is measured again and again.
@@ -61,47 +55,6 @@ class Benchmark(ABC):
     against: str
     takes: str
     options: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Products(Benchmark):
-    """Products beside a peer, in turns: a sweep with its problems and its method.
-
-    Parameters
-    ----------
-    measures, against, takes, options
-        See `Benchmark`.
-    problems : callable
-        From what was asked to the problems, in their order.
-    rounds : int
-        Turns of everybody.
-    turn : str, optional
-        How long each computes in its turn; one product by default.
-    errors : bool
-        Whether errors are compared besides.
-    peer : str, optional
-        Beside whom, if not beside the vendor's library.
-    """
-
-    measures: str
-    against: str
-    takes: str
-    options: Mapping[str, str]
-    problems: Callable[[Asked], list[Problem]]
-    rounds: int = 15
-    turn: str | None = None
-    errors: bool = False
-    peer: str | None = None
-
-    def peer_of(self, asked: Asked) -> str:
-        """Return who is beside us on a device."""
-        if self.peer is not None:
-            return self.peer
-        return "cublas" if asked.live.backend == "cuda" else "numpy"
-
-
-class Measured(Benchmark):
-    """A benchmark that makes its own rows."""
 
     @abstractmethod
     def rows(self, asked: Asked) -> Iterator[Row]:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Any
 
-import numpy as np
-
-__all__ = ["SLOW", "Flatness", "flatness", "losses", "quartiles", "summary_of"]
+__all__ = ["SLOW", "Flatness", "flatness", "losses", "summary_of"]
 
 # Below this share of a peer's rate a product counts as slow.
 SLOW = 0.9
-
-
-def quartiles(times: Sequence[float]) -> list[float]:
-    """Return the lower quartile, the median and the upper quartile."""
-    return [float(x) for x in np.percentile(times, (25, 50, 75))]
 
 
 def summary_of(rows: Sequence[Mapping[str, Any]], peer: str) -> dict[str, Any] | None:
@@ -37,7 +30,7 @@ def summary_of(rows: Sequence[Mapping[str, Any]], peer: str) -> dict[str, Any] |
     found = {
         "peer": peer,
         "products": len(ratios),
-        "geometric_mean": _geometric_mean(ratios),
+        "geometric_mean": geometric_mean(ratios),
         "least": min(ratios),
         "slow": sum(ratio < SLOW for ratio in ratios),
     }
@@ -45,11 +38,7 @@ def summary_of(rows: Sequence[Mapping[str, Any]], peer: str) -> dict[str, Any] |
     compared = [one for one in errors if {"tilewright", peer} <= one.keys()]
     pairs = [(one["tilewright"]["eta"], one[peer]["eta"]) for one in compared]
     etas = [ours / theirs for ours, theirs in pairs if ours > 0 and theirs > 0]  # some are exact
-    return found | ({"eta_geometric_mean": _geometric_mean(etas)} if etas else {})
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))
+    return found | ({"eta_geometric_mean": geometric_mean(etas)} if etas else {})
 
 
 # -- squares of the public call ------------------------------------------------------------------

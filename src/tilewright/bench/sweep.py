@@ -14,7 +14,6 @@ from tilewright.backend import Kernel, LiveDevice
 from tilewright.bench.cold import ColdCache
 from tilewright.bench.errors import sampled_errors
 from tilewright.bench.peers import Peer, UnavailableError
-from tilewright.bench.turns import Sensed, long_turns
 from tilewright.library.kernels import ready
 from tilewright.library.realigned import Way, way_of
 from tilewright.library.serve import Wanted, launch
@@ -62,33 +61,23 @@ class Method:
         before each that counts.
     transfers : bool
         Whether products are also timed with A and B copied there and C copied back.
-    turn_seconds : float
-        How long each computes in its turn (`turns.turn_of`); 0 for one product.
     errors : bool
         Whether everybody's errors are compared besides, in some rows and columns of C.
 
     Raises
     ------
     ValueError
-        If `cache` is neither, or turns are no time, or of cold products or such with transfers.
+        If `cache` is neither.
     """
 
     rounds: int = ROUNDS
     cache: Literal["warm", "cold"] = "warm"
     transfers: bool = False
-    turn_seconds: float = 0.0
     errors: bool = False
 
     def __post_init__(self) -> None:
         if self.cache not in ("warm", "cold"):
             raise ValueError(f"cache={self.cache!r} is unknown; use warm or cold")
-        if not 0 <= self.turn_seconds < float("inf"):
-            raise ValueError(f"turn_seconds={self.turn_seconds} is no time; use 0 for one product")
-        if self.turn_seconds and (self.cache == "cold" or self.transfers):
-            raise ValueError(
-                f"turn_seconds={self.turn_seconds:g} keeps a device busy; leave out cold caches and"
-                " transfers"
-            )
 
 
 @dataclass(frozen=True)
@@ -109,8 +98,6 @@ class Row:
         As `seconds`, with transfers; empty where they were not asked for.
     copies : tuple of str
         Operands that are copied before (`tilewright.library.realigned`), within our times.
-    sensed : dict
-        For each of `seconds` clock and power in its turns; empty where these are single products.
     errors : dict
         See `bench.errors`, of everybody on the device's own matrices; empty if not asked for.
     noise : tuple of str
@@ -123,7 +110,6 @@ class Row:
     missing: dict[str, str] = field(default_factory=dict)
     total_seconds: dict[str, list[float]] = field(default_factory=dict)
     copies: tuple[str, ...] = ()
-    sensed: dict[str, Sensed] = field(default_factory=dict)
     errors: dict[str, dict[str, float]] = field(default_factory=dict)
     noise: tuple[str, ...] = ()
 
@@ -263,14 +249,9 @@ def _measure(
     errors = sampled_errors(workload, compared) if method.errors else {}
     shared = live.spec.kind == "cpu"
     others = OutsideLoad() if shared else None  # the host's cores have no part in a GPU's times
-    sensed: dict[str, Sensed] = {}
-    total_seconds: dict[str, list[float]] = {}
-    if method.turn_seconds:
-        seconds, sensed = long_turns(live, calls, method.rounds, method.turn_seconds)
-    else:
-        seconds, total_seconds = in_turns((calls, totals), method.rounds, flush, shared)
+    seconds, total_seconds = in_turns((calls, totals), method.rounds, flush, shared)
     doubts = tuple(noise(seconds, others.share() if others is not None else None))
-    return Row(problem, seconds, choice, missing, total_seconds, copies, sensed, errors, doubts)
+    return Row(problem, seconds, choice, missing, total_seconds, copies, errors, doubts)
 
 
 def in_turns(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from tilewright.bench.sweep import Method
     from tilewright.problem import Problem
 
-__all__ = ["app", "run_sweep"]
+__all__ = ["app"]
 
 app = typer.Typer(
     name="bench",
@@ -65,12 +63,6 @@ def command(
         str | None, typer.Option("--tune", help="Tune each problem first, for so long: 90s, 10m.")
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Turns of all peers.")] = 15,
-    turn: Annotated[
-        str | None,
-        typer.Option(
-            "--turn", help="Let each compute for so long in its turn, at its own clock: 1s."
-        ),
-    ] = None,
     cache: Annotated[
         str, typer.Option("--cache", help="warm, or cold: caches are flushed before each product.")
     ] = "warm",
@@ -104,13 +96,11 @@ def command(
         return
     from tilewright.backend import device as find_device
     from tilewright.bench.sweep import Method
-    from tilewright.tuning.tuner import seconds_of
 
-    seconds = seconds_of(turn, "turn") if turn is not None else 0.0
-    method = Method(rounds, cache, with_transfers, seconds, errors)  # type: ignore[arg-type]
+    method = Method(rounds, cache, with_transfers, errors)  # type: ignore[arg-type]
     problems = _problems(precision, trans, size, shapes)
     devices = list(dict.fromkeys(find_device(name or None) for name in (device or "").split(",")))
-    run_sweep(
+    _sweep(
         problems, devices, method, peers=peer, tune=tune, profile=profile, output=output,
         resume=resume, json=json,
     )  # fmt: skip
@@ -128,40 +118,19 @@ def _refuse_options_before(context: typer.Context) -> None:
             )
 
 
-def run_sweep(
+def _sweep(
     problems: list[Problem],
     devices: list[LiveDevice],
     method: Method,
     *,
     peers: str,
-    benchmark: str = "",
-    tune: str | None = None,
-    profile: bool = False,
-    output: Path | None = None,
-    resume: Path | None = None,
-    until: float = math.inf,
-    json: bool = False,
+    tune: str | None,
+    profile: bool,
+    output: Path | None,
+    resume: Path | None,
+    json: bool,
 ) -> None:
     """Measure problems on devices, write the files after each, print tables or JSON.
-
-    Parameters
-    ----------
-    problems, devices, method
-        What, where, how.
-    peers : str
-        Names with commas between.
-    benchmark : str
-        Which one of the registry this is, if any.
-    tune : str, optional
-        Tune each problem first, for so long.
-    profile : bool
-        Whether to collect counters.
-    output, resume : path, optional
-        Files.
-    until : float
-        No problem is begun after this moment of `time.monotonic`.
-    json : bool
-        Print JSON in place of tables.
 
     Raises
     ------
@@ -172,7 +141,7 @@ def run_sweep(
     from tilewright.bench.record import environment_record
 
     files = [path for path in (resume, output) if path is not None]
-    document = Document(environment_record(method), files, benchmark)
+    document = Document(environment_record(method), files)
     if resume is not None:
         count = document.resume(resume, devices)
         if count and not json:
@@ -180,7 +149,7 @@ def run_sweep(
     names = list(dict.fromkeys(name.strip() for name in peers.split(",") if name.strip()))
     sessions = _sessions(document, devices, names, method, tune, profile=profile)
     for session in sessions:
-        _run(session, problems, until, quiet=json)
+        _run(session, problems, quiet=json)
     document.save()  # where all was there already nothing has been written yet
     if json:
         emit_json(document.plain)
@@ -229,7 +198,7 @@ def _sessions(
     ]
 
 
-def _run(session: Session, problems: list[Problem], until: float, *, quiet: bool) -> None:
+def _run(session: Session, problems: list[Problem], *, quiet: bool) -> None:
     """Sweep one device behind a progress bar, then print its tables."""
     from rich.console import Console
     from rich.progress import Progress
@@ -242,9 +211,6 @@ def _run(session: Session, problems: list[Problem], until: float, *, quiet: bool
     with used, Progress(console=console, transient=True) as progress:
         bar = progress.add_task(session.live.id, total=len(problems))
         for problem in problems:
-            if time.monotonic() > until:
-                say(f"the budget is spent after {len(rows)} of {len(problems)} products")
-                break
             progress.update(bar, description=f"{session.live.id} {problem}")
             rows.append(session.known(problem) or session.measure(problem))
             progress.advance(bar)

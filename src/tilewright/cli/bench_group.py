@@ -16,7 +16,7 @@ from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_tabl
 from tilewright.cli.trace_option import traced_command
 
 if TYPE_CHECKING:
-    from tilewright.bench.registry import Asked, Benchmark, Measured, Products
+    from tilewright.bench.registry import Benchmark
 
 __all__ = ["BenchmarkGroup"]
 
@@ -34,15 +34,6 @@ _READ: dict[str, Any] = {
     "size": (str, typer.Option("--size", "--sizes", help="As of a sweep; its own by default.")),
     "seed": (int, typer.Option("--seed", min=0, help="Of what is drawn.")),
     "count": (int, typer.Option("--count", min=1, help="How many shapes are drawn.")),
-}
-# What any sweep of products may be told besides.
-_OF_PRODUCTS: dict[str, Any] = {
-    "peer": (
-        str | None,
-        typer.Option("--peer", "--against", help="Beside whom; the vendor's library by default."),
-    ),
-    "rounds": (int | None, typer.Option("--rounds", min=1, help="Turns of everybody.")),
-    "resume": (Path | None, typer.Option("--resume", help="JSON file to go on with.")),
 }
 
 
@@ -68,22 +59,20 @@ class BenchmarkGroup(TyperGroup):
 
 def _function(name: str, chosen: Benchmark) -> Callable[..., None]:
     """Return a function that runs a benchmark; its signature has the options that it reads."""
-    from tilewright.bench.registry import Products
 
     def command(**given: Any) -> None:
         _run(name, chosen, given)
 
-    options = {key: (*_READ[key], chosen.options[key]) for key in chosen.options}
-    if isinstance(chosen, Products):
-        options |= {key: (*one, None) for key, one in _OF_PRODUCTS.items()}
     hints: dict[str, Any] = {
-        **{key: Annotated[kind, option] for key, (kind, option, _) in options.items()},
+        **{key: Annotated[_READ[key]] for key in chosen.options},
         "device": DeviceOption,
         "budget": BudgetOption,
         "output": OutputOption,
         "json": JsonOption,
     }
-    defaults = {key: _default(kind, value) for key, (kind, _, value) in options.items()}
+    defaults: dict[str, Any] = {
+        key: int(value) if _READ[key][0] is int else value for key, value in chosen.options.items()
+    }
     defaults["json"] = False
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
@@ -99,53 +88,20 @@ def _function(name: str, chosen: Benchmark) -> Callable[..., None]:
     return command
 
 
-def _default(kind: Any, value: str | None) -> Any:
-    return int(value) if kind is int and value is not None else value
-
-
 def _run(name: str, chosen: Benchmark, given: dict[str, Any]) -> None:
-    """Run a benchmark with the options of its command line."""
-    from tilewright.backend import device
-    from tilewright.bench.registry import Asked, Measured, Products
-    from tilewright.tuning.tuner import seconds_of
-
-    budget = given["budget"]
-    until = time.monotonic() + (math.inf if budget is None else seconds_of(budget))
-    asked = Asked(device(given["device"]), **{key: given[key] for key in chosen.options})
-    if isinstance(chosen, Products):
-        _run_products(name, chosen, asked, given, until)
-    else:
-        assert isinstance(chosen, Measured)
-        _run_measured(name, chosen, asked, given, until)
-
-
-def _run_products(
-    name: str, chosen: Products, asked: Asked, given: dict[str, Any], until: float
-) -> None:
-    from tilewright.bench.sweep import Method
-    from tilewright.cli.bench import run_sweep
-    from tilewright.tuning.tuner import seconds_of
-
-    seconds = seconds_of(chosen.turn, "turn") if chosen.turn is not None else 0.0
-    rounds = given["rounds"] or chosen.rounds
-    method = Method(rounds, turn_seconds=seconds, errors=chosen.errors)
-    run_sweep(
-        chosen.problems(asked), [asked.live], method, benchmark=name, until=until,
-        peers=chosen.peer_of(asked) if given["peer"] is None else given["peer"],
-        output=given["output"], resume=given["resume"], json=given["json"],
-    )  # fmt: skip
-
-
-def _run_measured(
-    name: str, chosen: Measured, asked: Asked, given: dict[str, Any], until: float
-) -> None:
     """Take a benchmark's rows, write the file after each, print its table."""
     from rich.table import Table
 
+    from tilewright.backend import device
     from tilewright.bench.document import Document
     from tilewright.bench.record import device_record, environment_record
+    from tilewright.bench.registry import Asked
     from tilewright.tuning.alone import alone_on
+    from tilewright.tuning.tuner import seconds_of
 
+    budget: str | None = given["budget"]
+    until = time.monotonic() + (math.inf if budget is None else seconds_of(budget))
+    asked = Asked(device(given["device"]), **{key: given[key] for key in chosen.options})
     output: Path | None = given["output"]
     document = Document(environment_record(), [] if output is None else [output], name)
     rows = document.add(device_record(asked.live, []))["results"]

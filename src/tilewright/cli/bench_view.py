@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilewright.bench.turns import energy_j
 from tilewright.cli.output import emit_json, emit_table, gigaflops, say
 
 if TYPE_CHECKING:
@@ -37,8 +36,6 @@ def show_times(live: LiveDevice, peers: Sequence[Peer], rows: list[dict[str, Any
         tuned = row["tuned_on"] or "(default)"
         share = [_of_bound(row)] if limited else []
         table.add_row(row["problem"], *_rates(row["flops_per_second"], peers), *share, tuned)
-        if any(value for one in row.get("sensed", {}).values() for value in one.values()):
-            table.add_row("  clock; energy of a multiply-add", *_sensed(row, peers))
         if "with_transfers" in row:
             rates = _rates(row["with_transfers"]["flops_per_second"], peers)
             table.add_row("  with transfers", *rates)
@@ -63,21 +60,6 @@ def _rates(rates: dict[str, float], peers: Sequence[Peer]) -> list[str]:
     for one in peers:
         rate = rates.get(one.name)
         cells += [gigaflops(rate), f"{ours / rate:.3f}"] if rate else ["-", "-"]
-    return cells
-
-
-def _sensed(row: dict[str, Any], peers: Sequence[Peer]) -> list[str]:
-    """Return everybody's clock and energy in their turns."""
-    told = {}
-    for name, sensed in row["sensed"].items():
-        clock = sensed["clock_hz"]
-        energy = energy_j(sensed["power_w"], row["flops_per_second"][name])
-        parts = [f"{clock / 1e9:.2f} GHz"] if clock else []
-        parts += [f"{energy * 1e12:.1f} pJ"] if energy else []
-        told[name] = "; ".join(parts) or "-"
-    cells = [told["tilewright"]]
-    for one in peers:
-        cells += [told.get(one.name, "-"), ""]
     return cells
 
 

@@ -63,7 +63,9 @@ def command(
     seconds = None if budget is None else seconds_of(budget)
     if tune is not None:
         seconds_of(tune, "tune")
-    names = (peer or ("cublas" if live.backend == "cuda" else "numpy")).split(",")
+    if peer is None:
+        peer = "cublas" if live.backend == "cuda" else LADDERS[kind].cpu_peer
+    names = peer.split(",")
     ladder = LADDERS[kind](live, [name.strip() for name in names if name.strip()], rounds, json)
     problems = ladder.problems(size)
     for problem in problems:

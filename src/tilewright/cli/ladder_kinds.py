@@ -30,6 +30,7 @@ class Ladder(ABC):
 
     gpu_sizes: str
     cpu_sizes: str
+    cpu_peer: str  # beside whom, where cuBLAS is not
     count: int
 
     def __init__(self, live: LiveDevice, peers: Sequence[str], rounds: int, quiet: bool) -> None:
@@ -95,6 +96,7 @@ class Simt(Ladder):
     # The RTX 4070 report's sizes, and some that PoCL does in seconds.
     gpu_sizes = "1024,8192x8192x1024,12288x12288x1024"
     cpu_sizes = "128,256"
+    cpu_peer = "numpy"
     count = 7  # and the tuned one, which is another for each problem
 
     def peer(self, name: str) -> Any:
@@ -132,13 +134,16 @@ class Tensor(Ladder):
 
     gpu_sizes = "2048,4096,8192"
     cpu_sizes = "128,256"
+    cpu_peer = ""
     count = 6
 
     def peer(self, name: str) -> Any:
-        """Return a library that knows the format."""
-        from tilewright.bench.peers.formats import format_peer
+        """Return cuBLAS: other libraries do not multiply bfloat16."""
+        from tilewright.bench.peers.cublas import CuBLAS
 
-        return format_peer(self.live, name)
+        if name != "cublas":
+            raise ValueError(f"peer={name!r} does not multiply bfloat16; use cublas")
+        return CuBLAS(self.live)
 
     def problem(self, m: int, n: int, k: int) -> Problem:
         """Return C = A B^T, operands exchanged."""
@@ -157,10 +162,9 @@ class Tensor(Ladder):
         from tilewright.bench.bounded import bound_of
         from tilewright.bench.ladder.record import climb_record
         from tilewright.bench.ladder.tensor.climb import NAME, climb_tensor
-        from tilewright.bench.ladder.tensor.rungs import FORMAT
 
         results = climb_tensor(self.live, problem, self.rungs, self.peers, self.rounds, observer)
-        limit = bound_of(self.live, problem, arithmetic=FORMAT.arithmetic)
+        limit = bound_of(self.live, problem, arithmetic="bf16")
         names = [one.name for one in self.peers]
         return climb_record(problem, limit, results, names, NAME)
 

@@ -139,6 +139,6 @@ def parse_trans(text: str) -> tuple[str, str]:
     ValueError
         If it is not a pair of N, T and C.
     """
-    if len(text) != 2 or any(letter not in "NTC" for letter in text.upper()):
-        raise ValueError(f"trans={text!r} is not a pair of N, T and C; write NN, NT, TN or TT")
-    return text[0].upper(), text[1].upper()
+    from tilewright.bench.sizes import pair_of
+
+    return pair_of(text)

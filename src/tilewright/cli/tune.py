@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli.output import (
-    ArithmeticOption,
     BudgetOption,
     DeviceOption,
     JsonOption,
     PrecisionOption,
-    ResultOption,
     SizeOption,
     StencilOption,
     TransOption,
-    arithmetic_name,
     emit_json,
     gigaflops,
     parse_size,
@@ -28,7 +25,6 @@ from tilewright.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tilewright.problem import Problem
     from tilewright.tuning.tuner import Progress, TuningResult
 
 __all__ = ["command", "describe", "progress_bar"]
@@ -44,8 +40,6 @@ def command(
         str, typer.Option("--strategy", help="climb, random or exhaustive.")
     ] = "climb",
     stencil: StencilOption = None,
-    arithmetic: ArithmeticOption = "ieee",
-    result: ResultOption = None,
     seed: Annotated[int, typer.Option("--seed", help="Makes choices repeatable.")] = 0,
     resume: Annotated[
         bool, typer.Option("--resume/--afresh", help="Start from stored results, or from none.")
@@ -69,7 +63,6 @@ def command(
     m, n, k = parse_size(size)
     trans_a, trans_b = parse_trans(trans)
     problem = Problem(m, n, k, precision, trans_a, trans_b)  # type: ignore[arg-type]
-    _only_ieee(problem, arithmetic_name(arithmetic), result, stencil)
     live = find_device(device)
     with alone_on(live, f"tilewright tune, {problem}"):
         peak = measured_peak(live, problem.precision)
@@ -89,27 +82,6 @@ def command(
         emit_json(to_json(found, peak))
     else:
         describe(found, peak)
-
-
-def _only_ieee(problem: Problem, arithmetic: str, result: str | None, stencil: str | None) -> None:
-    """Refuse what the tuner cannot check: products whose operands come in parts or short types.
-
-    The store, too, knows a problem by its precision, which says nothing of an arithmetic.
-    """
-    from tilewright.bench.formats import FORMATS
-    from tilewright.stencil.wgmma.named import IEEE, family_of, named_arithmetic, variant_of
-
-    if arithmetic == IEEE:
-        variant_of(problem, IEEE, result)
-        return
-    family_of(arithmetic, stencil)
-    named_arithmetic(arithmetic, result)
-    name = next((f.name for f in FORMATS.values() if f.arithmetic == arithmetic), arithmetic)
-    raise ValueError(
-        f"arithmetic={arithmetic!r} is not tuned here but by benchmarks/tensor_starts; run:"
-        f" python -m benchmarks.tensor_starts.tensor --parts tune --arithmetics {name}"
-        f" --trans {problem.trans}"
-    )
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def _read_rows(document: Mapping[str, Any], name: str, found: Results) -> bool:
         devices.append(measured)
         about = (measured.fingerprint, name, date_of(document))
         climbs += [climb_of(row, *about) for row in climbed]
-        runs += [run_of(row, *about, document.get("benchmark")) for row in timed]
+        runs += [run_of(row, *about) for row in timed]
         told = (errors_of(row, measured.fingerprint, name) for row in compared)
         errors += [one for one in told if one is not None]
     for one in devices:

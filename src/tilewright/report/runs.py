@@ -66,8 +66,6 @@ class Run:
         arithmetic of the problem's precision.
     shapes : str
         The set that its size is one of, such as ``"random"``; empty for one by itself.
-    call : bool
-        Whether times are of the public call, the host's included.
     """
 
     device: str
@@ -81,7 +79,6 @@ class Run:
     cold: bool = False
     arithmetic: str = ""
     shapes: str = ""
-    call: bool = False
 
     @property
     def ours(self) -> float:
@@ -157,17 +154,15 @@ def is_timed(row: Mapping[str, Any]) -> bool:
     return (ours or "us" in row) and "size" in row and "trans" in row
 
 
-def run_of(
-    row: Mapping[str, Any], device: str, source: str, date: str, benchmark: Any = None
-) -> Run:
+def run_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
     """Return one row of a sweep, or of calls, whose times are in microseconds."""
     m, n, k = (int(side) for side in row["size"])
     if min(m, n, k) < 1:
         raise ValueError(f"size={row['size']!r} is not three sizes of 1 or more")
     trans_a, trans_b = (Trans(letter) for letter in row["trans"])
-    letter = text_of(row.get("precision"))
+    letter, shapes = text_of(row.get("precision")), text_of(row.get("shapes"))
     arithmetic = text_of(row.get("arithmetic", row.get("kind")))
-    if letter in ("fp32", "bf16"):  # of calls: a named accuracy, or a narrow type
+    if letter in ("fp32", "bf16", "fp16", "tf32", "int8"):  # of calls: an accuracy, a short type
         letter, arithmetic = "s", letter
     if arithmetic and not letter:  # bounds take tensor cores' formats as arithmetic of single
         letter = "s"
@@ -191,8 +186,7 @@ def run_of(
         date,
         isinstance(options, dict) and options.get("cache") == "cold",
         _ARITHMETICS.get(arithmetic, arithmetic),
-        "random" if benchmark == "random-shapes" else text_of(row.get("shapes")),
-        "us" in row,
+        "" if shapes == "squares" else shapes,
     )
 
 

@@ -36,7 +36,7 @@ from tilewright.bench.call_arrays import Arrays, arrays_of, cupy_on, public_call
 from tilewright.bench.call_cases import Case, cases_of
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.peers.cublas import library_file
-from tilewright.bench.registry import Asked, Cell, Measured, Row
+from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.core.build import compilers
 from tilewright.library.gemm import Request, column_major_call
 from tilewright.library.routes import direct
@@ -57,7 +57,7 @@ _COMPILING, _ANSWERING = 300, 120
 _SUMMED = 2**26
 
 
-class CCalls(Measured):
+class CCalls(Benchmark):
     """See the module."""
 
     measures = "an exported C library, called from C; random shapes, launches not held back"

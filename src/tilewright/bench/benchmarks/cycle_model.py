@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.bench.profile import ProfileError, Profiler
-from tilewright.bench.registry import Asked, Cell, Measured, Row
+from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import parse_sizes, problems_of
 from tilewright.bench.sweep import OURS, Method
 from tilewright.library.kernels import ready
@@ -26,7 +26,7 @@ __all__ = ["BENCHMARK"]
 NEAR = 3.0
 
 
-class CycleModel(Measured):
+class CycleModel(Benchmark):
     """See the module."""
 
     measures = "busy cycles of the FMA pipe in main loops, predicted from machine code and counted"

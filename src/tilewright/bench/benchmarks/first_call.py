@@ -15,7 +15,7 @@ from typing import Any
 
 import tilewright
 from tilewright.bench.peers import UnavailableError
-from tilewright.bench.registry import Asked, Cell, Measured, Row
+from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.precision import precision
 
 __all__ = ["BENCHMARK"]
@@ -32,7 +32,7 @@ OTHERS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
-class FirstCall(Measured):
+class FirstCall(Benchmark):
     """See the module."""
 
     measures = "milliseconds of the first call of a process, caches empty, context there"

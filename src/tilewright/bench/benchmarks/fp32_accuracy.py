@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.bench.registry import Asked, Cell, Measured, Row
+from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import number
 from tilewright.library.gemm import gemm
 from tilewright.library.split import Decision, serve_unproved
@@ -66,7 +66,7 @@ DATA: tuple[tuple[str, int, Draw], ...] = (
 )
 
 
-class FP32Accuracy(Measured):
+class FP32Accuracy(Benchmark):
     """See the module."""
 
     measures = 'errors of accuracy="fp32", of each scheme alone, and the guard\'s decisions'

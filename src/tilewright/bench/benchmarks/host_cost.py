@@ -21,7 +21,7 @@ from tilewright.backend.cuda.device import device_at
 from tilewright.bench.call_arrays import Arrays, arrays_of, cupy_on, operands, public_call
 from tilewright.bench.call_cases import Case
 from tilewright.bench.peers import UnavailableError
-from tilewright.bench.registry import Asked, Cell, Measured, Row
+from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.problem import Trans
 
 __all__ = ["BENCHMARK", "drawn_kinds", "percentile_lines"]
@@ -52,7 +52,7 @@ class _Timed:
     theirs_ns: list[int] = field(default_factory=list)
 
 
-class HostCost(Measured):
+class HostCost(Benchmark):
     """See the module."""
 
     measures = "microseconds of the host a warm call, random shapes, layouts and types"

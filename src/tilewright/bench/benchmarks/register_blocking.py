@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc_version
-from tilewright.bench.registry import Asked, Cell, Measured, Row
+from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.sass import decode, ffma_share, main_loop, read_cubin
 from tilewright.stencil import Source
 
@@ -18,7 +18,7 @@ BLOCKINGS, LOADS = range(1, 17), (32, 64, 128)
 STEPS = 8  # of k in a trip of the loop, as many as the portable stencil's default has
 
 
-class RegisterBlocking(Measured):
+class RegisterBlocking(Benchmark):
     """See the module."""
 
     measures = f"FFMA's share of compiled main loops ({ARCH}) by register blocking and load width"

@@ -16,18 +16,23 @@ import numpy as np
 from tilewright.backend import LiveDevice
 from tilewright.bench.peers.base import Peer, UnavailableError
 from tilewright.precision import precision
-from tilewright.problem import Trans
+from tilewright.problem import Problem, Trans
 from tilewright.tuning.measure import Workload
 
-__all__ = ["OPERATIONS", "CuBLAS", "Handle", "blas_handle", "library_file", "prepared"]
+__all__ = ["KINDS", "CuBLAS", "Handle", "blas_handle", "library_file", "prepared"]
 
 # cublas_api.h: cublasOperation_t, and CUBLAS_DEFAULT_MATH, in which it is fastest and keeps to the
 # precision's arithmetic: TF32 and emulations have to be asked for.
-OPERATIONS = {Trans.N: 0, Trans.T: 1, Trans.C: 2}
+_OPERATIONS = {Trans.N: 0, Trans.T: 1, Trans.C: 2}
 _DEFAULT_MATH = 0
 
-# library_types.h and cublas_api.h: CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT.
-_BFLOAT16, _SUMS, _DEFAULT_ALGORITHM = 14, 68, -1
+# What cublasGemmEx multiplies: cudaDataType of A and B, and of C (library_types.h), the
+# cublasComputeType_t of sums (cublas_api.h), and NumPy's type of the scalars.
+KINDS: dict[str, tuple[int, int, int, str]] = {
+    "bf16": (14, 14, 68, "f4"), "bf16 to float32": (14, 0, 68, "f4"), "fp16": (2, 2, 68, "f4"),
+    "tf32": (0, 0, 77, "f4"), "int8": (3, 10, 72, "i4"),
+}  # fmt: skip
+_DEFAULT_ALGORITHM = -1
 
 
 def _library() -> ctypes.CDLL:
@@ -106,7 +111,7 @@ def prepared(
     handle : Handle
         By `blas_handle`.
     letter : str
-        s, d, c or z; or bf16, whose sums are float32.
+        s, d, c or z; or one of `KINDS`.
     side, ops : tuple
         m, n and k, and the operations.
     order : str
@@ -123,19 +128,33 @@ def prepared(
     if order == "C":
         m, n, a, b, op_a, op_b = n, m, b, a, op_b, op_a
     lds = [max(1, k if op_a.transposed else m), max(1, n if op_b.transposed else k), max(1, m)]
+    places = list(zip((a, b, c), lds, strict=True))
+    return _product(handle.api, handle.handle, letter, (m, n, k), (op_a, op_b), places)
+
+
+def _product(
+    api: Any,
+    handle: Any,
+    letter: str,
+    side: tuple[int, int, int],
+    ops: tuple[Trans, Trans],
+    places: Sequence[tuple[int, int]],
+) -> Callable[[], int]:
+    """Return a call on column-major matrices: `places` are addresses and leading dimensions."""
     whole, at, kind = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
-    scalars = np.array([1, 0], "f4" if letter == "bf16" else precision(letter).dtype)
+    of = KINDS.get(letter)
+    scalars = np.array([1, 0], precision(letter).dtype if of is None else of[3])
     alpha, beta = (at(scalars.ctypes.data + i * scalars.itemsize) for i in range(2))
-    places = [(at(x), whole(ld)) for x, ld in zip((a, b, c), lds, strict=True)]
-    head = (handle.handle, OPERATIONS[op_a], OPERATIONS[op_b], whole(m), whole(n), whole(k), alpha)
-    if letter == "bf16":
-        function = handle.api.cublasGemmEx_64
-        typed = [(x, kind(_BFLOAT16), ld) for x, ld in places]
-        tail: tuple[Any, ...] = (kind(_SUMS), kind(_DEFAULT_ALGORITHM))
-        arguments = (*head, *typed[0], *typed[1], beta, *typed[2], *tail)
+    given = [(at(x), whole(ld)) for x, ld in places]
+    head = (handle, *(_OPERATIONS[op] for op in ops), *map(whole, side), alpha)
+    if of is None:
+        function = getattr(api, f"cublas{letter.upper()}gemm_v2_64")
+        arguments = (*head, *given[0], *given[1], beta, *given[2])
     else:
-        function = getattr(handle.api, f"cublas{letter.upper()}gemm_v2_64")
-        arguments = (*head, *places[0], *places[1], beta, *places[2])
+        function = api.cublasGemmEx_64
+        types = (of[0], of[0], of[1])
+        a, b, c = ((x, kind(t), ld) for (x, ld), t in zip(given, types, strict=True))
+        arguments = (*head, *a, *b, beta, *c, kind(of[2]), kind(_DEFAULT_ALGORITHM))
 
     def call() -> int:
         return int(function(*arguments))
@@ -174,24 +193,25 @@ class CuBLAS(Peer):
 
     def prepare(self, workload: Workload) -> Callable[[], int]:
         """Return a function that multiplies once and returns the device's nanoseconds."""
-        p = workload.problem
-        function = getattr(self._api, f"cublas{p.precision.letter.upper()}gemm_v2_64")
-        # Scalars are passed by address: a NumPy array keeps them alive with the closure.
-        scalars = np.array([1, 0], p.precision.dtype)
-        alpha = ctypes.c_void_p(scalars.ctypes.data)
-        beta = ctypes.c_void_p(scalars.ctypes.data + scalars.itemsize)
-        whole = ctypes.c_int64
-        a, b, c = (ctypes.c_void_p(workload.memory[name]) for name in "abc")
-        arguments = (
-            *(self._handle, OPERATIONS[p.trans_a], OPERATIONS[p.trans_b]),
-            *(whole(p.m), whole(p.n), whole(p.k), alpha),
-            *(a, whole(p.lda), b, whole(p.ldb), beta, c, whole(p.ldc)),
-        )
+        memory = [workload.memory[name] for name in "abc"]
+        return self.timed(workload.problem, workload.problem.precision.letter, memory)
+
+    def timed(self, problem: Problem, letter: str, memory: Sequence[Any]) -> Callable[[], int]:
+        """Return `prepare`'s function for A, B and C in device memory, `letter` as of `prepared`.
+
+        Raises
+        ------
+        UnavailableError
+            From the function: cuBLAS refuses the product.
+        """
+        p = problem
+        places = list(zip(memory, (p.lda, p.ldb, p.ldc), strict=True))
+        ops = p.trans_a, p.trans_b
+        call = _product(self._api, self._handle, letter, (p.m, p.n, p.k), ops, places)
 
         def run() -> int:
-            assert scalars.size == 2  # held for its address
             event = self._live.between_events(
-                lambda: self._check(function(*arguments), "gemm"), name="cublas", held=1
+                lambda: self._check(call(), "gemm"), name="cublas", held=1
             )
             return int(event.nanoseconds())
 

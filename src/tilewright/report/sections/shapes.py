@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from math import exp, log
+from statistics import geometric_mean
 
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
@@ -24,17 +24,16 @@ def section(data: Gathered) -> Section:
         found: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
         for run in data.results.samples:
             if run.device == device.fingerprint and run.ours and run.best_peer:
-                kind = "calls" if run.call else "kernels"
-                found[_what(run)][f"{run.shapes}, {kind}"].append(run)
+                found[_what(run)][run.shapes].append(run)
         figures += [_figure(device, *one) for one in found.items()]
     return Section(
         "shapes",
         "Random shapes",
         "Our rate over that of the other library on the same shape, sorted: where a curve crosses "
-        "1, the share of shapes on which the other is ahead. Kernels are timed by the device, "
-        "calls with all that the host does.",
+        "1, the share of shapes on which the other is ahead. Times are of whole calls, with all "
+        "that the host does.",
         figures=tuple(figures),
-        command="tilewright bench random-shapes -o benchmarks/results/random.json",
+        command="tilewright bench calls --size random -o benchmarks/results/random.json",
     )
 
 
@@ -79,8 +78,7 @@ def _sorted(ratios: list[float]) -> tuple[tuple[float, float], ...]:
 
 def _quantiles(ratios: list[float]) -> tuple[str, ...]:
     """Return count, geometric mean, some quantiles, and the share that is not behind."""
-    mean = exp(sum(map(log, ratios)) / len(ratios))
-    last = len(ratios) - 1
-    shown = (mean, ratios[0], *(ratios[round(at * last)] for at in (0.05, 0.5, 0.95)))
+    quantiles = (ratios[round(at * (len(ratios) - 1))] for at in (0, 0.05, 0.5, 0.95))
+    shown = (geometric_mean(ratios), *quantiles)
     ahead = sum(ratio >= 1 for ratio in ratios) / len(ratios)
     return f"{len(ratios):,}", *(f"{ratio:.3f}" for ratio in shown), percent(ahead)

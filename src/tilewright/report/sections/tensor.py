@@ -36,7 +36,8 @@ def section(data: Gathered) -> Section:
         "elements. fp16x3, bf16x6 and the like are single precision from products of parts, what "
         'tw.gemm(..., accuracy="fp32") computes; the library beside them is its SGEMM.',
         figures=tuple(figures),
-        command="tilewright bench tensor-cores -o benchmarks/results/tensor.json",
+        command="tilewright bench calls --size squares --precision bf16,fp32"
+        " -o benchmarks/results/tensor.json",
     )
 
 

@@ -11,23 +11,30 @@ from numpy.typing import NDArray
 
 from tilewright.backend import BackendError, Kernel, LiveDevice
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.bench.formats import random_values
 from tilewright.bench.ladder.climb import Result, first_line
 from tilewright.bench.ladder.machine_code import MachineCode, machine_code
 from tilewright.bench.ladder.oracle import Oracle
 from tilewright.bench.ladder.tensor.rungs import (
-    FORMAT,
+    ALIGNED,
     TENSOR_RUNGS,
     TensorRung,
     stencil_rung,
 )
 from tilewright.bench.peers import UnavailableError
-from tilewright.bench.peers.formats import FormatPeer, Product
+from tilewright.bench.peers.cublas import CuBLAS
 from tilewright.bench.sweep import Call, in_turns
 from tilewright.problem import Problem, Trans
 from tilewright.tuning.verify import WrongResultError, error_bound
 
-__all__ = ["NAME", "TensorContender", "climb_tensor", "tensor_contenders", "tensor_problem"]
+__all__ = [
+    "NAME",
+    "TensorContender",
+    "climb_tensor",
+    "rounded",
+    "tensor_contenders",
+    "tensor_problem",
+    "widened",
+]
 
 NAME = "BF16 GEMM, C = A B^T in FP32"
 
@@ -41,8 +48,20 @@ _LARGEST = 4  # of the integers in checks: all sums are exact
 
 def tensor_problem(m: int, n: int, k: int) -> Problem:
     """Return the column-major problem of a row-major C = A B^T, m x n x k."""
-    ld = -(-k // FORMAT.aligned) * FORMAT.aligned
+    ld = -(-k // ALIGNED) * ALIGNED
     return Problem(n, m, k, "s", Trans.T, Trans.N, ld, ld)  # type: ignore[arg-type]
+
+
+def rounded(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the bits of bfloat16, ties to even; NaN stays NaN."""
+    bits = values.astype(np.float32).view(np.uint32)
+    nearest = (bits + (0x7FFF + (bits >> 16 & 1))) >> 16
+    return np.where(np.isnan(values), 0x7FFF, nearest).astype(np.uint16)
+
+
+def widened(stored: NDArray[Any]) -> NDArray[Any]:
+    """Return the float32 numbers of bfloat16 bits."""
+    return (stored.astype(np.uint32) << 16).view(np.float32)
 
 
 @dataclass(frozen=True)
@@ -76,7 +95,7 @@ class _Matrices:
 
     def __init__(self, live: LiveDevice, p: Problem, a: NDArray[Any], b: NDArray[Any]) -> None:
         self.live, self.problem = live, p
-        self.c = np.full((p.n, p.ldc), np.nan, FORMAT.result)
+        self.c = np.full((p.n, p.ldc), np.nan, np.float32)
         self.memory = [live.upload(self._padded(x)) for x in (a, b)]
         self.memory.append(live.upload(self.c))
 
@@ -84,7 +103,7 @@ class _Matrices:
         rows, k = stored.shape
         whole = np.zeros((rows, self.problem.lda), np.float32)
         whole[:, k:] = np.nan
-        kept = FORMAT.store(whole)
+        kept = rounded(whole)
         kept[:, :k] = stored
         return kept
 
@@ -96,10 +115,10 @@ class _Matrices:
         launch = rung.launch(p.n, p.m)
         return lambda: self.live.launch_timed(kernel, launch, arguments).nanoseconds()
 
-    def product(self) -> Product:
-        """Return the same product as libraries take it: operands exchanged."""
+    def library_call(self, peer: CuBLAS) -> Call:
+        """Return the same by a library: operands exchanged."""
         a, b, c = self.memory
-        return Product(self.problem, FORMAT, b, a, c)
+        return peer.timed(self.problem, "bf16 to float32", (b, a, c))
 
     def result(self, call: Call) -> NDArray[Any]:
         """Return C as a call leaves it; what it does not write is NaN."""
@@ -128,7 +147,7 @@ def _exact(
     a, b = (rng.integers(-_LARGEST, _LARGEST + 1, (rows, k)).astype(np.float32) for rows in (m, n))
     p = tensor_problem(m, n, k)
     p = replace(p, lda=p.lda + padding, ldb=p.ldb + padding, ldc=p.ldc + padding)
-    matrices = _Matrices(live, p, FORMAT.store(a), FORMAT.store(b))
+    matrices = _Matrices(live, p, rounded(a), rounded(b))
     try:
         found = matrices.result(matrices.call(rung, kernel))
     finally:
@@ -147,7 +166,7 @@ def climb_tensor(
     live: LiveDevice,
     problem: Problem,
     ours: list[TensorContender],
-    peers: list[FormatPeer],
+    peers: list[CuBLAS],
     rounds: int,
     observer: Callable[[str], None] = lambda name: None,
 ) -> list[Result]:
@@ -161,7 +180,7 @@ def climb_tensor(
         From `tensor_problem`.
     ours : list of TensorContender
         From `tensor_contenders`.
-    peers : list of FormatPeer
+    peers : list of CuBLAS
         Libraries; they compute with the same memory.
     rounds : int
         Turns of all.
@@ -170,8 +189,8 @@ def climb_tensor(
     """
     rng = np.random.default_rng(0)
     p = problem
-    a, b = (random_values(rng, (rows, p.k), FORMAT) for rows in (p.n, p.m))
-    oracle = Oracle(FORMAT.values(a), np.ascontiguousarray(FORMAT.values(b).T))
+    a, b = (rounded(rng.standard_normal((rows, p.k), np.float32)) for rows in (p.n, p.m))
+    oracle = Oracle(widened(a), np.ascontiguousarray(widened(b).T))
     matrices = _Matrices(live, p, a, b)
     calls: dict[str, Call] = {}
     results: dict[str, Result] = {}
@@ -200,7 +219,7 @@ def climb_tensor(
         for peer in peers:
             judge(
                 Result(peer.name, peer.version, ""),
-                lambda peer=peer: peer.prepare_product(matrices.product()),  # type: ignore[misc]
+                lambda peer=peer: matrices.library_call(peer),  # type: ignore[misc]
             )
         for call in calls.values():
             call()

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright.backend import Operand
-from tilewright.bench.formats import FORMATS
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Trans
@@ -23,10 +22,19 @@ from tilewright.stencil import Launch, Source, TensorMap
 from tilewright.stencil.text import read_text
 from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant, Wgmma
 
-__all__ = ["FORMAT", "TENSOR_RUNGS", "StencilRung", "TensorRung", "stencil_rung", "tensor_rung"]
+__all__ = [
+    "ALIGNED",
+    "TENSOR_RUNGS",
+    "StencilRung",
+    "TensorRung",
+    "stencil_rung",
+    "tensor_rung",
+]
 
 PACKAGE = "tilewright.bench.ladder"
-FORMAT = FORMATS["bf16"]
+_ELEMENT: Final = "bfloat16"
+_ELEMENT_BYTES = 2
+ALIGNED = 16 // _ELEMENT_BYTES  # elements: the copy engine wants such leading dimensions
 _BLOCK_K = 64  # 128 bytes: as far as pieces of a row are exchanged in shared memory
 _SWIZZLE = 128
 # An 8-byte barrier or two for each stage; and shared memory need not begin at 1024 bytes.
@@ -72,7 +80,7 @@ class TensorRung:
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         rows = self.constants["block_m"] + self.constants["block_n"]
-        stage = rows * _BLOCK_K * FORMAT.element_bytes + _BARRIERS
+        stage = rows * _BLOCK_K * _ELEMENT_BYTES + _BARRIERS
         return self.constants["stages"] * stage + _ALIGNMENT
 
     def source(self) -> Source:
@@ -117,12 +125,12 @@ class TensorRung:
         """
         m, n, k = sizes
         for name, ld in (("lda", lda), ("ldb", ldb)):
-            if ld % FORMAT.aligned or ld < k:
+            if ld % ALIGNED or ld < k:
                 raise ValueError(
-                    f"{name}={ld} is none for rows of {k}; give a multiple of {FORMAT.aligned}"
+                    f"{name}={ld} is none for rows of {k}; give a multiple of {ALIGNED}"
                 )
         maps = [
-            TensorMap(memory, 0, FORMAT.element, (k, rows), (ld * FORMAT.element_bytes,),
+            TensorMap(memory, 0, _ELEMENT, (k, rows), (ld * _ELEMENT_BYTES,),
                       (_BLOCK_K, box), _SWIZZLE)
             for memory, rows, ld, box in (
                 (a, m, lda, self.constants["block_m"]), (b, n, ldb, self.box_b)
@@ -181,7 +189,7 @@ TENSOR_RUNGS: tuple[TensorRung, ...] = (
 _FAMILY = Wgmma()
 # Row-major C = A B^T is column-major C^T = B A^T: the stencil's A is our B, and transposed.
 _VARIANT = TensorVariant(
-    precision("s"), Trans.T, Trans.N, arithmetic=Arithmetic("bfloat16", "float32")
+    precision("s"), Trans.T, Trans.N, arithmetic=Arithmetic(_ELEMENT, "float32")
 )
 
 

@@ -1,1 +1,0 @@
-"""Products on matrix units, measured: cases and candidates, one problem's calls, errors."""
