@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 __all__ = [
     "MAKING",
@@ -32,6 +33,7 @@ __all__ = [
     "sweep",
     "temporary_directory",
     "write_atomically",
+    "write_json",
 ]
 
 # A directory this old that nobody holds is of a process that was killed; a younger one may not
@@ -344,6 +346,13 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _sync_directory(target.parent)
+
+
+def write_json(path: str | os.PathLike[str], document: Any) -> None:
+    """Write a JSON document as `write_atomically` does."""
+    import json  # a process that serves writes none
+
+    write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def sweep(directory: Path) -> None:

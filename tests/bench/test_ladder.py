@@ -14,17 +14,18 @@ from tilewright.backend.cuda.compiler import nvrtc
 from tilewright.bench.bounded import bound_of
 from tilewright.bench.ladder.climb import (
     TUNED,
-    Contender,
     climb,
     rung_contenders,
     tuned_contender,
 )
 from tilewright.bench.ladder.machine_code import summary
 from tilewright.bench.ladder.oracle import Oracle
+from tilewright.bench.ladder.race import Contender, Result
 from tilewright.bench.ladder.record import climb_record
 from tilewright.bench.ladder.rungs import RUNGS, Naive, register_rungs
 from tilewright.bench.peers import peer
 from tilewright.cli.app import run
+from tilewright.portfolio import Choice
 from tilewright.problem import Problem
 from tilewright.tuning.inspection import inspect_config
 
@@ -88,7 +89,8 @@ def test_a_wrong_kernel_has_a_reason_and_no_rate():
     live = device()
     wrong = Careless()
     source = wrong.source(wrong.config, tuned_variant(), "opencl")
-    unscreened = Contender("v1", "wrong", "", wrong, wrong.config, live.compile(source))
+    rung = Choice(wrong, wrong.config)
+    unscreened = Contender(Result("v1", "wrong", ""), rung, live.compile(source))
     (result,) = climb(live, PROBLEM, [unscreened], [], 1)
     assert "eta is" in result.reason
     assert not result.seconds
@@ -104,10 +106,10 @@ def tuned_variant():
 def test_machine_code_tells_what_limits_a_rung(capsys):
     register_rungs()
     found = summary(inspect_config(stencil="v6_warp_tile").kernel)
-    assert found.local_accesses == 0
-    assert found.occupancy == found.warps / 64 == found.blocks * 4 / 64
-    assert 0.8 < found.useful_share < 1
-    assert found.as_dict()["bound_by"] == found.bound_by
+    assert found["local_accesses"] == 0
+    assert found["occupancy"] == found["warps"] / 64 == found["blocks"] * 4 / 64
+    assert 0.8 < found["useful_share"] < 1
+    assert found["bound_by"]
     assert run(["inspect", "default", "--stencil", "v2_shared", "--no-listing"]) == 0
     assert "bound by" in capsys.readouterr().out
 
@@ -157,4 +159,4 @@ def test_a_climb_on_a_gpu(cuda):
         assert not result.reason
         assert result.max_error < 1e-4
         assert result.code is not None
-        assert result.code.local_accesses == 0
+        assert result.code["local_accesses"] == 0

@@ -15,10 +15,10 @@ from tests.stencil.emulator import EmulatedDevice, compiler
 from tilewright.backend import LaunchError, LiveDevice, device
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.bench.bounded import bound_of
+from tilewright.bench.ladder.race import Contender, Result
 from tilewright.bench.ladder.record import climb_record
 from tilewright.bench.ladder.tensor.climb import (
     NAME,
-    TensorContender,
     climb_tensor,
     rounded,
     tensor_contenders,
@@ -222,9 +222,9 @@ def test_a_climb_has_errors_and_times_or_a_reason(emulated: EmulatedDevice):
     assert (problem.trans, problem.lda) == ("TN", 104)
     one = tensor_rung("t2")
     careless = Careless(**{**one.__dict__, "name": "t2_pipelined"})
-    right = TensorContender(one, emulated.compile(one.source()))
-    wrong = TensorContender(replace(careless, title="wrong"), emulated.compile(careless.source()))
-    absent = TensorContender(tensor_rung("t1"), reason="not here")
+    right = Contender(Result("t2", "right", ""), one, emulated.compile(one.source()))
+    wrong = Contender(Result("t2", "wrong", ""), careless, emulated.compile(careless.source()))
+    absent = Contender(Result("t1", "absent", "", reason="not here"), tensor_rung("t1"))
     results = climb_tensor(emulated, problem, [right, absent], [OnTheHost(emulated)], 2)
     told = climb_record(problem, bound_of(device(), problem), results, ["numpy"], NAME)
     assert told["problem"] == f"{NAME} 70x130x100, row-major"
@@ -241,9 +241,9 @@ def test_a_climb_has_errors_and_times_or_a_reason(emulated: EmulatedDevice):
 
 def test_a_device_without_wgmma_is_told_so():
     all_ = list(tensor_contenders(device()))
-    assert [one.rung.name for one in all_] == [*(r.name for r in TENSOR_RUNGS), "t6_stencil"]
+    assert [one.told.name for one in all_] == [*(r.name for r in TENSOR_RUNGS), "t6_stencil"]
     for one in all_:
-        assert "no wgmma" in one.reason
+        assert "no wgmma" in one.told.reason
         assert one.kernel is None
 
 

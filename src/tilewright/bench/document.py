@@ -23,7 +23,7 @@ from tilewright.backend import LiveDevice
 from tilewright.bench.peers import Peer
 from tilewright.bench.record import device_record
 from tilewright.bench.sweep import Method
-from tilewright.paths import write_atomically
+from tilewright.paths import write_atomically, write_json
 
 __all__ = ["COLUMNS", "Document", "csv_rows", "find_row", "is_complete", "options_record"]
 
@@ -131,8 +131,10 @@ class Document:
     def save(self) -> None:
         """Write the files, each all or not at all."""
         for path in self.paths:
-            text = _as_csv(self.plain) if _is_csv(path) else json.dumps(self.plain, indent=1) + "\n"
-            write_atomically(path, text.encode())
+            if _is_csv(path):
+                write_atomically(path, _as_csv(self.plain).encode())
+            else:
+                write_json(path, self.plain)
 
 
 def find_row(

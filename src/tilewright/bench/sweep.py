@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -25,6 +25,7 @@ from tilewright.tuning.noise import OutsideLoad, noise
 
 __all__ = [
     "OURS",
+    "SPIN_SECONDS",
     "Call",
     "Method",
     "Row",
@@ -43,9 +44,11 @@ OURS = "tilewright"
 
 # OpenBLAS's threads spin before they sleep, on the cores that a CPU device needs: 50 ms
 # after a product they still do on a 2.7 GHz Xeon.
-_SPIN_SECONDS = 0.25
+SPIN_SECONDS = 0.25
 
 Call = Callable[[], int]
+
+_TRANSFERS = " with transfers"  # behind a name, in turns
 
 
 @dataclass(frozen=True)
@@ -232,11 +235,11 @@ def _measure(
             calls[one.name] = one.prepare(workload)
         except UnavailableError as reason:
             missing[one.name] = str(reason)
+    on_host = {one.name for one in peers if one.on_host}  # in matrices of their own
     totals: dict[str, Call] = {}
     if method.transfers:
-        at_home = {one.name for one in peers if one.on_host}  # nothing to transfer
         totals = {
-            name: call if name in at_home else with_transfers(workload, call)
+            f"{name}{_TRANSFERS}": call if name in on_host else with_transfers(workload, call)
             for name, call in calls.items()
         }
     with span("warm up"):
@@ -244,28 +247,30 @@ def _measure(
             call()
             call()
     copies = tuple(way.copies)
-    on_host = {one.name for one in peers if one.on_host}  # in matrices of their own
     compared = {name: call for name, call in calls.items() if name not in on_host}
     errors = sampled_errors(workload, compared) if method.errors else {}
     shared = live.spec.kind == "cpu"
     others = OutsideLoad() if shared else None  # the host's cores have no part in a GPU's times
-    seconds, total_seconds = in_turns((calls, totals), method.rounds, flush, shared)
+    times = in_turns(calls | totals, method.rounds, flush=flush, shared=shared)
+    seconds = {name: times[name] for name in calls}
+    total_seconds = {name.removesuffix(_TRANSFERS): times[name] for name in totals}
     doubts = tuple(noise(seconds, others.share() if others is not None else None))
     return Row(problem, seconds, choice, missing, total_seconds, copies, errors, doubts)
 
 
 def in_turns(
-    sets: tuple[dict[str, Call], dict[str, Call]],
+    calls: Mapping[str, Call],
     rounds: int,
-    flush: Callable[[], object],
-    shared: bool,
-) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    *,
+    flush: Callable[[], object] = lambda: None,
+    shared: bool = False,
+) -> dict[str, list[float]]:
     """Return everybody's times, A B A B, in seconds.
 
     Parameters
     ----------
-    sets : two of dict of callable
-        Calls by name, alone and with transfers; the second may be empty.
+    calls : mapping of str to callable
+        By name; each computes once, waits and returns nanoseconds.
     rounds : int
         Turns of all.
     flush : callable
@@ -274,17 +279,16 @@ def in_turns(
         Whether the device computes on the host's cores: each call that counts then follows
         one that wakes its library's threads, and the next waits until they sleep.
     """
-    taken: tuple[dict[str, list[float]], ...] = tuple({name: [] for name in one} for one in sets)
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
-        for calls, times in zip(sets, taken, strict=True):
-            for name, call in calls.items():
-                if shared:
-                    with span(f"{name}, not counted"):
-                        call()
-                flush()
-                with span(name):
-                    times[name].append(call() * 1e-9)
-                if shared and len(calls) > 1:
-                    with span("let threads sleep"):
-                        time.sleep(_SPIN_SECONDS)
-    return taken[0], taken[1]
+        for name, call in calls.items():
+            if shared:
+                with span(f"{name}, not counted"):
+                    call()
+            flush()
+            with span(name):
+                times[name].append(call() * 1e-9)
+            if shared and len(calls) > 1:
+                with span("let threads sleep"):
+                    time.sleep(SPIN_SECONDS)
+    return times

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import json as json_format
+import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli.output import DeviceOption, JsonOption, emit_json, say
+from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_table, gigaflops, say
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from tilewright.backend import LiveDevice
+    from tilewright.bench.ladder.race import Ladder
     from tilewright.problem import Problem
 
 __all__ = ["command"]
+
+# Modules, of which only the one that is climbed is imported.
+_LADDERS = {
+    "simt": "tilewright.bench.ladder.climb",
+    "tensor": "tilewright.bench.ladder.tensor.climb",
+}
 
 
 def command(
@@ -44,49 +54,60 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Climb the kernel ladder: kernels of one idea each, beside the vendor's library."""
+    from importlib import import_module
+
     from tilewright.backend import device as find_device
     from tilewright.bench.record import device_record, environment_record
+    from tilewright.bench.sizes import parse_sizes
     from tilewright.bench.sweep import Method
-    from tilewright.cli.ladder_kinds import LADDERS
-    from tilewright.paths import check_writable
+    from tilewright.paths import check_writable, write_json
     from tilewright.tuning.alone import alone_on
     from tilewright.tuning.room import check_memory
     from tilewright.tuning.tuner import seconds_of
 
-    if kind not in LADDERS:
-        raise ValueError(f"kind={kind!r} is no ladder; use one of {', '.join(LADDERS)}")
+    if kind not in _LADDERS:
+        raise ValueError(f"kind={kind!r} is no ladder; use one of {', '.join(_LADDERS)}")
     if tune is not None and kind != "simt":
         raise ValueError(f"tune={tune!r} goes with kind=simt; the other ladder has no tuned rung")
     if output is not None:
         check_writable(output)
     live = find_device(device)
-    seconds = None if budget is None else seconds_of(budget)
+    seconds = math.inf if budget is None else seconds_of(budget)
     if tune is not None:
         seconds_of(tune, "tune")
+    ladder: Ladder = import_module(_LADDERS[kind]).LADDER
     if peer is None:
-        peer = "cublas" if live.backend == "cuda" else LADDERS[kind].cpu_peer
-    names = peer.split(",")
-    ladder = LADDERS[kind](live, [name.strip() for name in names if name.strip()], rounds, json)
-    problems = ladder.problems(size)
+        peer = "cublas" if live.backend == "cuda" else ladder.cpu_peer
+    peers = [ladder.peer(name.strip(), live) for name in peer.split(",") if name.strip()]
+    sizes = size or (ladder.gpu_sizes if live.spec.kind == "gpu" else ladder.cpu_sizes)
+    problems = [ladder.problem(*sides) for sides in parse_sizes(sizes)]
     for problem in problems:
         check_memory(problem, live)
     results: list[dict[str, Any]] = []
-    record = device_record(live, ladder.peers) | {"results": results}
+    record = device_record(live, peers) | {"results": results}
     document = {"environment": environment_record(Method(rounds)), "devices": [record]}
     started = time.monotonic()
-    ladder.compile()
     with alone_on(live, "tilewright ladder"):
+        with _bar(quiet=json) as bar:
+            compiled = ladder.contenders(live)
+            rungs = list(bar.track(compiled, ladder.count, description="compiling rungs"))
         for problem in problems:
-            if seconds is not None and results and time.monotonic() - started > seconds:
-                record["stopped"] = f"before {_shape(problem)}: the budget of {budget} is spent"
+            shape = f"{problem.n}x{problem.m}x{problem.k}"
+            if results and time.monotonic() - started > seconds:
+                record["stopped"] = f"before {shape}: the budget of {budget} is spent"
                 break
             if tune is not None:
                 _tune(problem, live, tune)
-            results.append(ladder.climb(problem))
+            with _bar(quiet=json) as bar:
+                task = bar.add_task(shape, total=len(rungs) + len(peers))
+                observer = partial(_told, bar, task, shape)
+                results.append(ladder.climb(live, problem, rungs, peers, rounds, observer))
             if output is not None:
-                _write(output, document)  # an interrupted climb loses nothing
+                write_json(output, document)  # an interrupted climb loses nothing
+            if not json:
+                _show(live, results[-1])
     if output is not None:
-        _write(output, document)
+        write_json(output, document)
     if json:
         emit_json(document)
         return
@@ -96,8 +117,15 @@ def command(
         say(f"written to {output}")
 
 
-def _shape(problem: Problem) -> str:
-    return f"{problem.n}x{problem.m}x{problem.k}"
+def _bar(*, quiet: bool) -> Progress:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(console=Console(stderr=True, quiet=quiet), transient=True)
+
+
+def _told(bar: Progress, task: TaskID, shape: str, name: str) -> None:
+    bar.update(task, advance=1, description=f"{shape} {name}")
 
 
 def _tune(problem: Problem, live: LiveDevice, budget: str) -> None:
@@ -108,7 +136,43 @@ def _tune(problem: Problem, live: LiveDevice, budget: str) -> None:
     reload()  # so that rung 8 is what was found
 
 
-def _write(path: Path, document: dict[str, Any]) -> None:
-    from tilewright.paths import write_atomically
+def _show(live: LiveDevice, told: dict[str, Any]) -> None:
+    """Print one size's table."""
+    from rich.table import Column, Table
 
-    write_atomically(path, (json_format.dumps(document, indent=1) + "\n").encode())
+    limit = told["bound"]
+    rate = limit.get("flops_per_second")
+    said = f"bound {gigaflops(rate)} by {limit['limiting']}" if rate else limit["missing"]
+    numbers = ("max error", "kernel, ms", "with transfers, ms", "rate", "% library", "% bound",
+               "registers", "occupancy")  # fmt: skip
+    table = Table(
+        "rung", "what is new", *(Column(name, justify="right") for name in numbers), "limited by",
+        title=f"{told['problem']} on {live}; {said}", title_justify="left",
+    )  # fmt: skip
+    for one in told["rungs"]:
+        table.add_row(*_cells(one))
+    emit_table(table)
+
+
+def _cells(one: dict[str, Any]) -> list[str]:
+    """Return one rung's cells; a dash for what is not known, the reason where it did not run."""
+    if one["reason"]:
+        return [one["name"], one["title"], *["-"] * 8, one["reason"]]
+    code = one["machine_code"]
+
+    def cell(value: float | None, form: str, scale: float = 1.0) -> str:
+        return "-" if value is None else format(value * scale, form)
+
+    return [
+        one["name"],
+        one["title"],
+        cell(one["max_error"], ".1e"),
+        cell(one["kernel_seconds"], ".3f", 1e3),
+        cell(one["total_seconds"], ".3f", 1e3),
+        gigaflops(one["flops_per_second"]),
+        cell(one["percent_of_library"], ".1f"),
+        cell(one["percent_of_bound"], ".1f"),
+        str(code["registers"]) if code else "-",
+        f"{100 * code['occupancy']:.0f} %" if code else "-",
+        one["limits"] + (f", model {100 * code['pipe_share']:.0f} %" if code else ""),
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -80,6 +79,7 @@ def measure(
     """
     from tilewright.bench.record import device_record, environment_record
     from tilewright.microbench.session import run_experiments
+    from tilewright.paths import write_json
     from tilewright.tuning.alone import alone_on
 
     told: dict[str, Any] = {}
@@ -92,7 +92,7 @@ def measure(
     def done(result: Result) -> None:
         told[result.name] = result.as_dict()
         if output is not None:
-            _write(output, document)
+            write_json(output, plain(document))
 
     with alone_on(live, "tilewright microbench"), _Progress(live, seconds, quiet=quiet) as bar:
         results = run_experiments(live, chosen, seconds, done, bar.started, bar.emitted)
@@ -159,10 +159,3 @@ def _cell(key: str, value: str | int | float | None) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) and key == "bytes" else str(value)
-
-
-def _write(path: Path, document: dict[str, Any]) -> None:
-    from tilewright.paths import write_atomically
-
-    text = json_format.dumps(plain(document), indent=1, allow_nan=False)
-    write_atomically(path, (text + "\n").encode())

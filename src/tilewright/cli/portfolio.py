@@ -107,9 +107,9 @@ def verify(
 ) -> None:
     """Compare all machine code with its digests; with --run also every kernel with an oracle."""
     import time
-    from json import dumps, loads
+    from json import loads
 
-    from tilewright.paths import write_atomically
+    from tilewright.paths import write_json
 
     passed: dict[str, str] = {}
     if output is not None and output.exists():
@@ -125,7 +125,7 @@ def verify(
         rows.append(row)
     if output is not None:
         passed |= {digest: what for row in rows for digest, what in row.get("right", {}).items()}
-        write_atomically(output, f"{dumps(passed, indent=1)}\n".encode())
+        write_json(output, passed)
     if json:
         emit_json(rows)
     else:
@@ -219,17 +219,15 @@ def measure(
     portfolio = shipped(live.spec, name)
     if family is not None and isinstance(live, CUDADevice):
         found = measure_family(live, name, family, count, seed, seconds)
-        write_atomically(output, text_of(found).encode())
-        say(f"{output}: {sum(len(case['shapes']) for case in found['cases'].values())} shapes")
-        return
-    if not isinstance(live, CUDADevice) or portfolio is None or name == "passes":
+    elif not isinstance(live, CUDADevice) or portfolio is None or name == "passes":
         raise ValueError(f"portfolio {name!r} does not serve {live.id}; see: portfolio list")
-    with Progress(transient=True) as bar:
-        task = bar.add_task("timing", total=None)
-        found = times_of(
-            live, portfolio, count, seed, seconds,
-            lambda done, of: bar.update(task, completed=done, total=of), kind=shapes,
-        )  # fmt: skip
+    else:
+        with Progress(transient=True) as bar:
+            task = bar.add_task("timing", total=None)
+            found = times_of(
+                live, portfolio, count, seed, seconds,
+                lambda done, of: bar.update(task, completed=done, total=of), kind=shapes,
+            )  # fmt: skip
     write_atomically(output, text_of(found).encode())
     say(f"{output}: {sum(len(case['shapes']) for case in found['cases'].values())} shapes")
 

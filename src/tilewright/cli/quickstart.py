@@ -33,9 +33,8 @@ __all__ = ["command"]
 # Searching for this long on a second run refines what the first one found.
 _AGAIN_SECONDS = 20.0
 
-# OpenBLAS's threads spin before they sleep: on a 2.7 GHz Xeon a product 50 ms after NumPy's
-# took twice its time, one 500 ms after it did not.
-_SPIN_SECONDS = 0.25
+# Of Tilewright and NumPy: odd, so that the median is a time that was measured.
+_TURNS = 9
 
 
 def command(
@@ -162,6 +161,7 @@ def _compare(problem: Problem, live: LiveDevice) -> dict[str, Any]:
     """
     import numpy as np
 
+    from tilewright.bench.sweep import in_turns
     from tilewright.library.gemm import gemm
 
     rng = np.random.default_rng(0)
@@ -169,21 +169,23 @@ def _compare(problem: Problem, live: LiveDevice) -> dict[str, Any]:
     a = rng.standard_normal((problem.n, problem.k)).astype(dtype)
     b = rng.standard_normal((problem.k, problem.m)).astype(dtype)
     ours, theirs = np.empty((2, problem.n, problem.m), dtype)
-    runs: dict[str, list[float]] = {"tilewright": [], "numpy": []}
 
-    def timed(name: str, call: Any) -> None:
-        call()  # wakes this library's threads up; what follows is its steady state
-        started = time.perf_counter()
-        call()
-        runs[name].append(time.perf_counter() - started)
+    def timed(call: Callable[[], object]) -> Callable[[], int]:
+        def run() -> int:
+            started = time.perf_counter_ns()
+            call()
+            return time.perf_counter_ns() - started
 
-    for _ in range(16):
-        timed("tilewright", lambda: gemm(a, b, ours, device=live))
-        timed("numpy", lambda: np.matmul(a, b, out=theirs))
-        # OpenBLAS's threads spin for a while after their work, on the cores we need.
-        time.sleep(_SPIN_SECONDS)
+        return run
+
+    calls = {
+        "tilewright": timed(lambda: gemm(a, b, ours, device=live)),
+        "numpy": timed(lambda: np.matmul(a, b, out=theirs)),
+    }
+    runs = in_turns(calls, _TURNS, shared=True)
+    wide = np.result_type(dtype, np.float64)
     size = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
-    exact = a.astype(np.float64) @ b.astype(np.float64)
+    exact = a.astype(wide) @ b.astype(wide)
     errors = {
         name: float(np.max(np.abs(x - exact) / size))
         for name, x in (("tilewright", ours), ("numpy", theirs))
@@ -196,7 +198,6 @@ def _kept(
 ) -> dict[str, Any]:
     """Store how we compare with NumPy and with the bound for reports; return it."""
     from datetime import UTC, datetime
-    from json import dumps
 
     from tilewright.bench.bounded import bound_of, bound_record
     from tilewright.bench.peers import peer
@@ -204,7 +205,7 @@ def _kept(
     from tilewright.bench.sweep import Row
     from tilewright.cli.report import own_results
     from tilewright.library.kernels import ready
-    from tilewright.paths import private_directory, write_atomically
+    from tilewright.paths import private_directory, write_json
 
     row = row_record(problem, Row(problem, runs, ready(live, problem)[0]), {
         "bound": bound_record(bound_of(live, problem)),
@@ -214,7 +215,7 @@ def _kept(
     device = device_record(live, [peer("numpy", live)]) | {"results": [row]}
     document = {"benchmark": "quickstart", "environment": environment_record(), "devices": [device]}
     path = private_directory(own_results()) / f"quickstart-{live.fingerprint}.json"
-    write_atomically(path, (dumps(document, indent=1) + "\n").encode())
+    write_json(path, document)
     return row
 
 

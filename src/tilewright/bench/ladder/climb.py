@@ -1,37 +1,42 @@
-"""From rung to rung: compile, check, measure and explain each on one problem."""
+"""SGEMM on multiply-add units: rungs, what `tilewright.gemm` runs, and libraries on one problem."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tilewright.backend import BackendError, Kernel, LiveDevice
-from tilewright.bench.ladder.machine_code import MachineCode, machine_code
+from tilewright.bench.bounded import bound_of
+from tilewright.bench.ladder.machine_code import machine_code
 from tilewright.bench.ladder.oracle import Oracle
+from tilewright.bench.ladder.race import (
+    Contender,
+    Entry,
+    Ladder,
+    Observer,
+    Result,
+    first_line,
+    race,
+    with_errors,
+)
+from tilewright.bench.ladder.record import climb_record
 from tilewright.bench.ladder.rungs import RUNGS
-from tilewright.bench.peers import Peer, UnavailableError
-from tilewright.bench.sweep import Call, in_turns, our_call, with_transfers
+from tilewright.bench.peers import Peer
+from tilewright.bench.peers import peer as find_peer
+from tilewright.bench.sweep import Call, our_call, with_transfers
 from tilewright.library.kernels import ready
 from tilewright.portfolio import Choice
 from tilewright.problem import Problem
-from tilewright.space import Config
-from tilewright.stencil import Stencil, Variant
+from tilewright.stencil import Variant
 from tilewright.tuning.measure import Workload
 from tilewright.tuning.verify import WrongResultError, error_bound, screen
 
-__all__ = [
-    "TUNED",
-    "Contender",
-    "Result",
-    "climb",
-    "first_line",
-    "rung_contenders",
-    "tuned_contender",
-]
+__all__ = ["LADDER", "TUNED", "climb", "rung_contenders", "tuned_contender"]
 
 TUNED = "v8_tuned"
 
@@ -39,76 +44,22 @@ TUNED = "v8_tuned"
 TOTAL_ROUNDS = 3
 
 
-@dataclass(frozen=True)
-class Contender:
-    """A kernel of ours that takes part: a rung, or what `tilewright.gemm` would run.
-
-    Parameters
-    ----------
-    name, title, idea : str
-        As of a `Rung`.
-    stencil : Stencil
-        What launches it.
-    config : Config
-        With which constants.
-    kernel : Kernel or None
-        Compiled, checked on ragged integer problems; None if that failed.
-    reason : str
-        Why there is no kernel.
-    code : MachineCode or None
-        What its machine code says, where that can be read.
-    """
-
-    name: str
-    title: str
-    idea: str
-    stencil: Stencil
-    config: Config
-    kernel: Kernel | None = None
-    reason: str = ""
-    code: MachineCode | None = None
+def _problem(m: int, n: int, k: int) -> Problem:
+    """Return SGEMM NN, operands exchanged."""
+    return Problem(n, m, k, "s")  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class Result:
-    """One contender or peer on one problem; times are in seconds, of all rounds.
-
-    Parameters
-    ----------
-    name, title, idea : str
-        Who.
-    seconds : list of float
-        Of the kernel alone, in turns with all others.
-    total_seconds : list of float
-        Of copying A and B to the device, the kernel, and copying C back, on the host's clock.
-    max_error, eta : float or None
-        max |C' - AB| and that over (|A||B|), element by element, on the same random data.
-    reason : str
-        Why there are no times.
-    config : dict
-        Stencil and constants, for ours.
-    code : MachineCode or None
-        As of `Contender`.
-    """
-
-    name: str
-    title: str
-    idea: str
-    seconds: list[float] = field(default_factory=list)
-    total_seconds: list[float] = field(default_factory=list)
-    max_error: float | None = None
-    eta: float | None = None
-    reason: str = ""
-    config: dict[str, Any] = field(default_factory=dict)
-    code: MachineCode | None = None
+def _peer(name: str, live: LiveDevice) -> Peer:
+    """Return a library that has SGEMM."""
+    found = find_peer(name, live)
+    found.check(_problem(1, 1, 1))
+    return found
 
 
 def rung_contenders(live: LiveDevice) -> Iterator[Contender]:
     """Yield every rung, compiled and checked for a device; one that fails with its reason."""
-    variant = Variant.of(Problem(1, 1, 1))
     for rung in RUNGS:
-        one = Contender(rung.name, rung.title, rung.idea, rung, rung.config)
-        yield _checked(live, variant, one)
+        yield _checked(live, Result(rung.name, rung.title, rung.idea), Choice(rung, rung.config))
 
 
 def tuned_contender(live: LiveDevice, problem: Problem) -> Contender:
@@ -117,34 +68,25 @@ def tuned_contender(live: LiveDevice, problem: Problem) -> Contender:
     where = f"tuned on {chosen.tuned_on}" if chosen.tuned_on else "default constants, not tuned"
     constants = "found by search" if chosen.tuned_on else "by default; --tune searches for better"
     what = (inspect.getdoc(type(chosen.stencil)) or "").partition("\n")[0].rstrip(".")
-    one = Contender(
-        TUNED,
-        f"{chosen.stencil.name} stencil, {where}",
-        f"What tilewright.gemm serves here. {what}; constants {constants}.",
-        chosen.stencil,
-        chosen.twin,
-    )
-    return _checked(live, Variant.of(problem), one, kernel)
+    idea = f"What tilewright.gemm serves here. {what}; constants {constants}."
+    told = Result(TUNED, f"{chosen.stencil.name} stencil, {where}", idea)
+    return _checked(live, told, chosen, kernel)
 
 
 def _checked(
-    live: LiveDevice, variant: Variant, one: Contender, kernel: Kernel | None = None
+    live: LiveDevice, told: Result, choice: Choice, kernel: Kernel | None = None
 ) -> Contender:
+    stencil, config, variant = choice.stencil, choice.twin, Variant.of(_problem(1, 1, 1))
+    told = replace(told, config={"stencil": config.stencil, **config})
     try:
-        source = one.stencil.source(one.config, variant, live.dialect)
+        source = stencil.source(config, variant, live.dialect)
         kernel = kernel or live.compile(source)
-        screen(live, kernel, one.stencil, one.config, variant)
+        screen(live, kernel, stencil, config, variant)
     except (ValueError, BackendError, WrongResultError) as problem:
-        return replace(one, reason=first_line(problem))
-    threads = one.stencil.resources(one.config, variant).threads
-    return replace(
-        one, kernel=kernel, code=machine_code(live, kernel, threads, source.dynamic_shared_bytes)
-    )
-
-
-def first_line(problem: BaseException) -> str:
-    """Return the first line of what went wrong."""
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+        return Contender(replace(told, reason=first_line(problem)), choice)
+    threads = stencil.resources(config, variant).threads
+    code = machine_code(live, kernel, threads, source.dynamic_shared_bytes)
+    return Contender(replace(told, code=code), choice, kernel)
 
 
 class _Bench:
@@ -167,29 +109,16 @@ class _Bench:
         self._call: Call = lambda: 0
         self._with_transfers = with_transfers(self.workload, lambda: self._call())
 
-    def errors(self, call: Call) -> tuple[float, float]:
-        """Return a call's errors; what it does not write counts as NaN."""
+    def judged(self, result: Result, call: Call) -> Result:
+        """Return a result with its errors and total times; what is not written counts as NaN."""
         self.live.write(self.workload.memory["c"], np.full_like(self.c, np.nan))
         call()
         self.live.download(self.workload.memory["c"], self.c)
-        return self.oracle.errors(self.c)
-
-    def totals(self, call: Call) -> list[float]:
-        """Return the seconds of a call with its transfers, several times."""
+        most = error_bound(self.problem.k, self.problem.precision.unit_roundoff, False)
+        result = with_errors(result, self.oracle.errors(self.c), most)
         self._call = call
-        return [self._with_transfers() * 1e-9 for _ in range(TOTAL_ROUNDS)]
-
-    def judged(self, result: Result, call: Call) -> Result:
-        """Return a result with its errors and total times, or the reason against it."""
-        try:
-            largest, eta = self.errors(call)
-            most = error_bound(self.problem.k, self.problem.precision.unit_roundoff, False)
-            if not eta <= most:
-                raise WrongResultError(f"eta is {eta:.2e}, at most {most:.2e} is right")
-            totals = self.totals(call)
-        except (BackendError, UnavailableError, WrongResultError) as problem:
-            return replace(result, reason=first_line(problem))
-        return replace(result, max_error=largest, eta=eta, total_seconds=totals)
+        totals = [self._with_transfers() * 1e-9 for _ in range(TOTAL_ROUNDS)]
+        return replace(result, total_seconds=totals)
 
 
 def climb(
@@ -198,7 +127,7 @@ def climb(
     ours: Sequence[Contender],
     peers: Sequence[Peer],
     rounds: int,
-    observer: Callable[[str], None] = lambda name: None,
+    observer: Observer = lambda name: None,
 ) -> list[Result]:
     """Measure contenders and peers on one problem: errors, kernel times in turns, total times.
 
@@ -219,46 +148,39 @@ def climb(
         Called with each contender's and peer's name before it is judged.
     """
     bench = _Bench(live, problem)
+    load, apart = bench.workload, {one.name for one in peers if one.on_host}
+    entries = [Entry(x.told, partial(our_call, load, x.rung, x.kernel)) for x in ours]
+    entries += [Entry(Result(x.name, x.version, ""), partial(x.prepare, load)) for x in peers]
+
+    def judged(result: Result, call: Call) -> Result:
+        return result if result.name in apart else bench.judged(result, call)
+
     try:
-        return _climbed(bench, ours, peers, rounds, observer)
+        return race(entries, judged, rounds, observer, shared=live.spec.kind == "cpu")
     finally:
-        bench.workload.close()
+        load.close()
 
 
-def _climbed(
-    bench: _Bench,
-    ours: Sequence[Contender],
+def _record(
+    live: LiveDevice,
+    problem: Problem,
+    rungs: Sequence[Contender],
     peers: Sequence[Peer],
     rounds: int,
-    observer: Callable[[str], None],
-) -> list[Result]:
-    calls: dict[str, Call] = {}
-    results: dict[str, Result] = {}
-    for one in ours:
-        observer(one.name)
-        config = {"stencil": one.config.stencil, **one.config}
-        result = Result(
-            one.name, one.title, one.idea, reason=one.reason, config=config, code=one.code
-        )
-        if one.kernel is not None:
-            calls[one.name] = our_call(bench.workload, Choice(one.stencil, one.config), one.kernel)
-            result = bench.judged(result, calls[one.name])
-        results[one.name] = result
-    for other in peers:
-        observer(other.name)
-        result = Result(other.name, other.version, "")
-        try:
-            calls[other.name] = other.prepare(bench.workload)
-        except UnavailableError as reason:
-            result = replace(result, reason=first_line(reason))
-        else:
-            if not other.on_host:
-                result = bench.judged(result, calls[other.name])
-        results[other.name] = result
-    right = {name: call for name, call in calls.items() if not results[name].reason}
-    for call in right.values():
-        call()
-        call()
-    shared = bench.live.spec.kind == "cpu"
-    times, _ = in_turns((right, {}), rounds, lambda: None, shared)
-    return [replace(one, seconds=times.get(name, [])) for name, one in results.items()]
+    observer: Observer,
+) -> dict[str, Any]:
+    ours = [*rungs, tuned_contender(live, problem)]
+    results = climb(live, problem, ours, peers, rounds, observer)
+    return climb_record(problem, bound_of(live, problem), results, [one.name for one in peers])
+
+
+LADDER = Ladder(
+    gpu_sizes="1024,8192x8192x1024,12288x12288x1024",  # the RTX 4070 report's
+    cpu_sizes="128,256",  # what PoCL does in seconds
+    cpu_peer="numpy",
+    count=len(RUNGS),  # and the tuned one, which is another for each problem
+    peer=_peer,
+    problem=_problem,
+    contenders=rung_contenders,
+    climb=_record,
+)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.bench.bounded import bound_record
-from tilewright.bench.ladder.climb import Result
+from tilewright.bench.ladder.race import Result
 from tilewright.bounds import Bound
 from tilewright.problem import Problem
 
@@ -64,8 +64,8 @@ def climb_record(
                 "eta": one.eta,
                 "percent_of_library": _percent(rate, rates.get(library or "")),
                 "percent_of_bound": _percent(rate, told["bound"].get("flops_per_second")),
-                "limits": one.code.bound_by if one.code else "",
-                "machine_code": one.code.as_dict() if one.code else None,
+                "limits": one.code["bound_by"] if one.code else "",
+                "machine_code": one.code,
                 "config": one.config,
                 "seconds": one.seconds,
                 "total_seconds_of_rounds": one.total_seconds,

@@ -1,9 +1,10 @@
-"""From rung to rung of the tensor ladder: compile, check, measure and explain each."""
+"""BF16 on Hopper's tensor cores: rungs, the tensor-core stencil, and cuBLAS on one problem."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,30 +12,28 @@ from numpy.typing import NDArray
 
 from tilewright.backend import BackendError, Kernel, LiveDevice
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.bench.ladder.climb import Result, first_line
-from tilewright.bench.ladder.machine_code import MachineCode, machine_code
+from tilewright.bench.bounded import bound_of
+from tilewright.bench.ladder.machine_code import machine_code
 from tilewright.bench.ladder.oracle import Oracle
-from tilewright.bench.ladder.tensor.rungs import (
-    ALIGNED,
-    TENSOR_RUNGS,
-    TensorRung,
-    stencil_rung,
+from tilewright.bench.ladder.race import (
+    Contender,
+    Entry,
+    Ladder,
+    Observer,
+    Result,
+    first_line,
+    race,
+    with_errors,
 )
-from tilewright.bench.peers import UnavailableError
+from tilewright.bench.ladder.record import climb_record
+from tilewright.bench.ladder.tensor.rungs import ALIGNED, TENSOR_RUNGS, TensorRung, stencil_rung
 from tilewright.bench.peers.cublas import CuBLAS
-from tilewright.bench.sweep import Call, in_turns
+from tilewright.bench.sweep import Call
 from tilewright.problem import Problem, Trans
 from tilewright.tuning.verify import WrongResultError, error_bound
 
-__all__ = [
-    "NAME",
-    "TensorContender",
-    "climb_tensor",
-    "rounded",
-    "tensor_contenders",
-    "tensor_problem",
-    "widened",
-]
+__all__ = ["LADDER", "NAME", "climb_tensor", "rounded", "tensor_contenders", "tensor_problem",
+           "widened"]  # fmt: skip
 
 NAME = "BF16 GEMM, C = A B^T in FP32"
 
@@ -64,20 +63,10 @@ def widened(stored: NDArray[Any]) -> NDArray[Any]:
     return (stored.astype(np.uint32) << 16).view(np.float32)
 
 
-@dataclass(frozen=True)
-class TensorContender:
-    """A rung, compiled and checked for a device; without a kernel, and why, if that failed."""
-
-    rung: TensorRung
-    kernel: Kernel | None = None
-    reason: str = ""
-    code: MachineCode | None = None
-
-
-def tensor_contenders(live: LiveDevice) -> Iterator[TensorContender]:
+def tensor_contenders(live: LiveDevice) -> Iterator[Contender]:
     """Yield every rung, compiled and checked on small products of integers; the stencil last."""
     for rung in (*TENSOR_RUNGS, stencil_rung(architecture_spec("sm_90a"))):
-        one = TensorContender(rung)
+        told = Result(rung.name, rung.title, rung.idea, config=dict(rung.constants))
         try:
             if live.dialect != "cuda":
                 raise BackendError(f"{live.id} has no wgmma; rungs are CUDA, for sm_90a")
@@ -85,9 +74,9 @@ def tensor_contenders(live: LiveDevice) -> Iterator[TensorContender]:
             for check in _CHECKS:
                 _exact(live, rung, kernel, *check)
             code = machine_code(live, kernel, rung.threads, rung.shared_bytes)
-            yield replace(one, kernel=kernel, code=code)
+            yield Contender(replace(told, code=code), rung, kernel)
         except (ValueError, BackendError, WrongResultError) as problem:
-            yield replace(one, reason=first_line(problem))
+            yield Contender(replace(told, reason=first_line(problem)), rung)
 
 
 class _Matrices:
@@ -165,10 +154,10 @@ def _exact(
 def climb_tensor(
     live: LiveDevice,
     problem: Problem,
-    ours: list[TensorContender],
-    peers: list[CuBLAS],
+    ours: Sequence[Contender],
+    peers: Sequence[CuBLAS],
     rounds: int,
-    observer: Callable[[str], None] = lambda name: None,
+    observer: Observer = lambda name: None,
 ) -> list[Result]:
     """Measure contenders and peers on one problem: errors, and kernel times in turns.
 
@@ -178,9 +167,9 @@ def climb_tensor(
         Where.
     problem : Problem
         From `tensor_problem`.
-    ours : list of TensorContender
+    ours : sequence of Contender
         From `tensor_contenders`.
-    peers : list of CuBLAS
+    peers : sequence of CuBLAS
         Libraries; they compute with the same memory.
     rounds : int
         Turns of all.
@@ -192,39 +181,48 @@ def climb_tensor(
     a, b = (rounded(rng.standard_normal((rows, p.k), np.float32)) for rows in (p.n, p.m))
     oracle = Oracle(widened(a), np.ascontiguousarray(widened(b).T))
     matrices = _Matrices(live, p, a, b)
-    calls: dict[str, Call] = {}
-    results: dict[str, Result] = {}
+    entries = [Entry(x.told, partial(matrices.call, x.rung, x.kernel)) for x in ours]
+    entries += [
+        Entry(Result(x.name, x.version, ""), partial(matrices.library_call, x)) for x in peers
+    ]
 
-    def judge(result: Result, prepare: Callable[[], Call]) -> None:
-        observer(result.name)
-        if not result.reason:
-            try:
-                calls[result.name] = prepare()
-                largest, eta = oracle.errors(matrices.result(calls[result.name])[:, : p.m])
-                most = error_bound(p.k, _ROUNDOFF, False)
-                if not eta <= most:
-                    raise WrongResultError(f"eta is {eta:.2e}, at most {most:.2e} is right")
-                result = replace(result, max_error=largest, eta=eta)
-            except (BackendError, UnavailableError, WrongResultError) as problem:
-                calls.pop(result.name, None)
-                result = replace(result, reason=first_line(problem))
-        results[result.name] = result
+    def judged(result: Result, call: Call) -> Result:
+        errors = oracle.errors(matrices.result(call)[:, : p.m])
+        return with_errors(result, errors, error_bound(p.k, _ROUNDOFF, False))
 
     try:
-        for one in ours:
-            r, kernel = one.rung, one.kernel
-            told = Result(r.name, r.title, r.idea, reason=one.reason, code=one.code,
-                          config=dict(r.constants))  # fmt: skip
-            judge(told, lambda r=r, kernel=kernel: matrices.call(r, kernel))  # type: ignore[misc]
-        for peer in peers:
-            judge(
-                Result(peer.name, peer.version, ""),
-                lambda peer=peer: matrices.library_call(peer),  # type: ignore[misc]
-            )
-        for call in calls.values():
-            call()
-            call()
-        times, _ = in_turns((calls, {}), rounds, lambda: None, False)
+        return race(entries, judged, rounds, observer, shared=False)
     finally:
         matrices.close()
-    return [replace(one, seconds=times.get(name, [])) for name, one in results.items()]
+
+
+def _peer(name: str, live: LiveDevice) -> CuBLAS:
+    """Return cuBLAS: other libraries do not multiply bfloat16."""
+    if name != "cublas":
+        raise ValueError(f"peer={name!r} does not multiply bfloat16; use cublas")
+    return CuBLAS(live)
+
+
+def _record(
+    live: LiveDevice,
+    problem: Problem,
+    rungs: Sequence[Contender],
+    peers: Sequence[CuBLAS],
+    rounds: int,
+    observer: Observer,
+) -> dict[str, Any]:
+    results = climb_tensor(live, problem, rungs, peers, rounds, observer)
+    limit = bound_of(live, problem, arithmetic="bf16")
+    return climb_record(problem, limit, results, [one.name for one in peers], NAME)
+
+
+LADDER = Ladder(
+    gpu_sizes="2048,4096,8192",
+    cpu_sizes="128,256",
+    cpu_peer="",
+    count=len(TENSOR_RUNGS) + 1,
+    peer=_peer,
+    problem=tensor_problem,
+    contenders=tensor_contenders,
+    climb=_record,
+)
