@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.backend import BackendError, device
+from tilewright.backend import BackendError, DeviceLostError, device
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.microbench import bandwidth, experiments
 from tilewright.microbench.bandwidth import (
@@ -103,6 +103,16 @@ def test_a_failing_point_is_a_row_and_the_time_ends_the_run():
     rows.clear()
     measure_points(points, rows.append, 0)  # the first one in any case
     assert rows == [{"at": 1, "error": "no"}]
+
+
+def test_a_lost_device_ends_the_experiment_after_its_row():
+    def fails():
+        raise DeviceLostError("illegal address")
+
+    rows = []
+    with pytest.raises(DeviceLostError):
+        measure_points([({"at": 1}, fails), ({"at": 2}, dict)], rows.append, 10)
+    assert rows == [{"at": 1, "error": "illegal address"}]
 
 
 def test_a_cpu_has_no_shared_memory_to_measure():

@@ -18,7 +18,7 @@ import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice
 from tilewright.microbench.experiment import Experiment, Row, register
-from tilewright.microbench.points import check_code, launched, measure_points
+from tilewright.microbench.points import Point, check_code, launched, measure_points
 from tilewright.microbench.texts import FACTOR, OFFSET, kernel_source, words_sum
 from tilewright.microbench.timing import alone
 from tilewright.stencil import Launch
@@ -140,7 +140,7 @@ def _streams(device: LiveDevice) -> Iterator[Stream]:
             yield Stream("memory", access, mode, size, 1)
 
 
-def stream_points(device: LiveDevice) -> Iterator[tuple[Row, Callable[[], Row]]]:
+def stream_points(device: LiveDevice) -> Iterator[Point]:
     """Yield every walk through memory as a point for `measure_points`."""
     walker = Walker(device)
     for stream in _streams(device):
@@ -268,7 +268,7 @@ def shared_defines(device: LiveDevice, words: int) -> dict[str, int | str]:
     return {"WORDS": words, "THREADS": threads, "UNROLLED": 8 // words, "TRIPS": 2000}
 
 
-def shared_points(device: LiveDevice) -> Iterator[tuple[Row, Callable[[], Row]]]:
+def shared_points(device: LiveDevice) -> Iterator[Point]:
     """Yield each width of a shared load as a point for `measure_points`."""
     if device.spec.kind == "cpu":
         named: Row = {"level": "shared", "access": "read"}
@@ -335,7 +335,7 @@ def _expected(threads: int, words: int, trips: int, blocks: int) -> Any:
 
 
 def _run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> None:
-    def points() -> Iterator[tuple[Row, Callable[[], Row]]]:
+    def points() -> Iterator[Point]:
         yield from shared_points(device)
         yield from stream_points(device)
 

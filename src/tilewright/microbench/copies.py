@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 
-from tilewright.backend.cuda.device import CUDADevice
 from tilewright.microbench.experiment import Device, Experiment, Row, register
 from tilewright.microbench.loops import check_names
+from tilewright.microbench.points import Point
 from tilewright.microbench.texts import kernel_text
-from tilewright.microbench.timing import Budget, LoopTimer, emitting
+from tilewright.microbench.timing import LoopTimer, time_loops
 from tilewright.stencil import Source
 
 __all__ = ["COPIES", "LINE_BYTES", "Pattern", "patterns", "run"]
@@ -185,18 +186,16 @@ def patterns() -> Iterator[Pattern]:
                 yield Pattern(piece, run, 0, 16, turned=True)
 
 
+def _points(timer: LoopTimer) -> Iterator[Point]:
+    for pattern in patterns():
+        row: Row = {**asdict(pattern), "line_pairs": pattern.line_pairs()}
+        yield row, partial(measured, timer, pattern)
+
+
 def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
     """Measure every pattern; see `Experiment`."""
-    assert isinstance(device, CUDADevice)
-    budget = Budget(seconds)
     rows = max(pattern.warp_rows for pattern in patterns())
-    with LoopTimer(device, _WARPS * rows * _STRIDE // 4) as timer:
-        for pattern in patterns():
-            if budget.spent:
-                return
-            row: Row = {**asdict(pattern), "line_pairs": pattern.line_pairs()}
-            with emitting(row, emit):
-                row |= measured(timer, pattern)
+    time_loops(device, emit, seconds, _points, _WARPS * rows * _STRIDE // 4)
 
 
 def measured(timer: LoopTimer, pattern: Pattern) -> Row:

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from tilewright.backend.cuda.device import CUDADevice
 from tilewright.microbench.experiment import Device, Experiment, Row, register
 from tilewright.microbench.loops import Slot, Template
+from tilewright.microbench.points import Point
 from tilewright.microbench.port_patterns import TRIP
 from tilewright.microbench.ports import SCHEDULERS, wide_template
-from tilewright.microbench.timing import Budget, LoopTimer, emitting
+from tilewright.microbench.timing import LoopTimer, time_loops
 from tilewright.sass import decode, find_loops, port_use, read_cubin
 from tilewright.sass.decode import RZ
 
@@ -135,29 +136,35 @@ def verdict(rows: Sequence[Row]) -> Row:
     }  # fmt: skip
 
 
+def _points(timer: LoopTimer) -> Iterator[Point]:
+    loop = wide_template(timer.device)
+
+    def measure(wanted: Pattern) -> Row:
+        slots = body(loop, wanted)
+        through, apart = (predicted(loop, slots, apart=one) for one in (False, True))
+        took = timer.time(timer.load(loop.filled(slots)), SCHEDULERS, _MOST_CYCLES * TRIP)
+        return {
+            "loads_per_trip": sum(slot.kind != "FFMA" for slot in slots),
+            "cycles_if_through": through, "cycles_if_apart": apart,
+            "cycles_per_trip": round(took.cycles, 3), "clock_hz": took.clock_hz,
+        }  # fmt: skip
+
+    for wanted in patterns():
+        row: Row = {"load": wanted.kind, "gap": wanted.gap, "way": wanted.way,
+                    "address_bank": "EO"[address_bank(loop)]}  # fmt: skip
+        yield row, partial(measure, wanted)
+
+
 def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
-    """Measure every pattern with one warp a scheduler; see `Experiment`."""
-    assert isinstance(device, CUDADevice)
-    budget = Budget(seconds)
-    loop = wide_template(device)
+    """Measure every pattern with one warp a scheduler, then say what they tell."""
     rows: list[Row] = []
-    with LoopTimer(device) as timer:
-        for wanted in patterns():
-            if budget.spent:
-                break
-            slots = body(loop, wanted)
-            row: Row = {"load": wanted.kind, "gap": wanted.gap, "way": wanted.way,
-                        "address_bank": "EO"[address_bank(loop)]}  # fmt: skip
-            with emitting(row, emit):
-                row["loads_per_trip"] = sum(slot.kind != "FFMA" for slot in slots)
-                row["cycles_if_through"] = predicted(loop, slots, apart=False)
-                row["cycles_if_apart"] = predicted(loop, slots, apart=True)
-                kernel = timer.load(loop.filled(slots))
-                took = timer.time(kernel, SCHEDULERS, _MOST_CYCLES * TRIP)
-                row |= {"cycles_per_trip": round(took.cycles, 3), "clock_hz": took.clock_hz}
-            rows.append(row)
-    if rows:
-        emit(verdict(rows))
+
+    def keep(row: Row) -> None:
+        rows.append(row)
+        emit(row)
+
+    time_loops(device, keep, seconds, _points)
+    emit(verdict(rows))
 
 
 LATCHES = register(
@@ -168,4 +175,3 @@ LATCHES = register(
         run,
     )
 )
-"""Part of the family of `tilewright.microbench.ports`."""

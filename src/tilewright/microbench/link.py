@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice
 from tilewright.microbench.experiment import Experiment, Row, register
-from tilewright.microbench.points import measure_points
+from tilewright.microbench.points import Point, measure_points
 
 __all__ = ["HOST_MEMORY", "LINK", "TO_DEVICE", "TO_HOST", "fitted_link", "link_sizes"]
 
@@ -101,7 +101,7 @@ def _fit_row(points: Sequence[tuple[int, float]]) -> Row:
     }
 
 
-def _points(device: LiveDevice, stack: ExitStack) -> Iterator[tuple[Row, Callable[[], Row]]]:
+def _points(device: LiveDevice, stack: ExitStack) -> Iterator[Point]:
     """Yield every copy as a point; the largest sizes first, on which bounds depend."""
     sizes = sorted(link_sizes(device), reverse=True)
     copies = _Copies(device, sizes[0], stack)

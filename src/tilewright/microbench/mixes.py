@@ -18,11 +18,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
-from tilewright.backend.cuda.device import CUDADevice, LoadedKernel
+from tilewright.backend.cuda.device import LoadedKernel
 from tilewright.microbench.experiment import Device, Experiment, Row, register
 from tilewright.microbench.loops import Slot, Template, loop_source, template
-from tilewright.microbench.timing import WARP, Budget, LoopTimer, emitting
+from tilewright.microbench.points import Point
+from tilewright.microbench.timing import WARP, LoopTimer, time_loops
 from tilewright.sass import wavefronts
 
 __all__ = ["MIXES", "Mixture", "mixes_of", "mixture", "points", "run"]
@@ -151,22 +153,24 @@ def points() -> Iterator[tuple[Mixture, str, int]]:
             yield Mixture("FFMA", bits, ratio, banks), "conflict_free", warps
 
 
+def _points(timer: LoopTimer) -> Iterator[Point]:
+    source = loop_source(THREADS, ACCUMULATORS, FACTORS, SLOTS)
+    loop = template(timer.device.compile(source).handle.cubin)
+
+    @lru_cache(maxsize=1)  # points of a mixture come together
+    def loaded(mix: Mixture) -> LoadedKernel:
+        return timer.load(loop.filled(mixture(loop, mix)))
+
+    def measure(mix: Mixture, lanes: str, warps: int) -> Row:
+        return _measured(timer, loaded(mix), mix, lanes, warps)
+
+    for point in points():
+        yield _labels(*point), partial(measure, *point)
+
+
 def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
     """Measure every mixture; see `Experiment`."""
-    assert isinstance(device, CUDADevice)
-    budget = Budget(seconds)
-    source = loop_source(THREADS, ACCUMULATORS, FACTORS, SLOTS)
-    loop = template(device.compile(source).handle.cubin)
-    loaded: dict[Mixture, LoadedKernel] = {}  # the last one: points with it come together
-    with LoopTimer(device) as timer:
-        for mix, lanes, warps in points():
-            if budget.spent:
-                return
-            row = _labels(mix, lanes, warps)
-            with emitting(row, emit):
-                if mix not in loaded:
-                    loaded = {mix: timer.load(loop.filled(mixture(loop, mix)))}
-                row |= _measured(timer, loaded[mix], mix, lanes, warps)
+    time_loops(device, emit, seconds, _points)
 
 
 def _labels(mix: Mixture, lanes: str, warps: int) -> Row:

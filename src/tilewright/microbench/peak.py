@@ -11,7 +11,7 @@ from tilewright.backend import LiveDevice
 from tilewright.bounds.double_double import SEQUENCE_OF, SEQUENCES
 from tilewright.microbench.experiment import Experiment, Row, register
 from tilewright.microbench.numbers import live_numbers
-from tilewright.microbench.points import measure_points
+from tilewright.microbench.points import Point, measure_points
 from tilewright.microbench.texts import kernel_source
 from tilewright.precision import PRECISIONS, Precision
 from tilewright.stencil import Dialect, Launch, Source
@@ -77,9 +77,7 @@ def _run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> Non
         return row
 
     letters = "sd" if device.spec.has_fp64 else "s"
-    points: list[tuple[Row, Callable[[], Row]]] = [
-        ({"precision": letter}, partial(measure, letter)) for letter in letters
-    ]
+    points: list[Point] = [({"precision": letter}, partial(measure, letter)) for letter in letters]
     measure_points(points, emit, seconds)
 
 

@@ -1,4 +1,4 @@
-"""What every experiment on memory does alike: run until the time is up, time, read machine code."""
+"""What experiments do alike: run until the time is up, time, read machine code."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tilewright.sass.instruction import ACCESS_BITS
 from tilewright.stencil import Launch
 
 __all__ = [
+    "Point",
     "Timed",
     "accesses_of_loops",
     "check_code",
@@ -25,6 +26,10 @@ __all__ = [
 
 # The median of seven shrugs off three runs that something disturbed.
 _REPEATS = 7
+
+
+Point = tuple[Row, Callable[[], Row]]
+"""What a point is, and a call that measures it and returns the rest of its row."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +57,14 @@ def launched(device: LiveDevice, kernel: Kernel, launch: Launch, arguments: Sequ
     return Timed(tuple(max(1, run.nanoseconds()) * 1e-9 for run in runs))
 
 
-def measure_points(
-    points: Iterable[tuple[Row, Callable[[], Row]]], emit: Callable[[Row], None], seconds: float
-) -> None:
+def measure_points(points: Iterable[Point], emit: Callable[[Row], None], seconds: float) -> None:
     """Emit a row for each point until the time is up.
 
     Parameters
     ----------
-    points : iterable of (Row, callable)
-        What the point is, and a call that measures it.  A call that fails for a reason of the
-        device's or of the data's makes a row with ``"error"``.
+    points : iterable of Point
+        A call that fails for a reason of the device's or of the data's makes a row with
+        ``"error"``.
     emit : callable
         Takes each row.
     seconds : float

@@ -7,12 +7,14 @@ every stall count 1, what an FFMA takes beyond a cycle it waited for its operand
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 
 from tilewright.backend.cuda.device import CUDADevice, LoadedKernel
 from tilewright.microbench.experiment import Device, Experiment, Row, register
 from tilewright.microbench.loops import Template, loop_source, template
+from tilewright.microbench.points import Point
 from tilewright.microbench.port_patterns import EVEN, ODD, TRIP, named, pattern, placed, sequences
-from tilewright.microbench.timing import Budget, LoopTimer, emitting
+from tilewright.microbench.timing import LoopTimer, time_loops
 
 __all__ = ["PORTS", "points", "run", "wide_template"]
 
@@ -59,22 +61,25 @@ def points() -> Iterator[tuple[str, bool, int]]:
             yield name, yields, warps
 
 
+def _points(timer: LoopTimer) -> Iterator[Point]:
+    loop = wide_template(timer.device)
+
+    @lru_cache(maxsize=1)  # points of a pattern come together
+    def loaded(name: str, yields: bool) -> LoadedKernel:
+        body = placed(pattern(name), loop.even, loop.odd, yields)
+        return timer.load(loop.filled(body))
+
+    def measure(name: str, yields: bool, warps: int) -> Row:
+        return _measured(timer, loaded(name, yields), warps)
+
+    for name, yields, warps in points():
+        row: Row = {"pattern": name, "yields": int(yields), "warps_per_scheduler": warps}
+        yield row, partial(measure, name, yields, warps)
+
+
 def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
     """Measure every pattern; see `Experiment`."""
-    assert isinstance(device, CUDADevice)
-    budget = Budget(seconds)
-    loop = wide_template(device)
-    loaded: dict[tuple[str, bool], LoadedKernel] = {}  # the last one: points with it come together
-    with LoopTimer(device) as timer:
-        for name, yields, warps in points():
-            if budget.spent:
-                return
-            row: Row = {"pattern": name, "yields": int(yields), "warps_per_scheduler": warps}
-            with emitting(row, emit):
-                if (name, yields) not in loaded:
-                    body = placed(pattern(name), loop.even, loop.odd, yields)
-                    loaded = {(name, yields): timer.load(loop.filled(body))}
-                row |= _measured(timer, loaded[name, yields], warps)
+    time_loops(device, emit, seconds, _points)
 
 
 def _measured(timer: LoopTimer, kernel: LoadedKernel, warps: int) -> Row:

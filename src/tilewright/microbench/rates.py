@@ -7,15 +7,17 @@ compiler filled with anything else is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from tilewright.backend import BackendError, DeviceLostError
-from tilewright.backend.cuda.device import CUDADevice, LoadedKernel
+from tilewright.backend import BackendError
+from tilewright.backend.cuda.device import LoadedKernel
 from tilewright.microbench.experiment import Device, Experiment, Row, register
 from tilewright.microbench.loops import LoopRejectedError, check_names
+from tilewright.microbench.points import Point
 from tilewright.microbench.texts import kernel_text
-from tilewright.microbench.timing import Budget, LoopTimer, emitting
+from tilewright.microbench.timing import LoopTimer, time_loops
 from tilewright.stencil import Source
 
 __all__ = ["KINDS", "RATES", "Kind", "run"]
@@ -109,33 +111,30 @@ KINDS = (
 )
 
 
+def _points(timer: LoopTimer) -> Iterator[Point]:
+    """Yield a kind's points; only one, with the reason, where the loop cannot be made."""
+    for kind in KINDS:
+        labels: Row = {"kind": kind.name, "instruction": kind.instruction}
+        try:
+            cubin = timer.device.compile(kind.source()).handle.cubin
+            fillers = kind.check(cubin.code)
+            kernel = timer.load(cubin)
+        except (BackendError, LoopRejectedError) as error:
+            yield labels, partial(_refuse, error)
+            continue
+        labels["fillers_per_trip"] = fillers
+        for warps in kind.warps:
+            row = labels | {"warps_per_multiprocessor": warps}
+            yield row, partial(_rates, timer, kind, kernel, warps)
+
+
+def _refuse(error: Exception) -> Row:
+    raise error
+
+
 def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
     """Measure every kind; see `Experiment`."""
-    assert isinstance(device, CUDADevice)
-    budget = Budget(seconds)
-    with LoopTimer(device) as timer:
-        for kind in KINDS:
-            if budget.spent:
-                return
-            _measure(timer, kind, emit)
-
-
-def _measure(timer: LoopTimer, kind: Kind, emit: Callable[[Row], None]) -> None:
-    """Emit a kind's rows; only one, with the reason, where the loop cannot be made."""
-    labels: Row = {"kind": kind.name, "instruction": kind.instruction}
-    try:
-        cubin = timer.device.compile(kind.source()).handle.cubin
-        fillers = kind.check(cubin.code)
-        kernel = timer.load(cubin)
-    except (BackendError, LoopRejectedError) as error:
-        emit(labels | {"error": str(error)})
-        if isinstance(error, DeviceLostError):
-            raise
-        return
-    for warps in kind.warps:
-        row = labels | {"warps_per_multiprocessor": warps}
-        with emitting(row, emit):
-            row |= _rates(timer, kind, kernel, warps) | {"fillers_per_trip": fillers}
+    time_loops(device, emit, seconds, _points)
 
 
 def _rates(timer: LoopTimer, kind: Kind, kernel: LoadedKernel, warps: int) -> Row:

@@ -1,15 +1,12 @@
 """A GPU's own sensors: clock, power, temperature, and why the clock is not higher.
 
-NVIDIA's management library (NVML, which comes with the driver) is asked through ctypes; where
-it is missing, its program ``nvidia-smi``.  Both find the device by its place on the PCI bus:
-their own numbering is not CUDA's.
+NVIDIA's management library (NVML, which comes with the driver) is asked through ctypes.  It finds
+the device by its place on the PCI bus: its own numbering is not CUDA's.
 """
 
 from __future__ import annotations
 
 import ctypes
-import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +29,6 @@ _REASONS = {
 }
 _CLOCK_SM = 1  # nvml.h, nvmlClockType_t
 _TEMPERATURE_GPU = 0  # nvml.h, nvmlTemperatureSensors_t
-_FIELDS = "clocks.sm,power.draw,temperature.gpu,enforced.power.limit,clocks_throttle_reasons.active"
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,7 @@ def sensors(device: LiveDevice) -> Callable[[], Reading]:
     try:
         return _Library(place)
     except OSError as problem:
-        program = shutil.which("nvidia-smi")
-        if program is None:
-            raise ValueError(f"{device.id}: {problem}, and nvidia-smi is not here") from None
-        return _Program(program, place)
+        raise ValueError(f"{device.id}: {problem}") from None
 
 
 class _Library:
@@ -141,38 +134,3 @@ class _Library:
         mask = ctypes.c_ulonglong()
         call = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons
         return int(mask.value) if call(self._handle, ctypes.byref(mask)) == 0 else 0
-
-
-class _Program:
-    """nvidia-smi, a process for each reading."""
-
-    def __init__(self, program: str, place: str) -> None:
-        self._command = [program, f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits",
-                         "-i", place]  # fmt: skip
-
-    def __call__(self) -> Reading:
-        try:
-            done = subprocess.run(  # noqa: S603  # a fixed program, no shell
-                self._command, capture_output=True, text=True, check=False, timeout=20
-            )
-        except (OSError, subprocess.SubprocessError):
-            return Reading(None, None, None, None, 0)
-        return parsed(done.stdout if done.returncode == 0 else "")
-
-
-def parsed(line: str) -> Reading:
-    """Return the reading in a line of nvidia-smi's; ``[N/A]`` is silence."""
-
-    def number(text: str) -> float | None:
-        try:
-            return float(text)
-        except ValueError:
-            return None
-
-    parts = [part.strip() for part in line.split(",")] + [""] * 5
-    clock, power, temperature, limit = map(number, parts[:4])
-    try:
-        mask = int(parts[4], 16)
-    except ValueError:
-        mask = 0
-    return Reading(None if clock is None else clock * 1e6, power, temperature, limit, mask)

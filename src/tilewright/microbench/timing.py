@@ -8,24 +8,22 @@ everything that happens once: cold caches, warps that start late, the way in and
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import BackendError, DeviceLostError
+from tilewright.backend import LiveDevice
 from tilewright.backend.cuda.cubin import Cubin
 from tilewright.backend.cuda.device import CUDADevice, LoadedKernel
 from tilewright.backend.cuda.launch import PreparedLaunch
 from tilewright.hardware import DeviceSpec
 from tilewright.microbench.experiment import Row
-from tilewright.microbench.loops import LoopRejectedError
+from tilewright.microbench.points import Point, measure_points
 from tilewright.stencil import Launch
 
-__all__ = ["Budget", "LoopTimer", "Timing", "emitting"]
+__all__ = ["LoopTimer", "Timing", "time_loops"]
 
 WARP = 32
 _VALUES = 3  # that each warp writes
@@ -37,18 +35,6 @@ _FEW = 5  # the short run has a fifth of the long one's trips
 _CYCLES = 300_000
 _REPEATS = 2
 _STATIC_BYTES = 16 * 1024  # what the loops' kernels have in arrays, at most
-
-
-class Budget:
-    """Seconds that an experiment may take."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-
-    @property
-    def spent(self) -> bool:
-        """Whether they are up."""
-        return time.monotonic() >= self._end
 
 
 @dataclass(frozen=True)
@@ -67,24 +53,17 @@ class Timing:
     clock_hz: float | None
 
 
-@contextmanager
-def emitting(row: Row, emit: Callable[[Row], None]) -> Iterator[Row]:
-    """Emit a row after its point was measured, with the reason where that failed.
-
-    Raises
-    ------
-    DeviceLostError
-        After the row: nothing more can be measured in this process.
-    """
-    try:
-        yield row
-    except DeviceLostError as error:
-        emit(row | {"error": str(error)})
-        raise
-    except (BackendError, LoopRejectedError, ValueError) as error:
-        emit(row | {"error": str(error)})
-    else:
-        emit(row)
+def time_loops(
+    device: LiveDevice,
+    emit: Callable[[Row], None],
+    seconds: float,
+    points: Callable[[LoopTimer], Iterable[Point]],
+    floats: int = _FLOATS,
+) -> None:
+    """Measure loops on a CUDA device until the time is up; see `measure_points`."""
+    assert isinstance(device, CUDADevice)
+    with LoopTimer(device, floats) as timer:
+        measure_points(points(timer), emit, seconds)
 
 
 class LoopTimer:
