@@ -73,7 +73,7 @@ def test_a_library_that_is_not_there_is_named(monkeypatch):
         raise OSError("libnvidia-ml.so.1: cannot open shared object file")
 
     monkeypatch.setattr(sensors, "_Library", missing)
-    with pytest.raises(ValueError, match="cuda:0: libnvidia-ml.so.1: cannot open"):
+    with pytest.raises(ValueError, match=r"cuda:0: libnvidia-ml\.so\.1: cannot open"):
         sensors.sensors(Card())
 
 

@@ -56,23 +56,30 @@ class Rung(Stencil):
         What is new, in a few words.
     idea : str
         Why that should help, in one sentence.
-    file : str
-        The text, beside this module.
     threads : int
         Threads of a block.
     constants : Mapping
         The values of the only config.
+    buffers, pad : int
+        Tiles of each operand in shared memory, and elements behind A's columns there.
+    ahead : bool
+        Whether threads hold their share of the next tiles in registers.
     dialects : tuple of str
         What the text compiles as.
+    suffix : str
+        Of the text's file, whose name is the rung's.
     """
 
     version: ClassVar[int] = 1
     title: ClassVar[str]
     idea: ClassVar[str]
-    file: ClassVar[str]
     threads: ClassVar[int]
     constants: ClassVar[Mapping[str, int]]
+    buffers: ClassVar[int] = 0
+    pad: ClassVar[int] = 0
+    ahead: ClassVar[bool] = False
     dialects: ClassVar[tuple[Dialect, ...]] = ("opencl", "cuda")
+    suffix: ClassVar[str] = "cl"
 
     @property
     def config(self) -> Config:
@@ -96,22 +103,15 @@ class Rung(Stencil):
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of registers."""
-        tile_m, tile_n = self.constants.get("tile_m", 1), self.constants.get("tile_n", 1)
+        of = self.constants
+        tile_m, tile_n = of.get("tile_m", 1), of.get("tile_n", 1)
+        tiles = of["block_k"] * (of["block_m"] + of["block_n"])
+        held = tiles // self.threads if self.ahead else 0
         return Resources(
             threads=self.threads,
-            shared_bytes=4 * self.shared_elements,
-            registers=tile_m * tile_n + tile_m + tile_n + self.held + _OTHER_REGISTERS,
+            shared_bytes=4 * self.buffers * (tiles + of["block_k"] * self.pad),
+            registers=tile_m * tile_n + tile_m + tile_n + held + _OTHER_REGISTERS,
         )
-
-    @property
-    def shared_elements(self) -> int:
-        """Elements of both tiles in shared memory, pads and buffers included."""
-        return 0
-
-    @property
-    def held(self) -> int:
-        """Elements of the next tiles that a thread holds in registers."""
-        return 0
 
     def geometry(self, config: Config) -> Geometry:
         """Return a line of blocks that covers a column-major m x n, a row-major n x m, result."""
@@ -134,18 +134,13 @@ class Rung(Stencil):
             (
                 read_text(f"prelude/dialect_{dialect}.h"),
                 read_text("kernels/rung.h", PACKAGE),
-                read_text(self.file, PACKAGE),
+                read_text(f"kernels/{self.name}.{self.suffix}", PACKAGE),
             )
         )
         defines: dict[str, int | str] = {n.upper(): v for n, v in self.constants.items()}
         shared = self.resources(config, variant).shared_bytes
         dynamic = shared if dialect == "cuda" and shared > STATIC_SHARED_BYTES else 0
         return Source(text, defines | {"THREADS": self.threads}, dynamic_shared_bytes=dynamic)
-
-
-def _tiles(values: Mapping[str, int], buffers: int = 1, pad: int = 0) -> int:
-    """Return the elements of both tiles, `buffers` times, with `pad` behind A's columns."""
-    return buffers * values["block_k"] * (values["block_m"] + pad + values["block_n"])
 
 
 def _frozen(**values: int) -> Mapping[str, int]:
@@ -158,7 +153,6 @@ class Naive(Rung):
     name = "v1_naive"
     title = "naive"
     idea = "One thread computes one element of C, straight from device memory."
-    file = "kernels/v1_naive.cl"
     threads = 256
     # 16 x 16 threads, which every OpenCL device can run; block_k is the step of its loop.
     constants = _frozen(block_m=16, block_n=16, block_k=1, band=1)
@@ -170,15 +164,10 @@ class Shared(Rung):
     name = "v2_shared"
     title = "shared-memory tile"
     idea = "A block brings tiles of A and B into shared memory and uses each element 32 times."
-    file = "kernels/v2_shared.cl"
     # The most threads that CUDA allows in a block: a tile is as large as its threads are many.
     threads = 1024
     constants = _frozen(block_m=32, block_n=32, block_k=32, band=1)
-
-    @property
-    def shared_elements(self) -> int:
-        """Two tiles."""
-        return _tiles(self.constants)
+    buffers = 1
 
 
 class ThreadTile(Rung):
@@ -187,14 +176,9 @@ class ThreadTile(Rung):
     name = "v3_thread_tile"
     title = "thread tile, unrolled"
     idea = "A thread keeps 8 x 8 elements of C in registers: 64 multiply-adds for 16 loads."
-    file = "kernels/v3_thread_tile.cl"
     threads = 256
     constants = _frozen(block_m=128, block_n=128, block_k=8, tile_m=8, tile_n=8, band=1)
-
-    @property
-    def shared_elements(self) -> int:
-        """Two tiles."""
-        return _tiles(self.constants)
+    buffers = 1
 
 
 class DoubleBuffer(Rung):
@@ -203,19 +187,9 @@ class DoubleBuffer(Rung):
     name = "v4_double_buffer"
     title = "double buffering"
     idea = "The next tile is on its way while this one is multiplied, with one barrier a step."
-    file = "kernels/v4_double_buffer.cl"
     threads = 256
     constants = ThreadTile.constants
-
-    @property
-    def shared_elements(self) -> int:
-        """Two tiles, twice."""
-        return _tiles(self.constants, buffers=2)
-
-    @property
-    def held(self) -> int:
-        """A thread's share of the next tiles."""
-        return _tiles(self.constants) // self.threads
+    buffers, ahead = 2, True
 
 
 class Vectors(Rung):
@@ -224,19 +198,9 @@ class Vectors(Rung):
     name = "v5_vectors"
     title = "vector loads without bank conflicts"
     idea = "Loads of four elements, laid out so that a warp's lanes meet each bank once."
-    file = "kernels/v5_vectors.cl"
     threads = 256
     constants = ThreadTile.constants
-
-    @property
-    def shared_elements(self) -> int:
-        """Two tiles, twice, with a vector behind A's columns."""
-        return _tiles(self.constants, buffers=2, pad=4)
-
-    @property
-    def held(self) -> int:
-        """A thread's share of the next tiles."""
-        return _tiles(self.constants) // self.threads
+    buffers, pad, ahead = 2, 4, True  # a vector behind A's columns
 
 
 class WarpTile(Vectors):
@@ -245,7 +209,6 @@ class WarpTile(Vectors):
     name = "v6_warp_tile"
     title = "warp tile, instruction parallelism"
     idea = "Lanes of a warp share operands, and load the next ones while they multiply."
-    file = "kernels/v6_warp_tile.cl"
     threads = 128
     constants = _frozen(
         block_m=128, block_n=128, block_k=16, warp_m=64, warp_n=64, tile_m=16, tile_n=8, band=8
@@ -258,18 +221,14 @@ class Async(Rung):
     name = "v7_async"
     title = "asynchronous copies, multi-stage pipeline"
     idea = "The hardware copies tiles into a ring in shared memory, several ahead of their use."
-    file = "kernels/v7_async.cu"
     threads = 128
     constants = _frozen(
         block_m=128, block_n=128, block_k=16, warp_m=64, warp_n=64, tile_m=16, tile_n=8, stages=4,
         band=8,
     )  # fmt: skip
+    buffers, pad = 4, 4  # the ring
     dialects = ("cuda",)
-
-    @property
-    def shared_elements(self) -> int:
-        """A ring of two tiles, with a vector behind A's columns."""
-        return _tiles(self.constants, buffers=self.constants["stages"], pad=4)
+    suffix = "cu"
 
 
 RUNGS: tuple[Rung, ...] = (

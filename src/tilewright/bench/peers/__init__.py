@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from tilewright.backend import LiveDevice
 from tilewright.bench.peers.base import Peer, UnavailableError
 
 __all__ = ["PEERS", "Peer", "UnavailableError", "peer"]
 
-PEERS = ("cublas", "clblast", "numpy", "flint")
+# Modules and classes, of which only those asked for are imported.
+_CLASSES = {
+    "cublas": ("cublas", "CuBLAS"), "clblast": ("clblast", "CLBlast"),
+    "numpy": ("numpy_blas", "NumPy"), "flint": ("flint_arb", "Flint"),
+}  # fmt: skip
+PEERS = tuple(_CLASSES)
 
 
 def peer(name: str, live: LiveDevice) -> Peer:
@@ -20,20 +27,8 @@ def peer(name: str, live: LiveDevice) -> Peer:
     UnavailableError
         If it is not installed, or does not serve the device.
     """
-    if name == "cublas":
-        from tilewright.bench.peers.cublas import CuBLAS
-
-        return CuBLAS(live)
-    if name == "clblast":
-        from tilewright.bench.peers.clblast import CLBlast
-
-        return CLBlast(live)
-    if name == "numpy":
-        from tilewright.bench.peers.numpy_blas import NumPy
-
-        return NumPy(live)
-    if name == "flint":
-        from tilewright.bench.peers.flint_arb import Flint
-
-        return Flint(live)
-    raise ValueError(f"peer={name!r} is no peer; use one of {', '.join(PEERS)}")
+    if name not in _CLASSES:
+        raise ValueError(f"peer={name!r} is no peer; use one of {', '.join(PEERS)}")
+    module, kind = _CLASSES[name]
+    found: Peer = getattr(import_module(f"{__name__}.{module}"), kind)(live)
+    return found
