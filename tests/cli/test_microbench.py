@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.backend import device
 from tilewright.cli.app import run
-from tilewright.microbench import EXPERIMENTS, Experiment, session
+from tilewright.microbench import Experiment, experiments, session
 
 
 def test_experiments_by_name_write_a_file_after_each(tmp_path, capsys):
@@ -57,7 +57,7 @@ def test_a_failing_experiment_ends_neither_the_run_nor_the_file(monkeypatch, tmp
 
     sorry = Experiment("zz-sorry", "Fails", ("opencl",), fails)
     session.experiments()
-    monkeypatch.setitem(EXPERIMENTS, sorry.name, sorry)
+    monkeypatch.setitem(experiments(), sorry.name, sorry)
     path = tmp_path / "out.json"
     command = ["microbench", "zz-sorry", "peak", "--device", "opencl:0", "--seconds", "3"]
     assert run([*command, "-o", str(path)]) == 0
@@ -70,7 +70,7 @@ def test_a_failing_experiment_ends_neither_the_run_nor_the_file(monkeypatch, tmp
 def test_an_experiment_of_another_backend_is_refused(monkeypatch, capsys):
     session.experiments()
     other = Experiment("zz-other", "Elsewhere", ("cuda",), lambda *_: None)
-    monkeypatch.setitem(EXPERIMENTS, other.name, other)
+    monkeypatch.setitem(experiments(), other.name, other)
     assert run(["microbench", "zz-other", "--device", "opencl:0"]) == 2
     assert "runs on cuda, not on opencl:0" in capsys.readouterr().err
     assert other not in session.fitting(device("opencl:0"))

@@ -8,7 +8,7 @@ import pytest
 from tests.microbench import simulated
 from tilewright.backend import LiveDevice
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.microbench import EXPERIMENTS, Experiment, Row, experiments, ports, register
+from tilewright.microbench import Row, experiments, ports
 from tilewright.microbench.timing import LoopTimer, alone, cycles_by_multiprocessor
 
 OURS = ("mixes", "ports", "rates")
@@ -21,14 +21,6 @@ def test_experiments_are_found_by_name() -> None:
         assert experiment.name == name
         assert experiment.title
         assert set(experiment.backends) <= {"cuda", "opencl"}
-
-
-def test_a_name_is_given_once() -> None:
-    ours = experiments()["ports"]
-    assert register(ours) is ours
-    with pytest.raises(ValueError, match="'ports' exists already"):
-        register(Experiment("ports", "another", ("cuda",), ours.run))
-    assert EXPERIMENTS["ports"] is ours
 
 
 def test_cycles_go_from_the_first_start_to_the_last_end() -> None:

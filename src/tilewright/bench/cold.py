@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from tilewright.backend import LiveDevice
-from tilewright.stencil import Launch, Source
-from tilewright.stencil.text import read_text
+from tilewright.microbench.bandwidth import Stream, Walker
 from tilewright.timeline import span
 
-__all__ = ["ColdCache", "flush_source", "host_cache_bytes"]
+__all__ = ["ColdCache", "host_cache_bytes"]
 
-# Twice the cache: replacement is no exact LRU, and an H100's L2 is two halves that each keep
-# copies of what the other owns.
-_TIMES = 2
+# Of the cache: replacement is no exact LRU, an H100's L2 is two halves that each keep copies of
+# what the other owns, and what is written is whole steps of all blocks, up to a third less.
+_TIMES = 3
 
 # Where no size is known: larger than any last cache that is sold today but stacked ones.
 _UNKNOWN = 256 << 20
-
-# Words of a block's chunk: long enough to be streamed, and a multiple of any thread count here.
-_CHUNK = 1 << 14
-
-
-def flush_source(dialect: str, threads: int) -> Source:
-    """Return the kernel's text after a dialect's and the single precision's prelude."""
-    own = files("tilewright.bench").joinpath("flush.cl").read_text(encoding="utf-8")
-    preludes = read_text(f"prelude/dialect_{dialect}.h") + read_text("prelude/s.h")
-    return Source(preludes + own, {"CHUNK": _CHUNK, "THREADS": threads}, "flush")
 
 
 def host_cache_bytes() -> int:
@@ -45,7 +34,7 @@ def host_cache_bytes() -> int:
 class ColdCache:
     """Fills the caches of a device, and the host's if asked, with something else.
 
-    A buffer twice as large as the last cache is written: lines that were there are evicted.
+    A buffer larger than the last cache is written: lines that were there are evicted.
     The device's smaller caches are, too, on a GPU; a CPU's private ones only of the cores
     that took part, which is nearly always all of them.
 
@@ -67,27 +56,26 @@ class ColdCache:
         cpu = live.spec.kind == "cpu"
         known = live.spec.l2_bytes or 0
         wanted = _TIMES * max(known, host_cache_bytes() if cpu else 0) or _UNKNOWN
-        block = 4 * _CHUNK
         # A quarter: somebody else's matrices have to fit, too.
         limits = [live.max_allocation, (live.spec.memory_bytes or 0) // 4]
-        wanted = min([wanted, *(limit for limit in limits if limit)])
-        blocks = max(1, wanted // block)
-        self.bytes = blocks * block
-        threads = 1 if cpu else 256
-        self._launch = Launch((blocks, 1), (threads, 1))
-        self._kernel = live.compile(flush_source(live.dialect, threads))
-        self._memory = live.allocate(self.bytes)
+        walker = Walker(live)
+        self.bytes = walker.rounded(min([wanted, *(limit for limit in limits if limit)]))
+        self._memory = [live.allocate(size) for size in (self.bytes, walker.sums_bytes)]
+        buffer, sums = self._memory
+        stream = Stream("memory", "flush", "WRITE", self.bytes, 1)
+        walk = walker.walk(stream, (buffer, buffer, sums), self.bytes)
+        self._write = partial(live.launch, *walk)
         others = _TIMES * host_cache_bytes() or _UNKNOWN
         self._host = np.zeros(others // 4, np.float32) if host and not cpu else None
 
     def flush(self) -> None:
         """Fill the caches and wait until that is done."""
         with span("flush", self.bytes):
-            arguments = (self._memory, np.float32(1))
-            self._live.launch(self._kernel, self._launch, arguments).wait()
+            self._write().wait()
             if self._host is not None:
                 self._host += 1
 
     def close(self) -> None:
         """Give the buffer's memory back."""
-        self._live.free(self._memory)
+        for memory in self._memory:
+            self._live.free(memory)

@@ -27,7 +27,7 @@ _WARM = (
     " device events on GPUs, around what is enqueued while they are held, the host's clock around"
     " a waiting call on CPUs"
 )
-_COLD = _WARM.replace("warm cache", "cold cache (twice the last cache written before each)")
+_COLD = _WARM.replace("warm cache", "cold cache (over twice the last one written before each)")
 _TRANSFERS = (
     "; with transfers: A and B copied to the device and C back, by the host's clock,"
     " pageable memory"

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice
-from tilewright.microbench.experiment import Experiment, Row, register
+from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.points import Point, check_code, launched, measure_points
 from tilewright.microbench.texts import FACTOR, OFFSET, kernel_source, words_sum
 from tilewright.microbench.timing import alone
 from tilewright.stencil import Launch
 
 __all__ = [
-    "BANDWIDTH",
+    "EXPERIMENT",
     "Stream",
     "Walker",
     "cache_sizes",
@@ -342,8 +342,6 @@ def _run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> Non
     measure_points(points(), emit, seconds)
 
 
-BANDWIDTH = register(
-    Experiment(
-        "bandwidth", "Bandwidth of shared memory, L2 and device memory", ("cuda", "opencl"), _run
-    )
+EXPERIMENT = Experiment(
+    "bandwidth", "Bandwidth of shared memory, L2 and device memory", ("cuda", "opencl"), _run
 )

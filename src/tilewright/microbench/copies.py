@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from tilewright.microbench.experiment import Device, Experiment, Row, register
+from tilewright.backend import LiveDevice
+from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.loops import check_names
 from tilewright.microbench.points import Point
 from tilewright.microbench.texts import kernel_text
 from tilewright.microbench.timing import LoopTimer, time_loops
 from tilewright.stencil import Source
 
-__all__ = ["COPIES", "LINE_BYTES", "Pattern", "patterns", "run"]
+__all__ = ["EXPERIMENT", "LINE_BYTES", "Pattern", "patterns", "run"]
 
 # A line of the caches, and of shared memory: 32 banks of 4 bytes.
 LINE_BYTES = 128
@@ -192,7 +193,7 @@ def _points(timer: LoopTimer) -> Iterator[Point]:
         yield row, partial(measured, timer, pattern)
 
 
-def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
+def run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> None:
     """Measure every pattern; see `Experiment`."""
     rows = max(pattern.warp_rows for pattern in patterns())
     time_loops(device, emit, seconds, _points, _WARPS * rows * _STRIDE // 4)
@@ -228,11 +229,9 @@ def check(code: bytes, pattern: Pattern) -> None:
     check_names(code, {_NAMES[pattern.piece_bytes]: _COPIES}, _EXTRA)
 
 
-COPIES = register(
-    Experiment(
-        "copies",
-        "asynchronous copies to shared memory, bytes a cycle by how pieces lie in both memories",
-        ("cuda",),
-        run,
-    )
+EXPERIMENT = Experiment(
+    "copies",
+    "asynchronous copies to shared memory, bytes a cycle by how pieces lie in both memories",
+    ("cuda",),
+    run,
 )

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 
 from tilewright.backend import LiveDevice
 
-__all__ = ["EXPERIMENTS", "Device", "Experiment", "Row", "register"]
+__all__ = ["Experiment", "Row"]
 
 Row = dict[str, str | int | float | None]
 """One measured point.  Units are in the key's name: ``read_bytes_per_second``,
 ``cycles_per_ffma``.  A point that could not be measured has ``"error"``: the reason."""
-
-Device = LiveDevice
-"""The open device that an experiment runs on."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +39,4 @@ class Experiment:
     name: str
     title: str
     backends: tuple[str, ...]
-    run: Callable[[Device, Callable[[Row], None], float], None]
-
-
-EXPERIMENTS: dict[str, Experiment] = {}
-"""Experiments by name; complete once `tilewright.microbench.experiments` was called."""
-
-
-def register(experiment: Experiment) -> Experiment:
-    """Enter an experiment into `EXPERIMENTS` and return it.
-
-    Raises
-    ------
-    ValueError
-        If the name is taken by another experiment.
-    """
-    known = EXPERIMENTS.get(experiment.name)
-    if known is not None and known != experiment:
-        raise ValueError(f"experiment={experiment.name!r} exists already; choose another name")
-    EXPERIMENTS[experiment.name] = experiment
-    return experiment
+    run: Callable[[LiveDevice, Callable[[Row], None], float], None]

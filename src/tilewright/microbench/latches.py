@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from tilewright.microbench.experiment import Device, Experiment, Row, register
+from tilewright.backend import LiveDevice
+from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.loops import Slot, Template
 from tilewright.microbench.points import Point
 from tilewright.microbench.port_patterns import TRIP
@@ -26,7 +27,7 @@ from tilewright.microbench.timing import LoopTimer, time_loops
 from tilewright.sass import decode, find_loops, port_use, read_cubin
 from tilewright.sass.decode import RZ
 
-__all__ = ["LATCHES", "Pattern", "body", "patterns", "predicted", "run", "verdict"]
+__all__ = ["EXPERIMENT", "Pattern", "body", "patterns", "predicted", "run", "verdict"]
 
 _KINDS = ("LDS", "LDS.64", "LDS.128")
 _GAPS = (4, 8, 16)  # multiply-adds to a load
@@ -155,7 +156,7 @@ def _points(timer: LoopTimer) -> Iterator[Point]:
         yield row, partial(measure, wanted)
 
 
-def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
+def run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> None:
     """Measure every pattern with one warp a scheduler, then say what they tell."""
     rows: list[Row] = []
 
@@ -167,11 +168,9 @@ def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
     emit(verdict(rows))
 
 
-LATCHES = register(
-    Experiment(
-        "latches",
-        "cycles of FFMA and loads by what their registers share: do loads end a reuse?",
-        ("cuda",),
-        run,
-    )
+EXPERIMENT = Experiment(
+    "latches",
+    "cycles of FFMA and loads by what their registers share: do loads end a reuse?",
+    ("cuda",),
+    run,
 )

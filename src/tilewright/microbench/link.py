@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice
-from tilewright.microbench.experiment import Experiment, Row, register
+from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.points import Point, measure_points
 
-__all__ = ["HOST_MEMORY", "LINK", "TO_DEVICE", "TO_HOST", "fitted_link", "link_sizes"]
+__all__ = ["EXPERIMENT", "HOST_MEMORY", "TO_DEVICE", "TO_HOST", "fitted_link", "link_sizes"]
 
 _SMALLEST, _LARGEST = 4 * 2**10, 256 * 2**20
 _REPEATS = 5  # the median of five: copies are disturbed more often than kernels
@@ -168,6 +168,4 @@ class _Copies:
         return self._host[memory]
 
 
-LINK = register(
-    Experiment("link", "Copies between host and device by size", ("cuda", "opencl"), _run)
-)
+EXPERIMENT = Experiment("link", "Copies between host and device by size", ("cuda", "opencl"), _run)

@@ -20,14 +20,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
+from tilewright.backend import LiveDevice
 from tilewright.backend.cuda.device import LoadedKernel
-from tilewright.microbench.experiment import Device, Experiment, Row, register
+from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.loops import Slot, Template, loop_source, template
 from tilewright.microbench.points import Point
 from tilewright.microbench.timing import WARP, LoopTimer, time_loops
 from tilewright.sass import wavefronts
 
-__all__ = ["MIXES", "Mixture", "mixes_of", "mixture", "points", "run"]
+__all__ = ["EXPERIMENT", "Mixture", "mixes_of", "mixture", "points", "run"]
 
 SLOTS = 512
 # 32 warps may have 64 registers each: 36 sums and twice 4 factors leave room for addresses.
@@ -168,7 +169,7 @@ def _points(timer: LoopTimer) -> Iterator[Point]:
         yield _labels(*point), partial(measure, *point)
 
 
-def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
+def run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> None:
     """Measure every mixture; see `Experiment`."""
     time_loops(device, emit, seconds, _points)
 
@@ -270,11 +271,9 @@ def mixes_of(
     ]
 
 
-MIXES = register(
-    Experiment(
-        "mixes",
-        "multiply-adds mixed with shared loads: rates by width, ratio, lanes, banks, warps",
-        ("cuda",),
-        run,
-    )
+EXPERIMENT = Experiment(
+    "mixes",
+    "multiply-adds mixed with shared loads: rates by width, ratio, lanes, banks, warps",
+    ("cuda",),
+    run,
 )

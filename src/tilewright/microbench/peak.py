@@ -9,14 +9,14 @@ import numpy as np
 
 from tilewright.backend import LiveDevice
 from tilewright.bounds.double_double import SEQUENCE_OF, SEQUENCES
-from tilewright.microbench.experiment import Experiment, Row, register
+from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.numbers import live_numbers
 from tilewright.microbench.points import Point, measure_points
 from tilewright.microbench.texts import kernel_source
 from tilewright.precision import PRECISIONS, Precision
 from tilewright.stencil import Dialect, Launch, Source
 
-__all__ = ["PEAK", "measured_peak", "peak_source"]
+__all__ = ["EXPERIMENT", "measured_peak", "peak_source"]
 
 # Accumulators in the kernels' text.
 _CHAINS = 12
@@ -81,4 +81,4 @@ def _run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> Non
     measure_points(points, emit, seconds)
 
 
-PEAK = register(Experiment("peak", "Rate of independent multiply-adds", ("cuda", "opencl"), _run))
+EXPERIMENT = Experiment("peak", "Rate of independent multiply-adds", ("cuda", "opencl"), _run)

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
+from tilewright.backend import LiveDevice
 from tilewright.backend.cuda.device import CUDADevice, LoadedKernel
-from tilewright.microbench.experiment import Device, Experiment, Row, register
+from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.loops import Template, loop_source, template
 from tilewright.microbench.points import Point
 from tilewright.microbench.port_patterns import EVEN, ODD, TRIP, named, pattern, placed, sequences
 from tilewright.microbench.timing import LoopTimer, time_loops
 
-__all__ = ["PORTS", "points", "run", "wide_template"]
+__all__ = ["EXPERIMENT", "points", "run", "wide_template"]
 
 SCHEDULERS = 4
 # 16 warps of 120 registers fill a multiprocessor; 88 sums and twice 8 factors leave each bank at
@@ -77,7 +78,7 @@ def _points(timer: LoopTimer) -> Iterator[Point]:
         yield row, partial(measure, name, yields, warps)
 
 
-def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
+def run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> None:
     """Measure every pattern; see `Experiment`."""
     time_loops(device, emit, seconds, _points)
 
@@ -96,11 +97,9 @@ def _measured(timer: LoopTimer, kernel: LoadedKernel, warps: int) -> Row:
     }
 
 
-PORTS = register(
-    Experiment(
-        "ports",
-        "cycles per FFMA by register banks, reuse flags, yield flag and warps a scheduler",
-        ("cuda",),
-        run,
-    )
+EXPERIMENT = Experiment(
+    "ports",
+    "cycles per FFMA by register banks, reuse flags, yield flag and warps a scheduler",
+    ("cuda",),
+    run,
 )

@@ -23,14 +23,14 @@ import numpy as np
 
 from tilewright.backend import Event, LiveDevice
 from tilewright.microbench.bandwidth import Stream, Walker, memory_sizes
-from tilewright.microbench.experiment import Experiment, Row, register
+from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.points import check_code, measure_points
 from tilewright.microbench.sensors import Reading, reasons_of, sensors
 from tilewright.microbench.texts import kernel_source
 from tilewright.microbench.timing import alone
 from tilewright.stencil import Launch
 
-__all__ = ["POWER", "PowerSamples", "outer_defines", "sample_power"]
+__all__ = ["EXPERIMENT", "PowerSamples", "outer_defines", "sample_power"]
 
 _INTERVAL = 0.02  # NVML's clock is renewed about every 20 ms
 _TOLD = 0.25  # seconds between readings that become rows
@@ -341,4 +341,4 @@ def _run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> Non
     )
 
 
-POWER = register(Experiment("power", "Clock, power and rate under load", ("cuda", "opencl"), _run))
+EXPERIMENT = Experiment("power", "Clock, power and rate under load", ("cuda", "opencl"), _run)

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from tilewright.backend import BackendError
+from tilewright.backend import BackendError, LiveDevice
 from tilewright.backend.cuda.device import LoadedKernel
-from tilewright.microbench.experiment import Device, Experiment, Row, register
+from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.loops import LoopRejectedError, check_names
 from tilewright.microbench.points import Point
 from tilewright.microbench.texts import kernel_text
 from tilewright.microbench.timing import LoopTimer, time_loops
 from tilewright.stencil import Source
 
-__all__ = ["KINDS", "RATES", "Kind", "run"]
+__all__ = ["EXPERIMENT", "KINDS", "Kind", "run"]
 
 # The loop's counter, comparison and branch; for warpgroups also their fence and wait.
 _EXTRA, _EXTRA_WARPGROUP = 3, 5
@@ -132,7 +132,7 @@ def _refuse(error: Exception) -> Row:
     raise error
 
 
-def run(device: Device, emit: Callable[[Row], None], seconds: float) -> None:
+def run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> None:
     """Measure every kind; see `Experiment`."""
     time_loops(device, emit, seconds, _points)
 
@@ -153,11 +153,9 @@ def _rates(timer: LoopTimer, kind: Kind, kernel: LoadedKernel, warps: int) -> Ro
     }
 
 
-RATES = register(
-    Experiment(
-        "rates",
-        "multiply-adds a cycle and multiprocessor of every arithmetic unit, by warps",
-        ("cuda",),
-        run,
-    )
+EXPERIMENT = Experiment(
+    "rates",
+    "multiply-adds a cycle and multiprocessor of every arithmetic unit, by warps",
+    ("cuda",),
+    run,
 )
