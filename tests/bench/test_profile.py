@@ -21,7 +21,6 @@ from tilewright.bench import profiled
 from tilewright.bench.counters import (
     COUNTERS,
     STALLS,
-    common_metrics,
     metrics,
     parse_ncu,
     refused_metrics,
@@ -109,7 +108,6 @@ def test_any_text_is_kernels_or_a_value_error(text):
 
 def test_every_metric_is_asked_for_once():
     assert len(set(metrics())) == len(metrics())
-    assert set(common_metrics()) < set(metrics())
 
 
 def test_refused_metrics_are_known_by_name():
@@ -193,17 +191,6 @@ def test_metrics_that_are_refused_are_left_out(tmp_path, monkeypatch):
     assert told["refused"] == [tensor]
     assert all("kernels" in one for one in told["libraries"].values())
     assert len(calls()) == 3  # the peer is not asked for it any more
-
-
-def test_where_it_does_not_say_which_the_common_ones_are_tried(tmp_path, monkeypatch):
-    body = (
-        f"if len(metrics) > {len(common_metrics())}: print('==ERROR== bad metrics'); sys.exit(1)\n"
-        "print(SAMPLE)\n"
-    )
-    stand_in(tmp_path, monkeypatch, body)
-    told = profiler().profile(PROBLEM, choose(device("opencl:0"), PROBLEM), [])
-    assert "kernels" in told["libraries"]["tilewright"]
-    assert set(told["refused"]) == set(metrics()) - set(common_metrics())
 
 
 def test_no_permission_ends_it_with_what_to_do(tmp_path, monkeypatch):

@@ -30,13 +30,18 @@ from tilewright.bench.ladder.tensor.rungs import (
     TENSOR_RUNGS,
     TensorRung,
     stencil_rung,
-    tensor_rung,
 )
 from tilewright.bench.peers.cublas import CuBLAS
 from tilewright.cli.app import run
 from tilewright.problem import Problem
 from tilewright.sass import decode, inspect_kernel, read_cubin
 from tilewright.tuning.verify import WrongResultError
+
+
+def tensor_rung(name: str) -> TensorRung:
+    """Return a rung by the beginning of its name."""
+    return next(one for one in TENSOR_RUNGS if one.name.startswith(name))
+
 
 emulates = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 compiles = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
@@ -160,14 +165,11 @@ def test_machine_code_is_what_the_rung_promises(one: TensorRung):
 
 def test_rungs_have_names_and_say_what_they_cost():
     for number, one in enumerate(TENSOR_RUNGS, start=1):
-        assert tensor_rung(one.name) is tensor_rung(one.name[:2]) is one
         text = one.source().text
         assert f"/* Rung {number}, " in text
         assert "What it costs: " in text
         assert one.idea.endswith(".")
         assert one.shared_bytes <= 232448  # what a block of an H100 may have
-    with pytest.raises(ValueError, match="rung='t9'"):
-        tensor_rung("t9")
 
 
 def test_a_text_is_read_in_ten_minutes():

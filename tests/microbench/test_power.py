@@ -10,9 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.microbench.simulated import SimulatedDevice
-from tilewright.backend.cuda.compiler import nvrtc
-from tilewright.microbench import experiments, power, sensors, tensor_power
+from tilewright.microbench import experiments, power, sensors
 from tilewright.microbench.power import PowerSamples, sample_power
 from tilewright.microbench.sensors import Reading, reasons_of
 
@@ -121,51 +119,11 @@ def test_outer_products_are_checked(live, letter, side, vector, threads, monkeyp
         load.enqueue().wait()
         load.check()
     finally:
-        load.free()
+        for memory in load.memory:
+            live.free(memory)
     wrong = np.full((2, 16), 1e9, np.float32 if letter == "s" else np.float64)
     with pytest.raises(ValueError, match="outer products from shared memory are wrong"):
         power._check_outer(wrong, side, vector, 8, 5000)
-
-
-class Multiplying(SimulatedDevice):
-    """Takes so many cycles a trip for whatever is launched."""
-
-    backend = "cuda"
-
-    def __init__(self, cycles):
-        super().__init__()
-        self.cycles = cycles
-
-    def launch(self, kernel, launch, arguments, queue=None, after=()):
-        self.asked = launch, arguments
-        return self
-
-    def download(self, memory, array, offset=0):
-        array[..., 0] = 0
-        array[..., 1] = int(self.cycles * self.asked[1][1])
-        array[..., 2] = np.arange(len(array))[:, None]
-
-
-@pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: pip install 'tilewright[tune]'")
-@pytest.mark.parametrize(("name", "multiply_adds"), [("fp16", 2048), ("tf32", 1024)])
-def test_warpgroup_multiplies_are_counted(name, multiply_adds):
-    """Two warpgroups do 32 multiplies each a trip, of 128 cycles; fewer is none of theirs."""
-    live = Multiplying(2 * 32 * 128)
-    assert tensor_power.suits(live)
-    load = tensor_power.tensor_load(live, f"warpgroup multiplies, {name}")
-    load.enqueue()
-    load.check()
-    trips = int(live.asked[1][1])
-    assert load.cycles() == 8192 * trips
-    assert load.work == 2 * multiply_adds * 132 * load.cycles()
-    live.cycles = 8000
-    with pytest.raises(ValueError, match="cycles, at least"):
-        load.check()
-    load.free()
-
-
-def test_other_devices_multiply_no_warpgroups(live):
-    assert not tensor_power.suits(live) or live.spec.compute_capability == 90
 
 
 @pytest.mark.thorough

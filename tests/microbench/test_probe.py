@@ -52,16 +52,6 @@ def numbers(device=H100, results=RESULTS):
     return {one.name: one for one in measured_numbers(results, device)}
 
 
-def test_each_short_type_has_the_clock_that_its_own_load_kept():
-    rows = [
-        {"load": "warpgroup multiplies, fp16", "seconds": 1.5, "clock_hz": 1.4e9},
-        {"load": "warpgroup multiplies, tf32", "seconds": 1.5, "counted_clock_hz": 1.5e9},
-        {"load": "warpgroup multiplies, tf32", "at_seconds": 0.2, "clock_hz": 1.98e9},
-    ]
-    found = {one.name: one.value for one in measured_numbers({"power": {"rows": rows}}, H100)}
-    assert found == {"sustained_clock_hz.fp16": 1.4e9, "sustained_clock_hz.tf32": 1.5e9}
-
-
 def test_a_warps_share_of_the_matrix_units_is_of_the_type_that_loses_least():
     def row(kind, rate, warps):
         return {"kind": kind, "multiply_adds_per_cycle": rate, "warps_per_multiprocessor": warps}
@@ -70,7 +60,7 @@ def test_a_warps_share_of_the_matrix_units_is_of_the_type_that_loses_least():
     rows += [row("wgmma_s8", 4096, 8), row("s8_16x8x32", 2730, 8), row("bf16_16x8x16", 1365, 8)]
     (found,) = measured_numbers({"rates": {"rows": rows}}, H100)
     assert (found.name, found.value) == ("warp_matrix_share", pytest.approx(2730 / 4096))
-    assert "s8_16x8x32" in found.detail
+    assert "s8_16x8x32" in found.source
     assert not measured_numbers({"rates": {"rows": rows[:1]}}, H100)
 
 
@@ -85,7 +75,10 @@ def test_rows_become_quantities():
         "sustained_clock_hz.s": 1905e6,  # the higher one of count and sensor, after it settled
         "power_w": 651.0,
     }
-    assert found["memory_bytes_per_s"].detail == "experiment bandwidth, read, 8 bytes, at 1980 MHz"
+    assert (
+        found["memory_bytes_per_s"].source
+        == "measured: experiment bandwidth, read, 8 bytes, at 1980 MHz"
+    )
 
 
 def test_lanes_are_taken_only_where_they_are_unknown_or_more():

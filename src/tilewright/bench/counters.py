@@ -19,7 +19,6 @@ __all__ = [
     "COUNTERS",
     "STALLS",
     "Counter",
-    "common_metrics",
     "metrics",
     "parse_ncu",
     "refused_metrics",
@@ -40,15 +39,12 @@ class Counter:
         For people.
     collected : bool
         Whether it has to be asked for; what describes the launch comes by itself.
-    common : bool
-        Whether it is known to be there: counted on an H100 with CUDA 13.0's Nsight Compute.
     """
 
     name: str
     metric: str
     title: str
     collected: bool = True
-    common: bool = True
 
 
 _OF_PEAK = "avg.pct_of_peak_sustained"
@@ -57,9 +53,7 @@ _OF_PEAK = "avg.pct_of_peak_sustained"
 COUNTERS = (
     Counter("time_ns", "gpu__time_duration.sum", "time under the profiler, ns"),
     Counter("cycles", "sm__cycles_elapsed.max", "cycles"),
-    Counter(
-        "fma_pct", f"sm__pipe_fma_cycles_active.{_OF_PEAK}_active", "FMA pipe busy, %", common=False
-    ),
+    Counter("fma_pct", f"sm__pipe_fma_cycles_active.{_OF_PEAK}_active", "FMA pipe busy, %"),
     Counter(
         "fma_instructions_pct",
         f"sm__inst_executed_pipe_fma.{_OF_PEAK}_active",
@@ -70,7 +64,6 @@ COUNTERS = (
         "tensor_pct",
         f"sm__pipe_tensor_cycles_active.{_OF_PEAK}_active",
         "tensor pipe, %",
-        common=False,
     ),
     Counter("issue_pct", f"smsp__issue_active.{_OF_PEAK}_active", "issue slots used, %"),
     Counter("occupancy_pct", f"sm__warps_active.{_OF_PEAK}_active", "occupancy, achieved, %"),
@@ -81,11 +74,11 @@ COUNTERS = (
         "shared memory bank conflicts",
     ),
     Counter("wavefronts", "l1tex__data_pipe_lsu_wavefronts.sum", "wavefronts (with the conflicts)"),
-    Counter("l1_pct", f"l1tex__throughput.{_OF_PEAK}_active", "L1 throughput, %", common=False),
-    Counter("l2_pct", f"lts__throughput.{_OF_PEAK}_elapsed", "L2 throughput, %", common=False),
-    Counter("l2_hit_pct", "lts__t_sector_hit_rate.pct", "L2 hits, %", common=False),
-    Counter("dram_pct", f"dram__throughput.{_OF_PEAK}_elapsed", "DRAM throughput, %", common=False),
-    Counter("dram_bytes", "dram__bytes.sum", "DRAM traffic, bytes", common=False),
+    Counter("l1_pct", f"l1tex__throughput.{_OF_PEAK}_active", "L1 throughput, %"),
+    Counter("l2_pct", f"lts__throughput.{_OF_PEAK}_elapsed", "L2 throughput, %"),
+    Counter("l2_hit_pct", "lts__t_sector_hit_rate.pct", "L2 hits, %"),
+    Counter("dram_pct", f"dram__throughput.{_OF_PEAK}_elapsed", "DRAM throughput, %"),
+    Counter("dram_bytes", "dram__bytes.sum", "DRAM traffic, bytes"),
     Counter("registers", "launch__registers_per_thread", "registers a thread", False),
     Counter("shared_bytes", "launch__shared_mem_per_block", "shared memory a block, bytes", False),
     Counter("blocks", "launch__grid_size", "thread blocks", False),
@@ -115,11 +108,6 @@ _REFUSED = re.compile(r"^==(?:ERROR|WARNING)==", re.MULTILINE)
 def metrics() -> tuple[str, ...]:
     """Return the metrics to ask for."""
     return (*(one.metric for one in COUNTERS if one.collected), *STALLS.values())
-
-
-def common_metrics() -> tuple[str, ...]:
-    """Return those of them that every GPU here has had."""
-    return (*(one.metric for one in COUNTERS if one.collected and one.common), *STALLS.values())
 
 
 def refused_metrics(text: str) -> set[str]:

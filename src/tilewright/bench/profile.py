@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.backend import LiveDevice
-from tilewright.bench.counters import common_metrics, metrics, parse_ncu, refused_metrics
+from tilewright.bench.counters import metrics, parse_ncu, refused_metrics
 from tilewright.bench.sweep import OURS, Method
 from tilewright.portfolio import Choice
 from tilewright.problem import Problem
@@ -145,9 +145,7 @@ class Profiler:
             "config": dict(choice.config),
         }
         child = [sys.executable, "-m", "tilewright.bench.profiled", json.dumps(task)]
-        # A GPU that lacks some metrics is asked again for the others; where it does not say
-        # which, for those that are known to be everywhere.
-        for _ in range(4):
+        for _ in range(4):  # a GPU that lacks some metrics is asked again for the others
             text = self._run(ncu_command(self.ncu, self._wanted, self._method.cache, child))
             if "ERR_NVGPUCTRPERM" in text:
                 raise ProfileError(_PERMISSION)
@@ -155,8 +153,8 @@ class Profiler:
                 kernels = parse_ncu(text)
                 if kernels:
                     return {"kernels": kernels}
-            refused = refused_metrics(text) or set(self._wanted) - set(common_metrics())
-            if "metric" not in text.lower() or not refused & set(self._wanted):
+            refused = refused_metrics(text) & set(self._wanted)
+            if not refused:
                 break
             self._wanted = [metric for metric in self._wanted if metric not in refused]
         return {"error": why_it_failed(text)}

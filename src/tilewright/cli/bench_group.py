@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_table, say
+from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_lines, say
 from tilewright.cli.trace_option import traced_command
 
 if TYPE_CHECKING:
@@ -90,8 +90,6 @@ def _function(name: str, chosen: Benchmark) -> Callable[..., None]:
 
 def _run(name: str, chosen: Benchmark, given: dict[str, Any]) -> None:
     """Take a benchmark's rows, write the file after each, print its table."""
-    from rich.table import Table
-
     from tilewright.backend import device
     from tilewright.bench.document import Document
     from tilewright.bench.record import device_record, environment_record
@@ -117,7 +115,4 @@ def _run(name: str, chosen: Benchmark, given: dict[str, Any]) -> None:
         emit_json(document.plain)
         return
     heads, lines = chosen.table([row for row in rows if "error" not in row])
-    table = Table(*heads)
-    for line in lines:
-        table.add_row(*("-" if cell is None else str(cell) for cell in line))
-    emit_table(table)
+    emit_lines(heads, lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilewright.cli.output import emit_json, emit_table, gigaflops, say
+from tilewright.cli.output import emit_json, emit_lines, emit_table, gigaflops, say
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -81,8 +81,6 @@ def show_summaries(peers: Sequence[Peer], rows: list[dict[str, Any]]) -> None:
 
 def show_list(*, json: bool) -> None:
     """Print every benchmark of the registry."""
-    from rich.table import Table
-
     from tilewright.bench.registry import benchmark, names
 
     found = {name: benchmark(name) for name in names()}
@@ -90,10 +88,8 @@ def show_list(*, json: bool) -> None:
         facts = ("measures", "against", "takes", "options")
         emit_json({name: {f: getattr(one, f) for f in facts} for name, one in found.items()})
         return
-    table = Table("benchmark", "measures", "against", "takes")
-    for name, one in found.items():
-        table.add_row(name, one.measures, one.against, one.takes)
-    emit_table(table)
+    lines = [(name, one.measures, one.against, one.takes) for name, one in found.items()]
+    emit_lines(("benchmark", "measures", "against", "takes"), lines)
     say("run one by its name; `tilewright bench NAME --help` has its options")
 
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli.db_view import (
-    emit_rows,
-    failure_table,
     measurement_facts,
+    show_failures,
+    show_measurement,
+    show_summaries,
     summary_facts,
-    summary_table,
-    told_table,
 )
-from tilewright.cli.output import JsonOption, emit_json, emit_table, parse_trans, say
+from tilewright.cli.output import JsonOption, emit_json, parse_trans, say
 from tilewright.text import plain
 
 if TYPE_CHECKING:
@@ -67,13 +66,13 @@ def list_(
             if json:
                 emit_json([measurement_facts(one) for one in failures])
             else:
-                emit_rows(failures, failure_table, "no candidate failed")
+                show_failures(failures)
             return
         summaries = opened.summaries(**filters)[:limit]
     if json:
         emit_json([summary_facts(one) for one in summaries])
     else:
-        emit_rows(summaries, summary_table, "nothing was tuned yet; run: tilewright tune")
+        show_summaries(summaries)
 
 
 @app.command()
@@ -84,7 +83,7 @@ def show(id: IdArgument, store: StoreOption = None, json: JsonOption = False) ->
     if json:
         emit_json(measurement_facts(measurement))
         return
-    emit_table(told_table(measurement))
+    show_measurement(measurement)
     if measurement.detail:
         say("\n" + plain(measurement.detail))
 

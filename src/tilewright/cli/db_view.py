@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tilewright.cli.output import emit_table, gigaflops, say
+from tilewright.cli.output import emit_lines, gigaflops, say
 from tilewright.text import plain
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
     from tilewright.tuning.measurement import Measurement
     from tilewright.tuning.store import Summary
 
 __all__ = [
-    "emit_rows",
-    "failure_table",
     "measurement_facts",
+    "show_failures",
+    "show_measurement",
+    "show_summaries",
     "summary_facts",
-    "summary_table",
-    "told_table",
 ]
 
 
@@ -82,57 +79,41 @@ def _told(measurement: Measurement) -> dict[str, str]:
     return told
 
 
-def told_table(measurement: Measurement) -> Table:
-    """Return a table of everything about one measurement but its long text."""
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None)
-    for name, value in _told(measurement).items():
-        table.add_row(name, _text(value))
-    return table
+def show_measurement(measurement: Measurement) -> None:
+    """Print everything about one measurement but its long text."""
+    lines = ((name, _text(value)) for name, value in _told(measurement).items())
+    emit_lines((), lines, show_header=False, box=None)
 
 
-def summary_table(summaries: list[Summary]) -> Table:
-    """Return a table of what was tuned."""
-    from rich.table import Table
-
-    table = Table("problem", "device", "winner", "speed", "stencil", "ok", "failed", "newest")
+def show_summaries(summaries: list[Summary]) -> None:
+    """Print what was tuned."""
+    lines = []
     for one in summaries:
         best = one.winner
-        table.add_row(
-            str(one.problem),
-            _text(one.device_name),
-            "-" if best is None else str(best.id),
-            "-" if best is None else gigaflops(best.flops_per_second),
-            "-" if best is None else best.config.stencil,
-            str(one.ok),
-            str(one.failed),
-            one.newest[:19],
-        )
-    return table
+        won = (None,) * 3 if best is None else (
+            best.id, gigaflops(best.flops_per_second), best.config.stencil
+        )  # fmt: skip
+        lines.append((one.problem, _text(one.device_name), *won, one.ok, one.failed,
+                      one.newest[:19]))  # fmt: skip
+    heads = ("problem", "device", "winner", "speed", "stencil", "ok", "failed", "newest")
+    _show(heads, lines, "nothing was tuned yet; run: tilewright tune")
 
 
-def failure_table(failures: list[Measurement]) -> Table:
-    """Return a table of candidates that failed."""
-    from rich.table import Table
-
-    table = Table("id", "status", "problem", "device", "config", "reason")
-    for one in failures:
-        table.add_row(
-            str(one.id),
-            str(one.status),
-            str(one.problem),
-            _text(one.device_name),
-            f"{one.config.stencil} {one.config.id}",
-            _text(one.reason),
-        )
-    return table
+def show_failures(failures: list[Measurement]) -> None:
+    """Print candidates that failed."""
+    lines = [
+        (one.id, one.status, one.problem, _text(one.device_name),
+         f"{one.config.stencil} {one.config.id}", _text(one.reason))
+        for one in failures
+    ]  # fmt: skip
+    heads = ("id", "status", "problem", "device", "config", "reason")
+    _show(heads, lines, "no candidate failed")
 
 
-def emit_rows(rows: list[Any], make: Callable[[list[Any]], Table], otherwise: str) -> None:
+def _show(heads: tuple[str, ...], lines: list[tuple[Any, ...]], otherwise: str) -> None:
     """Print a table, or a line where there is nothing to put in it."""
-    if rows:
-        emit_table(make(rows))
+    if lines:
+        emit_lines(heads, lines)
     else:
         say(otherwise)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_table, say
+from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_lines, say
 
 __all__ = ["command"]
 
@@ -75,46 +75,29 @@ def _probe(name: str | None, seconds: float, output: Path | None, *, json: bool)
 
 
 def _list(*, json: bool) -> None:
-    from rich.table import Column, Table
+    from rich.table import Column
 
     from tilewright.backend import devices
 
     found = devices()
     if json:
-        emit_json(
-            [
-                {
-                    "id": d.id,
-                    "backend": d.backend,
-                    "platform": d.platform,
-                    "driver": d.driver,
-                    "fingerprint": d.fingerprint,
-                    **asdict(d.spec),
-                }
-                for d in found
-            ]
-        )
+        facts = ("id", "backend", "platform", "driver", "fingerprint")
+        emit_json([{f: getattr(d, f) for f in facts} | asdict(d.spec) for d in found])
         return
     if not found:
         from tilewright.backend.opencl.platforms import missing
 
         say(f"no device: {missing()}")
         return
-    table = Table(
+    heads = (
         Column("id", no_wrap=True), Column("device", no_wrap=True), "units", "fp64", "platform",
         Column("fingerprint", no_wrap=True),
     )  # fmt: skip
-    for d in found:
-        s = d.spec
-        table.add_row(
-            d.id,
-            s.name,
-            f"{s.multiprocessors} ({s.kind})",
-            "yes" if s.has_fp64 else "no",
-            _platform(d.platform),
-            d.fingerprint,
-        )
-    emit_table(table)
+    emit_lines(heads, [
+        (d.id, d.spec.name, f"{d.spec.multiprocessors} ({d.spec.kind})",
+         "yes" if d.spec.has_fp64 else "no", _platform(d.platform), d.fingerprint)
+        for d in found
+    ])  # fmt: skip
 
 
 def _platform(text: str) -> str:

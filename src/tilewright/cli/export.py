@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli.output import JsonOption, emit_json, emit_table, say
+from tilewright.cli.output import JsonOption, emit_json, emit_lines, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,14 +87,11 @@ def _to_json(kernels: KernelSet, manifest: Path) -> dict[str, object]:
 
 def _show(kernels: KernelSet) -> None:
     """Print a row for each variant."""
-    from rich.table import Table
-
-    columns = ("variant", "kernels", "yours", "launch modes", "bytes")
-    table = Table(*columns, title=kernels.target.name, title_justify="left")
+    lines = []
     for variant, rows in kernels.rows.items():
         names = dict.fromkeys(name for one in rows.every for name in one.codes.values())
         size = sum(len(kernels.codes[name].cubin) for name in names)
         yours = sum(one.own and one.device is not None for one in rows.kernels)
-        cells = (len(rows.every), yours, len(names), f"{size:,}")
-        table.add_row(str(variant), *map(str, cells))
-    emit_table(table)
+        lines.append((variant, len(rows.every), yours, len(names), f"{size:,}"))
+    heads = ("variant", "kernels", "yours", "launch modes", "bytes")
+    emit_lines(heads, lines, title=kernels.target.name, title_justify="left")

@@ -16,7 +16,7 @@ from tilewright.cli.output import (
     ResultOption,
     arithmetic_name,
     emit_json,
-    emit_table,
+    emit_lines,
     say,
 )
 from tilewright.paths import check_writable, write_atomically
@@ -188,43 +188,39 @@ def _report(one: Inspection, listing: bool, estimated: int | None = None) -> Non
 
 def _show(one: Inspection, estimated: int | None) -> None:
     """Print tables of resources, the loop's mix and its registers."""
-    from rich.table import Table
-
     taken, fits = one.resources, one.occupancy
-    table = Table("what", "value", title=f"{taken.name}, sm_{taken.arch}", title_justify="left")
     registers = str(taken.registers)
     if estimated is not None:
         registers += (
             f"; {estimated} were estimated, {taken.registers - estimated:+d} by the compiler"
         )
-    table.add_row("registers a thread", registers)
-    table.add_row(
-        "shared memory", f"{taken.shared_bytes} bytes static, {one.dynamic_shared_bytes} dynamic"
-    )
-    table.add_row("stack", f"{taken.stack_bytes} bytes")
-    table.add_row(
-        "local memory", f"{taken.local_loads} loads, {taken.local_stores} stores (spills)"
-    )
-    table.add_row("barriers", str(taken.barriers))
-    table.add_row(
-        "occupancy",
+    occupancy = (
         f"{fits.blocks} blocks of {one.threads} threads, {fits.warps} of {fits.max_warps} warps, "
-        f"limited by {fits.limited_by}",
+        f"limited by {fits.limited_by}"
     )
-    table.add_row("instructions", f"{taken.instructions}, {one.unknown} of them not known here")
+    told = {
+        "registers a thread": registers,
+        "shared memory":
+            f"{taken.shared_bytes} bytes static, {one.dynamic_shared_bytes} dynamic",
+        "stack": f"{taken.stack_bytes} bytes",
+        "local memory": f"{taken.local_loads} loads, {taken.local_stores} stores (spills)",
+        "barriers": taken.barriers,
+        "occupancy": occupancy,
+        "instructions": f"{taken.instructions}, {one.unknown} of them not known here",
+    }  # fmt: skip
     if one.loop is not None and one.registers is not None:
-        mix = ", ".join(f"{count} {name}" for name, count in one.loop.mix().items())
-        table.add_row("main loop", mix)
-        table.add_row("its place", _place(one, one.loop))
-        table.add_row("multiply-adds", f"{100 * one.loop.useful_share:.1f} % of its instructions")
         roles = ", ".join(f"{count} {role}" for role, count in one.registers.most.items())
-        table.add_row("registers in it", f"{roles}; {one.registers.peak_live} live at most")
+        told |= {
+            "main loop": ", ".join(f"{count} {name}" for name, count in one.loop.mix().items()),
+            "its place": _place(one, one.loop),
+            "multiply-adds": f"{100 * one.loop.useful_share:.1f} % of its instructions",
+            "registers in it": f"{roles}; {one.registers.peak_live} live at most",
+        }
     if one.cycles is not None:
         terms = ", ".join(f"{name} {value:.0f}" for name, value in one.cycles.terms.items())
-        table.add_row(
-            "cycles a trip over k", f"{one.cycles.cycles:.0f} simulated; least by {terms}"
-        )
-    emit_table(table)
+        told["cycles a trip over k"] = f"{one.cycles.cycles:.0f} simulated; least by {terms}"
+    title = f"{taken.name}, sm_{taken.arch}"
+    emit_lines(("what", "value"), told.items(), title=title, title_justify="left")
 
 
 def _place(one: Inspection, loop: Loop) -> str:

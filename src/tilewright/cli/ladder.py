@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_table, gigaflops, say
+from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_lines, gigaflops, say
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -138,20 +138,17 @@ def _tune(problem: Problem, live: LiveDevice, budget: str) -> None:
 
 def _show(live: LiveDevice, told: dict[str, Any]) -> None:
     """Print one size's table."""
-    from rich.table import Column, Table
+    from rich.table import Column
 
     limit = told["bound"]
     rate = limit.get("flops_per_second")
     said = f"bound {gigaflops(rate)} by {limit['limiting']}" if rate else limit["missing"]
     numbers = ("max error", "kernel, ms", "with transfers, ms", "rate", "% library", "% bound",
                "registers", "occupancy")  # fmt: skip
-    table = Table(
-        "rung", "what is new", *(Column(name, justify="right") for name in numbers), "limited by",
-        title=f"{told['problem']} on {live}; {said}", title_justify="left",
-    )  # fmt: skip
-    for one in told["rungs"]:
-        table.add_row(*_cells(one))
-    emit_table(table)
+    columns = (Column(name, justify="right") for name in numbers)
+    title = f"{told['problem']} on {live}; {said}"
+    heads, lines = ("rung", "what is new", *columns, "limited by"), map(_cells, told["rungs"])
+    emit_lines(heads, lines, title=title, title_justify="left")
 
 
 def _cells(one: dict[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_table, plain, say
+from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_lines, plain, say
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -77,6 +77,9 @@ def measure(
     dict
         What the file holds.
     """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     from tilewright.bench.record import device_record, environment_record
     from tilewright.microbench.session import run_experiments
     from tilewright.paths import write_json
@@ -94,68 +97,42 @@ def measure(
         if output is not None:
             write_json(output, plain(document))
 
-    with alone_on(live, "tilewright microbench"), _Progress(live, seconds, quiet=quiet) as bar:
-        results = run_experiments(live, chosen, seconds, done, bar.started, bar.emitted)
+    console = Console(stderr=True, quiet=quiet)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with (
+        alone_on(live, "tilewright microbench"),
+        Progress(*columns, console=console, transient=True) as bar,
+    ):
+        task = bar.add_task(live.id, total=seconds)
+
+        def started(result: Result) -> None:
+            bar.update(task, description=result.name)
+            if not console.is_terminal:
+                console.print(f"{result.name}: {result.title}")
+
+        def emitted() -> None:
+            bar.update(task, completed=bar.tasks[0].elapsed or 0.0)
+
+        results = run_experiments(live, chosen, seconds, done, started, emitted)
     if show and not quiet:
         for result in results:
             _show(result)
     return document
 
 
-class _Progress:
-    """A bar over the time there is, with the experiment's name; a line each without a terminal."""
-
-    def __init__(self, live: LiveDevice, seconds: float, *, quiet: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._console = Console(stderr=True, quiet=quiet)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-        )
-        self._task = self._bar.add_task(live.id, total=seconds)
-
-    def __enter__(self) -> _Progress:
-        self._bar.start()
-        return self
-
-    def started(self, result: Result) -> None:
-        """Show which experiment runs now."""
-        self._bar.update(self._task, description=result.name)
-        if not self._console.is_terminal:
-            self._console.print(f"{result.name}: {result.title}")
-
-    def emitted(self) -> None:
-        """Move the bar on to the time that has passed."""
-        self._bar.update(self._task, completed=self._bar.tasks[0].elapsed or 0.0)
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-
 def _show(result: Result) -> None:
     """Print an experiment's rows as a table; single readings of a load are left out."""
-    from rich.table import Table
-
     rows = [row for row in result.rows if "at_seconds" not in row]
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    table = Table(*columns, title=f"{result.title} ({result.seconds:.1f} s)")
-    for row in rows[:_MOST_ROWS]:
-        table.add_row(*(_cell(key, row.get(key)) for key in columns))
-    emit_table(table)
+    lines = ([_cell(key, row.get(key)) for key in columns] for row in rows[:_MOST_ROWS])
+    emit_lines(columns, lines, title=f"{result.title} ({result.seconds:.1f} s)")
     if len(rows) > _MOST_ROWS:
         say(f"{len(rows) - _MOST_ROWS} more rows are in the JSON (-o FILE)")
     if result.error:
         say(f"{result.name} ended early: {result.error}")
 
 
-def _cell(key: str, value: str | int | float | None) -> str:
-    if value is None:
-        return "-"
+def _cell(key: str, value: str | int | float | None) -> str | int | None:
     if isinstance(value, float):
         return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and key == "bytes" else str(value)
+    return f"{value:,}" if isinstance(value, int) and key == "bytes" else value

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.table import Table
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "TransOption",
     "arithmetic_name",
     "emit_json",
+    "emit_lines",
     "emit_table",
     "gigaflops",
     "parse_size",
@@ -94,6 +97,17 @@ def emit_table(table: Table) -> None:
     if not console.is_terminal:
         console = Console(width=200)
     console.print(table)
+
+
+def emit_lines(heads: Iterable[Any], lines: Iterable[Iterable[Any]], **options: Any) -> None:
+    """Print a table of what rich can draw, of numbers, and of dashes for None."""
+    from rich.table import Table
+
+    table = Table(*heads, **options)
+    for line in lines:
+        cells = ("-" if cell is None else cell for cell in line)
+        table.add_row(*(x if hasattr(x, "__rich_console__") else str(x) for x in cells))
+    emit_table(table)
 
 
 def say(text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli.output import JsonOption, emit_json, emit_table, say
+from tilewright.cli.output import JsonOption, emit_json, emit_lines, say
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -45,7 +45,7 @@ def list_(device: DeviceOption = None, json: JsonOption = False) -> None:
     if not rows:
         say("no portfolio: defaults serve; build one: tilewright tune, tilewright portfolio build")
         return
-    _print(
+    emit_lines(
         ("portfolio", "from", "measured on", "kernels", "codes", "MB", "verified"),
         [
             [row["name"], row["from"], row["device"], row["kernels"], row["codes"],
@@ -78,7 +78,7 @@ def show(name: NameArgument, device: DeviceOption = None, json: JsonOption = Fal
     if json:
         emit_json(rows)
         return
-    _print(
+    emit_lines(
         ("kernel", "from", "launch modes", "won"),
         [
             [row["kernel"], row["from"], ", ".join(row["modes"]),
@@ -129,7 +129,7 @@ def verify(
     if json:
         emit_json(rows)
     else:
-        _print(
+        emit_lines(
             ("portfolio", "from", "machine code", "damaged", "right", "wrong", "left"),
             [
                 [row["name"], row["from"], row["codes"], len(row["damaged"]),
@@ -176,7 +176,7 @@ def loss(
         emit_json(rows)
         return
     heads = ("mean", "median", "95 %", "most")
-    _print(
+    emit_lines(
         ("variant", "problems", "kernels", *(f"best, {x}" for x in heads),
          *(f"chosen, {x}" for x in heads)),
         [
@@ -311,15 +311,6 @@ def build(
     kernels = [one.kernel for one in planned]
     made = pack(kept, twins, kernels, base, private_directory(folder), checked)
     say(f"{folder / (name + '.json')}: {len(made.kernels)} kernels, {len(made.codes)} codes")
-
-
-def _print(columns: tuple[str, ...], rows: list[list[object]]) -> None:
-    from rich.table import Table
-
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*map(str, row))
-    emit_table(table)
 
 
 # -- what there is -------------------------------------------------------------------------

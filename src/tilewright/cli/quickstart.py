@@ -15,7 +15,7 @@ from tilewright.cli.output import (
     PrecisionOption,
     SizeOption,
     emit_json,
-    emit_table,
+    emit_lines,
     gigaflops,
     parse_size,
     say,
@@ -224,14 +224,14 @@ def _show_beside(row: dict[str, Any], result: TuningResult) -> None:
     from statistics import median
 
     from numpy import __version__ as numpy_version
-    from rich.table import Table
 
-    table = Table("", "median time", "rate", "largest error / (|A||B|)")
+    lines = []
     rates = row["flops_per_second"]
     for name, label in (("tilewright", "tw.gemm, tuned"), ("numpy", f"NumPy {numpy_version}")):
         taken = f"{1e3 * median(row['seconds'][name]):.2f} ms"
-        table.add_row(label, taken, gigaflops(rates[name]), f"{row['errors'][name]['eta']:.1e}")
-    emit_table(table)
+        eta = f"{row['errors'][name]['eta']:.1e}"
+        lines.append((label, taken, gigaflops(rates[name]), eta))
+    emit_lines(("", "median time", "rate", "largest error / (|A||B|)"), lines)
     say(f"   (kernel alone, by the device's clock: {gigaflops(result.winner.flops_per_second)})")
     told = f"   {rates['tilewright'] / rates['numpy']:.2f} times NumPy's rate"
     limit = row["bound"]

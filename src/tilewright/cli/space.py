@@ -17,7 +17,7 @@ from tilewright.cli.output import (
     TransOption,
     arithmetic_name,
     emit_json,
-    emit_table,
+    emit_lines,
     parse_trans,
 )
 
@@ -127,27 +127,19 @@ def _named(device: str | None) -> tuple[str, DeviceSpec, str | None]:
 
 def show_parameters(space: Space) -> None:
     """Print what may be varied."""
-    from rich.table import Table
-
-    table = Table("parameter", "values", "meaning", "what more of it costs", title="Parameters")
-    for p in space.parameters:
-        table.add_row(p.name, " ".join(map(str, p.values)), p.meaning, p.cost)
-    emit_table(table)
+    lines = [(p.name, " ".join(map(str, p.values)), p.meaning, p.cost) for p in space.parameters]
+    heads = ("parameter", "values", "meaning", "what more of it costs")
+    emit_lines(heads, lines, title="Parameters")
 
 
 def show_funnel(funnel: Funnel) -> None:
     """Print how many points survive each constraint (Kurzak et al., Figure 2)."""
-    from rich.table import Table
+    from rich.table import Column
 
-    table = Table(title="Funnel")
-    table.add_column("constraint")
-    table.add_column("kind")
-    table.add_column("points left", justify="right")
-    table.add_column("of those before", justify="right")
-    table.add_column("why")
-    table.add_row("every combination", "", f"{funnel.raw_size:,}", "", "")
+    numbers = (Column(name, justify="right") for name in ("points left", "of those before"))
+    lines = [("every combination", "", f"{funnel.raw_size:,}", "", "")]
     for stage in funnel:
         before = stage.survivors + stage.removed
         share = f"{100 * stage.survivors / before:.1f} %" if before else ""
-        table.add_row(stage.name, stage.kind, f"{stage.survivors:,}", share, stage.reason)
-    emit_table(table)
+        lines.append((stage.name, stage.kind, f"{stage.survivors:,}", share, stage.reason))
+    emit_lines(("constraint", "kind", *numbers, "why"), lines, title="Funnel")

@@ -1,8 +1,7 @@
 """What a device sustains: clock, power and rate while it computes or copies for some seconds.
 
 Loads: outer products from shared memory in single and in double precision (a GEMM's main loop
-with random data, because power depends on the bits that toggle), copying device memory, and on
-Hopper warpgroup multiplies (``tensor_power.py``).
+with random data, because power depends on the bits that toggle), and copying device memory.
 A row tells the second half of a load, when power and clock have settled.  Rows with ``at`` are
 single readings, for a figure.
 """
@@ -144,15 +143,15 @@ class Load:
         Raises ValueError if the result is wrong.
     cycles : callable
         Returns the cycles that the last piece took, or None.
-    free : callable
-        Gives memory back.
+    memory : tuple
+        What is freed in the end.
     """
 
     enqueue: Callable[[], Event]
     work: float
     check: Callable[[], None]
     cycles: Callable[[], float | None]
-    free: Callable[[], None]
+    memory: tuple[Any, ...]
 
 
 def outer_defines(device: LiveDevice, letter: str) -> dict[str, int | str]:
@@ -194,12 +193,8 @@ def _outer_load(device: LiveDevice, letter: str) -> Load:
         device.download(ticks, found)
         return float(np.median(found.reshape(blocks, threads).max(axis=1)))
 
-    def free() -> None:
-        device.free(out)
-        device.free(ticks)
-
     enqueue = partial(device.launch, kernel, launch, (out, ticks, np.int32(0)))
-    return Load(enqueue, 2.0 * side * side * depth * trips * count, check, cycles, free)
+    return Load(enqueue, 2.0 * side * side * depth * trips * count, check, cycles, (out, ticks))
 
 
 def _noise(count: int, shift: int) -> Any:
@@ -240,19 +235,14 @@ def _copy_load(device: LiveDevice) -> Load:
     """Return copying an array much larger than the caches."""
     walker = Walker(device)
     size = walker.rounded(min(memory_sizes(device)))
-    arrays = [device.allocate(n) for n in (size, size, walker.sums_bytes)]
+    arrays = tuple(device.allocate(n) for n in (size, size, walker.sums_bytes))
     stream = Stream("memory", "copy", "COPY", size, 1)
     first, last, sums = arrays
-
-    def free() -> None:
-        for memory in arrays:
-            device.free(memory)
-
     filling = walker.walk(Stream("memory", "fill", "WRITE", size, 1), (first, first, sums), size)
     device.launch(*filling).wait()
     enqueue = partial(device.launch, *walker.walk(stream, (first, last, sums), size))
     return Load(
-        enqueue, 2.0 * size, partial(walker.check_filled, last, sums, size), lambda: None, free
+        enqueue, 2.0 * size, partial(walker.check_filled, last, sums, size), lambda: None, arrays
     )
 
 
@@ -285,7 +275,8 @@ def _measure(
             pieces, half = _busy(load, seconds, _IN_FLIGHT[device.spec.kind])
         cycles = load.cycles()
     finally:
-        load.free()
+        for memory in load.memory:
+            device.free(memory)
     told = -_TOLD
     for moment, reading in samples.readings:
         if moment - told >= _TOLD:
@@ -319,16 +310,12 @@ def _reading_row(reading: Reading) -> Row:
 
 
 def _run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> None:
-    from tilewright.microbench.tensor_power import TENSOR_LOADS, suits, tensor_load
-
     loads: list[tuple[str, Callable[[], Load]]] = [
         ("outer products, single precision", partial(_outer_load, device, "s")),
         ("copy", partial(_copy_load, device)),
     ]
     if device.spec.has_fp64:
         loads.append(("outer products, double precision", partial(_outer_load, device, "d")))
-    if suits(device):
-        loads += [(name, partial(tensor_load, device, name)) for name in TENSOR_LOADS]
     each = min(_LONGEST, 0.8 * seconds / len(loads))  # a fifth is for compiling and filling
     named: list[Row] = [{"load": name} for name, _ in loads]
     measure_points(

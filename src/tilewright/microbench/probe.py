@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tilewright.backend import LiveDevice
@@ -20,10 +20,8 @@ from tilewright.hardware.quantity import QUANTITIES, Quantity
 from tilewright.microbench.experiment import Row
 from tilewright.microbench.mixes import mixes_of
 from tilewright.microbench.numbers import live_numbers
-from tilewright.microbench.tensor_power import TENSOR_LOADS
 
 __all__ = [
-    "Measured",
     "measured_mixes",
     "measured_numbers",
     "mix_lines",
@@ -40,25 +38,6 @@ _SOURCE = "measured"  # key in [sources]
 _GUIDE = "CUDA C++ Programming Guide 13, section on compute capabilities"
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A number from microbenchmarks.
-
-    Parameters
-    ----------
-    name : str
-        A key of `QUANTITIES`.
-    value : float
-        In that quantity's unit.
-    detail : str
-        Experiment and point, for the source.
-    """
-
-    name: str
-    value: float
-    detail: str
-
-
 # Kinds of the experiment `rates`: one type each, by one warp and by a warpgroup.
 _MATRIX_KINDS = (
     ("f16_16x8x16", "wgmma_f16"),
@@ -68,7 +47,7 @@ _MATRIX_KINDS = (
 )
 
 
-def measured_numbers(results: Results, device: CatalogueDevice) -> list[Measured]:
+def measured_numbers(results: Results, device: CatalogueDevice) -> list[Quantity]:
     """Return the quantities that results of experiments tell.
 
     Parameters
@@ -91,8 +70,13 @@ def measured_numbers(results: Results, device: CatalogueDevice) -> list[Measured
         clock = result.get("clock_hz")
         when = f", at {clock / 1e6:.0f} MHz" if clock else ""
         for one in read(result.get("rows", ())):
-            found.append(replace(one, detail=f"experiment {name}, {one.detail}{when}"))
+            source = f"{_SOURCE}: experiment {name}, {one.source}{when}"
+            found.append(replace(one, source=source))
     return found
+
+
+def _measured(name: str, value: float, point: str) -> Quantity:
+    return Quantity(name, value, QUANTITIES[name][0], point)
 
 
 def _good(rows: Iterable[Row], key: str) -> list[tuple[float, Row]]:
@@ -110,21 +94,21 @@ def _best(rows: Iterable[Row], key: str) -> tuple[float, Row] | None:
     return max(_good(rows, key), key=lambda found: found[0], default=None)
 
 
-def _bandwidths(rows: Sequence[Row], device: CatalogueDevice) -> list[Measured]:
+def _bandwidths(rows: Sequence[Row], device: CatalogueDevice) -> list[Quantity]:
     """Return the fastest runs: whatever disturbs one makes it slower, and bounds need the limit."""
     found = []
     memory = _best((r for r in rows if r.get("level") == "memory"), "best_bytes_per_second")
     if memory is not None:
-        found.append(Measured("memory_bytes_per_s", memory[0], _point(memory[1])))
+        found.append(_measured("memory_bytes_per_s", memory[0], _point(memory[1])))
     copied = _best((r for r in rows if r.get("access") == "copy"), "best_bytes_per_second")
     if copied is not None:
-        found.append(Measured("copy_bytes_per_s", copied[0], _point(copied[1])))
+        found.append(_measured("copy_bytes_per_s", copied[0], _point(copied[1])))
     # A CPU's smaller working sets lie in the cores' own caches.
     least = (device.value("l2_bytes") or 0) / 2 if device.spec.kind == "cpu" else 0
     cached = [r for r in rows if r.get("level") == "l2" and float(r.get("bytes") or 0) >= least]
     cache = _best(cached, "best_bytes_per_second")
     if cache is not None:
-        found.append(Measured("l2_bytes_per_s", cache[0], _point(cache[1])))
+        found.append(_measured("l2_bytes_per_s", cache[0], _point(cache[1])))
     return found
 
 
@@ -132,19 +116,18 @@ def _point(row: Row) -> str:
     return f"{row.get('access')}, {row.get('bytes')} bytes"
 
 
-def _link(rows: Sequence[Row]) -> list[Measured]:
+def _link(rows: Sequence[Row]) -> list[Quantity]:
     best = _best((r for r in rows if "bytes" in r), "best_bytes_per_second")
     if best is None:
         return []
     row = best[1]
     where = f"{row.get('direction')}, {row.get('host_memory')}, {row.get('bytes')} bytes"
-    return [Measured("link_bytes_per_s", best[0], where)]
+    return [_measured("link_bytes_per_s", best[0], where)]
 
 
-def _sustained(rows: Sequence[Row]) -> list[Measured]:
+def _sustained(rows: Sequence[Row]) -> list[Quantity]:
     found = []
     loads = {"s": "outer products, single precision", "d": "outer products, double precision"}
-    loads |= {name.rpartition(" ")[2]: name for name in TENSOR_LOADS}
     for letter, load in loads.items():
         whole = [r for r in rows if r.get("load") == load and "at_seconds" not in r]
         # A kernel's count leaves out its launch, a sensor's clock has steps of some MHz: the
@@ -154,16 +137,16 @@ def _sustained(rows: Sequence[Row]) -> list[Measured]:
         if clock is None:
             continue
         detail = f"{load}, {float(clock[1].get('seconds') or 0):.3g} s"
-        found.append(Measured(f"sustained_clock_hz.{letter}", clock[0], detail))
+        found.append(_measured(f"sustained_clock_hz.{letter}", clock[0], detail))
         if letter == "s":
             for name in ("power_w", "power_limit_w"):
                 power = _best(whole, name)
                 if power is not None:
-                    found.append(Measured(name, power[0], detail))
+                    found.append(_measured(name, power[0], detail))
     return found
 
 
-def _lanes(rows: Sequence[Row], device: CatalogueDevice) -> list[Measured]:
+def _lanes(rows: Sequence[Row], device: CatalogueDevice) -> list[Quantity]:
     """Return lanes that multiply where they are unknown, or more than is known."""
     found = []
     for value, row in _good(rows, "multiply_adds_per_cycle_per_multiprocessor"):
@@ -172,11 +155,11 @@ def _lanes(rows: Sequence[Row], device: CatalogueDevice) -> list[Measured]:
         lanes = _whole(value) if device.spec.kind == "gpu" else value
         if name in QUANTITIES and (known is None or lanes > known):
             detail = f"{value:.2f} a cycle of clock_hz"
-            found.append(Measured(name, lanes, detail))
+            found.append(_measured(name, lanes, detail))
     return found
 
 
-def _matrix_share(rows: Sequence[Row]) -> list[Measured]:
+def _matrix_share(rows: Sequence[Row]) -> list[Quantity]:
     """Return what instructions of one warp reach of a warpgroup's rate, where both were measured.
 
     The type that loses least: a bound must not be below what is there.
@@ -187,7 +170,7 @@ def _matrix_share(rows: Sequence[Row]) -> list[Measured]:
         one, whole = (_best((r for r in rows if r.get("kind") == k), key) for k in (warp, group))
         if one is not None and whole is not None:
             shares.append((min(1.0, one[0] / whole[0]), f"{warp} of {group}"))
-    return [Measured("warp_matrix_share", *max(shares))] if shares else []
+    return [_measured("warp_matrix_share", *max(shares))] if shares else []
 
 
 def _whole(value: float) -> float:
@@ -236,11 +219,10 @@ def probe_toml(device: LiveDevice, results: Results, about: str) -> str:
     numbers.pop("l2_bytes_per_cycle", None)
     measured = measured_numbers(results, known)
     sources: dict[str, str] = {_SOURCE: f"microbenchmarks on {device.spec.name}, {about}"}
-    entries: list[tuple[str, float, str]] = []
-    for quantity in numbers.values():
-        if quantity.name not in {one.name for one in measured}:
-            entries.append((quantity.name, quantity.value, _source_key(sources, quantity.source)))
-    entries += [(one.name, one.value, f"{_SOURCE}: {one.detail}") for one in measured]
+    for one in measured:
+        numbers.pop(one.name, None)
+    entries = [(q.name, q.value, _source_key(sources, q.source)) for q in numbers.values()]
+    entries += [(one.name, one.value, one.source) for one in measured]
     return _toml(device, sources, entries, measured_mixes(results))
 
 

@@ -27,7 +27,7 @@ from tilewright.stencil import (
 )
 from tilewright.stencil.text import read_text
 
-__all__ = ["RUNGS", "Rung", "register_rungs", "rung"]
+__all__ = ["RUNGS", "Rung", "register_rungs"]
 
 PACKAGE = "tilewright.bench.ladder"
 
@@ -234,20 +234,6 @@ class Async(Rung):
 RUNGS: tuple[Rung, ...] = (
     Naive(), Shared(), ThreadTile(), DoubleBuffer(), Vectors(), WarpTile(), Async(),
 )  # fmt: skip
-
-
-def rung(name: str) -> Rung:
-    """Return a rung by its name or the part of it before the underscore, such as ``"v3"``.
-
-    Raises
-    ------
-    ValueError
-        If there is none of that name.
-    """
-    for one in RUNGS:
-        if name in (one.name, one.name.partition("_")[0]):
-            return one
-    raise ValueError(f"rung={name!r} is unknown; use one of {', '.join(r.name for r in RUNGS)}")
 
 
 def register_rungs() -> None:

@@ -28,7 +28,6 @@ __all__ = [
     "StencilRung",
     "TensorRung",
     "stencil_rung",
-    "tensor_rung",
 ]
 
 PACKAGE = "tilewright.bench.ladder"
@@ -245,18 +244,3 @@ def stencil_rung(device: DeviceSpec) -> StencilRung:
         bool(config["multiprocessors"]),
         config=config,
     )
-
-
-def tensor_rung(name: str) -> TensorRung:
-    """Return a rung by its name or the part of it before the underscore, such as ``"t3"``.
-
-    Raises
-    ------
-    ValueError
-        If there is none of that name.
-    """
-    for one in TENSOR_RUNGS:
-        if name in (one.name, one.name.partition("_")[0]):
-            return one
-    names = ", ".join(one.name for one in TENSOR_RUNGS)
-    raise ValueError(f"rung={name!r} is unknown; use one of {names}")
