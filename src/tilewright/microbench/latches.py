@@ -90,12 +90,10 @@ def body(loop: Template, wanted: Pattern) -> list[Slot]:
 
 def _written(loop: Template, kind: str) -> list[int]:
     """Return registers that a load may write: side by side, and named by nothing else."""
-    words = {"LDS": 1, "LDS.64": 2, "LDS.128": 4}[kind]
-    allowed = set(loop.registers)
-    for first in reversed([r for r in loop.registers if r % _TAKEN == 0]):
-        if all(first + i in allowed for i in range(_TAKEN)):
-            return [first + i for i in range(words)]
-    raise ValueError("the loop has no four registers side by side; use another NVRTC")
+    groups = loop.aligned(_TAKEN)
+    if not groups:
+        raise ValueError("the loop has no four registers side by side; use another NVRTC")
+    return list(groups[-1][: {"LDS": 1, "LDS.64": 2, "LDS.128": 4}[kind]])
 
 
 def predicted(loop: Template, slots: Sequence[Slot], apart: bool) -> int:

@@ -143,6 +143,11 @@ class Template:
         """Registers of the other bank."""
         return tuple(r for r in self.registers if r % 2)
 
+    def aligned(self, words: int) -> list[range]:
+        """Return groups of so many registers side by side, as wide loads write them, ascending."""
+        groups = (range(r, r + words) for r in self.registers if r % words == 0)
+        return [group for group in groups if set(group) <= set(self.registers)]
+
     def filled(self, body: Sequence[Slot]) -> Cubin:
         """Return the cubin whose loop has this body.
 

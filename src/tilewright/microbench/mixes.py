@@ -88,11 +88,7 @@ def _load_registers(loop: Template, mix: Mixture) -> tuple[Iterator[Slot], set[i
     if mix.load_bits is None:
         return itertools.repeat(Slot("LDS", 0)), free
     words = mix.load_bits // 32
-    groups = [
-        range(r, r + words)
-        for r in sorted(free)
-        if r % words == 0 and free.issuperset(range(r, r + words))
-    ][-2:]
+    groups = loop.aligned(words)[-2:]
     if len(groups) < 2:
         raise ValueError(f"load_bits={mix.load_bits}: the loop has no registers; use another NVRTC")
     free -= set(itertools.chain(*groups))

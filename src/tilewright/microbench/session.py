@@ -53,15 +53,8 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        return {
-            "title": self.title,
-            "seconds": round(self.seconds, 3),
-            "clock_hz": self.clock_hz,
-            "power_w": self.power_w,
-            "sensors": self.sensors,
-            "error": self.error,
-            "rows": self.rows,
-        }
+        told = vars(self) | {"seconds": round(self.seconds, 3)}
+        return {key: value for key, value in told.items() if key != "name"}
 
 
 def fitting(device: LiveDevice, names: Sequence[str] = ()) -> list[Experiment]:

@@ -19,49 +19,30 @@ __all__ = ["BENCHMARK"]
 ARITHMETICS = ("ieee", "fp16x3", "tf32x3", "bf16x6", "bf16x9", "fp32")
 
 Array = NDArray[np.float32]
-Draw = Callable[[np.random.Generator, int, int], tuple[Any, Any]]
+Drawn = Callable[[np.random.Generator, tuple[int, int]], NDArray[Any]]
 
 
-def _phi(phi: float) -> Draw:
+def _phi(phi: float) -> Drawn:
     """Return (U - 1/2) exp(phi N): exponents spread wider with phi."""
-
-    def draw(rng: np.random.Generator, side: int, k: int) -> tuple[Any, Any]:
-        def one(*shape: int) -> Any:
-            return (rng.random(shape) - 0.5) * np.exp(phi * rng.standard_normal(shape))
-
-        return one(side, k), one(k, side)
-
-    return draw
+    return lambda rng, shape: (rng.random(shape) - 0.5) * np.exp(phi * rng.standard_normal(shape))
 
 
-def _normal(rng: np.random.Generator, side: int, k: int) -> tuple[Any, Any]:
-    return rng.standard_normal((side, k)), rng.standard_normal((k, side))
+def _integers(bits: int) -> Drawn:
+    return lambda rng, shape: rng.integers(-(2**bits), 2**bits, shape)
 
 
-def _positive(rng: np.random.Generator, side: int, k: int) -> tuple[Any, Any]:
-    return rng.random((side, k)), rng.random((k, side))
+def _normal(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[Any]:
+    return rng.standard_normal(shape)
 
 
-def _spike(rng: np.random.Generator, side: int, k: int) -> tuple[Any, Any]:
-    a, b = _normal(rng, side, k)
-    a[np.arange(side), rng.integers(0, k, side)] *= 2.0**40
-    return a, b
-
-
-def _integers(bits: int) -> Draw:
-    def draw(rng: np.random.Generator, side: int, k: int) -> tuple[Any, Any]:
-        a, b = (rng.integers(-(2**bits), 2**bits, s) for s in ((side, k), (k, side)))
-        return a, b
-
-    return draw
-
+_SPIKED = "one entry of each row 2^40 above"
 
 # Names, lengths of sums, and what draws A and B.
-DATA: tuple[tuple[str, int, Draw], ...] = (
+DATA: tuple[tuple[str, int, Drawn], ...] = (
     *((f"phi {phi:g}", 1024, _phi(phi)) for phi in (0, 0.5, 1, 2, 4)),
     *(("normal", k, _normal) for k in (64, 128, 1024, 4096)),
-    *(("positive", k, _positive) for k in (128, 1024, 4096)),
-    ("one entry of each row 2^40 above", 1024, _spike),
+    *(("positive", k, lambda rng, shape: rng.random(shape)) for k in (128, 1024, 4096)),
+    (_SPIKED, 1024, _normal),
     *((f"integers of {bits} bits", 1024, _integers(bits)) for bits in (8, 12, 16)),
 )
 
@@ -78,8 +59,10 @@ class FP32Accuracy(Benchmark):
         """Yield a row for each kind of data."""
         side = number(asked.size)
         for name, k, draw in DATA:
-            drawn = draw(np.random.default_rng(k), side, k)
-            a, b = (np.asarray(x, np.float32) for x in drawn)
+            rng = np.random.default_rng(k)
+            a, b = (np.asarray(draw(rng, shape), np.float32) for shape in ((side, k), (k, side)))
+            if name == _SPIKED:
+                a[np.arange(side), rng.integers(0, k, side)] *= 2.0**40
             row: dict[str, Any] = {"data": name, "k": k, "side": side, "failed": {}}
             row["errors"] = {"numpy": _errors(a @ b, a, b)}
             for arithmetic in ARITHMETICS:
