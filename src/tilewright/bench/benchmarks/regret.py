@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.backend.base import Kernel
-from tilewright.bench.benchmarks.random_shapes import GPU_MOST, drawn_sides
+from tilewright.bench.call_cases import GPU_MOST, drawn_sides
 from tilewright.bench.peers import UnavailableError
-from tilewright.bench.registry import Asked, Cell, Measured, Row
+from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.portfolio.choose import Choice, choices, choose
 from tilewright.portfolio.measure import matrices
 from tilewright.portfolio.portfolio import Portfolio
@@ -38,7 +38,7 @@ _RUNS, _HOPELESS = 3, 2.0
 _FAR = 5.0
 
 
-class Regret(Measured):
+class Regret(Benchmark):
     """See the module."""
 
     measures = "the kernel that a call takes beside the portfolio's best, random shapes"

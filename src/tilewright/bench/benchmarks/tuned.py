@@ -15,7 +15,7 @@ from typing import Any
 from tilewright.backend.base import BackendError
 from tilewright.bench.benchmarks.regret import Machines, drawn, loss_lines
 from tilewright.bench.peers import UnavailableError
-from tilewright.bench.registry import Asked, Cell, Measured, Row
+from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.portfolio.choose import choose
 from tilewright.portfolio.tuned import machine_code
 from tilewright.precision import precision
@@ -34,7 +34,7 @@ _BUDGET = "20s"
 _SECONDS = 0.2
 
 
-class Tuned(Measured):
+class Tuned(Benchmark):
     """See the module."""
 
     measures = f"the kernel that a call takes beside the winner of {_BUDGET} of tuning"
