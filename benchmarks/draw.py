@@ -28,12 +28,8 @@ from committed import (
 )
 from figures import draw_figures
 from of_calls import c_calls, calls, cliffs, flat, host_cost, public_calls, readme, squares
-from tilewright.bench.counters import COUNTERS
+from tilewright.bench.counters import COUNTERS, stalls_that_count, told
 from tilewright.microbench.mixes import WIDTHS
-
-# Stalls of fewer warps per issue than this change nothing that could be measured.
-SMALL_STALL = 0.02
-
 
 # -- portfolios -------------------------------------------------------------------------------
 
@@ -116,23 +112,13 @@ def profile() -> str:
     kernels = {name: one["kernels"][0] for name, one in row["profile"]["libraries"].items()}
     rates = [f"{row['flops_per_second'][name] / 1e12:.1f}" for name in kernels]
     lines = [["TFLOP/s, not under the profiler", *rates]]
+    both = list(kernels.values())
     lines += [
-        [one.title, *(_number(kernel["counters"][one.name]) for kernel in kernels.values())]
-        for one in COUNTERS
+        [one.title, *(told(kernel["counters"][one.name]) for kernel in both)] for one in COUNTERS
     ]
-    reasons = next(iter(kernels.values()))["stalls"]
-    most = {name: max(kernel["stalls"][name] for kernel in kernels.values()) for name in reasons}
-    for name in sorted(most, key=lambda name: -most[name]):
-        if name != "selected" and most[name] >= SMALL_STALL:
-            stalls = (_number(kernel["stalls"][name]) for kernel in kernels.values())
-            lines.append([f"stalled: {name}, warps per issue", *stalls])
+    lines += [[f"stalled: {reason}, warps per issue", *(told(x["stalls"][reason]) for x in both)]
+              for reason in stalls_that_count(both)]  # fmt: skip
     return f"{about('h100/sgemm_4096_profile')}:\n\n{table([row['problem'], *kernels], lines)}"
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.2f}"
 
 
 # -- tensor cores and accuracy -----------------------------------------------------------------

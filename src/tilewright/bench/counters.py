@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ __all__ = [
     "metrics",
     "parse_ncu",
     "refused_metrics",
+    "stalls_that_count",
+    "told",
 ]
 
 
@@ -96,6 +99,9 @@ STALLS = {
     )
 }
 
+# Stalls of fewer warps per issue than this change nothing that could be measured.
+_SMALL_STALL = 0.02
+
 # What a unit is in ours: nanoseconds and bytes.  --print-units base asks for the smallest, but
 # versions differ in what that is and how they spell it.
 _NANOSECONDS = {"us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
@@ -108,6 +114,23 @@ _REFUSED = re.compile(r"^==(?:ERROR|WARNING)==", re.MULTILINE)
 def metrics() -> tuple[str, ...]:
     """Return the metrics to ask for."""
     return (*(one.metric for one in COUNTERS if one.collected), *STALLS.values())
+
+
+def stalls_that_count(kernels: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return why warps of any kernel did not issue, the largest reason first."""
+    most = {
+        reason: max(one["stalls"][reason] or 0.0 for one in kernels)
+        for reason in kernels[0]["stalls"]
+        if reason != "selected"  # one of one, by definition
+    }
+    return sorted((r for r, v in most.items() if v >= _SMALL_STALL), key=lambda r: -most[r])
+
+
+def told(value: float | None) -> str:
+    """Return a counter's value as text, empty where the GPU does not count it."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.2f}"
 
 
 def refused_metrics(text: str) -> set[str]:

@@ -12,7 +12,6 @@ from tilewright.cli.output import JsonOption, emit_json, say
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
-    from tilewright.bench.document import Document
     from tilewright.bench.session import Session
     from tilewright.bench.sweep import Method
     from tilewright.problem import Problem
@@ -138,7 +137,10 @@ def _sweep(
         If a problem could not be measured; the others were.
     """
     from tilewright.bench.document import Document
+    from tilewright.bench.profile import Profiler
     from tilewright.bench.record import environment_record
+    from tilewright.bench.session import Session, peers_for
+    from tilewright.tuning.tuner import seconds_of
 
     files = [path for path in (resume, output) if path is not None]
     document = Document(environment_record(method), files)
@@ -147,7 +149,14 @@ def _sweep(
         if count and not json:
             say(f"{resume} holds {count} results; what is among them is not measured again")
     names = list(dict.fromkeys(name.strip() for name in peers.split(",") if name.strip()))
-    sessions = _sessions(document, devices, names, method, tune, profile=profile)
+    if tune is not None:  # whatever is missing says so before anything runs
+        seconds_of(tune, "tune")
+    found = peers_for(names, devices)
+    profilers = [Profiler(live, method) if profile else None for live in devices]
+    sessions = [
+        Session(document, live, peers, missing, method, tune, profiler)
+        for live, (peers, missing), profiler in zip(devices, found, profilers, strict=True)
+    ]
     for session in sessions:
         _run(session, problems, quiet=json)
     document.save()  # where all was there already nothing has been written yet
@@ -172,30 +181,6 @@ def _problems(precision: str, trans: str, size: str | None, shapes: Path | None)
     if shapes is not None:
         found += read_shapes(shapes, precision, trans)
     return list(dict.fromkeys(found))
-
-
-def _sessions(
-    document: Document,
-    devices: list[LiveDevice],
-    names: list[str],
-    method: Method,
-    budget: str | None,
-    *,
-    profile: bool,
-) -> list[Session]:
-    """Return one session a device; whatever is missing says so before anything runs."""
-    from tilewright.bench.profile import Profiler
-    from tilewright.bench.session import Session, peers_for
-    from tilewright.tuning.tuner import seconds_of
-
-    if budget is not None:
-        seconds_of(budget, "tune")
-    found = peers_for(names, devices)
-    profilers = [Profiler(live, method) if profile else None for live in devices]
-    return [
-        Session(document, live, peers, missing, method, budget, profiler)
-        for live, (peers, missing), profiler in zip(devices, found, profilers, strict=True)
-    ]
 
 
 def _run(session: Session, problems: list[Problem], *, quiet: bool) -> None:

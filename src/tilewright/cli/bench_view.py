@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["show_list", "show_profiles", "show_summaries", "show_times"]
 
-# Stalls below this many warps per issue change nothing that anybody could measure.
-_SMALL_STALL = 0.02
-
 
 def show_times(live: LiveDevice, peers: Sequence[Peer], rows: list[dict[str, Any]]) -> None:
     """Print everybody's rates, ours first, and how ours compares."""
@@ -107,42 +104,22 @@ def show_profiles(rows: list[dict[str, Any]]) -> None:
 
 def _show_profile(problem: str, counted: dict[str, list[dict[str, Any]]]) -> None:
     """Print the counters of each library's longest kernel, side by side."""
-    from rich.table import Table
-
-    from tilewright.bench.counters import COUNTERS
+    from tilewright.bench.counters import COUNTERS, stalls_that_count, told
 
     longest = [max(k, key=lambda one: one["counters"]["time_ns"] or 0) for k in counted.values()]
-    table = Table(f"{problem}, counted", *counted)
-    table.add_row("kernel", *(_short(one["name"]) for one in longest))
+    lines = [("kernel", *(_short(one["name"]) for one in longest))]
     several = [str(len(kernels)) for kernels in counted.values()]
     if any(count != "1" for count in several):
-        table.add_row("kernels a product (the longest is shown)", *several)
-    table.add_row("grid, block", *(f"{one['grid']}, {one['block']}" for one in longest))
-    for counter in COUNTERS:
-        table.add_row(counter.title, *(_cell(one["counters"][counter.name]) for one in longest))
-    table.add_section()
-    for reason in _stalls(longest):
-        stalled = (_cell(one["stalls"][reason]) for one in longest)
-        table.add_row(f"stalled: {reason}, warps per issue", *stalled)
-    emit_table(table)
-
-
-def _stalls(kernels: list[dict[str, Any]]) -> list[str]:
-    """Return the reasons that count for any kernel, the largest first."""
-    most = {
-        reason: max(one["stalls"][reason] or 0.0 for one in kernels)
-        for reason in kernels[0]["stalls"]
-        if reason != "selected"  # one of one, by definition
-    }
-    return sorted((r for r, v in most.items() if v >= _SMALL_STALL), key=lambda r: -most[r])
+        lines.append(("kernels a product (the longest is shown)", *several))
+    lines.append(("grid, block", *(f"{one['grid']}, {one['block']}" for one in longest)))
+    lines += [(c.title, *(told(one["counters"][c.name]) for one in longest)) for c in COUNTERS]
+    lines += [
+        (f"stalled: {reason}, warps per issue", *(told(one["stalls"][reason]) for one in longest))
+        for reason in stalls_that_count(longest)
+    ]
+    emit_lines((f"{problem}, counted", *counted), lines)
 
 
 def _short(name: str) -> str:
     """Return a kernel's name, the middle of a long one left out."""
     return name if len(name) <= 48 else f"{name[:30]}...{name[-15:]}"
-
-
-def _cell(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.2f}"

@@ -18,7 +18,7 @@ import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice
 from tilewright.microbench.experiment import Experiment, Row
-from tilewright.microbench.points import Point, check_code, launched, measure_points
+from tilewright.microbench.points import Point, check_code, launched, measure_points, refused
 from tilewright.microbench.texts import FACTOR, OFFSET, kernel_source, words_sum
 from tilewright.microbench.timing import alone
 from tilewright.stencil import Launch
@@ -271,20 +271,13 @@ def shared_defines(device: LiveDevice, words: int) -> dict[str, int | str]:
 def shared_points(device: LiveDevice) -> Iterator[Point]:
     """Yield each width of a shared load as a point for `measure_points`."""
     if device.spec.kind == "cpu":
-        named: Row = {"level": "shared", "access": "read"}
-
-        def refuse() -> Row:
-            raise ValueError("a CPU keeps local memory in its caches: there is nothing to measure")
-
-        yield named, refuse
+        why = "a CPU keeps local memory in its caches: there is nothing to measure"
+        yield {"level": "shared", "access": "read"}, partial(refused, ValueError(why))
         return
     for words in (4, 2, 1):
         bits = 32 * words
-
-        def measure(words: int = words) -> Row:
-            return _measure_shared(device, words)
-
-        yield {"level": "shared", "access": f"read, {bits}-bit loads", "width_bits": bits}, measure
+        named: Row = {"level": "shared", "access": f"read, {bits}-bit loads", "width_bits": bits}
+        yield named, partial(_measure_shared, device, words)
 
 
 def _measure_shared(device: LiveDevice, words: int) -> Row:

@@ -21,6 +21,7 @@ __all__ = [
     "check_code",
     "launched",
     "measure_points",
+    "refused",
     "require_accesses",
 ]
 
@@ -87,6 +88,11 @@ def measure_points(points: Iterable[Point], emit: Callable[[Row], None], seconds
             )
             if isinstance(problem, DeviceLostError):
                 raise
+
+
+def refused(problem: Exception) -> Row:
+    """Measure a point that cannot be."""
+    raise problem
 
 
 def accesses_of_loops(code: bytes, name: str) -> list[dict[tuple[str, int], int]]:

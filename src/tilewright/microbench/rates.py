@@ -15,7 +15,7 @@ from tilewright.backend import BackendError, LiveDevice
 from tilewright.backend.cuda.device import LoadedKernel
 from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.loops import LoopRejectedError, check_names
-from tilewright.microbench.points import Point
+from tilewright.microbench.points import Point, refused
 from tilewright.microbench.texts import kernel_text
 from tilewright.microbench.timing import LoopTimer, time_loops
 from tilewright.stencil import Source
@@ -120,16 +120,12 @@ def _points(timer: LoopTimer) -> Iterator[Point]:
             fillers = kind.check(cubin.code)
             kernel = timer.load(cubin)
         except (BackendError, LoopRejectedError) as error:
-            yield labels, partial(_refuse, error)
+            yield labels, partial(refused, error)
             continue
         labels["fillers_per_trip"] = fillers
         for warps in kind.warps:
             row = labels | {"warps_per_multiprocessor": warps}
             yield row, partial(_rates, timer, kind, kernel, warps)
-
-
-def _refuse(error: Exception) -> Row:
-    raise error
 
 
 def run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> None:

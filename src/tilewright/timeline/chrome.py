@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def trace_document(recorder: Recorder) -> dict[str, Any]:
         "otherData": {
             "tilewright": VERSION,
             "dropped": dict(recorder.dropped),
-            "devices": [one.to_json() for one in summaries(recorder)],
+            "devices": [asdict(one) for one in summaries(recorder)],
         },
     }
 

@@ -6,8 +6,7 @@ import itertools
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from tilewright.timeline.clocks import on_host_clock, tracks
 from tilewright.timeline.spans import HostSpan, Recorder
@@ -50,10 +49,6 @@ class TrackSummary:
     median_gap_ns: int
     longest_gap_ns: int
     during_gaps: dict[str, int]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
     def __str__(self) -> str:
         text = f"{self.track}: {self.kernels} kernels, {_readable(self.busy_ns)} busy"
