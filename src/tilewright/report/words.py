@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TypeVar
 
 from tilewright.problem import Problem
 from tilewright.space import Config
@@ -10,13 +11,21 @@ from tilewright.space import Config
 __all__ = [
     "blocks_of",
     "called",
+    "grouped",
     "intensity",
+    "named",
     "percent",
     "plain_rate",
+    "rate_cells",
     "scale_of",
+    "scaled",
     "side",
     "tiling",
 ]
+
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 def scale_of(rates: Iterable[float]) -> tuple[float, str]:
@@ -34,6 +43,31 @@ def called(name: str) -> str:
         "ladder": "the ladder's rungs",
     }  # fmt: skip
     return names.get(name, name)
+
+
+def named(rates: Iterable[str]) -> list[str]:
+    """Return names once each, ours first, then the others by name."""
+    return sorted(set(rates), key=lambda name: (name != "tilewright", name))
+
+
+def scaled(rate: float | None, scale: float) -> float | None:
+    """Return a rate in a figure's unit, None where there is none."""
+    return None if rate is None else rate / scale
+
+
+def rate_cells(
+    rates: Mapping[str, float], names: Iterable[str], scale: float, decimals: int = 1
+) -> list[str]:
+    """Return rates in a figure's unit as cells of a table, empty where there is none."""
+    return [f"{rates[name] / scale:,.{decimals}f}" if name in rates else "" for name in names]
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return items by a key, both in their order."""
+    found: dict[K, list[T]] = {}
+    for one in items:
+        found.setdefault(key(one), []).append(one)
+    return found
 
 
 def plain_rate(rate: float) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from tilewright.problem import Problem
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Bars, Curve, Curves, Figure, Rows, Section, Table
 from tilewright.report.results import Run
 from tilewright.report.runs import Errors
-from tilewright.report.words import called, tiling
+from tilewright.report.words import called, grouped, tiling
 
 __all__ = ["section"]
 
@@ -18,15 +16,11 @@ def section(data: Gathered) -> Section:
     """Return the errors that verification found, against the depth of the product."""
     figures = []
     for device in data.devices:
-        found: dict[str, list[Run]] = defaultdict(list)
-        for run in _with_error(data, device):
-            found[run.problem.precision.letter].append(run)
+        found = grouped(_with_error(data, device), lambda run: run.problem.precision)
         figures += [_figure(device, runs) for runs in found.values()]
         # Only what was measured on the same data can be compared.
-        sets: dict[tuple[str, ...], list[Errors]] = defaultdict(list)
-        for one in data.results.errors:
-            if one.device == device.fingerprint and one.etas:
-                sets[one.source, *one.etas].append(one)
+        mine = (x for x in data.results.errors if x.device == device.fingerprint and x.etas)
+        sets = grouped(mine, lambda one: (one.source, *one.etas))
         figures += [_compared(device, one) for one in sets.values()]
     return Section(
         "accuracy",

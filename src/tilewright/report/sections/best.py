@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Bars, Columns, Figure, Section, Table
 from tilewright.report.results import Run
-from tilewright.report.words import called, plain_rate, scale_of, tiling
+from tilewright.report.words import (
+    called,
+    grouped,
+    named,
+    plain_rate,
+    rate_cells,
+    scale_of,
+    scaled,
+    tiling,
+)
 
-__all__ = ["named", "scaled", "section"]
-
-
-def named(rates: set[str]) -> list[str]:
-    """Return ours first, then the others by name."""
-    return sorted(rates, key=lambda name: (name != "tilewright", name))
+__all__ = ["section"]
 
 
 def section(data: Gathered) -> Section:
@@ -22,10 +24,8 @@ def section(data: Gathered) -> Section:
     figures: list[Figure] = []
     tilings: list[tuple[str, ...]] = []
     for device in data.devices:
-        by_precision: dict[str, list[Run]] = defaultdict(list)
-        for run in data.runs_of(device):
-            by_precision[run.problem.precision.letter].append(run)
-        for runs in map(_chosen, by_precision.values()):
+        found = grouped(data.runs_of(device), lambda run: run.problem.precision)
+        for runs in map(_chosen, found.values()):
             figures.append(_figure(device, runs))
             tilings += [_tiling_row(device, run) for run in runs]
     columns = ("device", "problem", "ours", "best other", "ours / best other", "tiling")
@@ -53,12 +53,9 @@ def _tiling_row(device: Device, run: Run) -> tuple[str, ...]:
 
 def _chosen(runs: list[Run]) -> list[Run]:
     """Return the runs of one precision at the size that most transposes share."""
-    sizes: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        sizes[run.problem.shape].append(run)
     # The largest size among those with the most cases beside another library.
     return max(
-        sizes.values(),
+        grouped(runs, lambda run: run.problem.shape).values(),
         key=lambda found: (
             sum(run.best_peer is not None for run in found),
             len(found),
@@ -71,7 +68,7 @@ def _figure(device: Device, chosen: list[Run]) -> Figure:
     """Return the bars of one precision."""
     problem = chosen[0].problem
     scale, unit = scale_of(rate for run in chosen for rate in run.rates.values())
-    names = named({name for run in chosen for name in run.rates})
+    names = named(name for run in chosen for name in run.rates)
     groups = tuple(
         Bars(called(name), name, tuple(scaled(run.rates.get(name), scale) for run in chosen))
         for name in names
@@ -79,7 +76,7 @@ def _figure(device: Device, chosen: list[Run]) -> Figure:
     rows = []
     for run in chosen:
         source = f"{run.source}, cold caches" if run.cold else run.source
-        rates = [f"{run.rates[name] / scale:,.1f}" if name in run.rates else "" for name in names]
+        rates = rate_cells(run.rates, names, scale)
         rows.append((run.problem.trans, *rates, run.tuned_on or "default", source))
     columns = ("case", *(f"{called(name)}, {unit}" for name in names), "tuned on", "from")
     ahead = sum(run.best_peer is not None and run.ours >= run.best_peer[1] for run in chosen)
@@ -93,8 +90,3 @@ def _figure(device: Device, chosen: list[Run]) -> Figure:
         Columns(unit, tuple(run.problem.trans for run in chosen), groups),
         Table("Rates", columns, tuple(rows)),
     )
-
-
-def scaled(rate: float | None, scale: float) -> float | None:
-    """Return a rate in a figure's unit, None where there is none."""
-    return None if rate is None else rate / scale

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 
 from tilewright.report.feeding import Feeding
 from tilewright.report.gather import Gathered
 from tilewright.report.mixes import Mix
 from tilewright.report.model import Bars, Curve, Curves, Figure, Rows, Section, Table
-from tilewright.report.words import percent
+from tilewright.report.words import grouped, percent
 
 __all__ = ["section"]
 
@@ -19,10 +19,8 @@ _ROLES = ("tilewright", "second", "third", "fourth", "fifth", "sixth")
 
 def section(data: Gathered) -> Section:
     """Return the share of each class of instructions in every main loop known."""
-    groups: dict[str, list[Mix]] = defaultdict(list)
-    for one in data.mixes:
-        if sum(one.classes.values()):
-            groups[one.group].append(one)
+    known = (one for one in data.mixes if sum(one.classes.values()))
+    groups = grouped(known, lambda one: one.group)
     return Section(
         "mix",
         "Instruction mix",
@@ -68,11 +66,9 @@ def _figure(name: str, mixes: list[Mix]) -> Figure:
 
 def _feedings(data: Gathered) -> list[Figure]:
     """Return how fast multiply-adds run beside loads, one figure an instruction and device."""
-    groups: dict[tuple[str, str], list[Feeding]] = defaultdict(list)
     labels = {device.fingerprint: device.label for device in data.devices}
-    for one in data.results.feedings:
-        if one.device in labels:
-            groups[one.instruction, one.device].append(one)
+    known = (one for one in data.results.feedings if one.device in labels)
+    groups = grouped(known, lambda one: (one.instruction, one.device))
     return [_feeding(kind, labels[mark], found) for (kind, mark), found in groups.items()]
 
 

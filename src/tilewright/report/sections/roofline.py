@@ -13,8 +13,7 @@ from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
-from tilewright.report.sections.best import named
-from tilewright.report.words import blocks_of, called, intensity, plain_rate, scale_of
+from tilewright.report.words import blocks_of, called, intensity, named, plain_rate, scale_of
 
 __all__ = ["section"]
 
@@ -84,7 +83,7 @@ def _figure(
 ) -> Figure:
     scale, unit = scale_of(point.rate for point in points)
     curves, rows = [], []
-    for name in named({point.name for point in points}):
+    for name in named(point.name for point in points):
         cells = _cells(point for point in points if point.name == name)
         curves.append(Curve(called(name), name, tuple((x, y / scale) for x, y, _ in cells), "dots"))
         rows += [(called(name), f"{x:,.1f}", f"{y / scale:,.2f}", f"{n:,}") for x, y, n in cells]

@@ -7,8 +7,7 @@ from collections import defaultdict
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
 from tilewright.report.results import Run
-from tilewright.report.sections.best import named
-from tilewright.report.words import called, percent, plain_rate, side
+from tilewright.report.words import called, grouped, named, percent, plain_rate, side
 
 __all__ = ["section"]
 
@@ -17,10 +16,8 @@ def section(data: Gathered) -> Section:
     """Return each measured problem as a share of its bound."""
     figures, missing = [], []
     for device in data.devices:
-        found: dict[str, list[Run]] = defaultdict(list)
-        for run in data.runs_of(device):
-            if data.bound(device, run.problem) is not None:
-                found[run.problem.precision.letter].append(run)
+        bounded = (x for x in data.runs_of(device) if data.bound(device, x.problem) is not None)
+        found = grouped(bounded, lambda run: run.problem.precision)
         if not found:
             missing.append(f"{device.label} has no bound: too few of its numbers are known.")
         figures += [_figure(data, device, runs) for runs in found.values()]
@@ -38,7 +35,7 @@ def section(data: Gathered) -> Section:
 def _figure(data: Gathered, device: Device, runs: list[Run]) -> Figure:
     kind = runs[0].problem.precision
     curves: list[Curve] = []
-    names = named({name for run in runs for name in run.rates})
+    names = named(name for run in runs for name in run.rates)
     rows = []
     best = (0.0, runs[0])
     shares: dict[str, list[tuple[float, float]]] = defaultdict(list)

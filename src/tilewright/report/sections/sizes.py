@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
 from tilewright.report.results import Run
-from tilewright.report.sections.best import named
-from tilewright.report.words import called, percent, scale_of
+from tilewright.report.words import called, grouped, named, percent, rate_cells, scale_of
 
 __all__ = ["section"]
 
@@ -17,11 +14,8 @@ def section(data: Gathered) -> Section:
     """Return a figure for each device, precision and transpose with two sizes or more."""
     figures = []
     for device in data.devices:
-        cases: dict[tuple[str, str], list[Run]] = defaultdict(list)
-        for run in data.runs_of(device):
-            problem = run.problem
-            if problem.m == problem.n == problem.k:
-                cases[problem.precision.letter, problem.trans].append(run)
+        squares = (x for x in data.runs_of(device) if x.problem.m == x.problem.n == x.problem.k)
+        cases = grouped(squares, lambda run: (run.problem.precision, run.problem.trans))
         figures += [_figure(data, device, runs) for runs in cases.values() if len(runs) > 1]
     return Section(
         "sizes",
@@ -36,7 +30,7 @@ def section(data: Gathered) -> Section:
 
 def _figure(data: Gathered, device: Device, runs: list[Run]) -> Figure:
     scale, unit = scale_of(rate for run in runs for rate in run.rates.values())
-    names = named({name for run in runs for name in run.rates})
+    names = named(name for run in runs for name in run.rates)
     curves = [
         Curve(
             called(name),
@@ -52,7 +46,7 @@ def _figure(data: Gathered, device: Device, runs: list[Run]) -> Figure:
     rows = []
     for run in runs:
         limit = limits[run.problem]
-        cells = [f"{run.rates[name] / scale:,.2f}" if name in run.rates else "" for name in names]
+        cells = rate_cells(run.rates, names, scale, 2)
         cells += ["", ""] if limit is None else [
             f"{limit.limit / scale:,.2f}", percent(run.ours / limit.limit)
         ]  # fmt: skip

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Bars, Columns, Figure, Section, Table
 from tilewright.report.results import Run
-from tilewright.report.sections.best import named, scaled
-from tilewright.report.words import called, percent, plain_rate, scale_of
+from tilewright.report.words import called, named, percent, plain_rate, rate_cells, scale_of, scaled
 
 __all__ = ["section"]
 
@@ -65,7 +64,7 @@ def _worth(run: Run) -> tuple[bool, float]:
 def _figure(data: Gathered, device: Device, runs: list[Run]) -> Figure:
     limits = [data.bound(device, run.problem) for run in runs]
     heights = [None if one is None else one.limit for one in limits]
-    names = named({name for run in runs for name in run.rates})
+    names = named(name for run in runs for name in run.rates)
     rates = {name: [run.rates.get(name) for run in runs] for name in names}
     shown = [rate for found in (*rates.values(), heights) for rate in found if rate]
     scale, unit = scale_of(shown)
@@ -78,7 +77,7 @@ def _figure(data: Gathered, device: Device, runs: list[Run]) -> Figure:
     ]
     rows = []
     for run, limit in zip(runs, limits, strict=True):
-        cells = [f"{run.rates[name] / scale:,.1f}" if name in run.rates else "" for name in names]
+        cells = rate_cells(run.rates, names, scale)
         ends = ("", "", "") if limit is None else (
             f"{limit.limit / scale:,.1f}", percent(run.ours / limit.limit), limit.limiting.name
         )  # fmt: skip

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
 from tilewright.report.results import Run
-from tilewright.report.sections.best import named
-from tilewright.report.words import called, percent, plain_rate, scale_of, side
+from tilewright.report.words import (
+    called,
+    grouped,
+    named,
+    percent,
+    plain_rate,
+    rate_cells,
+    scale_of,
+    side,
+)
 
 __all__ = ["section"]
 
@@ -24,10 +30,9 @@ def section(data: Gathered) -> Section:
     """Return a figure for each device and arithmetic."""
     figures = []
     for device in data.devices:
-        found: dict[str, list[Run]] = defaultdict(list)
-        for run in data.results.tensor:
-            if run.device == device.fingerprint and run.rates:
-                found[run.arithmetic].append(run)
+        mark = device.fingerprint
+        mine = (run for run in data.results.tensor if run.device == mark and run.rates)
+        found = grouped(mine, lambda run: run.arithmetic)
         figures += [_figure(data, device, name, runs) for name, runs in found.items()]
     return Section(
         "tensor",
@@ -44,7 +49,7 @@ def section(data: Gathered) -> Section:
 def _figure(data: Gathered, device: Device, arithmetic: str, runs: list[Run]) -> Figure:
     runs = sorted(runs, key=lambda run: (run.problem.flops, run.problem.trans))
     scale, unit = scale_of(rate for run in runs for rate in run.rates.values())
-    names = named({name for run in runs for name in run.rates})
+    names = named(name for run in runs for name in run.rates)
     highest: dict[str, dict[float, float]] = {name: {} for name in names}
     limits: dict[float, float] = {}
     rows = []
@@ -53,7 +58,7 @@ def _figure(data: Gathered, device: Device, arithmetic: str, runs: list[Run]) ->
         for name, rate in run.rates.items():
             highest[name][size] = max(rate / scale, highest[name].get(size, 0.0))
         bound = data.bound(device, run.problem, arithmetic)
-        cells = [f"{run.rates[name] / scale:,.1f}" if name in run.rates else "" for name in names]
+        cells = rate_cells(run.rates, names, scale)
         if bound is None:
             cells += ["", ""]
         else:
