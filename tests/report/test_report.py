@@ -160,6 +160,16 @@ def test_without_data_every_section_says_what_makes_some():
     assert not Page(page).all("svg")
 
 
+def test_what_none_of_your_devices_can_make_is_not_asked_for(tmp_path):
+    with Store(tmp_path / "store.sqlite") as opened:
+        opened.add(example(stage="winner"))
+        data = gather(opened, None)
+    assert {device.measured.backend for device in data.devices} == {"opencl"}
+    found = {one.id for one in make_sections(data)}
+    assert "sizes" in found
+    assert not found & {"shapes", "tensor"}
+
+
 def test_commands_that_make_data_exist():
     for section in make_sections(gather(None, None)):
         parse(shlex.split(section.command.partition(" > ")[0]))

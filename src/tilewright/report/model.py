@@ -141,6 +141,8 @@ class Section:
         The command that makes the section's data; shown where there is none.
     facts : tuple of (str, str)
         Names and values, shown large before everything else.
+    cuda : bool
+        Whether its command needs a CUDA device.
     part : str
         Heading over this section and those that follow with the same one; empty for none.
     """
@@ -153,6 +155,7 @@ class Section:
     missing: tuple[str, ...] = ()
     command: str = ""
     facts: tuple[tuple[str, str], ...] = ()
+    cuda: bool = False
     part: str = ""
 
     @property

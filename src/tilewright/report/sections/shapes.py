@@ -34,6 +34,7 @@ def section(data: Gathered) -> Section:
         "that the host does.",
         figures=tuple(figures),
         command="tilewright bench calls --size random -o benchmarks/results/random.json",
+        cuda=True,
     )
 
 

@@ -43,6 +43,7 @@ def section(data: Gathered) -> Section:
         figures=tuple(figures),
         command="tilewright bench calls --size squares --precision bf16,fp32"
         " -o benchmarks/results/tensor.json",
+        cuda=True,
     )
 
 
