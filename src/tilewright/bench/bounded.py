@@ -19,6 +19,7 @@ def bound_of(
     *,
     warm_cache: bool = True,
     arithmetic: str = "ieee",
+    accuracy: str | None = None,
 ) -> Bound | str:
     """Return how fast the problem can be on the device, or why nobody knows.
 
@@ -26,7 +27,10 @@ def bound_of(
     leave operands there.
     """
     try:
-        found = bound(problem, device, arithmetic=arithmetic, reads_c=False, warm_cache=warm_cache)
+        found = bound(
+            problem, device, arithmetic=arithmetic, accuracy=accuracy, reads_c=False,
+            warm_cache=warm_cache,
+        )  # fmt: skip
         _ = found.limiting  # raises where no term has a value
     except ValueError as reason:
         return str(reason)

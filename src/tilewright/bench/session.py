@@ -151,15 +151,9 @@ class Session:
 
     def _tuned(self, problem: Problem, budget: str) -> dict[str, Any]:
         result = tune(problem, self.live, budget=budget)
-        return {
-            "tuning": {
-                "tried": result.tried,
-                "failed": result.failed,
-                "resumed": result.resumed,
-                "candidates_per_second": result.candidates_per_second,
-                "eta": result.winner.error,
-            }
-        }
+        names = ("tried", "failed", "resumed", "candidates_per_second")
+        told = {name: getattr(result, name) for name in names}
+        return {"tuning": told | {"eta": result.winner.error}}
 
     def _store(self, problem: Problem, row: dict[str, Any]) -> None:
         """Put a row in the place of an earlier one that failed, or at the end; save."""

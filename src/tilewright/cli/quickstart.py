@@ -64,7 +64,8 @@ def command(
     problem = Problem(n, m, k, precision)  # type: ignore[arg-type]
     if problem.precision.parts == 2:
         raise ValueError(f"precision={precision!r} has no NumPy to compare with; use s, d, c, z")
-    tell = _nothing if json else say
+    # Machines are told everything at the end.
+    tell: Callable[[str], None] = (lambda text: None) if json else say
     tell(f"1. Device: {live} through {live.platform.split(',')[0]})")
     others = [d.id for d in devices() if d.id != live.id]
     if others:
@@ -98,10 +99,6 @@ def command(
     if not system_facts["accepted"]:
         residual = system_facts["residual"]
         raise ArithmeticError(f"scaled residual {residual:.3g} is not below {ACCEPTED:g}")
-
-
-def _nothing(text: str) -> None:
-    """Say nothing: machines are told everything at the end."""
 
 
 def _report(path: Path, tell: Callable[[str], None]) -> str | None:

@@ -124,25 +124,20 @@ def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
     """Return a tuning result as plain data."""
     from tilewright.tuning.twins import gain
 
-    winner = result.winner
+    winner, served = result.winner, result.served
+    counted = ("tried", "failed", "resumed", "seconds", "candidates_per_second")
     return {
         "problem": str(winner.problem),
         "device": winner.device_name,
         "stencil": winner.config.stencil,
         "config": dict(winner.config),
         "config_id": winner.config.id,
-        "median_ns": winner.median_ns,
-        "flops_per_second": winner.flops_per_second,
+        **{name: getattr(winner, name) for name in ("median_ns", "flops_per_second", "error")},
         "peak_flops_per_second": peak,
-        "error": winner.error,
         "gain_by_schedule": gain(winner),
-        "served_config_id": None if result.served is None else result.served.config.id,
+        "served_config_id": None if served is None else served.config.id,
         "noise": list(result.noise),
-        "tried": result.tried,
-        "failed": result.failed,
-        "resumed": result.resumed,
-        "seconds": result.seconds,
-        "candidates_per_second": result.candidates_per_second,
+        **{name: getattr(result, name) for name in counted},
     }
 
 

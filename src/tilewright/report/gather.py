@@ -147,7 +147,9 @@ class Gathered:
         if key not in self._bounds:
             found: Bound | str = "unknown"
             if device.numbers is not None and problem.flops:
-                found = bound_of(device.numbers, problem, arithmetic=arithmetic)
+                accuracy = arithmetic if arithmetic == "fp32" else None
+                kind = "ieee" if accuracy else arithmetic
+                found = bound_of(device.numbers, problem, arithmetic=kind, accuracy=accuracy)
             self._bounds[key] = None if isinstance(found, str) else found
         return self._bounds[key]
 

@@ -27,7 +27,7 @@ from tilewright.stencil import (
 )
 from tilewright.stencil.text import read_text
 
-__all__ = ["RUNGS", "Rung", "register_rungs"]
+__all__ = ["PACKAGE", "RUNGS", "Rung", "frozen", "register_rungs"]
 
 PACKAGE = "tilewright.bench.ladder"
 
@@ -143,7 +143,8 @@ class Rung(Stencil):
         return Source(text, defines | {"THREADS": self.threads}, dynamic_shared_bytes=dynamic)
 
 
-def _frozen(**values: int) -> Mapping[str, int]:
+def frozen(**values: int) -> Mapping[str, int]:
+    """Return constants by name, which nothing may change."""
     return MappingProxyType(values)
 
 
@@ -155,7 +156,7 @@ class Naive(Rung):
     idea = "One thread computes one element of C, straight from device memory."
     threads = 256
     # 16 x 16 threads, which every OpenCL device can run; block_k is the step of its loop.
-    constants = _frozen(block_m=16, block_n=16, block_k=1, band=1)
+    constants = frozen(block_m=16, block_n=16, block_k=1, band=1)
 
 
 class Shared(Rung):
@@ -166,7 +167,7 @@ class Shared(Rung):
     idea = "A block brings tiles of A and B into shared memory and uses each element 32 times."
     # The most threads that CUDA allows in a block: a tile is as large as its threads are many.
     threads = 1024
-    constants = _frozen(block_m=32, block_n=32, block_k=32, band=1)
+    constants = frozen(block_m=32, block_n=32, block_k=32, band=1)
     buffers = 1
 
 
@@ -177,7 +178,7 @@ class ThreadTile(Rung):
     title = "thread tile, unrolled"
     idea = "A thread keeps 8 x 8 elements of C in registers: 64 multiply-adds for 16 loads."
     threads = 256
-    constants = _frozen(block_m=128, block_n=128, block_k=8, tile_m=8, tile_n=8, band=1)
+    constants = frozen(block_m=128, block_n=128, block_k=8, tile_m=8, tile_n=8, band=1)
     buffers = 1
 
 
@@ -210,7 +211,7 @@ class WarpTile(Vectors):
     title = "warp tile, instruction parallelism"
     idea = "Lanes of a warp share operands, and load the next ones while they multiply."
     threads = 128
-    constants = _frozen(
+    constants = frozen(
         block_m=128, block_n=128, block_k=16, warp_m=64, warp_n=64, tile_m=16, tile_n=8, band=8
     )
 
@@ -222,7 +223,7 @@ class Async(Rung):
     title = "asynchronous copies, multi-stage pipeline"
     idea = "The hardware copies tiles into a ring in shared memory, several ahead of their use."
     threads = 128
-    constants = _frozen(
+    constants = frozen(
         block_m=128, block_n=128, block_k=16, warp_m=64, warp_n=64, tile_m=16, tile_n=8, stages=4,
         band=8,
     )  # fmt: skip

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from statistics import geometric_mean
 
 from tilewright.report.gather import Device, Gathered
 from tilewright.report.model import Curve, Curves, Figure, Section, Table
 from tilewright.report.results import Run
-from tilewright.report.words import called, percent
+from tilewright.report.words import called, grouped, percent
 
 __all__ = ["section"]
 
@@ -21,11 +20,10 @@ def section(data: Gathered) -> Section:
     """Return a figure for each device and precision with a set of shapes."""
     figures = []
     for device in data.devices:
-        found: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
-        for run in data.results.samples:
-            if run.device == device.fingerprint and run.ours and run.best_peer:
-                found[_what(run)][run.shapes].append(run)
-        figures += [_figure(device, *one) for one in found.items()]
+        mark = device.fingerprint
+        mine = (x for x in data.results.samples if x.device == mark and x.ours and x.best_peer)
+        for what, runs in grouped(mine, _what).items():
+            figures.append(_figure(device, what, grouped(runs, lambda run: run.shapes)))
     return Section(
         "shapes",
         "Random shapes",
@@ -40,7 +38,9 @@ def section(data: Gathered) -> Section:
 
 def _what(run: Run) -> str:
     name = run.problem.precision.name
-    return f'{name} with accuracy="{run.arithmetic}"' if run.arithmetic else name
+    if run.arithmetic in ("fp32", "tf32"):
+        return f'{name} with accuracy="{run.arithmetic}"'
+    return run.arithmetic or name
 
 
 def _figure(device: Device, what: str, sets: dict[str, list[Run]]) -> Figure:

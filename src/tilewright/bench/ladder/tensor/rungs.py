@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.backend import Operand
+from tilewright.bench.ladder.rungs import PACKAGE, frozen
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Trans
@@ -30,7 +30,6 @@ __all__ = [
     "stencil_rung",
 ]
 
-PACKAGE = "tilewright.bench.ladder"
 _ELEMENT: Final = "bfloat16"
 _ELEMENT_BYTES = 2
 ALIGNED = 16 // _ELEMENT_BYTES  # elements: the copy engine wants such leading dimensions
@@ -138,11 +137,7 @@ class TensorRung:
         return (*(np.int64(size) for size in sizes), *maps, c, np.int64(ldc))
 
 
-def _constants(**values: int) -> Mapping[str, int]:
-    return MappingProxyType(values)
-
-
-_BLOCK = _constants(block_m=128, block_n=256, stages=4, band=8)
+_BLOCK = frozen(block_m=128, block_n=256, stages=4, band=8)
 
 TENSOR_RUNGS: tuple[TensorRung, ...] = (
     TensorRung(
@@ -150,7 +145,7 @@ TENSOR_RUNGS: tuple[TensorRung, ...] = (
         "warpgroup multiply, TMA",
         "A warpgroup multiplies tiles straight from shared memory, where a copy engine puts them.",
         128,
-        _constants(block_m=64, block_n=256, stages=1, band=8),
+        frozen(block_m=64, block_n=256, stages=1, band=8),
     ),
     TensorRung(
         "t2_pipelined",
@@ -179,7 +174,7 @@ TENSOR_RUNGS: tuple[TensorRung, ...] = (
         "cluster and multicast",
         "Two blocks share the tile of B: each brings half of it to both.",
         384,
-        _constants(**_BLOCK, cluster_m=2),
+        frozen(**_BLOCK, cluster_m=2),
         persistent=True,
     ),
 )
