@@ -96,6 +96,9 @@ class Precision:
         tuple of NumPy scalar
             Each one real: a float, or in double-double a structure of two.
         """
+        if self.parts == 1 and not hasattr(value, "hi"):
+            number, of = complex(value), self.real_dtype.type
+            return of(number.real), of(number.imag)
         words = [complex(x) for x in (getattr(value, "hi", value), getattr(value, "lo", 0.0))]
         if self.parts == 1:
             whole, real = sum(words), self.real_dtype.type
@@ -134,6 +137,9 @@ DOUBLE_DOUBLE: dict[str, Precision] = {
         Precision("v", "fast double-double complex GEMM", _FOUR, "float64", 2, 8, 2.0**-101, 2),
     )
 }
+
+# "f" and "v" are stored as "e" and "w", which come first.
+_OF_DTYPE = {p.dtype: p for p in reversed((PRECISIONS | DOUBLE_DOUBLE).values())}
 
 
 def precision(letter: str | Precision) -> Precision:
@@ -186,9 +192,9 @@ def precision_of(dtype: DTypeLike) -> Precision:
         If no precision does; byte-swapped types are refused too.
     """
     wanted = np.dtype(dtype)
-    for row in (PRECISIONS | DOUBLE_DOUBLE).values():
-        if row.dtype == wanted:
-            return row
+    found = _OF_DTYPE.get(wanted)
+    if found is not None:
+        return found
     raise ValueError(
         f"dtype={wanted} has no GEMM here; convert to one of "
         + ", ".join(p.dtype_name for p in PRECISIONS.values())

@@ -31,12 +31,12 @@ class Trans(StrEnum):
     @property
     def transposed(self) -> bool:
         """Whether rows become columns."""
-        return self in (Trans.T, Trans.C)
+        return self == "T" or self == "C"
 
     @property
     def conjugated(self) -> bool:
         """Whether imaginary parts change sign."""
-        return self in (Trans.C, Trans.R)
+        return self == "C" or self == "R"
 
     @classmethod
     def of(cls, transposed: bool, conjugated: bool) -> Trans:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-from functools import lru_cache
 
 from tilewright.backend.base import (
     BackendError,
@@ -41,6 +40,7 @@ __all__ = [
 ]
 
 _finding = threading.Lock()
+_found: list[tuple[LiveDevice, ...]] = []
 
 
 def devices() -> tuple[LiveDevice, ...]:
@@ -49,12 +49,14 @@ def devices() -> tuple[LiveDevice, ...]:
     CUDA comes before OpenCL, which offers the same GPUs once more; there GPUs come before
     CPUs, and among equals the newest platform comes first.
     """
-    with _finding:  # two first calls at once would make two of each
-        return _found()
+    if not _found:
+        with _finding:  # two first calls at once would make two of each
+            if not _found:
+                _found.append(_find())
+    return _found[0]
 
 
-@lru_cache(maxsize=1)
-def _found() -> tuple[LiveDevice, ...]:
+def _find() -> tuple[LiveDevice, ...]:
     from tilewright.backend.libcuda import library
     from tilewright.backend.opencl.device import devices as opencl_devices
 
@@ -82,9 +84,9 @@ def device(name: str | LiveDevice | None = None) -> LiveDevice:
     TypeError
         If `name` is neither a name nor a live device: one of the catalogue runs nothing.
     """
-    if isinstance(name, LiveDevice):
-        return name
     if name is not None and not isinstance(name, str):
+        if isinstance(name, LiveDevice):
+            return name
         called = getattr(name, "id", name)
         raise TypeError(f"device={called!r} is no live device; give an id such as 'opencl:0'")
     wanted = name or os.environ.get("TILEWRIGHT_DEVICE") or ""
