@@ -19,6 +19,8 @@ os.environ["TILEWRIGHT_DATA_DIR"] = os.path.join(_scratch.name, "data")
 os.environ.pop("POCL_CACHE_DIR", None)
 # Where a test names no device it means one of OpenCL, with a GPU beside it or without.
 os.environ["TILEWRIGHT_DEVICE"] = "opencl"
+# Kernels are what nearly all tests are of, however small; those of host BLAS ask for it.
+os.environ["TILEWRIGHT_HOST_BLAS"] = "0"
 
 pytest.register_assert_rewrite("tests.stencil.contract")
 

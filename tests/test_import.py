@@ -21,13 +21,19 @@ def test_import_is_light():
     assert run(code) == "[]"
 
 
-def test_serving_imports_nothing_that_makes_machine_code_or_tunes():
+@pytest.mark.parametrize("blas", ["0", "1"])
+def test_serving_imports_nothing_that_makes_machine_code_or_tunes(monkeypatch, blas):
+    """Nor is what ships for GPUs read where none is asked for."""
+    monkeypatch.setenv("TILEWRIGHT_HOST_BLAS", blas)
     code = (
-        "import sys, numpy as np, tilewright as tw\n"
+        "import sys, numpy as np\nread = []\n"
+        "sys.addaudithook(lambda event, of: read.append(str(of[0])) if event == 'open' else None)\n"
+        "import tilewright as tw\n"
         "a = np.arange(9000, dtype='f4').reshape(100, 90) % 7\n"
         "assert np.array_equal(tw.gemm(a, a, trans_a='T', device='opencl'), a.T @ a)\n"
         "made = ('tilewright.sass', 'tilewright.tuning', 'cuda.bindings.nvrtc', 'scipy')\n"
-        "print([m for m in sys.modules for name in made if (m + '.').startswith(name + '.')])"
+        "print([m for m in sys.modules for name in made if (m + '.').startswith(name + '.')]"
+        " + [name for name in read if 'sm_90' in name])"
     )
     assert run(code) == "[]"
 

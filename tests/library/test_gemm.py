@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tests.portfolio.examples import forget
 from tilewright.backend import devices
+from tilewright.library import host_blas
 from tilewright.precision import PRECISIONS
 from tilewright.tuning.verify import error_bound
 
@@ -27,6 +28,15 @@ sizes = st.integers(0, 200)
 letters = st.sampled_from("NTC")
 layouts = st.sampled_from(["row", "column", "padded rows", "padded columns", "strided", "reversed"])
 scalars = st.sampled_from([0, 1, -1, 0.5, 2 - 1j])
+
+
+@pytest.fixture(autouse=True, params=["kernels", "host BLAS"])
+def served(request, monkeypatch):
+    """The contract is one, whoever serves on a CPU."""
+    monkeypatch.setattr(host_blas, "_serves", request.param == "host BLAS")
+
+
+by_kernels = pytest.mark.parametrize("served", ["kernels"], indirect=True)
 
 
 @pytest.fixture
@@ -123,7 +133,7 @@ def test_gemm_is_blas(letter, m, n, k, trans, layout, alpha, beta, device, seed)
 
 @relaxed
 @given(
-    letter=st.sampled_from("sd"),
+    letter=st.sampled_from("sdcz"),
     m=st.integers(1, 60),
     n=st.integers(1, 60),
     k=st.integers(1, 60),
@@ -137,9 +147,10 @@ def test_gemm_is_blas(letter, m, n, k, trans, layout, alpha, beta, device, seed)
         ),
         max_size=4,
     ),
+    alpha=st.sampled_from([1, -2]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_nan_and_inf_propagate_as_in_a_plain_loop(letter, m, n, k, trans, spoilers, seed):
+def test_nan_and_inf_propagate_as_in_a_plain_loop(letter, m, n, k, trans, spoilers, alpha, seed):
     dtype = PRECISIONS[letter].dtype
     rng = np.random.default_rng(seed)
     a = draw_matrix(rng, (m, k) if trans[0] == "N" else (k, m), dtype)
@@ -148,13 +159,15 @@ def test_nan_and_inf_propagate_as_in_a_plain_loop(letter, m, n, k, trans, spoile
         x = a if in_a else b
         x[int(row * x.shape[0]), int(column * x.shape[1])] = value
     with np.errstate(invalid="ignore"):
-        loop = np.zeros((m, n))
+        loop = np.zeros((m, n), wide(a).dtype)
         for at in range(k):
-            loop += np.outer(op(trans[0], a)[:, at], op(trans[1], b)[at]).astype(float)
-        got = tw.gemm(a, b, trans_a=trans[0], trans_b=trans[1])
-    finite = np.isfinite(loop)
-    assert np.array_equal(np.isfinite(got), finite)
-    assert np.array_equal(got[~finite], loop[~finite].astype(dtype), equal_nan=True)
+            loop += np.outer(wide(op(trans[0], a))[:, at], wide(op(trans[1], b))[at])
+    with np.errstate(all="raise"):  # the caller's settings are for the caller's arithmetic
+        got = tw.gemm(a, b, alpha=alpha, trans_a=trans[0], trans_b=trans[1])
+    for mine, right in ((got.real, alpha * loop.real), (got.imag, alpha * loop.imag)):
+        finite = np.isfinite(right)
+        assert np.array_equal(np.isfinite(mine), finite)
+        assert np.array_equal(mine[~finite], right[~finite].astype(mine.dtype), equal_nan=True)
 
 
 @pytest.mark.parametrize("letter", list(PRECISIONS))
@@ -256,6 +269,7 @@ def test_mixed_kinds_are_refused():
         tw.gemm([[1.0]], np.ones((1, 1)))
 
 
+@by_kernels
 @pytest.mark.parametrize("trans", ["NN", "TN", "NT", "TT"])
 def test_operands_longer_than_a_buffer_may_be_are_cut(monkeypatch, trans):
     """Devices limit one buffer (PoCL to a fraction of the memory): a slice may span more."""
@@ -295,6 +309,7 @@ def test_no_place_for_files_is_no_obstacle(monkeypatch, tmp_path):
     forget()
 
 
+@by_kernels
 def test_a_forked_child_is_told_what_to_do(cpu):
     import os
 

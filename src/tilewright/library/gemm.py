@@ -12,6 +12,7 @@ import numpy as np
 from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.library.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy
+from tilewright.library.host_blas import at_once
 from tilewright.library.layout import Strided, layout_of, operation
 from tilewright.library.narrow_types import is_narrow
 from tilewright.library.warm import again
@@ -120,8 +121,9 @@ def gemm(
     Only an array that BLAS itself could not take (two non-unit strides, a negative or
     zero stride, elements not aligned to their size) is copied.  Of arrays on a device such a
     one is refused, but 8- and 16-bit numbers take a copy.  On a device that does not share the
-    host's memory, NumPy arrays travel there and back.  Equal config and equal data give equal
-    bits.
+    host's memory, NumPy arrays travel there and back.  On a CPU NumPy's own BLAS serves them unless
+    a tuned kernel is known to be faster (`tilewright.library.host_blas`).  Equal config and equal
+    data give equal bits.
 
     Operands of large products may be copied on the device where that is expected to be faster
     (`tilewright.library.realigned`).  What calls need of memory besides their arrays comes from
@@ -133,8 +135,12 @@ def gemm(
     DLPack arrays on the stream that `c` (else `a`) names in its
     ``__cuda_array_interface__``, or else on the legacy default stream.
     """
+    made = None
     if report is None:
-        made = again(a, b, c, alpha, beta, trans_a, trans_b, accuracy, out_dtype, device)
+        if type(a) is not np.ndarray:
+            made = again(a, b, c, alpha, beta, trans_a, trans_b, accuracy, out_dtype, device)
+        elif accuracy == "ieee" and out_dtype is None:
+            made = at_once(a, b, c, alpha, beta, trans_a, trans_b, device)
         if made is not None:
             return made
     check_report(report)
@@ -313,6 +319,8 @@ def sizes_of(a: Any, b: Any, c: Any, op_a: Trans, op_b: Trans) -> tuple[int, int
 def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -> None:
     """Refuse scalars that are no numbers of a precision, and a beta without its C."""
     for name, value in (("alpha", alpha), ("beta", beta)):
+        if type(value) is int and -1 <= value <= 1:  # as nearly all are
+            continue
         if isinstance(value, str):
             raise ValueError(f"{name}={shown(value)} is text; give a number")
         try:
@@ -387,7 +395,7 @@ def live_device(device: str | LiveDevice | None) -> LiveDevice:
 
 def strided(shape: Any, strides: Any, itemsize: int) -> tuple[bool, int] | None:
     """Return `layout_of` for byte strides; None if they are no multiples of an element."""
-    if any(step % itemsize for step in strides):
+    (rows, columns), (down, right) = shape, strides
+    if down % itemsize or right % itemsize:
         return None
-    rows, columns = shape
-    return layout_of(Strided((rows, columns), (strides[0] // itemsize, strides[1] // itemsize)))
+    return layout_of(Strided((rows, columns), (down // itemsize, right // itemsize)))

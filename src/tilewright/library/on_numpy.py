@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+from bisect import bisect_right
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice, Operand
 from tilewright.library.gemm import launch_gemm, live_device, strided
+from tilewright.library.host_blas import serve
 from tilewright.library.overlap import overlaps_itself
 
 if TYPE_CHECKING:
@@ -53,81 +55,91 @@ def run(request: Request, device: str | LiveDevice | None) -> None:
     c = request.c
     if not c.flags.writeable:
         raise ValueError("c is read-only; give a writeable array")
-    if overlaps_itself(c.shape, c.strides):
+    if not c.flags.forc and overlaps_itself(c.shape, c.strides):
         raise ValueError(f"c.strides={c.strides} overlap themselves; give c memory of its own")
     for name, x in (("a", request.a), ("b", request.b)):
         if np.shares_memory(x, c):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
     live = live_device(device)
-    a, b = _takeable(request.a), _takeable(request.b)
-    target = c
-    if _layout(c) is None:
-        target = np.array(c, order="C") if request.beta != 0 else np.empty(c.shape, c.dtype)
+    if serve(live, request):
+        return
+    a, b, target = _taken(request.a), _taken(request.b), _matrix(c)
+    if target is None:
+        target = _taken(c if request.beta != 0 else np.empty(c.shape, c.dtype))
     if live.spec.unified_memory and hasattr(live, "wrap"):
         _in_place(live, request, a, b, target)
     else:
         _staged(live, request, a, b, target)
-    if target is not c:
-        c[...] = target
+    if target.array is not c:
+        c[...] = target.array
 
 
-def _layout(x: NDArray[Any]) -> tuple[bool, int] | None:
+class _Matrix(NamedTuple):
+    """An array that BLAS could take: its storage order, and where its memory begins and ends."""
+
+    array: NDArray[Any]
+    row_major: bool
+    ld: int
+    low: int
+    high: int
+
+
+def _matrix(x: NDArray[Any]) -> _Matrix | None:
+    size = x.itemsize
     # Vector loads of complex elements want them aligned to their size, not to their parts'.
-    if not x.flags.aligned or x.ctypes.data % min(x.itemsize, _WIDEST_LOAD):
+    low = int(x.__array_interface__["data"][0])
+    if low % min(size, _WIDEST_LOAD):
         return None
-    return strided(x.shape, x.strides, x.itemsize)
+    layout = strided(x.shape, x.strides, size)
+    if layout is None:
+        return None
+    (rows, columns), (down, right) = x.shape, x.strides
+    reach = (rows - 1) * down + (columns - 1) * right + size if rows and columns else 0
+    return _Matrix(x, *layout, low, low + reach)
 
 
-def _takeable(x: NDArray[Any]) -> NDArray[Any]:
+def _taken(x: NDArray[Any]) -> _Matrix:
     """Return the array itself, or a copy where BLAS could not take it."""
-    return x if _layout(x) is not None else np.array(x, order="C")
+    found = _matrix(x) or _matrix(np.array(x, order="C"))
+    assert found is not None
+    return found
 
 
-def _span(x: NDArray[Any]) -> tuple[int, int]:
-    """Return the addresses of an array's first byte and of the one after its last."""
-    return np.lib.array_utils.byte_bounds(x)
-
-
-def _in_place(
-    live: Any, request: Request, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]
-) -> None:
+def _in_place(live: Any, request: Request, a: _Matrix, b: _Matrix, c: _Matrix) -> None:
     """Let the device read and write the arrays where they are.
 
     Arrays whose spans overlap (blocks of one matrix, say) go into one buffer: OpenCL
     leaves kernels on two buffers over the same host memory undefined.
     """
-    pieces = _merged([_span(x) for x in (a, b, c) if x.size])
+    pieces = _merged([(x.low, x.high) for x in (a, b, c) if x.high > x.low])
     most = live.max_allocation
     if most is not None and any(high - low > most for low, high in pieces):
-        for part in _halves(request, a, b, c, most):
-            _in_place(live, *part)
+        for part, *arrays in _halves(request, a, b, c, most):
+            _in_place(live, part, *map(_taken, arrays))
         return
-    buffers = [(low, _bytes(low, high)) for low, high in pieces]
-    memory = [live.wrap(view, writable=True) for _, view in buffers]
-    nothing = None
+    buffers = [_bytes(low, high) for low, high in pieces]
+    memory = [live.wrap(buffer, writable=True) for buffer in buffers]
+    starts = [low for low, _ in pieces]
 
-    def operand(x: NDArray[Any]) -> tuple[Operand, bool]:
-        layout = _layout(x)
-        assert layout is not None
-        row_major, ld = layout
-        if not x.size:
-            return Operand(nothing, 0, ld), row_major
-        low = _span(x)[0]
-        at = next(i for i, (start, end) in enumerate(pieces) if start <= low < end)
-        return Operand(memory[at], (low - pieces[at][0]) // x.itemsize, ld), row_major
+    def operand(x: _Matrix) -> tuple[Operand, bool]:
+        if x.high == x.low:
+            return Operand(None, 0, x.ld), x.row_major
+        piece = bisect_right(starts, x.low) - 1
+        offset = (x.low - starts[piece]) // x.array.itemsize
+        return Operand(memory[piece], offset, x.ld), x.row_major
 
     try:
         event = launch_gemm(live, request, (operand(a), operand(b), operand(c)))
+        written = bisect_right(starts, c.low) - 1
+        live.unwrap(memory[written], buffers[written])  # waits, for its queue is in order
         event.wait()
-        written = next(i for i, (low, high) in enumerate(pieces) if low <= _span(c)[0] < high)
-        live.unwrap(memory[written], buffers[written][1])
     finally:
         for mem in memory:
             live.free(mem)
 
 
 def _halves(
-    request: Request, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], most: int
+    request: Request, a: _Matrix, b: _Matrix, c: _Matrix, most: int
 ) -> list[tuple[Request, NDArray[Any], NDArray[Any], NDArray[Any]]]:
     """Cut a product in two whose spans are shorter: devices limit a single buffer.
 
@@ -135,11 +147,12 @@ def _halves(
     only a union of operands does, C is.
     """
     dimensions = {"a": "mk", "b": "kn", "c": "mn"}
-    arrays = {"a": a, "b": b, "c": c}
+    matrices = {"a": a, "b": b, "c": c}
+    arrays = {name: x.array for name, x in matrices.items()}
     for name, trans in (("a", request.trans_a), ("b", request.trans_b)):
         if trans.transposed:
             dimensions[name] = dimensions[name][::-1]
-    long = [n for n, x in arrays.items() if x.size and _span(x)[1] - _span(x)[0] > most]
+    long = [n for n, x in matrices.items() if x.high - x.low > most]
     name = long[0] if long else "c"
     x = arrays[name]
     reach = [abs(step) * (n - 1) for step, n in zip(x.strides, x.shape, strict=True)]
@@ -173,27 +186,23 @@ def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _bytes(low: int, high: int) -> NDArray[np.uint8]:
+def _bytes(low: int, high: int) -> memoryview:
     """Return the memory between two addresses; the caller keeps its owner alive."""
-    return np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+    return memoryview((ctypes.c_uint8 * (high - low)).from_address(low))
 
 
-def _staged(
-    live: LiveDevice, request: Request, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]
-) -> None:
+def _staged(live: LiveDevice, request: Request, a: _Matrix, b: _Matrix, target: _Matrix) -> None:
     """Copy the operands to the device, multiply, and copy C back."""
-    memory = []
+    memory, c = [], target.array
 
-    def upload(x: NDArray[Any], *, content: bool = True) -> tuple[Operand, bool]:
-        layout = _layout(x)
-        assert layout is not None
-        dense = np.ascontiguousarray(x.T if not layout[0] else x)
+    def upload(x: _Matrix, *, content: bool = True) -> tuple[Operand, bool]:
+        dense = np.ascontiguousarray(x.array if x.row_major else x.array.T)
         mem = live.upload(dense) if content else live.allocate(dense.nbytes)
         memory.append(mem)
-        return Operand(mem, 0, max(1, dense.shape[1])), layout[0]
+        return Operand(mem, 0, max(1, dense.shape[1])), x.row_major
 
     try:
-        operands = upload(a), upload(b), upload(c, content=request.beta != 0)
+        operands = upload(a), upload(b), upload(target, content=request.beta != 0)
         launch_gemm(live, request, operands).wait()
         row_major = operands[2][1]
         result = np.empty(c.shape if row_major else c.shape[::-1], c.dtype)

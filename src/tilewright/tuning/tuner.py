@@ -14,6 +14,7 @@ import numpy as np
 from tilewright.backend import LiveDevice
 from tilewright.backend import device as find_device
 from tilewright.microbench.peak import measured_peak
+from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem
 from tilewright.reschedule.levels import SCHEDULE, schedule_space
 from tilewright.reschedule.proofs import proved
@@ -21,6 +22,7 @@ from tilewright.space import Space
 from tilewright.stencil import Stencil, Variant, stencils_for
 from tilewright.stencil import stencil as find_stencil
 from tilewright.timeline import span
+from tilewright.tuning import host_blas
 from tilewright.tuning.alone import alone_on
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
 from tilewright.tuning.noise import noise
@@ -319,6 +321,9 @@ class _Session:
             searched = time.monotonic() - self.started
             finalists = self._decide(runner)
             winner, served = self._certified(runner, finalists)
+        if exclusive and self.problem.precision.letter in PRECISIONS:
+            with span("race"):
+                host_blas.race(self.live, self.problem)
         seconds = time.monotonic() - self.started
         return TuningResult(
             winner, finalists, self.tried, self.failed, resumed, seconds, searched, served,
