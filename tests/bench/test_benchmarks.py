@@ -55,6 +55,16 @@ def test_what_needs_cuda_says_so_elsewhere(name):
         next(iter(chosen.rows(asked)))
 
 
+def test_calls_on_numpy_arrays_are_compared_with_numpy(tmp_path, capsys):
+    path = tmp_path / "host_calls.json"
+    command = ["bench", "host-calls", "--precision", "s,z", "--count", "3", "--trans", "NC,TN"]
+    assert run([*command, "--device", "opencl:0", "-o", str(path)]) == 0
+    assert "geometric mean" in capsys.readouterr().out
+    (found,) = json.loads(path.read_text())["devices"]
+    assert [row["precision"] for row in found["results"]] == ["s"] * 3 + ["z"] * 3
+    assert all(row["us"] > 0 and row["difference"] < 1e-4 for row in found["results"])
+
+
 def test_errors_are_swept_and_summed_up(tmp_path, capsys):
     path = tmp_path / "sweep.json"
     command = ["bench", "--size", "33,48x20x70", "--precision", "s,d", "--errors", "--rounds", "2"]
