@@ -27,7 +27,18 @@ from committed import (
     table,
 )
 from figures import draw_figures
-from of_calls import c_calls, calls, cliffs, flat, host_cost, public_calls, readme, squares
+from of_calls import (
+    c_calls,
+    calls,
+    cliffs,
+    flat,
+    host_cost,
+    public_calls,
+    readme,
+    regret,
+    squares,
+    tuned,
+)
 from tilewright.bench.counters import COUNTERS, stalls_that_count, told
 from tilewright.microbench.mixes import WIDTHS
 
@@ -295,7 +306,8 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/serving.md": {"host": host_cost},
     "docs/export.md": {"calls": c_calls},
     "docs/random_shapes.md": {
-        "loss": portfolio_loss, "calls": calls, "multiples": cliffs, "flat": flat,
+        "loss": portfolio_loss, "regret": regret, "tuned": tuned, "calls": calls,
+        "multiples": cliffs, "flat": flat,
     },
     "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},
     "docs/tensor_cores.md": {"squares": lambda: squares("bf16"), "kernels": tensor_kernels},

@@ -20,6 +20,7 @@ from committed import (
     table,
 )
 from tilewright.bench.benchmarks.host_cost import percentile_lines
+from tilewright.bench.benchmarks.regret import loss_lines
 from tilewright.bench.summary import flatness, losses
 
 KINDS = {
@@ -161,6 +162,24 @@ def _ratios(name: str, kinds: dict[str, str]) -> str:
     head = ["", "shapes", "", "geometric mean of cuBLAS's time / ours", "median", "least",
             "below 0.9"]  # fmt: skip
     return table(head, lines, 2)
+
+
+def regret() -> str:
+    """Return what the choice loses beside the portfolio's best, a line a precision."""
+    head = ["", "shapes", "kernels a shape", "mean", "median", "95 %", "most"]
+    return f"{about('h100/regret')}.\n\n{table(head, _losses('regret', 'best_us'))}"
+
+
+def tuned() -> str:
+    """Return what tuning a shape gains over what serves it, a line a precision."""
+    head = ["", "shapes", "candidates a shape", "a call's kernel takes more time: mean", "median",
+            "95 %", "most"]  # fmt: skip
+    return f"{about('h100/tuned')}.\n\n{table(head, _losses('tuned', 'tuned_us'))}"
+
+
+def _losses(name: str, best: str) -> list[list[str]]:
+    lines = loss_lines(rows(f"h100/{name}"), "chosen_us", best)
+    return [[name_of(str(letter)), *map(str, cells)] for letter, *cells in lines]
 
 
 def cliffs() -> str:
