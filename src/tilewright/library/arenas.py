@@ -16,7 +16,15 @@ from typing import Any
 from tilewright.backend import OutOfMemoryError
 from tilewright.library.plan import Plan, core
 
-__all__ = ["Memory", "WorkspaceError", "arena_for", "borrowed", "release", "workspace"]
+__all__ = [
+    "MOST_ARENA",
+    "Memory",
+    "WorkspaceError",
+    "arena_for",
+    "borrowed",
+    "release",
+    "workspace",
+]
 
 Memory = Callable[[int, int], tuple[int, Any]]
 """Takes a device's number and bytes; returns an address and what keeps the memory.
@@ -28,6 +36,9 @@ once it is no longer kept.
 # The least that a stream's arena has: words of four launches' blocks that share sums, and parts
 # of a block for each of 132 multiprocessors.
 _LEAST_ZERO, _LEAST_SCRATCH = 64 * 2**10, 8 * 2**20
+
+# Kept for the next call on a stream; what needs more takes it from its allocator for the call.
+MOST_ARENA = 64 * 2**20
 
 # Whose memory each arena is, by its scratch.
 _owners: dict[int, Callable[[], None]] = {}

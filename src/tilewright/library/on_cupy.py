@@ -70,4 +70,4 @@ def _empty_on(shape: tuple[int, int], dtype: Any, _: int) -> Any:
     return cupy.ndarray(shape, dtype)
 
 
-warm.know(warm.CUPY, cupy.ndarray, stream_of, _empty_on)
+warm.know(warm.CUPY, cupy.ndarray, stream_of, _empty_on, memory)

@@ -113,4 +113,6 @@ def _empty_on(shape: tuple[int, int], dtype: Any, device: Any) -> Any:
     return _empty(shape, dtype=dtype, device=device)
 
 
-warm.know(warm.TORCH, torch.Tensor, stream_of, _empty_on, torch.is_grad_enabled, torch.strided)
+warm.know(
+    warm.TORCH, torch.Tensor, stream_of, _empty_on, memory, torch.is_grad_enabled, torch.strided
+)

@@ -17,7 +17,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backend import Event, GemmCall, LiveDevice, Operand, OutOfMemoryError
-from tilewright.library.arenas import Memory, WorkspaceError, arena_for, borrowed, workspace
+from tilewright.library.arenas import (
+    MOST_ARENA,
+    Memory,
+    WorkspaceError,
+    arena_for,
+    borrowed,
+    workspace,
+)
 from tilewright.library.plan import ALPHA, BETA, REPORT, A, B, C, Plan, Space, call_of
 from tilewright.library.routes import Laid, lay_out
 from tilewright.library.scratch import TOPS, scratch_of
@@ -32,9 +39,6 @@ __all__ = ["Planned", "Wanted", "forget_plans", "launch", "start"]
 
 # Some hundred layouts are alive in any program we know of; a plan takes 2 KB in the mean.
 _MOST_PLANS = 4096
-
-# Kept for the next call on a stream; what needs more takes it from its allocator for the call.
-_MOST_ARENA = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -259,7 +263,7 @@ def _terms(problem: Problem) -> int:
 def enqueue(live: Any, plan: Plan, native: Any, stream: int, memory: Memory | None = None) -> None:
     """Start a plan on a stream, with the memory that it needs."""
     with span("launch"):
-        if plan.bytes > _MOST_ARENA and not live.is_captured(stream):
+        if plan.bytes > MOST_ARENA and not live.is_captured(stream):
             with borrowed(live, plan.bytes, stream, memory) as address:
                 plan.start(native, address)
             return

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.library.arenas import MOST_ARENA, Memory
 from tilewright.portfolio.find import on_reload
 from tilewright.timeline import is_recording, on_change
 
@@ -39,7 +40,7 @@ class _Table:
             return None
         function = found.tilewright_function
         function.restype, function.argtypes = ctypes.py_object, [ctypes.c_char_p]
-        function(b"begin")(int, float, complex, _failed)
+        function(b"begin")(int, float, complex, _failed, MOST_ARENA)
         enable = function(b"enable")
         global again
         again = function(b"again")
@@ -75,6 +76,7 @@ def know(
     kind: type,
     stream: Callable[[int], int],
     empty: Callable[..., Any],
+    memory: Memory,
     grad: Callable[[], bool] | None = None,
     strided: Any = None,
 ) -> None:
@@ -90,6 +92,8 @@ def know(
         Returns the address of a device's current stream.
     empty : callable
         Takes shape, dtype and device of a new C.
+    memory : Memory
+        The library's allocator, for calls that need more than an arena keeps.
     grad, strided : object
         PyTorch's ``is_grad_enabled`` and ``strided``.
     """
@@ -97,7 +101,7 @@ def know(
         if not _known:
             _known.append(_table.begin())
     if _known[0] is not None:
-        _known[0](library, kind, stream, empty, grad, strided)
+        _known[0](library, kind, stream, empty, memory, grad, strided)
 
 
 def remember(given: tuple[Any, ...], used: Any, plan: Any, *about: Any) -> None:

@@ -16,7 +16,9 @@ STRIDED = object()
 _fresh = itertools.count(1 << 40, 1 << 20)
 
 # What the adapters' functions answer; tests change it.
-now = SimpleNamespace(streams={0: 7, 1: 8}, grad=True, error=None, before=None, made_on=None)
+now = SimpleNamespace(
+    streams={0: 7, 1: 8}, grad=True, error=None, before=None, made_on=None, memory=None
+)
 
 
 class CuPyArray:
@@ -73,7 +75,11 @@ def _empty(kind: type) -> Any:
     return empty
 
 
+def _memory(ordinal: int, size: int) -> tuple[int, Any]:
+    return now.memory(ordinal, size)
+
+
 def know_them() -> None:
     """Let the core look at calls with such arrays; the first time counts."""
-    warm.know(warm.CUPY, CuPyArray, _stream, _empty(CuPyArray))
-    warm.know(warm.TORCH, Tensor, _stream, _empty(Tensor), lambda: now.grad, STRIDED)
+    warm.know(warm.CUPY, CuPyArray, _stream, _empty(CuPyArray), _memory)
+    warm.know(warm.TORCH, Tensor, _stream, _empty(Tensor), _memory, lambda: now.grad, STRIDED)

@@ -51,7 +51,8 @@ def device(driver: Driver) -> Device:
 def knowing(driver: Driver) -> Iterator[None]:
     """Let the table know stand-ins of CuPy and PyTorch, and nothing else."""
     know_them()
-    now.streams, now.grad, now.error, now.before, now.made_on = {0: 7, 1: 8}, True, None, None, None
+    now.streams, now.grad, now.error, now.before = {0: 7, 1: 8}, True, None, None
+    now.made_on = now.memory = None
     warm.forget()
     yield
     warm.forget()

@@ -15,8 +15,9 @@ import tilewright as tw
 from tests.core.inside.arrays import F4, KINDS, CuPyArray, Tensor, now
 from tests.core.inside.remembering import MOST, again, order, pair, plan_of, remember
 from tilewright import timeline
-from tilewright.backend import LaunchError
+from tilewright.backend import LaunchError, OutOfMemoryError
 from tilewright.library import warm
+from tilewright.library.arenas import MOST_ARENA
 from tilewright.library.split import serve_unproved
 from tilewright.portfolio import reload
 
@@ -279,6 +280,96 @@ def test_without_a_workspace_the_closer_look_makes_one(driver, device):
     remember(plan_of(driver, device, scratch=1000), a, b)
     assert again(a, b) is None
     assert driver.log == []
+
+
+# -- memory of the arrays' library ----------------------------------------------------------
+
+
+class Owner:
+    """What keeps memory."""
+
+
+def lender(asked, at=1 << 45):
+    """Return an allocator that notes what it is asked for, and who keeps what it gave."""
+
+    def memory(ordinal, size):
+        owner = Owner()
+        asked.append((ordinal, size, weakref.ref(owner)))
+        return at, owner
+
+    return memory
+
+
+@both
+def test_what_needs_more_than_an_arena_keeps_is_borrowed_for_the_call(driver, device, kind):
+    a, b = pair(kind)
+    remember(plan_of(driver, device, scratch=MOST_ARENA + 1), a, b)
+    asked = []
+    now.memory = lender(asked)
+    before = sys.getrefcount(None)
+    for _ in range(100):
+        assert again(a, b) is not None
+    assert abs(sys.getrefcount(None) - before) < 50
+    assert driver.kinds == ["launch"] * 100  # nothing is allocated, nothing cleared
+    assert {one.word(7) for one in driver.launches} == {1 << 45}
+    assert {(ordinal, size >= MOST_ARENA) for ordinal, size, _ in asked} == {(0, True)}
+    assert all(owner() is None for _, _, owner in asked)
+
+
+@both
+def test_a_captured_call_has_memory_of_its_graph(driver, device, kind):
+    a, b = pair(kind)
+    remember(plan_of(driver, device, scratch=MOST_ARENA + 1), a, b)
+    driver.set(capture=1)
+    now.memory = None
+    assert again(a, b) is not None
+    assert driver.kinds == ["allocate", "launch", "free"]
+
+
+@both
+@pytest.mark.parametrize("answer", [(0, None), ("x", None), (), None, 5, (-1, None), (2**64, None)])
+def test_no_memory_is_left_to_the_closer_look(driver, device, kind, answer):
+    a, b = pair(kind)
+    remember(plan_of(driver, device, scratch=MOST_ARENA + 1), a, b)
+    now.memory = lambda ordinal, size: answer
+    assert again(a, b) is None
+    assert driver.log == []
+
+
+@both
+def test_errors_of_the_allocator_are_left_to_the_closer_look(driver, device, kind):
+    a, b = pair(kind)
+    remember(plan_of(driver, device, scratch=MOST_ARENA + 1), a, b)
+    now.memory = raising(OutOfMemoryError("none left"))
+    assert again(a, b) is None
+    now.memory = raising(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        again(a, b)
+    assert driver.log == []
+
+
+def raising(error):
+    """Return a function that raises."""
+
+    def function(*_):
+        raise error
+
+    return function
+
+
+@both
+def test_memory_is_given_back_where_a_launch_is_refused(driver, device, kind, monkeypatch):
+    from tilewright.backend.cuda import device as cuda_device
+
+    monkeypatch.setattr(cuda_device, "device_at", lambda ordinal: device)
+    a, b = pair(kind)
+    remember(plan_of(driver, device, scratch=MOST_ARENA + 1), a, b)
+    asked = []
+    now.memory = lender(asked)
+    driver.set(launch_result=701)
+    with pytest.raises(LaunchError, match="launching on cuda:0"):
+        again(a, b)
+    assert asked[0][2]() is None
 
 
 @both

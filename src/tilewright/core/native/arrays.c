@@ -14,6 +14,9 @@
 static PyObject *failed; /* failed(device, status): raises the error of a CUresult */
 static int enabled;
 
+/* Bytes of a stream's arena at most: a plan that needs more borrows them for a call. */
+static uint64_t most_arena;
+
 /* Types of numbers. */
 static PyObject *an_int, *a_float, *a_complex;
 
@@ -149,25 +152,66 @@ static PyObject *new_result(request *call, const tilewright_entry *it)
     return NULL;
 }
 
+/* Start a plan in the stream's arena, or in memory of its own. */
+static int started(const tilewright_plan *plan, const tilewright_call *call, uint64_t memory)
+{
+    /* A full queue waits for the device, which may wait for Python. */
+    void *const thread = PyEval_SaveThread();
+    const int status = memory ? tilewright_start_in(plan, call, memory) : tilewright_start(plan, call);
+    PyEval_RestoreThread(thread);
+    return status;
+}
+
+/* The address of some memory of the arrays' library, and what keeps it: null where there is none. */
+static PyObject *borrowed(int kind, PyObject *device, uint64_t bytes, uint64_t *address)
+{
+    PyObject *const size = PyLong_FromUnsignedLongLong(bytes);
+    PyObject *const pair =
+        size == NULL ? NULL : PyObject_CallFunctionObjArgs(tilewright_libraries[kind].memory,
+                                                           device, size, NULL);
+    if (size != NULL)
+        Py_DecRef(size);
+    PyObject *const first = pair == NULL ? NULL : PyTuple_GetItem(pair, 0);
+    *address = first == NULL ? 0 : PyLong_AsUnsignedLongLong(first);
+    if (tilewright_is_well() && *address != 0)
+        return pair;
+    if (pair != NULL)
+        Py_DecRef(pair);
+    return NULL;
+}
+
+/* What is enqueued on the library's current stream later may have the memory that was borrowed. */
+static int start_borrowing(const request *call, const tilewright_plan *plan,
+                           const tilewright_call *about, PyObject *device)
+{
+    uint64_t address = 0;
+    PyObject *const pair = borrowed(call->kind, device, tilewright_plan_bytes(plan), &address);
+    if (pair == NULL)
+        return TILEWRIGHT_NO_WORKSPACE;
+    const int status = started(plan, about, address);
+    Py_DecRef(pair);
+    return status;
+}
+
 static int enqueue(const request *call, const tilewright_entry *it)
 {
     PyObject *const device = PyLong_FromLong((long)call->a.device);
     PyObject *const stream =
         device == NULL ? NULL : PyObject_CallFunctionObjArgs(
                                     tilewright_libraries[call->kind].stream, device, NULL);
+    const uint64_t at = tilewright_address(stream);
+    int status = TILEWRIGHT_NO_WORKSPACE;
+    if (tilewright_is_well()) {
+        const uint64_t a = call->a.address, b = call->b.address;
+        const tilewright_call about = {it->exchanged ? b : a, it->exchanged ? a : b,
+                                       call->c.address, 0, call->alpha, call->beta,
+                                       (void *)(uintptr_t)at};
+        status = started(it->plan, &about, 0);
+        if (status == TILEWRIGHT_NO_WORKSPACE && tilewright_plan_bytes(it->plan) > most_arena)
+            status = start_borrowing(call, it->plan, &about, device);
+    }
     if (device != NULL)
         Py_DecRef(device);
-    const uint64_t at = tilewright_address(stream);
-    if (!tilewright_is_well())
-        return TILEWRIGHT_NO_WORKSPACE;
-    const uint64_t a = call->a.address, b = call->b.address;
-    const tilewright_call started = {it->exchanged ? b : a, it->exchanged ? a : b,
-                                     call->c.address, 0, call->alpha, call->beta,
-                                     (void *)(uintptr_t)at};
-    /* A full queue waits for the device, which may wait for Python. */
-    void *const thread = PyEval_SaveThread();
-    const int status = tilewright_start(it->plan, &started);
-    PyEval_RestoreThread(thread);
     return status;
 }
 
@@ -354,27 +398,30 @@ static PyObject *enable(PyObject *self, PyObject *const *given, intptr_t count)
     return none();
 }
 
-/* know(kind, type, stream, empty, grad, strided): let calls with a library's arrays be looked at. */
+/* know(kind, type, stream, empty, memory, grad, strided): let calls with a library's arrays be
+ * looked at. */
 static PyObject *know(PyObject *self, PyObject *const *given, intptr_t count)
 {
     (void)self;
-    const int64_t kind = count == 6 ? PyLong_AsLongLong(given[0]) : KINDS;
+    const int64_t kind = count == 7 ? PyLong_AsLongLong(given[0]) : KINDS;
     if (kind < 0 || kind >= KINDS || tilewright_libraries[kind].type != NULL)
         return none();
     tilewright_libraries[kind].stream = kept(given[2]);
     tilewright_libraries[kind].empty = kept(given[3]);
-    tilewright_libraries[kind].grad = kept(given[4]);
-    tilewright_libraries[kind].strided = kept(given[5]);
+    tilewright_libraries[kind].memory = kept(given[4]);
+    tilewright_libraries[kind].grad = kept(given[5]);
+    tilewright_libraries[kind].strided = kept(given[6]);
     tilewright_libraries[kind].type = kept(given[1]);
     return none();
 }
 
-/* begin(int, float, complex, failed) */
+/* begin(int, float, complex, failed, most_arena) */
 static PyObject *begin(PyObject *self, PyObject *const *given, intptr_t count)
 {
     (void)self;
-    if (count != 4)
+    if (count != 5)
         return none();
+    most_arena = PyLong_AsUnsignedLongLong(given[4]);
     tilewright_name_attributes();
     an_int = kept(given[0]);
     a_float = kept(given[1]);

@@ -107,6 +107,9 @@ TILEWRIGHT_API tilewright_plan *tilewright_plan_new(
     uint64_t scratch_bytes);
 TILEWRIGHT_API void tilewright_plan_free(tilewright_plan *plan);
 
+/* The bytes of a plan's workspace. */
+TILEWRIGHT_API uint64_t tilewright_plan_bytes(const tilewright_plan *plan);
+
 /* Not a CUresult: the stream's arena is too small for the plan, or has none. */
 enum { TILEWRIGHT_NO_WORKSPACE = -1 };
 

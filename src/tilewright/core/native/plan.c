@@ -82,6 +82,11 @@ void tilewright_plan_free(tilewright_plan *it)
     free(it);
 }
 
+uint64_t tilewright_plan_bytes(const tilewright_plan *it)
+{
+    return it->zero_bytes + it->scratch_bytes;
+}
+
 /* ---- Patching ------------------------------------------------------------------ */
 
 static void put_number(void *at, int type, double high, double low)
@@ -199,7 +204,7 @@ static int launch_captured(const tilewright_plan *it, const tilewright_call *cal
 {
     uint64_t memory;
     int status =
-        tilewright_driver.allocate(&memory, it->zero_bytes + it->scratch_bytes, call->stream);
+        tilewright_driver.allocate(&memory, tilewright_plan_bytes(it), call->stream);
     if (status)
         return status;
     status = launch_in(it, call, memory);
@@ -230,7 +235,7 @@ static int start(const tilewright_plan *it, const tilewright_call *call, uint64_
     int capturing = 0;
     if (memory)
         return launch_in(it, call, memory);
-    if (it->zero_bytes + it->scratch_bytes == 0)
+    if (tilewright_plan_bytes(it) == 0)
         return launch_with(it, call, 0);
     const int status = tilewright_driver.capturing(call->stream, &capturing);
     if (status)

@@ -35,6 +35,7 @@ PyObject *PyTuple_GetItem(PyObject *tuple, intptr_t at); /* borrowed */
 long long PyLong_AsLongLong(PyObject *number);
 unsigned long long PyLong_AsUnsignedLongLong(PyObject *number);
 PyObject *PyLong_FromLong(long number);
+PyObject *PyLong_FromUnsignedLongLong(unsigned long long number);
 double PyFloat_AsDouble(PyObject *number);
 double PyComplex_RealAsDouble(PyObject *number);
 double PyComplex_ImagAsDouble(PyObject *number);

@@ -15,6 +15,7 @@ typedef struct {
     PyObject *type;   /* of exactly such arrays */
     PyObject *stream; /* stream(device) -> the current one's address */
     PyObject *empty;  /* empty(shape, dtype, device) -> a new C */
+    PyObject *memory; /* memory(device, bytes) -> an address of the current stream's, its owner */
     PyObject *grad;   /* PyTorch's is_grad_enabled() */
     PyObject *strided;
 } tilewright_arrays;
