@@ -11,6 +11,7 @@ from typing import ClassVar
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Parameter, Space
 from tilewright.stencil import Dialect, Geometry, Resources, Source, Stencil, Variant, register
+from tilewright.stencil.geometry import PLAIN, Mode
 
 TEXT = """
 #if REAL_BYTES == 8
@@ -117,7 +118,9 @@ class NaiveCUDA(Stencil):
     def geometry(self, config: Config) -> Geometry:
         return Geometry(BLOCK, BLOCK, (BLOCK, BLOCK), folded=False)
 
-    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+    def source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
         return Source(
             TEXT,
             {

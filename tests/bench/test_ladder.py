@@ -27,6 +27,7 @@ from tilewright.bench.peers import peer
 from tilewright.cli.app import run
 from tilewright.portfolio import Choice
 from tilewright.problem import Problem
+from tilewright.stencil.geometry import PLAIN
 from tilewright.tuning.inspection import inspect_config
 
 # Row-major 33 x 70 x 19: a mistake in exchanging operands shows in every error.
@@ -36,7 +37,7 @@ PROBLEM = Problem(70, 33, 19)
 class Careless(Naive):
     """A rung that leaves out the last step of k."""
 
-    def source(self, config, variant, dialect):
+    def source(self, config, variant, dialect, mode=PLAIN):
         made = super().source(config, variant, dialect)
         wrong = made.text.replace("for (isize l = 0; l < k; ++l)", "for (isize l = 1; l < k; ++l)")
         assert wrong != made.text

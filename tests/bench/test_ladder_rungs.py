@@ -19,6 +19,7 @@ from tilewright.problem import Problem
 from tilewright.sass import decode, inspect_kernel, read_cubin
 from tilewright.stencil import Source, Variant
 from tilewright.stencil import stencil as find_stencil
+from tilewright.stencil.geometry import PLAIN
 from tilewright.tuning.matrices import Matrix
 from tilewright.tuning.verify import Bench, Check, certify, screen
 
@@ -48,7 +49,7 @@ class Synchronous(Async):
 
     dialects = ("opencl", "cuda")
 
-    def source(self, config, variant, dialect):
+    def source(self, config, variant, dialect, mode=PLAIN):
         made = super().source(config, variant, dialect)
         kernels = files("tilewright.bench.ladder").joinpath("kernels")
         copies = kernels.joinpath("async_copy.h").read_text()

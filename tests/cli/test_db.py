@@ -12,6 +12,7 @@ from tests.tuning.measurement_examples import example
 from tilewright.cli.app import app, run
 from tilewright.cli.db import app as db
 from tilewright.stencil.base import Launch, Source
+from tilewright.stencil.geometry import PLAIN
 from tilewright.tuning.store import Store
 
 if not any(group.typer_instance is db for group in app.registered_groups):
@@ -176,7 +177,7 @@ class Family:
     def common_arguments(self, config):
         return True
 
-    def source(self, config, variant, dialect):
+    def source(self, config, variant, dialect, mode=PLAIN):
         return Source(f"kernel of {config['block_m']} for {variant} in {dialect}", {"A": 1})
 
     def launch(self, config, m, n, k=0):

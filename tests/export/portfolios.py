@@ -133,7 +133,6 @@ def tuned(folder: Path, letter: str, variants: list[Variant], spec: object) -> P
         space = family.space(variant, spec)
         for number, sizes in enumerate(OWN):
             config = space.sample(1, number)[0]
-            config = config.replace(narrow=0, guarded=0, staged=0)
             geometry, won = family.geometry(config), {sizes: 300000.0 + number}
             kernels.append(PortfolioKernel(config, 2, variant, geometry, {}, (), won))
     made = Portfolio(letter, "sm_90a", DEVICE, 90, MULTIPROCESSORS, tuple(kernels))

@@ -49,7 +49,9 @@ def test_the_default_serves_where_there_is_nothing(ship):
 
 def test_the_default_is_fitted_to_its_problem(ship):
     odd = square(4097)
-    assert choose(Hopper(), odd).twin == FAMILY.fitted(FAMILY.default(NN, H100), odd)
+    chosen = choose(Hopper(), odd)
+    assert chosen.config == FAMILY.default(NN, H100)
+    assert chosen.mode == FAMILY.geometry(chosen.config).mode(odd) != PLAIN
 
 
 def test_the_shortest_expected_time_serves(ship):
@@ -186,7 +188,7 @@ def test_without_the_wanted_mode_the_next_best_twin_serves(ship, there, found):
     assert str(FAMILY.geometry(FIRST).mode(problem)) == "scalar+clamped+staged"
     ship(kernel(SQUARE, FIRST, [Mode.parse(one) for one in there], costs=costs(1.0)))
     assert mode_of(problem) == found
-    assert choose(Hopper(), problem).twin == FAMILY.in_mode(FIRST, Mode.parse(found))
+    assert choose(Hopper(), problem).config == FIRST
 
 
 def test_kernels_that_a_guard_holds_back_are_those_that_ship_so(ship):
@@ -298,7 +300,7 @@ def test_ones_own_serves_in_any_mode_which_is_compiled(keep):
     keep(KEY, own(SQUARE, FIRST, 1.0))
     chosen = choose(Hopper(H100, KEY), ODD)
     assert chosen.mode == FAMILY.geometry(FIRST).mode(ODD) != PLAIN
-    assert (chosen.digest(), chosen.twin) == ("", FAMILY.fitted(FIRST, ODD))
+    assert (chosen.digest(), chosen.config) == ("", FIRST)
 
 
 def test_a_block_that_cannot_copy_single_elements_may_still_stage_results(keep):
@@ -308,12 +310,11 @@ def test_a_block_that_cannot_copy_single_elements_may_still_stage_results(keep):
     config = units.default(of, H100).replace(
         block_m=32, block_n=32, warp_m=32, warp_n=32, block_k=8, mma_k=4, stages=2, resident=4
     )
-    space = units.space(of, H100)
-    assert config in space
-    assert units.fitted(config, problem) not in space
+    assert config in units.space(of, H100)
+    assert units.geometry(config).mode(problem) not in units.modes(config, of, H100)
     keep(KEY, own(problem, config, 1.0, ()), name="d")
     chosen = choose(Hopper(H100, KEY), problem)
-    assert chosen.twin == config.replace(staged=1)
+    assert (chosen.config, chosen.mode) == (config, Mode(staged=True))
 
 
 def test_what_is_added_serves_after_a_reload(keep):

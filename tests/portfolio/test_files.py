@@ -17,7 +17,7 @@ from tilewright import paths
 from tilewright.portfolio import Copying, PortfolioError, portfolio, read_portfolio
 from tilewright.problem import Problem
 from tilewright.stencil import Variant, stencil
-from tilewright.stencil.geometry import PLAIN
+from tilewright.stencil.geometry import PLAIN, Mode
 
 PROBLEM = Problem(64, 64, 64, "s")
 STARTS = stencil("simt_async").starts(Variant.of(PROBLEM), H100)
@@ -91,6 +91,16 @@ def test_any_kernel_is_the_same_after_json(geometry, its_costs, won, modes):
     assert found.costs == pytest.approx(made.costs, rel=1e-5)
     for name in ("config", "version", "variant", "geometry", "modes", "won", "routed"):
         assert getattr(found, name) == getattr(made, name)
+
+
+def test_a_kernel_whose_config_names_a_launch_mode_has_its_code_in_that_mode():
+    """As tuners wrote it when modes were parameters: its plain code was compiled so."""
+    made = kernel(PROBLEM, STARTS[0], modes=[PLAIN, Mode(staged=True)])
+    row = made.to_json()
+    found = type(made).from_json(row | {"config": {**row["config"], "narrow": 1, "guarded": 0}})
+    scalar = Mode(scalar=True)
+    assert found.config == made.config
+    assert found.modes == {mode | scalar: code for mode, code in made.modes.items()}
 
 
 def test_two_machine_codes_may_be_asked_for_in_any_order(tmp_path):

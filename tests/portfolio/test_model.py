@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.portfolio.examples import KINDS, geometries, problems
-from tilewright.portfolio.model import MODES, TERMS, Model, mode_number
+from tilewright.portfolio.model import TERMS, Model
 from tilewright.problem import Problem
 from tilewright.stencil.asynchronous.division import LEAST_SHARE, MOST_IN_TREE, MOST_SINGLE
-from tilewright.stencil.geometry import MOST_SHARES, Geometry
+from tilewright.stencil.geometry import MODES, MOST_SHARES, Geometry
 
 MANY = st.integers(1, 200)
 
@@ -152,10 +152,6 @@ def test_parts_are_those_of_the_launch(several, problem, many):
         for at, g in enumerate(several)
     ]
     assert found.tolist() == [1, *wanted]
-
-
-def test_numbers_of_modes_are_their_places():
-    assert [mode_number(x.scalar, x.clamped, x.staged) for x in MODES] == list(range(8))
 
 
 @settings(deadline=None)

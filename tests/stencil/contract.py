@@ -14,11 +14,12 @@ from tests.stencil.portable_harness import variant
 from tilewright.backend import GemmCall, Kernel, LaunchError, LiveDevice, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin
+from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.sass import occupancy, read_cubin, resources
-from tilewright.space import Config
-from tilewright.stencil import Source, Stencil, Variant
+from tilewright.space import Config, Space
+from tilewright.stencil import Mode, Source, Stencil, Variant
 from tilewright.tuning.measure import Workload
 from tilewright.tuning.verify import Bench, Check, WrongResultError, screen
 
@@ -35,19 +36,31 @@ CHECKS = st.builds(
 )
 
 
-def compiled(live: LiveDevice, family: Stencil, config: Config, of: Variant) -> Kernel:
-    """Return a config's kernel on a device."""
-    return live.compile(family.source(config, of, live.dialect))
+def compiled(
+    live: LiveDevice, family: Stencil, config: Config, of: Variant, mode: str = "plain"
+) -> Kernel:
+    """Return a config's kernel on a device, compiled in a launch mode."""
+    return live.compile(family.source(config, of, live.dialect, Mode.parse(mode)))
 
 
-def bench(live: LiveDevice, family: Stencil, config: Config, of: Variant) -> Bench:
-    """Return a config, compiled, to run any number of checks."""
-    return Bench(live, compiled(live, family, config, of), family, config, of)
+def bench(
+    live: LiveDevice, family: Stencil, config: Config, of: Variant, mode: str = "plain"
+) -> Bench:
+    """Return a config, compiled in a launch mode, to run any number of checks."""
+    return Bench(live, compiled(live, family, config, of, mode), family, config, of)
 
 
-def computes_the_product(live: LiveDevice, family: Stencil, config: Config, of: Variant) -> None:
+def computes_the_product(
+    live: LiveDevice, family: Stencil, config: Config, of: Variant, mode: str = "plain"
+) -> None:
     """What a tuner checks of every candidate."""
-    screen(live, compiled(live, family, config, of), family, config, of)
+    kernel = compiled(live, family, config, of, mode)
+    screen(live, kernel, family, config, of, Mode.parse(mode))
+
+
+def has_mode(family: Stencil, config: Config, of: Variant, device: DeviceSpec, mode: str) -> bool:
+    """Whether a config's kernel can be compiled in a launch mode."""
+    return Mode.parse(mode) in family.modes(config, of, device)
 
 
 def every_start_computes_the_product(live: LiveDevice, family: Stencil, of: Variant) -> None:
@@ -124,17 +137,25 @@ def faulty(family: type[Stencil], old: str, new: str) -> Any:
     return Faulty()
 
 
+def mode_rules(family: Any, of: Variant, device: DeviceSpec, mode: str) -> Space:
+    """Return all points that have what one launch mode needs, likely ones or not."""
+    return Space(
+        family.name, family.space(of, device).parameters, family.mode_constraints(of)[mode]
+    )
+
+
 def fault_is_found(
     live: LiveDevice,
     wrong: Stencil,
     config: Config,
     of: Variant,
     by: tuple[type[Exception], ...] = (WrongResultError, LaunchError),
+    mode: str = "plain",
 ) -> None:
     """What a tuner checks of every candidate fails."""
-    kernel = compiled(live, wrong, config, of)
+    kernel = compiled(live, wrong, config, of, mode)
     with pytest.raises(by):
-        screen(live, kernel, wrong, config, of)
+        screen(live, kernel, wrong, config, of, Mode.parse(mode))
 
 
 def fails_by_fault(check: Callable[[Stencil], None], family: type[Stencil], *words: str) -> None:
@@ -170,13 +191,13 @@ def defaults_are_in_the_space(family: Stencil, arch: str, letter: str) -> None:
 
 
 def same_bits_every_time(
-    live: LiveDevice, family: Stencil, config: Config, problem: Problem
+    live: LiveDevice, family: Stencil, config: Config, problem: Problem, mode: str = "plain"
 ) -> None:
     """Of random data, whichever block comes first; skips what the device does not run."""
     of = Variant.of(problem)
     if config not in family.space(of, live.spec):
         pytest.skip("this device has no clusters")
-    kernel = compiled(live, family, config, of)
+    kernel = compiled(live, family, config, of, mode)
     load = Workload(live, problem)
     results = []
     for _ in range(5):

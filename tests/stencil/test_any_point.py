@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.stencil.contract import compiled
+from tests.stencil.contract import compiled, has_mode, mode_rules
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
@@ -49,21 +49,20 @@ def points(name: str) -> list[Config]:
     ]
 
 
-def is_right(live: EmulatedDevice, name: str, config: Config) -> None:
+def is_right(live: EmulatedDevice, name: str, config: Config, mode: str = "plain") -> None:
     of = variant(name)
-    kernel = compiled(live, FAMILY, config, of)
+    kernel = compiled(live, FAMILY, config, of, mode)
     for check in CHECKS:
         Bench(live, kernel, FAMILY, config, of).exact(check, np.random.default_rng(3))
 
 
 @pytest.mark.every(2)
 @needs_compiler
-@pytest.mark.parametrize("narrow", [0, 1])
+@pytest.mark.parametrize("mode", ["plain", "scalar"])
 @pytest.mark.parametrize("name", ["sNN", "sNT", "sTT"])
-def test_a_point_with_odd_sides_is_right(emulated: EmulatedDevice, name: str, narrow: int) -> None:
-    found = [one for one in points(name) if one.get("narrow", 0) == narrow]
-    assert found
-    is_right(emulated, name, found[0])
+def test_a_point_with_odd_sides_is_right(emulated: EmulatedDevice, name: str, mode: str) -> None:
+    able = (one for one in points(name) if has_mode(FAMILY, one, variant(name), HOPPER, mode))
+    is_right(emulated, name, next(able), mode)
 
 
 @pytest.mark.thorough
@@ -76,20 +75,20 @@ def test_any_point_is_right(emulated: EmulatedDevice, name: str, number: int) ->
 
 # 96 threads and rows of 64 once ran into other memory: side by side they were half a row too many.
 NINETY_SIX = {
-    "b_first": 0, "block_m": 96, "block_n": 64, "copy_groups": 2, "guarded": 1,
-    "lanes_m": 4, "narrow": 1, "raster_rows": 8, "resident": 2, "split_k": 8, "stages": 5,
+    "b_first": 0, "block_m": 96, "block_n": 64, "copy_groups": 2,
+    "lanes_m": 4, "raster_rows": 8, "resident": 2, "split_k": 8, "stages": 5,
     "tile_m": 8, "tile_n": 8, "walk": 0,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("device", [HOPPER], ids=lambda one: one.name)
-def test_threads_that_copy_narrowly_fill_whole_rows(device: DeviceSpec) -> None:
+def test_scalar_copies_fill_whole_rows(device: DeviceSpec) -> None:
     """Three warps have three rows at once: of 12, not of 8."""
-    space = FAMILY.space(variant("sTT"), device)
+    rules = mode_rules(FAMILY, variant("sTT"), device, "scalar")
 
     def refused(block_k: int) -> list[str]:
         config = Config("simt_async", NINETY_SIX | {"block_k": block_k, "unroll_k": block_k})
-        return [one.name for one in space.violated(config)]
+        return [one.name for one in rules.violated(config)]
 
     assert refused(8) == ["B is copied evenly"]
     assert refused(12) == []
@@ -129,16 +128,16 @@ def test_the_space_has_what_the_text_copies_evenly(tmp_path: Path) -> None:
     subprocess.run([found, "-o", program, str(tmp_path / "rows.cc")], check=True)
     told = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     rows = [tuple(map(int, line.split())) for line in told.splitlines()]
-    for block_k, threads, side, narrow, elements in rows:
-        across = elements if narrow else elements // 4
+    for block_k, threads, side, scalar, elements in rows:
+        across = elements if scalar else elements // 4
         whole = side % elements == 0 and threads % across == 0
         evenly = whole and block_k % (threads // across) == 0
         offered = _even(
             precision("s"), along_k=False, side=side, block_k=block_k, number=threads,
-            narrow=narrow, tma=0, run_bytes=SECTOR_BYTES,
+            scalar=bool(scalar), tma=0, run_bytes=SECTOR_BYTES,
         )  # fmt: skip
         assert bool(offered) == evenly, (block_k, threads, side, across)
-    alone, pieces = ({row[-1] for row in rows if row[3] == narrow} for narrow in (1, 0))
+    alone, pieces = ({row[-1] for row in rows if row[3] == scalar} for scalar in (1, 0))
     assert alone > {32, 64, 96, 128}
     assert pieces > {32, 64, 96, 128}
 
@@ -149,6 +148,6 @@ def test_the_space_has_what_the_text_copies_evenly(tmp_path: Path) -> None:
     [{"block_k": 12, "unroll_k": 12}, {"block_m": 192, "block_n": 96, "tile_m": 16, "tile_n": 12}],
     ids=["a warp a row", "all threads a row"],
 )
-def test_three_warps_copy_narrowly(emulated: EmulatedDevice, sides: dict[str, int]) -> None:
-    values = NINETY_SIX | {"block_k": 8, "unroll_k": 8, "split_k": 1, "guarded": 0} | sides
-    is_right(emulated, "sNT", Config("simt_async", values))
+def test_three_warps_copy_single_elements(emulated: EmulatedDevice, sides: dict[str, int]) -> None:
+    values = NINETY_SIX | {"block_k": 8, "unroll_k": 8, "split_k": 1} | sides
+    is_right(emulated, "sNT", Config("simt_async", values), "scalar")

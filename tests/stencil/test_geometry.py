@@ -20,6 +20,7 @@ from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Variant, stencils
 from tilewright.stencil.geometry import (
+    MODES,
     MOST_SHARES,
     PART_BYTES_A_CYCLE,
     PLAIN,
@@ -268,13 +269,9 @@ def test_anything_else_is_no_geometry(more):
         geometry_from_json(row)
 
 
-@pytest.mark.parametrize(
-    ("family", "config"), STARTS, ids=[f"{family.name}-{one.id}" for family, one in STARTS]
-)
-def test_twins_keep_the_geometry_of_their_config(family, config):
-    """What a portfolio stores of a kernel serves all its modes."""
-    plain = family.geometry(config)
-    for mode in EVERY_MODE:
-        twin = family.geometry(family.in_mode(config, mode))
-        assert twin == plain
-    assert family.in_mode(config, PLAIN) == config
+def test_modes_have_numbers_and_names():
+    assert [mode.number for mode in MODES] == list(range(8))
+    assert [Mode.parse(str(mode)) for mode in MODES] == list(MODES)
+    assert Mode(scalar=True) | Mode(staged=True) == MODES[5]
+    with pytest.raises(ValueError, match="'narrow' is unknown; use plain, or clamped, scalar"):
+        Mode.parse("scalar+narrow")

@@ -53,11 +53,11 @@ WAYS: list[dict[str, Any]] = [
     {"name": "sNN", "split_k": 2},
     {"name": "sNN", "warps_k": 4, "unroll_k": 4},
     {"name": "sNT", "warps_k": 8, "tile_m": 8, "block_k": 32, "unroll_k": 4},
-    {"name": "sTT", "warps_k": 8, "tile_m": 8, "block_k": 64, "narrow": 1},
+    {"name": "sTT", "warps_k": 8, "tile_m": 8, "block_k": 64, "mode": "scalar"},
     {"name": "sTT", "unroll_k": 4},
-    {"name": "sTN", "guarded": 1},
-    {"name": "sNT", "narrow": 1, "split_k": 4},
-    {"name": "sNN", "staged": 1},
+    {"name": "sTN", "mode": "clamped"},
+    {"name": "sNT", "mode": "scalar", "split_k": 4},
+    {"name": "sNN", "mode": "staged"},
     {"name": "zNC"},
 ]
 OF_UNITS: list[dict[str, Any]] = [
@@ -72,9 +72,10 @@ OF_UNITS: list[dict[str, Any]] = [
 @needs_compiler
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_layers_have_their_part_of_a_stage(emulated: EmulatedDevice, way: dict[str, Any]) -> None:
-    name, changes = way["name"], {key: value for key, value in way.items() if key != "name"}
+    name, mode = way["name"], way.get("mode", "plain")
+    changes = {key: value for key, value in way.items() if key not in ("name", "mode")}
     config = small(emulated, name, **changes)
-    computes_the_product(emulated, SIMT, config, variant(name))
+    computes_the_product(emulated, SIMT, config, variant(name), mode)
 
 
 @pytest.mark.every(2)

@@ -92,9 +92,9 @@ BOXED: list[dict[str, Any]] = [
         "warp_m": 16,
     },
     {"tma": 1, "name": "dTN", "mma_k": 8, "block_k": 32, "persistent": 1, "stream_k": 2},
-    {"tma": 1, "name": "dNN", "mma_k": 8, "staged": 1, "warp_m": 64, "persistent": 1},
-    {"tma": 1, "name": "dNT", "mma_k": 8, "staged": 1, "warp_n": 32, "turns": 8},
-    {"tma": 1, "name": "dTT", "staged": 1, "stages": 2, "split_k": 2},
+    {"tma": 1, "name": "dNN", "mma_k": 8, "mode": "staged", "warp_m": 64, "persistent": 1},
+    {"tma": 1, "name": "dNT", "mma_k": 8, "mode": "staged", "warp_n": 32, "turns": 8},
+    {"tma": 1, "name": "dTT", "mode": "staged", "stages": 2, "split_k": 2},
     {"tma": 1, "name": "dNN", "mma_m": 8, "sliced": 1},
     {"tma": 1, "name": "zNC", "mma_m": 8, "persistent": 1, "stream_k": 1},
     {"tma": 1, "name": "zTN", "block_k": 16, "mma_k": 8, "split_k": 2, "stages": 5},
@@ -103,11 +103,11 @@ BOXED: list[dict[str, Any]] = [
 # Sides that are three quarters of a power of two: rows of them are copied in parts.
 SQUARE = {"block_m": 96, "block_n": 96, "warp_m": 48, "warp_n": 48}
 ODD_SIDES: list[dict[str, Any]] = [
-    {"name": "dNN", **SQUARE, "staged": 1},
+    {"name": "dNN", **SQUARE, "mode": "staged"},
     {"name": "dTT", **SQUARE, "persistent": 1, "stream_k": 1},
     {"name": "dTN", **SQUARE, "warps_k": 2, "block_k": 32},
     {"name": "dNT", **SQUARE, "block_m": 192, "tma": 1},
-    {"name": "dNT", **SQUARE, "warp_m": 32, "guarded": 1},
+    {"name": "dNT", **SQUARE, "warp_m": 32, "mode": "clamped"},
     {"name": "dNN", "block_m": 96, "block_n": 64, "warp_m": 48, "warp_n": 32, "mma_k": 8},
     {"name": "dTT", **SQUARE, "block_m": 48, "block_n": 48, "warps_k": 2, "block_k": 32},
     {"name": "zTN", "block_m": 48, "block_n": 48, "warp_m": 24, "warp_n": 48, "block_k": 16},
@@ -116,16 +116,16 @@ ODD_SIDES: list[dict[str, Any]] = [
     {"name": "zCT", "block_m": 96, "warp_m": 24, "warp_n": 32, "sliced": 1},
 ]
 # Operands along m, along n, and along k, wherever columns begin.
-NARROW = [
-    {"name": "dNT", "narrow": 1},
-    {"name": "dTN", "narrow": 1, "persistent": 1, "stream_k": 2},
-    {"name": "dNN", "narrow": 1, "mma_k": 8},
-    {"name": "dTN", "narrow": 1, "warp_m": 32, "warp_n": 32},
-    {"name": "dTT", "narrow": 1, **SQUARE},
-    {"name": "dNT", "narrow": 1, **SQUARE, "warp_m": 32},
+SCALAR = [
+    {"name": "dNT", "mode": "scalar"},
+    {"name": "dTN", "mode": "scalar", "persistent": 1, "stream_k": 2},
+    {"name": "dNN", "mode": "scalar", "mma_k": 8},
+    {"name": "dTN", "mode": "scalar", "warp_m": 32, "warp_n": 32},
+    {"name": "dTT", "mode": "scalar", **SQUARE},
+    {"name": "dNT", "mode": "scalar", **SQUARE, "warp_m": 32},
     {
         "name": "dNN",
-        "narrow": 1,
+        "mode": "scalar",
         **SQUARE,
         "block_m": 48,
         "block_n": 48,
@@ -133,6 +133,13 @@ NARROW = [
         "block_k": 32,
     },
 ]
+
+
+def made(live: EmulatedDevice, choice: dict[str, Any]) -> tuple[Config, Variant, str]:
+    """Return a choice's config of few threads, its variant and launch mode."""
+    of, mode = variant(choice["name"]), choice.get("mode", "plain")
+    changes = {key: value for key, value in choice.items() if key not in ("name", "mode")}
+    return small(of, live, **changes), of, mode
 
 
 @pytest.mark.every(6)
@@ -144,20 +151,18 @@ NARROW = [
 def test_every_choice_computes_the_product(
     emulated: EmulatedDevice, choice: dict[str, Any]
 ) -> None:
-    of = variant(choice["name"])
-    config = small(of, emulated, **{key: v for key, v in choice.items() if key != "name"})
-    computes_the_product(emulated, FAMILY, config, of)
+    config, of, mode = made(emulated, choice)
+    computes_the_product(emulated, FAMILY, config, of, mode)
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize("choice", NARROW, ids=str)
+@pytest.mark.parametrize("choice", SCALAR, ids=str)
 def test_columns_may_begin_anywhere(emulated: EmulatedDevice, choice: dict[str, Any]) -> None:
-    of = variant(choice["name"])
-    config = small(of, emulated, **{key: v for key, v in choice.items() if key != "name"})
-    computes_the_product(emulated, FAMILY, config, of)
+    config, of, mode = made(emulated, choice)
+    computes_the_product(emulated, FAMILY, config, of, mode)
     for pad in (0, 1):
         check = Check(150, 97, 51, beta=1, padding=pad, offset=1)
-        bench(emulated, FAMILY, config, of).exact(check, np.random.default_rng(5))
+        bench(emulated, FAMILY, config, of, mode).exact(check, np.random.default_rng(5))
 
 
 def test_a_warp_multiplies_whole_instructions() -> None:

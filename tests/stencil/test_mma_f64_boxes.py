@@ -29,6 +29,7 @@ from tilewright.precision import precision
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import TensorMap, Variant
+from tilewright.stencil.geometry import PLAIN
 from tilewright.stencil.mma_f64 import MmaF64
 from tilewright.tuning.inspection import inspect_config
 from tilewright.tuning.verify import Check
@@ -50,16 +51,17 @@ def boxed(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     name=st.sampled_from(["dNN", "dNT", "dTN", "dTT"]),
-    way=st.sampled_from([{}, {"persistent": 1, "stream_k": 2}, {"staged": 1}]),
+    way=st.sampled_from([{}, {"persistent": 1, "stream_k": 2}]),
+    mode=st.sampled_from(["plain", "staged"]),
     check=checks(chunk=2, most_k=120),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_any_problem_is_computed_exactly(
-    emulated: EmulatedDevice, name: str, way: dict[str, int], check: Check, seed: int
+    emulated: EmulatedDevice, name: str, way: dict[str, int], mode: str, check: Check, seed: int
 ) -> None:
     """Sides and sums shorter than a line, one that is empty, and rings that go round."""
     of = variant(name)
-    bench(emulated, FAMILY, boxed(of, emulated, **way), of).exact(
+    bench(emulated, FAMILY, boxed(of, emulated, **way), of, mode).exact(
         check, np.random.default_rng(seed)
     )
 
@@ -195,7 +197,8 @@ def test_a_line_along_k_needs_steps_to_fill_it() -> None:
     assert broken("dNT", block_k=8, mma_k=4) == []
     assert broken("dNT", warp_n=16, mma_k=8) == ["columns of B one by one"]
     assert broken("dTN", ahead=0) == ["a step ahead of boxes"]
-    assert broken("dTN", narrow=1) == ["boxes or threads"]
+    able = FAMILY.modes(shape("dTN"), variant("dTN"), HOPPER)
+    assert [str(mode) for mode in able] == ["plain", "staged"]
     older = FAMILY.space(variant("dNT"), architecture_spec("sm_80"))
     assert "copy engine" in [one.name for one in older.violated(shape("dNT", mma_m=8, mma_k=4))]
 
@@ -214,7 +217,8 @@ def test_stages_begin_where_the_engine_counts_lines_from() -> None:
 def test_odd_leading_dimensions_are_for_others(lda: int, ldb: int, taken: bool) -> None:
     problem = Problem(60, 44, 40, "d", "T", "N", lda, ldb)
     assert FAMILY.takes(shape("dTN"), problem) is taken
-    assert FAMILY.fitted(shape("dTN"), Problem(60, 44, 41, "d", "T", "N", 64, 48)) == shape("dTN")
+    odd = Problem(60, 44, 41, "d", "T", "N", 64, 48)
+    assert FAMILY.geometry(shape("dTN")).mode(odd) == PLAIN
 
 
 @pytest.mark.parametrize(

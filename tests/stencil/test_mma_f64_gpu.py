@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stencil.contract import compiled, computes_the_product, same_bits_every_time
+from tests.stencil.contract import compiled, computes_the_product, has_mode, same_bits_every_time
 from tests.stencil.portable_harness import variant
 from tilewright.backend import LiveDevice
 from tilewright.precision import precision
@@ -43,29 +43,29 @@ def test_default_keeps_the_contract_and_others_are_right(
 @pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
 def test_columns_may_begin_anywhere(live: LiveDevice, trans: str) -> None:
     of = Variant(precision("d"), *map(Trans, trans))
-    config = FAMILY.default(of, live.spec).replace(narrow=1)
-    certify(live, compiled(live, FAMILY, config, of), FAMILY, config, of)
-    computes_the_product(live, FAMILY, config.replace(persistent=1, stream_k=2), of)
+    config = FAMILY.default(of, live.spec)
+    certify(live, compiled(live, FAMILY, config, of, "scalar"), FAMILY, config, of)
+    computes_the_product(live, FAMILY, config.replace(persistent=1, stream_k=2), of, "scalar")
 
 
 @pytest.mark.parametrize("name", ["dNN", "dNT", "dTN", "dTT", "zCN"])
-@pytest.mark.parametrize("narrow", [0, 1])
-def test_sides_shorter_than_a_block_are_right(live: LiveDevice, name: str, narrow: int) -> None:
+@pytest.mark.parametrize("mode", ["clamped", "scalar+clamped"])
+def test_sides_shorter_than_a_block_are_right(live: LiveDevice, name: str, mode: str) -> None:
     of = variant(name)
-    config = FAMILY.default(of, live.spec).replace(guarded=1, narrow=narrow)
-    if config not in FAMILY.space(of, live.spec):
-        pytest.skip("nothing to copy narrowly")
-    certify(live, compiled(live, FAMILY, config, of), FAMILY, config, of)
-    computes_the_product(live, FAMILY, config, of)
-    computes_the_product(live, FAMILY, config.replace(persistent=1, stream_k=2), of)
+    config = FAMILY.default(of, live.spec)
+    if not has_mode(FAMILY, config, of, live.spec, mode):
+        pytest.skip("nothing to copy by elements")
+    certify(live, compiled(live, FAMILY, config, of, mode), FAMILY, config, of)
+    computes_the_product(live, FAMILY, config, of, mode)
+    computes_the_product(live, FAMILY, config.replace(persistent=1, stream_k=2), of, mode)
 
 
 @pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
 def test_results_may_be_staged(live: LiveDevice, trans: str) -> None:
     of = Variant(precision("d"), *map(Trans, trans))
-    config = FAMILY.default(of, live.spec).replace(staged=1)
-    certify(live, compiled(live, FAMILY, config, of), FAMILY, config, of)
-    computes_the_product(live, FAMILY, config.replace(persistent=1, stream_k=2), of)
+    config = FAMILY.default(of, live.spec)
+    certify(live, compiled(live, FAMILY, config, of, "staged"), FAMILY, config, of)
+    computes_the_product(live, FAMILY, config.replace(persistent=1, stream_k=2), of, "staged")
 
 
 @pytest.mark.parametrize("letter", "dz")

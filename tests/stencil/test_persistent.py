@@ -33,10 +33,12 @@ TINY = {"block_m": 32, "block_n": 32, "tile_m": 4, "tile_n": 8, "block_k": 16, "
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
 
-def bench(live: EmulatedDevice, name: str, blocks: int | None, **changes: int) -> Bench:
+def bench(
+    live: EmulatedDevice, name: str, blocks: int | None, mode: str = "plain", **changes: int
+) -> Bench:
     of = variant(name)
     config = small(of, live, **{**TINY, **changes})
-    kernel = compiled(live, FAMILY, config, of)
+    kernel = compiled(live, FAMILY, config, of, mode)
     return Bench(live, kernel, FAMILY, config, of, blocks)
 
 

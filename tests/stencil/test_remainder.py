@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.stencil import test_mma_f64, test_simt_async
-from tests.stencil.contract import bench, compiled, fails_by_fault, thorough_but
+from tests.stencil.contract import bench, fails_by_fault, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tests.stencil.test_persistent import SHARING, TINY
@@ -28,26 +28,28 @@ SIMT, MMA = SimtAsync(), MmaF64()
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
-# Each way of copying, alone and with who guards, shares or layers.
+# Each way of copying, alone and with who clamps, shares or layers.
 WAYS: list[dict[str, Any]] = [
-    {"name": "sNT", "narrow": 1},
-    {"name": "sTN", "staged": 1},
-    {"name": "sNN", "narrow": 1, "split_k": 2},
-    {"name": "sNT", "staged": 1, "guarded": 1},
-    {"name": "sTT", "narrow": 1, "guarded": 1, "staged": 1},
-    {"name": "cNC", "staged": 1},
-    {"name": "dNT", "family": MMA, "narrow": 1},
-    {"name": "dTN", "family": MMA, "narrow": 1, "guarded": 1},
-    {"name": "sNN", "narrow": 1, "staged": 1, "sliced": 1},
-    {"name": "sNT", "narrow": 1, **TINY, **SHARING},
-    {"name": "sTT", "staged": 1, "warps_k": 2},
+    {"name": "sNT", "mode": "scalar"},
+    {"name": "sTN", "mode": "staged"},
+    {"name": "sNN", "mode": "scalar", "split_k": 2},
+    {"name": "sNT", "mode": "clamped+staged"},
+    {"name": "sTT", "mode": "scalar+clamped+staged"},
+    {"name": "cNC", "mode": "staged"},
+    {"name": "dNT", "family": MMA, "mode": "scalar"},
+    {"name": "dTN", "family": MMA, "mode": "scalar+clamped"},
+    {"name": "sNN", "mode": "scalar+staged", "sliced": 1},
+    {"name": "sNT", "mode": "scalar", **TINY, **SHARING},
+    {"name": "sTT", "mode": "staged", "warps_k": 2},
 ]
 
 
-def made(live: EmulatedDevice, name: str, family: Stencil = SIMT, **choice: int) -> Bench:
+def made(
+    live: EmulatedDevice, name: str, mode: str, family: Stencil = SIMT, **choice: int
+) -> Bench:
     of = variant(name)
     small = test_mma_f64.small if isinstance(family, MmaF64) else test_simt_async.small
-    return bench(live, family, small(of, live, **choice), of)
+    return bench(live, family, small(of, live, **choice), of, mode)
 
 
 @pytest.mark.every(2)
@@ -88,14 +90,9 @@ FAULTS = {
 @pytest.mark.parametrize("way", [WAYS[0], WAYS[1], WAYS[5]], ids=called)
 def test_the_emulator_finds(emulated: EmulatedDevice, way: dict[str, Any], fault: str) -> None:
     """Each fault, put into the text, fails a check that the text passes."""
-    name, choice = way["name"], {key: value for key, value in way.items() if key != "name"}
-    of = variant(name)
-    config = test_simt_async.small(of, emulated, **choice)
 
     def check(family: Stencil) -> None:
-        kernel = compiled(emulated, family, config, of)
-        Bench(emulated, kernel, family, config, of).exact(
-            Check(64, 64, 45), np.random.default_rng(3)
-        )
+        run = made(emulated, **way, family=family)
+        run.exact(Check(64, 64, 45), np.random.default_rng(3))
 
     fails_by_fault(check, SimtAsync, *FAULTS[fault])

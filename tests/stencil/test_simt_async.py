@@ -21,6 +21,7 @@ from tests.stencil.contract import (
     every_start_computes_the_product,
     fault_is_found,
     faulty,
+    has_mode,
     thorough_but,
 )
 from tests.stencil.emulator import EmulatedDevice, compiler
@@ -69,8 +70,8 @@ def test_the_contract_is_kept_by_every_transpose(emulated: EmulatedDevice, name:
 def test_columns_may_begin_anywhere(emulated: EmulatedDevice, name: str) -> None:
     """Single elements, unchecked in inner blocks whatever the leading dimensions."""
     of = variant(name)
-    config = small(of, emulated, narrow=1)
-    run = bench(emulated, FAMILY, config, of)
+    config = small(of, emulated)
+    run = bench(emulated, FAMILY, config, of, "scalar")
     screen(emulated, run.kernel, FAMILY, config, of)
     odd = [Check(130, 70, 77, beta=1, padding=pad, offset=pad) for pad in (0, 1, 3)]
     for check in odd:
@@ -78,7 +79,7 @@ def test_columns_may_begin_anywhere(emulated: EmulatedDevice, name: str) -> None
     # It is these copies that the result is made of: without them it is wrong.
     broken = faulty(SimtAsync, "copy_element(place(i, stage), piece);", ";")
     with pytest.raises(WrongResultError):
-        bench(emulated, broken, config, of).exact(odd[1], np.random.default_rng(0))
+        bench(emulated, broken, config, of, "scalar").exact(odd[1], np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("name", ["sTN", "sNN", "cCN"])
@@ -102,12 +103,11 @@ def test_long_runs_are_whole() -> None:
     assert config not in FAMILY.space(variant("sNT"), device)  # nothing is transposed
 
 
-def test_narrow_copies_are_for_what_runs_along_m_or_n() -> None:
+def test_scalar_copies_are_for_what_runs_along_m_or_n() -> None:
     device = architecture_spec("sm_90a")
     for name, sound in {"sNN": True, "sTN": False, "zNT": False, "cTT": True}.items():
         of = variant(name)
-        config = FAMILY.default(of, device).replace(narrow=1)
-        assert (config in FAMILY.space(of, device)) is sound
+        assert has_mode(FAMILY, FAMILY.default(of, device), of, device, "scalar") is sound
 
 
 @pytest.mark.parametrize("name", ["cNT", "cCN"])

@@ -9,6 +9,7 @@ from tests.stencil.contract import (
     bits_on_two_streams,
     compiled,
     computes_the_product,
+    has_mode,
     same_bits_every_time,
 )
 from tests.stencil.portable_harness import variant
@@ -16,7 +17,7 @@ from tilewright.backend import LiveDevice
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, transposes_of
 from tilewright.space import Config
-from tilewright.stencil import Variant
+from tilewright.stencil import Mode, Variant
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.verify import Bench, Check, certify, screen
 
@@ -71,8 +72,8 @@ def test_layers_of_warps_are_right(
     config = Config(FAMILY.name, {**LAYERS, **layers})
     if config not in FAMILY.space(of, copying.spec):
         pytest.skip("no clusters, or too little shared memory for parts of eight layers")
-    for one in (config, config.replace(staged=1), config.replace(guarded=1)):
-        certify(copying, compiled(copying, FAMILY, one, of), FAMILY, one, of)
+    for mode in ("plain", "staged", "clamped"):
+        certify(copying, compiled(copying, FAMILY, config, of, mode), FAMILY, config, of)
     same_bits_every_time(copying, FAMILY, config, Problem(500, 500, 500, name[0], *name[1:]))
 
 
@@ -80,36 +81,36 @@ def test_layers_of_warps_are_right(
 @pytest.mark.parametrize("stays", [0, 1])
 def test_columns_may_begin_anywhere(copying: LiveDevice, name: str, stays: int) -> None:
     of = variant(name)
-    config = FAMILY.default(of, copying.spec).replace(narrow=1)
+    config = FAMILY.default(of, copying.spec)
     if stays:
         config = config.replace(split_k=1, persistent=1, stream_k=2)
-    kernel = compiled(copying, FAMILY, config, of)
+    kernel = compiled(copying, FAMILY, config, of, "scalar")
     certify(copying, kernel, FAMILY, config, of)
     screen(copying, kernel, FAMILY, config, of)
 
 
 @pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT", "dTN", "cNT", "eTN"])
+@pytest.mark.parametrize("mode", ["clamped", "scalar+clamped"])
 @pytest.mark.parametrize(
     "how",
     [
         {},
-        {"narrow": 1},
         {"persistent": 1, "stream_k": 2},
         {"persistent": 1, "stream_k": 1, "tree": 1},
     ],
     ids=str,
 )
 def test_sides_shorter_than_a_block_are_right(
-    copying: LiveDevice, name: str, how: dict[str, int]
+    copying: LiveDevice, name: str, how: dict[str, int], mode: str
 ) -> None:
     """Every remainder of the copies' rows, and shapes of which every block is at an edge."""
     of = variant(name)
-    config = FAMILY.default(of, copying.spec).replace(guarded=1, **{"split_k": 1, **how})
-    if config not in FAMILY.space(of, copying.spec):
-        pytest.skip("nothing to copy narrowly")
-    kernel = compiled(copying, FAMILY, config, of)
+    config = FAMILY.default(of, copying.spec).replace(**{"split_k": 1, **how})
+    if not has_mode(FAMILY, config, of, copying.spec, mode):
+        pytest.skip("nothing to copy by elements")
+    kernel = compiled(copying, FAMILY, config, of, mode)
     certify(copying, kernel, FAMILY, config, of)
-    screen(copying, kernel, FAMILY, config, of)
+    screen(copying, kernel, FAMILY, config, of, Mode.parse(mode))
     run, rng = Bench(copying, kernel, FAMILY, config, of), np.random.default_rng(3)
     block_m, block_n = config.integer("block_m"), config.integer("block_n")
     for short in (1, 4, 7, 16, 28, 29):
@@ -123,10 +124,10 @@ def test_sides_shorter_than_a_block_are_right(
 def test_results_may_be_staged(copying: LiveDevice, name: str, stays: dict[str, int]) -> None:
     """On their way to columns of C that begin anywhere; also while a next tile is copied."""
     of = variant(name)
-    config = FAMILY.default(of, copying.spec).replace(**{"split_k": 1, **stays}, staged=1)
+    config = FAMILY.default(of, copying.spec).replace(**{"split_k": 1, **stays})
     if config not in FAMILY.space(of, copying.spec):
         pytest.skip("this device has no clusters")
-    kernel = compiled(copying, FAMILY, config, of)
+    kernel = compiled(copying, FAMILY, config, of, "staged")
     certify(copying, kernel, FAMILY, config, of)
     screen(copying, kernel, FAMILY, config, of)
     many = Check(2501, 2303, 200, beta=1, padding=1, offset=1)

@@ -63,8 +63,8 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
 WAYS: list[dict[str, Any]] = [
     {"name": "sTT"},
     {"name": "sNN", "lanes_m": 4, "block_n": 64},
-    {"name": "sNT", "narrow": 1},
-    {"name": "sTN", "guarded": 1},
+    {"name": "sNT", "mode": "scalar"},
+    {"name": "sTN", "mode": "clamped"},
     {"name": "zNC"},
 ]
 
@@ -73,9 +73,10 @@ WAYS: list[dict[str, Any]] = [
 @needs_compiler
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_every_way_to_copy_serves_slices(emulated: EmulatedDevice, way: dict[str, Any]) -> None:
-    name, changes = way["name"], {key: value for key, value in way.items() if key != "name"}
+    name, mode = way["name"], way.get("mode", "plain")
+    changes = {key: value for key, value in way.items() if key not in ("name", "mode")}
     config = small(emulated, name, **changes)
-    computes_the_product(emulated, SIMT, config, variant(name))
+    computes_the_product(emulated, SIMT, config, variant(name), mode)
 
 
 @pytest.mark.every(2)
@@ -177,9 +178,11 @@ def test_results_of_slices_are_not_staged() -> None:
     device = architecture_spec("sm_90a")
     config = SIMT.default(variant("sNN"), device).replace(sliced=1)
     problem = Problem(301, 301, 100, "s")
-    found = SIMT.fitted(config, problem)
-    assert "staged" not in found
-    assert found in SIMT.space(Variant.of(problem), device)
+    wanted = SIMT.geometry(config).mode(problem)
+    assert not wanted.staged
+    able = SIMT.modes(config, Variant.of(problem), device)
+    assert wanted in able
+    assert not any(mode.staged for mode in able)
 
 
 def test_pairs_have_none() -> None:

@@ -17,14 +17,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.stencil import test_mma_f64, test_simt_async
-from tests.stencil.contract import CHECKS, compiled, fails_by_fault, faulty, thorough_but
+from tests.stencil.contract import (
+    CHECKS,
+    compiled,
+    fails_by_fault,
+    faulty,
+    has_mode,
+    mode_rules,
+    thorough_but,
+)
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tests.stencil.test_persistent import SHARING, STAYING, TINY
 from tilewright.backend import LaunchError
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.problem import Problem
-from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.mma_f64 import MmaF64
 from tilewright.stencil.simt_async import SimtAsync
@@ -42,13 +49,14 @@ def bench(
     name: str,
     family: Any = SIMT,
     blocks: int | None = None,
+    mode: str = "staged",
     **changes: int,
 ) -> Bench:
-    """Return a staged config of few threads, compiled."""
+    """Return a config of few threads, compiled with staged results."""
     of = variant(name)
     smalls = test_mma_f64.small if isinstance(family, MmaF64) else test_simt_async.small
-    config = smalls(of, live, **{"staged": 1, **changes})
-    return Bench(live, compiled(live, family, config, of), family, config, of, blocks)
+    config = smalls(of, live, **changes)
+    return Bench(live, compiled(live, family, config, of, mode), family, config, of, blocks)
 
 
 @pytest.mark.every(3)
@@ -92,9 +100,9 @@ OTHERS: list[dict[str, Any]] = [
     {"name": "cNT", "lanes_m": 4, "block_n": 64, "split_k": 2},
     {"name": "cTC", "persistent": 1, "stream_k": 1},
     {"name": "dNT", "family": MMA, "mma_k": 8, "turns": 16},
-    {"name": "dTT", "family": MMA, "split_k": 2, "narrow": 1},
+    {"name": "dTT", "family": MMA, "split_k": 2, "mode": "scalar+staged"},
     {"name": "dTN", "family": MMA, "persistent": 1, "stream_k": 2},
-    {"name": "dNN", "lanes_m": 4, "block_n": 64, "narrow": 1},
+    {"name": "dNN", "lanes_m": 4, "block_n": 64, "mode": "scalar+staged"},
 ]
 
 
@@ -124,10 +132,10 @@ def test_bits_are_those_of_results_that_are_not_staged(emulated: EmulatedDevice,
     a, b, c = (rng.standard_normal(s, np.float32) for s in ((m, 40), (40, 35), (m, 35)))
     x, y = Matrix.place(a), Matrix.place(b)
 
-    def bits(staged: int) -> bytes:
-        return bench(emulated, "sNN", staged=staged).run(check, x, y, Matrix.result(c)).tobytes()
+    def bits(mode: str) -> bytes:
+        return bench(emulated, "sNN", mode=mode).run(check, x, y, Matrix.result(c)).tobytes()
 
-    assert bits(0) == bits(1)
+    assert bits("plain") == bits("staged")
 
 
 FAULTS = {
@@ -157,8 +165,9 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     """Each fault, put into the text, fails checks that the text passes."""
     old, new, changes = FAULTS[fault]
     of, stays = variant("sTN"), "persistent" in changes
-    config = test_simt_async.small(of, emulated, staged=1, **(TINY if stays else {}), **changes)
-    kernels = [compiled(emulated, x, config, of) for x in (SIMT, faulty(SimtAsync, old, new))]
+    config = test_simt_async.small(of, emulated, **(TINY if stays else {}), **changes)
+    families = SIMT, faulty(SimtAsync, old, new)
+    kernels = [compiled(emulated, x, config, of, "staged") for x in families]
 
     def check_all(kernel: Any) -> None:
         for size, seed in itertools.product((131, 50), range(3)):
@@ -182,10 +191,10 @@ WHOLE_FAULTS = {
 def test_whole_tiles_are_stored_without_questions(emulated: EmulatedDevice, fault: str) -> None:
     """Columns that begin anywhere, a tile that is all the block's own: no element is asked for."""
     of = variant("sNN")
-    config = test_simt_async.small(of, emulated, staged=1, tile_m=8, tile_n=8, block_m=128)
+    config = test_simt_async.small(of, emulated, tile_m=8, tile_n=8, block_m=128)
 
     def check(family: Any) -> None:
-        kernel = compiled(emulated, family, config, of)
+        kernel = compiled(emulated, family, config, of, "staged")
         for beta in (0, 3):
             run = Bench(emulated, kernel, family, config, of)
             run.exact(Check(256, 64, 50, beta=beta, padding=1), np.random.default_rng(beta))
@@ -198,35 +207,33 @@ def test_staging_is_for_elements_smaller_than_a_chunk_that_have_room() -> None:
     device = architecture_spec("sm_90a")
     for name, sound in {"sNN": True, "cTT": True, "dNT": True, "zNT": False, "eNN": False}.items():
         of = variant(name)
-        config = SIMT.default(of, device).replace(staged=1)
-        assert (config in SIMT.space(of, device)) is sound
+        assert has_mode(SIMT, SIMT.default(of, device), of, device, "staged") is sound
     tight = {"block_m": 64, "block_n": 64, "tile_m": 4, "tile_n": 4, "lanes_m": 8, "unroll_k": 4}
-    space = SIMT.space(variant("sNT"), device)
+    of = variant("sNT")
     for block_k, sound in ((8, False), (16, True)):
-        config = SIMT.default(variant("sNT"), device).replace(**tight, block_k=block_k, staged=1)
-        names = [one.name for one in space.violated(config)]
-        assert ("room to stage results" not in names) is sound
+        config = SIMT.default(of, device).replace(**tight, block_k=block_k)
+        assert (config in mode_rules(SIMT, of, device, "staged")) is sound
 
 
-def fitted(problem: Problem, family: str = "simt_async", **changes: int) -> Config:
+def mode_of(problem: Problem, family: str = "simt_async", **changes: int) -> str:
+    """Return the launch mode that a default, so changed, is compiled in for a problem."""
     of = Variant.of(problem)
     config = stencil(family).default(of, architecture_spec("sm_90a"))
-    return stencil(family).fitted(config.replace(**changes), problem)
+    return str(stencil(family).geometry(config.replace(**changes)).mode(problem))
 
 
 def test_short_sums_into_unaligned_columns_are_staged() -> None:
     """Where the store is a good part of the work; nothing changes where C is aligned."""
     short = Problem(1024, 1024, 128, "s", "N", "N")
-    assert "staged" not in fitted(short)
-    assert fitted(replace(short, m=1021, lda=0, ldc=0))["staged"] == 1
-    assert fitted(replace(short, ldc=1025))["staged"] == 1
-    assert fitted(replace(short, m=1021, lda=1024, ldc=1024))["staged"] == 1
-    assert "staged" not in fitted(replace(short, ldc=1025, k=STAGED_K + 1, ldb=0))
-    assert "staged" not in fitted(Problem(1021, 1024, 128, "z", "N", "N"))
-    assert "staged" not in fitted(Problem(1022, 1024, 128, "c", "N", "N"))
-    assert fitted(Problem(1021, 1024, 128, "d", "N", "N"), "mma_f64")["staged"] == 1
+    assert "staged" not in mode_of(short)
+    assert "staged" in mode_of(replace(short, m=1021, lda=0, ldc=0))
+    assert "staged" in mode_of(replace(short, ldc=1025))
+    assert "staged" in mode_of(replace(short, m=1021, lda=1024, ldc=1024))
+    assert "staged" not in mode_of(replace(short, ldc=1025, k=STAGED_K + 1, ldb=0))
+    assert "staged" not in mode_of(Problem(1021, 1024, 128, "z", "N", "N"))
+    assert "staged" not in mode_of(Problem(1022, 1024, 128, "c", "N", "N"))
+    assert "staged" in mode_of(Problem(1021, 1024, 128, "d", "N", "N"), "mma_f64")
     # Both ways are fitted at once, and one that has no room to stage is not asked to.
-    both = fitted(replace(short, m=1021, lda=0, ldc=0))
-    assert (both["staged"], both["narrow"]) == (1, 1)
+    assert mode_of(replace(short, m=1021, lda=0, ldc=0)) == "scalar+staged"
     crowded = {"block_m": 64, "block_n": 64, "tile_m": 4, "tile_n": 4, "block_k": 8, "unroll_k": 8}
-    assert "staged" not in fitted(replace(short, ldc=1025), **crowded)
+    assert "staged" not in mode_of(replace(short, ldc=1025), **crowded)

@@ -36,7 +36,7 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or cla
 WAYS: list[dict[str, int]] = [{}, {"persistent": 1}, {"persistent": 1, "stream_k": 2}]
 
 # Results pass through the last stage, in front of its barriers.
-STAGED = [{"staged": 1, "block_k": 16, "unroll_k": 16, **way} for way in WAYS]
+STAGED = [{"block_k": 16, "unroll_k": 16, **way} for way in WAYS]
 
 
 def boxed(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
@@ -55,18 +55,18 @@ def test_the_contract_is_kept(emulated: EmulatedDevice) -> None:
 @needs_compiler
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    way=st.sampled_from([*WAYS, *STAGED]),
+    made=st.sampled_from([("plain", way) for way in WAYS] + [("staged", way) for way in STAGED]),
     check=checks(chunk=4, most_k=200),
     blocks=st.integers(1, 5),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_any_problem_is_computed_exactly(
-    emulated: EmulatedDevice, way: dict[str, int], check: Check, blocks: int, seed: int
+    emulated: EmulatedDevice, made: tuple[str, dict[str, int]], check: Check, blocks: int, seed: int
 ) -> None:
     """Sides and sums shorter than a box, one that is empty, and rings that go round."""
-    of = variant("sNT")
+    of, (mode, way) = variant("sNT"), made
     config = boxed(of, emulated, **way)
-    kernel = compiled(emulated, FAMILY, config, of)
+    kernel = compiled(emulated, FAMILY, config, of, mode)
     Bench(emulated, kernel, FAMILY, config, of, blocks).exact(check, np.random.default_rng(seed))
 
 
@@ -218,7 +218,7 @@ def test_leading_dimensions_say_who_may_read_boxes(
     problem = Problem(100, 60, 30, letter, "N", "T", lda, ldb)
     assert FAMILY.takes(shape(), problem) is taken
     assert FAMILY.takes(shape(tma=0), problem)
-    assert FAMILY.fitted(shape(), problem) == shape()  # nothing else would be a box
+    assert not FAMILY.geometry(shape()).mode(problem).scalar  # nothing else would be a box
 
 
 # -- the space -----------------------------------------------------------------------------
@@ -235,8 +235,6 @@ def broken(name: str, arch: str = "sm_90a", **changes: int) -> list[str]:
     ("changes", "why"),
     [
         ({}, []),
-        ({"narrow": 1}, ["boxes or threads"]),
-        ({"guarded": 1}, ["boxes or threads"]),
         ({"block_k": 16}, ["one text for a box"]),
         ({"tma": 0}, ["A is copied evenly", "registers of a thread"]),
     ],
@@ -244,6 +242,13 @@ def broken(name: str, arch: str = "sm_90a", **changes: int) -> list[str]:
 )
 def test_boxes_are_for_what_they_can_do(changes: dict[str, int], why: list[str]) -> None:
     assert broken("sNT", **changes) == why
+
+
+def test_boxes_are_neither_copied_by_elements_nor_clamped() -> None:
+    of = variant("sNT")
+    config = next(one for one in FAMILY.starts(of, HOPPER) if one.get("tma", 0))
+    able = FAMILY.modes(config, of, HOPPER)
+    assert [str(mode) for mode in able] == ["plain", "staged"]
 
 
 @pytest.mark.parametrize("name", ["sNN", "sTN", "sTT", "eNT", "fNT"])

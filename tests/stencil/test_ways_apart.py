@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++
 
 def bench(live: EmulatedDevice, name: str, **choice: Any) -> Bench:
     """Return a config of few threads with ways apart, compiled."""
-    return test_staged.bench(live, name, **{"staged": 0, "ways_apart": 1, **choice})
+    return test_staged.bench(live, name, **{"mode": "plain", "ways_apart": 1, **choice})
 
 
 @pytest.mark.parametrize("name", thorough_but(["sNT", "cCN"], ["sNT", "cCN", "dNN", "zTC"]))
@@ -48,7 +48,7 @@ WAYS: list[dict[str, Any]] = [
     {"name": "sNT", "lanes_m": 4, "block_n": 64, "warps_k": 2},
     {"name": "sTT", **TINY, **STAYING, "lanes_m": 4, "tile_m": 8, "tile_n": 4},
     {"name": "cTN", **TINY, **SHARING},
-    {"name": "cNC", "staged": 1},
+    {"name": "cNC", "mode": "staged"},
 ]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Parameter, Space
 from tilewright.stencil import Dialect, Geometry, Resources, Source, Stencil, Variant, register
+from tilewright.stencil.geometry import PLAIN, Mode
 
 TEXT = """
 kernel void gemm(long m, long n, long k, float alpha, float unused, global const float *A,
@@ -77,7 +78,9 @@ class Faulty(Stencil):
     def geometry(self, config: Config) -> Geometry:
         return Geometry(1, 1, (1, 1), folded=False)
 
-    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+    def source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
         if config["fault"] == 5:
             eaten = []
             while True:  # until the worker's limit

@@ -23,6 +23,7 @@ from tilewright.stencil import (
     Variant,
     register,
 )
+from tilewright.stencil.geometry import PLAIN, Mode
 
 TEXT = """
 #if LEVEL == 4
@@ -79,7 +80,9 @@ class Twinned(Stencil):
     def geometry(self, config: Config) -> Geometry:
         return Geometry(1, 1, (1, 1), folded=False)
 
-    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+    def source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
         level = config.get("schedule", 0)
         work = WORK[int(level)] * (10 if config["slow"] else 1)
         return Source(TEXT, {"LEVEL": level, "ROUNDS": work})

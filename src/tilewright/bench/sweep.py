@@ -175,7 +175,7 @@ def our_call(workload: Workload, choice: Choice, kernel: Kernel) -> Call:
     It waits and returns nanoseconds, by the device's clock on a GPU; beside peers on the
     host's clock, ours is on it too.
     """
-    live, config, family = workload.device, choice.twin, choice.stencil
+    live, config, family = workload.device, choice.config, choice.stencil
     shared = live.spec.kind == "cpu"
 
     def run() -> int:

@@ -175,7 +175,7 @@ def _from_store(prefix: str, store: Path | None) -> Wanted:
         raise RuntimeError(f"no stored config's id begins with {prefix!r}; see: tilewright db list")
     found = [
         Wanted(
-            dict(one.config),
+            dict(one.stored_config),
             one.config.stencil,
             one.problem.precision.letter,
             one.problem.trans,

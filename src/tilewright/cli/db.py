@@ -317,7 +317,7 @@ def _kernel(measurement: Measurement) -> tuple[Source, Callable[[int, int], Laun
             )
         dialect: Any = measurement.backend
         twin, _ = twin_and_level(config)
-        source = family.source(twin, Variant.of(measurement.problem), dialect)
+        source = family.source(twin, Variant.of(measurement.problem), dialect, measurement.mode)
     except (LookupError, ValueError) as problem:
         raise RuntimeError(f"the kernel cannot be made any more: {problem}") from problem
     return source, lambda m, n: family.launch(config, m, n)

@@ -58,7 +58,8 @@ def _told(measurement: Measurement) -> dict[str, str]:
         "problem": f"{m.problem}, lda {m.problem.lda}, ldb {m.problem.ldb}, ldc {m.problem.ldc}",
         "device": f"{m.device_name} ({m.backend}, {m.device})",
         "stencil": f"{m.config.stencil}, version {m.stencil_version}",
-        "config": f"{m.config.id}: " + ", ".join(f"{k} {v}" for k, v in m.config.items()),
+        "config": f"{m.stored_config.id}: " + ", ".join(f"{k} {v}" for k, v in m.config.items()),
+        "mode": str(m.mode),
         "stage": str(m.stage),
         "status": str(m.status),
         "created": m.created,
@@ -103,7 +104,7 @@ def show_failures(failures: list[Measurement]) -> None:
     """Print candidates that failed."""
     lines = [
         (one.id, one.status, one.problem, _text(one.device_name),
-         f"{one.config.stencil} {one.config.id}", _text(one.reason))
+         f"{one.config.stencil} {one.stored_config.id}", _text(one.reason))
         for one in failures
     ]  # fmt: skip
     heads = ("id", "status", "problem", "device", "config", "reason")

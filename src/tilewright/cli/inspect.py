@@ -62,6 +62,12 @@ def command(
         str | None,
         typer.Option("--trans", help="Transposes of A and B: NN, NT, TN, TT, or with C."),
     ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode", help="Launch mode to compile a config in: plain, or scalar+clamped+staged."
+        ),
+    ] = None,
     arithmetic: ArithmeticOption = "ieee",
     result: ResultOption = None,
     arch: Annotated[
@@ -84,7 +90,7 @@ def command(
 ) -> None:
     """Show a kernel's resources, occupancy, main loop, registers and bounding resource."""
     for_configs = {
-        "stencil": stencil, "precision": precision, "trans": trans, "arch": arch,
+        "stencil": stencil, "precision": precision, "trans": trans, "mode": mode, "arch": arch,
         "arithmetic": None if arithmetic == "ieee" else arithmetic, "result": result,
         "output": output, "store": store,
     }  # fmt: skip
@@ -101,7 +107,7 @@ def command(
     _refuse(for_cubins, "a cubin", f"{what!r} is a config")
     named = arithmetic_name(arithmetic)
     made = _inspect_config(
-        wanted_config(what, store), stencil, precision, trans, arch, named, result
+        wanted_config(what, store), stencil, precision, trans, mode, arch, named, result
     )
     if output is not None:
         write_atomically(output, made.cubin.code)
@@ -113,7 +119,7 @@ def command(
         )
         return
     values = ", ".join(f"{name} {value}" for name, value in made.config.items())
-    say(f"{made.config.stencil} {made.variant} {made.config.id}: {values}")
+    say(f"{made.config.stencil} {made.variant} {made.config.id}, {made.mode}: {values}")
     for rule in made.unlikely:
         say(f"unlikely to be fast: {rule}")
     for rule in made.unproved:
@@ -153,12 +159,14 @@ def _inspect_config(
     stencil: str | None,
     precision: str | None,
     trans: str | None,
+    mode: str | None,
     arch: str | None,
     arithmetic: str,
     result: str | None,
 ) -> ConfigInspection:
     """Compile a config and read it; an option goes before what the config's file says."""
     from tilewright.bench.ladder.rungs import register_rungs
+    from tilewright.stencil import Mode
     from tilewright.tuning.inspection import inspect_config
 
     register_rungs()
@@ -171,6 +179,7 @@ def _inspect_config(
         trans=(trans or wanted.trans or "NN").upper(),
         arch=arch or "sm_90a",
         partial=wanted.partial,
+        mode=None if mode is None else Mode.parse(mode),
         arithmetic=arithmetic,
         result=result,
     )

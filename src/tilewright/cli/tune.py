@@ -131,11 +131,12 @@ def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
         "device": winner.device_name,
         "stencil": winner.config.stencil,
         "config": dict(winner.config),
-        "config_id": winner.config.id,
+        "config_id": winner.stored_config.id,
+        "mode": str(winner.mode),
         **{name: getattr(winner, name) for name in ("median_ns", "flops_per_second", "error")},
         "peak_flops_per_second": peak,
         "gain_by_schedule": gain(winner),
-        "served_config_id": None if served is None else served.config.id,
+        "served_config_id": None if served is None else served.stored_config.id,
         "noise": list(result.noise),
         **{name: getattr(result, name) for name in counted},
     }
@@ -165,10 +166,10 @@ def describe(result: TuningResult, peak: float) -> None:
     for line in result.noise:
         say(f"  noisy: {line}")
     values = ", ".join(f"{name} {value}" for name, value in winner.config.items())
-    say(f"  {winner.config.stencil}: {values}")
+    say(f"  {winner.config.stencil}, launch mode {winner.mode}: {values}")
     saved = gain(winner)
     if saved is not None:
         say(f"  rescheduled: {100 * saved:.1f} % faster than the compiler's own in the same race")
     if result.served is not winner:
-        other = "a default" if result.served is None else f"config {result.served.config.id}"
+        other = "a default" if result.served is None else f"config {result.served.stored_config.id}"
         say(f"  not proved on such a device: gemm() uses {other} (see docs/scheduling.md)")

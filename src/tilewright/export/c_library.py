@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from importlib.resources import files
 
-from tilewright.export.kernel_set import ExportedCode, ExportedKernel, KernelSet, Rows, mode_index
+from tilewright.export.kernel_set import ExportedCode, ExportedKernel, KernelSet, Rows
 from tilewright.export.target import LETTERS
 from tilewright.portfolio.model import TERMS
 from tilewright.precision import PRECISIONS
@@ -189,7 +189,7 @@ def _kernel(
     yield f"        .geometry = {{{', '.join(_geometry(one.geometry, one.line_bytes))}}},"
     codes = [-1] * 8
     for mode, code in one.codes.items():
-        codes[mode_index(mode)] = index[code]
+        codes[mode.number] = index[code]
     yield f"        .codes = {{{', '.join(map(str, codes))}}},"
     if one.costs:
         yield f"        .costs = costs_{name},"

@@ -17,9 +17,9 @@ from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.native_choice import fits_tables
 from tilewright.portfolio.portfolio import Portfolio
 from tilewright.stencil import Source, Stencil, Variant, stencil
-from tilewright.stencil.geometry import PLAIN, Geometry, Mode
+from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Mode
 
-__all__ = ["ExportedCode", "ExportedKernel", "KernelSet", "Rows", "collect", "mode_index"]
+__all__ = ["ExportedCode", "ExportedKernel", "KernelSet", "Rows", "collect"]
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,6 @@ class _Wanted:
     source: Source | None
 
 
-def mode_index(mode: Mode) -> int:
-    """Return the number of a launch mode in the C library's tables."""
-    return mode.scalar + 2 * mode.clamped + 4 * mode.staged
-
-
-_MODES = tuple(Mode(bool(i & 1), bool(i & 2), bool(i & 4)) for i in range(8))
-
-
 def collect(
     target: Target,
     variants: Iterable[Variant],
@@ -227,11 +219,11 @@ def _exported(
     needed: list[_Wanted] = []
     by_content: dict[str, str] = {}
     modes = _offered(family, kernel, device) if own else dict.fromkeys((*kernel.modes, PLAIN))
-    for mode in sorted(modes, key=mode_index):
+    for mode in sorted(modes, key=MODES.index):
         digest, source = kernel.modes.get(mode, ""), None
         if portfolio is None or digest not in portfolio.codes:
             digest = ""
-            source = family.source(family.in_mode(kernel.config, mode), variant, "cuda")
+            source = family.source(kernel.config, variant, "cuda", mode)
         content = digest if source is None else source.identity
         if content not in by_content:  # several modes may be one text
             suffix = "" if mode == PLAIN else "_" + str(mode).replace("+", "_")
@@ -244,13 +236,11 @@ def _exported(
 
 
 def _offered(family: Stencil, kernel: PortfolioKernel, device: Target) -> Iterator[Mode]:
-    """Yield the launch modes that a kernel's space has and its geometry may ask for."""
-    space = family.space(kernel.variant, device.spec)
+    """Yield the launch modes that a kernel can have and its geometry may ask for."""
     geometry = kernel.geometry
-    for mode in _MODES:
+    for mode in family.modes(kernel.config, kernel.variant, device.spec):
         asked = not (geometry.tma and (mode.scalar or mode.clamped))
-        asked &= not mode.staged or geometry.may_stage(kernel.variant.precision)
-        if mode == PLAIN or (asked and family.in_mode(kernel.config, mode) in space):
+        if asked and (not mode.staged or geometry.may_stage(kernel.variant.precision)):
             yield mode
 
 

@@ -67,14 +67,14 @@ class _RefusedError(BackendError):
 
 def _kernel(live: LiveDevice, chosen: Choice, variant: Variant, routed: bool) -> Kernel:
     digest = chosen.digest(routed)
-    key = digest or (chosen.twin, variant, routed)
+    key = digest or (chosen.config, chosen.mode, variant, routed)
     with _loading:
         known = _kernels.setdefault(live, {})
         if key not in known:
             if digest:
                 known[key] = _loaded(live, chosen, digest)
             else:
-                source = chosen.stencil.source(chosen.twin, variant, live.dialect)
+                source = chosen.stencil.source(chosen.config, variant, live.dialect, chosen.mode)
                 known[key] = live.compile(source.run_if(0) if routed else source)
         return known[key]
 

@@ -75,8 +75,7 @@ def twins_of(planned: Iterable[Planned]) -> list[Twin]:
         kernel, family = one.kernel, stencil(one.kernel.config.stencil)
         for routed, modes in ((False, kernel.modes), (True, kernel.routed)):
             for mode in modes:
-                config = family.in_mode(kernel.config, mode)
-                source = family.source(config, kernel.variant, "cuda")
+                source = family.source(kernel.config, kernel.variant, "cuda", mode)
                 plain = mode == Mode() and not routed
                 level = level_of({SCHEDULE: one.level}) if plain else None
                 if routed:

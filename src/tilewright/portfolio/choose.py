@@ -26,14 +26,14 @@ from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.find import generation, own, shipped
 from tilewright.portfolio.fit import alike_costs
 from tilewright.portfolio.kernel import PortfolioKernel
-from tilewright.portfolio.model import MODES, NEVER, TERMS, Model, mode_number
+from tilewright.portfolio.model import NEVER, TERMS, Model
 from tilewright.portfolio.native_choice import NativeChoice, Row, native_choice
 from tilewright.portfolio.portfolio import Portfolio
 from tilewright.portfolio.twins import lacking, next_best, slower
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
-from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode
+from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Launch, Mode
 
 __all__ = [
     "Choice",
@@ -81,7 +81,7 @@ class Choice:
     config : Config
         The point, without its launch mode.
     mode : Mode
-        Which compiled twin.
+        Which launch mode it is compiled in.
     tuned_on : str
         The problem whose race it won; empty otherwise.
     kernel : PortfolioKernel, optional
@@ -99,11 +99,6 @@ class Choice:
     kernel: PortfolioKernel | None = None
     portfolio: Portfolio | None = None
     ns: float | None = None
-
-    @property
-    def twin(self) -> Config:
-        """The config in its launch mode."""
-        return self.stencil.in_mode(self.config, self.mode)
 
     def digest(self, routed: bool = False) -> str:
         """Which machine code serves it; empty where it is compiled."""
@@ -401,7 +396,7 @@ def by_arrays(
         best = int(able[np.argmin(expected[able])])
         ns = float(expected[best])
     mode = table.kernels[best].geometry.mode(problem)
-    return best, int(mode_number(mode.scalar, mode.clamped, mode.staged)), ns
+    return best, mode.number, ns
 
 
 def _there(table: Held, routed: bool) -> NDArray[np.bool_]:
@@ -458,10 +453,9 @@ def _made(table: Held, at: int, wanted: Mode, spec: DeviceSpec, routed: bool) ->
     family = stencil(kernel.config.stencil)
     modes = _digests(kernel, routed)
     if table.own[at] and wanted not in modes:
-        wanted = _offered(family, kernel.config, kernel.variant, spec, wanted)
+        wanted = family.nearest_mode(kernel.config, kernel.variant, spec, wanted)
     elif wanted not in modes:
-        number = int(mode_number(wanted.scalar, wanted.clamped, wanted.staged))
-        others = (MODES[each] for each in next_best(number))
+        others = (MODES[each] for each in next_best(wanted.number))
         wanted = next((one for one in others if one in modes), Mode())
     return Choice(family, kernel.config, wanted, "", kernel, portfolio)
 
@@ -477,17 +471,6 @@ def _tuned_on(table: Held, at: int, problem: Problem) -> str:
     if found is None:
         found = table.names[at, sizes] = str(_problem(kernel, sizes))
     return found
-
-
-def _offered(
-    family: Stencil, config: Config, variant: Variant, spec: DeviceSpec, wanted: Mode
-) -> Mode:
-    """Return a launch mode, or the nearest one whose twin is in the space."""
-    space = family.space(variant, spec)
-    for mode in (wanted, replace(wanted, scalar=False, clamped=False), Mode()):
-        if mode == Mode() or family.in_mode(config, mode) in space:
-            return mode
-    return Mode()
 
 
 @lru_cache(maxsize=256)
@@ -511,4 +494,5 @@ def _default_geometry(variant: Variant, spec: DeviceSpec) -> Geometry:
 def _default_in(variant: Variant, spec: DeviceSpec, wanted: Mode) -> Choice:
     """Return the default in a launch mode, or the nearest that it has; a space takes 1 ms."""
     default = default_choice(variant, spec)
-    return replace(default, mode=_offered(default.stencil, default.config, variant, spec, wanted))
+    nearest = default.stencil.nearest_mode(default.config, variant, spec, wanted)
+    return replace(default, mode=nearest)

@@ -11,6 +11,7 @@ from tilewright.precision import precision
 from tilewright.space import Config
 from tilewright.stencil import Variant
 from tilewright.stencil.geometry import MOST_PARTS, Geometry, Mode, SplitK
+from tilewright.stencil.stored import config_and_mode
 
 __all__ = [
     "Code",
@@ -130,15 +131,20 @@ class PortfolioKernel:
         ValueError, KeyError, TypeError
             If the row is something else.
         """
+        config, named = config_and_mode(str(row["stencil"]), dict(row["config"]))
+
+        def digests(modes: Mapping[str, str]) -> dict[Mode, str]:
+            return {Mode.parse(mode) | named: str(digest) for mode, digest in modes.items()}
+
         return cls(
-            Config(str(row["stencil"]), dict(row["config"])),
+            config,
             int(row["version"]),
             variant_of(str(row["precision"]), str(row["trans"])),
             geometry_from_json(row["geometry"]),
-            {Mode.parse(mode): str(digest) for mode, digest in row["modes"].items()},
+            digests(row["modes"]),
             tuple(float(cost) for cost in row["costs"]),
             {(int(m), int(n), int(k)): float(ns) for m, n, k, ns in row["won"]},
-            {Mode.parse(mode): str(digest) for mode, digest in row.get("routed", {}).items()},
+            digests(row.get("routed", {})),
         )
 
 

@@ -28,11 +28,10 @@ from tilewright.stencil.geometry import (
     STAGED_BYTES,
     WAVE_CYCLES,
     Geometry,
-    Mode,
     elements_of_chunk,
 )
 
-__all__ = ["MODES", "NEVER", "TERMS", "Model", "mode_number"]
+__all__ = ["NEVER", "TERMS", "Model"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -68,14 +67,6 @@ _MOST_ELEMENTS = 2**38
 def _up(x: Ints | int, by: Ints | int) -> Ints:
     """Return quotients rounded up."""
     return -(-np.asarray(x, np.int64) // by)
-
-
-def mode_number(scalar: Any, clamped: Any, staged: Any) -> Any:
-    """Return a launch mode as a number from 0 to 7, or those of arrays."""
-    return scalar * 1 + clamped * 2 + staged * 4
-
-
-MODES = tuple(Mode(bool(x & 1), bool(x & 2), bool(x & 4)) for x in range(8))
 
 
 class Model:
@@ -221,13 +212,13 @@ class Model:
         return found
 
     def modes(self, problem: Problem) -> Ints:
-        """Return the launch mode of each kernel: a number, as `mode_number` has it."""
+        """Return the launch mode of each kernel: a number, its place in `MODES`."""
         p, chunk = problem, elements_of_chunk(problem)
         ragged = p.ldc % chunk > 0 or p.m % chunk > 0
         room = self._stage * p.precision.element_bytes >= 1
         staged = (self._stages_k > 0) & (self._stages_k >= p.k) & room & ragged
         clamped = ((p.m < self._tile_m) | (p.n < self._tile_n)) & ~self._tma
-        found: Ints = mode_number(self._scalar(p), clamped, staged)
+        found: Ints = self._scalar(p) + 2 * clamped + 4 * staged
         found[self._streamed > 0] = 0
         return found
 

@@ -16,7 +16,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.fit import fitted_costs
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.measured import Case, Measured, Rescheduled
-from tilewright.portfolio.model import MODES, NEVER, TERMS, Model, mode_number
+from tilewright.portfolio.model import NEVER, TERMS, Model
 from tilewright.portfolio.pick import pick
 from tilewright.portfolio.twins import next_best, slower
 from tilewright.precision import precision
@@ -24,7 +24,7 @@ from tilewright.problem import Problem, Trans
 from tilewright.reschedule.levels import SCHEDULE, unscheduled
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
-from tilewright.stencil.geometry import PLAIN, Mode
+from tilewright.stencil.geometry import MODES, PLAIN, Mode
 
 __all__ = ["Planned", "drawn_sides", "plan", "variants_with_conjugates"]
 
@@ -302,25 +302,19 @@ class _TwinTimes:
     """Times of every twin of some kernels, a row a problem: measured or expected ones."""
 
     def __init__(self, planned: Sequence[Planned], device: DeviceSpec, many: int) -> None:
-        self._planned, self._many = planned, many
-        self._spaces = {
-            one.kernel.config.stencil: stencil(one.kernel.config.stencil).space(
-                one.kernel.variant, device
-            )
-            for one in planned
-        }
+        self._planned, self._device, self._many = planned, device, many
         # Places of twins: of a kernel's by the launch mode's number, as they are met.
         self._columns: dict[tuple[int, int], int] = {}
-        self._able: dict[tuple[int, Mode], bool] = {}
+        self._able: dict[int, tuple[Mode, ...]] = {}
         self._rows: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
 
     def is_able(self, at: int, mode: Mode) -> bool:
-        """Whether a kernel's twin is a point of its space."""
-        if (at, mode) not in self._able:
-            config = self._planned[at].kernel.config
-            twin = stencil(config.stencil).in_mode(config, mode)
-            self._able[at, mode] = twin in self._spaces[config.stencil]
-        return self._able[at, mode]
+        """Whether a kernel can be compiled in a launch mode."""
+        if at not in self._able:
+            kernel = self._planned[at].kernel
+            family = stencil(kernel.config.stencil)
+            self._able[at] = family.modes(kernel.config, kernel.variant, self._device)
+        return mode in self._able[at]
 
     def add(self, problem: Problem, ns: NDArray[np.float64], first: int = 0) -> None:
         """Add a problem with the time of each kernel from the first on; infinite: unknown."""
@@ -329,7 +323,7 @@ class _TwinTimes:
         area = float(problem.m) * float(problem.n)
         for at in map(int, np.flatnonzero(np.isfinite(ns))):
             mode = self._planned[first + at].kernel.geometry.mode(problem)
-            wanted = int(mode_number(mode.scalar, mode.clamped, mode.staged))
+            wanted = mode.number
             for number in next_best(wanted):
                 if self.is_able(first + at, MODES[number]):
                     key = first + at, number

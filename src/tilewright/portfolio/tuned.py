@@ -95,7 +95,7 @@ def _with(
         modes: dict[Mode, str] = {}
         if live.backend == "cuda":
             codes.append(machine_code(live, winner))
-            modes[Mode()] = codes[0][0].digest
+            modes[winner.mode] = codes[0][0].digest
         fresh = PortfolioKernel(config, family.version, variant, family.geometry(config), modes)
         mine = next((x for x in kernels if (x.config, x.variant) == (config, variant)), fresh)
         won = {**mine.won, sizes: winner.median_ns}
@@ -142,7 +142,7 @@ def machine_code(live: LiveDevice, winner: Measurement) -> tuple[Code, bytes]:
     """Return what was tuned: the winner's cubin, from the compiler's cache."""
     family, variant = stencil(winner.config.stencil), Variant.of(winner.problem)
     twin, level = twin_and_level(winner.config)
-    source = family.source(twin, variant, live.dialect)
+    source = family.source(twin, variant, live.dialect, winner.mode)
     loaded = compile_kernel(live, source, level).handle
     cubin, names = loaded.cubin, loaded.cubin.lowered
     digest = hashlib.sha256(cubin.code).hexdigest()

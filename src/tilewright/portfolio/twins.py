@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.portfolio.model import MODES, mode_number
+from tilewright.stencil.geometry import MODES, Mode
 
 __all__ = ["NOT_CLAMPED", "NOT_SCALAR", "NOT_STAGED", "lacking", "next_best", "slower"]
 
@@ -26,8 +26,7 @@ NOT_STAGED = 6000.0
 
 # Modes that are taken away from a problem's, one set after another, until there is machine code.
 _STAGED, _CLAMPED, _SCALAR = (
-    int(mode_number(*one))
-    for one in ((False, False, True), (False, True, False), (True, False, False))
+    one.number for one in (Mode(staged=True), Mode(clamped=True), Mode(scalar=True))
 )
 _DROPPED = (0, _STAGED, _CLAMPED, _STAGED | _CLAMPED, _STAGED | _CLAMPED | _SCALAR)
 

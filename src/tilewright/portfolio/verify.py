@@ -124,14 +124,13 @@ def _wrong(
 ) -> str:
     """Return what is wrong with a twin; nothing if it passes."""
     family: Any = stencil(kernel.config.stencil)
-    config = family.in_mode(kernel.config, mode)
     decision = None
     try:
         if code.digest in kernel.routed.values():
             decision = live.upload(np.zeros(1, np.int32))
             family = _Routed(family, decision)
         loaded = live.load(code, portfolio.machine_code(code.digest))
-        certify(live, loaded, family, config, kernel.variant)
+        certify(live, loaded, family, kernel.config, kernel.variant)
     except DeviceLostError as error:
         raise DeviceLostError(f"{kernel.name}, {mode}: {error}") from None
     except (WrongResultError, BackendError, PortfolioError) as error:

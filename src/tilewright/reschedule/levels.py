@@ -17,7 +17,7 @@ import numpy as np
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Constraint, Parameter, Space, Value
-from tilewright.stencil import Stencil, Variant
+from tilewright.stencil import Mode, Stencil, Variant
 
 __all__ = [
     "LEVELS",
@@ -26,6 +26,7 @@ __all__ = [
     "Level",
     "is_rescheduled",
     "level_of",
+    "may_reschedule",
     "permission",
     "schedule_space",
     "twin_and_level",
@@ -110,14 +111,6 @@ def _constraints(
     allowed = [0]
     allowed += [n for n, one in LEVELS.items() if permission(stencil, precision, one) in proved]
     return (
-        # ptxas lets a read of shared memory overwrite what a store to C has still to read, where
-        # both queue for the same unit; `tilewright.reschedule.hazards` refuses such kernels.
-        Constraint(
-            "staged or rescheduled",
-            lambda staged, schedule: (staged == 0) | (schedule == 0),
-            "the scheduler does not understand how compilers order staged stores",
-            "divisibility",
-        ),
         Constraint(
             "architectures that are modelled",
             lambda schedule: (schedule == 0) | modelled,
@@ -173,6 +166,15 @@ def twin_and_level(config: Config) -> tuple[Config, Level | None]:
 def unscheduled(config: Config) -> Config:
     """Return a config's twin: the same kernel as the compiler left it."""
     return config.without(SCHEDULE)
+
+
+def may_reschedule(mode: Mode) -> bool:
+    """Whether kernels compiled in a launch mode may be rescheduled: not those with staged stores.
+
+    ptxas lets a read of shared memory overwrite what a store to C has still to read, where both
+    queue for the same unit; `tilewright.reschedule.hazards` refuses such kernels.
+    """
+    return not mode.staged
 
 
 def is_rescheduled(config: Config) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 
-from tilewright.space.retired import RETIRED, current
+from tilewright.space.aliases import RETIRED, current
 
 __all__ = ["Config", "Value"]
 
@@ -22,7 +22,7 @@ class Config(Mapping[str, Value]):
         Name of the stencil the values belong to.
     values : Mapping
         A value for each of the stencil's parameters; one may be named that it had
-        (`tilewright.space.retired`).
+        (`tilewright.space.aliases`).
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Config(Mapping[str, Value]):
             for name in sorted(values)
         }
         self._values = current(stencil, plain)
-        whole = {**RETIRED.get(stencil, {}), **plain}
+        whole = {**RETIRED.get(stencil, {}), **self._values}
         canonical = json.dumps([stencil, whole], sort_keys=True, separators=(",", ":"))
         self.id = hashlib.sha256(canonical.encode()).hexdigest()[:12]
 

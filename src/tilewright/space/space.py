@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.space.aliases import current
 from tilewright.space.component import Component, connected
 from tilewright.space.config import Config, Value
 from tilewright.space.constraint import Constraint, Kind
 from tilewright.space.funnel import Funnel, Stage
 from tilewright.space.parameter import Parameter
-from tilewright.space.retired import current
 
 __all__ = ["Space"]
 

@@ -10,10 +10,11 @@ from tilewright.stencil.base import (
     Variant,
     Workspace,
 )
-from tilewright.stencil.geometry import Geometry, Launch, Mode, SplitK
+from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode, SplitK
 from tilewright.stencil.registry import register, stencil, stencils, stencils_for
 
 __all__ = [
+    "PLAIN",
     "STATIC_SHARED_BYTES",
     "Dialect",
     "Geometry",

@@ -38,7 +38,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config, Space
-from tilewright.stencil.geometry import Geometry, Launch, Mode
+from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode
 
 __all__ = [
     "STATIC_SHARED_BYTES",
@@ -403,17 +403,26 @@ class Stencil(ABC):
         """
         return call.arguments()
 
-    def fitted(self, config: Config, problem: Problem) -> Config:
-        """Return the compiled twin of a config that suits a problem's leading dimensions."""
-        return self.in_mode(config, self.geometry(config).mode(problem))
+    def modes(self, config: Config, variant: Variant, device: DeviceSpec) -> tuple[Mode, ...]:
+        """Return the launch modes that a config's kernel can be compiled in, plain first.
 
-    def in_mode(self, config: Config, mode: Mode) -> Config:
-        """Return the compiled twin of a config for a launch mode.
-
-        Not for every mode a point of the space: whoever asks looks.
+        A stencil whose kernels see by themselves how operands lie has no other.
         """
-        return config
+        return (PLAIN,)
+
+    def nearest_mode(
+        self, config: Config, variant: Variant, device: DeviceSpec, wanted: Mode
+    ) -> Mode:
+        """Return a launch mode, or what is nearest to it of those that a kernel can have."""
+        able = self.modes(config, variant, device)
+        tried = (wanted, replace(wanted, scalar=False, clamped=False))
+        return next((mode for mode in tried if mode in able), PLAIN)
 
     @abstractmethod
-    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
-        """Return the text specialised for a config and a variant."""
+    def source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
+        """Return the source specialised for a config, a variant and a launch mode.
+
+        A stencil that has but the plain mode returns the same source for all.
+        """

@@ -16,12 +16,13 @@ launches a block for each part of k of each tile, and a reduction kernel behind 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 
 __all__ = [
+    "MODES",
     "MOST_PARTS",
     "MOST_SHARES",
     "PART_BYTES_A_CYCLE",
@@ -58,7 +59,9 @@ _MOST_PLACES, _MOST_STRIDE = 2**31, 2**40
 
 @dataclass(frozen=True)
 class Mode:
-    """Which compiled twin of a kernel a problem's alignment asks for.
+    """What a kernel is compiled in besides its config: a problem's alignment asks for it.
+
+    Any kernel is right for any problem in each of its modes.
 
     Parameters
     ----------
@@ -75,8 +78,21 @@ class Mode:
     staged: bool = False
 
     def __str__(self) -> str:
-        names = [name for name in ("scalar", "clamped", "staged") if getattr(self, name)]
-        return "+".join(names) or "plain"
+        return "+".join(self.names) or "plain"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it has."""
+        return tuple(one.name for one in fields(self) if getattr(self, one.name))
+
+    @property
+    def number(self) -> int:
+        """Its place in `MODES`."""
+        return self.scalar + 2 * self.clamped + 4 * self.staged
+
+    def __or__(self, other: Mode) -> Mode:
+        """Return what has all of both."""
+        return Mode(**dict.fromkeys((*self.names, *other.names), True))
 
     @classmethod
     def parse(cls, text: str) -> Mode:
@@ -88,12 +104,17 @@ class Mode:
             If a word is unknown.
         """
         words = [] if text == "plain" else text.split("+")
-        if unknown := set(words) - {"scalar", "clamped", "staged"}:
-            raise ValueError(f"mode={text!r}: {sorted(unknown)[0]!r} is unknown")
+        known = {one.name for one in fields(cls)}
+        if unknown := set(words) - known:
+            raise ValueError(
+                f"mode={text!r}: {sorted(unknown)[0]!r} is unknown; use plain, or "
+                f"{', '.join(sorted(known))}, several joined by +"
+            )
         return cls(**dict.fromkeys(words, True))
 
 
 PLAIN = Mode()
+MODES = tuple(Mode(bool(x & 1), bool(x & 2), bool(x & 4)) for x in range(8))
 
 
 @dataclass(frozen=True)
@@ -331,11 +352,12 @@ class Geometry:
         return self.stages_k > 0 and self.threads[0] * STAGED_BYTES <= stage
 
     def mode(self, problem: Problem) -> Mode:
-        """Return the twin that suits a problem's sizes and leading dimensions.
+        """Return the launch mode that suits a problem's sizes and leading dimensions.
 
         A kernel that copies 16 bytes at once checks each element where it cannot: everywhere, or
-        where a side's last tile begins earlier, so that it ends with the matrix.  Its scalar twin
-        does not; neither does its clamped twin where a side is shorter than the tile.
+        where a side's last tile begins earlier, so that it ends with the matrix.  With scalar
+        copies it does not; neither does it with clamped loads where a side is shorter than the
+        tile.
         """
         if self.streamed:
             return PLAIN

@@ -18,6 +18,8 @@ from tilewright.sass import Inspection, inspect_kernel, read_cubin
 from tilewright.space import Config, Value
 from tilewright.stencil import Resources, Source, Variant
 from tilewright.stencil import stencil as find_stencil
+from tilewright.stencil.geometry import Mode
+from tilewright.stencil.stored import config_and_mode
 from tilewright.stencil.wgmma import TensorVariant
 from tilewright.stencil.wgmma.named import family_of, variant_of
 
@@ -34,6 +36,8 @@ class ConfigInspection:
         The point of the stencil's space.
     variant : Variant
         What it was compiled for.
+    mode : Mode
+        The launch mode that it was compiled in.
     estimated : Resources
         What the stencil expects of it; constraints judge by that.
     unlikely : tuple of str
@@ -52,6 +56,7 @@ class ConfigInspection:
 
     config: Config
     variant: Variant
+    mode: Mode
     estimated: Resources
     unlikely: tuple[str, ...]
     unproved: tuple[str, ...]
@@ -65,6 +70,7 @@ class ConfigInspection:
             "stencil": self.config.stencil,
             "variant": str(self.variant),
             "config": dict(self.config),
+            "mode": str(self.mode),
             "config_id": self.config.id,
             "estimated": {
                 "registers": self.estimated.registers,
@@ -85,6 +91,7 @@ def inspect_config(
     trans: str = "NN",
     arch: str = "sm_90a",
     partial: bool = False,
+    mode: Mode | None = None,
     arithmetic: str = "ieee",
     result: str | None = None,
 ) -> ConfigInspection:
@@ -105,6 +112,8 @@ def inspect_config(
         Architecture to compile for.
     partial : bool
         Whether parameters that `config` leaves out take the default's values.
+    mode : Mode, optional
+        The launch mode to compile it in; without it what a stored config names, or the plain one.
     arithmetic, result : str
         Of matrix units, and the type of C there: as in `tilewright.stencil.wgmma.variant_of`.
 
@@ -125,12 +134,17 @@ def inspect_config(
     if isinstance(variant, TensorVariant) and not family.suits(device):
         raise ValueError(f"arch={arch!r} has no such matrix units; use sm_90a")
     space = schedule_space(family, variant, device, proved(arch))
-    values: Mapping[str, Value] = config or {}
+    values, stored_mode = config_and_mode(family.name, config or {})
+    mode = stored_mode if mode is None else mode
+    given: Mapping[str, Value] = values
     if config is None or partial:
-        values = {**family.default(variant, device), **values}
-    checked = space.config(values, kinds=("divisibility", "hardware"))
+        given = {**family.default(variant, device), **values}
+    checked = space.config(given, kinds=("divisibility", "hardware"))
     twin, level = twin_and_level(checked)
-    source = family.source(twin, variant, "cuda")
+    if mode not in (able := family.modes(twin, variant, device)):
+        names = ", ".join(map(str, able))
+        raise ValueError(f"mode={mode} is none of this config; use one of {names}")
+    source = family.source(twin, variant, "cuda", mode)
     estimated = family.resources(twin, variant)
     cubin, changed = compile_cubin(source, arch), None
     if level is not None:
@@ -140,6 +154,7 @@ def inspect_config(
     return ConfigInspection(
         config=checked,
         variant=variant,
+        mode=mode,
         estimated=estimated,
         unlikely=tuple(text for kind, text in failed if kind == "heuristic"),
         unproved=tuple(text for kind, text in failed if kind == "proof"),

@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 from tilewright.problem import Problem
 from tilewright.space.config import Config
+from tilewright.stencil.geometry import PLAIN, Mode
+from tilewright.stencil.stored import stored_config
 
 __all__ = ["Measurement", "Stage", "Status", "now"]
 
@@ -108,6 +110,8 @@ class Measurement:
         Time the compiler took.
     created : str
         ISO time with an offset; kept in UTC.
+    mode : Mode
+        The launch mode that it was compiled in.
     id : int or None
         Row in the store it was read from; not part of its identity.
 
@@ -132,6 +136,7 @@ class Measurement:
     environment: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
     compile_seconds: float | None = None
     created: str = field(default_factory=now)
+    mode: Mode = PLAIN
     id: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -186,6 +191,11 @@ class Measurement:
         seconds = self.compile_seconds
         if seconds is not None and not 0 <= seconds < math.inf:
             raise ValueError(f"compile_seconds={seconds} is not a duration")
+
+    @property
+    def stored_config(self) -> Config:
+        """The config as stores write it: with its launch mode, both of which its id is of."""
+        return stored_config(self.config, self.mode)
 
     @property
     def ok(self) -> bool:

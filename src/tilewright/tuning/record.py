@@ -13,7 +13,7 @@ import math
 from typing import Any
 
 from tilewright.problem import Problem, Trans
-from tilewright.space.config import Config
+from tilewright.stencil.stored import config_and_mode, stored_config
 from tilewright.tuning.measurement import Measurement
 
 __all__ = ["digest", "from_record", "to_record"]
@@ -24,12 +24,12 @@ _PARAMETERS_LIMIT = 256
 
 def to_record(measurement: Measurement) -> dict[str, Any]:
     """Return a measurement as JSON values, without its row number."""
-    problem = measurement.problem
+    problem, config = measurement.problem, measurement.stored_config
     return {
-        "stencil": measurement.config.stencil,
+        "stencil": config.stencil,
         "stencil_version": measurement.stencil_version,
-        "config": measurement.config.id,
-        "parameters": dict(measurement.config),
+        "config": config.id,
+        "parameters": dict(config),
         "problem": {
             **{name: getattr(problem, name) for name in _SIZES},
             "precision": problem.precision.letter,
@@ -69,8 +69,8 @@ def from_record(record: Any) -> Measurement:
     """
     if not isinstance(record, dict):
         raise ValueError("the record is not an object")
-    config = Config(_field(record, "stencil", str), _parameters(record))
-    if config.id != _field(record, "config", str):
+    config, mode = config_and_mode(_field(record, "stencil", str), _parameters(record))
+    if stored_config(config, mode).id != _field(record, "config", str):
         raise ValueError("config is not the identity of these parameters")
     times = _field(record, "times_ns", list)
     if not all(_is_int(t) for t in times):
@@ -78,6 +78,7 @@ def from_record(record: Any) -> Measurement:
     error = record.get("error")
     return Measurement(
         config=config,
+        mode=mode,
         problem=_problem(_field(record, "problem", dict)),
         device=_field(record, "device", str),
         device_name=_field(record, "device_name", str),

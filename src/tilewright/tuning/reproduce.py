@@ -172,12 +172,12 @@ def reproducer(
         )
     if is_rescheduled(measurement.config):
         raise ValueError(
-            f"config {measurement.config.id} is rescheduled machine code, which no text reproduces;"
-            " keep its cubin: tilewright inspect CONFIG -o FILE"
+            f"config {measurement.stored_config.id} is rescheduled machine code, which no source"
+            " reproduces; keep its cubin: tilewright inspect CONFIG -o FILE"
         )
     if source.second:
         raise ValueError(
-            f"config {measurement.config.id} is two kernels, and a reproducer launches one;"
+            f"config {measurement.stored_config.id} is two kernels, and a reproducer launches one;"
             " see `tilewright db show` for the config"
         )
     problem = measurement.problem
@@ -215,8 +215,10 @@ def _recorded(measurement: Measurement) -> str:
         f"status    {measurement.status} ({measurement.stage}, {measurement.created})",
         *textwrap.wrap(f"reason    {measurement.reason or '-'}", 88, subsequent_indent=" " * 10),
         f"kernel    {measurement.config.stencil}, version {measurement.stencil_version}, "
-        f"config {measurement.config.id}",
-        *textwrap.wrap("          " + _words(measurement.config), 88, subsequent_indent=" " * 10),
+        f"config {measurement.stored_config.id}",
+        *textwrap.wrap(
+            "          " + _words(measurement.stored_config), 88, subsequent_indent=" " * 10
+        ),
         f"device    {measurement.device_name} ({measurement.device})",
         *textwrap.wrap(
             f"with      {_words(measurement.environment)}", 88, subsequent_indent=" " * 10

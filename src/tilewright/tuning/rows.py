@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
-from tilewright.space.config import Config
+from tilewright.stencil.stored import config_and_mode
 from tilewright.tuning.measurement import Measurement, Stage, Status
 from tilewright.tuning.record import digest
 
@@ -105,7 +105,7 @@ def insert(connection: sqlite3.Connection, measurement: Measurement) -> tuple[in
     ).fetchone()
     if found:
         return int(found["id"]), False
-    config = measurement.config
+    config = measurement.stored_config
     values = {
         "digest": identity,
         "device_id": _shared(
@@ -143,8 +143,10 @@ def insert(connection: sqlite3.Connection, measurement: Measurement) -> tuple[in
 
 def measurement_of(row: sqlite3.Row) -> Measurement:
     """Return the measurement in a row of the view ``result``."""
+    config, mode = config_and_mode(row["stencil"], json.loads(row["parameters"]))
     return Measurement(
-        config=Config(row["stencil"], json.loads(row["parameters"])),
+        config=config,
+        mode=mode,
         problem=problem_of(row),
         device=row["device"],
         device_name=row["device_name"],

@@ -21,7 +21,7 @@ from typing import Any
 
 from tilewright.reschedule.levels import SCHEDULE_SECONDS, is_rescheduled
 from tilewright.space import Config
-from tilewright.stencil import stencil
+from tilewright.stencil import Mode
 from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.process import Answer, WorkerProcess, WorkerSettings
 from tilewright.tuning.ready import ReadyQueue
@@ -70,6 +70,9 @@ class Runner:
         A measurement with everything that candidates share filled in.
     record : callable
         Called with each measurement the moment it exists.
+    mode_of : callable
+        Returns the launch mode that a config is compiled in for the problem; None where its kernel
+        is not for that.
     exclusive : bool
         Whether timing needs the cores that preparing uses.
     limits : Limits
@@ -82,6 +85,7 @@ class Runner:
         request: dict[str, Any],
         blank: Measurement,
         record: Callable[[Measurement], None],
+        mode_of: Callable[[Config], Mode | None],
         *,
         exclusive: bool,
         limits: Limits,
@@ -90,7 +94,7 @@ class Runner:
         self._preparers = [WorkerProcess(settings) for _ in range(max(1, min(8, cores)))]
         self._timer = WorkerProcess(settings)
         self._request, self._blank, self._record = request, blank, record
-        self._exclusive, self.limits = exclusive, limits
+        self._mode_of, self._exclusive, self.limits = mode_of, exclusive, limits
         self._ready = ReadyQueue()
         # Enough ready candidates to make the change of phase cheap, few enough that the
         # strategy learns soon.
@@ -163,23 +167,22 @@ class Runner:
                 waiting -= 1
             if worker.busy or waiting >= 2 * self._batch:
                 continue
-            config = self._proposed(strategy, skip)
-            if config is None:
+            candidate = self._proposed(strategy, skip)
+            if candidate is None:
                 return True
-            skip.add(config.id)
+            skip.add(candidate.config.id)
             waiting += 1
-            candidate = replace(self._blank, config=config)
             # The scheduler gives up by itself, with a reason.
-            more = SCHEDULE_SECONDS if is_rescheduled(config) else 0.0
-            worker.ask(candidate, self._about(config, "prepare"), self.limits.prepare + more)
+            more = SCHEDULE_SECONDS if is_rescheduled(candidate.config) else 0.0
+            worker.ask(candidate, self._about(candidate, "prepare"), self.limits.prepare + more)
         return False
 
-    def _proposed(self, strategy: Strategy, skip: set[str]) -> Config | None:
-        """Return the next candidate that is new and can read the problem's operands."""
-        problem = self._blank.problem
+    def _proposed(self, strategy: Strategy, skip: set[str]) -> Measurement | None:
+        """Return the next candidate that is new and for the problem."""
         while (config := strategy.propose()) is not None:
-            if config.id not in skip and stencil(config.stencil).takes(config, problem):
-                return config
+            mode = self._mode_of(config)
+            if config.id not in skip and mode is not None:
+                return replace(self._blank, config=config, mode=mode)
         return None
 
     def _drop_searches(self) -> None:
@@ -196,12 +199,12 @@ class Runner:
             strategy.observe(hopeless.config, None)
         return hopeless is not None
 
-    def _about(self, config: Config, do: str) -> dict[str, Any]:
-        return {**self._request, "do": do, "stencil": config.stencil, "config": dict(config)}
+    def _about(self, candidate: Measurement, do: str) -> dict[str, Any]:
+        return {**self._request, "do": do, **_as_json(candidate)}
 
     def _start_timing(self) -> None:
         candidate = self._ready.take()
-        request = self._about(candidate.config, "time") | {"best_ns": self.best_ns}
+        request = self._about(candidate, "time") | {"best_ns": self.best_ns}
         self._timer.ask(candidate, request, self.limits.time)
 
     def _listen(self, busy: Sequence[WorkerProcess], strategy: Strategy) -> None:
@@ -266,9 +269,7 @@ class Runner:
         request = self._request | {
             "do": "race",
             "seconds": seconds,
-            "candidates": [
-                {"stencil": c.config.stencil, "config": dict(c.config)} for c in candidates
-            ],
+            "candidates": [_as_json(c) for c in candidates],
         }
         answer = self._one(self._timer, request)
         if answer.status == Status.OK:
@@ -288,7 +289,7 @@ class Runner:
 
     def certify(self, candidate: Measurement) -> Measurement:
         """Check a finalist on everything the numerics contract promises."""
-        answer = self._one(self._preparers[0], self._about(candidate.config, "certify"))
+        answer = self._one(self._preparers[0], self._about(candidate, "certify"))
         if answer.status != Status.OK:
             self._refuse_machine(answer)
             return failed(candidate, answer)
@@ -306,6 +307,12 @@ class Runner:
             for _, answer in _wait([worker]):
                 worker.job = None
                 return answer
+
+
+def _as_json(candidate: Measurement) -> dict[str, Any]:
+    """Return what a worker has to know to make a candidate's kernel."""
+    config = candidate.config
+    return {"stencil": config.stencil, "config": dict(config), "mode": str(candidate.mode)}
 
 
 def failed(candidate: Measurement, answer: Answer) -> Measurement:

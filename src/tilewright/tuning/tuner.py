@@ -16,10 +16,16 @@ from tilewright.backend import device as find_device
 from tilewright.microbench.peak import measured_peak
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem
-from tilewright.reschedule.levels import SCHEDULE, schedule_space
+from tilewright.reschedule.levels import (
+    SCHEDULE,
+    is_rescheduled,
+    may_reschedule,
+    schedule_space,
+    unscheduled,
+)
 from tilewright.reschedule.proofs import proved
-from tilewright.space import Space
-from tilewright.stencil import Stencil, Variant, stencils_for
+from tilewright.space import Config, Space
+from tilewright.stencil import Mode, Stencil, Variant, stencils_for
 from tilewright.stencil import stencil as find_stencil
 from tilewright.timeline import span
 from tilewright.tuning import host_blas
@@ -312,8 +318,9 @@ class _Session:
         }
         exclusive = self.spec.kind == "cpu"
         with Runner(
-            settings, request, self._blank(), self._record, exclusive=exclusive, limits=limits
-        ) as runner:
+            settings, request, self._blank(), self._record, self._mode_of,
+            exclusive=exclusive, limits=limits,
+        ) as runner:  # fmt: skip
             if self.screened:
                 runner.best_ns = int(self._best().median_ns)
             with span("search", {"problem": self.problem}):
@@ -353,7 +360,9 @@ class _Session:
         known = [m for m in known if is_current(m)]
         # A space may have had more points when they were measured.
         points = self.space.contained([m.config for m in known])
-        return [m for m, here in zip(known, points, strict=True) if here]
+        here = [m for m, is_point in zip(known, points, strict=True) if is_point]
+        # They may have been compiled in another launch mode then.
+        return [m for m in here if m.mode == self._mode_of(m.config)]
 
     def _resume(self, known: list[Measurement], skip: set[str]) -> int:
         """Take over what was measured here; return how much that is."""
@@ -363,6 +372,15 @@ class _Session:
         good = {m.config.id: m for m in known if m.ok and m.config.id not in bad}
         self.screened = list(good.values())
         return len(skip)
+
+    def _mode_of(self, config: Config) -> Mode | None:
+        """Return the launch mode in which a config serves the problem; None where it does not."""
+        family, plain = self.family, unscheduled(config)
+        if not family.takes(plain, self.problem):
+            return None
+        wanted = family.geometry(plain).mode(self.problem)
+        mode = family.nearest_mode(plain, self.variant, self.spec, wanted)
+        return mode if may_reschedule(mode) or not is_rescheduled(config) else None
 
     def _blank(self) -> Measurement:
         return Measurement(

@@ -14,6 +14,7 @@ from tilewright.double_double import error_of_product, joined, words
 from tilewright.precision import PRECISIONS
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant
+from tilewright.stencil.geometry import PLAIN, Mode
 from tilewright.timeline import span
 from tilewright.tuning.matrices import Matrix, apply, exact_result, integers, normal
 
@@ -261,9 +262,16 @@ def _ragged(stencil: Stencil, config: Config) -> tuple[int, int, int]:
 
 
 def screen(
-    device: LiveDevice, kernel: Kernel, stencil: Stencil, config: Config, variant: Variant
+    device: LiveDevice,
+    kernel: Kernel,
+    stencil: Stencil,
+    config: Config,
+    variant: Variant,
+    mode: Mode = PLAIN,
 ) -> None:
     """Check a candidate before it is timed: inner and edge blocks, a remainder in k.
+
+    Where it was compiled with clamped loads, what is smaller than a block besides.
 
     Raises
     ------
@@ -279,7 +287,7 @@ def screen(
         bench.exact(Check(m, n, k, alpha=1, beta=0, nan_in_c=True), rng)
         bench.exact(Check(m - 1, n - 2, k - 2, alpha=-3, beta=2, padding=3, offset=5), rng)
         bench.exact(Check(wide_m, wide_n, wide_k, beta=1), rng)
-        if config.get("guarded"):  # for what is smaller than a block, as nothing above is
+        if mode.clamped:
             small_m, small_n = (config.integer(f"block_{side}") // 2 + 4 for side in "mn")
             bench.exact(Check(small_m, small_n, wide_k, beta=1), rng)
             bench.exact(Check(small_m - 1, n, k, beta=1, padding=3), rng)

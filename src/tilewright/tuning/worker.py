@@ -35,7 +35,7 @@ from tilewright.problem import Problem, Trans
 from tilewright.reschedule.cubin import compile_kernel
 from tilewright.reschedule.levels import is_rescheduled, twin_and_level, unscheduled
 from tilewright.space import Config
-from tilewright.stencil import Stencil, Variant, stencil
+from tilewright.stencil import Mode, Stencil, Variant, stencil
 from tilewright.timeline import drain, span, start
 from tilewright.tuning.forecast import forecast
 from tilewright.tuning.measure import Workload, interleaved, repeat
@@ -107,16 +107,17 @@ class Worker:
         detail = getattr(error, "detail", "")
         return {"status": status, "reason": lines[0], "detail": detail, "machine": machine}
 
-    def _candidate(self, request: dict[str, Any]) -> tuple[Kernel, Stencil, Config, Variant]:
+    def _candidate(self, request: dict[str, Any]) -> tuple[Kernel, Stencil, Config, Variant, Mode]:
         problem = problem_from_json(request["problem"])
         family = stencil(request["stencil"])
         config = Config(family.name, request["config"])
-        variant = Variant.of(problem)
-        return self._compiled(family, config, variant), family, config, variant
+        variant, mode = Variant.of(problem), Mode.parse(request["mode"])
+        return self._compiled(family, config, variant, mode), family, config, variant, mode
 
-    def _compiled(self, family: Stencil, config: Config, variant: Variant) -> Kernel:
+    def _compiled(self, family: Stencil, config: Config, variant: Variant, mode: Mode) -> Kernel:
         twin, level = twin_and_level(config)
-        return compile_kernel(self.device, family.source(twin, variant, self.device.dialect), level)
+        source = family.source(twin, variant, self.device.dialect, mode)
+        return compile_kernel(self.device, source, level)
 
     def _load(self, request: dict[str, Any]) -> Workload:
         problem = problem_from_json(request["problem"])
@@ -128,33 +129,33 @@ class Worker:
 
     def do_prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compile a candidate and check it on small exact problems."""
-        kernel, family, config, variant = self._candidate(request)
+        kernel, family, config, variant, mode = self._candidate(request)
         if not family.takes(config, problem_from_json(request["problem"])):
             raise LaunchError("it is not for the problem's sides and leading dimensions")
-        screen(self.device, kernel, family, config, variant)
-        self._like_its_twin(kernel, family, config, variant)
+        screen(self.device, kernel, family, config, variant, mode)
+        self._like_its_twin(kernel, family, config, variant, mode)
         answer: dict[str, Any] = {"compile_seconds": kernel.compile_seconds}
         if request.get("forecast") and kernel.code is not None:
             problem = problem_from_json(request["problem"])
             launch = family.launch(config, problem.m, problem.n, problem.k)
             twin, _ = twin_and_level(config)
-            dynamic = family.source(twin, variant, self.device.dialect).dynamic_shared_bytes
+            source = family.source(twin, variant, self.device.dialect, mode)
             units = self.device.spec.multiprocessors
-            answer["forecast"] = forecast(kernel.code, launch, units, dynamic)
+            answer["forecast"] = forecast(kernel.code, launch, units, source.dynamic_shared_bytes)
         return answer
 
     def _like_its_twin(
-        self, kernel: Kernel, family: Stencil, config: Config, variant: Variant
+        self, kernel: Kernel, family: Stencil, config: Config, variant: Variant, mode: Mode
     ) -> None:
         """Check that a rescheduled kernel gives the bits of the compiler's own code."""
         if is_rescheduled(config):
-            twin = self._compiled(family, unscheduled(config), variant)
+            twin = self._compiled(family, unscheduled(config), variant, mode)
             same_bits(self.device, (twin, kernel), family, config, variant)
 
     def do_time(self, request: dict[str, Any]) -> dict[str, Any]:
         """Time a prepared candidate on the problem itself."""
         workload = self._load(request)
-        kernel, family, config, _ = self._candidate(request)
+        kernel, family, config, *_ = self._candidate(request)
         return {
             "times_ns": repeat(workload, kernel, family, config, best_ns=request.get("best_ns"))
         }
@@ -171,7 +172,7 @@ class Worker:
 
     def do_certify(self, request: dict[str, Any]) -> dict[str, Any]:
         """Check a winner on everything the numerics contract promises."""
-        kernel, family, config, variant = self._candidate(request)
+        kernel, family, config, variant, _ = self._candidate(request)
         return {"error": certify(self.device, kernel, family, config, variant)}
 
 

@@ -88,7 +88,7 @@ def _counters(profiler: Profiler, problem: Problem, choice: Choice) -> dict[str,
 def _predicted(live: Any, choice: Choice, problem: Problem) -> float:
     """Return the share that the model sees in the code that is served."""
     variant, (_, served) = Variant.of(problem), ready(live, problem)
-    uses = choice.stencil.resources(choice.twin, variant)
+    uses = choice.stencil.resources(choice.config, variant)
     kernels = {one.name: one for one in read_cubin(served.code or b"").kernels}
     name = next(name for name in kernels if served.entry in name)
     found = inspect_kernel(kernels[name], uses.threads, served.handle.dynamic_shared_bytes)

@@ -19,12 +19,14 @@ from tilewright.stencil import (
     STATIC_SHARED_BYTES,
     Dialect,
     Geometry,
+    Mode,
     Resources,
     Source,
     Stencil,
     Variant,
     register,
 )
+from tilewright.stencil.geometry import PLAIN
 from tilewright.stencil.text import read_text
 
 __all__ = ["PACKAGE", "RUNGS", "Rung", "frozen", "register_rungs"]
@@ -118,7 +120,9 @@ class Rung(Stencil):
         sides = self.constants["block_n"], self.constants["block_m"]
         return Geometry(*sides, (self.threads, 1))
 
-    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+    def source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
         """Return dialect, what rungs share, and the rung as one text, with its macros.
 
         Raises

@@ -19,11 +19,11 @@ __all__ = [
     "TMA_SINCE",
     "block_limits",
     "clusters",
+    "copied_by_threads",
     "copied_evenly",
     "copy_engine",
     "engine_or_threads",
     "keep_busy",
-    "nothing_to_copy_narrowly",
     "registers_of_a_thread",
     "resident_blocks",
     "room_for",
@@ -108,25 +108,17 @@ def who_adds_parts_up() -> Constraint:
 
 
 def sliced_sums(precision: Precision) -> tuple[Constraint, ...]:
-    """Return what leaves slices of k to sums that a second kernel may add up and store."""
-    found = [
+    """Return what leaves slices of k to sums that a second kernel may add up."""
+    if precision.parts == 1:
+        return ()
+    return (
         Constraint(
-            "sliced or staged",
-            lambda sliced, staged: (sliced == 0) | (staged == 0),
-            "parts of slices are aligned; the second kernel stores C down its columns",
+            "no slices of pairs",
+            lambda sliced: sliced == 0,
+            "a sum of pairs that is not sound is computed anew by who has all of it",
             "divisibility",
-        )
-    ]
-    if precision.parts == 2:
-        found.append(
-            Constraint(
-                "no slices of pairs",
-                lambda sliced: sliced == 0,
-                "a sum of pairs that is not sound is computed anew by who has all of it",
-                "divisibility",
-            )
-        )
-    return tuple(found)
+        ),
+    )
 
 
 def copied_evenly(a: Quantity, b: Quantity) -> tuple[Constraint, Constraint]:
@@ -139,44 +131,34 @@ def copied_evenly(a: Quantity, b: Quantity) -> tuple[Constraint, Constraint]:
 
 
 def rows_along_side(
-    chunk: int, *, side: Values, block_k: Values, narrow: Values, number: Values
+    chunk: int, *, side: Values, block_k: Values, scalar: bool, number: Values
 ) -> Values:
     """Return whether `number` threads copy a tile along m or n in rows that are whole.
 
-    As copies.cuh lays them out: pieces of `chunk` elements, a row or a part of one at once, or with
-    `narrow` single elements, by as many lanes of a warp as divide the side, or by more.
+    As copies.cuh lays them out: pieces of `chunk` elements, a row or a part of one at once, or
+    `scalar` ones, by as many lanes of a warp as divide the side, or by more.
     """
 
     def evenly(across: Values) -> Values:
         whole = (side % across == 0) & (number % across == 0)
         return whole & (block_k % np.maximum(number // across, 1) == 0)
 
+    if not scalar:
+        return evenly(np.gcd(side // chunk, number))
     most = np.minimum(side, number)
     alone = evenly(most)
     for times in (1, 2, 4):  # what `side_by_side` tries, up to all of a block's
         across = times * np.gcd(side, WARP)
         alone = alone | ((across < most) & evenly(across))
-    return np.where(np.asarray(narrow) > 0, alone, evenly(np.gcd(side // chunk, number)))
-
-
-def nothing_to_copy_narrowly() -> Constraint:
-    """Return what leaves single elements to operands that they are for."""
-    return Constraint(
-        "nothing to copy narrowly",
-        lambda narrow: narrow == 0,
-        "all operands are copied by single elements anyway, or an element is 16 bytes",
-        "divisibility",
-    )
+    return alone
 
 
 def engine_or_threads() -> Constraint:
     """Return what leaves to the copy engine tiles that all warps of a block read."""
     return Constraint(
         "boxes or threads",
-        lambda tma, narrow, guarded, warps_k: (
-            (tma == 0) | ((narrow == 0) & (guarded == 0) & (warps_k == 1))
-        ),
-        "the copy engine takes aligned columns and checks by itself; no layers read its boxes",
+        lambda tma, warps_k: (tma == 0) | (warps_k == 1),
+        "no layers read the copy engine's boxes",
         "divisibility",
     )
 
@@ -196,20 +178,31 @@ def copy_engine(device: DeviceSpec) -> tuple[Constraint, ...]:
     )
 
 
-def staged_results(precision: Precision, room: Quantity) -> Constraint:
-    """Return what leaves staging to results that it is for, and that have room; `room` says."""
-    if precision.element_bytes >= CHUNK_BYTES:
-        return Constraint(
-            "nothing to stage",
-            lambda staged: staged == 0,
-            "an element is 16 bytes: all columns are aligned to it",
-            "divisibility",
-        )
+def copied_by_threads() -> Constraint:
+    """Return what keeps scalar copies and clamped loads from the copy engine."""
     return Constraint(
-        "room to stage results",
-        room,
-        f"one stage holds two chunks of {CHUNK_BYTES} bytes for each thread while it is free",
+        "copied by threads",
+        lambda tma: tma == 0,
+        "the copy engine takes aligned columns and checks by itself",
         "divisibility",
+    )
+
+
+def staged_results(room: Quantity) -> tuple[Constraint, ...]:
+    """Return what leaves staging to results that have room; `room` says."""
+    return (
+        Constraint(
+            "room to stage results",
+            room,
+            f"one stage holds two chunks of {CHUNK_BYTES} bytes for each thread while it is free",
+            "divisibility",
+        ),
+        Constraint(
+            "sliced or staged",
+            lambda sliced: sliced == 0,
+            "parts of slices are aligned; the second kernel stores C down its columns",
+            "divisibility",
+        ),
     )
 
 

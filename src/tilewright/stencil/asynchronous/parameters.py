@@ -5,11 +5,8 @@ from __future__ import annotations
 from tilewright.space import Parameter
 
 __all__ = [
-    "GUARDED",
-    "NARROW",
     "RESIDENT",
     "SLICED",
-    "STAGED",
     "STAGES",
     "STREAM_K",
     "TMA",
@@ -31,32 +28,6 @@ RESIDENT = Parameter(
     (1, 2, 3, 4, 5, 6, 8),
     "thread blocks that a multiprocessor shall hold: caps a thread's registers",
     "registers: too few spill",
-)
-# A config that does not name it is older than it is.
-NARROW = Parameter(
-    "narrow",
-    (0, 1),
-    "how operands are copied: 0: 16 bytes at once, where columns are aligned to them, 1: single "
-    "elements, wherever columns begin",
-    "four times the copies (of floats)",
-    unnamed=0,
-)
-# As old as that without it.
-GUARDED = Parameter(
-    "guarded",
-    (0, 1),
-    "blocks longer than a side of the matrix: 0: check each element that they copy, 1: copy whole "
-    "tiles but for what lies outside",
-    "one comparison for each row that a thread copies along k, or single element along a side",
-    unnamed=0,
-)
-STAGED = Parameter(
-    "staged",
-    (0, 1),
-    "how results are stored where columns of C are not aligned to 16 bytes: 0: each thread its "
-    "own, single elements apart, 1: through shared memory, by a warp's lanes side by side",
-    "a write and a read of shared memory for each result",
-    unnamed=0,
 )
 # As old as those without it.
 TMA = Parameter(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -13,11 +13,11 @@ from tilewright.space import Constraint
 from tilewright.stencil.asynchronous.constraints import (
     block_limits,
     clusters,
+    copied_by_threads,
     copied_evenly,
     copy_engine,
     engine_or_threads,
     keep_busy,
-    nothing_to_copy_narrowly,
     registers_of_a_thread,
     resident_blocks,
     room_for,
@@ -46,7 +46,7 @@ from tilewright.stencil.mma_f64.resources import (
     threads,
 )
 
-__all__ = ["constraints"]
+__all__ = ["constraints", "mode_constraints"]
 
 # Instructions of 16 rows came with this compute capability, times ten.
 TALL_SINCE = 90
@@ -59,13 +59,24 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return the named constraints; a limit that the device does not know applies none."""
     return (
         *_shapes(variant),
-        *_copies(variant),
+        *_copied_evenly(variant, scalar=False),
         *_boxes(variant, device),
-        _stores(variant),
         *_generation(device),
         *_limits(variant, device),
         *_heuristics(variant, device),
     )
+
+
+def mode_constraints(variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
+    """Return by launch mode what a point of the space needs to be compiled in it.
+
+    A mode is missing that no operand of the variant asks for.
+    """
+    found: dict[str, tuple[Constraint, ...]] = {"clamped": (copied_by_threads(),)}
+    if variant.precision.element_bytes < CHUNK_BYTES:
+        found["staged"] = _stores(variant)
+        found["scalar"] = (*_copied_evenly(variant, scalar=True), copied_by_threads())
+    return found
 
 
 def _shapes(variant: Variant) -> tuple[Constraint, ...]:
@@ -121,7 +132,7 @@ def _whole_instructions(precision: Precision) -> Constraint:
     )
 
 
-def _copies(variant: Variant) -> tuple[Constraint, ...]:
+def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
     """Return what lets all threads of a block copy as much of each tile."""
     along_a, along_b = variant.k_fast
     size = variant.precision.element_bytes
@@ -130,7 +141,6 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
         along_k: bool,
         side: Values,
         block_k: Values,
-        narrow: Values,
         warps_k: Values,
         tma: Values,
         number: Values,
@@ -138,31 +148,30 @@ def _copies(variant: Variant) -> tuple[Constraint, ...]:
         boxed = np.asarray(tma) > 0
         if not along_k:
             return boxed | rows_along_side(
-                CHUNK_BYTES // size, side=side, block_k=block_k, narrow=narrow, number=number
+                CHUNK_BYTES // size, side=side, block_k=block_k, scalar=scalar, number=number
             )
-        piece = np.where(np.asarray(narrow) > 0, size, CHUNK_BYTES)
-        row = plane_row_bytes(block_k=block_k, warps_k=warps_k, narrow=narrow, size=size)
+        piece = size if scalar else CHUNK_BYTES
+        row = plane_row_bytes(block_k=block_k, warps_k=warps_k, scalar=scalar, size=size)
         abreast = number // np.maximum(row // piece, 1)
         # Sides eight apart lie in rows of a plane that are turned alike; a thread's others lie
         # where powers of two put them (layout_of_planes of tiles.cuh).
         turned = (abreast % 8 == 0) & (abreast & (abreast - 1) == 0) & (abreast > 0)
         return boxed | (turned & (side % np.maximum(abreast, 1) == 0))
 
-    found = copied_evenly(
-        lambda block_m, block_n, block_k, narrow, warp_m, warp_n, warps_k, tma: even(
-            along_a, block_m, block_k, narrow, warps_k, tma,
+    return copied_evenly(
+        lambda block_m, block_n, block_k, warp_m, warp_n, warps_k, tma: even(
+            along_a, block_m, block_k, warps_k, tma,
             threads(
                 block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
             ),
         ),
-        lambda block_m, block_n, block_k, narrow, warp_m, warp_n, warps_k, tma: even(
-            along_b, block_n, block_k, narrow, warps_k, tma,
+        lambda block_m, block_n, block_k, warp_m, warp_n, warps_k, tma: even(
+            along_b, block_n, block_k, warps_k, tma,
             threads(
                 block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
             ),
         ),
     )  # fmt: skip
-    return found if size < CHUNK_BYTES else (*found, nothing_to_copy_narrowly())
 
 
 def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
@@ -198,21 +207,17 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     return (*found, *copy_engine(device))
 
 
-def _stores(variant: Variant) -> Constraint:
+def _stores(variant: Variant) -> tuple[Constraint, ...]:
     fits = functools.partial(room_to_stage, precision=variant.precision)
     return staged_results(
-        variant.precision,
-        lambda block_m, block_n, block_k, warp_m, warp_n, warps_k, staged: (
-            (staged == 0)
-            | fits(
-                block_m=block_m,
-                block_n=block_n,
-                block_k=block_k,
-                threads=threads(
-                    block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
-                ),
-            )
-        ),
+        lambda block_m, block_n, block_k, warp_m, warp_n, warps_k: fits(
+            block_m=block_m,
+            block_n=block_n,
+            block_k=block_k,
+            threads=threads(
+                block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
+            ),
+        )
     )
 
 

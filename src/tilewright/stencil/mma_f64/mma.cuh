@@ -19,7 +19,7 @@
  *     B, complex: both parts; instructions of 4 steps take them one by one
  *
  * Shared memory: an operand keeps the order of its own memory, so that all copies are of 16
- * bytes, whatever op is; with NARROW they are of single elements, wherever these begin.  Rows are
+ * bytes, whatever op is; with SCALAR they are of single elements, wherever these begin.  Rows are
  * as long as the block's side, or a whole line of 128 bytes, and the units of a line are in another
  * order from row to row.  Doubles, u being the unit that lies 32 u bytes on in the matrix:
  *
@@ -33,7 +33,7 @@
  *     | 2  | 3  | 0  | 1  | 6  |     |  k+2    | 2  | 3  | 0  | 1  | row 2    | 6
  *                                              plane 0                        plane 1
  *
- * Complex elements have units of 64 bytes along k, two in a line.  Planes of fewer steps (NARROW,
+ * Complex elements have units of 64 bytes along k, two in a line.  Planes of fewer steps (SCALAR,
  * layers of warps) have rows of half a line, two of which are turned alike.  Lanes that read at
  * once, two g by four t with 16 bytes, four by four with 8, use all 32 banks so.  Copies need whole
  * lines: of an asynchronous copy's bytes a multiprocessor writes at once those that lie in one line

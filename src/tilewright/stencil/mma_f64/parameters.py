@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 from tilewright.stencil.asynchronous.parameters import (
-    GUARDED,
-    NARROW,
     RESIDENT,
-    STAGED,
     STAGES,
     TMA,
     WARPS_K,
@@ -70,9 +67,6 @@ def _pipeline() -> tuple[Parameter, ...]:
             "shared memory; waste where k is no multiple",
         ),
         STAGES,
-        NARROW,
-        GUARDED,
-        STAGED,
         WAYS_APART,
         TMA,
         Parameter(

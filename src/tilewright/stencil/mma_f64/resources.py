@@ -24,7 +24,7 @@ LINE_BYTES = 128
 
 # The longest row of a plane along k of single elements: half a line, so that few threads copy eight
 # rows at once (tiles.cuh).
-_ROW_BYTES_NARROW = 64
+_ROW_BYTES_SCALAR = 64
 
 # 32-bit registers besides sums and fragments: addresses, steps and counters.  For sm_90a NVRTC
 # 13.5 takes 22 to 62 beyond them; where a step of 8 is read in turns, whose fragments are never
@@ -40,9 +40,9 @@ def threads(
     return WARP * (block_m * block_n // (warp_m * warp_n)) * warps_k
 
 
-def plane_row_bytes(*, block_k: Values, warps_k: Values, narrow: Values, size: int) -> Values:
+def plane_row_bytes(*, block_k: Values, warps_k: Values, scalar: bool, size: int) -> Values:
     """Return the bytes of a plane's row, which copies take at once; `size` is an element's."""
-    most = np.where(np.asarray(narrow) > 0, _ROW_BYTES_NARROW, LINE_BYTES)
+    most = _ROW_BYTES_SCALAR if scalar else LINE_BYTES
     return np.minimum(block_k // np.maximum(warps_k, 1) * size, most)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
-from tilewright.space import Config, Space
+from tilewright.space import Config, Constraint, Space
 from tilewright.stencil.asynchronous.resources import TURNED_BYTES
 from tilewright.stencil.base import Variant
-from tilewright.stencil.mma_f64.constraints import constraints
+from tilewright.stencil.mma_f64.constraints import constraints, mode_constraints
 from tilewright.stencil.mma_f64.parameters import parameters
 from tilewright.stencil.mma_f64.resources import LINE_BYTES, registers, threads
 from tilewright.stencil.mma_f64.starts import starts
@@ -51,6 +52,10 @@ class MmaF64(SimtAsync):
             letter = variant.precision.letter
             raise ValueError(f"precision={letter!r} is not of doubles; use d or z, or portable")
         return Space(self.name, parameters(), constraints(variant, device))
+
+    def mode_constraints(self, variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
+        """Return by launch mode what a point of the space needs to be compiled in it."""
+        return mode_constraints(variant)
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return what is likely fast, the likeliest first."""

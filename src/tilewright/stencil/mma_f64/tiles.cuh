@@ -3,7 +3,7 @@
 
 /* A row of a plane in bytes: a line, where a layer's part of a tile is as deep; half of one for
  * single elements, so that few threads have several rows each. */
-#define ROW_MOST (NARROW ? LINE / 2 : LINE)
+#define ROW_MOST (SCALAR ? LINE / 2 : LINE)
 #define PLANE_ROW (UNROLL_K * ELEM_BYTES < ROW_MOST ? UNROLL_K * ELEM_BYTES : ROW_MOST)
 #define DEEP (PLANE_ROW / ELEM_BYTES)
 
@@ -16,11 +16,11 @@
 #define ADVANCE_B 0
 
 #define HOW_COPIED(K_FAST) \
-    ((K_FAST) ? (NARROW ? SINGLES : PLANES) : (NARROW ? NARROWLY : CHUNKS))
+    ((K_FAST) ? (SCALAR ? SINGLES : PLANES) : (SCALAR ? NARROWLY : CHUNKS))
 
 /* Whether the remainder of k is the end of its tile (pipeline.cuh): where all copies are of single
  * elements. */
-#define RESTS_END NARROW
+#define RESTS_END SCALAR
 
 /* Rows of a plane: of 16, first those that a lane has first (0, 2, 4, ... of doubles). */
 HELPER constexpr int row_of_plane(int side)

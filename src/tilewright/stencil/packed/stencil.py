@@ -9,7 +9,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Space
 from tilewright.stencil.base import Dialect, Resources, Source, Stencil, Variant
-from tilewright.stencil.geometry import Geometry
+from tilewright.stencil.geometry import PLAIN, Geometry, Mode
 from tilewright.stencil.packed.parameters import (
     BLOCKS_M,
     BLOCKS_N,
@@ -114,7 +114,9 @@ class Packed(Stencil):
         sides = config.integer("block_m"), config.integer("block_n")
         return Geometry(*sides, (1, 1), folded=False)
 
-    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+    def source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
         """Return the text with its macros.
 
         Raises

@@ -14,7 +14,7 @@ from tilewright.stencil.base import (
     Stencil,
     Variant,
 )
-from tilewright.stencil.geometry import Geometry
+from tilewright.stencil.geometry import PLAIN, Geometry, Mode
 from tilewright.stencil.portable.constraints import Thresholds, constraints
 from tilewright.stencil.portable.parameters import parameters
 from tilewright.stencil.portable.resources import registers, shared_bytes
@@ -120,7 +120,9 @@ class Portable(Stencil):
         threads = config.integer("threads_m") * config.integer("threads_n")
         return Geometry(config.integer("block_m"), config.integer("block_n"), (threads, 1))
 
-    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+    def source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
         """Return dialect, prelude and kernel as one text, with its macros."""
         parts = (
             f"prelude/dialect_{dialect}.h",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -13,11 +13,11 @@ from tilewright.space import Constraint
 from tilewright.stencil.asynchronous.constraints import (
     block_limits,
     clusters,
+    copied_by_threads,
     copied_evenly,
     copy_engine,
     engine_or_threads,
     keep_busy,
-    nothing_to_copy_narrowly,
     registers_of_a_thread,
     resident_blocks,
     room_for,
@@ -48,7 +48,7 @@ from tilewright.stencil.simt_async.resources import (
     threads,
 )
 
-__all__ = ["constraints"]
+__all__ = ["constraints", "mode_constraints"]
 
 # The most steps between two renormalisations of a pair: SETTLE_STEPS of prelude/pair.h.
 _SETTLE_STEPS = 32
@@ -58,12 +58,26 @@ def constraints(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     """Return the named constraints; a limit that the device does not know applies none."""
     return (
         *_shapes(variant.precision),
-        *_copies(variant),
+        *_copied_evenly(variant, scalar=False),
+        _runs(variant),
         *_boxes(variant, device),
-        _stores(variant),
         *_hardware(variant, device),
         *_heuristics(variant, device),
     )
+
+
+def mode_constraints(variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
+    """Return by launch mode what a point of the space needs to be compiled in it.
+
+    A mode is missing that no operand of the variant asks for.
+    """
+    size = variant.precision.element_bytes
+    found: dict[str, tuple[Constraint, ...]] = {"clamped": (copied_by_threads(),)}
+    if size < CHUNK_BYTES:
+        found["staged"] = _stores(variant)
+        if not all(variant.k_fast):  # along k copies are of single elements anyway
+            found["scalar"] = (*_copied_evenly(variant, scalar=True), copied_by_threads())
+    return found
 
 
 def _shapes(precision: Precision) -> tuple[Constraint, ...]:
@@ -114,27 +128,23 @@ def _settled(precision: Precision) -> tuple[Constraint, ...]:
     )
 
 
-def _copies(variant: Variant) -> tuple[Constraint, ...]:
+def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
     """Return what lets all threads of a block copy as much of each tile."""
     along_a, along_b = variant.k_fast
-    chunk = CHUNK_BYTES // variant.precision.element_bytes
-    even = functools.partial(_even, variant.precision)
+    even = functools.partial(_even, variant.precision, scalar)
 
     def rows_of(side: str, along_k: bool) -> Callable[..., Values]:
         def rows(
             block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
-            warps_k: Values, narrow: Values, tma: Values, run_bytes: Values,
+            warps_k: Values, tma: Values, run_bytes: Values,
         ) -> Values:  # fmt: skip
             sides = {"block_m": block_m, "block_n": block_n}
             number = threads(**sides, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k)
-            return even(along_k, sides[side], block_k, narrow, tma, run_bytes, number)
+            return even(along_k, sides[side], block_k, tma, run_bytes, number)
 
         return rows
 
-    found = list(copied_evenly(rows_of("block_m", along_a), rows_of("block_n", along_b)))
-    if (along_a and along_b) or chunk == 1:
-        found.append(nothing_to_copy_narrowly())
-    return (*found, _runs(variant))
+    return copied_evenly(rows_of("block_m", along_a), rows_of("block_n", along_b))
 
 
 def _runs(variant: Variant) -> Constraint:
@@ -184,30 +194,26 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     return *copy_engine(device), *found
 
 
-def _stores(variant: Variant) -> Constraint:
+def _stores(variant: Variant) -> tuple[Constraint, ...]:
     fits = functools.partial(room_to_stage, precision=variant.precision)
     return staged_results(
-        variant.precision,
-        lambda block_m, block_n, block_k, tile_m, tile_n, warps_k, staged: (
-            (staged == 0)
-            | fits(
-                block_m=block_m,
-                block_n=block_n,
-                block_k=block_k,
-                threads=threads(
-                    block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k
-                ),
-            )
-        ),
+        lambda block_m, block_n, block_k, tile_m, tile_n, warps_k: fits(
+            block_m=block_m,
+            block_n=block_n,
+            block_k=block_k,
+            threads=threads(
+                block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k
+            ),
+        )
     )
 
 
 def _even(
     precision: Precision,
+    scalar: bool,
     along_k: bool,
     side: Values,
     block_k: Values,
-    narrow: Values,
     tma: Values,
     run_bytes: Values,
     number: Values,
@@ -220,7 +226,7 @@ def _even(
         lanes = lanes_k(block_k, run_bytes, precision)
         return (block_k % lanes == 0) & (side % np.maximum(number // lanes, 1) == 0)
     chunk = CHUNK_BYTES // precision.element_bytes
-    rows = rows_along_side(chunk, side=side, block_k=block_k, narrow=narrow, number=number)
+    rows = rows_along_side(chunk, side=side, block_k=block_k, scalar=scalar, number=number)
     return (np.asarray(tma) > 0) | rows
 
 

@@ -23,7 +23,7 @@ HELPER bool is_whole(int side_left, int block_side, int k_fast)
 {
     if (side_left == block_side)
         return true;
-    return GUARDED && (k_fast || HOW_COPIED(0) != CHUNKS || side_left % CHUNK == 0);
+    return CLAMPED && (k_fast || HOW_COPIED(0) != CHUNKS || side_left % CHUNK == 0);
 }
 
 HELPER operand operand_at(const elem *first, isize ld, edge begin, isize side, isize k,
@@ -80,7 +80,7 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
 
 /* Threads side by side that copy single elements: as many of a warp as divide the side, so that each
  * has few rows, from one of which to the next it takes two instructions, and many parts, which take
- * none (a comparison, where they are GUARDED).  More where so many rows at once would not divide a
+ * none (a comparison, where they are CLAMPED).  More where so many rows at once would not divide a
  * tile. */
 HELPER constexpr int side_by_side(int side, int these)
 {
@@ -110,7 +110,7 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
 
 /* One thread's copies of an operand's whole tiles.
  *
- * GUARDED: where the block is longer than the matrix, pieces outside are not copied.  Nothing that
+ * CLAMPED: where the block is longer than the matrix, pieces outside are not copied.  Nothing that
  * follows from what shared memory holds in their place is stored.
  */
 template <int SIDE, int PITCH, int K_FAST> struct feed {
@@ -127,7 +127,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     isize row, tile;  /* bytes to the next row, and from a tile's last to the next's first */
     int first_step;   /* where the first piece lies along k, in its tile */
     shared_at to;     /* where the first piece goes in stage 0 */
-    int left;         /* GUARDED: how many of a thread's pieces along the side lie inside */
+    int left;         /* CLAMPED: how many of a thread's pieces along the side lie inside */
 
     METHOD void begin(operand x, isize k_at, shared_at tiles)
     {
@@ -156,9 +156,9 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     {
         const char *const piece = from + i % map::PARTS * map::PART;
         const bool chunks = HOW == CHUNKS || HOW == PLANES;
-        if (GUARDED && chunks)
+        if (CLAMPED && chunks)
             copy_chunk_below(place(i, stage), piece, along_side(i), left);
-        else if (GUARDED)
+        else if (CLAMPED)
             copy_element_below(place(i, stage), piece, along_side(i), left);
         else if (chunks)
             copy_chunk(place(i, stage), piece);
@@ -201,7 +201,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
         UNROLL for (int i = 0; i < COPIES; ++i) {
             const int r = i / map::PARTS, part = i % map::PARTS;
             const int beyond = K_FAST ? part * map::PART_STEPS : r * map::ABREAST;
-            const bool there = first_step + beyond >= absent && (!GUARDED || along_side(i) < left);
+            const bool there = first_step + beyond >= absent && (!CLAMPED || along_side(i) < left);
             if (HOW == CHUNKS)
                 copy_chunk_if(place(i, stage), from + part * map::PART, there);
             else

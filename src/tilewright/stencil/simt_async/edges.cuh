@@ -10,7 +10,7 @@
  *                 +-----------------------+ the block's BLOCK_M, from i on
  *
  * Two kinds stay where they are and are copied element by element with checks: blocks of a
- * matrix smaller than a block, if they are not GUARDED, and those whose copies of 16 bytes would
+ * matrix smaller than a block, if they are not CLAMPED, and those whose copies of 16 bytes would
  * lose their alignment.
  */
 

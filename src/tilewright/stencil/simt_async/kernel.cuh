@@ -29,8 +29,8 @@
  *
  * Edges: a block that would reach beyond m or n begins earlier (edges.cuh).  Where it cannot,
  * or vectors are not aligned, the same loop runs with copies of single checked elements (zeros
- * for what lies outside).  With NARROW copies are of single elements, unchecked, so that
- * alignment does not matter; with GUARDED a block longer than the matrix copies of whole tiles what
+ * for what lies outside).  With SCALAR copies are of single elements, unchecked, so that
+ * alignment does not matter; with CLAMPED a block longer than the matrix copies of whole tiles what
  * lies inside.  A remainder of k is the first tile, so that all others are whole; with RESTS_END it
  * is copied as they are (pipeline.cuh).
  *

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 from tilewright.stencil.asynchronous.parameters import (
-    GUARDED,
-    NARROW,
     RESIDENT,
-    STAGED,
     STAGES,
     TMA,
     WARPS_K,
@@ -88,9 +85,6 @@ def _pipeline() -> tuple[Parameter, ...]:
             "compilers put empty instructions before each group; few groups crowd the queue",
         ),
         RUN_BYTES,
-        NARROW,
-        GUARDED,
-        STAGED,
         WAYS_APART,
         TMA,
         Parameter(

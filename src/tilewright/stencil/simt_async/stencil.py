@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, ClassVar
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
-from tilewright.space import Config, Space
+from tilewright.space import Config, Constraint, Space
 from tilewright.stencil.asynchronous.resources import (
     BARRIER_BYTES,
     CHUNK_BYTES,
     shared_bytes,
 )
 from tilewright.stencil.base import Call, Dialect, Resources, Source, Stencil, Variant
-from tilewright.stencil.geometry import Geometry, Mode, SplitK
+from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Mode, SplitK
 from tilewright.stencil.simt_async.boxes import maps
-from tilewright.stencil.simt_async.constraints import constraints
+from tilewright.stencil.simt_async.constraints import constraints, mode_constraints
 from tilewright.stencil.simt_async.parameters import SECTOR_BYTES, parameters
 from tilewright.stencil.simt_async.resources import longer, registers, threads
 from tilewright.stencil.simt_async.starts import starts
@@ -123,11 +125,21 @@ class SimtAsync(Stencil):
             )
         )
 
-    def in_mode(self, config: Config, mode: Mode) -> Config:
-        """Return the twin with the mode's copies and stores."""
-        found = {"narrow": mode.scalar, "guarded": mode.clamped, "staged": mode.staged}
-        changes = {name: 1 for name, wanted in found.items() if wanted and not config.get(name, 0)}
-        return config.replace(**changes)
+    def mode_constraints(self, variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
+        """Return by launch mode what a point of the space needs to be compiled in it."""
+        return mode_constraints(variant)
+
+    def modes(self, config: Config, variant: Variant, device: DeviceSpec) -> tuple[Mode, ...]:
+        """Return the launch modes that a config's kernel can be compiled in, plain first."""
+        space = self.space(variant, device)
+        if config not in space:
+            return (PLAIN,)
+        able = [
+            name
+            for name, rules in self.mode_constraints(variant).items()
+            if config in Space(self.name, space.parameters, rules)
+        ]
+        return tuple(mode for mode in MODES if set(mode.names) <= set(able))
 
     def operand_alignment(self, config: Config) -> int:
         """Return the bytes that addresses and leading dimensions of A and B are multiples of."""
@@ -187,7 +199,9 @@ class SimtAsync(Stencil):
         sides = {name: config.integer(name) for name in ("block_m", "block_n", "tile_m", "tile_n")}
         return int(threads(**sides, warps_k=layers(config)))
 
-    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+    def source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
         """Return dialect, prelude and kernel as one text, with its macros.
 
         Raises
@@ -206,8 +220,9 @@ class SimtAsync(Stencil):
         defines: dict[str, int | str] = {**variant.macros}
         # A config need not name these.
         grid = ("PERSISTENT", "STREAM_K", "TREE", "SLICED")
-        ways = ("NARROW", "GUARDED", "STAGED", "WAYS_APART", "TMA")
-        defines |= dict.fromkeys((*grid, *ways), 0) | {"WARPS_K": 1}
+        defines |= dict.fromkeys((*grid, "WAYS_APART", "TMA"), 0) | {"WARPS_K": 1}
+        modes = (one.name for one in fields(Mode))
+        defines |= {name.upper(): int(getattr(mode, name)) for name in modes}
         if config.get("sliced", 0):
             defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
         defines |= {name.upper(): value for name, value in config.items()}

@@ -22,12 +22,12 @@
 #define ADVANCE_A (UNROLL_K * PITCH_A * ELEM_BYTES)
 #define ADVANCE_B (UNROLL_K * PITCH_B * ELEM_BYTES)
 
-#define HOW_ALONG_SIDE (NARROW ? NARROWLY : CHUNKS)
+#define HOW_ALONG_SIDE (SCALAR ? NARROWLY : CHUNKS)
 #define HOW_COPIED(K_FAST) (!(K_FAST) ? HOW_ALONG_SIDE : ELEMENTS)
 
 /* Whether the remainder of k is the end of its tile (pipeline.cuh): in kernels for sizes of any
  * kind, in which it is most likely there is one. */
-#define RESTS_END (NARROW || STAGED)
+#define RESTS_END (SCALAR || STAGED)
 
 /* Within a row, elements lie as they do in the matrix (unlike those of mma_f64/tiles.cuh). */
 template <int K_FAST> HELPER constexpr int turned(int) { return 0; }

@@ -8,7 +8,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Space
 from tilewright.stencil.base import Dialect, Resources, Source, Stencil, Variant
-from tilewright.stencil.geometry import Geometry, SplitK
+from tilewright.stencil.geometry import PLAIN, Geometry, Mode, SplitK
 from tilewright.stencil.skinny.constraints import constraints
 from tilewright.stencil.skinny.parameters import parameters
 from tilewright.stencil.skinny.resources import (
@@ -140,7 +140,9 @@ class Skinny(Stencil):
             streamed=2 if config.integer("short_m") else 1,
         )
 
-    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+    def source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
         """Return dialect, prelude and kernel as one text, with its macros.
 
         Raises

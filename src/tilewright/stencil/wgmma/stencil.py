@@ -15,7 +15,7 @@ from tilewright.stencil.base import (
     Stencil,
     Variant,
 )
-from tilewright.stencil.geometry import Geometry
+from tilewright.stencil.geometry import PLAIN, Geometry, Mode
 from tilewright.stencil.text import read_text
 from tilewright.stencil.wgmma.arithmetic import Arithmetic, TensorVariant, plain
 from tilewright.stencil.wgmma.call import ALIGNMENT, TensorCall, arguments, whole_call
@@ -173,7 +173,9 @@ class Wgmma(Stencil):
         made = self.arithmetic(variant)
         return arguments(whole_call(call), made, dict(config), variant.k_fast)
 
-    def source(self, config: Config, variant: Variant, dialect: Dialect) -> Source:
+    def source(
+        self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
+    ) -> Source:
         """Return dialect and kernel as one text, with its macros.
 
         Raises

@@ -1,4 +1,4 @@
-"""A config that names a parameter its stencil had, as stored ones do."""
+"""Stored configs, which spell their names as they were."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import pytest
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.space import Config
-from tilewright.space.retired import RETIRED, current
-from tilewright.stencil import stencil
+from tilewright.space.aliases import LAUNCH_MODES, RETIRED, current
+from tilewright.stencil import Mode, stencil
+from tilewright.stencil.geometry import MODES, PLAIN
+from tilewright.stencil.stored import config_and_mode, stored_config
 
 OF, H100 = variant("sNN"), architecture_spec("sm_90a")
 SPACE = stencil("simt_async").space(OF, H100)
@@ -56,3 +58,39 @@ def test_other_stencils_may_have_a_parameter_of_that_name():
 def test_what_is_retired_is_no_parameter(name):
     names = {parameter.name for parameter in stencil(name).space(OF, H100).parameters}
     assert not names & set(RETIRED[name])
+
+
+# -- launch modes, which were parameters -----------------------------------------------------
+
+
+def test_a_mode_at_0_goes_without_saying():
+    named = NOW.replace(narrow=0, guarded=0, staged=0)
+    assert (named, named.id) == (NOW, NOW.id)
+    assert {**NOW, "narrow": 0} in SPACE
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("name", LAUNCH_MODES)
+def test_a_stored_config_tells_its_mode(name, mode):
+    config = stencil(name).default(variant("dNN"), H100)
+    stored = stored_config(config, mode)
+    assert config_and_mode(name, stored) == (config, mode)
+    assert (stored.id == config.id) is (mode == PLAIN)
+
+
+def test_ids_of_stored_configs_are_those_that_older_versions_gave():
+    older = Config("simt_async", {**STORED, "narrow": 1, "staged": 1})
+    assert older.id == stored_config(NOW, Mode(scalar=True, staged=True)).id == "ddcd1da82919"
+    assert older not in SPACE
+
+
+def test_a_mode_that_is_neither_on_nor_off_is_of_no_space():
+    config, mode = config_and_mode("simt_async", {**NOW, "narrow": 2})
+    assert mode == PLAIN
+    assert config not in SPACE
+
+
+@pytest.mark.parametrize("name", ["portable", "wgmma"])
+def test_other_stencils_have_no_such_names(name):
+    config, mode = config_and_mode(name, {"narrow": 1})
+    assert (dict(config), mode) == ({"narrow": 1}, PLAIN)

@@ -6,6 +6,7 @@ is never stored (`simt_async/copies.cuh`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,16 @@ from hypothesis import strategies as st
 
 from tests.double_double.oracle import spoils_as_a_plain_loop
 from tests.stencil import test_mma_f64, test_persistent, test_simt_async
-from tests.stencil.contract import bench, compiled, fault_is_found, faulty
+from tests.stencil.contract import bench, computes_the_product, fault_is_found, faulty, has_mode
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tilewright.backend import LaunchError
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.problem import Problem
-from tilewright.stencil import Stencil, Variant
+from tilewright.stencil import Mode, Stencil, Variant
 from tilewright.stencil.mma_f64 import MmaF64
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.tuning.verify import Bench, Check, WrongResultError, certify, screen
+from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
 
 SIMT, MMA = SimtAsync(), MmaF64()
 H100 = architecture_spec("sm_90a")
@@ -37,28 +38,33 @@ SINGLE: list[dict[str, Any]] = [
     {"name": "sNT"},
     {"name": "sTN"},
     {"name": "sTT"},
-    {"name": "sNT", "narrow": 1},
-    {"name": "sTT", "narrow": 1, "split_k": 2},
+    {"name": "sNT", "mode": "scalar"},
+    {"name": "sTT", "mode": "scalar", "split_k": 2},
     {"name": "sTN", "block_k": 12, "unroll_k": 12},
-    {"name": "sNT", "block_m": 192, "tile_m": 12, "staged": 1},
+    {"name": "sNT", "block_m": 192, "tile_m": 12, "mode": "staged"},
     {"name": "sNT", "block_m": 192, "tile_m": 12},
-    {"name": "sNT", "narrow": 1, "block_m": 256, "tile_m": 16},
+    {"name": "sNT", "mode": "scalar", "block_m": 256, "tile_m": 16},
 ]
 DOUBLE: list[dict[str, Any]] = [
     {"name": "dNT"},
     {"name": "dTN"},
-    {"name": "dTN", "narrow": 1, "split_k": 2},
+    {"name": "dTN", "mode": "scalar", "split_k": 2},
     {"name": "dNT", "block_m": 96, "block_n": 96, "warp_m": 48, "warp_n": 48},
     {"name": "zCN"},
 ]
 
 
 def made(live: EmulatedDevice, choice: dict[str, Any], family: Stencil = SIMT) -> Bench:
-    """Return a small guarded config, compiled."""
+    """Return a small config, compiled with clamped loads."""
     of = variant(choice["name"])
     small = test_mma_f64.small if isinstance(family, MmaF64) else test_simt_async.small
-    changes = {key: value for key, value in choice.items() if key != "name"}
-    return bench(live, family, small(of, live, guarded=1, **changes), of)
+    changes = {key: value for key, value in choice.items() if key not in ("name", "mode")}
+    return bench(live, family, small(of, live, **changes), of, mode_of(choice))
+
+
+def mode_of(choice: dict[str, Any]) -> str:
+    """Return a choice's launch mode, clamped loads besides."""
+    return str(Mode.parse(choice.get("mode", "plain")) | Mode(clamped=True))
 
 
 @st.composite
@@ -105,19 +111,17 @@ def test_matrix_units_are_fed_alike(
 def test_blocks_that_stay_share_short_sides(
     emulated: EmulatedDevice, m: int, n: int, k: int, blocks: int, stream_k: int, seed: int
 ) -> None:
-    changes = {"persistent": 1, "stream_k": stream_k, "guarded": 1}
-    run = test_persistent.bench(emulated, "sTN", blocks, **changes)
+    run = test_persistent.bench(emulated, "sTN", blocks, "clamped", persistent=1, stream_k=stream_k)
     run.exact(Check(m, n, k, beta=1), np.random.default_rng(seed))
 
 
 @needs_compiler
 @pytest.mark.parametrize("name", ["sTN", "sNT"])
-def test_all_that_is_fitted_works_together(emulated: EmulatedDevice, name: str) -> None:
+def test_all_modes_work_together(emulated: EmulatedDevice, name: str) -> None:
     """Short sides, columns that begin anywhere, results staged, parts added up by halves."""
-    changes = {"persistent": 1, "stream_k": 1, "tree": 1, "guarded": 1, "staged": 1}
-    changes["narrow"] = int(name == "sNT")
+    mode = "scalar+clamped+staged" if name == "sNT" else "clamped+staged"
     for blocks in (3, 7):
-        run = test_persistent.bench(emulated, name, blocks, **changes)
+        run = test_persistent.bench(emulated, name, blocks, mode, persistent=1, stream_k=1, tree=1)
         for sizes in ((21, 90, 500), (97, 13, 333), (7, 5, 700)):
             check = Check(*sizes, beta=1, padding=1, offset=3)
             run.exact(check, np.random.default_rng(blocks))
@@ -126,7 +130,7 @@ def test_all_that_is_fitted_works_together(emulated: EmulatedDevice, name: str) 
 @needs_compiler
 @pytest.mark.parametrize("name", ["sTN", "cNT"])
 def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
-    run = made(emulated, {"name": name, "narrow": int(name == "cNT")})
+    run = made(emulated, {"name": name, "mode": "scalar" if name == "cNT" else "plain"})
     certify(emulated, run.kernel, SIMT, run.config, run.variant)
 
 
@@ -159,7 +163,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, Check]] = {
         SINGLE[-2], PIECE, "copy_chunk(place(i, stage), piece)", Check(40, 8, 64),
     ),
     "a part of a remainder outside is copied": (
-        SINGLE[-3], "(!GUARDED || along_side(i) < left)", "true", Check(40, 8, 6),
+        SINGLE[-3], "(!CLAMPED || along_side(i) < left)", "true", Check(40, 8, 6),
     ),
     "a step too few": (
         {"name": "sTN"}, "(x.side_left - s + APART - 1) / APART", "(x.side_left - s) / APART",
@@ -175,7 +179,7 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     choice, old, new, check = FAULTS[fault]
     config, of = made(emulated, choice).config, variant(choice["name"])
     with pytest.raises((LaunchError, WrongResultError)):
-        bench(emulated, faulty(SimtAsync, old, new), config, of).exact(
+        bench(emulated, faulty(SimtAsync, old, new), config, of, mode_of(choice)).exact(
             check, np.random.default_rng(0)
         )
 
@@ -184,46 +188,41 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
 def test_a_tuner_checks_what_guards_are_for(emulated: EmulatedDevice) -> None:
     """The loop without checks runs, and is checked, although no problem of others is so small."""
     of = variant("sTN")
-    config = test_simt_async.small(of, emulated, guarded=1)
-    screen(emulated, compiled(emulated, SIMT, config, of), SIMT, config, of)
-    fault_is_found(emulated, faulty(SimtAsync, ALONG, "0"), config, of)
+    config = test_simt_async.small(of, emulated)
+    computes_the_product(emulated, SIMT, config, of, "clamped")
+    fault_is_found(emulated, faulty(SimtAsync, ALONG, "0"), config, of, mode="clamped")
     # Of a thin problem all copies but the remainder's are this loop's.
     broken = faulty(SimtAsync, ELEMENT + ";", ";")
     thin = Check(8, 8, 64)
     with pytest.raises(WrongResultError):
-        bench(emulated, broken, config, of).exact(thin, np.random.default_rng(0))
-    bench(emulated, broken, config.replace(guarded=0), of).exact(thin, np.random.default_rng(0))
+        bench(emulated, broken, config, of, "clamped").exact(thin, np.random.default_rng(0))
+    bench(emulated, broken, config, of).exact(thin, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("family", [SIMT, MMA], ids=lambda family: family.name)
 @pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
-def test_every_config_may_be_guarded(family: Stencil, trans: str) -> None:
-    """Whatever else it is, but for boxes, which need no guard; one that does not say so is not."""
+def test_every_config_may_be_clamped(family: Stencil, trans: str) -> None:
+    """Whatever else it is, but for boxes, which need no such thing."""
     of = variant("d" + trans)
     space = family.space(of, H100)
     for config in space.sample(20, seed=3):
-        assert (config.replace(guarded=1) in space) is not bool(config.get("tma", 0))
-        assert config.replace(guarded=0) in space
-    default = family.default(of, H100)
-    assert space.config({**default, "guarded": 0}).id == default.id
+        assert has_mode(family, config, of, H100, "clamped") is not bool(config.get("tma", 0))
 
 
-def changed(family: Stencil, problem: Problem, **changes: int) -> dict[str, int]:
-    """Return what fitting the default to a problem changes in its copies."""
-    config = family.default(Variant.of(problem), H100).replace(block_m=128, block_n=64, **changes)
-    found = family.fitted(config, problem)
-    copies = found.keys() - {"staged"}
-    return {name: found[name] for name in copies if found[name] != config.get(name)}
+def changed(family: Stencil, problem: Problem) -> str:
+    """Return the launch mode of copies that a problem asks a default for."""
+    config = family.default(Variant.of(problem), H100).replace(block_m=128, block_n=64)
+    return str(replace(family.geometry(config).mode(problem), staged=False))
 
 
-def test_guards_are_asked_for_where_a_side_is_shorter_than_a_block() -> None:
-    assert changed(SIMT, Problem(128, 64, 500, "s", "T", "N")) == {}
-    assert changed(SIMT, Problem(127, 64, 500, "s", "T", "N")) == {"guarded": 1}
-    assert changed(SIMT, Problem(500, 63, 500, "s", "T", "N")) == {"guarded": 1}
+def test_clamped_loads_are_asked_for_where_a_side_is_shorter_than_a_block() -> None:
+    assert changed(SIMT, Problem(128, 64, 500, "s", "T", "N")) == "plain"
+    assert changed(SIMT, Problem(127, 64, 500, "s", "T", "N")) == "clamped"
+    assert changed(SIMT, Problem(500, 63, 500, "s", "T", "N")) == "clamped"
     # Single elements where columns of 16 bytes' pieces do not end with the matrix.
-    assert changed(SIMT, Problem(100, 500, 500, "s", "N", "T")) == {"guarded": 1}
+    assert changed(SIMT, Problem(100, 500, 500, "s", "N", "T")) == "clamped"
     padded = Problem(99, 500, 500, "s", "N", "T", lda=100)
-    assert changed(SIMT, padded) == {"guarded": 1, "narrow": 1}
-    assert changed(SIMT, Problem(500, 63, 500, "s", "N", "N")) == {"guarded": 1}
-    assert changed(MMA, Problem(99, 500, 500, "d", "T", "N")) == {"guarded": 1}
-    assert changed(MMA, Problem(99, 500, 501, "d", "T", "N")) == {"guarded": 1, "narrow": 1}
+    assert changed(SIMT, padded) == "scalar+clamped"
+    assert changed(SIMT, Problem(500, 63, 500, "s", "N", "N")) == "clamped"
+    assert changed(MMA, Problem(99, 500, 500, "d", "T", "N")) == "clamped"
+    assert changed(MMA, Problem(99, 500, 501, "d", "T", "N")) == "scalar+clamped"
