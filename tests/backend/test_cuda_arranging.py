@@ -162,8 +162,8 @@ def test_a_kernel_that_is_refused_stays_and_its_neighbour_moves(cache: KernelCac
 # SGEMM of 2048: its blocks take one tile after another.
 PERSISTENT = {
     "b_first": 1, "block_k": 12, "block_m": 256, "block_n": 128, "copy_groups": 2,
-    "lanes_m": 8, "persistent": 1, "raster_rows": 8, "resident": 1, "split_k": 1, "stages": 3,
-    "tile_m": 8, "tile_n": 16, "unroll_k": 12, "walk": 0, "ways_apart": 1,
+    "lanes_m": 8, "persistent": 1, "swizzle_rows": 8, "min_blocks": 1, "cluster_k": 1, "stages": 3,
+    "tile_m": 8, "tile_n": 16, "unroll_k": 12, "serpentine_rows": 0, "specialised_epilogue": 1,
 }  # fmt: skip
 
 

@@ -172,8 +172,8 @@ def test_a_config_may_be_longer_than_a_files_name(capsys):
     family, variant = stencil("simt_async"), Variant.of(Problem(1, 1, 1, "s"))
     config = family.default(variant, architecture_spec("sm_90a"))
     text = ",".join(f"{name}={value}" for name, value in config.items())
-    text += ",persistent=0,stream_k=0,warps_k=1,ways_apart=0,tma=0"
-    text += ",tree=0,sliced=0,run_bytes=32"
+    text += ",persistent=0,stream_k=0,warps_k=1,specialised_epilogue=0,tma=0"
+    text += ",tree_reduction=0,parallel_split_k=0,run_bytes=32"
     assert len(text) > 255
     assert not is_cubin(text)
     found = wanted_config(text).values

@@ -164,8 +164,9 @@ def test_a_loop_that_a_launch_does_not_bring_is_told_of(
     """SGEMM's 256 x 128 that stays: storing stands before its loop, in 130 KiB of text."""
     config = {
         "b_first": 1, "block_k": 12, "block_m": 256, "block_n": 128, "copy_groups": 2,
-        "lanes_m": 8, "persistent": 1, "raster_rows": 8, "resident": 1,
-        "split_k": 1, "stages": 3, "tile_m": 8, "tile_n": 16, "unroll_k": 12, "walk": 0,
+        "lanes_m": 8, "persistent": 1, "swizzle_rows": 8, "min_blocks": 1,
+        "cluster_k": 1, "stages": 3, "tile_m": 8, "tile_n": 16, "unroll_k": 12,
+        "serpentine_rows": 0,
     }  # fmt: skip
     file = tmp_path / "config.json"
     told = {"problem": "SGEMM NN 2048", "stencil": "simt_async", "config": config}

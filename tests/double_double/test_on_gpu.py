@@ -61,7 +61,7 @@ def test_asynchronous_copies_of_pairs(cuda: LiveDevice, name: str) -> None:
     space = family.space(of, cuda.spec)
     starts = [config for config in family.starts(of, cuda.spec) if config in space]
     for check, split in ((certify, 1), (screen, 2)):
-        for config in [c for c in starts if c.integer("split_k") == split][:1]:
+        for config in [c for c in starts if c.integer("cluster_k") == split][:1]:
             kernel = cuda.compile(family.source(config, of, cuda.dialect))
             check(cuda, kernel, family, config, of)
 

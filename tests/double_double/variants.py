@@ -14,12 +14,12 @@ PLAIN = Config(
     {
         "block_m": 16, "block_n": 16, "block_k": 8, "threads_m": 8, "threads_n": 8,
         "fragment_vector": 1, "strided": 0, "read_a_m": 8, "read_b_n": 8, "read_vector": 1,
-        "pad": 0, "shared_buffers": 1, "prefetch": 0, "unroll_k": 1, "raster_rows": 1,
+        "pad": 0, "shared_buffers": 1, "prefetch": 0, "unroll_k": 1, "swizzle_rows": 1,
     },
 )  # fmt: skip
 MIXED = PLAIN.replace(
     fragment_vector=2, strided=1, read_a_m=8, read_b_n=0, read_vector=2,
-    pad=1, shared_buffers=2, prefetch=1, raster_rows=8,
+    pad=1, shared_buffers=2, prefetch=1, swizzle_rows=8,
 )  # fmt: skip
 
 

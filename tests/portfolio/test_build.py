@@ -23,7 +23,7 @@ CONFIG = FAMILY.starts(Variant.of(PROBLEM), H100)[0]
 
 def twin(**changes) -> Twin:
     """Return the plain twin of a kernel, changed."""
-    made = kernel(PROBLEM, CONFIG.replace(sliced=1), costs=costs(1.0))
+    made = kernel(PROBLEM, CONFIG.replace(parallel_split_k=1), costs=costs(1.0))
     source = FAMILY.source(CONFIG, made.variant, "cuda")
     return replace(Twin(f"{made.name}-v{made.version}-plain", "x", source, made), **changes)
 

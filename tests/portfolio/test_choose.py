@@ -127,7 +127,7 @@ def test_kernels_of_another_version_of_their_stencil_do_not_serve(ship, monkeypa
 
 def test_kernels_whose_launches_were_cut_otherwise_do_not_serve(ship):
     """What a block does with its part of k is compiled into it."""
-    now = kernel(SQUARE, FIRST.replace(sliced=1), costs=costs(1.0))
+    now = kernel(SQUARE, FIRST.replace(parallel_split_k=1), costs=costs(1.0))
     ship(now)
     assert choose(Hopper(), SQUARE).kernel == now
     before = replace(now.geometry.split_k, reduction_cycles=0.0)
@@ -308,7 +308,7 @@ def test_a_block_that_cannot_copy_single_elements_may_still_stage_results(keep):
     units, problem = stencil("mma_f64"), Problem(213, 60, 35, "d", "T", "T")
     of = Variant.of(problem)
     config = units.default(of, H100).replace(
-        block_m=32, block_n=32, warp_m=32, warp_n=32, block_k=8, mma_k=4, stages=2, resident=4
+        block_m=32, block_n=32, warp_m=32, warp_n=32, block_k=8, mma_k=4, stages=2, min_blocks=4
     )
     assert config in units.space(of, H100)
     assert units.geometry(config).mode(problem) not in units.modes(config, of, H100)

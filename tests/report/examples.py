@@ -23,7 +23,7 @@ def candidate(number: int, **changes):
     """Return one of a search's measurements; the seventh fails."""
     config = Config("portable", {
         "block_m": 32 + 32 * (number % 4), "block_n": 64, "block_k": 8, "threads_m": 8,
-        "threads_n": 8, "read_a_m": 16, "read_b_n": 0, "raster_rows": number,
+        "threads_n": 8, "read_a_m": 16, "read_b_n": 0, "swizzle_rows": number,
     })  # fmt: skip
     status = "crash" if number == 7 else "ok"
     made = example(status=status, size=256, times=(9000 - 400 * number,), config=config)

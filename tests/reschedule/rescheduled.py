@@ -22,11 +22,19 @@ TN = Variant(precision("s"), Trans.T, Trans.N)
 PROVED = [permission(FAMILY.name, "s", one) for one in LEVELS.values()]
 _SMALL = {
     "block_m": 64, "block_n": 64, "tile_m": 4, "tile_n": 4, "lanes_m": 8, "block_k": 16,
-    "unroll_k": 4, "stages": 3, "split_k": 1, "resident": 2, "copy_groups": 2, "walk": 0,
-    "b_first": 0, "raster_rows": 4, "schedule": 5,
+    "unroll_k": 4, "stages": 3, "cluster_k": 1, "min_blocks": 2, "copy_groups": 2,
+    "serpentine_rows": 0,
+    "b_first": 0, "swizzle_rows": 4, "schedule": 5,
 }  # fmt: skip
 # Builds of the compiler differ: one of these is understood by each that was tried.
-_OTHERS = ({}, {"walk": 1}, {"b_first": 1}, {"raster_rows": 0}, {"unroll_k": 8}, {"stages": 2})
+_OTHERS = (
+    {},
+    {"serpentine_rows": 1},
+    {"b_first": 1},
+    {"swizzle_rows": 0},
+    {"unroll_k": 8},
+    {"stages": 2},
+)
 
 
 @functools.cache

@@ -28,16 +28,18 @@ FFMA = 0x223
 # 8 x 8 complex elements a thread, eight steps in the text: 2048 FFMA a trip.
 COMPLEX = {
     "block_m": 64, "block_n": 64, "tile_m": 8, "tile_n": 8, "lanes_m": 8, "block_k": 8,
-    "unroll_k": 8, "stages": 3, "split_k": 1, "resident": 1, "copy_groups": 2, "walk": 1,
-    "b_first": 0, "raster_rows": 4,
+    "unroll_k": 8, "stages": 3, "cluster_k": 1, "min_blocks": 1, "copy_groups": 2,
+    "serpentine_rows": 1,
+    "b_first": 0, "swizzle_rows": 4,
 }  # fmt: skip
 
 
 # 8 x 16 elements a thread, in four layers of warps: what serves 1024 x 1024 on an H100 is like it.
 LAYERED = {
     "block_m": 128, "block_n": 64, "tile_m": 8, "tile_n": 16, "lanes_m": 8, "block_k": 32,
-    "unroll_k": 8, "stages": 2, "split_k": 1, "resident": 1, "copy_groups": 4, "walk": 0,
-    "b_first": 0, "raster_rows": 8, "warps_k": 4,
+    "unroll_k": 8, "stages": 2, "cluster_k": 1, "min_blocks": 1, "copy_groups": 4,
+    "serpentine_rows": 0,
+    "b_first": 0, "swizzle_rows": 8, "warps_k": 4,
 }  # fmt: skip
 AHEAD = 24
 

@@ -6,11 +6,20 @@ import pytest
 
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.problem import Problem
 from tilewright.space import Config
-from tilewright.space.aliases import LAUNCH_MODES, RETIRED, current
+from tilewright.space.aliases import (
+    LAUNCH_MODES,
+    RENAMED,
+    RETIRED,
+    current,
+    oldest,
+    oldest_macros,
+)
 from tilewright.stencil import Mode, stencil
 from tilewright.stencil.geometry import MODES, PLAIN
 from tilewright.stencil.stored import config_and_mode, stored_config
+from tilewright.stencil.wgmma.named import variant_of
 
 OF, H100 = variant("sNN"), architecture_spec("sm_90a")
 SPACE = stencil("simt_async").space(OF, H100)
@@ -94,3 +103,32 @@ def test_a_mode_that_is_neither_on_nor_off_is_of_no_space():
 def test_other_stencils_have_no_such_names(name):
     config, mode = config_and_mode(name, {"narrow": 1})
     assert (dict(config), mode) == ({"narrow": 1}, PLAIN)
+
+
+# -- parameters of another name --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_stored_config_is_read_by_its_first_names(name):
+    family = stencil(name)
+    of = variant("sNN") if name != "mma_f64" else variant("dNN")
+    of = of if name != "wgmma" else variant_of(Problem(1, 1, 1, "s"), "bf16", None)
+    now = family.default(of, H100)
+    stored = oldest(name, now)
+    assert (Config(name, stored), Config(name, stored).id) == (now, now.id)
+    assert now.keys() & set(RENAMED[name].values())
+    assert not now.keys() & set(RENAMED[name])
+    names = {parameter.name for parameter in family.space(of, H100).parameters}
+    assert set(RENAMED[name].values()) <= names
+    assert not names & set(RENAMED[name])
+    assert family.space(of, H100).config(stored) == now
+
+
+def test_a_change_by_a_first_name_is_a_change_of_the_parameter():
+    assert NOW.replace(split_k=2) == NOW.replace(cluster_k=2) != NOW
+    assert NOW.replace(raster_rows=4)["swizzle_rows"] == 4
+
+
+def test_macros_are_parameters():
+    assert oldest_macros("wgmma", {"PINGPONG": 1, "TRANS_A": 0}) == {"TURNS": 1, "TRANS_A": 0}
+    assert oldest_macros("copies", {"PINGPONG": 1}) == {"PINGPONG": 1}

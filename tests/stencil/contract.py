@@ -179,7 +179,7 @@ def starts_fit_their_registers(family: Stencil, arch: str, name: str) -> None:
         shared = taken.shared_bytes + source.dynamic_shared_bytes
         threads = family.resources(config, of).threads
         fits = occupancy(device.compute_capability, threads, taken.registers, shared)
-        assert fits.blocks >= config.integer("resident"), config
+        assert fits.blocks >= config.integer("min_blocks"), config
 
 
 def defaults_are_in_the_space(family: Stencil, arch: str, letter: str) -> None:

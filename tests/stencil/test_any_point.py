@@ -43,7 +43,7 @@ def points(name: str) -> list[Config]:
     of = variant(name)
     found = FAMILY.space(of, HOPPER).sample(4000, 7)
     return [
-        one.replace(raster_rows=8)
+        one.replace(swizzle_rows=8)
         for one in found
         if {one["block_m"], one["block_n"]} & {96, 192} and FAMILY.threads(one) <= MOST_THREADS
     ]
@@ -76,8 +76,8 @@ def test_any_point_is_right(emulated: EmulatedDevice, name: str, number: int) ->
 # 96 threads and rows of 64 once ran into other memory: side by side they were half a row too many.
 NINETY_SIX = {
     "b_first": 0, "block_m": 96, "block_n": 64, "copy_groups": 2,
-    "lanes_m": 4, "raster_rows": 8, "resident": 2, "split_k": 8, "stages": 5,
-    "tile_m": 8, "tile_n": 8, "walk": 0,
+    "lanes_m": 4, "swizzle_rows": 8, "min_blocks": 2, "cluster_k": 8, "stages": 5,
+    "tile_m": 8, "tile_n": 8, "serpentine_rows": 0,
 }  # fmt: skip
 
 
@@ -149,5 +149,5 @@ def test_the_space_has_what_the_text_copies_evenly(tmp_path: Path) -> None:
     ids=["a warp a row", "all threads a row"],
 )
 def test_three_warps_copy_single_elements(emulated: EmulatedDevice, sides: dict[str, int]) -> None:
-    values = NINETY_SIX | {"block_k": 8, "unroll_k": 8, "split_k": 1} | sides
+    values = NINETY_SIX | {"block_k": 8, "unroll_k": 8, "cluster_k": 1} | sides
     is_right(emulated, "sNT", Config("simt_async", values), "scalar")

@@ -39,7 +39,7 @@ SINGLE: list[dict[str, Any]] = [
     {"name": "sTN"},
     {"name": "sTT"},
     {"name": "sNT", "mode": "scalar"},
-    {"name": "sTT", "mode": "scalar", "split_k": 2},
+    {"name": "sTT", "mode": "scalar", "cluster_k": 2},
     {"name": "sTN", "block_k": 12, "unroll_k": 12},
     {"name": "sNT", "block_m": 192, "tile_m": 12, "mode": "staged"},
     {"name": "sNT", "block_m": 192, "tile_m": 12},
@@ -48,7 +48,7 @@ SINGLE: list[dict[str, Any]] = [
 DOUBLE: list[dict[str, Any]] = [
     {"name": "dNT"},
     {"name": "dTN"},
-    {"name": "dTN", "mode": "scalar", "split_k": 2},
+    {"name": "dTN", "mode": "scalar", "cluster_k": 2},
     {"name": "dNT", "block_m": 96, "block_n": 96, "warp_m": 48, "warp_n": 48},
     {"name": "zCN"},
 ]
@@ -121,7 +121,9 @@ def test_all_modes_work_together(emulated: EmulatedDevice, name: str) -> None:
     """Short sides, columns that begin anywhere, results staged, parts added up by halves."""
     mode = "scalar+clamped+staged" if name == "sNT" else "clamped+staged"
     for blocks in (3, 7):
-        run = test_persistent.bench(emulated, name, blocks, mode, persistent=1, stream_k=1, tree=1)
+        run = test_persistent.bench(
+            emulated, name, blocks, mode, persistent=1, stream_k=1, tree_reduction=1
+        )
         for sizes in ((21, 90, 500), (97, 13, 333), (7, 5, 700)):
             check = Check(*sizes, beta=1, padding=1, offset=3)
             run.exact(check, np.random.default_rng(blocks))

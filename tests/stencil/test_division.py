@@ -164,7 +164,7 @@ def test_nothing_is_called_where_blocks_share(
 ) -> None:
     """A call would keep the scheduler from renaming registers, a hazard from everything else."""
     family, made = stencil(name), variant(of)
-    config = family.default(made, HOPPER).replace(**changes, persistent=1, split_k=1)
+    config = family.default(made, HOPPER).replace(**changes, persistent=1, cluster_k=1)
     code = code_of(family.source(config.replace(stream_k=stream_k), made, "cuda"))
     assert not called(code)
     if name == "simt_async":

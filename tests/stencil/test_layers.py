@@ -50,19 +50,19 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
 
 # Copies of every kind, as many trips as there are, and layers in the blocks of a cluster.
 WAYS: list[dict[str, Any]] = [
-    {"name": "sNN", "split_k": 2},
+    {"name": "sNN", "cluster_k": 2},
     {"name": "sNN", "warps_k": 4, "unroll_k": 4},
     {"name": "sNT", "warps_k": 8, "tile_m": 8, "block_k": 32, "unroll_k": 4},
     {"name": "sTT", "warps_k": 8, "tile_m": 8, "block_k": 64, "mode": "scalar"},
     {"name": "sTT", "unroll_k": 4},
     {"name": "sTN", "mode": "clamped"},
-    {"name": "sNT", "mode": "scalar", "split_k": 4},
+    {"name": "sNT", "mode": "scalar", "cluster_k": 4},
     {"name": "sNN", "mode": "staged"},
     {"name": "zNC"},
 ]
 OF_UNITS: list[dict[str, Any]] = [
-    {"name": "dNN", "block_n": 64, "warp_n": 32, "block_k": 32, "mma_k": 8, "ahead": 0},
-    {"name": "dTN", "block_n": 64, "warp_n": 32, "split_k": 2},
+    {"name": "dNN", "block_n": 64, "warp_n": 32, "block_k": 32, "mma_k": 8, "double_buffered": 0},
+    {"name": "dTN", "block_n": 64, "warp_n": 32, "cluster_k": 2},
     {"name": "dNT", "block_k": 32, "warps_k": 4},
     {"name": "zTC", "block_n": 64, "warp_n": 32, "block_k": 16},
 ]
@@ -94,7 +94,7 @@ def test_layers_of_matrix_units(emulated: EmulatedDevice, way: dict[str, Any]) -
 @given(data=st.data())
 def test_any_problem_is_right(emulated: EmulatedDevice, data: st.DataObject) -> None:
     """Also without a step along k, or with fewer than there are layers."""
-    config = small(emulated, "sNN", split_k=2)
+    config = small(emulated, "sNN", cluster_k=2)
     check = data.draw(checks(4, 70))
     run = bench(emulated, SIMT, config, variant("sNN"))
     run.exact(check, np.random.default_rng(data.draw(st.integers(0, 99))))
@@ -119,9 +119,9 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     ("changes", "name"),
     [
         ({"persistent": 1}, "who has layers"),
-        ({"sliced": 1}, "who has layers"),
+        ({"parallel_split_k": 1}, "who has layers"),
         ({"block_k": 8}, "unrolling divides the k block"),
-        ({"warps_k": 4, "split_k": 4, "unroll_k": 4}, "columns for every part of a tile"),
+        ({"warps_k": 4, "cluster_k": 4, "unroll_k": 4}, "columns for every part of a tile"),
         ({"tma": 1}, "boxes or threads"),
     ],
     ids=str,

@@ -45,8 +45,9 @@ def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
     whole = 8 if of.precision.is_complex else 16
     values = {
         "block_m": 64, "block_n": 32, "warp_m": 32, "warp_n": 16, "mma_m": 16, "mma_k": 4,
-        "block_k": whole, "stages": 3, "ahead": 1, "turns": 4, "walk": 0, "resident": 1,
-        "split_k": 1, "raster_rows": 4,
+        "block_k": whole, "stages": 3, "double_buffered": 1, "interleave": 4,
+        "serpentine_rows": 0, "min_blocks": 1,
+        "cluster_k": 1, "swizzle_rows": 4,
     }  # fmt: skip
     return FAMILY.space(of, live.spec).config(
         {**values, **changes}, kinds=("divisibility", "hardware")
@@ -65,15 +66,15 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, name: str, tma: int) -> 
 
 # Instructions of each length, with fragments of each sort; what a step takes turns with.
 CHOICES: list[dict[str, Any]] = [
-    {"name": "dNN", "mma_k": 8, "ahead": 0, "turns": 1, "stages": 2},
-    {"name": "dNT", "mma_k": 8, "turns": 16, "walk": 1},
-    {"name": "dTN", "mma_k": 16, "block_k": 32, "ahead": 0, "stages": 4},
-    {"name": "dNN", "mma_k": 16, "block_k": 32, "turns": 8, "raster_rows": 0},
-    {"name": "dTT", "mma_m": 8, "split_k": 2, "warp_m": 16, "warp_n": 32},
-    {"name": "zNR", "mma_m": 8, "turns": 2},
-    {"name": "zTC", "mma_k": 8, "block_k": 16, "split_k": 4, "walk": 1},
-    {"name": "zCR", "ahead": 0, "stages": 2, "warp_m": 16, "warp_n": 32},
-    {"name": "zNC", "turns": 8},
+    {"name": "dNN", "mma_k": 8, "double_buffered": 0, "interleave": 1, "stages": 2},
+    {"name": "dNT", "mma_k": 8, "interleave": 16, "serpentine_rows": 1},
+    {"name": "dTN", "mma_k": 16, "block_k": 32, "double_buffered": 0, "stages": 4},
+    {"name": "dNN", "mma_k": 16, "block_k": 32, "interleave": 8, "swizzle_rows": 0},
+    {"name": "dTT", "mma_m": 8, "cluster_k": 2, "warp_m": 16, "warp_n": 32},
+    {"name": "zNR", "mma_m": 8, "interleave": 2},
+    {"name": "zTC", "mma_k": 8, "block_k": 16, "cluster_k": 4, "serpentine_rows": 1},
+    {"name": "zCR", "double_buffered": 0, "stages": 2, "warp_m": 16, "warp_n": 32},
+    {"name": "zNC", "interleave": 8},
     {"name": "dTN", "persistent": 1, "stream_k": 1},
     # Two warps copy eight rows at once, the others' places are between these in a plane.
     {"name": "dTN", "warp_m": 32, "warp_n": 32},
@@ -81,7 +82,7 @@ CHOICES: list[dict[str, Any]] = [
 ]
 # Who holds which columns of C differs by how B is read: in pairs, one by one, along k, by elements.
 BOXED: list[dict[str, Any]] = [
-    {"tma": 1, "name": "dNT", "mma_k": 8, "warp_n": 32, "turns": 16},
+    {"tma": 1, "name": "dNT", "mma_k": 8, "warp_n": 32, "interleave": 16},
     {
         "tma": 1,
         "name": "dTT",
@@ -93,12 +94,12 @@ BOXED: list[dict[str, Any]] = [
     },
     {"tma": 1, "name": "dTN", "mma_k": 8, "block_k": 32, "persistent": 1, "stream_k": 2},
     {"tma": 1, "name": "dNN", "mma_k": 8, "mode": "staged", "warp_m": 64, "persistent": 1},
-    {"tma": 1, "name": "dNT", "mma_k": 8, "mode": "staged", "warp_n": 32, "turns": 8},
-    {"tma": 1, "name": "dTT", "mode": "staged", "stages": 2, "split_k": 2},
-    {"tma": 1, "name": "dNN", "mma_m": 8, "sliced": 1},
+    {"tma": 1, "name": "dNT", "mma_k": 8, "mode": "staged", "warp_n": 32, "interleave": 8},
+    {"tma": 1, "name": "dTT", "mode": "staged", "stages": 2, "cluster_k": 2},
+    {"tma": 1, "name": "dNN", "mma_m": 8, "parallel_split_k": 1},
     {"tma": 1, "name": "zNC", "mma_m": 8, "persistent": 1, "stream_k": 1},
-    {"tma": 1, "name": "zTN", "block_k": 16, "mma_k": 8, "split_k": 2, "stages": 5},
-    {"tma": 1, "name": "zCT", "sliced": 1, "walk": 1},
+    {"tma": 1, "name": "zTN", "block_k": 16, "mma_k": 8, "cluster_k": 2, "stages": 5},
+    {"tma": 1, "name": "zCT", "parallel_split_k": 1, "serpentine_rows": 1},
 ]
 # Sides that are three quarters of a power of two: rows of them are copied in parts.
 SQUARE = {"block_m": 96, "block_n": 96, "warp_m": 48, "warp_n": 48}
@@ -113,7 +114,7 @@ ODD_SIDES: list[dict[str, Any]] = [
     {"name": "zTN", "block_m": 48, "block_n": 48, "warp_m": 24, "warp_n": 48, "block_k": 16},
     {"name": "zNC", "block_m": 96, "block_n": 96, "warp_m": 24, "warp_n": 48},
     {"name": "zTN", "block_m": 64, "block_n": 96, "warp_m": 32, "warp_n": 24, "tma": 1},
-    {"name": "zCT", "block_m": 96, "warp_m": 24, "warp_n": 32, "sliced": 1},
+    {"name": "zCT", "block_m": 96, "warp_m": 24, "warp_n": 32, "parallel_split_k": 1},
 ]
 # Operands along m, along n, and along k, wherever columns begin.
 SCALAR = [
@@ -241,5 +242,5 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     name, old, new = FAULTS[fault]
     of = variant(name)
     few = {"warp_m": 32, "warp_n": 32} if "r * ABREAST" in new else {}
-    config = small(of, emulated, stages=2, turns=1, **few)
+    config = small(of, emulated, stages=2, interleave=1, **few)
     fault_is_found(emulated, faulty(MmaF64, old, new), config, of)

@@ -64,7 +64,7 @@ def test_an_epilogue_in_a_loop_over_tiles_is_not_the_loop_over_k() -> None:
     """Complex blocks that stay scale their sums by 384 DFMA, beside 64 DMMA of a step."""
     device = architecture_spec("sm_90a")
     config = FAMILY.default(variant("zNN"), device).replace(
-        block_m=64, block_n=64, warp_m=32, warp_n=32, split_k=1, persistent=1, stream_k=1
+        block_m=64, block_n=64, warp_m=32, warp_n=32, cluster_k=1, persistent=1, stream_k=1
     )
     source = FAMILY.source(config, variant("zNN"), "cuda")
     (kernel,) = read_cubin(compile_cubin(source, "sm_90a").code).kernels
@@ -109,5 +109,5 @@ def test_shared_memory_is_what_the_text_has(name: str) -> None:
     ring = take("stages") * take("block_k") * (take("block_m") + take("block_n"))
     assert FAMILY.resources(config, of).shared_bytes == size * ring
     part = take("block_m") * take("block_n")
-    split = config.replace(split_k=2)
+    split = config.replace(cluster_k=2)
     assert FAMILY.resources(split, of).shared_bytes == size * max(ring, part)

@@ -74,5 +74,5 @@ def test_the_same_bits_every_time(live: LiveDevice, letter: str, split: int) -> 
     """Blocks of a cluster add up in the order of k, whichever comes first."""
     problem = Problem(500, 500, 500, letter, "T", "N")
     of = Variant.of(problem)
-    config = FAMILY.default(of, live.spec).replace(split_k=split)
+    config = FAMILY.default(of, live.spec).replace(cluster_k=split)
     same_bits_every_time(live, FAMILY, config, problem)

@@ -28,7 +28,7 @@ FAMILY = SimtAsync()
 STAYING = {"persistent": 1}
 SHARING = {"persistent": 1, "stream_k": 1}
 # A block of 32 x 32 with one warp: many tiles and blocks at little cost.
-TINY = {"block_m": 32, "block_n": 32, "tile_m": 4, "tile_n": 8, "block_k": 16, "raster_rows": 4}
+TINY = {"block_m": 32, "block_n": 32, "tile_m": 4, "tile_n": 8, "block_k": 16, "swizzle_rows": 4}
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
@@ -80,7 +80,7 @@ def test_any_number_of_blocks_computes_any_problem(
     seed: int,
 ) -> None:
     """Whole waves, shares of one tile and of several, tiles of many shares, and idle blocks."""
-    run = bench(emulated, "sTN", blocks, persistent=1, stream_k=how[0], tree=how[1])
+    run = bench(emulated, "sTN", blocks, persistent=1, stream_k=how[0], tree_reduction=how[1])
     m, n = (32 * count - less for count, less in zip(tiles, ragged, strict=True))
     check = Check(m, n, k, *scalars, nan_in_c=scalars[1] == 0)
     run.exact(check, np.random.default_rng(seed))
@@ -121,7 +121,7 @@ def test_parts_are_added_up_by_halves(emulated: EmulatedDevice, blocks: int) -> 
 
     Whatever their numbers: which of them add parts up depends on these.
     """
-    run = bench(emulated, "sTN", blocks, **SHARING, tree=1)
+    run = bench(emulated, "sTN", blocks, **SHARING, tree_reduction=1)
     for sizes in ((30, 32, 64 * 35), (32, 90, 64 * 12 + 5)):
         run.exact(Check(*sizes, beta=1), np.random.default_rng(blocks))
 
@@ -131,7 +131,7 @@ def test_parts_are_added_up_by_halves(emulated: EmulatedDevice, blocks: int) -> 
 def test_parts_of_other_precisions_are_added_up_by_halves(
     emulated: EmulatedDevice, name: str
 ) -> None:
-    run = bench(emulated, name, 7, **SHARING, tree=1, tile_n=4)
+    run = bench(emulated, name, 7, **SHARING, tree_reduction=1, tile_n=4)
     run.exact(Check(40, 30, 500, beta=1), np.random.default_rng(1))
 
 
@@ -145,7 +145,7 @@ def test_rounding_depends_on_the_grid_only(emulated: EmulatedDevice, tree: int) 
     check = Check(70, 90, 500)
 
     def bits(blocks: int) -> bytes:
-        run = bench(emulated, "sNN", blocks, **SHARING, tree=tree)
+        run = bench(emulated, "sNN", blocks, **SHARING, tree_reduction=tree)
         return run.run(check, a, b, c).tobytes()
 
     assert len({bits(5) for _ in range(4)}) == 1
@@ -190,7 +190,7 @@ FAULTS_OF_TREES = {
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     old, new = (FAULTS | FAULTS_OF_TREES)[fault]
     of = variant("sTN")
-    config = small(of, emulated, **TINY, **SHARING, tree=int(fault in FAULTS_OF_TREES))
+    config = small(of, emulated, **TINY, **SHARING, tree_reduction=int(fault in FAULTS_OF_TREES))
     kernel = compiled(emulated, faulty(SimtAsync, old, new), config, of)
 
     def check_all() -> None:
@@ -225,10 +225,10 @@ def test_who_shares_with_whom_is_said() -> None:
     space = FAMILY.space(of, device)
     config = FAMILY.default(of, device)
     assert config in space
-    for wrong in ({"stream_k": 1}, {"persistent": 1, "split_k": 2}):
+    for wrong in ({"stream_k": 1}, {"persistent": 1, "cluster_k": 2}):
         names = [constraint.name for constraint in space.violated(config.replace(**wrong))]
         assert "who shares a tile" in names
-    lonely = config.replace(persistent=1, tree=1)
+    lonely = config.replace(persistent=1, tree_reduction=1)
     assert [one.name for one in space.violated(lonely)] == ["who adds parts up"]
     assert lonely.replace(stream_k=1) in space
 
@@ -244,4 +244,7 @@ def test_a_config_that_does_not_name_them_means_a_block_for_each_tile() -> None:
     assert space.config(named).id == config.id
     assert FAMILY.launch(config, 4096, 4096).resident == 0
     staying = space.config({**config, "persistent": 1})
-    assert FAMILY.launch(staying, 4096, 4096).on(132).grid == (132 * staying.integer("resident"), 1)
+    assert FAMILY.launch(staying, 4096, 4096).on(132).grid == (
+        132 * staying.integer("min_blocks"),
+        1,
+    )

@@ -102,14 +102,14 @@ PLAIN = Config(
     {
         "block_m": 16, "block_n": 16, "block_k": 8, "threads_m": 4, "threads_n": 4,
         "fragment_vector": 1, "strided": 0, "read_a_m": 4, "read_b_n": 8, "read_vector": 1,
-        "pad": 0, "shared_buffers": 1, "prefetch": 0, "unroll_k": 4, "raster_rows": 1,
+        "pad": 0, "shared_buffers": 1, "prefetch": 0, "unroll_k": 4, "swizzle_rows": 1,
     },
 )  # fmt: skip
 MIXED = PLAIN.replace(
     block_m=32, threads_m=8, fragment_vector=2, strided=1, read_a_m=8, read_b_n=0, read_vector=2,
-    pad=1, shared_buffers=2, prefetch=1, raster_rows=8,
+    pad=1, shared_buffers=2, prefetch=1, swizzle_rows=8,
 )  # fmt: skip
-DIRECT = PLAIN.replace(read_a_m=0, read_b_n=0, block_k=4, fragment_vector=2, raster_rows=8)
+DIRECT = PLAIN.replace(read_a_m=0, read_b_n=0, block_k=4, fragment_vector=2, swizzle_rows=8)
 
 PAIRED = [(PLAIN, "sTN"), (MIXED, "cCT"), (DIRECT, "dNT")]
 

@@ -55,7 +55,7 @@ NOT_INLINED = ("HELPER static inline __attribute__((always_inline))", "HELPER st
 NAMES = (
     *("block_m", "block_n", "block_k", "threads_m", "threads_n", "fragment_vector", "strided"),
     *("read_a_m", "read_b_n", "read_vector", "pad", "shared_buffers", "prefetch"),
-    *("unroll_k", "raster_rows"),
+    *("unroll_k", "swizzle_rows"),
 )
 
 # One fault each, planted in the text of one of the kernels, and what Oclgrind says of it.

@@ -33,7 +33,7 @@ DEVICES = (GTX680, H100, ANY, SMALL)
 
 ASTRA = {
     "fragment_vector": 1, "strided": 1, "read_vector": 1, "pad": 0, "shared_buffers": 1,
-    "prefetch": 1, "unroll_k": 8, "raster_rows": 0, "threads_m": 32, "threads_n": 32,
+    "prefetch": 1, "unroll_k": 8, "swizzle_rows": 0, "threads_m": 32, "threads_n": 32,
 }  # fmt: skip
 
 

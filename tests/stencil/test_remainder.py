@@ -32,13 +32,13 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++
 WAYS: list[dict[str, Any]] = [
     {"name": "sNT", "mode": "scalar"},
     {"name": "sTN", "mode": "staged"},
-    {"name": "sNN", "mode": "scalar", "split_k": 2},
+    {"name": "sNN", "mode": "scalar", "cluster_k": 2},
     {"name": "sNT", "mode": "clamped+staged"},
     {"name": "sTT", "mode": "scalar+clamped+staged"},
     {"name": "cNC", "mode": "staged"},
     {"name": "dNT", "family": MMA, "mode": "scalar"},
     {"name": "dTN", "family": MMA, "mode": "scalar+clamped"},
-    {"name": "sNN", "mode": "scalar+staged", "sliced": 1},
+    {"name": "sNN", "mode": "scalar+staged", "parallel_split_k": 1},
     {"name": "sNT", "mode": "scalar", **TINY, **SHARING},
     {"name": "sTT", "mode": "staged", "warps_k": 2},
 ]

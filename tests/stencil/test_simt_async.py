@@ -49,8 +49,8 @@ def small(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
         changes = {"block_m": 32, "tile_n": 4, **changes}
     values = {
         "block_m": 64, "block_n": 32, "tile_m": tile, "tile_n": 2 * tile, "lanes_m": 8,
-        "block_k": 16, "unroll_k": 8, "stages": 3, "split_k": 1, "resident": 1,
-        "copy_groups": 2, "walk": 0, "b_first": 0, "raster_rows": 4,
+        "block_k": 16, "unroll_k": 8, "stages": 3, "cluster_k": 1, "min_blocks": 1,
+        "copy_groups": 2, "serpentine_rows": 0, "b_first": 0, "swizzle_rows": 4,
     }  # fmt: skip
     return FAMILY.space(of, live.spec).config(
         {**values, **changes}, kinds=("divisibility", "hardware")
@@ -137,7 +137,7 @@ def test_tiles_of_half_sectors_are_right(
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name[0] != "s"])
 def test_every_other_variant_computes_the_product(emulated: EmulatedDevice, name: str) -> None:
     of = variant(name)
-    config = small(of, emulated, block_k=8, split_k=2)
+    config = small(of, emulated, block_k=8, cluster_k=2)
     computes_the_product(emulated, FAMILY, config, of)
 
 
@@ -157,10 +157,10 @@ def test_what_ships_is_right(emulated: EmulatedDevice, name: str) -> None:
     "changes",
     [
         {"stages": 2, "block_k": 16, "unroll_k": 16},
-        {"stages": 5, "block_k": 8, "copy_groups": 4, "walk": 1},
-        {"block_k": 32, "unroll_k": 4, "copy_groups": 1, "walk": 1, "raster_rows": 0},
-        {"split_k": 8, "stages": 2, "walk": 1, "b_first": 1},
-        {"lanes_m": 4, "split_k": 4, "block_m": 32, "block_n": 64},
+        {"stages": 5, "block_k": 8, "copy_groups": 4, "serpentine_rows": 1},
+        {"block_k": 32, "unroll_k": 4, "copy_groups": 1, "serpentine_rows": 1, "swizzle_rows": 0},
+        {"cluster_k": 8, "stages": 2, "serpentine_rows": 1, "b_first": 1},
+        {"lanes_m": 4, "cluster_k": 4, "block_m": 32, "block_n": 64},
         {"block_m": 128, "block_n": 32, "tile_m": 8, "tile_n": 4, "block_k": 16},
         {"block_m": 32, "block_n": 256, "tile_m": 4, "tile_n": 16, "unroll_k": 16},
     ],
@@ -186,7 +186,7 @@ def test_any_problem_is_computed_exactly(
     emulated: EmulatedDevice, name: str, split: int, check: Check, seed: int
 ) -> None:
     of = variant(name)
-    config = small(of, emulated, split_k=split)
+    config = small(of, emulated, cluster_k=split)
     bench(emulated, FAMILY, config, of).exact(check, np.random.default_rng(seed))
 
 
@@ -212,7 +212,7 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     """Each fault of ordering, put into the text, fails the check that candidates pass."""
     old, new = FAULTS[fault]
     of = variant("sTN")
-    config = small(of, emulated, split_k=2)
+    config = small(of, emulated, cluster_k=2)
     fault_is_found(emulated, faulty(SimtAsync, old, new), config, of)
 
 

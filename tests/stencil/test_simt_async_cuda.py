@@ -69,7 +69,7 @@ def test_it_is_for_cuda_devices_that_copy_asynchronously() -> None:
 
 def test_clusters_are_for_devices_that_have_them() -> None:
     of = variant("sNT")
-    split = FAMILY.default(of, architecture_spec("sm_90a")).replace(split_k=2)
+    split = FAMILY.default(of, architecture_spec("sm_90a")).replace(cluster_k=2)
     assert split in FAMILY.space(of, architecture_spec("sm_90a"))
     against = FAMILY.space(of, architecture_spec("sm_80")).violated(split)
     assert [constraint.name for constraint in against] == ["clusters"]
@@ -89,7 +89,7 @@ def test_shared_memory_is_what_the_text_has() -> None:
     assert of.k_fast == (True, False)
     ring = take("stages") * take("block_k") * (take("block_m") + 4 + take("block_n"))
     assert FAMILY.resources(config, of).shared_bytes == 4 * ring
-    split = config.replace(split_k=2)
+    split = config.replace(cluster_k=2)
     part = take("block_m") * take("block_n")
     assert FAMILY.resources(split, of).shared_bytes == 4 * max(ring, part)
     halves = config.replace(block_k=12, unroll_k=12)

@@ -35,7 +35,7 @@ def test_default_keeps_the_contract_and_drawn_configs_are_right(
     kernel = compiled(copying, FAMILY, config, variant)
     certify(copying, kernel, FAMILY, config, variant)
     drawn = FAMILY.space(variant, copying.spec).sample(2, seed=26)
-    split = [c for c in FAMILY.starts(variant, copying.spec) if c.integer("split_k") > 1]
+    split = [c for c in FAMILY.starts(variant, copying.spec) if c.integer("cluster_k") > 1]
     for other in (*drawn, *split[:1]):
         if other in FAMILY.space(variant, copying.spec):
             computes_the_product(copying, FAMILY, other, variant)
@@ -45,7 +45,7 @@ def test_default_keeps_the_contract_and_drawn_configs_are_right(
 @pytest.mark.parametrize("name", ["sNN", "sTN", "dNT", "cCN", "zTC"])
 def test_blocks_that_stay_are_right(copying: LiveDevice, name: str, stream_k: int) -> None:
     of = variant(name)
-    config = FAMILY.default(of, copying.spec).replace(split_k=1, persistent=1, stream_k=stream_k)
+    config = FAMILY.default(of, copying.spec).replace(cluster_k=1, persistent=1, stream_k=stream_k)
     kernel = compiled(copying, FAMILY, config, of)
     certify(copying, kernel, FAMILY, config, of)
     screen(copying, kernel, FAMILY, config, of)
@@ -57,18 +57,18 @@ def test_blocks_that_stay_are_right(copying: LiveDevice, name: str, stream_k: in
 # What serves 512 x 512 on an H100 is like it.
 LAYERS = {
     "block_m": 64, "block_n": 64, "tile_m": 8, "tile_n": 8, "lanes_m": 4, "block_k": 16,
-    "unroll_k": 4, "stages": 2, "resident": 1, "copy_groups": 4, "walk": 1,
-    "b_first": 0, "raster_rows": 8,
+    "unroll_k": 4, "stages": 2, "min_blocks": 1, "copy_groups": 4, "serpentine_rows": 1,
+    "b_first": 0, "swizzle_rows": 8,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("warps_k", "split_k"), [(2, 1), (2, 2), (4, 1), (4, 2), (8, 1)])
+@pytest.mark.parametrize(("warps_k", "cluster_k"), [(2, 1), (2, 2), (4, 1), (4, 2), (8, 1)])
 @pytest.mark.parametrize("name", ["sNN", "sNT", "sTN", "sTT", "cCN"])
 def test_layers_of_warps_are_right(
-    copying: LiveDevice, name: str, warps_k: int, split_k: int
+    copying: LiveDevice, name: str, warps_k: int, cluster_k: int
 ) -> None:
     of = variant(name)
-    layers = {"warps_k": warps_k, "split_k": split_k, "block_k": max(16, 4 * warps_k)}
+    layers = {"warps_k": warps_k, "cluster_k": cluster_k, "block_k": max(16, 4 * warps_k)}
     config = Config(FAMILY.name, {**LAYERS, **layers})
     if config not in FAMILY.space(of, copying.spec):
         pytest.skip("no clusters, or too little shared memory for parts of eight layers")
@@ -83,7 +83,7 @@ def test_columns_may_begin_anywhere(copying: LiveDevice, name: str, stays: int) 
     of = variant(name)
     config = FAMILY.default(of, copying.spec)
     if stays:
-        config = config.replace(split_k=1, persistent=1, stream_k=2)
+        config = config.replace(cluster_k=1, persistent=1, stream_k=2)
     kernel = compiled(copying, FAMILY, config, of, "scalar")
     certify(copying, kernel, FAMILY, config, of)
     screen(copying, kernel, FAMILY, config, of)
@@ -96,7 +96,7 @@ def test_columns_may_begin_anywhere(copying: LiveDevice, name: str, stays: int) 
     [
         {},
         {"persistent": 1, "stream_k": 2},
-        {"persistent": 1, "stream_k": 1, "tree": 1},
+        {"persistent": 1, "stream_k": 1, "tree_reduction": 1},
     ],
     ids=str,
 )
@@ -105,7 +105,7 @@ def test_sides_shorter_than_a_block_are_right(
 ) -> None:
     """Every remainder of the copies' rows, and shapes of which every block is at an edge."""
     of = variant(name)
-    config = FAMILY.default(of, copying.spec).replace(**{"split_k": 1, **how})
+    config = FAMILY.default(of, copying.spec).replace(**{"cluster_k": 1, **how})
     if not has_mode(FAMILY, config, of, copying.spec, mode):
         pytest.skip("nothing to copy by elements")
     kernel = compiled(copying, FAMILY, config, of, mode)
@@ -120,11 +120,11 @@ def test_sides_shorter_than_a_block_are_right(
 
 
 @pytest.mark.parametrize("name", ["sNN", "sTT", "dNT", "cCN"])
-@pytest.mark.parametrize("stays", [{}, {"split_k": 2}, {"persistent": 1, "stream_k": 2}], ids=str)
+@pytest.mark.parametrize("stays", [{}, {"cluster_k": 2}, {"persistent": 1, "stream_k": 2}], ids=str)
 def test_results_may_be_staged(copying: LiveDevice, name: str, stays: dict[str, int]) -> None:
     """On their way to columns of C that begin anywhere; also while a next tile is copied."""
     of = variant(name)
-    config = FAMILY.default(of, copying.spec).replace(**{"split_k": 1, **stays})
+    config = FAMILY.default(of, copying.spec).replace(**{"cluster_k": 1, **stays})
     if config not in FAMILY.space(of, copying.spec):
         pytest.skip("this device has no clusters")
     kernel = compiled(copying, FAMILY, config, of, "staged")
@@ -146,7 +146,9 @@ def test_launches_on_two_streams_do_not_share_a_workspace(copying: LiveDevice) -
 def test_parts_are_added_up_by_halves(copying: LiveDevice, name: str) -> None:
     """Few tiles with long sums, of which each has many shares."""
     of = variant(name)
-    config = FAMILY.default(of, copying.spec).replace(split_k=1, persistent=1, stream_k=2, tree=1)
+    config = FAMILY.default(of, copying.spec).replace(
+        cluster_k=1, persistent=1, stream_k=2, tree_reduction=1
+    )
     kernel = compiled(copying, FAMILY, config, of)
     certify(copying, kernel, FAMILY, config, of)
     screen(copying, kernel, FAMILY, config, of)
@@ -156,13 +158,15 @@ def test_parts_are_added_up_by_halves(copying: LiveDevice, name: str) -> None:
             run.exact(Check(*sizes, beta=1), np.random.default_rng(9))
 
 
-@pytest.mark.parametrize("choice", ["split_k", "stream_k", "tree"])
+@pytest.mark.parametrize("choice", ["cluster_k", "stream_k", "tree_reduction"])
 @pytest.mark.parametrize("size", [512, 1000])
 def test_the_same_bits_every_time(copying: LiveDevice, size: int, choice: str) -> None:
     """Whoever shares a tile adds up in the order of k, whichever comes first."""
     problem = Problem(size, size, size, "s", "T", "N")
     of = Variant.of(problem)
-    config = next(c for c in FAMILY.starts(of, copying.spec) if c.integer("split_k") > 1)
-    if choice != "split_k":
-        config = config.replace(split_k=1, persistent=1, stream_k=1, tree=int(choice == "tree"))
+    config = next(c for c in FAMILY.starts(of, copying.spec) if c.integer("cluster_k") > 1)
+    if choice != "cluster_k":
+        config = config.replace(
+            cluster_k=1, persistent=1, stream_k=1, tree_reduction=int(choice == "tree_reduction")
+        )
     same_bits_every_time(copying, FAMILY, config, problem)

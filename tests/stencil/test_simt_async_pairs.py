@@ -28,7 +28,7 @@ def test_the_contract_is_kept_bit_for_bit(emulated: EmulatedDevice) -> None:
 
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [("eTN", {"split_k": 4, "block_k": 8, "stages": 2}), ("fNN", {"split_k": 2})],
+    [("eTN", {"cluster_k": 4, "block_k": 8, "stages": 2}), ("fNN", {"cluster_k": 2})],
 )
 def test_blocks_of_a_cluster_add_up_pairs(
     emulated: EmulatedDevice, name: str, changes: dict[str, int]
@@ -50,8 +50,8 @@ def test_what_tuning_starts_with_is_right(emulated: EmulatedDevice) -> None:
 def test_tuning_has_starts_with_and_without_clusters(name: str) -> None:
     of, device = variant(name), architecture_spec("sm_90a")
     found = [c for c in FAMILY.starts(of, device) if c in FAMILY.space(of, device)]
-    assert {1, 2} <= {config.integer("split_k") for config in found}
-    assert FAMILY.default(of, architecture_spec("sm_80")).integer("split_k") == 1
+    assert {1, 2} <= {config.integer("cluster_k") for config in found}
+    assert FAMILY.default(of, architecture_spec("sm_80")).integer("cluster_k") == 1
 
 
 @pytest.mark.parametrize(("name", "split"), [("eNT", 2), ("fTN", 1)])
@@ -59,7 +59,7 @@ def test_inf_and_nan_are_those_of_a_plain_loop(
     emulated: EmulatedDevice, name: str, split: int
 ) -> None:
     of = variant(name)
-    run = bench(emulated, FAMILY, small(of, emulated, split_k=split), of)
+    run = bench(emulated, FAMILY, small(of, emulated, cluster_k=split), of)
     spoils_as_a_plain_loop(run, 70)
 
 
@@ -73,7 +73,7 @@ FAULTS = {
 def test_checks_find(emulated: EmulatedDevice, fault: str) -> None:
     old, new = FAULTS[fault]
     of = variant("eNT")
-    config = small(of, emulated, split_k=2)
+    config = small(of, emulated, cluster_k=2)
     fault_is_found(emulated, faulty(SimtAsync, old, new), config, of, (WrongResultError,))
 
 

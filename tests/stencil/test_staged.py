@@ -72,7 +72,7 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
 # there are several tiles for each.
 WAYS: list[dict[str, Any]] = [
     {"name": "sNN"},
-    {"name": "sTN", "lanes_m": 4, "block_n": 64, "split_k": 4},
+    {"name": "sTN", "lanes_m": 4, "block_n": 64, "cluster_k": 4},
     {"name": "sNT", "lanes_m": 4, "block_n": 64},
     {"name": "sTT", **TINY, **STAYING, "lanes_m": 4, "tile_m": 8, "tile_n": 4},
     {"name": "sTN", **TINY, **SHARING},
@@ -97,10 +97,10 @@ def test_any_problem_is_computed_exactly(
 
 # Other sizes of an element, both ways lanes lie, other runs of columns (mma_f64: B along n or not).
 OTHERS: list[dict[str, Any]] = [
-    {"name": "cNT", "lanes_m": 4, "block_n": 64, "split_k": 2},
+    {"name": "cNT", "lanes_m": 4, "block_n": 64, "cluster_k": 2},
     {"name": "cTC", "persistent": 1, "stream_k": 1},
-    {"name": "dNT", "family": MMA, "mma_k": 8, "turns": 16},
-    {"name": "dTT", "family": MMA, "split_k": 2, "mode": "scalar+staged"},
+    {"name": "dNT", "family": MMA, "mma_k": 8, "interleave": 16},
+    {"name": "dTT", "family": MMA, "cluster_k": 2, "mode": "scalar+staged"},
     {"name": "dTN", "family": MMA, "persistent": 1, "stream_k": 2},
     {"name": "dNN", "lanes_m": 4, "block_n": 64, "mode": "scalar+staged"},
 ]
@@ -148,7 +148,7 @@ FAULTS = {
         "PERSISTENT || TMA ? (STAGES - 1) * STAGE_BYTES : 0", "0", STAYING
     ),
     "results lie where others still read": (
-        "barrier_of_parts(); /* nobody reads", "; /* nobody reads", {"split_k": 2, "stages": 2}),
+        "barrier_of_parts(); /* nobody reads", "; /* nobody reads", {"cluster_k": 2, "stages": 2}),
     "a neighbour's rows are stored, too": ("own[e] = row >= c.m_first && ", "own[e] = ", {}),
     "a neighbour's columns are stored, too": ("right >= c.n_first && right < c.n_left;",
                                               "right < c.n_left;", {}),

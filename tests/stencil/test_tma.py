@@ -24,7 +24,7 @@ from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import TensorMap, Variant
 from tilewright.stencil.simt_async import SimtAsync
-from tilewright.stencil.simt_async.boxes import maps
+from tilewright.stencil.simt_async.tma import maps
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
 
 FAMILY = SimtAsync()
@@ -91,7 +91,7 @@ def test_other_elements_come_as_numbers_of_a_map(
     [
         {"stages": 2, "block_k": 4},
         {"stages": 5, "block_k": 6, "persistent": 1},
-        {"split_k": 2, "block_k": 12},
+        {"cluster_k": 2, "block_k": 12},
         {"block_m": 96, "block_n": 64, "tile_m": 12, "tile_n": 16, "persistent": 1, "stream_k": 1},
     ],
     ids=str,

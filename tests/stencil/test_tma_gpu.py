@@ -39,7 +39,7 @@ def test_what_comes_in_boxes_is_right(
         pytest.skip("an element is a chunk: there is nothing to stage")
     of = variant(name)
     space = FAMILY.space(of, boxing.spec)
-    ways = {"persistent": int(stays > 0), "stream_k": max(0, stays - 1), "split_k": 1}
+    ways = {"persistent": int(stays > 0), "stream_k": max(0, stays - 1), "cluster_k": 1}
     config = FAMILY.default(of, boxing.spec)
     shape = {"tma": 1, "block_k": 8, "unroll_k": 8, "stages": 4, **ways}
     config = space.config({**config, **shape}, kinds=("divisibility", "hardware"))
@@ -67,7 +67,7 @@ def test_lines_that_the_engine_turns_are_right(
     large = {"block_m": 128, "block_n": 128, "warp_m": 64, "block_k": 16, "mma_k": 8}
     shape = large if letter == "d" else {"block_m": 64, "block_n": 128, "warp_m": 32, "block_k": 8}
     config = MATRIX_UNITS.default(of, boxing.spec)
-    same = {"warp_n": 32, "resident": 1, "split_k": 1, "tma": 1}
+    same = {"warp_n": 32, "min_blocks": 1, "cluster_k": 1, "tma": 1}
     config = MATRIX_UNITS.space(of, boxing.spec).config({**config, **shape, **same, **way})
     kernel = compiled(boxing, MATRIX_UNITS, config, of, mode)
     certify(boxing, kernel, MATRIX_UNITS, config, of)

@@ -66,8 +66,8 @@ CHOICES = [
     {"block_m": 128, "instruction_m": 128, "consumers": 1, "block_n": 128},
     {"block_m": 192, "instruction_m": 96, "consumers": 3, "block_n": 192},
     {"cluster_m": 2, "cluster_n": 1, "multiprocessors": 78},
-    {"cluster_m": 1, "cluster_n": 2, "raster_rows": 0},
-    {"turns": 1, "multiprocessors": 78},
+    {"cluster_m": 1, "cluster_n": 2, "swizzle_rows": 0},
+    {"pingpong": 1, "multiprocessors": 78},
     {"cluster_m": 2, "cluster_n": 2, "stages": 3},
 ]
 
@@ -119,7 +119,7 @@ class Few(Wgmma):
         return type(made)(grid=(4, 1), block=made.block)
 
 
-TURNS = {"turns": 1, "stages": 3, "block_n": 64, "multiprocessors": 132}
+TURNS = {"pingpong": 1, "stages": 3, "block_n": 64, "multiprocessors": 132}
 
 
 @pytest.mark.thorough
@@ -128,7 +128,7 @@ TURNS = {"turns": 1, "stages": 3, "block_n": 64, "multiprocessors": 132}
     [
         {"cluster_m": 2, "stages": 3, "block_k": 32},
         TURNS,
-        {"turns": 1, "stages": 4, "consumers": 3, "cluster_n": 1, "cluster_m": 2,
+        {"pingpong": 1, "stages": 4, "consumers": 3, "cluster_n": 1, "cluster_m": 2,
          "multiprocessors": 132, "block_k": 32},
     ],
     ids=str,

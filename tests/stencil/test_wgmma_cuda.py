@@ -27,7 +27,7 @@ def runs_of(config: Config, arithmetic: Arithmetic) -> int:
     """Return how many multiplies a config starts between two waits."""
     take = config.integer
     pieces = take("block_m") * take("block_n")
-    pieces //= 64 * take("instruction_m") * (1 if take("turns") else take("consumers"))
+    pieces //= 64 * take("instruction_m") * (1 if take("pingpong") else take("consumers"))
     within = 0 < take("promote_k") <= take("block_k")
     depth = (take("promote_k") if within else take("block_k")) * arithmetic.element_bytes // 32
     return len(arithmetic.products) * depth * (1 if within else pieces)
@@ -47,7 +47,7 @@ def check(config: Config, of: TensorVariant, source: Source | None = None) -> in
     taken = resources(kernel)
     assert taken.stack_bytes <= 8, config
     threads = FAMILY.resources(config, of).threads
-    assert taken.registers * threads * config.integer("resident") <= 65536, config
+    assert taken.registers * threads * config.integer("min_blocks") <= 65536, config
     code = decode(kernel.code, kernel.arch)
     names = [instruction.mnemonic for instruction in code]
     multiplies = [i for i, name in enumerate(names) if name in MULTIPLIES]

@@ -182,7 +182,7 @@ def test_clusters_and_turns_share_nothing() -> None:
     space = FAMILY.space(of, HOPPER)
     config = FAMILY.default(of, HOPPER).replace(cluster_m=1, cluster_n=1)
     assert config.replace(stream_k=1) in space
-    for changes in ({"cluster_n": 2}, {"multiprocessors": 0}, {"turns": 1}):
+    for changes in ({"cluster_n": 2}, {"multiprocessors": 0}, {"pingpong": 1}):
         with pytest.raises(ValueError, match="share"):
             space.config({**config, "stream_k": 1, **changes}, kinds=("divisibility",))
     assert "stream_k" not in space.config({**config, "stream_k": 0})

@@ -33,8 +33,9 @@ def small(of: TensorVariant, live: LiveDevice, **changes: int) -> Config:
     """Return a config of few threads and little shared memory."""
     values = {
         "block_m": 64, "block_n": 128, "block_k": 128 // of.arithmetic.element_bytes,
-        "instruction_m": 64, "consumers": 2, "turns": 0, "stages": 2, "promote_k": 0, "partials": 1,
-        "resident": 1, "cluster_m": 1, "cluster_n": 1, "raster_rows": 4, "multiprocessors": 0,
+        "instruction_m": 64, "consumers": 2, "pingpong": 0, "stages": 2, "promote_k": 0,
+        "partials": 1,
+        "min_blocks": 1, "cluster_m": 1, "cluster_n": 1, "swizzle_rows": 4, "multiprocessors": 0,
     }  # fmt: skip
     return FAMILY.space(of, live.spec).config(
         {**values, **changes}, kinds=("divisibility", "hardware")

@@ -90,6 +90,6 @@ def _time(config: Config, pace: Pace, device: DeviceSpec, size: tuple[int, int, 
     block_m, block_n = config.integer("block_m"), config.integer("block_n")
     tiles = -(-m // block_m) * -(-n // block_n)
     # A pace is that of a multiprocessor with all its blocks: one alone has no more than its part.
-    slots = device.multiprocessors * config.integer("resident")
+    slots = device.multiprocessors * config.integer("min_blocks")
     waves = max(1, -(-tiles // slots))
     return (waves * k + pace.fill) * slots * block_m * block_n / pace.speed

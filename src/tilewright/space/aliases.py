@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-__all__ = ["LAUNCH_MODES", "RETIRED", "current"]
+__all__ = ["LAUNCH_MODES", "RENAMED", "RETIRED", "current", "oldest", "oldest_macros"]
 
 T = TypeVar("T")
 
@@ -26,11 +26,51 @@ LAUNCH_MODES: Mapping[str, Mapping[str, str]] = {
 }
 
 
+# Parameters that have another name today, by the one that they had first.
+_BLOCKS = {"raster_rows": "swizzle_rows", "resident": "min_blocks"}
+_ASYNCHRONOUS = {
+    **_BLOCKS,
+    "sliced": "parallel_split_k",
+    "split_k": "cluster_k",
+    "tree": "tree_reduction",
+    "walk": "serpentine_rows",
+    "ways_apart": "specialised_epilogue",
+}
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "simt_async": _ASYNCHRONOUS,
+    "mma_f64": {**_ASYNCHRONOUS, "ahead": "double_buffered", "turns": "interleave"},
+    "wgmma": {**_BLOCKS, "turns": "pingpong"},
+    "skinny": {"resident": "min_blocks"},
+    "portable": {"raster_rows": "swizzle_rows"},
+}
+
+_OLDEST = {stencil: {new: old for old, new in names.items()} for stencil, names in RENAMED.items()}
+_SILENT = {
+    stencil: {
+        **RETIRED.get(stencil, {}),
+        **dict.fromkeys(LAUNCH_MODES.get(stencil, {}).values(), 0),
+    }
+    for stencil in (*RETIRED, *LAUNCH_MODES)
+}
+
+
 def current(stencil: str, values: Mapping[str, T]) -> dict[str, T]:
-    """Return a stencil's values without those that go without saying today."""
-    silent = {**RETIRED.get(stencil, {}), **dict.fromkeys(_modes(stencil).values(), 0)}
-    return {name: x for name, x in values.items() if name not in silent or x != silent[name]}
+    """Return a stencil's values by today's names, without those that go without saying."""
+    names, silent = RENAMED.get(stencil, {}), _SILENT.get(stencil, {})
+    return {
+        names.get(name, name): x
+        for name, x in values.items()
+        if name not in silent or x != silent[name]
+    }
 
 
-def _modes(stencil: str) -> Mapping[str, str]:
-    return LAUNCH_MODES.get(stencil, {})
+def oldest(stencil: str, values: Mapping[str, T]) -> dict[str, T]:
+    """Return a stencil's values by the first names, which ids are digests of."""
+    names = _OLDEST.get(stencil, {})
+    return {names.get(name, name): x for name, x in values.items()}
+
+
+def oldest_macros(stencil: str, macros: Mapping[str, T]) -> dict[str, T]:
+    """Return a source's macros, parameters among them by their first names, as `oldest` does."""
+    names = {new.upper(): old.upper() for new, old in _OLDEST.get(stencil, {}).items()}
+    return {names.get(name, name): x for name, x in macros.items()}

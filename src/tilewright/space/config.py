@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 
-from tilewright.space.aliases import RETIRED, current
+from tilewright.space.aliases import RETIRED, current, oldest
 
 __all__ = ["Config", "Value"]
 
@@ -21,15 +21,15 @@ class Config(Mapping[str, Value]):
     stencil : str
         Name of the stencil the values belong to.
     values : Mapping
-        A value for each of the stencil's parameters; one may be named that it had
+        A value for each of the stencil's parameters, by today's name or one that it had
         (`tilewright.space.aliases`).
 
     Attributes
     ----------
     id : str
         First 12 hexadecimal digits of a SHA-256 over the stencil's name and the
-        sorted values, retired ones among them: the same point has the same id in
-        every process.
+        sorted values by their first names, retired ones among them: the same point has
+        the same id in every process and version.
     """
 
     __slots__ = ("_values", "id", "stencil")
@@ -39,10 +39,10 @@ class Config(Mapping[str, Value]):
         # int() turns NumPy integers into plain ones, so that equal points hash alike.
         plain = {
             name: values[name] if isinstance(values[name], str) else int(values[name])
-            for name in sorted(values)
+            for name in values
         }
-        self._values = current(stencil, plain)
-        whole = {**RETIRED.get(stencil, {}), **self._values}
+        self._values = dict(sorted(current(stencil, plain).items()))
+        whole = {**RETIRED.get(stencil, {}), **oldest(stencil, self._values)}
         canonical = json.dumps([stencil, whole], sort_keys=True, separators=(",", ":"))
         self.id = hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
@@ -77,7 +77,7 @@ class Config(Mapping[str, Value]):
 
     def replace(self, **changes: Value) -> Config:
         """Return a config with some values changed."""
-        return Config(self.stencil, {**self._values, **changes})
+        return Config(self.stencil, {**self._values, **current(self.stencil, changes)})
 
     def without(self, *names: str) -> Config:
         """Return a config that does not name some parameters."""

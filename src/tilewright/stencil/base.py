@@ -38,6 +38,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config, Space
+from tilewright.space.aliases import oldest_macros
 from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode
 
 __all__ = [
@@ -199,9 +200,10 @@ class Source:
     def identity(self) -> str:
         """What machine code is kept under: a digest of unit, entry and macros, not of the text.
 
-        So that a comment that changes leaves it as it is.
+        So that a comment that changes leaves it as it is, and a parameter of another name, too.
         """
-        parts = [self.unit, self.entry, sorted((k, str(v)) for k, v in self.defines.items())]
+        macros = oldest_macros(self.unit.partition(" ")[0], self.defines)
+        parts = [self.unit, self.entry, sorted((k, str(v)) for k, v in macros.items())]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     def run_if(self, value: int) -> Source:

@@ -1,6 +1,6 @@
-"""Stored configs that name their launch mode among their parameters, as they did when it was some.
+"""Stored configs, which name their launch mode among their parameters, as when it was one.
 
-Results stores and exports go on writing them so: what was measured keeps its id.
+Results stores go on writing them so: what was measured keeps its id.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ import math
 from typing import Any
 
 from tilewright.problem import Problem, Trans
+from tilewright.space.aliases import oldest
+from tilewright.stencil import Mode
 from tilewright.stencil.stored import config_and_mode, stored_config
 from tilewright.tuning.measurement import Measurement
 
@@ -24,12 +26,13 @@ _PARAMETERS_LIMIT = 256
 
 def to_record(measurement: Measurement) -> dict[str, Any]:
     """Return a measurement as JSON values, without its row number."""
-    problem, config = measurement.problem, measurement.stored_config
+    problem, config = measurement.problem, measurement.config
     return {
         "stencil": config.stencil,
         "stencil_version": measurement.stencil_version,
-        "config": config.id,
+        "config": measurement.stored_config.id,
         "parameters": dict(config),
+        "mode": str(measurement.mode),
         "problem": {
             **{name: getattr(problem, name) for name in _SIZES},
             "precision": problem.precision.letter,
@@ -53,8 +56,14 @@ def to_record(measurement: Measurement) -> dict[str, Any]:
 
 
 def digest(measurement: Measurement) -> str:
-    """Return a SHA-256 over everything a measurement says, in hexadecimal."""
-    canonical = json.dumps(to_record(measurement), sort_keys=True, separators=(",", ":"))
+    """Return a SHA-256 over everything a measurement says, in hexadecimal.
+
+    As its record was when names were what they were first, and the mode among the parameters.
+    """
+    stored, record = measurement.stored_config, to_record(measurement)
+    del record["mode"]
+    record["parameters"] = oldest(stored.stencil, stored)
+    canonical = json.dumps(record, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -70,6 +79,7 @@ def from_record(record: Any) -> Measurement:
     if not isinstance(record, dict):
         raise ValueError("the record is not an object")
     config, mode = config_and_mode(_field(record, "stencil", str), _parameters(record))
+    mode |= Mode.parse(_field({"mode": "plain", **record}, "mode", str))
     if stored_config(config, mode).id != _field(record, "config", str):
         raise ValueError("config is not the identity of these parameters")
     times = _field(record, "times_ns", list)

@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 
 from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
+from tilewright.space.aliases import oldest
 from tilewright.stencil.stored import config_and_mode
 from tilewright.tuning.measurement import Measurement, Stage, Status
 from tilewright.tuning.record import digest
@@ -121,7 +122,7 @@ def insert(connection: sqlite3.Connection, measurement: Measurement) -> tuple[in
             "config",
             hash=config.id,
             stencil=config.stencil,
-            parameters=_compact(dict(config)),
+            parameters=_compact(oldest(config.stencil, config)),
         ),
         "environment_id": _shared(
             connection, "environment", facts=_compact(dict(measurement.environment))

@@ -249,7 +249,7 @@ def _ragged(stencil: Stencil, config: Config) -> tuple[int, int, int]:
     """
     block_m, block_n, block_k = (config.integer(f"block_{x}") for x in "mnk")
     steps = 1
-    for name in ("stages", "split_k"):
+    for name in ("stages", "cluster_k"):
         if name in config:
             steps *= config.integer(name)
     depth = block_k * (steps + (steps > 1)) + block_k // 2 + 3

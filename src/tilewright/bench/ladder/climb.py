@@ -76,7 +76,7 @@ def tuned_contender(live: LiveDevice, problem: Problem) -> Contender:
 def _checked(
     live: LiveDevice, told: Result, choice: Choice, kernel: Kernel | None = None
 ) -> Contender:
-    stencil, config, variant = choice.stencil, choice.twin, Variant.of(_problem(1, 1, 1))
+    stencil, config, variant = choice.stencil, choice.config, Variant.of(_problem(1, 1, 1))
     told = replace(told, config={"stencil": config.stencil, **config})
     try:
         source = stencil.source(config, variant, live.dialect)

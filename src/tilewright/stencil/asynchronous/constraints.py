@@ -76,10 +76,10 @@ def who_shares_a_tile() -> Constraint:
     """Return what keeps ways to share a tile of C apart."""
     return Constraint(
         "who shares a tile",
-        lambda persistent, stream_k, split_k, sliced: (
+        lambda persistent, stream_k, cluster_k, parallel_split_k: (
             ((stream_k == 0) | (persistent == 1))
-            & ((persistent == 0) | (split_k == 1))
-            & ((sliced == 0) | ((persistent == 0) & (split_k == 1)))
+            & ((persistent == 0) | (cluster_k == 1))
+            & ((parallel_split_k == 0) | ((persistent == 0) & (cluster_k == 1)))
         ),
         "blocks that stay share tiles with all others, blocks of a cluster with each other, and "
         "slices have a block each",
@@ -91,7 +91,9 @@ def who_has_layers() -> Constraint:
     """Return what leaves layers of warps to blocks whose shared memory is free at their end."""
     return Constraint(
         "who has layers",
-        lambda warps_k, persistent, sliced: (warps_k == 1) | ((persistent == 0) & (sliced == 0)),
+        lambda warps_k, persistent, parallel_split_k: (
+            (warps_k == 1) | ((persistent == 0) & (parallel_split_k == 0))
+        ),
         "layers add up where blocks that stay have the next tile; slices add nothing up",
         "divisibility",
     )
@@ -101,7 +103,7 @@ def who_adds_parts_up() -> Constraint:
     """Return what leaves a tree of parts to tiles that have some."""
     return Constraint(
         "who adds parts up",
-        lambda tree, stream_k: (tree == 0) | (stream_k > 0),
+        lambda tree_reduction, stream_k: (tree_reduction == 0) | (stream_k > 0),
         "only blocks that share tiles with all others leave parts",
         "divisibility",
     )
@@ -114,7 +116,7 @@ def sliced_sums(precision: Precision) -> tuple[Constraint, ...]:
     return (
         Constraint(
             "no slices of pairs",
-            lambda sliced: sliced == 0,
+            lambda parallel_split_k: parallel_split_k == 0,
             "a sum of pairs that is not sound is computed anew by who has all of it",
             "divisibility",
         ),
@@ -198,8 +200,8 @@ def staged_results(room: Quantity) -> tuple[Constraint, ...]:
             "divisibility",
         ),
         Constraint(
-            "sliced or staged",
-            lambda sliced: sliced == 0,
+            "split in parallel or staged",
+            lambda parallel_split_k: parallel_split_k == 0,
             "parts of slices are aligned; the second kernel stores C down its columns",
             "divisibility",
         ),
@@ -214,7 +216,7 @@ def clusters(device: DeviceSpec) -> tuple[Constraint, ...]:
     return (
         Constraint(
             "clusters",
-            lambda split_k: split_k == 1,
+            lambda cluster_k: cluster_k == 1,
             "thread blocks form clusters from compute capability 9.0 on",
             "hardware",
         ),
@@ -261,13 +263,13 @@ def schedulers(busy: Quantity) -> Constraint:
     )
 
 
-def keep_busy(threads: Values, resident: Values) -> Values:
+def keep_busy(threads: Values, min_blocks: Values) -> Values:
     """Return whether so many blocks give each scheduler a warp, and one does not stop them all."""
-    return (threads * resident >= 4 * WARP) & (threads <= _MOST_THREADS)
+    return (threads * min_blocks >= 4 * WARP) & (threads <= _MOST_THREADS)
 
 
 def resident_blocks(device: DeviceSpec, fit: Quantity) -> tuple[Constraint, ...]:
-    """Return what keeps `resident` blocks possible, and worth asking for; `fit` is by `room_for`.
+    """Return what keeps `min_blocks` possible, and worth asking for; `fit` is by `room_for`.
 
     There is none where the device does not say what a multiprocessor has.
     """
@@ -286,15 +288,15 @@ def resident_blocks(device: DeviceSpec, fit: Quantity) -> tuple[Constraint, ...]
 def room_for(
     device: DeviceSpec,
     *,
-    resident: Values,
+    min_blocks: Values,
     threads: Values,
     registers: Values,
     shared_bytes: Values,
 ) -> Values:
     """Return whether a multiprocessor holds so many blocks of these resources."""
     file, memory = device.registers_per_multiprocessor, device.shared_bytes_per_multiprocessor
-    return (resident * threads * registers <= file) & (
-        resident * (shared_bytes + _SYSTEM_BYTES) <= memory
+    return (min_blocks * threads * registers <= file) & (
+        min_blocks * (shared_bytes + _SYSTEM_BYTES) <= memory
     )
 
 

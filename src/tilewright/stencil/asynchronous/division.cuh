@@ -13,8 +13,9 @@
  *             [ 4  ][4 | 5 ][ 5  |6 ][  6  ]            18 steps in shares of 4 or 5
  *
  * A share begins inside a tile, or with one.  Who has a tile's first step owns it: it adds up,
- * in the order of k, the parts that the workers after it leave in device memory (with TREE some
- * of these have added up others' before), and stores the tile.  So a sum's order depends on sizes, config and grid alone: the same bits in every run.
+ * in the order of k, the parts that the workers after it leave in device memory (with
+ * TREE_REDUCTION some of these have added up others' before), and stores the tile.  So a sum's order
+ * depends on sizes, config and grid alone: the same bits in every run.
  * A worker computes the part that it leaves to others before anything else of its share, so that
  * it is there long before its owner, who comes to it at the end of a share, looks for it.
  *
@@ -42,7 +43,7 @@
 #define FLAGS_AT 128
 #define PARTS_AT 16384
 
-#if STREAM_K || SLICED
+#if STREAM_K || PARALLEL_SPLIT_K
 #define WORKSPACE_ARGUMENT , unsigned char *workspace
 #define WORKSPACE workspace
 #else

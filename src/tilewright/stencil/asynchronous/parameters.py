@@ -1,18 +1,21 @@
-"""Parameters of a thread block's sides, and of what it does with its place in the grid."""
+"""Parameters of kernels with asynchronous copies: a block's tile, its pipeline and its grid.
+
+Those with an `unnamed` value are absent in configs stored before them, which mean that value.
+"""
 
 from __future__ import annotations
 
 from tilewright.space import Parameter
 
 __all__ = [
-    "RESIDENT",
-    "SLICED",
+    "MIN_BLOCKS",
+    "PARALLEL_SPLIT_K",
+    "SPECIALISED_EPILOGUE",
     "STAGES",
     "STREAM_K",
     "TMA",
-    "TREE",
+    "TREE_REDUCTION",
     "WARPS_K",
-    "WAYS_APART",
     "block_sides",
     "grid",
 ]
@@ -23,59 +26,56 @@ STAGES = Parameter(
     "tiles of each operand in shared memory: one is multiplied, the others arrive",
     "shared memory",
 )
-RESIDENT = Parameter(
-    "resident",
+MIN_BLOCKS = Parameter(
+    "min_blocks",
     (1, 2, 3, 4, 5, 6, 8),
-    "thread blocks that a multiprocessor shall hold: caps a thread's registers",
-    "registers: too few spill",
+    "thread blocks that a multiprocessor holds at least (__launch_bounds__)",
+    "registers: a thread has fewer, and spills if they are too few",
 )
-# As old as those without it.
 TMA = Parameter(
     "tma",
     (0, 1),
-    "who copies operands: 0: all threads, 1: the copy engine, whole tiles that one thread asks for "
-    "(compute capability 9.0)",
-    "none; columns aligned to 16 bytes",
+    "how operands are copied: 0: cp.async by all threads, 1: TMA, whole tiles (compute capability "
+    "9.0)",
+    "columns of A and B are aligned to 16 bytes",
     unnamed=0,
 )
-WAYS_APART = Parameter(
-    "ways_apart",
+SPECIALISED_EPILOGUE = Parameter(
+    "specialised_epilogue",
     (0, 1),
-    "text that stores results: 0: each chunk asks whether it is aligned and whether C counts, 1: "
-    "asked once, each answer with a text of its own, side by side",
-    "none but another choice of registers by the compiler",
+    "0: the epilogue tests alignment and beta for each chunk, 1: once, with straight code for each "
+    "case",
+    "code; another choice of registers by the compiler",
     unnamed=0,
 )
-# As old as that without it: one layer of warps.
 WARPS_K = Parameter(
     "warps_k",
     (1, 2, 4, 8),
-    "layers of a block's warps, each of which multiplies its part of the steps of a stage",
+    "sliced-K: groups of warps along k, each of which multiplies its part of a stage's steps",
     "registers and threads; the parts of C pass through shared memory",
     unnamed=1,
 )
 STREAM_K = Parameter(
     "stream_k",
     (0, 1, 2),
-    "tiles of C that all blocks share evenly, steps along k apart: 0: none, 1: those of "
-    "the last wave where it is not full, 2: of the last full wave, too",
+    "tiles of C whose steps along k persistent blocks share evenly: 0: none, 1: those of the last "
+    "wave where it is not full, 2: those of the last full wave, too",
     "parts of C pass through device memory",
     unnamed=0,
 )
-TREE = Parameter(
-    "tree",
+TREE_REDUCTION = Parameter(
+    "tree_reduction",
     (0, 1),
-    "who adds up the parts of a tile that blocks share: 0: its owner, one after another, 1: those "
-    "who left them, too, by halves",
-    "others wait, too",
+    "stream-K: parts of a shared tile are added up 0: one after another by the tile's owner, 1: "
+    "pairwise, by the blocks that computed them, too",
+    "more blocks wait for others",
     unnamed=0,
 )
-# As old as that without it.
-SLICED = Parameter(
-    "sliced",
+PARALLEL_SPLIT_K = Parameter(
+    "parallel_split_k",
     (0, 1),
-    "1: k is cut into slices, so many that blocks for each fill the device; a second kernel adds "
-    "up their parts of C",
+    "1: split-K over independent blocks, as many parts as fill the device, and a reduction kernel "
+    "that adds them up",
     "parts of C pass through device memory; a second launch",
     unnamed=0,
 )
@@ -94,27 +94,27 @@ def grid() -> tuple[Parameter, ...]:
     """Return who computes which tile of C, and who shares one."""
     return (
         Parameter(
-            "raster_rows",
+            "swizzle_rows",
             (0, 4, 8, 16),
-            "block rows in a band of the grid, walked column by column; 0: all",
+            "threadblock swizzle: rows of blocks in a band of the grid, whose columns run one "
+            "after another; 0: one band",
             "tall bands read B's tiles anew, flat ones A's",
         ),
         Parameter(
-            "split_k",
+            "cluster_k",
             (1, 2, 4, 8),
-            "blocks of a cluster that share the steps along k of one tile of C",
+            "split-K within a cluster: blocks that share the steps along k of one tile of C",
             "the parts of C pass through shared memory; fewer steps for each block",
         ),
-        # A config without one of these is older than they are: a block for each tile.
         Parameter(
             "persistent",
             (0, 1),
-            "1: as many blocks as fit stay and take tiles in turns; the next tile's first copies "
-            "are on their way while a result is stored",
-            "registers: where the block is",
+            "1: as many blocks as fit compute tile after tile; the next tile's first copies are on "
+            "their way while a result is stored",
+            "registers for the place in the grid",
             unnamed=0,
         ),
         STREAM_K,
-        TREE,
-        SLICED,
+        TREE_REDUCTION,
+        PARALLEL_SPLIT_K,
     )

@@ -60,7 +60,7 @@ def shared_bytes(
     block_n: Values,
     block_k: Values,
     stages: Values,
-    split_k: Values,
+    cluster_k: Values,
     stream_k: Values,
     warps_k: Values,
     precision: Precision,
@@ -78,6 +78,6 @@ def shared_bytes(
     stage = block_k * (block_m + block_n + longer) * precision.element_bytes
     ring = stages * (stage + np.where(np.asarray(tma) > 0, barrier_bytes, 0))
     parts = block_m * block_n * precision.element_bytes * warps_k
-    part = np.where(np.asarray(split_k) * warps_k > 1, parts, 0)
+    part = np.where(np.asarray(cluster_k) * warps_k > 1, parts, 0)
     number = np.where(np.asarray(stream_k) > 0, NUMBER_BYTES, 0)
     return np.maximum(ring, part) + number

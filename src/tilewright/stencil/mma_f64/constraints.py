@@ -97,10 +97,10 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "steps of a tile",
-            lambda block_k, warps_k, mma_k, ahead: (
+            lambda block_k, warps_k, mma_k, double_buffered: (
                 (block_k % (warps_k * mma_k) == 0)
                 & (steps(block_k, warps_k, mma_k) >= 2)
-                & (steps(block_k, warps_k, mma_k) % (1 + ahead) == 0)
+                & (steps(block_k, warps_k, mma_k) % (1 + double_buffered) == 0)
             ),
             "each layer of warps has whole steps; copies start before a tile's last step; two sets "
             "of fragments take turns",
@@ -108,7 +108,7 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "columns for every part of a tile",
-            lambda warp_n, split_k, warps_k: warp_n // 4 % (split_k * warps_k) == 0,
+            lambda warp_n, cluster_k, warps_k: warp_n // 4 % (cluster_k * warps_k) == 0,
             "each block of a cluster, and each layer of its warps, adds up as many columns of a "
             "lane's part of C",
             "divisibility",
@@ -181,7 +181,7 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
         engine_or_threads(),
         Constraint(
             "a step ahead of boxes",
-            lambda tma, ahead: (tma == 0) | (ahead == 1),
+            lambda tma, double_buffered: (tma == 0) | (double_buffered == 1),
             "a stage is left, and the next waited for, before a tile's last step is multiplied",
             "divisibility",
         ),
@@ -256,11 +256,11 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
 
     return (
         schedulers(
-            lambda block_m, block_n, warp_m, warp_n, warps_k, resident: keep_busy(
+            lambda block_m, block_n, warp_m, warp_n, warps_k, min_blocks: keep_busy(
                 threads(
                     block_m=block_m, block_n=block_n, warp_m=warp_m, warp_n=warp_n, warps_k=warps_k
                 ),
-                resident,
+                min_blocks,
             )
         ),
         Constraint(
@@ -279,18 +279,18 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
 
     def fit(
         block_m: Values, block_n: Values, block_k: Values, warp_m: Values, warp_n: Values,
-        mma_k: Values, ahead: Values, stages: Values, split_k: Values, resident: Values,
-        warps_k: Values, tma: Values,
+        mma_k: Values, double_buffered: Values, stages: Values, cluster_k: Values,
+        min_blocks: Values, warps_k: Values, tma: Values,
     ) -> Values:  # fmt: skip
         sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
         tiles = {"warp_m": warp_m, "warp_n": warp_n}
         return room_for(
             device,
-            resident=resident,
+            min_blocks=min_blocks,
             threads=threads(**sides, **tiles),
-            registers=used(**tiles, mma_k=mma_k, ahead=ahead),
+            registers=used(**tiles, mma_k=mma_k, double_buffered=double_buffered),
             shared_bytes=shared(
-                **sides, block_k=block_k, stages=stages, split_k=split_k, stream_k=0, tma=tma
+                **sides, block_k=block_k, stages=stages, cluster_k=cluster_k, stream_k=0, tma=tma
             ),
         )
 

@@ -25,7 +25,7 @@ struct fragments {
     side<WARP_N> b;
 };
 
-/* Read one of TURNS of step l, from where the lane's first element of the tile lies. */
+/* Read one of INTERLEAVE groups of step l, from where the lane's first element of the tile lies. */
 template <int SIDE, int PITCH, int K_FAST, int PAIR>
 HELPER void read_side(side<SIDE> *to, shared_at from, int l, int part)
 {
@@ -33,7 +33,7 @@ HELPER void read_side(side<SIDE> *to, shared_at from, int l, int part)
     UNROLL for (int kk = 0; kk < STEP_K / 4; ++kk) {
         const int k = (l * (STEP_K / 4) + kk) * 4;
         UNROLL for (int x = 0; x < SIDE / 8; x += 1 + ALONG_SIDE) {
-            if ((kk * (SIDE / 8) + x) * TURNS / (STEP_K / 4 * (SIDE / 8)) != part)
+            if ((kk * (SIDE / 8) + x) * INTERLEAVE / (STEP_K / 4 * (SIDE / 8)) != part)
                 continue;
             const shared_at place = fragment_at<PITCH, K_FAST, PAIR>(from, k, x);
             if (WORDS == 2 || ALONG_SIDE) {
@@ -88,17 +88,19 @@ HELPER void multiply_lines(elem *sum, const fragments *f, int i, int j, int kk, 
     UNROLL for (int r = 0; r < 2; r += MMA_M / 8) mma(c + 2 * r, a + r, b);
 }
 
-/* One of TURNS of a step's instructions, there and back, so that one operand is at hand at each
- * turn; a complex sum's two are far apart. */
+/* One of INTERLEAVE groups of a step's instructions, serpentine, so that neighbours share an
+ * operand; a complex sum's two are far apart. */
 HELPER void multiply(elem *sum, const fragments *f, int part)
 {
-    enum { ROWS = WARP_M * WORDS / 16, COLUMNS = WARP_N / 8, FAST = WALK ? COLUMNS : ROWS };
+    enum { ROWS = WARP_M * WORDS / 16, COLUMNS = WARP_N / 8,
+           FAST = SERPENTINE_ROWS ? COLUMNS : ROWS };
     enum { ROUND = ROWS * COLUMNS, ALL = STEP_K / MMA_K * WORDS * ROUND };
     UNROLL for (int at = 0; at < ALL; ++at) {
-        if (at * TURNS / ALL != part)
+        if (at * INTERLEAVE / ALL != part)
             continue;
         const int n = at % ROUND, kk = at / ROUND / WORDS * (MMA_K / 4), word = at / ROUND % WORDS;
         const int slow = n / FAST, fast = slow % 2 ? FAST - 1 - n % FAST : n % FAST;
-        multiply_lines(sum, f, WALK ? slow : fast, WALK ? fast : slow, kk, word);
+        multiply_lines(sum, f, SERPENTINE_ROWS ? slow : fast, SERPENTINE_ROWS ? fast : slow, kk,
+                       word);
     }
 }

@@ -74,7 +74,7 @@
  * barrier. */
 #define UNROLL_K (BLOCK_K / WARPS_K)
 #define STEPS (UNROLL_K / STEP_K)
-#define COPY_GROUPS ((STEPS - 1) * TURNS)
+#define COPY_GROUPS ((STEPS - 1) * INTERLEAVE)
 
 /* Elements between steps along k, or between planes. */
 #define PITCH_A BLOCK_M

@@ -1,14 +1,14 @@
-"""Parameters of the stencil on matrix units for doubles.  In capitals they are macros."""
+"""Parameters of the DMMA stencil: tensor cores for doubles.  In capitals they are macros."""
 
 from __future__ import annotations
 
 from tilewright.space import Parameter
 from tilewright.stencil.asynchronous.parameters import (
-    RESIDENT,
+    MIN_BLOCKS,
+    SPECIALISED_EPILOGUE,
     STAGES,
     TMA,
     WARPS_K,
-    WAYS_APART,
     block_sides,
     grid,
 )
@@ -67,26 +67,26 @@ def _pipeline() -> tuple[Parameter, ...]:
             "shared memory; waste where k is no multiple",
         ),
         STAGES,
-        WAYS_APART,
+        SPECIALISED_EPILOGUE,
         TMA,
         Parameter(
-            "ahead",
+            "double_buffered",
             (0, 1),
-            "whether a step reads the next one's fragments: 0: its own, other warps multiply "
-            "meanwhile",
-            "1: registers for fragments of two steps",
+            "fragments: 0: loaded in the step that multiplies them, 1: one step earlier, to a "
+            "second set of registers",
+            "registers for fragments of two steps",
         ),
         Parameter(
-            "turns",
+            "interleave",
             (1, 2, 4, 8, 16),
-            "turns that reads, copies and multiply-adds of a step take",
-            "none but order; with few turns all warps read at once, and none multiplies",
+            "groups in which loads, copies and multiply-adds of a step interleave",
+            "none but order; with few groups all warps load at once, and none multiplies",
         ),
         Parameter(
-            "walk",
+            "serpentine_rows",
             (0, 1),
-            "order of a step's instructions: 0: by columns, 1: by rows, each there and back",
+            "serpentine order of a step's instructions: 0: along columns, 1: along rows",
             "none but another order of reads of the register file",
         ),
-        RESIDENT,
+        MIN_BLOCKS,
     )

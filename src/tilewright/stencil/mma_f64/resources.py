@@ -51,7 +51,7 @@ def registers(
     warp_m: Values,
     warp_n: Values,
     mma_k: Values,
-    ahead: Values,
+    double_buffered: Values,
     precision: Precision,
     other: int = OTHER_REGISTERS,
 ) -> Values:
@@ -59,5 +59,5 @@ def registers(
 
     Its sums, the fragments of one step or two; `other` are those for everything else.
     """
-    held = warp_m * warp_n + (1 + ahead) * mma_k * (warp_m + warp_n)
+    held = warp_m * warp_n + (1 + double_buffered) * mma_k * (warp_m + warp_n)
     return held * precision.element_bytes // (4 * WARP) + other

@@ -7,10 +7,10 @@ from tilewright.stencil.base import Variant
 __all__ = ["starts"]
 
 _NAMES = (
-    "block_m", "block_n", "warp_m", "warp_n", "resident", "mma_m", "mma_k", "block_k", "stages",
-    "ahead", "turns", "split_k",
+    "block_m", "block_n", "warp_m", "warp_n", "min_blocks", "mma_m", "mma_k", "block_k", "stages",
+    "double_buffered", "interleave", "cluster_k",
 )  # fmt: skip
-_SAME = {"walk": 0, "raster_rows": 8}
+_SAME = {"serpentine_rows": 0, "swizzle_rows": 8}
 
 _Shape = tuple[int, ...]
 

@@ -67,7 +67,9 @@ class MmaF64(SimtAsync):
 
     def registers(self, config: Config, variant: Variant) -> int:
         """Return the estimated registers of a thread."""
-        values = {name: config.integer(name) for name in ("warp_m", "warp_n", "mma_k", "ahead")}
+        values = {
+            name: config.integer(name) for name in ("warp_m", "warp_n", "mma_k", "double_buffered")
+        }
         return int(registers(**values, precision=variant.precision))
 
     def threads(self, config: Config) -> int:

@@ -136,9 +136,9 @@ def _pipeline() -> tuple[Parameter, ...]:
 def _order() -> tuple[Parameter, ...]:
     return (
         Parameter(
-            "raster_rows",
+            "swizzle_rows",
             (0, 1, 8),
-            "block rows in a band of the grid, walked column by column; 0: all, 1: row by row",
+            "threadblock swizzle: rows of blocks in a band of the grid; 0: one band, 1: row by row",
             "tall bands read B's tiles anew, flat ones A's; 8 keeps both in a shared cache",
         ),
     )

@@ -218,7 +218,7 @@ def _fast_pairs(shape: tuple[int, ...], variant: Variant) -> dict[str, Value]:
         "shared_buffers": buffers,
         "prefetch": prefetch,
         "unroll_k": unroll_k,
-        "raster_rows": 8,
+        "swizzle_rows": 8,
     }
 
 
@@ -249,7 +249,7 @@ def _fast(shape: tuple[int, ...], variant: Variant) -> dict[str, Value]:
         "shared_buffers": buffers,
         "prefetch": 1,
         "unroll_k": block_k,
-        "raster_rows": 8,
+        "swizzle_rows": 8,
     }
 
 
@@ -281,5 +281,5 @@ def _square(
         "shared_buffers": 1,
         "prefetch": 1,
         "unroll_k": block_k,
-        "raster_rows": 8,
+        "swizzle_rows": 8,
     }

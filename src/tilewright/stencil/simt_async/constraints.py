@@ -38,7 +38,6 @@ from tilewright.stencil.asynchronous.resources import (
     shared_bytes,
 )
 from tilewright.stencil.base import Variant
-from tilewright.stencil.simt_async.boxes import MOST_BOX, box_words
 from tilewright.stencil.simt_async.parameters import SECTOR_BYTES
 from tilewright.stencil.simt_async.resources import (
     LEAST_OTHER,
@@ -47,6 +46,7 @@ from tilewright.stencil.simt_async.resources import (
     registers,
     threads,
 )
+from tilewright.stencil.simt_async.tma import MOST_BOX, box_words
 
 __all__ = ["constraints", "mode_constraints"]
 
@@ -101,7 +101,7 @@ def _shapes(precision: Precision) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "columns for every part of a tile",
-            lambda tile_n, split_k, warps_k: tile_n % (split_k * warps_k) == 0,
+            lambda tile_n, cluster_k, warps_k: tile_n % (cluster_k * warps_k) == 0,
             "each block of a cluster, and each layer of its warps, adds up as many columns of a "
             "thread's tile",
             "divisibility",
@@ -232,11 +232,11 @@ def _even(
 
 def _shared(variant: Variant) -> Callable[..., Values]:
     def shared(
-        block_m: Values, block_n: Values, block_k: Values, stages: Values, split_k: Values,
+        block_m: Values, block_n: Values, block_k: Values, stages: Values, cluster_k: Values,
         stream_k: Values, tma: Values, warps_k: Values, run_bytes: Values,
     ) -> Values:  # fmt: skip
         return shared_bytes(
-            block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, split_k=split_k,
+            block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, cluster_k=cluster_k,
             stream_k=stream_k, tma=tma, warps_k=warps_k, precision=variant.precision,
             longer=longer(block_k, run_bytes, variant.precision, variant.k_fast),
         )  # fmt: skip
@@ -263,11 +263,11 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     each = 12 if variant.precision.parts == 2 else 1
     return (
         schedulers(
-            lambda block_m, block_n, tile_m, tile_n, warps_k, resident: keep_busy(
+            lambda block_m, block_n, tile_m, tile_n, warps_k, min_blocks: keep_busy(
                 threads(
                     block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, warps_k=warps_k
                 ),
-                resident,
+                min_blocks,
             )
         ),
         Constraint(
@@ -291,21 +291,21 @@ def _fit(variant: Variant, device: DeviceSpec) -> Callable[..., Values]:
 
     def fit(
         block_m: Values, block_n: Values, block_k: Values, tile_m: Values, tile_n: Values,
-        stages: Values, split_k: Values, resident: Values, tma: Values, warps_k: Values,
+        stages: Values, cluster_k: Values, min_blocks: Values, tma: Values, warps_k: Values,
         run_bytes: Values,
     ) -> Values:  # fmt: skip
         sides = {"block_m": block_m, "block_n": block_n, "warps_k": warps_k}
         tiles = {"tile_m": tile_m, "tile_n": tile_n}
         return room_for(
             device,
-            resident=resident,
+            min_blocks=min_blocks,
             threads=threads(**sides, **tiles),
             registers=used(**tiles, tma=tma),
             shared_bytes=shared(
                 **sides,
                 block_k=block_k,
                 stages=stages,
-                split_k=split_k,
+                cluster_k=cluster_k,
                 stream_k=0,
                 tma=tma,
                 run_bytes=run_bytes,

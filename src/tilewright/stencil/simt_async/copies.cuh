@@ -177,13 +177,13 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
             from = step(from, i / map::PARTS == map::ROWS - 1 ? tile : row);
     }
 
-    /* Start what is due in turn l of the TURNS of the loop's STEPS: copies start in COPY_GROUPS
-     * groups, spread evenly over the steps before the barrier. */
+    /* Start what is due in slot l of a tile, which has INTERLEAVE slots in each of STEPS: copies start
+     * in COPY_GROUPS groups, spread evenly over the slots before the barrier. */
     METHOD void serve(int l, shared_at stage)
     {
         UNROLL for (int i = 0; i < COPIES; ++i) {
             const int group = i * COPY_GROUPS / COPIES;
-            if (group * (STEPS - 1) * TURNS / COPY_GROUPS == l)
+            if (group * (STEPS - 1) * INTERLEAVE / COPY_GROUPS == l)
                 start(i, stage);
         }
     }

@@ -52,11 +52,11 @@ HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int
  * of an order shows in its registers: which operands it reuses, and which banks it reads. */
 HELPER int in_order(int step)
 {
-    /* Along one line of LINE, a column or with WALK a row, and back the next: one operand is at
-     * hand at the turn. */
-    enum { LINE = WALK ? TILE_N : TILE_M };
+    /* Serpentine: along one line of LINE, a column or with SERPENTINE_ROWS a row, and back along the
+     * next, so that neighbours share an operand. */
+    enum { LINE = SERPENTINE_ROWS ? TILE_N : TILE_M };
     const int line = step / LINE, at = line % 2 ? LINE - 1 - step % LINE : step % LINE;
-    return WALK ? at * TILE_M + line : line * TILE_M + at;
+    return SERPENTINE_ROWS ? at * TILE_M + line : line * TILE_M + at;
 }
 
 HELPER void multiply(elem *sum, const fragments *f, int)

@@ -8,11 +8,10 @@
  * STAGES stages, while this step's are multiplied.  All that can be is an immediate offset
  * here, and nothing is checked within the loop.
  *
- * A text of its own comes first (simt.cuh for ordinary arithmetic units, mma_f64/mma.cuh
- * for matrix units): how tiles lie in shared memory, and how a thread multiplies them.  It
- * defines
+ * A file of its own comes first (simt.cuh for FMA units, mma_f64/mma.cuh for tensor cores): how
+ * tiles lie in shared memory, and how a thread multiplies them.  It defines
  *
- *     THREADS, TILE_M, TILE_N, LANES_M, STEP_K, STEPS, TURNS, AHEAD, COPY_GROUPS
+ *     THREADS, TILE_M, TILE_N, LANES_M, STEP_K, STEPS, INTERLEAVE, DOUBLE_BUFFERED, COPY_GROUPS
  *     BYTES_A, BYTES_B, ADVANCE_A, ADVANCE_B     bytes of a tile, and of a trip's part of it
  *     HOW_COPIED, RESTS_END, layout, place_in_tile     how threads copy tiles; not with TMA
  *     fragments, read_fragments, multiply        what a thread reads and does with it
@@ -20,9 +19,9 @@
  *     RUN                                        columns of C that a thread has side by side
  *
  * A step of the pipeline, for each l of STEPS: read the fragments of l + 1 (of l, where
- * AHEAD is 0), start a few copies, multiply the fragments of l; a step may take turns with
- * these in TURNS.  Before the last l the block waits for the next stage, once: the one
- * barrier of a tile.
+ * DOUBLE_BUFFERED is 0), start a few copies, multiply the fragments of l; a step interleaves these
+ * in INTERLEAVE groups.  Before the last l the block waits for the next stage, once: the one barrier
+ * of a tile.
  *
  *     l = 0 .. STEPS - 2    read l + 1, copy a share of tile t + STAGES - 1, multiply l
  *     l = STEPS - 1         wait, barrier, read l = 0 of tile t + 1, multiply l
@@ -35,16 +34,16 @@
  * is copied as they are (pipeline.cuh).
  *
  * With TMA (compute capability 9.0) the copy engine brings whole tiles, edges and remainder too, to
- * the same ring, where a text that multiplies takes operands as they lie; boxes.cuh has the loop
+ * the same ring, where a text that multiplies takes operands as they lie; tma.cuh has the loop
  * then.
  *
- * Small results: SPLIT_K blocks, a cluster, share the steps of one tile of C and add
+ * Small results: CLUSTER_K blocks, a cluster, share the steps of one tile of C and add
  * their parts in the order of k through each other's shared memory (compute capability
  * 9.0): the same bits in every run.  So do WARPS_K layers of a block's warps, each of which has a
  * part of every stage (warps.cuh).
  *
- * Long sums over few tiles: with SLICED k is cut into slices, a block for each of them, and a
- * second kernel adds up (sliced.cuh).
+ * Long sums over few tiles: with PARALLEL_SPLIT_K k is cut into slices, a block for each of them,
+ * and a reduction kernel adds up (parallel_split_k.cuh).
  *
  * Results: each thread stores its own, 16 bytes at once where columns of C are aligned to them.
  * Where they are not, and with STAGED, results pass through shared memory (staged.cuh).
@@ -63,7 +62,7 @@
 #include "simt_async/matrices.cuh"
 #include "simt_async/store.cuh"
 #if TMA
-#include "simt_async/boxes.cuh"
+#include "simt_async/tma.cuh"
 #else
 #include "simt_async/copies.cuh"
 #include "simt_async/pipeline.cuh"
@@ -84,15 +83,15 @@ HELPER void multiply_steps(elem *sum, operand a, operand b, steps mine, shared_a
     }
 }
 
-#include "simt_async/sliced.cuh"
+#include "simt_async/parallel_split_k.cuh"
 
-/* One block for each tile of C, or SPLIT_K of them. */
+/* One block for each tile of C, or CLUSTER_K of them. */
 HELPER void compute_tile(const matrices *x)
 {
-    const place p = place_in(x->m, x->n, BLOCK_ID / SPLIT_K);
+    const place p = place_in(x->m, x->n, BLOCK_ID / CLUSTER_K);
     const operand a = operand_a(x, p.i);
     const operand b = operand_b(x, p.j);
-    const steps mine = steps_of(x->k, SPLIT_K > 1 ? cluster_rank() : 0, SPLIT_K);
+    const steps mine = steps_of(x->k, CLUSTER_K > 1 ? cluster_rank() : 0, CLUSTER_K);
     const shared_at tiles = shared_memory();
 
     elem sum[TILE_M * TILE_N];
@@ -120,11 +119,11 @@ HELPER void compute_tile(const matrices *x)
     const matrices x = {m, n, k, a_first, offset_a, lda, b_first, offset_b, ldb,               \
                         c_first, offset_c, ldc, alpha, elem_scalar(beta_re, beta_im) MAPS};
 
-KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(ARGUMENTS)
+KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
 {
     RETURN_UNLESS_WANTED
     MATRICES_OF_ARGUMENTS(x)
-#if SLICED
+#if PARALLEL_SPLIT_K
     compute_slice(&x, WORKSPACE);
 #else
     if (PERSISTENT)
@@ -134,7 +133,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(ARGUMENTS)
 #endif
 }
 
-#if SLICED
+#if PARALLEL_SPLIT_K
 KERNEL __launch_bounds__(SECOND_THREADS) void add_parts_of_slices(ARGUMENTS)
 {
     WAIT_FOR_PREVIOUS();

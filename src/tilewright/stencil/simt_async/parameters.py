@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 from tilewright.stencil.asynchronous.parameters import (
-    RESIDENT,
+    MIN_BLOCKS,
+    SPECIALISED_EPILOGUE,
     STAGES,
     TMA,
     WARPS_K,
-    WAYS_APART,
     block_sides,
     grid,
 )
@@ -18,7 +18,6 @@ __all__ = ["parameters"]
 # The least that device memory gives at a time.
 SECTOR_BYTES = 32
 
-# A config that does not name it is older than it is.
 RUN_BYTES = Parameter(
     "run_bytes",
     (SECTOR_BYTES, 2 * SECTOR_BYTES),
@@ -75,7 +74,7 @@ def _pipeline() -> tuple[Parameter, ...]:
         Parameter(
             "unroll_k",
             (2, 4, 6, 8, 12, 16),
-            "steps in k that the loop's text has",
+            "steps in k that the loop is unrolled by",
             "code: a loop larger than the nearest instruction cache waits for instructions",
         ),
         Parameter(
@@ -85,19 +84,19 @@ def _pipeline() -> tuple[Parameter, ...]:
             "compilers put empty instructions before each group; few groups crowd the queue",
         ),
         RUN_BYTES,
-        WAYS_APART,
+        SPECIALISED_EPILOGUE,
         TMA,
         Parameter(
-            "walk",
+            "serpentine_rows",
             (0, 1),
-            "order of a step's multiply-adds, there and back: 0: by columns, 1: by rows",
+            "serpentine order of a step's multiply-adds: 0: along columns, 1: along rows",
             "none but another choice of registers by the compiler, and so of conflicts",
         ),
         Parameter(
             "b_first",
             (0, 1),
             "1: a step reads its row of B before its column of A",
-            "none but another choice of registers, as for walk",
+            "none but another choice of registers, as for serpentine_rows",
         ),
-        RESIDENT,
+        MIN_BLOCKS,
     )

@@ -11,7 +11,7 @@
 /* In single precision a tile has at most so many, as asynchronous/division.py says, and why;
  * elsewhere a step takes longer beside a part. */
 #if ELEM_BYTES == 4
-#define MOST_SHARES (TREE ? 32 : 12)
+#define MOST_SHARES (TREE_REDUCTION ? 32 : 12)
 #endif
 
 /* Shared memory behind the stages: the number that the block drew. */
@@ -94,9 +94,9 @@ HELPER unsigned int last_bit(unsigned int x) { return x & (0u - x); }
 
 /* Add what others have of a tile, in the order of k: of one that this worker owns, all of it.
  *
- * TREE: a worker that leaves its part, too, and whose number ends in z zeros, first adds up the
- * parts of the 2^z - 1 workers behind it.  So an owner waits for as many parts as a number has
- * bits, and not for each.  Of workers 5 (the owner) to 12:
+ * TREE_REDUCTION: a worker that leaves its part, too, and whose number ends in z zeros, first adds
+ * up the parts of the 2^z - 1 workers behind it.  So an owner waits for as many parts as a number
+ * has bits, and not for each.  Of workers 5 (the owner) to 12:
  *
  *     5 <- 6 <- 7        6 ends in one zero: it has 7 with it; 8 in three: 9, and 10 and 12 with
  *     5 <- 8 <- 9        what they have
@@ -112,8 +112,8 @@ HELPER void add_parts(elem *sum, piece p, division d, unsigned int worker,
     const unsigned int last = p.first > 0 ? worker + last_bit(worker) : d.workers;
     const unsigned int end = last < d.workers ? last : d.workers;
     ROLLED for (unsigned int other = worker + 1;
-                (!TREE || other < end) && share_at(d, other) < tile_end;
-                other += TREE ? last_bit(other) : 1) {
+                (!TREE_REDUCTION || other < end) && share_at(d, other) < tile_end;
+                other += TREE_REDUCTION ? last_bit(other) : 1) {
         if (THREAD_ID == 0) {
             unsigned int *const flag = flag_of(workspace, other);
             await_flag(flag);
@@ -135,7 +135,7 @@ HELPER void finish_piece(const matrices *x, elem *sum, piece p, division d, shar
                          unsigned char *workspace)
 {
     if (STREAM_K && p.first > 0) {
-        if (TREE)
+        if (TREE_REDUCTION)
             add_parts(sum, p, d, worker_of(d, tiles), workspace);
         leave_part(sum, worker_of(d, tiles), workspace);
         return;

@@ -51,9 +51,9 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
 
     const shared_at from_a = tiles + first_fragment_a() + layer() * (BYTES_A / WARPS_K);
     const shared_at from_b = tiles + BYTES_A + first_fragment_b() + layer() * (BYTES_B / WARPS_K);
-    fragments held[1 + AHEAD];
-    if (AHEAD)
-        UNROLL for (int part = 0; part < TURNS; ++part)
+    fragments held[1 + DOUBLE_BUFFERED];
+    if (DOUBLE_BUFFERED)
+        UNROLL for (int part = 0; part < INTERLEAVE; ++part)
             read_fragments(&held[0], from_a, from_b, 0, part);
 
     /* Where the trip's rows lie, and its stage, counted from the first; the stage to fill. */
@@ -66,12 +66,13 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
         if (!WIDE && fill)
             copy_checked_tile(a, b, mine, t++, tiles + into);
         UNROLL for (int l = 0; l < STEPS; ++l) {
-            fragments *const now = &held[AHEAD * l % 2], *const next = &held[AHEAD * (l + 1) % 2];
-            if (!AHEAD)
-                UNROLL for (int part = 0; part < TURNS; ++part)
+            fragments *const now = &held[DOUBLE_BUFFERED * l % 2],
+                            *const next = &held[DOUBLE_BUFFERED * (l + 1) % 2];
+            if (!DOUBLE_BUFFERED)
+                UNROLL for (int part = 0; part < INTERLEAVE; ++part)
                     read_fragments(now, from_a + rows_a, from_b + rows_b, l, part);
             if (l < STEPS - 1) {
-                if (AHEAD)
+                if (DOUBLE_BUFFERED)
                     read_fragments(next, from_a + rows_a, from_b + rows_b, l + 1, 0);
             } else {
                 rows_a += ADVANCE_A;
@@ -88,16 +89,16 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand a, operand b, steps mine
                     stage = stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES;
                     rows_a = rows_b = stage;
                 }
-                if (AHEAD)
+                if (DOUBLE_BUFFERED)
                     read_fragments(next, from_a + rows_a, from_b + rows_b, 0, 0);
                 fill = trip == 0 && left > STAGES - 1;
             }
-            UNROLL for (int part = 0; part < TURNS; ++part) {
-                if (AHEAD && part > 0)
+            UNROLL for (int part = 0; part < INTERLEAVE; ++part) {
+                if (DOUBLE_BUFFERED && part > 0)
                     read_fragments(next, from_a + rows_a, from_b + rows_b, (l + 1) % STEPS, part);
                 if (WIDE && fill && l < STEPS - 1) {
-                    f->a.serve(l * TURNS + part, into);
-                    f->b.serve(l * TURNS + part, into);
+                    f->a.serve(l * INTERLEAVE + part, into);
+                    f->b.serve(l * INTERLEAVE + part, into);
                 }
                 multiply(sum, now, part);
             }

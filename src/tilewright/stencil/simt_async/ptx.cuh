@@ -23,8 +23,8 @@ struct ALIGNED(16) chunk {
 #include EMULATED
 #else
 
-#if SPLIT_K > 1
-#define CLUSTER __attribute__((cluster_dims(SPLIT_K, 1, 1)))
+#if CLUSTER_K > 1
+#define CLUSTER __attribute__((cluster_dims(CLUSTER_K, 1, 1)))
 #else
 #define CLUSTER
 #endif
@@ -178,7 +178,7 @@ HELPER void write_chunk(shared_at at, chunk v)
 #endif
 }
 
-#if SPLIT_K > 1
+#if CLUSTER_K > 1
 /* This block's number in its cluster. */
 HELPER unsigned int cluster_rank(void)
 {
@@ -218,7 +218,7 @@ HELPER chunk read_chunk_of(unsigned int rank, shared_at at) { return read_chunk(
 #endif
 
 #if TMA
-#include "simt_async/boxes_ptx.cuh"
+#include "simt_async/tma_ptx.cuh"
 #endif
 
 #include "asynchronous/words.cuh"

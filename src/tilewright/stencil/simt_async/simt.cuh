@@ -40,8 +40,8 @@
 /* Fragments are of one k, read one step ahead. */
 #define STEP_K 1
 #define STEPS UNROLL_K
-#define TURNS 1
-#define AHEAD 1
+#define INTERLEAVE 1
+#define DOUBLE_BUFFERED 1
 
 #include "simt_async/words.cuh"
 #include "simt_async/ptx.cuh"

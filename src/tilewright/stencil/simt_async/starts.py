@@ -8,7 +8,7 @@ __all__ = ["starts"]
 
 _NAMES = (
     "block_m", "block_n", "tile_m", "tile_n", "lanes_m", "block_k", "unroll_k", "stages",
-    "resident", "split_k", "walk", "b_first", "copy_groups", "raster_rows",
+    "min_blocks", "cluster_k", "serpentine_rows", "b_first", "copy_groups", "swizzle_rows",
 )  # fmt: skip
 
 _Shape = tuple[int, ...]

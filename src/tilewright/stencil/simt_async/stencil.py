@@ -16,11 +16,11 @@ from tilewright.stencil.asynchronous.resources import (
 )
 from tilewright.stencil.base import Call, Dialect, Resources, Source, Stencil, Variant
 from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Mode, SplitK
-from tilewright.stencil.simt_async.boxes import maps
 from tilewright.stencil.simt_async.constraints import constraints, mode_constraints
 from tilewright.stencil.simt_async.parameters import SECTOR_BYTES, parameters
 from tilewright.stencil.simt_async.resources import longer, registers, threads
 from tilewright.stencil.simt_async.starts import starts
+from tilewright.stencil.simt_async.tma import maps
 from tilewright.stencil.text import read_text
 
 __all__ = ["STAGED_K", "SimtAsync", "layers"]
@@ -39,8 +39,9 @@ _ANY_K = 2**63 - 1
 # Multiply-adds of a multiprocessor in a cycle, of floats, and of doubles on matrix units.
 _A_CYCLE = 128
 
-# Of the second kernel (sliced.cuh), for each block of the first; and their threads.  Where a
-# multiprocessor had one of the first, it then has 1024 threads with two or three chunks each.
+# Blocks of the reduction kernel (parallel_split_k.cuh) for each block of the first, and their
+# threads: a multiprocessor that had one block of the first has 1024 threads, two or three chunks
+# each.
 _SECOND_BLOCKS, _SECOND_THREADS = 4, 256
 
 # By how many cycles slices must be shorter than whole tiles: 2 us on an H100, where a second
@@ -95,7 +96,7 @@ class SimtAsync(Stencil):
 
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of registers."""
-        ring = ("block_m", "block_n", "block_k", "stages", "split_k")
+        ring = ("block_m", "block_n", "block_k", "stages", "cluster_k")
         shared = shared_bytes(
             **{name: config.integer(name) for name in ring},
             stream_k=int(config.get("stream_k", 0)),
@@ -165,7 +166,7 @@ class SimtAsync(Stencil):
     def geometry(self, config: Config) -> Geometry:
         """Return tiles in one dimension, blocks of a cluster side by side."""
         value, tma = config.integer, bool(config.get("tma", 0))
-        split_k = self._split_k(config) if config.get("sliced", 0) else None
+        split_k = self._split_k(config) if config.get("parallel_split_k", 0) else None
         stages_k = 0 if split_k else _ANY_K if tma else STAGED_K
         return Geometry(
             value("block_m"),
@@ -173,11 +174,11 @@ class SimtAsync(Stencil):
             (self.threads(config), 1),
             tile_k=value("block_k"),
             stages=value("stages"),
-            resident=value("resident"),
-            cluster_k=value("split_k"),
+            resident=value("min_blocks"),
+            cluster_k=value("cluster_k"),
             persistent=bool(config.get("persistent", 0)),
             stream_k=int(config.get("stream_k", 0)),
-            tree=bool(config.get("tree", 0)),
+            tree=bool(config.get("tree_reduction", 0)),
             split_k=split_k,
             tma=tma,
             tma_line_bytes=self.line_bytes if tma else 0,
@@ -188,7 +189,7 @@ class SimtAsync(Stencil):
     def _split_k(self, config: Config) -> SplitK:
         """Return how launches are cut along k."""
         area, depth = config.integer("block_m") * config.integer("block_n"), "block_k"
-        step = area * config.integer(depth) * config.integer("resident") / _A_CYCLE
+        step = area * config.integer(depth) * config.integer("min_blocks") / _A_CYCLE
         # Bytes of floats; what larger elements take besides, their multiply-adds take, too.
         return SplitK(
             step, 4 * area, _SECOND_BLOCKS, _SECOND_THREADS, reduction_cycles=_SECOND_CYCLES
@@ -219,16 +220,16 @@ class SimtAsync(Stencil):
         )
         defines: dict[str, int | str] = {**variant.macros}
         # A config need not name these.
-        grid = ("PERSISTENT", "STREAM_K", "TREE", "SLICED")
-        defines |= dict.fromkeys((*grid, "WAYS_APART", "TMA"), 0) | {"WARPS_K": 1}
+        grid = ("PERSISTENT", "STREAM_K", "TREE_REDUCTION", "PARALLEL_SPLIT_K")
+        defines |= dict.fromkeys((*grid, "SPECIALISED_EPILOGUE", "TMA"), 0) | {"WARPS_K": 1}
         modes = (one.name for one in fields(Mode))
         defines |= {name.upper(): int(getattr(mode, name)) for name in modes}
-        if config.get("sliced", 0):
+        if config.get("parallel_split_k", 0):
             defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
         defines |= {name.upper(): value for name, value in config.items()}
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n")
-        leaves = config.get("stream_k", 0) or config.get("sliced", 0)
+        leaves = config.get("stream_k", 0) or config.get("parallel_split_k", 0)
         part *= variant.precision.element_bytes if leaves else 0
         text = "\n".join(read_text(name) for name in parts)
         return Source(
@@ -236,7 +237,7 @@ class SimtAsync(Stencil):
             defines,
             dynamic_shared_bytes=shared,
             part_bytes=part,
-            second="add_parts_of_slices" if config.get("sliced", 0) else "",
+            second="add_parts_of_slices" if config.get("parallel_split_k", 0) else "",
             unit=f"{self.name} {self.version}",
         )
 

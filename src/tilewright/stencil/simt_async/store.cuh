@@ -126,8 +126,8 @@ HELPER void store_chunk(result c, const elem *sum, int j, int i)
     }
 }
 
-#if WAYS_APART
-#include "simt_async/ways_apart.cuh"
+#if SPECIALISED_EPILOGUE
+#include "simt_async/specialised_epilogue.cuh"
 #else
 /* Store `count` columns of the thread's tile, from `first` on. */
 HELPER void store_columns(result c, const elem *sum, int first, int count, shared_at tiles)
@@ -148,7 +148,7 @@ HELPER void store_own_sums(result c, const elem *sum, shared_at tiles)
 }
 
 /* Parts of a tile's sums: each block of a cluster has some, and each layer of its warps. */
-#define PARTS_OF_TILE (SPLIT_K * WARPS_K)
+#define PARTS_OF_TILE (CLUSTER_K * WARPS_K)
 
 /* Where chunk i of column j of a thread's sums lies, `number` being the thread's: consecutive
  * threads side by side.
@@ -164,7 +164,7 @@ HELPER shared_at sums_at(shared_at base, int j, int i, int number)
 HELPER chunk left_by(int part, shared_at base, int j, int i)
 {
     const shared_at at = sums_at(base, j, i, part % WARPS_K * LAYER + PLACE_IN_LAYER);
-    return SPLIT_K > 1 ? read_chunk_of(part / WARPS_K, at) : read_chunk(at);
+    return CLUSTER_K > 1 ? read_chunk_of(part / WARPS_K, at) : read_chunk(at);
 }
 
 /* Add up column j of all parts, part by part. */
@@ -183,7 +183,7 @@ HELPER void add_column(elem *total, shared_at base, int j)
 /* Wait for all that have parts. */
 HELPER void barrier_of_parts(void)
 {
-    if (SPLIT_K > 1)
+    if (CLUSTER_K > 1)
         cluster_barrier();
     else
         BARRIER();
@@ -214,6 +214,6 @@ HELPER void store_sums_of_parts(result c, const elem *sum, shared_at base)
         add_column(total, base, first + j);
         store_columns(c, total, first + j, 1, base);
     }
-    if (SPLIT_K > 1)
+    if (CLUSTER_K > 1)
         cluster_barrier(); /* nobody leaves while others read from it */
 }

@@ -21,8 +21,8 @@ from tilewright.stencil.skinny.resources import (
     block_k,
     lanes,
     long_side,
+    min_blocks,
     registers,
-    resident,
     rows,
     shared_bytes,
     short_side,
@@ -117,11 +117,11 @@ def _heuristics(variant: Variant) -> tuple[Constraint, ...]:
         side = short_side(short_m, block_m, block_n)
         return block_k == depth(side, lanes_k, _k_fast(variant, short_m), precision)
 
-    def together(short_m: Any, block_m: Any, block_n: Any, lanes_k: Any, resident: Any) -> Any:
+    def together(short_m: Any, block_m: Any, block_n: Any, lanes_k: Any, min_blocks: Any) -> Any:
         sides = short_side(short_m, block_m, block_n), long_side(short_m, block_m, block_n)
-        return resident == fitting(*sides, lanes_k, precision)
+        return min_blocks == fitting(*sides, lanes_k, precision)
 
-    depth, fitting = block_k, resident
+    depth, fitting = block_k, min_blocks
     return (
         Constraint(
             "a short side",

@@ -117,7 +117,7 @@
                        SHORT_M ? a : b, SHORT_M ? lda : ldb,                                   \
                        c_first + offset_c, ldc, alpha, elem_scalar(beta_re, beta_im)};
 
-KERNEL __launch_bounds__(THREADS, RESIDENT) void gemm(ARGUMENTS)
+KERNEL __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
 {
     RETURN_UNLESS_WANTED
     PRODUCT_OF_ARGUMENTS(p)

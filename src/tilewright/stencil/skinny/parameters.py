@@ -46,9 +46,9 @@ def parameters() -> tuple[Parameter, ...]:
             "sums of so many threads are added up; fewer rows a block use the short operand",
         ),
         Parameter(
-            "resident",
+            "min_blocks",
             (2, 3),
-            "blocks that shall fit a multiprocessor together",
+            "thread blocks that a multiprocessor holds at least (__launch_bounds__)",
             "registers of a thread",
         ),
     )

@@ -20,8 +20,8 @@ __all__ = [
     "block_k",
     "lanes",
     "long_side",
+    "min_blocks",
     "registers",
-    "resident",
     "rows",
     "shared_bytes",
     "short_side",
@@ -135,7 +135,7 @@ def sum_registers(short: Values, side: Values, lanes_k: Values, precision: Preci
     return short * side * lanes_k // THREADS * precision.element_bytes // 4
 
 
-def resident(short: Values, side: Values, lanes_k: Values, precision: Precision) -> Values:
+def min_blocks(short: Values, side: Values, lanes_k: Values, precision: Precision) -> Values:
     """Return the blocks that shall fit a multiprocessor together."""
     return np.where(sum_registers(short, side, lanes_k, precision) <= _FEW_SUMS, 3, 2)
 

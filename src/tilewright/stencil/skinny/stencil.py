@@ -16,8 +16,8 @@ from tilewright.stencil.skinny.resources import (
     block_k,
     lanes,
     long_side,
+    min_blocks,
     registers,
-    resident,
     rows,
     shared_bytes,
     short_side,
@@ -112,7 +112,7 @@ class Skinny(Stencil):
             "block_n": side if short_m else width,
             "block_k": int(block_k(width, lanes_k, k_fast, variant.precision)),
             "lanes_k": lanes_k,
-            "resident": int(resident(width, side, lanes_k, variant.precision)),
+            "min_blocks": int(min_blocks(width, side, lanes_k, variant.precision)),
         }
         return Config(self.name, values)
 
@@ -125,7 +125,7 @@ class Skinny(Stencil):
     def geometry(self, config: Config) -> Geometry:
         """Return tiles in one dimension, in slices where there are few of them."""
         sides = config.integer("block_m"), config.integer("block_n")
-        held = config.integer("resident")
+        held = config.integer("min_blocks")
         step = _STEP_BYTES * held / _BYTES_A_CYCLE
         # Bytes of floats, as other stencils count them: larger elements take more for all they do.
         area = sides[0] * sides[1]

@@ -55,18 +55,18 @@ def _shapes() -> tuple[Constraint, ...]:
         ),
         Constraint(
             "whole instructions along n",
-            lambda block_n, consumers, turns: (
-                block_n % (_INSTRUCTION_ROWS * sharers(consumers=consumers, turns=turns)) == 0
+            lambda block_n, consumers, pingpong: (
+                block_n % (_INSTRUCTION_ROWS * sharers(consumers=consumers, pingpong=pingpong)) == 0
             ),
             "each consumer has whole instructions of 64 columns of C",
             "divisibility",
         ),
         Constraint(
-            "consumers that take turns",
-            lambda consumers, turns, multiprocessors: (
-                (turns == 0) | ((consumers > 1) & (multiprocessors > 0))
+            "consumers of tiles of their own",
+            lambda consumers, pingpong, multiprocessors: (
+                (pingpong == 0) | ((consumers > 1) & (multiprocessors > 0))
             ),
-            "turns need several consumers, and blocks with several tiles each",
+            "ping-pong needs several consumers, and blocks with several tiles each",
             "heuristic",
         ),
     )
@@ -89,7 +89,7 @@ def _streams() -> tuple[Constraint, ...]:
         ),
         Constraint(
             "shares of all consumers",
-            lambda stream_k, turns: (stream_k == 0) | (turns == 0),
+            lambda stream_k, pingpong: (stream_k == 0) | (pingpong == 0),
             "consumers in turn have a tile each, and pieces of tiles are not equally long",
             "divisibility",
         ),
@@ -147,9 +147,9 @@ def _promotion(arithmetic: Arithmetic) -> tuple[Constraint, ...]:
 
     def in_turn(
         partials: Values, promote_k: Values, block_k: Values, block_m: Values, block_n: Values,
-        instruction_m: Values, consumers: Values, turns: Values,
+        instruction_m: Values, consumers: Values, pingpong: Values,
     ) -> Values:  # fmt: skip
-        own = block_n // sharers(consumers=consumers, turns=turns)
+        own = block_n // sharers(consumers=consumers, pingpong=pingpong)
         pieces = block_m // instruction_m * (own // _INSTRUCTION_ROWS)
         often = block_k // np.maximum(promote_k, 1) * pieces
         return (partials == 1) | ((promote_k > 0) & (promote_k <= block_k) & (often > 1))
@@ -193,7 +193,7 @@ def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, .
     found.append(
         Constraint(
             "resident consumers",
-            lambda consumers, resident: consumers * resident <= 3,
+            lambda consumers, min_blocks: consumers * min_blocks <= 3,
             "a thread starts with too few registers for an instruction's sums otherwise",
             "hardware",
         )
@@ -203,8 +203,8 @@ def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, .
             Constraint(
                 "resident blocks",
                 # 1 KiB of each block's shared memory is the system's.
-                lambda block_m, block_n, block_k, stages, resident: (
-                    resident
+                lambda block_m, block_n, block_k, stages, min_blocks: (
+                    min_blocks
                     * (
                         shared(block_m=block_m, block_n=block_n, block_k=block_k, stages=stages)
                         + 1024
@@ -230,13 +230,13 @@ def _hardware(arithmetic: Arithmetic, device: DeviceSpec) -> tuple[Constraint, .
 
 def _fits_registers(
     block_m: Values, block_n: Values, block_k: Values, instruction_m: Values, consumers: Values,
-    turns: Values, promote_k: Values, partials: Values, resident: Values,
+    pingpong: Values, promote_k: Values, partials: Values, min_blocks: Values,
 ) -> Values:  # fmt: skip
     held = sums(
         block_m=block_m, block_n=block_n, block_k=block_k, instruction_m=instruction_m,
-        consumers=consumers, turns=turns, promote_k=promote_k, partials=partials,
+        consumers=consumers, pingpong=pingpong, promote_k=promote_k, partials=partials,
     )  # fmt: skip
-    split = {"consumers": consumers, "resident": resident}
+    split = {"consumers": consumers, "min_blocks": min_blocks}
     taken = consumer_registers(**split)
     return held + OTHER_REGISTERS <= np.where(taken == 0, starting_registers(**split), taken)
 
@@ -251,7 +251,7 @@ def _heuristics() -> tuple[Constraint, ...]:
         ),
         Constraint(
             "enough sums",
-            lambda block_m, block_n, resident: block_m * block_n * resident >= 128 * 64,
+            lambda block_m, block_n, min_blocks: block_m * block_n * min_blocks >= 128 * 64,
             "a multiprocessor that holds fewer sums reads shared memory more than it multiplies",
             "heuristic",
         ),

@@ -42,7 +42,7 @@
  * same tile of B, along n the same of A: each brings its share, to all who need it.
  *
  * Blocks are persistent: as many as the launch has go through all tiles of C, and while
- * consumers write one, the producer already brings the next one's operands.  With TURNS each
+ * consumers write one, the producer already brings the next one's operands.  With PINGPONG each
  * consumer has tiles of its own, so that one multiplies while another writes:
  *
  *     consumer 0   | multiply tile 0 | write 0 |        | multiply tile 2 | write 2 |
@@ -52,7 +52,7 @@
  * could not tell whether they are full of this tile's or of one's before.
  *
  * With STREAM_K blocks share what would not fill the device evenly, in pieces of tiles
- * (shares.cuh); no clusters then, and no TURNS.
+ * (shares.cuh); no clusters then, and no PINGPONG.
  *
  * The tensor core's sums are truncated, not rounded.  With PROMOTE_K they are moved every
  * PROMOTE_K steps of k into sums that ordinary additions round.
@@ -74,7 +74,7 @@
 
 #define CLUSTER_BLOCKS (CLUSTER_M * CLUSTER_N)
 /* Consumers that share a tile of C: all, or one where they take turns. */
-#define SHARERS (TURNS ? 1 : CONSUMERS)
+#define SHARERS (PINGPONG ? 1 : CONSUMERS)
 /* Threads of a warpgroup, the unit that the tensor cores are used by. */
 #define GROUP 128
 #define THREADS (GROUP * (CONSUMERS + 1))
@@ -87,7 +87,7 @@
 #include "wgmma/store.cuh"
 #include "wgmma/shares.cuh"
 
-KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
+KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(
     isize m, isize n, isize k, scalar alpha, const GRID_CONSTANT tensor_map a,
     const GRID_CONSTANT tensor_map b, scalar beta, output *c, isize ldc,
     const int *exponents_a, const int *exponents_b, const int *run_if, int run_value
@@ -127,16 +127,16 @@ KERNEL CLUSTER __launch_bounds__(THREADS, RESIDENT) void gemm(
 #if STREAM_K
         multiply_pieces(to, arena, &at, divide(&all_of_c), workspace);
 #else
-        const unsigned int turn = TURNS ? THREAD_ID / GROUP : 0, turns = TURNS ? CONSUMERS : 1;
+        const unsigned int turn = PINGPONG ? THREAD_ID / GROUP : 0, turns = PINGPONG ? CONSUMERS : 1;
         unsigned int round = turn == 0; /* nobody comes before the first */
         skip(&at, turn * steps);
         for (unsigned int number = all.first + turn * all.stride; number < all.count;
              number += turns * all.stride) {
             accumulator sum[SUMS_OF_THREAD];
-            if (TURNS)
+            if (PINGPONG)
                 wait_for(turn_of(arena, turn), round);
             multiply_tile(sum, arena, &at, rank, steps);
-            if (TURNS && THREAD_ID % 32 == 0)
+            if (PINGPONG && THREAD_ID % 32 == 0)
                 arrive(turn_of(arena, (turn + 1) % turns), rank);
             round ^= 1;
             skip(&at, (turns - 1) * steps);

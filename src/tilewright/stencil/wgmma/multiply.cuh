@@ -37,7 +37,7 @@ struct view {
 
 HELPER view view_of(shared_at stage)
 {
-    const int row = TURNS ? 0 : THREAD_ID / GROUP * ROWS * 64;
+    const int row = PINGPONG ? 0 : THREAD_ID / GROUP * ROWS * 64;
     view v;
     v.a = start_of<K_FAST_A>(stage);
     v.b = start_of<K_FAST_B>(stage + PARTS * PART_BYTES_A) + (distance<K_FAST_B>(row, 0) >> 4);

@@ -46,9 +46,9 @@ def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
             "registers of each",
         ),
         Parameter(
-            "turns",
+            "pingpong",
             (0, 1),
-            "1: consumers have tiles of their own in turn: one writes while another multiplies",
+            "1: ping-pong: each consumer has tiles of its own; one writes while another multiplies",
             "smaller tiles: a consumer holds all of one, so operands are read more often",
         ),
     )
@@ -77,9 +77,9 @@ def _pipeline(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
             "registers",
         ),
         Parameter(
-            "resident",
+            "min_blocks",
             (1, 2),
-            "thread blocks that a multiprocessor shall hold",
+            "thread blocks that a multiprocessor holds at least (__launch_bounds__)",
             "registers and shared memory of each",
         ),
     )
@@ -101,9 +101,10 @@ def _grid(multiprocessors: int) -> tuple[Parameter, ...]:
             "as for cluster_m",
         ),
         Parameter(
-            "raster_rows",
+            "swizzle_rows",
             (0, 4, 8, 16),
-            "rows of clusters in a band of the grid, walked column by column; 0: all",
+            "threadblock swizzle: rows of clusters in a band of the grid, whose columns run one "
+            "after another; 0: one band",
             "tall bands read B's tiles anew, flat ones A's",
         ),
         Parameter(
@@ -112,6 +113,5 @@ def _grid(multiprocessors: int) -> tuple[Parameter, ...]:
             "multiprocessors that persistent blocks fill; 0: a block for each tile of C",
             "persistent: a block that is late has no other to take its work",
         ),
-        # A config that does not name it is older than it is.
         STREAM_K,
     )

@@ -63,9 +63,9 @@ def threads(*, consumers: Values) -> Values:
     return GROUP * (consumers + 1)
 
 
-def sharers(*, consumers: Values, turns: Values) -> Values:
-    """Return the consumers that share a tile of C: one where they take turns."""
-    return np.where(np.asarray(turns) == 1, 1, consumers)
+def sharers(*, consumers: Values, pingpong: Values) -> Values:
+    """Return the consumers that share a tile of C: one where they ping-pong."""
+    return np.where(np.asarray(pingpong) == 1, 1, consumers)
 
 
 def sums(
@@ -75,38 +75,40 @@ def sums(
     block_k: Values,
     instruction_m: Values,
     consumers: Values,
-    turns: Values,
+    pingpong: Values,
     promote_k: Values,
     partials: Values,
 ) -> Values:
     """Return the sums that a consumer's thread holds, those on their way included."""
-    own = block_m * block_n // (GROUP * sharers(consumers=consumers, turns=turns))
+    own = block_m * block_n // (GROUP * sharers(consumers=consumers, pingpong=pingpong))
     short = np.where(np.asarray(promote_k) <= block_k, partials * instruction_m // 2, own)
     return own + np.where(np.asarray(promote_k) == 0, 0, short)
 
 
-def starting_registers(*, consumers: Values, resident: Values) -> Values:
+def starting_registers(*, consumers: Values, min_blocks: Values) -> Values:
     """Return what every thread starts with: the file's share, in steps of 8, at most 255."""
-    return np.minimum(_FILE // (resident * threads(consumers=consumers)) // 8 * 8, 255)
+    return np.minimum(_FILE // (min_blocks * threads(consumers=consumers)) // 8 * 8, 255)
 
 
-def producer_registers(*, consumers: Values, resident: Values) -> Values:
+def producer_registers(*, consumers: Values, min_blocks: Values) -> Values:
     """Return what the producer keeps; 0 where nobody gives or takes any.
 
     Two consumers can then have 240 each, three 160; one, of two resident blocks, 216.
     """
     kept = np.choose(np.asarray(consumers) - 1, (40, 24, 32))
-    return np.where(np.asarray(consumers) * resident == 1, 0, kept)
+    return np.where(np.asarray(consumers) * min_blocks == 1, 0, kept)
 
 
-def consumer_registers(*, consumers: Values, resident: Values) -> Values:
+def consumer_registers(*, consumers: Values, min_blocks: Values) -> Values:
     """Return a consumer's registers after the producer has given up its own.
 
     What all take together is what the block started with: a warpgroup that asks for more
     waits for ever.  0 where nobody gives or takes any.
     """
-    kept = producer_registers(consumers=consumers, resident=resident)
-    all_started_with = starting_registers(consumers=consumers, resident=resident) * (consumers + 1)
+    kept = producer_registers(consumers=consumers, min_blocks=min_blocks)
+    all_started_with = starting_registers(consumers=consumers, min_blocks=min_blocks) * (
+        consumers + 1
+    )
     found = (all_started_with - kept) // consumers // 8 * 8
     return np.where(kept == 0, 0, np.minimum(found, _MOST))
 

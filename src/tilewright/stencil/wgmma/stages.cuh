@@ -68,7 +68,7 @@ HELPER void begin_barriers(shared_at arena)
         begin_barrier(full_of(arena, s), 1);
         begin_barrier(empty_of(arena, s), SHARERS * (GROUP / 32) * PEERS);
     }
-    UNROLL for (int c = 0; TURNS && c < CONSUMERS; ++c)
+    UNROLL for (int c = 0; PINGPONG && c < CONSUMERS; ++c)
         begin_barrier(turn_of(arena, c), GROUP / 32);
     if (STREAM_K)
         begin_barrier(turn_of(arena, 0), 1); /* the share's, see shares.cuh */

@@ -9,8 +9,9 @@ from tilewright.stencil.wgmma.arithmetic import Arithmetic
 __all__ = ["Pace", "paces", "starts"]
 
 _NAMES = (
-    "block_m", "block_n", "instruction_m", "consumers", "turns", "row_bytes", "stages", "promote_k",
-    "partials", "resident", "cluster_m", "cluster_n", "raster_rows", "multiprocessors",
+    "block_m", "block_n", "instruction_m", "consumers", "pingpong", "row_bytes", "stages",
+    "promote_k", "partials", "min_blocks", "cluster_m", "cluster_n", "swizzle_rows",
+    "multiprocessors",
 )  # fmt: skip
 
 

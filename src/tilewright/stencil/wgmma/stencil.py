@@ -51,7 +51,7 @@ _RESULTS = {
 }
 _SUM_BYTES = 4  # of an accumulator, float or int
 _SUMS = (
-    "block_m", "block_n", "block_k", "instruction_m", "consumers", "turns", "promote_k",
+    "block_m", "block_n", "block_k", "instruction_m", "consumers", "pingpong", "promote_k",
     "partials",
 )  # fmt: skip
 
@@ -144,7 +144,7 @@ class Wgmma(Stencil):
             (threads(consumers=take("consumers")), 1),
             tile_k=take("block_k"),
             stages=take("stages"),
-            resident=take("resident"),
+            resident=take("min_blocks"),
             cluster_m=take("cluster_m"),
             cluster_n=take("cluster_n"),
             persistent=take("multiprocessors") > 0 or take("stream_k", 0) > 0,
@@ -187,7 +187,7 @@ class Wgmma(Stencil):
             raise ValueError(f"dialect={dialect!r} has no tensor cores; use portable")
         made = self.arithmetic(variant)
         numbers = [4 * p + q for p, q in made.products]
-        split = {name: config.integer(name) for name in ("consumers", "resident")}
+        split = {name: config.integer(name) for name in ("consumers", "min_blocks")}
         defines: dict[str, int | str] = {
             "ELEMENT": _ELEMENTS[made.element],
             "OUTPUT": _RESULTS[made.result],

@@ -76,7 +76,7 @@ HELPER void store_chunk(result to, accumulator *sum, isize i, isize j, int expon
 template <bool PLAIN> HELPER void store_sums(result to, tile at, const accumulator *sum)
 {
     const int lane = THREAD_ID % 32, warp = THREAD_ID / 32;
-    const int own = TURNS ? 0 : warp / 4 * (ROWS * 64);
+    const int own = PINGPONG ? 0 : warp / 4 * (ROWS * 64);
     const int place = OUTPUT_BYTES == 4 ? lane % 4 * 2 : lane % 2 * 8 + lane % 4 / 2 * 4;
     const isize j0 = at.j0 + own + warp % 4 * 16 + lane / 4;
     int exponents_b[2 * ROWS] = {};

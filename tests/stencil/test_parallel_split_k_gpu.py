@@ -18,7 +18,7 @@ from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.verify import Bench, Check, certify, screen
 
 SIMT, MMA = SimtAsync(), MmaF64()
-WHO = ("persistent", "stream_k", "tree")
+WHO = ("persistent", "stream_k", "tree_reduction")
 
 pytestmark = pytest.mark.gpu
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.gpu
 def sliced(family: Any, of: Variant, live: LiveDevice, **changes: int) -> Config:
     """Return the default in slices."""
     values = {name: x for name, x in family.default(of, live.spec).items() if name not in WHO}
-    return Config(family.name, {**values, "split_k": 1, "sliced": 1, **changes})
+    return Config(family.name, {**values, "cluster_k": 1, "parallel_split_k": 1, **changes})
 
 
 @pytest.mark.parametrize("name", ["sNN", "sNT", "sTT", "cCN", "dNT", "zNC"])
@@ -68,7 +68,9 @@ def test_launches_on_two_streams_do_not_share_parts(copying: LiveDevice) -> None
     assert len(bits_on_two_streams(copying, kernel, config, SIMT, (300, 4000))) == 1
 
 
-@pytest.mark.parametrize("shares", [{}, {"persistent": 1, "stream_k": 2, "sliced": 0}], ids=str)
+@pytest.mark.parametrize(
+    "shares", [{}, {"persistent": 1, "stream_k": 2, "parallel_split_k": 0}], ids=str
+)
 def test_a_captured_launch_gives_the_same_bits(copying: Any, shares: dict[str, int]) -> None:
     """A capture has a workspace of its own; a stream has no number meanwhile."""
     of, m, k, api, check = variant("sNN"), 300, 4000, copying.api, copying.check

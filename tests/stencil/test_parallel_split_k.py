@@ -41,7 +41,7 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or cla
 def small(live: EmulatedDevice, name: str, family: Any = SIMT, **changes: int) -> Config:
     """Return a config of few threads with slices."""
     smalls = test_mma_f64.small if isinstance(family, MmaF64) else test_simt_async.small
-    return smalls(variant(name), live, **{"sliced": 1, **changes})
+    return smalls(variant(name), live, **{"parallel_split_k": 1, **changes})
 
 
 def bench(live: EmulatedDevice, name: str, family: Any = SIMT, **changes: int) -> Bench:
@@ -142,7 +142,7 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
 def test_a_forecast_is_of_what_multiplies(name: str) -> None:
     """Of both kernels of a cubin; a grid of few tiles is judged as it is cut."""
     of, device = variant(name), architecture_spec("sm_90a")
-    config = SIMT.default(of, device).replace(sliced=1)
+    config = SIMT.default(of, device).replace(parallel_split_k=1)
     source = SIMT.source(config, of, "cuda")
     cubin = compile_cubin(source, "sm_90a")
     assert {one.name for one in read_cubin(cubin.code).kernels} == {source.entry, source.second}
@@ -157,7 +157,7 @@ def test_a_forecast_is_of_what_multiplies(name: str) -> None:
 def test_slices_are_not_reproduced() -> None:
     """A reproducer is of one kernel, and says so."""
     device = architecture_spec("sm_90a")
-    config = SIMT.default(variant("sNN"), device).replace(sliced=1)
+    config = SIMT.default(variant("sNN"), device).replace(parallel_split_k=1)
     source = SIMT.source(config, variant("sNN"), "cuda")
     with pytest.raises(ValueError, match="two kernels"):
         reproducer(example(config=config, backend="cuda"), source, partial(SIMT.launch, config))
@@ -165,7 +165,7 @@ def test_slices_are_not_reproduced() -> None:
 
 def test_a_launch_is_cut_where_k_is_known() -> None:
     config = SIMT.space(variant("sNN"), architecture_spec("sm_90a")).config(
-        {**dict(SIMT.default(variant("sNN"), architecture_spec("sm_90a"))), "sliced": 1}
+        {**dict(SIMT.default(variant("sNN"), architecture_spec("sm_90a"))), "parallel_split_k": 1}
     )
     plain, cut = SIMT.launch(config, 300, 300), SIMT.launch(config, 300, 300, 100_000)
     assert plain.on(132).grid == plain.grid == cut.grid
@@ -176,7 +176,7 @@ def test_a_launch_is_cut_where_k_is_known() -> None:
 
 def test_results_of_slices_are_not_staged() -> None:
     device = architecture_spec("sm_90a")
-    config = SIMT.default(variant("sNN"), device).replace(sliced=1)
+    config = SIMT.default(variant("sNN"), device).replace(parallel_split_k=1)
     problem = Problem(301, 301, 100, "s")
     wanted = SIMT.geometry(config).mode(problem)
     assert not wanted.staged
@@ -189,4 +189,4 @@ def test_pairs_have_none() -> None:
     space = SIMT.space(variant("eNN"), architecture_spec("sm_90a"))
     config = SIMT.default(variant("eNN"), architecture_spec("sm_90a"))
     assert config in space
-    assert config.replace(sliced=1) not in space
+    assert config.replace(parallel_split_k=1) not in space

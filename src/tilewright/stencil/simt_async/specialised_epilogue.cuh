@@ -1,9 +1,9 @@
-/* Results stored by texts that each know the way.  A part of store.cuh.
+/* The specialised epilogue: straight code for each case.  A part of store.cuh.
  *
- * `store_chunk` asks of each chunk whether 16 bytes may be stored at once, and whether C counts:
- * all answers lie side by side, so that of 170 instructions for a column 40 run, and the next 128
- * bytes of text are known late.  What runs once comes from far.  With WAYS_APART both are asked
- * once, and each pair of answers has the whole of its columns in a row:
+ * `store_chunk` tests for each chunk whether 16 bytes may be stored at once, and whether beta is 0:
+ * the code of all cases lies side by side, so that of 170 instructions for a column 40 run, and the
+ * next instruction-cache line is known late; code that runs once misses the caches.  With
+ * SPECIALISED_EPILOGUE both are tested once, and each case has the code of all columns in a row:
  *
  *     0 | chunk 0: wide, wide + C, narrow, narrow + C | chunk 1: wide, wide + C, narrow, ...
  *     1 | wide: chunk 0, 1, ...    | wide + C: chunk 0, 1, ...    | narrow: chunk 0, ...

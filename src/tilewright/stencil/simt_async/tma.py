@@ -1,4 +1,4 @@
-"""Operands that the copy engine brings, and the tensor maps that it reads (boxes.cuh)."""
+"""Operands that the copy engine brings, and the tensor maps that it reads (tma.cuh)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/* PTX for boxes.cuh.  A part of ptx.cuh. */
+/* PTX for tma.cuh.  A part of ptx.cuh. */
 
 #include "asynchronous/barriers.cuh"
 

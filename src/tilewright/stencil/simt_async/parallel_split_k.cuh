@@ -1,7 +1,7 @@
-/* Long sums over few tiles: k is cut into slices.  A part of kernel.cuh.
+/* Parallel split-K, for long sums over few tiles.  A part of kernel.cuh.
  *
  * A block multiplies one slice of one tile of C and leaves all of its sums in the workspace.  A
- * second kernel adds up the parts of each tile in the order of k, so that the same grid gives the
+ * reduction kernel adds up the parts of each tile in the order of k, so that the same grid gives the
  * same bits in every run, and stores C.  How many slices there are is the launch's to say: as many
  * as the grid has blocks for each of T tiles.  A block whose tile is one slice stores it itself, and
  * nothing follows.
@@ -14,7 +14,7 @@
  * and who adds up reads and writes down columns, neighbours side by side.
  */
 
-#if SLICED
+#if PARALLEL_SPLIT_K
 
 /* The first element of a block's part. */
 HELPER elem *part_at(unsigned char *workspace, isize block)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++
 
 def bench(live: EmulatedDevice, name: str, **choice: Any) -> Bench:
     """Return a config of few threads with ways apart, compiled."""
-    return test_staged.bench(live, name, **{"mode": "plain", "ways_apart": 1, **choice})
+    return test_staged.bench(live, name, **{"mode": "plain", "specialised_epilogue": 1, **choice})
 
 
 @pytest.mark.parametrize("name", thorough_but(["sNT", "cCN"], ["sNT", "cCN", "dNN", "zTC"]))
@@ -44,7 +44,7 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
 # tile.
 WAYS: list[dict[str, Any]] = [
     {"name": "sNN"},
-    {"name": "sTN", "lanes_m": 4, "block_n": 64, "split_k": 4},
+    {"name": "sTN", "lanes_m": 4, "block_n": 64, "cluster_k": 4},
     {"name": "sNT", "lanes_m": 4, "block_n": 64, "warps_k": 2},
     {"name": "sTT", **TINY, **STAYING, "lanes_m": 4, "tile_m": 8, "tile_n": 4},
     {"name": "cTN", **TINY, **SHARING},
@@ -72,8 +72,8 @@ OTHERS: list[dict[str, Any]] = [
     {"name": "eNT"},
     {"name": "zNT", "family": MMA},
     {"name": "dTN", "family": MMA, "persistent": 1, "stream_k": 2},
-    {"name": "dNN", "split_k": 2, "warps_k": 2, "block_k": 32},
-    {"name": "fTN", "split_k": 2},
+    {"name": "dNN", "cluster_k": 2, "warps_k": 2, "block_k": 32},
+    {"name": "fTN", "cluster_k": 2},
 ]
 
 
@@ -100,7 +100,7 @@ def test_bits_are_those_of_ways_side_by_side(emulated: EmulatedDevice, name: str
     x, y = drawn(m, 40), drawn(40, 35) if name[2] == "N" else drawn(35, 40)
     c = rng.standard_normal((m, 35)).astype(kind)
     one, other = (
-        bench(emulated, name, ways_apart=way).run(check, x, y, Matrix.result(c)).tobytes()
+        bench(emulated, name, specialised_epilogue=way).run(check, x, y, Matrix.result(c)).tobytes()
         for way in (0, 1)
     )
     assert one == other
@@ -122,12 +122,12 @@ FAULTS = {
 def test_checks_find(emulated: EmulatedDevice, fault: str) -> None:
     old, new = FAULTS[fault]
     of, wrong = variant("sNT"), faulty(SimtAsync, old, new)
-    fault_is_found(emulated, wrong, test_simt_async.small(of, emulated, ways_apart=1), of)
+    fault_is_found(emulated, wrong, test_simt_async.small(of, emulated, specialised_epilogue=1), of)
 
 
 def test_the_contract_finds_an_alpha_without_its_imaginary_part(emulated: EmulatedDevice) -> None:
     of, wrong = variant("cNT"), faulty(SimtAsync, "if (real_of(c.alpha, 1) == 0) {", "if (true) {")
-    config = test_simt_async.small(of, emulated, ways_apart=1)
+    config = test_simt_async.small(of, emulated, specialised_epilogue=1)
     kernel = compiled(emulated, wrong, config, of)
     with pytest.raises(WrongResultError):
         certify(emulated, kernel, wrong, config, of)

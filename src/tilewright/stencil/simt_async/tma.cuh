@@ -140,7 +140,7 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand, operand, steps mine, sh
     const shared_at from_a = tiles + first_fragment_a();
     const shared_at from_b = tiles + BYTES_A + first_fragment_b();
     fragments held[2];
-    UNROLL for (int part = 0; part < TURNS; ++part)
+    UNROLL for (int part = 0; part < INTERLEAVE; ++part)
         read_fragments(&held[0], from_a, from_b, 0, part);
 
     shared_at stage = 0;            /* of this tile, counted from the first */
@@ -169,7 +169,7 @@ HELPER void multiply_tiles(elem *sum, feeds *f, operand, operand, steps mine, sh
                 if (--left > 0)
                     wait_for(full_of(tiles + stage), parity);
             }
-            UNROLL for (int part = 0; part < TURNS; ++part) {
+            UNROLL for (int part = 0; part < INTERLEAVE; ++part) {
                 read_fragments(next, from_a + stage, from_b + stage, (l + 1) % STEPS, part);
                 multiply(sum, now, part);
             }

@@ -129,8 +129,9 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
 
 LARGE = {
     "block_m": 128, "block_n": 128, "block_k": 16, "warp_m": 64, "warp_n": 32, "mma_m": 16,
-    "mma_k": 8, "stages": 3, "ahead": 1, "turns": 8, "walk": 0, "resident": 1, "split_k": 1,
-    "raster_rows": 8, "persistent": 1, "tma": 1,
+    "mma_k": 8, "stages": 3, "double_buffered": 1, "interleave": 8, "serpentine_rows": 0,
+    "min_blocks": 1, "cluster_k": 1,
+    "swizzle_rows": 8, "persistent": 1, "tma": 1,
 }  # fmt: skip
 COMPLEX = LARGE | {"block_m": 64, "block_k": 8, "warp_m": 32, "mma_k": 4}
 
@@ -196,7 +197,7 @@ def test_a_line_along_k_needs_steps_to_fill_it() -> None:
     assert broken("dTN", block_k=8, mma_k=4) == ["whole lines along k"]
     assert broken("dNT", block_k=8, mma_k=4) == []
     assert broken("dNT", warp_n=16, mma_k=8) == ["columns of B one by one"]
-    assert broken("dTN", ahead=0) == ["a step ahead of boxes"]
+    assert broken("dTN", double_buffered=0) == ["a step ahead of boxes"]
     able = FAMILY.modes(shape("dTN"), variant("dTN"), HOPPER)
     assert [str(mode) for mode in able] == ["plain", "staged"]
     older = FAMILY.space(variant("dNT"), architecture_spec("sm_80"))
