@@ -1,4 +1,4 @@
-"""Bounds of matrix units: feed, promotion, split and tail by hand, and what was measured below."""
+"""Bounds of tensor cores: feed, promotion, split and tail by hand, and what was measured below."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_an_accuracy_is_met_by_the_fastest_arithmetic():
     assert tw.bound(square(4096), "h100", accuracy="ieee") == tw.bound(square(4096), "h100")
     tf32 = tw.bound(square(4096), "h100", accuracy="tf32")
     assert tf32 == tw.bound(square(4096), "h100", arithmetic="tf32")
-    # No matrix units: single precision is met by its own.
+    # No tensor cores: single precision is met by its own.
     old = tw.bound(square(4096), "gtx580", accuracy="fp32")
     assert old.limit == tw.bound(square(4096), "gtx580").limit
 
@@ -250,7 +250,7 @@ def test_elements_of_16_bits_are_multiplied_by_the_units_that_have_them():
     half = Precision("h", "HGEMM", "float16", "float16", 1, 2, 2.0**-11)
     found = bound(Problem(8192, 8192, 8192, half), H100)
     same = bound(square(8192), H100, arithmetic="fp16")
-    assert found.arithmetic == same.arithmetic == "fp16 matrix units"
+    assert found.arithmetic == same.arithmetic == "fp16 tensor cores"
     assert found.limit == same.limit
     # Memory too: three matrices of two bytes an element, C read and written.
     thin = bound(Problem(8192, 1, 8192, half), H100)

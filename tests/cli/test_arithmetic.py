@@ -1,4 +1,4 @@
-"""`--arithmetic`: matrix units by name in every command that takes a stencil; no GPU here."""
+"""`--arithmetic`: tensor cores by name in every command that takes a stencil; no GPU here."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def test_the_loop_is_printed_line_by_line(capsys):
     ("command", "said"),
     [
         ("space --arithmetic fp8", "arithmetic='fp8' is unknown; use ieee or one of fp16, bf16"),
-        ("space --arithmetic tf32", "trans='NN': matrix units read tf32 along k only"),
+        ("space --arithmetic tf32", "trans='NN': tensor cores read tf32 along k only"),
         ("space --arithmetic bf16 --precision d", "goes with precision s, not d; use ieee"),
         ("space --arithmetic bf16 --stencil portable", "stencil='portable' has no arithmetic="),
         ("space --arithmetic bf16 --result int32", "result='int32' is no result of bfloat16"),
         ("space --arithmetic bf16 --result half", "result='half' is unknown; use float32"),
-        ("space --result float32", "result='float32' needs an arithmetic of matrix units"),
-        ("space --arithmetic bf16 --arch sm_80", "arch='sm_80' has no such matrix units"),
-        ("space --arithmetic bf16 --device opencl", "device='opencl' has no such matrix units"),
+        ("space --result float32", "result='float32' needs an arithmetic of tensor cores"),
+        ("space --arithmetic bf16 --arch sm_80", "arch='sm_80' has no such tensor cores"),
+        ("space --arithmetic bf16 --device opencl", "device='opencl' has no such tensor cores"),
         ("space --arch sm_90a --device opencl", "are two devices; give one"),
         ("inspect default --arithmetic fp8", "arithmetic='fp8' is unknown"),
         ("inspect default --arithmetic bf16 --arch sm_80", "arch='sm_80' has no such matrix"),

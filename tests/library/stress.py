@@ -107,7 +107,7 @@ def look_at(name: str, case: Case, a: np.ndarray, b: np.ndarray, c: np.ndarray) 
         (v.T if op.transposed else v).astype(wide) for v, op in zip((a, b), case[1], strict=True)
     )
     x, y = (v.conj() if op.conjugated else v for v, op in zip((x, y), case[1], strict=True))
-    # Sums of bfloat16 products are single precision's, or matrix units', and rounded once.
+    # Sums of bfloat16 products are single precision's, or tensor cores', and rounded once.
     roundoff = 2**-21 if name == "bf16" else ROUNDOFF[name]
     most = (4 * (case[0][2] + 4) * roundoff + (2**-8 if name == "bf16" else 0)) * (abs(x) @ abs(y))
     if not np.all(abs(c - x @ y) <= most):

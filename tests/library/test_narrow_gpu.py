@@ -13,7 +13,7 @@ import pytest
 import tilewright as tw
 from tests.library.test_device_arrays import OnlyDLPack, imported, op, shaped
 from tilewright.library import narrow, narrow_calls, warm
-from tilewright.library.narrow_units import serves
+from tilewright.library.narrow_products import serves
 from tilewright.library.serve import forget_plans
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(cupy|torch)")]

@@ -52,7 +52,7 @@ def numbers(device=H100, results=RESULTS):
     return {one.name: one for one in measured_numbers(results, device)}
 
 
-def test_a_warps_share_of_the_matrix_units_is_of_the_type_that_loses_least():
+def test_a_warps_share_of_the_tensor_cores_is_of_the_type_that_loses_least():
     def row(kind, rate, warps):
         return {"kind": kind, "multiply_adds_per_cycle": rate, "warps_per_multiprocessor": warps}
 

@@ -213,7 +213,7 @@ def test_stalls_become_no_longer() -> None:
     )
 
 
-# The matrix unit's doubles.
+# The tensor core's doubles.
 
 
 def test_doubles_of_the_matrix_unit_are_modelled() -> None:

@@ -102,7 +102,7 @@ def test_pipes_follow_the_lanes_of_an_architecture() -> None:
 
 
 @pytest.mark.parametrize(("shape", "cycles"), [(0, 16), (1, 16), (2, 32), (3, 64)])
-def test_matrix_units_take_doubles_at_the_measured_rate(shape: int, cycles: int) -> None:
+def test_tensor_cores_take_doubles_at_the_measured_rate(shape: int, cycles: int) -> None:
     """By shape 8x8x4, 16x8x4, 16x8x8, 16x8x16: 64 multiply-adds a cycle, and 128."""
     dmma = decode_one(word(0x23F, 8, 16, 32, 8, extra=shape << 76), 0, 90)
     assert dmma.mnemonic == "DMMA"

@@ -110,7 +110,7 @@ def of_source(source: Source, threads: int) -> dict[int, LinePairs]:
 @pytest.mark.every(3)
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["dNN", "dNT", "dTN", "dTT", "zNN", "zTC"])
-def test_matrix_units_get_whole_lines(name: str) -> None:
+def test_tensor_cores_get_whole_lines(name: str) -> None:
     """Along m, n and k alike: what DGEMM's copies cost is the least there is."""
     of = variant(name)
     trans = name[1:]

@@ -74,7 +74,7 @@ def decided(a: NDArray, b: NDArray) -> list[int]:
 
 
 def instruction(old: NDArray, products: NDArray, extra: int) -> NDArray:
-    """Add products (last axis) to old sums as a matrix unit does; everything in float64."""
+    """Add products (last axis) to old sums as a tensor core does; everything in float64."""
     terms = np.concatenate([old[..., None], products], axis=-1)
     _, above = np.frexp(terms)
     top = np.where(terms != 0, above - 1, -1000).max(axis=-1)

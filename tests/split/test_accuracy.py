@@ -1,4 +1,4 @@
-"""No worse than single precision: every scheme on the model of the matrix unit, and the guard.
+"""No worse than single precision: every scheme on the model of the tensor core, and the guard.
 
 "Single precision" is a plain sum by fused multiply-adds, as a GPU's SGEMM adds.  The model is
 what an H100's tensor cores do by the literature; that they do it was not checked on one.

@@ -13,8 +13,8 @@ from tests.stencil.emulator import EmulatedDevice, compiler
 from tilewright.backend import Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
-from tilewright.library.matrix_units import config_for
 from tilewright.library.split.product import HopperProduct, Parts, Work
+from tilewright.library.tensor_cores import config_for
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.sass import decode, read_cubin

@@ -92,7 +92,7 @@ def test_every_side_shorter_than_a_block_is_right(
 @needs_compiler
 @settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(check=short(64, 32, 50), choice=st.sampled_from(DOUBLE), seed=st.integers(0, 2**32 - 1))
-def test_matrix_units_are_fed_alike(
+def test_tensor_cores_are_fed_alike(
     emulated: EmulatedDevice, check: Check, choice: dict[str, Any], seed: int
 ) -> None:
     made(emulated, choice, MMA).exact(check, np.random.default_rng(seed))

@@ -81,7 +81,7 @@ def test_layers_have_their_part_of_a_stage(emulated: EmulatedDevice, way: dict[s
 @pytest.mark.every(2)
 @needs_compiler
 @pytest.mark.parametrize("way", OF_UNITS, ids=str)
-def test_layers_of_matrix_units(emulated: EmulatedDevice, way: dict[str, Any]) -> None:
+def test_layers_of_tensor_cores(emulated: EmulatedDevice, way: dict[str, Any]) -> None:
     name, changes = way["name"], {key: value for key, value in way.items() if key != "name"}
     config = small(emulated, name, MMA, **changes)
     computes_the_product(emulated, MMA, config, variant(name))

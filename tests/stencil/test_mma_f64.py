@@ -1,4 +1,4 @@
-"""The stencil on matrix units for doubles, its text run on the CPU: every way through it is right.
+"""The stencil on tensor cores for doubles, its text run on the CPU: every way through it is right.
 
 The emulator multiplies what the 32 lanes of a warp hold, once all of them have come to it; else
 it is as for `simt_async`, whose way through a tile this stencil shares.

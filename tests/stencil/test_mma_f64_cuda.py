@@ -1,4 +1,4 @@
-"""What compilers make of the stencil on matrix units for doubles, where no GPU is."""
+"""What compilers make of the stencil on tensor cores for doubles, where no GPU is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stencil on matrix units for doubles on a GPU: every variant, what ships, order of sums."""
+"""The stencil on tensor cores for doubles on a GPU: every variant, what ships, order of sums."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.gpu
 @pytest.fixture
 def live(cuda: LiveDevice) -> LiveDevice:
     if not FAMILY.suits(cuda.spec):
-        pytest.skip(f"{cuda} has no matrix units for doubles")
+        pytest.skip(f"{cuda} has no tensor cores for doubles")
     return cuda
 
 

@@ -1,4 +1,4 @@
-"""Tiles in lines that the copy engine turns, for matrix units: run on the CPU, and as compiled.
+"""Tiles in lines that the copy engine turns, for tensor cores: run on the CPU, and as compiled.
 
 The emulated engine turns pieces of 16 bytes as the real one does, by their addresses, and refuses
 boxes that begin elsewhere; how it and warps take turns is `simt_async`'s (test_tma.py).

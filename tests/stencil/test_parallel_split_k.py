@@ -82,7 +82,7 @@ def test_every_way_to_copy_serves_slices(emulated: EmulatedDevice, way: dict[str
 @pytest.mark.every(2)
 @needs_compiler
 @pytest.mark.parametrize("name", ["dTN", "zTC"])
-def test_matrix_units_have_slices(emulated: EmulatedDevice, name: str) -> None:
+def test_tensor_cores_have_slices(emulated: EmulatedDevice, name: str) -> None:
     computes_the_product(emulated, MMA, small(emulated, name, MMA), variant(name))
 
 

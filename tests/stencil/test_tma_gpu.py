@@ -16,7 +16,7 @@ from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.verify import Bench, Check, certify, screen
 
 FAMILY = SimtAsync()
-MATRIX_UNITS = MmaF64()
+TENSOR_CORES = MmaF64()
 
 pytestmark = pytest.mark.gpu
 
@@ -60,19 +60,19 @@ def test_what_comes_in_boxes_is_right(
 def test_lines_that_the_engine_turns_are_right(
     boxing: LiveDevice, letter: str, trans: str, mode: str, way: dict[str, int]
 ) -> None:
-    """For matrix units: every layout of an operand, of eight warps, one block a multiprocessor."""
+    """For tensor cores: every layout of an operand, of eight warps, one block a multiprocessor."""
     if mode == "staged" and letter == "z":
         pytest.skip("an element is a chunk: there is nothing to stage")
     of = variant(letter + trans)
     large = {"block_m": 128, "block_n": 128, "warp_m": 64, "block_k": 16, "mma_k": 8}
     shape = large if letter == "d" else {"block_m": 64, "block_n": 128, "warp_m": 32, "block_k": 8}
-    config = MATRIX_UNITS.default(of, boxing.spec)
+    config = TENSOR_CORES.default(of, boxing.spec)
     same = {"warp_n": 32, "min_blocks": 1, "cluster_k": 1, "tma": 1}
-    config = MATRIX_UNITS.space(of, boxing.spec).config({**config, **shape, **same, **way})
-    kernel = compiled(boxing, MATRIX_UNITS, config, of, mode)
-    certify(boxing, kernel, MATRIX_UNITS, config, of)
+    config = TENSOR_CORES.space(of, boxing.spec).config({**config, **shape, **same, **way})
+    kernel = compiled(boxing, TENSOR_CORES, config, of, mode)
+    certify(boxing, kernel, TENSOR_CORES, config, of)
     many = Check(1500, 1300, 200, beta=1)
-    Bench(boxing, kernel, MATRIX_UNITS, config, of).exact(many, np.random.default_rng(8))
+    Bench(boxing, kernel, TENSOR_CORES, config, of).exact(many, np.random.default_rng(8))
 
 
 def test_the_largest_tile_of_a_thread_gives_the_same_bits(boxing: LiveDevice) -> None:

@@ -18,7 +18,7 @@ class Asked:
 
     `problem` is what units multiply, `given` what was asked for: another one where a complex
     product is computed as a real one.  `peak` is that of the arithmetic, at the clock that is
-    asked for; `promote_k` the steps of k between two promotions out of matrix units, None for
+    asked for; `promote_k` the steps of k between two promotions out of tensor cores, None for
     never.
     """
 

@@ -79,7 +79,7 @@ def _check(problem: Problem, how: How) -> None:
         raise ValueError(f"promote_k={how.promote_k} is no interval; give 1 step of k or more")
     plain = how.accuracy in (None, "ieee") and how.arithmetic == "ieee"
     for name, value, without in (
-        ("promote_k", how.promote_k, plain and "arithmetic on matrix units"),
+        ("promote_k", how.promote_k, plain and "arithmetic on tensor cores"),
         ("presplit", how.presplit or None, plain and "arithmetic in parts"),
         ("overlap", how.overlap or None, not how.transfer and "transfer"),
         ("kernel_rate", how.kernel_rate, not how.transfer and "transfer"),
@@ -247,7 +247,7 @@ def _notes(asked: Asked) -> tuple[str, ...]:
         notes.append("a complex product is four real ones; the three-product method is another")
     if asked.given.precision.parts == 2:
         notes.append("pairs are multiplied by this sequence on double-precision units, not by"
-                     " splitting them into integers for matrix units")  # fmt: skip
+                     " splitting them into integers for tensor cores")  # fmt: skip
     clock = asked.device.get("clock_hz")
     if asked.device.spec.kind == "cpu" and clock is not None:
         notes.append(f"a CPU's clock is no constant; the one here is {clock.source}")

@@ -26,15 +26,15 @@ class Bound:
     device_name : str
         Its name.
     arithmetic : str
-        What multiplies: ``"fma"``, ``"matrix units"``, ``"tf32"`` and so on.
+        What multiplies: ``"fma"``, ``"tensor cores"``, ``"tf32"`` and so on.
     terms : tuple of Term
         All limits, those that cannot be computed included.
     levels : tuple of Level
         What the kernel's limit asks of each memory level.
     notes : tuple of str
         Choices and assumptions behind the terms.
-    without_units : bool
-        Whether it is of matrix units that the device is not known to have.  Memory has a limit
+    without_tensor_cores : bool
+        Whether it is of tensor cores that the device is not known to have.  Memory has a limit
         then, too, which would be told of nothing: there is no bound.
     """
 
@@ -45,12 +45,12 @@ class Bound:
     terms: tuple[Term, ...]
     levels: tuple[Level, ...] = ()
     notes: tuple[str, ...] = ()
-    without_units: bool = False
+    without_tensor_cores: bool = False
 
     @property
     def known(self) -> bool:
-        """Whether there is a limit: a term with a value, and matrix units if it is of these."""
-        return any(t.value is not None for t in self.terms) and not self.without_units
+        """Whether there is a limit: a term with a value, and tensor cores if it is of these."""
+        return any(t.value is not None for t in self.terms) and not self.without_tensor_cores
 
     @property
     def limiting(self) -> Term:
@@ -59,7 +59,7 @@ class Bound:
         Raises
         ------
         ValueError
-            If no term has a value, or matrix units are not known; the message says what is.
+            If no term has a value, or tensor cores are not known; the message says what is.
         """
         known = [t for t in self.terms if t.value is not None]
         if not self.known:

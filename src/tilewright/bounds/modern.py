@@ -42,7 +42,7 @@ MIX_NEEDS = (
 )
 _LOAD_WORDS = 4  # a load of 128 bits brings a thread four 32-bit registers
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # finer ones change the last wave by under 1 %
-# Matrix units take tiles of 16 x 8 (mma.sync of every type, PTX ISA); larger ones are multiples.
+# Tensor cores take tiles of 16 x 8 (mma.sync of every type, PTX ISA); larger ones are multiples.
 _MATRIX_ROWS, _MATRIX_COLUMNS = 16, 8
 
 
@@ -195,7 +195,7 @@ def best_tile(
         Its `MIX_NEEDS` and `lane` must be known.
     lane : str
         Quantity of the lanes that multiply: ``"fma_lanes.s"`` or ``"fma_lanes.d"``, or
-        ``"tensor..."``: matrix units, which other instructions do not hold up.
+        ``"tensor..."``: tensor cores, which other instructions do not hold up.
     instructions : float
         Instructions of one multiply-add of elements.
 
@@ -209,7 +209,7 @@ def best_tile(
     best: Tile | None = None
     if lane.startswith("tensor"):
         shapes: Iterable[tuple[int, int, float, float, str]] = (
-            (_MATRIX_ROWS, _MATRIX_COLUMNS, 1.0, 1.0, "matrix units"),
+            (_MATRIX_ROWS, _MATRIX_COLUMNS, 1.0, 1.0, "tensor cores"),
         )
         sides: Iterable[tuple[int, int]] = product(range(1, 33), range(1, 65))
     else:

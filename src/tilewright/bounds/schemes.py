@@ -8,7 +8,7 @@ single precision, but for those that are too small to matter:
                         A1    mid     small   ...          FP16x3, TF32x3: big and both mid
                         A2    small   ...     ...          BF16x6: to small,  BF16x9: all nine
 
-Matrix units sum by truncation (measured, and simulated in the papers named below), so that sums
+Tensor cores sum by truncation (measured, and simulated in the papers named below), so that sums
 are taken out of them and added in single precision every `promote_k` steps of k.
 
 A complex product is a real one of four times the multiply-adds (`real_product`), because memory

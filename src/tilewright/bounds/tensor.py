@@ -1,4 +1,4 @@
-"""What tiles of warpgroup multiplies leave of the matrix units' rate: shared memory and the tail.
+"""What tiles of warpgroup multiplies leave of the tensor cores' rate: shared memory and the tail.
 
 A warpgroup multiply (wgmma) reads B, 64 rows' worth of it at a time, and A from shared memory::
 
@@ -13,7 +13,7 @@ A warpgroup multiply (wgmma) reads B, 64 rows' worth of it at a time, and A from
 Both ways go through the same port of 32 words a cycle (for ordinary loads measured; that copies
 and multiplies share it is an assumption, no measurement here refutes it).  Tall and narrow
 tiles read B anew for every 64 rows and starve; registers end the tile's growth, and a second
-set of sums, where they are taken out of the matrix units, halves it.
+set of sums, where they are taken out of the tensor cores, halves it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilewright.problem import Problem
 
 __all__ = ["NEEDS", "TensorTile", "best_tensor_tile", "feed", "tensor_tiles"]
 
-# What `best_tensor_tile` needs of a device beside the matrix units' rate.
+# What `best_tensor_tile` needs of a device beside the tensor cores' rate.
 NEEDS = (
     "warpgroup_rows",
     "multiprocessors",
@@ -48,7 +48,7 @@ _WORD_BYTES = 4
 
 @dataclass(frozen=True)
 class TensorTile:
-    """A block of warpgroups, and the shares of the matrix units' rate that it leaves.
+    """A block of warpgroups, and the shares of the tensor cores' rate that it leaves.
 
     Parameters
     ----------
@@ -80,21 +80,21 @@ class TensorTile:
 
     @property
     def efficiency(self) -> float:
-        """Share of the matrix units' rate that is left."""
+        """Share of the tensor cores' rate that is left."""
         return self.feed * self.tail
 
     @property
     def resource(self) -> str:
         """What takes most of the rest."""
         if self.efficiency == 1:
-            return "matrix units"
+            return "tensor cores"
         return "shared memory" if self.feed < self.tail else "tail wave"
 
 
 def feed(
     device: CatalogueDevice, units: Units, stacked: int, columns: int, groups: tuple[int, int]
 ) -> float:
-    """Return the share of the matrix units' rate at which shared memory brings operands.
+    """Return the share of the tensor cores' rate at which shared memory brings operands.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def tensor_tiles(device: CatalogueDevice, units: Units, promoted: bool) -> tuple
     units : Units
         What multiplies.
     promoted : bool
-        Whether every sum has a register in the matrix units' and one of its own.
+        Whether every sum has a register in the tensor cores' and one of its own.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def _every(device: CatalogueDevice, units: Units, promoted: bool) -> Iterator[Te
 def best_tensor_tile(
     problem: Problem, device: CatalogueDevice, units: Units, promoted: bool
 ) -> TensorTile:
-    """Return the tile, block and split of k that leave most of the matrix units' rate.
+    """Return the tile, block and split of k that leave most of the tensor cores' rate.
 
     Instructions of one warp have smaller tiles and, where `warp_matrix_share` says so, a lower
     rate; they count where that is better.

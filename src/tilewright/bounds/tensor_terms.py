@@ -1,4 +1,4 @@
-"""The terms that only matrix units have: their feed, promotion, the split, the epilogue."""
+"""The terms that only tensor cores have: their feed, promotion, the split, the epilogue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROMOTION, _EPILOGUE, _SPLIT = "promotion (additions)", "epilogue", "split in a
 def fed(asked: Asked) -> Term:
     """Return the term of shared memory and whole blocks, at the best tile.
 
-    Where sums are taken out of the matrix units, registers hold half as many elements.
+    Where sums are taken out of the tensor cores, registers hold half as many elements.
     """
     device, units, peak = asked.device, asked.units, asked.peak
     needs = (*tensor.NEEDS, units.lane)
@@ -30,7 +30,7 @@ def fed(asked: Asked) -> Term:
     of = "a warpgroup's" if best.groups else "a warp's, which serves small results better"
     inputs = (
         given("arithmetic peak", peak.value, "FLOP/s", asked.peak_source),
-        given("feed", best.feed, "", "of the matrix units' rate, by shared memory's port"),
+        given("feed", best.feed, "", "of the tensor cores' rate, by shared memory's port"),
         given("tail", best.tail, "", "whole blocks on whole multiprocessors"),
         given("tile rows", best.rows, "", f"{of}; {searched}"),
         given("tile columns", best.columns, "", searched),

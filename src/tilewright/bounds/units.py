@@ -26,7 +26,7 @@ ARITHMETIC: dict[str, tuple[int, int] | None] = {
 }
 
 
-# Types that matrix units multiply and sum in single precision, by their names.
+# Types that tensor cores multiply and sum in single precision, by their names.
 _SHORT = {"float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -73,12 +73,12 @@ class Units:
 
     @property
     def of_single(self) -> bool:
-        """Whether matrix units compute single precision, elements of which may be complex."""
+        """Whether tensor cores compute single precision, elements of which may be complex."""
         return self.scheme is not None or self.lane == "tensor.tf32"
 
     @property
     def warpgroups(self) -> bool:
-        """Whether the matrix units have instructions of this type that read shared memory."""
+        """Whether the tensor cores have instructions of this type that read shared memory."""
         return self.lane.startswith("tensor.") and self.lane not in ("tensor.s", "tensor.d")
 
     def peak(self, device: CatalogueDevice) -> Term:
@@ -180,7 +180,7 @@ def units_of(
     precision = problem.precision
     if arithmetic == "ieee" and precision.real_name in _SHORT:
         type_, size = _SHORT[precision.real_name], precision.real_bytes
-        label, lane = f"{type_} matrix units", f"tensor.{type_}"
+        label, lane = f"{type_} tensor cores", f"tensor.{type_}"
         return Units(label, lane, f"peak.{type_}", precision.flops // 2, size, size)
     stored = ARITHMETIC[arithmetic]
     if stored is not None:
@@ -192,7 +192,7 @@ def units_of(
             )
         scheme = SCHEMES.get(arithmetic)
         type_ = arithmetic if scheme is None else scheme.stored
-        label = f"{type_} matrix units" + ("" if scheme is None else f", {scheme}")
+        label = f"{type_} tensor cores" + ("" if scheme is None else f", {scheme}")
         lane, peak = f"tensor.{type_}", f"peak.{type_}"
         return Units(label, lane, peak, 1, *stored, scheme=scheme)
     size = precision.element_bytes
@@ -208,5 +208,5 @@ def units_of(
     real = "s" if precision.real_bytes == 4 else "d"
     matrix, simple = device.value(f"tensor.{real}"), device.value(f"fma_lanes.{real}")
     if matrix is not None and matrix >= (simple or 0):
-        return Units("matrix units", f"tensor.{real}", f"peak.{real}", per_element, size, size)
+        return Units("tensor cores", f"tensor.{real}", f"peak.{real}", per_element, size, size)
     return Units("multiply-add units", f"fma_lanes.{real}", f"peak.{real}", per_element, size, size)

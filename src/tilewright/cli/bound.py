@@ -47,7 +47,7 @@ def command(
     ] = None,
     promote_k: Annotated[
         int | None,
-        typer.Option("--promote-k", help="Steps of k between sums leaving the matrix units."),
+        typer.Option("--promote-k", help="Steps of k between sums leaving the tensor cores."),
     ] = None,
     presplit: Annotated[
         bool, typer.Option("--presplit", help="Operands are in parts already; nothing splits them.")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "show_funnel", "show_parameters"]
 
-_HOPPER = "sm_90a"  # whose matrix units `--arithmetic` is about, with a GPU or without
+_HOPPER = "sm_90a"  # whose tensor cores `--arithmetic` is about, with a GPU or without
 
 
 def command(
@@ -43,7 +43,7 @@ def command(
         str | None,
         typer.Option(
             "--arch",
-            help="Architecture in place of a device; sm_90a for an arithmetic of matrix units"
+            help="Architecture in place of a device; sm_90a for an arithmetic of tensor cores"
             " where the best device has none.",
         ),
     ] = None,
@@ -109,7 +109,7 @@ def _device(
         return where, spec, found
     if arch is not None or device is not None:
         named = f"device={device!r}" if arch is None else f"arch={arch!r}"
-        raise ValueError(f"{named} has no such matrix units; leave it out, or use arch={_HOPPER}")
+        raise ValueError(f"{named} has no such tensor cores; leave it out, or use arch={_HOPPER}")
     return _HOPPER, architecture_spec(_HOPPER), _HOPPER
 
 

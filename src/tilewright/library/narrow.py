@@ -1,9 +1,9 @@
 """float16, bfloat16 and int8 arrays: on tensor cores as they are, elsewhere in single precision.
 
-Where a device has tensor cores that are proved (`tilewright.library.narrow_units`), they take the
-elements as they lie and add in float32, or exactly in int32.  Elsewhere elements become float32,
-which holds each of them, and the kernels for single precision multiply; sums of int8 are cut
-where they would no longer be exact.  Either way results are rounded once.
+Where a device has tensor cores that are proved (`tilewright.library.narrow_products`), they take
+the elements as they lie and add in float32, or exactly in int32.  Elsewhere elements become
+float32, which holds each of them, and the kernels for single precision multiply; sums of int8 are
+cut where they would no longer be exact.  Either way results are rounded once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def narrow_gemm(
     if isinstance(library, ExportedArrays):
         return _exported(library, (a, b, c), alpha, beta, out_dtype, rest)
     out = _checked(library, a, b, c, out_dtype)
-    made = _on_units(library, a, b, c, alpha, beta, out, out_dtype, rest)
+    made = _on_tensor_cores(library, a, b, c, alpha, beta, out, out_dtype, rest)
     if made is not None:
         return made
     widened = _integers if out == "int32" else _floats
@@ -77,7 +77,7 @@ def _checked(library: Arrays, a: Any, b: Any, c: Any, out_dtype: Any) -> str:
     return out
 
 
-def _on_units(
+def _on_tensor_cores(
     library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, out: str, asked: Any,
     rest: dict[str, Any],
 ) -> Any:  # fmt: skip
@@ -105,7 +105,7 @@ def _exported(
     a, b = (library.adapter.view(name, x) for name, x in zip("ab", given[:2], strict=True))
     c = None if given[2] is None else library.adapter.view("c", given[2])
     out = _checked(library, a, b, c, out_dtype)
-    made = _on_units(library, a, b, c, alpha, beta, out, out_dtype, rest)
+    made = _on_tensor_cores(library, a, b, c, alpha, beta, out, out_dtype, rest)
     if made is not None:
         return made
     try:

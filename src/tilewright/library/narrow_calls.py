@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tilewright.backend import LiveDevice, Operand
 from tilewright.library import warm
 from tilewright.library.kernels import kernel_of
-from tilewright.library.narrow_units import Matrix, Product, serves, steps
+from tilewright.library.narrow_products import Matrix, Product, serves, steps
 from tilewright.library.plan import ALPHA, BETA, A, B, C, Plan, Space, call_of
 from tilewright.library.routes import Laid
 from tilewright.library.serve import Planned, enqueue, keep, kept

@@ -24,7 +24,7 @@ _DTYPES: dict[Any, np.dtype[Any]] = {
     torch.complex128: np.dtype("complex128"),
 }
 
-# What matrix units take beside them; a bfloat16 is two bytes to whoever looks at memory only.
+# What tensor cores take beside them; a bfloat16 is two bytes to whoever looks at memory only.
 _NARROW: dict[Any, np.dtype[Any]] = {
     torch.float16: np.dtype("float16"),
     torch.bfloat16: np.dtype("V2"),
@@ -56,7 +56,7 @@ def view(name: str, x: Any) -> View:
 
 
 def narrow_view(x: Any) -> View | None:
-    """Return what there is to know of a tensor as matrix units take it; None of any other."""
+    """Return what there is to know of a tensor as tensor cores take it; None of any other."""
     dtype = (_NARROW | _DTYPES).get(x.dtype)
     if dtype is None or x.layout is not torch.strided or x.is_neg() or x.is_conj():
         return None

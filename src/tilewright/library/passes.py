@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Iterator
 
 from tilewright.hardware import DeviceSpec
-from tilewright.library.matrix_units import wgmma
 from tilewright.library.split.product import arithmetic_of_scheme
+from tilewright.library.tensor_cores import wgmma
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.stencil import Source

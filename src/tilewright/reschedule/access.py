@@ -43,7 +43,7 @@ _VARIABLE = {
     "constant": "LDC",
     "other": "S2R S2UR MUFU F2I F2F I2F POPC FLO FCHK",
     "copies": "LDGDEPBAR",
-    # The matrix unit's doubles: barriers say when they have read and written, in order.  Other
+    # The tensor core's doubles: barriers say when they have read and written, in order.  Other
     # shapes and types take a fixed time that differs from each to each, and are not modelled.
     "dmma": "DMMA",
     # Barriers in shared memory, and what asks the copy engine for boxes: each is over when its own

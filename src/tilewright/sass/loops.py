@@ -19,7 +19,7 @@ from tilewright.sass.warpgroups import MULTIPLIES
 
 __all__ = ["Loop", "ffma_share", "find_loops", "instruction_class", "is_useful", "main_loop"]
 
-# Of a warp's matrix units: one does hundreds of multiply-adds.
+# Of a warp's tensor cores: one does hundreds of multiply-adds.
 _OF_WARPS = frozenset(("HMMA", "DMMA", "IMMA"))
 MULTIPLY_ADDS = _OF_WARPS | {"FFMA", "FFMA2", "DFMA", "HFMA2", "HGMMA", "IGMMA"}
 _CLASSES: dict[str, str] = {
@@ -181,7 +181,7 @@ def main_loop(instructions: Sequence[Instruction]) -> Loop | None:
     k together with an epilogue and a remainder, and would hide it.  Where that
     loop still encloses others that hold a quarter of its multiply-adds or more,
     such as two loops over k, one for the edges of C, it is one of those, by the
-    same rule.  Beside a warpgroup's multiplies, or a warp's on matrix units, no others
+    same rule.  Beside a warpgroup's multiplies, or a warp's on tensor cores, no others
     count: those of an epilogue outnumber them, and do a hundredth of their work or less.
     """
     present = {i.mnemonic for i in instructions}

@@ -1,7 +1,7 @@
 """Execution pipes of one scheduler: which instruction takes which, and for how long.
 
 Throughputs are those of the CUDA C++ Programming Guide's table "Throughput of Native Arithmetic
-Instructions": lanes of a multiprocessor, a quarter of them a scheduler's.  Matrix units' rates for
+Instructions": lanes of a multiprocessor, a quarter of them a scheduler's.  Tensor cores' rates for
 doubles are those measured on an H100 (docs/microbenchmarks.md): a multiprocessor's 64 multiply-adds
 a cycle in instructions of 8 rows, 128 in those of 16; an A100's 64 are published.
 """

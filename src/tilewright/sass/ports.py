@@ -15,7 +15,7 @@
 - A latch forgets its reuse copy with the next read through it that has no flag, when the register
   is written (three and four cycles after the dispatch of what writes it), and when the scheduler
   turns to another warp or the instruction advises it to.
-- How matrix units read doubles (DMMA) is not known; it is taken to be in nobody's way.
+- How tensor cores read doubles (DMMA) is not known; it is taken to be in nobody's way.
 
 Found on an H100 with loops of 512 FFMA whose register fields were written into a compiled cubin;
 ``docs/register_ports.md`` has the data and how far each part of the rule is borne out by them.

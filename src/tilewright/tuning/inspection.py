@@ -115,7 +115,7 @@ def inspect_config(
     mode : Mode, optional
         The launch mode to compile it in; without it what a stored config names, or the plain one.
     arithmetic, result : str
-        Of matrix units, and the type of C there: as in `tilewright.stencil.wgmma.variant_of`.
+        Of tensor cores, and the type of C there: as in `tilewright.stencil.wgmma.variant_of`.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def inspect_config(
     family = find_stencil(family_of(arithmetic, stencil) or "portable")
     device = architecture_spec(arch)
     if isinstance(variant, TensorVariant) and not family.suits(device):
-        raise ValueError(f"arch={arch!r} has no such matrix units; use sm_90a")
+        raise ValueError(f"arch={arch!r} has no such tensor cores; use sm_90a")
     space = schedule_space(family, variant, device, proved(arch))
     values, stored_mode = config_and_mode(family.name, config or {})
     mode = stored_mode if mode is None else mode

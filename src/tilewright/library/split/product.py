@@ -1,8 +1,8 @@
-"""Who multiplies parts: the seam for stencils on matrix units.
+"""Who multiplies parts: the seam for stencils on tensor cores.
 
 A product takes operands in parts, as `tilewright.stencil.split` leaves them in device memory,
 and adds up the scheme's products.  The first of `products()` that serves a scheme on a device
-is used: a stencil for matrix units comes before the model, which runs everywhere, slowly.
+is used: a stencil for tensor cores comes before the model, which runs everywhere, slowly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice, Operand
 from tilewright.library import warm
-from tilewright.library.matrix_units import config_for, wgmma
+from tilewright.library.tensor_cores import config_for, wgmma
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.space import Config
@@ -142,7 +142,7 @@ class Product(Protocol):
 
 @dataclass(frozen=True)
 class ModelProduct:
-    """The model of a matrix unit: right everywhere, fast nowhere.
+    """The model of a tensor core: right everywhere, fast nowhere.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def arithmetic_of_scheme(scheme: Scheme) -> Arithmetic:
     return Arithmetic(element, products=scheme.products, scaled=True, routed=True)
 
 
-# A stencil for matrix units goes before the model.
+# A stencil for tensor cores goes before the model.
 _products: ContextVar[tuple[Product, ...]] = ContextVar(
     "tilewright_products", default=(HopperProduct(), ModelProduct())
 )
@@ -266,7 +266,7 @@ _unproved: ContextVar[bool] = ContextVar("tilewright_serve_unproved", default=Fa
 def serve_unproved() -> Iterator[None]:
     """Let "fp32" and "tf32" use products that no device has proved, to measure them.
 
-    Within this block the guard decides as it would where matrix units are proved; elsewhere
+    Within this block the guard decides as it would where tensor cores are proved; elsewhere
     such calls are served in IEEE arithmetic.
     """
     warm.forget()

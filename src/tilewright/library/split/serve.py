@@ -19,7 +19,7 @@ from tilewright.stencil.split import SCHEMES, Texts
 
 __all__ = ["split_steps", "why_ieee"]
 
-# Smaller results leave most of a matrix unit's tile empty.  Nor could anything be promised:
+# Smaller results leave most of a tensor core's tile empty.  Nor could anything be promised:
 # the largest error among a few elements is luck, single precision's as well.
 _FEWEST_RESULTS = 1024
 
@@ -56,13 +56,13 @@ def why_ieee(live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str
     if routes and not unproved_are_served():
         missing = [name for name in routes if not is_proved(live, SCHEMES[name])]
         if missing:
-            return f"no matrix units of {live.id} are proved for {' and '.join(missing)}"
+            return f"no tensor cores of {live.id} are proved for {' and '.join(missing)}"
     if arithmetic != "fp32":
         return ""
     if problem.k < TERMS_BF16:
         return f"k={problem.k} is less than {TERMS_BF16}, where single precision errs least"
     if problem.m * problem.n < _FEWEST_RESULTS:
-        return f"{problem.m} x {problem.n} results are no work for matrix units"
+        return f"{problem.m} x {problem.n} results are no work for tensor cores"
     # Who serves what is unproved measures; what is proved is served because it is fast.
     if not unproved_are_served() and not is_worth(problem, live.spec):
         return "single precision is faster at this size"

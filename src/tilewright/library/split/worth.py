@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tilewright.hardware import DeviceSpec
-from tilewright.library.matrix_units import multiply_adds
+from tilewright.library.tensor_cores import multiply_adds
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.stencil.split import SCHEMES

@@ -1,4 +1,4 @@
-"""Constraints of the stencil on matrix units for doubles, each with its reason."""
+"""Constraints of the stencil on tensor cores for doubles, each with its reason."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def _generation(device: DeviceSpec) -> tuple[Constraint, ...]:
     short = Constraint(
         "instructions of 16 rows",
         lambda mma_m: mma_m < TALL,
-        "matrix units take 16 rows of doubles from compute capability 9.0 on",
+        "tensor cores take 16 rows of doubles from compute capability 9.0 on",
         "hardware",
     )
     return short, *clusters(device)

@@ -1,4 +1,4 @@
-/* Matrix units that multiply doubles (mma.sync, DMMA).  kernel.cuh, which comes next, says
+/* Tensor cores that multiply doubles (mma.sync, DMMA).  kernel.cuh, which comes next, says
  * what a thread block does all in all.
  *
  * A warp computes WARP_M x WARP_N of C by instructions of MMA_M x 8 x MMA_K.  In each, lane

@@ -1,4 +1,4 @@
-/* The matrix units' instructions, one a function.  A part of mma.cuh.
+/* The tensor cores' instructions, one a function.  A part of mma.cuh.
  *
  * `c` points to a lane's elements of C, two in each of MMA_M / 8 rows; `a` has as many rows for
  * each four steps along k, `b` one element.

@@ -1,4 +1,4 @@
-"""The stencil on matrix units for doubles: CUDA C++ for compute capability 8.0 and later."""
+"""The stencil on tensor cores for doubles: CUDA C++ for compute capability 8.0 and later."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ STAGED_K = 2048
 # Operands that TMA brings leave the loop its registers whatever comes behind it.
 _ANY_K = 2**63 - 1
 
-# Multiply-adds of a multiprocessor in a cycle, of floats, and of doubles on matrix units.
+# Multiply-adds of a multiprocessor in a cycle, of floats, and of doubles on tensor cores.
 _A_CYCLE = 128
 
 # Blocks of the reduction kernel (parallel_split_k.cuh) for each block of the first, and their

@@ -1,4 +1,4 @@
-"""Numbers in parts: what a matrix unit multiplies in place of single precision."""
+"""Numbers in parts: what a tensor core multiplies in place of single precision."""
 
 from tilewright.stencil.split.scheme import SCHEMES, Scheme, scheme
 from tilewright.stencil.split.texts import Texts

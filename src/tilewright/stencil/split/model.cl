@@ -1,8 +1,8 @@
-/* The product of parts as a matrix unit computes it: the model of the tensor core.
+/* A model of the tensor core: the product of parts, rounded as it rounds.
  *
  *     C <- alpha 2^(ea[i] + eb[j]) sum over (p, q) of op(A_p) op(B_q) + beta C
  *
- * A matrix unit multiplies without error and adds INSTRUCTION_K products at once to a sum in
+ * A tensor core multiplies without error and adds INSTRUCTION_K products at once to a sum in
  * FP32.  What it adds is first brought to the largest exponent among them, and what lies
  * EXTRA_BITS below FP32's last bit is cut off; so is what does not fit when the sum becomes
  * FP32 again (Fasi, Higham, Mikaitis & Pranesh 2021; Hopper: two extra bits):
@@ -18,7 +18,7 @@
  *     A_1 B_0  k 0-15, 16-31, ... | A_0 B_1 ... | A_0 B_0 ... | promote
  *
  * One thread computes one element of C, straight from memory: this text is for judging
- * accuracy and for devices without matrix units, not for speed.
+ * accuracy and for devices without tensor cores, not for speed.
  *
  *     parts of A:  | part 0: ld_a x columns | part 1 | ...     part p begins p stride_a later
  *

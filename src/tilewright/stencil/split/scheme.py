@@ -22,7 +22,7 @@ def part_bytes(part: str) -> int:
 
 @dataclass(frozen=True)
 class Scheme:
-    """One way to compute a product in single precision on a matrix unit.
+    """One way to compute a product in single precision on a tensor core.
 
     Parameters
     ----------

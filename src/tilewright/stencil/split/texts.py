@@ -31,7 +31,7 @@ VERSION = 1
 # model.cl.
 _MODEL_THREADS = 64
 
-# A sum that never leaves the matrix unit: longer than any k.
+# A sum that never leaves the tensor core: longer than any k.
 _NEVER = 1 << 30
 
 # Bits below single precision's last that Hopper keeps while it adds, by the literature.
@@ -223,7 +223,7 @@ class Texts:
         promote_k: int | None = None,
         extra_bits: int = EXTRA_BITS,
     ) -> Source:
-        """Return the product of parts as a matrix unit computes it; see model.cl.
+        """Return the product of parts as a tensor core computes it; see model.cl.
 
         Parameters
         ----------

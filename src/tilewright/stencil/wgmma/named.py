@@ -1,4 +1,4 @@
-"""Arithmetics of matrix units by the names that commands and bounds have for them."""
+"""Arithmetics of tensor cores by the names that commands and bounds have for them."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ def variant_of(problem: Problem, arithmetic: str = IEEE, result: str | None = No
     Raises
     ------
     ValueError
-        If a name is unknown or does not go with the others, or matrix units cannot read
+        If a name is unknown or does not go with the others, or tensor cores cannot read
         elements in the order that the transposes ask for.
     """
     if arithmetic == IEEE:
         if result is not None:
             raise ValueError(
-                f"result={result!r} needs an arithmetic of matrix units; name one, such as bf16"
+                f"result={result!r} needs an arithmetic of tensor cores; name one, such as bf16"
             )
         return Variant.of(problem)
     made = named_arithmetic(arithmetic, result)
@@ -102,7 +102,7 @@ def variant_of(problem: Problem, arithmetic: str = IEEE, result: str | None = No
     variant = TensorVariant(problem.precision, problem.trans_a, problem.trans_b, arithmetic=made)
     if not made.either_order and not all(variant.k_fast):
         raise ValueError(
-            f"trans={problem.trans!r}: matrix units read {made.element} along k only, so a pass"
+            f"trans={problem.trans!r}: tensor cores read {made.element} along k only, so a pass"
             " before them brings operands into that order; use trans TN"
         )
     return variant

@@ -1,1 +1,1 @@
-"""The ladder of matrix units: five kernels for Hopper's wgmma, one idea each."""
+"""The ladder of tensor cores: five kernels for Hopper's wgmma, one idea each."""

@@ -15,7 +15,7 @@ from tests.stencil.emulator import compiler
 from tilewright.backend import Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.library import narrow, narrow_calls, serve
-from tilewright.library.narrow_units import Laid, Matrix, Product, serves, steps
+from tilewright.library.narrow_products import Laid, Matrix, Product, serves, steps
 from tilewright.library.on_device import View
 from tilewright.library.plan import ALPHA, BETA, A, B, C
 from tilewright.stencil import TensorMap

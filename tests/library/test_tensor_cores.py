@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.library.matrix_units import config_for, wgmma
 from tilewright.library.split.product import HopperProduct, ModelProduct
+from tilewright.library.tensor_cores import config_for, wgmma
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.stencil.split import SCHEMES

@@ -28,7 +28,7 @@ def config_for(
 
     Waves of tiles take k steps each and a launch `fill` more (`tilewright.stencil.wgmma.starts`).
     Of what was timed on an H100 at 1024, 2048 and 4096 this takes configs within 2 % of the best
-    in BF16, TF32, FP16x3 and BF16x6 (`tests/library/test_matrix_units.py`).
+    in BF16, TF32, FP16x3 and BF16x6 (`tests/library/test_tensor_cores.py`).
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.backend import LiveDevice, Operand
-from tilewright.library.matrix_units import config_for, wgmma
+from tilewright.library.tensor_cores import config_for, wgmma
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.stencil import Launch, Source
