@@ -73,7 +73,7 @@ def entries(emulated, monkeypatch):
         ("float16", "float32", "TT", (40, 33, 45), 1),  # of 40 and 45
         ("bfloat16", None, "NC", (33, 31, 50), 2),
         ("int8", None, "NT", (20, 30, 64), 0),  # both along k
-        ("int8", None, "TN", (32, 48, 65), 2),  # turned
+        ("int8", None, "TN", (32, 48, 65), 2),  # transposed
     ],
 )
 def test_numpy_arrays_are_multiplied_as_they_are(

@@ -55,13 +55,13 @@ def _both():
 
 
 def test_a_conjugate_that_is_not_turned_stays_with_the_kernel():
-    """op(A) is conjugated as it is turned; op(B) is as long as its memory runs along n."""
+    """op(A) is conjugated as it is transposed; op(B) is as long as its memory runs along n."""
     found = ways(Problem(64, 65, 66, "c", "C", "C"), ALIGNED)[-1]
-    assert found.a.turned
+    assert found.a.transposed
     assert found.a.conjugated
     assert found.problem.trans_a is Trans.N
     assert found.b is not None  # 65 elements are no whole 16 bytes
-    assert not found.b.turned
+    assert not found.b.transposed
     assert not found.b.conjugated
     assert found.problem.trans_b is Trans.C
 
@@ -133,7 +133,9 @@ def copying(monkeypatch):
     scalars=st.sampled_from([(1, 0), (-0.5, 2), (0, 0.5)]),
     seed=st.integers(0, 2**32 - 1),
 )
-@example((2, 2, 1), "c", ("C", "N"), ("row", "row", "row"), (1, 0), 0)  # B conjugated as it turns
+@example(
+    (2, 2, 1), "c", ("C", "N"), ("row", "row", "row"), (1, 0), 0
+)  # B is conjugated by its copy
 def test_a_product_of_copies_is_right(copying, live, sizes, letter, trans, layout, scalars, seed):
     """Whatever lies how: compared with the product in a wider format."""
     rng, dtype = np.random.default_rng(seed), PRECISIONS[letter].dtype

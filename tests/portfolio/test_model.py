@@ -35,9 +35,9 @@ def work(g: Geometry, p: Problem, many: int) -> dict[str, float]:
     blocks = tiles * g.cluster_k * parts
     each = up(blocks, reached)
     long = each * up(steps, parts) * g.tile_k / g.cluster_k
-    stored, added, turns, left = each, 0, 0, 0
+    stored, added, waves, left = each, 0, 0, 0
     if g.persistent:
-        steps_of, stored, added, turns, left = stays(g, p, tiles, steps, many)
+        steps_of, stored, added, waves, left = stays(g, p, tiles, steps, many)
         long = steps_of * g.tile_k
     chunk = max(1, 16 // size)
     scalar = g.mode(p).scalar
@@ -62,7 +62,7 @@ def work(g: Geometry, p: Problem, many: int) -> dict[str, float]:
         "ragged C": p.m * p.n / 1e6 if ragged else 0,
         "parts": added,
         "split-K": size * blocks * area / 1e6 if reduced else 0,
-        "turns": turns,
+        "waves": waves,
     }
 
 
@@ -85,20 +85,20 @@ def stays(
     begins = [shared * steps * x // workers for x in range(workers + 1)] if shared else [0]
     longest = max((b - a for a, b in itertools.pairwise(begins)), default=0)
     left = sum(begin % steps > 0 for begin in begins[:-1])
-    # Blocks are dealt to multiprocessors in turns, whole tiles to blocks, shares to workers.
+    # Blocks are dealt to multiprocessors round robin, whole tiles to blocks, shares to workers.
     whole = tiles - shared
     mine = [0] * many
     for block in range(blocks):
         mine[block % many] += whole // blocks + (block < whole % blocks)
     shares = [len(range(x, workers, many)) for x in range(many)] if shared else [0]
-    turns = whole // blocks + (whole % blocks > 0 or shared > 0)
+    waves = whole // blocks + (whole % blocks > 0 or shared > 0)
     added = 0
     if shared and workers != shared:
         added = max(1, up(steps, max(1, longest)))
     if g.tree:
         added = math.ceil(1.5 * math.log2(added + 1))
     busiest = max(mine) * steps + max(shares) * longest
-    return busiest, max(mine) + max(shares), added, turns, left
+    return busiest, max(mine) + max(shares), added, waves, left
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -122,7 +122,7 @@ def test_a_loop_in_serpentine_order_is_proved_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["cNT", "cCN"])
 def test_complex_sums_change_banks_and_fetch_waits_less(name: str) -> None:
-    """A real part meets factors of both banks in turns, and moves from bank to bank with them."""
+    """A real part meets factors of both banks alternately, and changes banks with them."""
     made, block = rewritten(name)
     before, after = (
         fetch_cycles(code[block.start : block.stop], 90, apart=True)

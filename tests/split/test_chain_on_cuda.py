@@ -82,14 +82,14 @@ def test_bf16_parts_and_equal_calls(emulated):
 
 
 def test_tf32_parts_lie_along_k(emulated):
-    """Tensor cores read TF32 along k only: the pass turns what lies otherwise."""
+    """Tensor cores read TF32 along k only: the pass transposes what lies otherwise."""
     a, b = operands()
     c = tw.gemm(np.asfortranarray(a), b, accuracy="tf32x3", device=emulated)
     assert errors(c, a, b)[0] < 2**-21
 
 
 def test_plain_tf32_copies_only_what_lies_otherwise(emulated):
-    """What runs along k is read as it is and cut; what else is turned, and rounded."""
+    """What runs along k is read as it is and cut; what else is transposed, and rounded."""
     a, b = operands()
     for x, y, before in (
         (a, np.asfortranarray(b), []),

@@ -77,7 +77,7 @@ def test_what_may_begin_early_looks_at_nothing_before_it_may(orders):
     for source in (
         TEXTS.split(of, SCHEMES["fp16x3"], guarded=True),
         TEXTS.split(of, SCHEMES["bf16x6"], exponents="known", run_if=2),
-        TEXTS.split(of, SCHEMES["tf32"], exponents="zero", turned=(True, True)),
+        TEXTS.split(of, SCHEMES["tf32"], exponents="zero", transposed=(True, True)),
     ):
         kernel = compiled(source, "sm_90a")
         codes = [str(one) for one in decode(kernel.code, kernel.arch)]
@@ -87,10 +87,10 @@ def test_what_may_begin_early_looks_at_nothing_before_it_may(orders):
 
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["tf32x3", "tf32"])
-def test_what_is_turned_is_written_wide(name):
+def test_what_is_transposed_is_written_wide(name):
     exponents = "of tops" if name == "tf32x3" else "zero"
     source = TEXTS.split(
-        ORDERS["both ways"], SCHEMES[name], turned=(True, False), exponents=exponents
+        ORDERS["both ways"], SCHEMES[name], transposed=(True, False), exponents=exponents
     )
     text = judged(compiled(source, "sm_90a"))
     stores = [line for line in text if re.search(r"\bSTG\.E", line)]
@@ -129,11 +129,11 @@ def emulated(tmp_path_factory):
 
 def laid(parts, k_first, unit):
     """Return parts by columns, one behind the other, with their leading dimension and stride."""
-    turned = [p.T if k_first else p for p in parts]
-    columns, rows = turned[0].shape[0], turned[0].shape[1]
+    transposed = [p.T if k_first else p for p in parts]
+    columns, rows = transposed[0].shape[0], transposed[0].shape[1]
     ld = -(-rows // unit) * unit
-    whole = np.zeros((len(parts), columns, ld), turned[0].dtype)
-    for at, part in zip(whole, turned, strict=True):
+    whole = np.zeros((len(parts), columns, ld), transposed[0].dtype)
+    for at, part in zip(whole, transposed, strict=True):
         at[:, :rows] = part
     return whole, ld, ld * columns
 

@@ -69,24 +69,24 @@ class Both:
         Each as stored, with whether memory runs along k.
     scheme : Scheme
         Into which parts.
-    turned : tuple
+    transposed : tuple
         Whether parts are stored in the other order.
     pad, offset : int
         Elements between columns, and before the first one.
     """
 
-    def __init__(self, passes, matrices, scheme, turned=(False, False), pad=0, offset=0):
-        self.passes, self.scheme, self.turned = passes, scheme, turned
+    def __init__(self, passes, matrices, scheme, transposed=(False, False), pad=0, offset=0):
+        self.passes, self.scheme, self.transposed = passes, scheme, transposed
         self.given = [x for x, _ in matrices]
         stored = [Stored(x.shape[k_fast], x.shape[not k_fast], k_fast) for x, k_fast in matrices]
         self.of = Operands(*stored)
         self.matrices, self.parts, self.places = [], [], []
         upload, word = passes.live.upload, WORDS[scheme.part]
-        for (x, _), turn in zip(matrices, turned, strict=True):
+        for (x, _), transpose in zip(matrices, transposed, strict=True):
             inner, outer = x.shape
             memory = upload(laid(x, inner + pad, offset))
             self.matrices += [inner, outer, memory, offset, inner + pad]
-            across, down = (outer, inner) if turn else (inner, outer)
+            across, down = (outer, inner) if transpose else (inner, outer)
             unit = 16 // part_bytes(scheme.part)
             ld = -(-across // unit) * unit
             self.places.append((across, down, ld, ld * down))
@@ -108,7 +108,7 @@ class Both:
     def split(self, exponents="of tops", *, guarded=False, k=0, route=None, launch=None):
         """Run the second pass; with a route, as if that had been decided for and 2 were asked."""
         source = self.passes.texts.split(
-            self.of, self.scheme, guarded=guarded, turned=self.turned, exponents=exponents,
+            self.of, self.scheme, guarded=guarded, transposed=self.transposed, exponents=exponents,
             run_if=None if route is None else 2,
         )  # fmt: skip
         more = (k, self.decision, self.report) if guarded else ()
@@ -127,7 +127,7 @@ class Both:
         made = []
         for p in range(self.scheme.parts):
             whole = found[p * stride :][:stride].reshape(down, ld)[:, :across].T
-            made.append(numbers(whole.T if self.turned[which] else whole, self.scheme.part))
+            made.append(numbers(whole.T if self.transposed[which] else whole, self.scheme.part))
         return made
 
     def found(self, which):
@@ -199,14 +199,14 @@ def test_parts_are_what_numpy_says(passes, name, orders):
 
 
 @pytest.mark.parametrize(
-    ("orders", "turned"),
+    ("orders", "transposed"),
     [(ORDERS[0], (True, True)), (ORDERS[1], (True, False)), (ORDERS[3], (False, True))],
 )
-def test_parts_may_be_stored_in_the_other_order(passes, orders, turned):
+def test_parts_may_be_stored_in_the_other_order(passes, orders, transposed):
     rng = np.random.default_rng(5)
     xs = [awkward(rng, shape) for shape in ((131, 70), (64, 130))]
     for name in ("tf32x3", "tf32"):
-        both = Both(passes, list(zip(xs, orders, strict=True)), SCHEMES[name], turned)
+        both = Both(passes, list(zip(xs, orders, strict=True)), SCHEMES[name], transposed)
         if name == "tf32":
             both.split("zero")
             for which, x in enumerate(xs):

@@ -56,8 +56,8 @@ def integers(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> ND
 
 def apply(op: Trans, stored: NDArray[Any]) -> NDArray[Any]:
     """Return op(stored)."""
-    turned = stored.T if op.transposed else stored
-    return turned.conj() if op.conjugated else turned
+    transposed = stored.T if op.transposed else stored
+    return transposed.conj() if op.conjugated else transposed
 
 
 def laid_out(matrix: NDArray[Any], case: Case, outside: float) -> tuple[NDArray[Any], int]:

@@ -130,7 +130,7 @@ SCALAR = [
         **SQUARE,
         "block_m": 48,
         "block_n": 48,
-        "warps_k": 4,
+        "warps_k": 2,
         "block_k": 32,
     },
 ]
@@ -208,7 +208,7 @@ FAULTS = {
         "dNT", "((side + g * PAIR) * ELEM", "((side + (g ^ 1) * PAIR) * ELEM"
     ),
     "A's steps along k are in another order than B's": (
-        "dNN", "(t * ELEM_BYTES ^ turned<1>(g))", "((3 - t) * ELEM_BYTES ^ turned<1>(g))"
+        "dNN", "(t * ELEM_BYTES ^ swizzle<1>(g))", "((3 - t) * ELEM_BYTES ^ swizzle<1>(g))"
     ),
     "units of a plane's row are read where others lie": ("dTN", "on % LINE)", "on % LINE * 0)"),
     "units along n are read where others lie": (

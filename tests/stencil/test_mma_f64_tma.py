@@ -1,7 +1,7 @@
-"""Tiles in lines that the copy engine turns, for tensor cores: run on the CPU, and as compiled.
+"""Tiles in lines that TMA swizzles, for tensor cores: run on the CPU, and as compiled.
 
-The emulated engine turns pieces of 16 bytes as the real one does, by their addresses, and refuses
-boxes that begin elsewhere; how it and warps take turns is `simt_async`'s (test_tma.py).
+The emulated engine swizzles pieces of 16 bytes as the real one does, by their addresses, and
+refuses boxes that begin elsewhere; how it and warps alternate is `simt_async`'s (test_tma.py).
 """
 
 from __future__ import annotations
@@ -92,15 +92,15 @@ def bits_of_a_product(live: EmulatedDevice, config: Config, of: Variant) -> byte
 
 
 FAULTS = {
-    "lanes have other pieces than the engine turns apart": (
+    "lanes have other pieces than the engine swizzles apart": (
         "dNT", "return g / 2 + g % 2 * 4;", "return g;"
     ),
-    "lines are read as if nothing were turned": ("dNT", "ELEM_BYTES ^ t * 16)", "ELEM_BYTES ^ 0)"),
-    "a row's turn is forgotten": ("dTN", "ELEM_BYTES ^ at % 8 * 16)", "ELEM_BYTES ^ 0)"),
-    "a neighbour's row is turned as the first one": (
+    "lines are read as if not swizzled": ("dNT", "ELEM_BYTES ^ t * 16)", "ELEM_BYTES ^ 0)"),
+    "a row's swizzle is forgotten": ("dTN", "ELEM_BYTES ^ at % 8 * 16)", "ELEM_BYTES ^ 0)"),
+    "a neighbour's row is swizzled as the first one": (
         "dTN", "ELEM_BYTES ^ on % 8 * 16))", "ELEM_BYTES))"
     ),
-    "steps behind four are turned as the first ones": ("dNT", " ^ k % 8 * 16))", "))"),
+    "steps behind four are swizzled as the first ones": ("dNT", " ^ k % 8 * 16))", "))"),
     "rows of an operand along k count as doubles of two": (
         "zTN", "(K_FAST_A ? 1 : BOX_WORDS)", "BOX_WORDS"
     ),

@@ -173,9 +173,10 @@ FAULTS = {
 
 # What only a tree of parts can get wrong.
 FAULTS_OF_TREES = {
-    "a part is waited for twice": ("TREE ? last_bit(other) : 1", "1"),
+    "a part is waited for twice": ("TREE_REDUCTION ? last_bit(other) : 1", "1"),
     "parts are left before others' are in them": (
-        "        if (TREE)\n            add_parts", "        if (0)\n            add_parts"
+        "        if (TREE_REDUCTION)\n            add_parts",
+        "        if (0)\n            add_parts",
     ),
     "the numbers behind the last are asked": ("last < d.workers ? last : d.workers", "0xffffffffu"),
     "a worker takes what is another's": (

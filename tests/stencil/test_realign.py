@@ -28,24 +28,24 @@ def random(rng, size, count):
 @given(
     shape=st.tuples(st.integers(1, 150), st.integers(1, 150)),
     size=st.sampled_from([1, 2, 4, 8, 16]),
-    turned=st.booleans(),
+    transposed=st.booleans(),
     conjugated=st.booleans(),
     padding=st.integers(0, 5),
     factor=st.sampled_from([1, 2, -1, 0]),
     offset=st.integers(0, 9),
 )
 def test_a_copy_has_the_same_elements_at_whole_16_bytes(
-    live, shape, size, turned, conjugated, padding, factor, offset
+    live, shape, size, transposed, conjugated, padding, factor, offset
 ):
     """Whatever the steps are: transposed, padded, reversed, or one element for all."""
     inner, outer = shape
     conjugated = conjugated and size >= 8
-    steps = (outer * 2 + padding, factor) if turned else (factor, inner * 2 + padding)
+    steps = (outer * 2 + padding, factor) if transposed else (factor, inner * 2 + padding)
     reach = sum(abs(step) * (n - 1) for step, n in zip(steps, shape, strict=True))
     first = offset + (reach if factor < 0 else 0)
     memory = random(np.random.default_rng(1), size, first + reach + 1)
     right = memory[first + np.add.outer(np.arange(inner) * steps[0], np.arange(outer) * steps[1])]
-    copy = Realigned(size, inner, outer, turned, conjugated)
+    copy = Realigned(size, inner, outer, transposed, conjugated)
     x, made = live.upload(memory), live.allocate(copy.size)
     kernel = live.compile(copy.source(live.dialect))
     live.launch(kernel, copy.launch, copy.arguments(x, first, *steps, made)).wait()
@@ -57,10 +57,10 @@ def test_a_copy_has_the_same_elements_at_whole_16_bytes(
 
 
 @pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("size", TYPES)
-def test_what_a_thread_stores_is_as_wide_as_four_short_elements_or_one(size, turned):
-    source = Realigned(size, 1000, 1000, turned).source("cuda")
+def test_what_a_thread_stores_is_as_wide_as_four_short_elements_or_one(size, transposed):
+    source = Realigned(size, 1000, 1000, transposed).source("cuda")
     cubin = compile_cubin(source, "sm_90a")
     kernel = read_cubin(cubin.code).kernel(cubin.lowered[source.entry])
     used = resources(kernel)

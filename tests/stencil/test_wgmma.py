@@ -119,7 +119,7 @@ class Few(Wgmma):
         return type(made)(grid=(4, 1), block=made.block)
 
 
-TURNS = {"pingpong": 1, "stages": 3, "block_n": 64, "multiprocessors": 132}
+PINGPONG = {"pingpong": 1, "stages": 3, "block_n": 64, "multiprocessors": 132}
 
 
 @pytest.mark.thorough
@@ -127,7 +127,7 @@ TURNS = {"pingpong": 1, "stages": 3, "block_n": 64, "multiprocessors": 132}
     "changes",
     [
         {"cluster_m": 2, "stages": 3, "block_k": 32},
-        TURNS,
+        PINGPONG,
         {"pingpong": 1, "stages": 4, "consumers": 3, "cluster_n": 1, "cluster_m": 2,
          "multiprocessors": 132, "block_k": 32},
     ],
@@ -261,7 +261,7 @@ def test_consumers_that_do_not_wait_for_their_turn_are_found(emulated: EmulatedD
     of = variant("NN", PLAIN["f16"])
     hasty = faulty(Few, "wait_for(turn_of(arena, turn), round);", ";")
     with pytest.raises((WrongResultError, LaunchError)):
-        Run(emulated, small(of, emulated, **TURNS), of, hasty).check(Case(330, 270, 290))
+        Run(emulated, small(of, emulated, **PINGPONG), of, hasty).check(Case(330, 270, 290))
 
 
 def test_operands_must_be_aligned(emulated: EmulatedDevice) -> None:

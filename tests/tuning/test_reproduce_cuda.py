@@ -94,7 +94,7 @@ def test_an_absent_device_is_named_with_those_that_are_here(cuda, tmp_path):
     assert cuda.spec.name in done.stdout
 
 
-def test_rescheduled_code_is_no_text():
+def test_rescheduled_code_has_no_source():
     made = example(backend="cuda", config=Config("simt_async", {"schedule": 5}))
-    with pytest.raises(ValueError, match="rescheduled machine code, which no text reproduces"):
+    with pytest.raises(ValueError, match="rescheduled machine code, which no source reproduces"):
         reproducer(made, Source("", {}), lambda m, n: Launch((1, 1), (1, 1)))

@@ -205,8 +205,8 @@ def best_tensor_tile(
 def _of_warps(problem: Problem, device: CatalogueDevice, units: Units) -> TensorTile:
     """Return the best tile of instructions of one warp, fed without loss."""
     share = device.value("warp_matrix_share") or 1.0
-    turned = replace(problem, m=problem.n, n=problem.m, lda=0, ldb=0, ldc=0)
-    both = [modern.best_tile(p, device, units.lane, units.products) for p in (problem, turned)]
+    transposed = replace(problem, m=problem.n, n=problem.m, lda=0, ldb=0, ldc=0)
+    both = [modern.best_tile(p, device, units.lane, units.products) for p in (problem, transposed)]
     t = max(both, key=lambda one: one.tail)
     bm, bn = (t.block_m, t.block_n) if t is both[0] else (t.block_n, t.block_m)
     return TensorTile(t.rows, t.columns, bm, bn, 0, bm * bn, share, t.split_k, t.tail)

@@ -77,7 +77,7 @@ def command(
     with alone_on(live, "tilewright quickstart"):
         peak = measured_peak(live, problem.precision)
         tuned = _tune(problem, live, budget, peak, json=json)
-        tell("\n4. The winner beside NumPy, same data, same process, in turns")
+        tell("\n4. The winner beside NumPy, same data, same process, interleaved")
         beside = _compare(problem, live)
     if not json:
         _show_beside(beside, tuned)
@@ -150,7 +150,7 @@ def _tune(
 
 
 def _compare(problem: Problem, live: LiveDevice) -> dict[str, Any]:
-    """Time our kernel and NumPy in turns on the same arrays, and compare their errors.
+    """Time our kernel and NumPy interleaved on the same arrays, and compare their errors.
 
     Returns
     -------

@@ -86,7 +86,7 @@ def gemm(
         32 (k + 2) u^2 |A| |B| and needs less than half of the operations.
         Of float32 and complex64 arrays, "fp32": as accurate as single precision or more so,
         on tensor cores where they are known to be; a guard on the device looks at the operands
-        and turns to IEEE arithmetic where they would not be.  "tf32": operands may be cut to
+        and falls back to IEEE arithmetic where they would not be.  "tf32": operands may be cut to
         11 significant bits.  "fp16x3", "bf16x6", "bf16x9", "tf32x3": this very scheme of
         `tilewright.stencil.split`, without a guard, to measure it.  Where a device has no
         tensor cores that are proved (Hopper's are), "fp32" and "tf32" are "ieee", and the

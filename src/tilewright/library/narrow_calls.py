@@ -188,11 +188,11 @@ def on_host(
         return kept[-1]
 
     def upload(x: NDArray[Any]) -> tuple[Any, tuple[int, ...], tuple[int, int]]:
-        turned = x.flags.f_contiguous and not x.flags.c_contiguous
-        dense = np.ascontiguousarray(x.T if turned else x)
+        transposed = x.flags.f_contiguous and not x.flags.c_contiguous
+        dense = np.ascontiguousarray(x.T if transposed else x)
         kept.append(live.upload(_raw(dense)))
         ld = dense.shape[1]
-        return kept[-1], x.shape, (1, ld) if turned else (ld, 1)
+        return kept[-1], x.shape, (1, ld) if transposed else (ld, 1)
 
     made = np.empty((call.m, call.n), a.dtype if call.result == call.element else call.result)
     if c is not None and call.beta != 0:

@@ -45,10 +45,10 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
 
 def _copies() -> Iterator[Source]:
     for size in (1, 2, 4, 8, 16):
-        for turned in (False, True):
-            yield Realigned(size, 1, 1, turned).source("cuda")
-            if turned and size >= 8:
-                yield Realigned(size, 1, 1, turned, True).source("cuda")
+        for transposed in (False, True):
+            yield Realigned(size, 1, 1, transposed).source("cuda")
+            if transposed and size >= 8:
+                yield Realigned(size, 1, 1, transposed, True).source("cuda")
 
 
 def _splits() -> Iterator[Source]:
@@ -59,7 +59,7 @@ def _splits() -> Iterator[Source]:
         yield texts.largest(of)
         yield texts.split(of, few, guarded=True)
         yield texts.split(of, many, exponents="known", run_if=2)
-        yield texts.split(of, SCHEMES["tf32"], turned=(not a, not b), exponents="zero")
+        yield texts.split(of, SCHEMES["tf32"], transposed=(not a, not b), exponents="zero")
     for op, other in itertools.product(Trans, (Trans.N, Trans.R)):
         yield texts.expand(op, wide=True, other=other)
     yield texts.expand(Trans.T, wide=False)

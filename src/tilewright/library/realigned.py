@@ -1,8 +1,8 @@
 """Products whose operands are copied first, where that is expected to be faster.
 
 The fastest kernels take operands that run along m or n in aligned columns, whole tiles of them at
-once.  A pass over memory (realign.cl) makes such a copy of any operand: turned if it runs along k,
-its columns aligned if they were not.  What that costs grows with the square of a size, what it
+once.  A pass over memory (realign.cl) makes such a copy of any operand: transposed if it runs along
+k, its columns aligned if they were not.  What that costs grows with the square of a size, what it
 wins with the cube::
 
     A as it lies, or its copy  --+
@@ -95,7 +95,7 @@ def _copy(
     size = p.precision.element_bytes
     if not along_k and aligned and ld * size % CHUNK_BYTES == 0:
         return None
-    # A conjugate that is not turned stays with the kernel.
+    # A conjugate that is not transposed stays with the kernel.
     return Realigned(size, side, p.k, along_k, along_k and conjugated)
 
 
@@ -103,8 +103,8 @@ def _way(
     problem: Problem, a: Realigned | None, b: Realigned | None, aligned: tuple[bool, bool]
 ) -> Way:
     p = problem
-    lda, op_a = (p.lda, p.trans_a) if a is None else (a.ld, Trans.N if a.turned else p.trans_a)
-    ldb, op_b = (p.ldb, p.trans_b) if b is None else (b.ld, Trans.T if b.turned else p.trans_b)
+    lda, op_a = (p.lda, p.trans_a) if a is None else (a.ld, Trans.N if a.transposed else p.trans_a)
+    ldb, op_b = (p.ldb, p.trans_b) if b is None else (b.ld, Trans.T if b.transposed else p.trans_b)
     found = p
     if a is not None or b is not None:
         found = Problem(p.m, p.n, p.k, p.precision, op_a, op_b, lda, ldb, p.ldc)
@@ -173,7 +173,7 @@ def way_steps(live: LiveDevice, way: Way, call: GemmCall, space: MemorySpace) ->
     read = {"a": call.a, "b": call.b}
     for name, one in way.copies.items():
         x, to = read[name], space.need(f"realigned {name}", one.size)
-        along = (x.ld, 1) if one.turned else (1, x.ld)
+        along = (x.ld, 1) if one.transposed else (1, x.ld)
         arguments = one.arguments(x.memory, x.offset, *along, to)
         steps.append((kernel_of(live, one.source(live.dialect)), one.launch, arguments))
         read[name] = Operand(to, 0, one.ld)

@@ -47,7 +47,7 @@ TERMS = (
     "ragged C",  # millions of elements of C whose columns are not aligned to 16 bytes
     "parts",  # of a tile that are added up one after another; 1 where threads share them
     "split-K",  # MB of parts that a reduction kernel adds up
-    "turns",  # tiles that a persistent block takes in turn
+    "waves",  # tiles that a persistent block takes, one after another
 )
 
 # Costs of a kernel of which nothing is known: each launch takes for ever.
@@ -140,14 +140,14 @@ class Model:
         each = _up(blocks, reached)
         # In units of k: a kernel steps through whole tiles of it.
         long = each * _up(steps, parts) * self._tile_k / self._cluster_k
-        stored, added, turns, left = each, np.zeros_like(each), np.zeros_like(each), 0 * each
+        stored, added, waves, left = each, np.zeros_like(each), np.zeros_like(each), 0 * each
         if self._persistent.any():
             held = self._shared(p, tiles, steps, multiprocessors)
             stays = self._persistent
             long = np.where(stays, held[0] * self._tile_k, long)
-            stored, added, turns, left = (
+            stored, added, waves, left = (
                 np.where(stays, mine, other)
-                for mine, other in zip(held[1:], (stored, added, turns, left), strict=True)
+                for mine, other in zip(held[1:], (stored, added, waves, left), strict=True)
             )
         together = np.clip(each, 1, self._resident)
         waits = long / self._tile_k / together / np.maximum(1, self._stages - 1)
@@ -173,7 +173,7 @@ class Model:
             np.where(ragged & (self._streamed == 0) & ~reduced, p.m * p.n * 1e-6, 0.0),
             added,
             np.where(reduced, size * blocks * self._area * 1e-6, 0.0),
-            turns,
+            waves,
         )
         for term, value in enumerate(columns_of_work):
             does[:, term] = value
@@ -227,7 +227,7 @@ class Model:
     ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
         """Return, where blocks are persistent, what the busiest multiprocessor does.
 
-        Steps of tile_k, tiles stored, parts added up, turns of a block, and parts left in the L2.
+        Steps of tile_k, tiles stored, parts added up, waves, and parts left in the L2.
         """
         shares = np.where(self._stream_k > 0, MOST_SHARES, 1)
         blocks = np.minimum(tiles * shares, self._resident * multiprocessors)
@@ -243,8 +243,8 @@ class Model:
         whole = tiles - shared
         some = np.maximum(1, workers)
         longest = np.where(shared > 0, _up(shared * steps, some), 0)
-        turns, over = whole // blocks, whole % blocks
-        mine = turns * _up(blocks, multiprocessors) + _up(over, multiprocessors)
+        waves, over = whole // blocks, whole % blocks
+        mine = waves * _up(blocks, multiprocessors) + _up(over, multiprocessors)
         of_shares = np.where(shared > 0, _up(workers, multiprocessors), 0)
         split = (shared > 0) & (workers != shared)
         added = np.where(split, np.maximum(1, _up(steps, np.maximum(1, longest))), 0)
@@ -254,4 +254,4 @@ class Model:
         begun = _up(workers, np.maximum(1, common * steps))
         left = np.where(shared > 0, workers - common * begun, 0)
         more = ((over > 0) | (shared > 0)).astype(np.int64)
-        return mine * steps + of_shares * longest, mine + of_shares, added, turns + more, left
+        return mine * steps + of_shares * longest, mine + of_shares, added, waves + more, left

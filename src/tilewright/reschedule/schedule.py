@@ -37,7 +37,7 @@ _FFMA = 0x223  # all operands in registers
 _LEAST = 32  # FFMAs of a block worth a search for their order and registers
 _FEW = 8  # multiply-adds of a block worth anything
 # Products by which loads come ahead of their readers: they take some 30 cycles, and two warps of a
-# scheduler take turns; farther ahead they need more registers.
+# scheduler alternate; farther ahead they need more registers.
 _AHEAD = (8, 24)
 # Blocks and warps of each: how warps meet moves the simulation by a per cent either way, so that
 # one of them alone would be chance.

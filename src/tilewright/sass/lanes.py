@@ -3,7 +3,7 @@
 What every lane of every warp holds in each register is derived from the kernel's entry on
 (`tilewright.sass.lane_walk`), exactly or up to a number that lanes share.  A shift of all lanes'
 addresses by the same number of words turns the banks but leaves their conflicts as they are, so
-that unknown bases, kernel parameters, buffers that take turns and steps of a loop do no harm.
+that unknown bases, kernel parameters, buffers that alternate and steps of a loop do no harm.
 
 What is not known gives no entry, never a guess.  Taken for granted: lanes that part meet again
 where their ways do (`tilewright.sass.divergence`); a kernel that asks only for ``threadIdx.x``

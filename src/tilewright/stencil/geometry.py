@@ -10,8 +10,8 @@
       +------+------+------+
 
 A data-parallel launch has a block for each tile.  A persistent one has as many blocks as the device
-holds, which take tiles in turns; with stream-K they also share tiles along k.  Parallel split-K
-launches a block for each part of k of each tile, and a reduction kernel behind them.
+holds, which take one tile after another; with stream-K they also share tiles along k.  Parallel
+split-K launches a block for each part of k of each tile, and a reduction kernel behind them.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class Geometry:
     cluster_k : int
         Blocks of a cluster that share the steps along k of one tile.
     persistent : bool
-        Whether as many blocks as fit stay and take tiles in turns.
+        Whether blocks are persistent: as many as fit take one tile after another.
     stream_k : int
         Tiles that all blocks share along k: 0: none, 1: those of the last wave where it is not
         full, 2: of the last full wave, too.

@@ -136,7 +136,7 @@ def interleaved(
     seconds: float,
     least_rounds: int = 3,
 ) -> list[tuple[int, ...]]:
-    """Time several kernels in turns, A B C A B C, so that drift hits all alike.
+    """Time several kernels interleaved, A B C A B C, so that drift hits all alike.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""How far times can be trusted: how they differ from turn to turn, and what else ran meanwhile."""
+"""How far times can be trusted: how rounds differ, and what else ran meanwhile."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 __all__ = ["OutsideLoad", "noise", "spread"]
 
-# On a quiet machine of two cores the middle half of the turns lies within 5 %.
+# On a quiet machine of two cores the middle half of the rounds lies within 5 %.
 _SPREAD = 0.2
 
 # Of the cores that this process may use.
 _OUTSIDE = 0.1
 
-# Fewer turns than these have no middle half.
+# Fewer rounds than these have no middle half.
 _LEAST = 4
 
 # Columns of /proc/stat: user, nice, system; interrupts, soft interrupts, stolen by other machines.
@@ -70,12 +70,12 @@ def noise(times: Mapping[str, Sequence[float]], outside: float | None) -> list[s
     Parameters
     ----------
     times : mapping of str to sequence of float
-        Times of all turns by whose they are, in any unit.
+        Times of all rounds by whose they are, in any unit.
     outside : float or None
         See `OutsideLoad.share`.
     """
     found = [
-        f"the middle half of {name}'s turns spreads over {share:.0%} of their median"
+        f"the middle half of {name}'s rounds spreads over {share:.0%} of their median"
         for name, taken in times.items()
         if (share := spread(taken)) > _SPREAD
     ]

@@ -3,7 +3,7 @@
 Two kinds of work flow through here.  *Preparing* (compile, then screen on small exact
 problems) uses the host's cores; *timing* uses the device.  On a GPU they overlap.  On a
 CPU device they share the same cores, and a compiler beside a kernel would spoil its
-time; there, preparing and timing take turns in batches.
+time; there, preparing and timing alternate in batches.
 
 Where timing is what takes long, prepared candidates come with a forecast
 (`tilewright.tuning.forecast`): the most promising is timed first, and those that the
@@ -256,7 +256,7 @@ class Runner:
     # -- finalists -------------------------------------------------------------------
 
     def race(self, candidates: Sequence[Measurement], seconds: float) -> list[Measurement]:
-        """Time the finalists in turns, in one process, on a quiet machine.
+        """Time the finalists interleaved, in one process, on a quiet machine.
 
         A finalist that brings the process down costs the race: the others are then
         timed one by one, rescheduled ones with their twins, beside which alone they count.

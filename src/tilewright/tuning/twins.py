@@ -1,8 +1,8 @@
 """A rescheduled kernel is kept only where it beats its twin, the compiler's own code.
 
-Both run in turns, in one process and one race; the rescheduled one's measurement then carries the
-twin's times of that race in its environment, and the scheduler's version.  Without them it is not
-served: gains are a few percent, and times of two runs differ by as much.
+Both run interleaved, in one process and one race; the rescheduled one's measurement then carries
+the twin's times of that race in its environment, and the scheduler's version.  Without them it is
+not served: gains are a few percent, and times of two runs differ by as much.
 """
 
 from __future__ import annotations

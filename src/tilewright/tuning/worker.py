@@ -161,7 +161,7 @@ class Worker:
         }
 
     def do_race(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Time several prepared candidates in turns."""
+        """Time several prepared candidates interleaved."""
         workload = self._load(request)
         candidates = [self._candidate({**request, **one})[:3] for one in request["candidates"]]
         others = OutsideLoad()

@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 ALIGNMENT = 256
 
 # Macros of our texts whose product is the number of blocks in a cluster.
-_CLUSTER = ("SPLIT_K", "CLUSTER_M", "CLUSTER_N")
+_CLUSTER = ("CLUSTER_K", "CLUSTER_M", "CLUSTER_N")
 
 
 # A product that is rounded where it should not be is not hidden: x86-64 has no contraction.

@@ -15,7 +15,7 @@ inline void give_registers() {}
 /* Whoever asks for more than the block started with waits for ever. */
 inline void take_registers()
 {
-    const int started = std::min(65536 / (RESIDENT * THREADS) / 8 * 8, 255) * (CONSUMERS + 1);
+    const int started = std::min(65536 / (MIN_BLOCKS * THREADS) / 8 * 8, 255) * (CONSUMERS + 1);
     if (CONSUMERS * CONSUMER_REGISTERS + PRODUCER_REGISTERS > started)
         emulated::fault("consumers ask for more registers than there are");
 }

@@ -8,7 +8,7 @@
  *      +------+------+------+
  *
  * A data-parallel launch has a block for each tile.  A persistent one has as many blocks as the
- * device holds, which take tiles in turns; with stream-K they also share tiles along k.  Parallel
+ * device holds, which take one tile after another; with stream-K they share tiles along k.  Parallel
  * split-K launches a block for each part of k of each tile, and a reduction kernel behind them.
  */
 #include "choice.h"

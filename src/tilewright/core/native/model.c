@@ -16,7 +16,7 @@
 
 enum {
     LAUNCH, VECTOR_STEPS, SCALAR_STEPS, TILES, LATENCIES, MEMORY, L2, RAGGED_C, PARTS, SPLIT_K,
-    TURNS
+    WAVES
 };
 
 /* A share of a tile has at least so many steps of k. */
@@ -35,7 +35,7 @@ enum { MOST_SINGLE = 12, MOST_IN_TREE = 32 };
 typedef struct {
     int64_t stored; /* tiles, or parts of them */
     int64_t added;  /* parts of a shared tile, one after another */
-    int64_t turns;  /* tiles that a persistent block takes in turn */
+    int64_t waves;  /* tiles that a persistent block takes, one after another */
     int64_t left;   /* parts left in the L2 */
     double along_k; /* steps of k */
 } work;
@@ -99,8 +99,8 @@ static work shared_work(const tilewright_geometry *it, const tilewright_problem 
     const int64_t least = tilewright_most(1, LEAST_SHARE / it->tile_k);
     const int64_t pieces = tilewright_least(tilewright_most(steps / least, 1), most);
     const int64_t workers = tilewright_least(blocks, shared * pieces);
-    const int64_t whole = tiles - shared, turns = whole / blocks, over = whole % blocks;
-    const int64_t mine = turns * tilewright_up(blocks, multiprocessors) +
+    const int64_t whole = tiles - shared, waves = whole / blocks, over = whole % blocks;
+    const int64_t mine = waves * tilewright_up(blocks, multiprocessors) +
                          tilewright_up(over, multiprocessors);
     int64_t of_shares = 0;
     if (shared > 0) {
@@ -115,7 +115,7 @@ static work shared_work(const tilewright_geometry *it, const tilewright_problem 
         made.added = by_halves(made.added + 1);
     made.along_k = (double)((mine * steps + of_shares * longest) * it->tile_k);
     made.stored = mine + of_shares;
-    made.turns = turns + (over > 0 || shared > 0);
+    made.waves = waves + (over > 0 || shared > 0);
     return made;
 }
 
@@ -174,7 +174,7 @@ double tilewright_expected(const tilewright_kernel *kernel, const tilewright_pro
             p->ldc % chunk && !it->streamed && !reduced ? (double)(p->m * p->n) * 1e-6 : 0.0,
         [PARTS] = (double)on.added,
         [SPLIT_K] = reduced ? (double)(size * blocks * area) * 1e-6 : 0.0,
-        [TURNS] = (double)on.turns,
+        [WAVES] = (double)on.waves,
     };
     double total = kernel->costs[0] * does[0];
     for (int term = 1; term < TILEWRIGHT_TERMS; ++term)

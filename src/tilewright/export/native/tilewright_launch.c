@@ -76,7 +76,7 @@ static const plan *plan_of(const tilewright_rows *from, const tilewright_problem
 /* ---- Tensor maps -------------------------------------------------------------- */
 
 /* Make the map of an operand that runs along k or along its other side; with lines, in boxes a line
- * wide, which the engine turns, and where lines are whole one box is as many as a tile has. */
+ * wide, which TMA swizzles, and where lines are whole one box is as many as a tile has. */
 static tw_status make_map(tensor_map *map, const tilewright_geometry *it, int64_t element_bytes,
                           uintptr_t first, int64_t side, int64_t k, int64_t ld, int64_t tile,
                           int along_k)

@@ -70,21 +70,21 @@ class Chain:
             Stored(p.m, p.k, p.trans_a.transposed), Stored(p.n, p.k, not p.trans_b.transposed)
         )
 
-    def _turned(self, scheme: Scheme) -> tuple[bool, bool]:
+    def _transposed(self, scheme: Scheme) -> tuple[bool, bool]:
         """Whether parts of A and of B are stored in the other order than the operand."""
         wants = product_for(self.live, scheme).k_fast and part_bytes(scheme.part) != 2
         return wants and not self._operands.a.k_fast, wants and not self._operands.b.k_fast
 
     def _parts(self, scheme: Scheme, which: int) -> Parts:
         """Return where an operand's parts go; memory for any scheme of the chain is there."""
-        stored, turned = self._stored(which), self._turned(scheme)[which]
-        k_fast = stored.k_fast or turned
+        stored, transposed = self._stored(which), self._transposed(scheme)[which]
+        k_fast = stored.k_fast or transposed
         trans = (Trans.T if k_fast else Trans.N) if which == 0 else Trans.N if k_fast else Trans.T
         first = self._operands.first_b if which else 0
         if self._is_read_itself(scheme, which):
             x = self._operand(which)
             return Parts(x.memory, x.ld * stored.outer, x.ld, trans, first, x.offset)
-        inner, outer = (stored.outer, stored.inner) if turned else (stored.inner, stored.outer)
+        inner, outer = (stored.outer, stored.inner) if transposed else (stored.inner, stored.outer)
         unit = _ALIGNMENT // part_bytes(scheme.part)
         ld = -(-inner // unit) * unit
         stride = ld * outer
@@ -169,7 +169,7 @@ class Chain:
             of,
             scheme,
             guarded=bool(guard),
-            turned=self._turned(scheme),
+            transposed=self._transposed(scheme),
             exponents=exponents,
             run_if=None if only_if is None else only_if[0],
         )

@@ -1,4 +1,4 @@
-/* Blocks that stay: whole tiles in turns, the rest shared evenly.  A text that includes this has
+/* Persistent blocks: whole tiles, then the rest shared evenly.  What includes this has
  * STREAM_K, LEAST_STEPS (of a share), and what sizes come to: tiles_of_all and steps_of_tile.
  *
  * A grid of one block for each tile ends in a wave that leaves multiprocessors idle.  Here as

@@ -7,7 +7,7 @@
  * A block brings SIDE x SIDE elements through shared memory, reads side by side what lies so in
  * x and writes side by side what lies so in made:
  *
- *     ALONG_INNER 1:  threads read along i         0:  along j, which turns the operand
+ *     ALONG_INNER 1:  threads read along i         0:  along j, which transposes the operand
  *
  *     shared:  | SIDE of i | pad |  for each j: rows are an odd number of words long (of 4 bytes,
  *     or of an element that is longer), so that threads side by side along j meet all banks

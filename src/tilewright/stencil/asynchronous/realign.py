@@ -37,7 +37,7 @@ class Realigned:
         1, 2, 4, 8 or 16.
     inner, outer : int
         Elements along the copy's memory, and across it.
-    turned : bool
+    transposed : bool
         Whether the operand's memory runs across it instead.
     conjugated : bool
         Whether elements, complex ones of 8 or 16 bytes, become their conjugates.
@@ -46,7 +46,7 @@ class Realigned:
     element_bytes: int
     inner: int
     outer: int
-    turned: bool
+    transposed: bool
     conjugated: bool = False
 
     @property
@@ -74,7 +74,7 @@ class Realigned:
         defines: dict[str, int | str] = {
             "ELEMENT_BYTES": self.element_bytes,
             "SIDE": self._side,
-            "ALONG_INNER": int(not self.turned),
+            "ALONG_INNER": int(not self.transposed),
             "CONJUGATED": int(self.conjugated),
         }
         text = "\n".join(read_text(part) for part in parts)

@@ -16,7 +16,7 @@ __all__ = [
     "BARRIER_BYTES",
     "CHUNK_BYTES",
     "NUMBER_BYTES",
-    "TURNED_BYTES",
+    "SWIZZLED_BARRIER_BYTES",
     "WARP",
     "Values",
     "room_to_stage",
@@ -37,8 +37,8 @@ NUMBER_BYTES = 16
 # What a stage's barriers take: the copy engine writes at multiples of so many bytes.
 BARRIER_BYTES = 128
 
-# The same where it turns lines of 128 bytes, which it counts by eights by their addresses.
-TURNED_BYTES = 8 * 128
+# The same where it swizzles lines of 128 bytes, which it counts by eights by their addresses.
+SWIZZLED_BARRIER_BYTES = 8 * 128
 
 
 def room_to_stage(

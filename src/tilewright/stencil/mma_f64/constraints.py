@@ -32,7 +32,7 @@ from tilewright.stencil.asynchronous.constraints import (
 )
 from tilewright.stencil.asynchronous.resources import (
     CHUNK_BYTES,
-    TURNED_BYTES,
+    SWIZZLED_BARRIER_BYTES,
     Values,
     room_to_stage,
     shared_bytes,
@@ -103,7 +103,7 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
                 & (steps(block_k, warps_k, mma_k) % (1 + double_buffered) == 0)
             ),
             "each layer of warps has whole steps; copies start before a tile's last step; two sets "
-            "of fragments take turns",
+            "of fragments alternate",
             "divisibility",
         ),
         Constraint(
@@ -153,10 +153,10 @@ def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
         piece = size if scalar else CHUNK_BYTES
         row = plane_row_bytes(block_k=block_k, warps_k=warps_k, scalar=scalar, size=size)
         abreast = number // np.maximum(row // piece, 1)
-        # Sides eight apart lie in rows of a plane that are turned alike; a thread's others lie
+        # Sides eight apart lie in rows of a plane that are swizzled alike; a thread's others lie
         # where powers of two put them (layout_of_planes of tiles.cuh).
-        turned = (abreast % 8 == 0) & (abreast & (abreast - 1) == 0) & (abreast > 0)
-        return boxed | (turned & (side % np.maximum(abreast, 1) == 0))
+        swizzled = (abreast % 8 == 0) & (abreast & (abreast - 1) == 0) & (abreast > 0)
+        return boxed | (swizzled & (side % np.maximum(abreast, 1) == 0))
 
     return copied_evenly(
         lambda block_m, block_n, block_k, warp_m, warp_n, warps_k, tma: even(
@@ -236,7 +236,7 @@ def _generation(device: DeviceSpec) -> tuple[Constraint, ...]:
 
 def _shared(variant: Variant) -> Callable[..., Values]:
     return functools.partial(
-        shared_bytes, precision=variant.precision, longer=0, barrier_bytes=TURNED_BYTES
+        shared_bytes, precision=variant.precision, longer=0, barrier_bytes=SWIZZLED_BARRIER_BYTES
     )
 
 

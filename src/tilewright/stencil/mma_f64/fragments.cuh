@@ -54,12 +54,12 @@ HELPER void read_fragments(fragments *f, shared_at from_a, shared_at from_b, int
 }
 
 /* conj(a) b is the conjugate of a conj(b): sums are of these, so that A's parts are multiplied as
- * they were read, whichever conjugates are asked for.  A conjugate of B turns A the other way. */
+ * they were read, whichever conjugates are asked for.  A conjugate of B multiplies A by -i. */
 #define SUMS_CONJUGATE CONJ_A
 #define TURNED_BACK (CONJ_A != CONJ_B)
 
 /* The pair of A that an instruction takes for four steps along k: two rows; or the parts of a
- * complex row, for the imaginary parts of B turned: i times it. */
+ * complex row, for the imaginary parts of B times i. */
 HELPER void pair_of_a(REAL *to, const fragments *f, int i, int kk, int part)
 {
     if (WORDS == 1) {

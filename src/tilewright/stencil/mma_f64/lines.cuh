@@ -16,7 +16,7 @@
  *     | 2  | 3  | 0  | 1  |     | 5  |  k + 2     | 2  | 3  | 0  | 1  |     | 5  |  row 2
  *
  * Lanes that read at once, two g by four t with 16 bytes, four by four with 8, use all banks where
- * what they read differs in these bits: of pieces along m or n, four t turn the lower two, so that
+ * what they read differs in these bits: of pieces along m or n, four t swizzle the lower two, so that
  * neighbours g have pieces four apart; of rows, four t have two pieces, so that g have every second
  * row, or of complex elements all four, and neighbours rows four apart.  Which rows and columns of
  * the matrices lanes have is free, and so lane g has of a side, and C's columns of lane t follow:
@@ -68,7 +68,7 @@ template <int PITCH, int K_FAST, int PAIR> HELPER int first_fragment(int side)
 /* Where the element lies that is k steps (of four) and x lines of 8 rows or columns from there. */
 template <int PITCH, int K_FAST, int PAIR> HELPER shared_at fragment_at(shared_at from, int k, int x)
 {
-    /* Rows or columns on, and from these lines and what turns a place in a line. */
+    /* Rows or columns on, and from these lines and what swizzles a place in a line. */
     const int on = WORDS == 2 ? 8 * x : PAIR == 1 ? x / 4 * 32 + x % 4 * 2 : x / 2 * 16 + x % 2;
     if (K_FAST)
         return (from ^ (k % IN_LINE * ELEM_BYTES ^ on % 8 * 16))

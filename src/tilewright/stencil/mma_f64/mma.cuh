@@ -14,7 +14,7 @@
  *
  *     A, doubles: rows 2 i and 2 i + 1 of 16 in the place of g and g + 8
  *     A, complex: the real and the imaginary part of one row; of the imaginary part of B the
- *                 turned pair, (-im, re), is multiplied, so that both parts of C come together
+ *                 pair times i, (-im, re), is multiplied, so that both parts of C come together
  *     B, doubles: one element, or two columns
  *     B, complex: both parts; instructions of 4 steps take them one by one
  *
@@ -34,11 +34,11 @@
  *                                              plane 0                        plane 1
  *
  * Complex elements have units of 64 bytes along k, two in a line.  Planes of fewer steps (SCALAR,
- * layers of warps) have rows of half a line, two of which are turned alike.  Lanes that read at
+ * layers of warps) have rows of half a line, two of which are swizzled alike.  Lanes that read at
  * once, two g by four t with 16 bytes, four by four with 8, use all 32 banks so.  Copies need whole
  * lines: of an asynchronous copy's bytes a multiprocessor writes at once those that lie in one line
  * of the caches and in one line of shared memory (docs/dgemm.md).  With TMA the copy engine brings
- * tiles, and turns their lines itself (lines.cuh).
+ * tiles, and swizzles their lines itself (lines.cuh).
  *
  * Rounding: each product and sum is an IEEE fused multiply-add, and an element of C (of its
  * real, of its imaginary part) is one chain of them.  Along k the order of the chain is that

@@ -27,8 +27,8 @@ LINE_BYTES = 128
 _ROW_BYTES_SCALAR = 64
 
 # 32-bit registers besides sums and fragments: addresses, steps and counters.  For sm_90a NVRTC
-# 13.5 takes 22 to 62 beyond them; where a step of 8 is read in turns, whose fragments are never
-# all there at once, it manages with up to 6 fewer than they are.
+# 13.5 takes 22 to 62 beyond them; where the reads of a step of 8 interleave, whose fragments are
+# never all there at once, it manages with up to 6 fewer than they are.
 OTHER_REGISTERS = 40
 LEAST_OTHER = 16
 

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.space import Config, Constraint, Space
-from tilewright.stencil.asynchronous.resources import TURNED_BYTES
+from tilewright.stencil.asynchronous.resources import SWIZZLED_BARRIER_BYTES
 from tilewright.stencil.base import Variant
 from tilewright.stencil.mma_f64.constraints import constraints, mode_constraints
 from tilewright.stencil.mma_f64.parameters import parameters
@@ -34,7 +34,7 @@ class MmaF64(SimtAsync):
     multiplier: ClassVar[str] = "mma_f64/mma.cuh"
     vector_along_k: ClassVar[bool] = True
     line_bytes: ClassVar[int] = LINE_BYTES
-    barrier_bytes: ClassVar[int] = TURNED_BYTES
+    barrier_bytes: ClassVar[int] = SWIZZLED_BARRIER_BYTES
 
     def computes(self, precision: Precision) -> bool:
         """Whether an element is a double, or a pair of them."""

@@ -7,7 +7,7 @@
 #define PLANE_ROW (UNROLL_K * ELEM_BYTES < ROW_MOST ? UNROLL_K * ELEM_BYTES : ROW_MOST)
 #define DEEP (PLANE_ROW / ELEM_BYTES)
 
-/* What is turned in a line, in bytes: along k what four lanes t read at once, along m or n a
+/* What is swizzled in a line, in bytes: along k what four lanes t read at once, along m or n a
  * quarter of a line, for as many t. */
 #define UNIT(K_FAST) ((K_FAST) ? 4 * ELEM_BYTES : LINE / 4)
 
@@ -28,10 +28,10 @@ HELPER constexpr int row_of_plane(int side)
     return side / 16 * 16 + side % CHUNK * 8 + side % 16 / CHUNK;
 }
 
-/* By how many bytes what begins a row is moved; other units are where these bits are turned.  Of
+/* By how many bytes what begins a row is moved; other units are where these bits are swizzled.  Of
  * as many rows as are read at once, each has another unit in the same place: rows of planes where k
  * is fast, else steps along k. */
-template <int K_FAST> HELPER constexpr int turned(int row)
+template <int K_FAST> HELPER constexpr int swizzle(int row)
 {
     return K_FAST ? row / (LINE / PLANE_ROW) * UNIT(1) % PLANE_ROW : row % 4 * UNIT(0);
 }
@@ -40,8 +40,8 @@ template <int K_FAST> HELPER constexpr int turned(int row)
 template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)
 {
     return K_FAST ? (l / DEEP * PITCH + row_of_plane(s)) * PLANE_ROW
-                        + (l % DEEP * ELEM_BYTES ^ turned<1>(row_of_plane(s)))
-                  : l * PITCH * ELEM_BYTES + (s * ELEM_BYTES ^ turned<0>(l));
+                        + (l % DEEP * ELEM_BYTES ^ swizzle<1>(row_of_plane(s)))
+                  : l * PITCH * ELEM_BYTES + (s * ELEM_BYTES ^ swizzle<0>(l));
 }
 
 /* Columns of C that a lane has side by side, and its first row of a warp's. */
@@ -53,14 +53,14 @@ template <int PITCH, int K_FAST, int PAIR> HELPER int first_fragment(int side)
 {
     const int g = lane_g(), t = lane_t();
     if (K_FAST)
-        return (side + g) * PLANE_ROW + (t * ELEM_BYTES ^ turned<1>(g));
-    return t * PITCH * ELEM_BYTES + ((side + g * PAIR) * ELEM_BYTES ^ turned<0>(t));
+        return (side + g) * PLANE_ROW + (t * ELEM_BYTES ^ swizzle<1>(g));
+    return t * PITCH * ELEM_BYTES + ((side + g * PAIR) * ELEM_BYTES ^ swizzle<0>(t));
 }
 
 /* Where the element lies that is k steps and x lines of 8 rows or columns from there. */
 template <int PITCH, int K_FAST, int PAIR> HELPER shared_at fragment_at(shared_at from, int k, int x)
 {
-    /* Bytes to the row, and into it: these turn what they are within a line. */
+    /* Bytes to the row, and into it: these are swizzled within a line. */
     const int row = K_FAST ? (k / DEEP * PITCH + 8 * x) * PLANE_ROW : k * PITCH * ELEM_BYTES;
     const int on = (K_FAST ? k % DEEP : 8 * x) * ELEM_BYTES;
     return (from ^ on % LINE) + (row + on / LINE * LINE);
@@ -68,7 +68,7 @@ template <int PITCH, int K_FAST, int PAIR> HELPER shared_at fragment_at(shared_a
 
 /* Along k: asynchronous copies of BYTES each, a row of a plane at once.  Sides of a thread are
  * ABREAST apart: as a multiple of 8, and a power of two, which the space asks for, it lets all rows
- * of a thread be turned alike and lie where the first one does but for a constant. */
+ * of a thread be swizzled alike and lie where the first one does but for a constant. */
 template <int SIDE, int PITCH, int BYTES> struct layout_of_planes {
     enum {
         ACROSS = PLANE_ROW / BYTES,
@@ -79,9 +79,10 @@ template <int SIDE, int PITCH, int BYTES> struct layout_of_planes {
         SHARED_PART = PITCH * PLANE_ROW,
         PART_STEPS = DEEP
     };
-    static_assert(ABREAST % 8 == 0 && ABREAST > 0 && (ABREAST & (ABREAST - 1)) == 0, "rows turn");
+    static_assert(ABREAST % 8 == 0 && ABREAST > 0 && (ABREAST & (ABREAST - 1)) == 0,
+                  "rows are swizzled");
     static METHOD constexpr int shared_row(int r) { return row_of_plane(r * ABREAST) * PLANE_ROW; }
-    static METHOD constexpr int turned_row(int) { return 0; }
+    static METHOD constexpr int swizzled_row(int) { return 0; }
 };
 template <int SIDE, int PITCH>
 struct layout<SIDE, PITCH, PLANES> : layout_of_planes<SIDE, PITCH, 16> {};

@@ -26,7 +26,7 @@ static inline void PACK_NAME(local real *panel, global const real *x,
         PLAIN for (int i = 0; i < kc * width * WORDS; ++i)
             panel[i] = 0;
 #if WORDS == 1 && PACK_ALONG_K
-    /* Squares of 4 x 4 are turned around in registers: half the loads and stores of a
+    /* Squares of 4 x 4 are transposed in registers: half the loads and stores of a
        copy by elements, and no more shuffles than a core can issue beside them. */
     int w = 0;
     PLAIN for (; w + 4 <= valid; w += 4) {

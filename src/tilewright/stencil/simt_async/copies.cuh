@@ -69,13 +69,13 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, CHUNKS> {
         PART_STEPS = 0      /* and steps along k */
     };
     /* Bytes from a thread's first row to its row r in shared memory, and the bits of an address
-     * that are turned from one to the other: where any are, ABREAST is a power of two, so that the
+     * that are swizzled from one to the other: where any are, ABREAST is a power of two, so that the
      * row's number has those of both, and parts are whole lines. */
-    static_assert(turned<0>(1) == 0 ||
+    static_assert(swizzle<0>(1) == 0 ||
                       ((ABREAST & (ABREAST - 1)) == 0 && (PARTS == 1 || PART % 128 == 0)),
-                  "rows turn");
+                  "rows are swizzled");
     static METHOD constexpr int shared_row(int r) { return r * ABREAST * PITCH * ELEM_BYTES; }
-    static METHOD constexpr int turned_row(int r) { return turned<0>(r * ABREAST); }
+    static METHOD constexpr int swizzled_row(int r) { return swizzle<0>(r * ABREAST); }
 };
 
 /* Threads side by side that copy single elements: as many of a warp as divide the side, so that each
@@ -101,11 +101,11 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
         SHARED_PART = PART,
         PART_STEPS = 0
     };
-    static_assert(turned<0>(1) == 0 ||
+    static_assert(swizzle<0>(1) == 0 ||
                       ((ABREAST & (ABREAST - 1)) == 0 && (PARTS == 1 || PART % 128 == 0)),
-                  "rows turn");
+                  "rows are swizzled");
     static METHOD constexpr int shared_row(int r) { return r * ABREAST * PITCH * ELEM_BYTES; }
-    static METHOD constexpr int turned_row(int r) { return turned<0>(r * ABREAST); }
+    static METHOD constexpr int swizzled_row(int r) { return swizzle<0>(r * ABREAST); }
 };
 
 /* One thread's copies of an operand's whole tiles.
@@ -147,7 +147,7 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
     METHOD shared_at place(int i, shared_at stage) const
     {
         const int r = i / map::PARTS, part = i % map::PARTS;
-        return (to ^ map::turned_row(r)) + stage + (map::shared_row(r) + part * map::SHARED_PART);
+        return (to ^ map::swizzled_row(r)) + stage + (map::shared_row(r) + part * map::SHARED_PART);
     }
 
     /* Start copy i of a tile into the stage that begins `stage` bytes on.  Copies are
@@ -177,8 +177,8 @@ template <int SIDE, int PITCH, int K_FAST> struct feed {
             from = step(from, i / map::PARTS == map::ROWS - 1 ? tile : row);
     }
 
-    /* Start what is due in slot l of a tile, which has INTERLEAVE slots in each of STEPS: copies start
-     * in COPY_GROUPS groups, spread evenly over the slots before the barrier. */
+    /* Start what is due in slot l of a tile, of INTERLEAVE slots in each of STEPS: copies start in
+     * COPY_GROUPS groups, spread evenly over the slots before the barrier. */
     METHOD void serve(int l, shared_at stage)
     {
         UNROLL for (int i = 0; i < COPIES; ++i) {

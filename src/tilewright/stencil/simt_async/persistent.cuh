@@ -1,4 +1,4 @@
-/* Blocks that stay: whole tiles in turns, the rest shared evenly (asynchronous/division.cuh).
+/* Persistent blocks: whole tiles, then the rest shared evenly (asynchronous/division.cuh).
  * A part of kernel.cuh.
  *
  * While a result is stored, or others are waited for, the copies of the next piece's first tiles
@@ -104,7 +104,7 @@ HELPER unsigned int last_bit(unsigned int x) { return x & (0u - x); }
  *          8 <- 12
  *
  * Whoever waits does so for higher numbers, as ever, which began before it: the highest waits for
- * nobody, and so each in its turn leaves its part. */
+ * nobody, and so each leaves its part. */
 HELPER void add_parts(elem *sum, piece p, division d, unsigned int worker,
                       unsigned char *workspace)
 {

@@ -30,7 +30,7 @@ struct ALIGNED(16) chunk {
 #endif
 
 /* Where the shared memory that the launch asks for begins: at a line of it, whose units mma_f64
- * turns, and in which boxes begin; or where a text that multiplies wants stages to begin. */
+ * swizzles, and in which boxes begin; or where what multiplies wants stages to begin. */
 HELPER shared_at shared_memory(void)
 {
     DYNAMIC_SHARED_ARRAY ALIGNED(STAGE_ALIGNED) unsigned char arena[];

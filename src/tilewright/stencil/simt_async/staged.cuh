@@ -12,7 +12,7 @@
  *     n = 1 | 4 | 5 | 6 | 7 | 0 | 1 | 2 | 3 |      e = 1: lanes 0 to 31 down column 1
  *     n = 2 | 2 | 3 | 0 | 1 | 6 | 7 | 4 | 5 |      ...    RUN columns of C apart
  *     n = 3 | 6 | 7 | 4 | 5 | 2 | 3 | 0 | 1 |
- *             m, the lane's row of chunks; turned, so that lanes 8 q to 8 q + 7, which write at
+ *             m, the lane's row of chunks; swizzled, so that lanes 8 q to 8 q + 7, which write at
  *             once, use all banks
  *
  * Each warp has PLACES of these: it writes as many rounds, then stores them in a loop of its own,

@@ -30,7 +30,7 @@
 #define RESTS_END (SCALAR || STAGED)
 
 /* Within a row, elements lie as they do in the matrix (unlike those of mma_f64/tiles.cuh). */
-template <int K_FAST> HELPER constexpr int turned(int) { return 0; }
+template <int K_FAST> HELPER constexpr int swizzle(int) { return 0; }
 
 /* Bytes from a tile's first element to the one at `s` along the block's side and `l` along k. */
 template <int PITCH, int K_FAST> HELPER int place_in_tile(int s, int l)
@@ -50,5 +50,5 @@ template <int SIDE, int PITCH> struct layout<SIDE, PITCH, ELEMENTS> {
         PART_STEPS = LANES_K
     };
     static METHOD constexpr int shared_row(int r) { return r * ABREAST * ELEM_BYTES; }
-    static METHOD constexpr int turned_row(int) { return 0; }
+    static METHOD constexpr int swizzled_row(int) { return 0; }
 };

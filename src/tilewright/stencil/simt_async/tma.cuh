@@ -9,7 +9,7 @@
  *     stage 0                                              stage 1
  *     | boxes of A | boxes of B | full, empty, STAGE_ALIGNED | boxes of A ...
  *
- * Two barriers (mbarriers) behind each stage take turns; both end their phases with parity 0, 1,
+ * Two barriers (mbarriers) behind each stage alternate; both end their phases with parity 0, 1,
  * 0, ... as the ring comes round:
  *
  *     full     all bytes of both boxes have come       every warp waits before it reads

@@ -39,7 +39,7 @@ def maps(
     config, variant, call
         What is launched.
     line_bytes : int
-        How wide a box is that is one of some for a tile, and whose lines the engine turns
+        How wide a box is that is one of some for a tile, and whose lines TMA swizzles
         (mma_f64/lines.cuh); 0: one box is the whole tile, as it lies in the matrix.
 
     Raises
@@ -97,7 +97,7 @@ def _lines(
     line_bytes: int,
     along_side: bool,
 ) -> TensorMap:
-    """Return the map of a matrix in boxes a line wide, which the engine turns.
+    """Return the map of a matrix in boxes a line wide, which TMA swizzles.
 
     With `along_side` it has a third dimension: from line to line, if these are whole, so that one
     box is as many as a tile has.  A box that took more of a side that is not would read beyond its

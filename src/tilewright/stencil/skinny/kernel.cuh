@@ -37,7 +37,7 @@
  *       v 2  6 10  14                             v
  *
  * Where columns are not aligned to 16 bytes, and where a chunk would reach beyond the last row,
- * each element is read by itself, and neighbours take single elements in turns (WIDE false): the
+ * each element is read by itself, and neighbours take single elements alternately (WIDE false): the
  * same bytes are on their way, in more instructions.  Which way a block goes it finds when it runs.
  *
  * Y in shared memory, so that what a thread multiplies with one chunk lies side by side:

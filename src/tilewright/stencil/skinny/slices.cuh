@@ -42,7 +42,7 @@ HELPER elem sum_of_lane(const elem *from, unsigned int lane, int lanes, unsigned
 }
 
 /* The second kernel has SECOND_BLOCKS blocks for each block of the first; those for a tile take its
- * elements in turns. */
+ * elements alternately. */
 HELPER void add_slices(product p, unsigned char *workspace)
 {
     const unsigned int tiles = tiles_of(p), blocks = BLOCK_COUNT / tiles;
@@ -52,7 +52,7 @@ HELPER void add_slices(product p, unsigned char *workspace)
     const int lanes = lanes_for(slices), elements = SECOND_THREADS / lanes;
     const int lane = THREAD_ID / elements, mine = THREAD_ID % elements;
     elem *const shared = second_shared_memory();
-    /* As many turns for all threads of a block: barriers are met by all. */
+    /* As many rounds for all threads of a block: barriers are met by all. */
     ROLLED for (int first = number * elements; first < TILE; first += blocks * elements) {
         const int e = first + mine;
         elem total = elem_zero();

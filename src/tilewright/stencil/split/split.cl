@@ -125,7 +125,7 @@ HELPER floats scaled_floats(floats v, const PRIVATE scale *scales, PRIVATE unsig
     return v;
 }
 
-/* Where shared memory has four neighbours of row o of a tile that is turned.  Rows are read and
+/* Where shared memory has four neighbours of row o of a tile that is transposed.  Rows are read and
  * columns written, or the other way round, by warps that meet no bank twice: every fourth row
  * exchanges the fours within a row otherwise.
  *
@@ -133,18 +133,18 @@ HELPER floats scaled_floats(floats v, const PRIVATE scale *scales, PRIVATE unsig
  *     row 4-7    1 0 3 2 5 4 7 6 ...
  *     row 8-11   2 3 0 1 6 7 4 5 ...
  */
-#define TURNED(o, i) ((o) * INNER + (((i) / VECTOR ^ (o) / VECTOR) * VECTOR) + (i) % VECTOR)
+#define TRANSPOSED_AT(o, i) ((o) * INNER + (((i) / VECTOR ^ (o) / VECTOR) * VECTOR) + (i) % VECTOR)
 #define OUTER_FOURS (OUTER / VECTOR)
 
-HELPER void leave_turned(SHARED float *turned, floats v, int o, int i)
+HELPER void leave_transposed(SHARED float *transposed, floats v, int o, int i)
 {
-    *(SHARED floats *)(turned + TURNED(o, i)) = v;
+    *(SHARED floats *)(transposed + TRANSPOSED_AT(o, i)) = v;
 }
 
 /* The parts of a whole tile in the other order: eight threads side by side write four
  * neighbours each. */
-HELPER two_parts write_turned(GLOBAL part_bits *to, isize stride, isize ld,
-                              const SHARED float *turned, tile t)
+HELPER two_parts write_transposed(GLOBAL part_bits *to, isize stride, isize ld,
+                              const SHARED float *transposed, tile t)
 {
     const int o = THREAD_ID % OUTER_FOURS * VECTOR, first = THREAD_ID / OUTER_FOURS;
     GLOBAL part_bits *column = to + t.outer0 + o + (t.inner0 + first) * ld;
@@ -152,7 +152,7 @@ HELPER two_parts write_turned(GLOBAL part_bits *to, isize stride, isize ld,
     UNROLL for (int step = 0; step < STEPS; ++step) {
         const int i = first + step * (INNER / STEPS);
         floats v;
-        UNROLL for (int e = 0; e < VECTOR; ++e) v.e[e] = turned[TURNED(o + e, i)];
+        UNROLL for (int e = 0; e < VECTOR; ++e) v.e[e] = transposed[TRANSPOSED_AT(o + e, i)];
         longer |= write_parts(column, stride, v, o < t.outer_left && i < t.inner_left);
         column += INNER / STEPS * ld;
     }
@@ -165,10 +165,11 @@ typedef struct {
     isize stride, ld;
 } parts_of_matrix;
 
-/* A tile's parts, or with `turn` its scaled elements in shared memory, and what the guard
+/* A tile's parts, or with `transpose` its scaled elements in shared memory, and what the guard
  * counts; returns what is not 0 of all parts but the first. */
 HELPER two_parts split_tile(matrix of, parts_of_matrix to, tile t, const GLOBAL int *known,
-                            SHARED int *found, SHARED float *turned, int side_inner, int turn)
+                            SHARED int *found, SHARED float *transposed, int side_inner,
+                            int transpose)
 {
     const int across = THREAD_ID % ACROSS, i = across * VECTOR, down = THREAD_ID / ACROSS;
     GLOBAL part_bits *row = to.first + t.inner0 + i + (t.outer0 + down) * to.ld;
@@ -181,8 +182,8 @@ HELPER two_parts split_tile(matrix of, parts_of_matrix to, tile t, const GLOBAL 
     UNROLL for (int step = 0; step < STEPS; ++step) {
         const int o = step * DOWN + down, inside = o < t.outer_left ? t.inner_left - i : 0;
         v[step] = scaled_floats(v[step], scales, sums, inside, step, side_inner);
-        if (turn)
-            leave_turned(turned, v[step], o, i);
+        if (transpose)
+            leave_transposed(transposed, v[step], o, i);
         else
             longer |= write_parts(row, to.stride, v[step], inside > 0);
         row += DOWN * to.ld;
@@ -237,7 +238,7 @@ KERNEL THREADS_AND_BLOCKS(THREADS, TOGETHER) void split(
     WAIT_FOR_PREVIOUS();
     RETURN_UNLESS_WANTED
     SHARED_ARRAY int found[SLOTS];
-    SHARED_ARRAY floats turned[TRANSPOSE_A || TRANSPOSE_B ? OUTER * INNER / VECTOR : 1];
+    SHARED_ARRAY floats transposed[TRANSPOSE_A || TRANSPOSE_B ? OUTER * INNER / VECTOR : 1];
     const isize of_a = tiles_of(inner_a, outer_a);
     FOR_ITS_TILES(at, of_a + tiles_of(inner_b, outer_b) - 1) {
         const int is_b = at >= of_a, side_inner = is_b ? SIDE_INNER_B : SIDE_INNER_A;
@@ -248,7 +249,7 @@ KERNEL THREADS_AND_BLOCKS(THREADS, TOGETHER) void split(
         const isize side0 = of.first_side + (side_inner ? t.inner0 : t.outer0);
         const GLOBAL int *const known =
             EXPONENTS == EXPONENTS_KNOWN ? sides + EXPONENT(side0) : tops + TOP(side0);
-        SHARED float *const space = (SHARED float *)turned;
+        SHARED float *const space = (SHARED float *)transposed;
         two_parts longer; /* not 0: a part but the first is not zero */
         if (USE_B(is_b))
             longer = split_tile(of, to, t, known, found, space, SIDE_INNER_B, TRANSPOSE_B);
@@ -256,7 +257,7 @@ KERNEL THREADS_AND_BLOCKS(THREADS, TOGETHER) void split(
             longer = split_tile(of, to, t, known, found, space, SIDE_INNER_A, TRANSPOSE_A);
         BARRIER();
         if (is_b ? TRANSPOSE_B : TRANSPOSE_A)
-            longer = write_turned(to.first, to.stride, to.ld, space, t);
+            longer = write_transposed(to.first, to.stride, to.ld, space, t);
         if (GUARDED && longer)
             sides[MARK(is_b)] = 1; /* whoever writes it writes this */
         /* Numbers of sides are read by fours: what is missing to these has some, too. */

@@ -152,7 +152,7 @@ class Texts:
         scheme: Scheme,
         *,
         guarded: bool = False,
-        turned: tuple[bool, bool] = (False, False),
+        transposed: tuple[bool, bool] = (False, False),
         exponents: Exponents = "of tops",
         run_if: int | None = None,
     ) -> Source:
@@ -170,7 +170,7 @@ class Texts:
             Into which parts.
         guarded : bool
             Whether the guard counts, and the last block decides.
-        turned : tuple of bool
+        transposed : tuple of bool
             Whether parts of A and of B are stored in the other order.
         exponents : {"zero", "of tops", "known"}
             What sides are divided by: nothing; powers of two that the first pass's findings
@@ -182,8 +182,8 @@ class Texts:
             "PART": PART_NUMBERS[scheme.part],
             "PARTS": scheme.parts,
             **_orders(operands),
-            "TRANSPOSE_A": int(turned[0]),
-            "TRANSPOSE_B": int(turned[1]),
+            "TRANSPOSE_A": int(transposed[0]),
+            "TRANSPOSE_B": int(transposed[1]),
             "EXPONENTS": _EXPONENTS[exponents],
             "GUARDED": int(guarded),
         }

@@ -90,7 +90,7 @@ def _streams() -> tuple[Constraint, ...]:
         Constraint(
             "shares of all consumers",
             lambda stream_k, pingpong: (stream_k == 0) | (pingpong == 0),
-            "consumers in turn have a tile each, and pieces of tiles are not equally long",
+            "ping-pong consumers have a tile each, and pieces of tiles are not equally long",
             "divisibility",
         ),
     )
@@ -162,7 +162,7 @@ def _promotion(arithmetic: Arithmetic) -> tuple[Constraint, ...]:
             "divisibility",
         ),
         Constraint(
-            "sets of sums in turn",
+            "sets of partial sums",
             in_turn,
             "two sets make a difference where a stage is promoted more than once",
             "divisibility",

@@ -73,7 +73,7 @@
 #define OUTPUT_S32 4
 
 #define CLUSTER_BLOCKS (CLUSTER_M * CLUSTER_N)
-/* Consumers that share a tile of C: all, or one where they take turns. */
+/* Consumers that share a tile of C: all, or one where they ping-pong. */
 #define SHARERS (PINGPONG ? 1 : CONSUMERS)
 /* Threads of a warpgroup, the unit that the tensor cores are used by. */
 #define GROUP 128

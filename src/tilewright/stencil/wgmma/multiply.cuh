@@ -105,7 +105,7 @@ HELPER void multiply_tile(accumulator *sum, shared_at arena, ring *at, unsigned 
 }
 
 #elif PROMOTE_K <= BLOCK_K
-/* Piece after piece of the stage into PARTIALS sets of sums in turn: while one is moved,
+/* Piece after piece of the stage into PARTIALS sets of sums that alternate: while one is moved,
  * the tensor core works on the next. */
 HELPER void multiply_tile(accumulator *sum, shared_at arena, ring *at, unsigned int rank,
                           unsigned int steps)

@@ -73,7 +73,7 @@ def _pipeline(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
         Parameter(
             "partials",
             (1, 2),
-            "sets of sums that promotion takes in turn: one is added while the next is computed",
+            "sets of sums that promotion alternates between: it adds one as the next is computed",
             "registers",
         ),
         Parameter(

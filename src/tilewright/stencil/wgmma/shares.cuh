@@ -4,7 +4,7 @@
  * Producer and consumers go through the same pieces, whole tiles first, then those of the block's
  * share.  An idle warp of the producer's draws the block's number and divides while whole tiles
  * are multiplied.  What it finds it leaves behind a barrier, where configs whose consumers take
- * turns have theirs (no config has both):
+ * ping-pong has its own (no config has both):
  *
  *     | barrier, 8 bytes | others << 16 | worker | first tile | first step | steps |   4 bytes each
  *

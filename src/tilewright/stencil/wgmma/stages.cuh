@@ -61,7 +61,7 @@ HELPER shared_at turn_of(shared_at arena, unsigned int consumer)
 
 /* A stage is full when its block's producer has said how many bytes come, and they are
  * there; empty when every warp of every consumer that reads what this block's producer
- * brings has said so.  It is a consumer's turn when every warp of the one before says so. */
+ * brings has said so.  A consumer may multiply when every warp of the one before says so. */
 HELPER void begin_barriers(shared_at arena)
 {
     UNROLL for (int s = 0; s < STAGES; ++s) {
