@@ -101,7 +101,7 @@ def measure(
                 problem = Problem(*sides, precision, variant.trans_a, variant.trans_b)
                 workload = Workload(live, problem, memory)
                 found["shapes"].append(list(sides))
-                found["ns"].append(_in_turns([_timer(one, workload, loaded) for one in kernels]))
+                found["ns"].append(_interleaved([_timer(one, workload, loaded) for one in kernels]))
                 observer(number * len(shapes) + done + 1, len(variants) * len(shapes))
             cases[f"{variant.trans_a}{variant.trans_b}"] = found
     finally:
@@ -161,9 +161,8 @@ def measure_family(
                 workload = Workload(live, Problem(*sides, of, a, b), memory)
                 shapes.append(list(sides))
                 each = zip(kernels, configs, strict=True)
-                rows.append(
-                    _in_turns([partial(workload.run, kernel, family, one) for kernel, one in each])
-                )
+                timers = [partial(workload.run, kernel, family, one) for kernel, one in each]
+                rows.append(_interleaved(timers))
             cases[f"{a}{b}"] = {
                 "shapes": shapes, "configs": [dict(one) for one in configs], "ns": rows, "won": [],
             }  # fmt: skip
@@ -183,14 +182,14 @@ def _compiled(
     return [live.compile(source) for source in sources]
 
 
-def _in_turns(timers: Sequence[_Timer | None]) -> list[int | None]:
+def _interleaved(timers: Sequence[_Timer | None]) -> list[int | None]:
     """Return medians in nanoseconds; None where a kernel is not for a problem, or refused.
 
-    What disturbs a device for a millisecond then counts in one turn of each kernel.
+    What disturbs a device for a millisecond then counts in one round of each kernel.
     """
     runs: list[list[int]] = [[] for _ in timers]
     able = [at for at, timer in enumerate(timers) if timer is not None]
-    for turn in range(_RUNS + 1):
+    for round_ in range(_RUNS + 1):
         for at in tuple(able):
             timer = timers[at]
             assert timer is not None  # those in `able`
@@ -198,7 +197,7 @@ def _in_turns(timers: Sequence[_Timer | None]) -> list[int | None]:
                 runs[at].append(timer())
             except BackendError:
                 runs[at] = []
-            if not runs[at] or (turn and runs[at][-1] > _SLOW_NS):
+            if not runs[at] or (round_ and runs[at][-1] > _SLOW_NS):
                 able.remove(at)
     return [round(median(row[1:])) if row else None for row in runs]
 
