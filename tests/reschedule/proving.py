@@ -24,7 +24,7 @@ from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source, Stencil, Variant
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 from tilewright.timeline import span
 from tilewright.tuning.matrices import normal
 from tilewright.tuning.verify import WrongResultError
@@ -93,7 +93,7 @@ class _Comparer:
         block, blocks = (1, 64) if cpu else (256, 8 * live.spec.multiprocessors)
         self._live, self._launch = live, Launch((blocks, 1), (block, 1))
         own = Path(__file__).with_name("differing.cl").read_text(encoding="utf-8")
-        text = read_text(f"prelude/dialect_{live.dialect}.h") + own
+        text = read_source(f"prelude/dialect_{live.dialect}.h") + own
         macros = {"BLOCK_THREADS": block, "GRID_THREADS": block * blocks}
         self._fill = live.compile(Source(text, macros, "fill"))
         self._differing = live.compile(Source(text, macros, "differing"))

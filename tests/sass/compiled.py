@@ -17,7 +17,7 @@ from tilewright.stencil.simt_async import SimtAsync
 HERE = Path(__file__).parent
 KEPT = sorted((HERE / "cubins").glob("*.cubin"))
 
-# Kernel text, macros and targets of everything the decoder is compared on.
+# Kernel source, macros and targets of everything the decoder is compared on.
 CORPUS = [
     *[
         ("sgemm", (("BR", b), ("LW", w)), arch)
@@ -37,7 +37,7 @@ CORPUS = [
 
 @functools.cache
 def cubin(name: str, arch: str, macros: tuple[tuple[str, int], ...] = ()) -> bytes:
-    """Compile a kernel text; skip where NVRTC is not installed."""
+    """Compile a kernel source; skip where NVRTC is not installed."""
     if nvrtc() is None:
         pytest.skip("NVRTC is not here: pip install 'tilewright[tune]'")
     text = (HERE / "kernels" / f"{name}.cu").read_text()

@@ -1,4 +1,4 @@
-"""Lane addresses from machine code, against the layout that the kernel's text and config say."""
+"""Lane addresses from machine code, against the layout that the kernel's source and config say."""
 
 from __future__ import annotations
 

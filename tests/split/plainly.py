@@ -1,6 +1,6 @@
 """What the kernels of `tilewright.stencil.split` compute, said once more in NumPy.
 
-Slow, plain, and independent of the kernel texts: what they are compared with, bit by bit.
+Slow, plain, and independent of the kernel sources: what they are compared with, bit by bit.
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ from tilewright.problem import Trans
 from tilewright.sass import decode, read_cubin
 from tilewright.sass.resources import resources
 from tilewright.stencil import Variant, stencil
-from tilewright.stencil.split import SCHEMES, Texts
-from tilewright.stencil.split.texts import Operands, Stored
+from tilewright.stencil.split import SCHEMES, Sources
+from tilewright.stencil.split.sources import Operands, Stored
 from tilewright.stencil.wgmma import ARITHMETICS, TensorVariant
 
-TEXTS = Texts("cuda")
+SOURCES = Sources("cuda")
 # griddepcontrol.wait on Hopper, which the decoder has no name for.
 WAITS = "OP_82E"
 ORDERS = {
@@ -46,9 +46,9 @@ def compiled(source, arch):
 def test_passes_read_and_write_wide_and_spill_nothing(arch, orders):
     """Four loads of 16 bytes are under way in each of 1024 threads before one is waited for."""
     of = ORDERS[orders]
-    largest = TEXTS.largest(of)
-    few = TEXTS.split(of, SCHEMES["fp16x3"], guarded=True)
-    many = TEXTS.split(of, SCHEMES["bf16x6"], exponents="known", run_if=2)
+    largest = SOURCES.largest(of)
+    few = SOURCES.split(of, SCHEMES["fp16x3"], guarded=True)
+    many = SOURCES.split(of, SCHEMES["bf16x6"], exponents="known", run_if=2)
     for source, stores in ((largest, 0), (few, 8), (many, 12)):
         text = judged(compiled(source, arch))
         loads = [i for i, line in enumerate(text) if re.search(r"\bLDG\.E\.128", line)]
@@ -75,9 +75,9 @@ def test_what_may_begin_early_looks_at_nothing_before_it_may(orders):
     assert of.second_launch.early
     assert of.small_launch.early
     for source in (
-        TEXTS.split(of, SCHEMES["fp16x3"], guarded=True),
-        TEXTS.split(of, SCHEMES["bf16x6"], exponents="known", run_if=2),
-        TEXTS.split(of, SCHEMES["tf32"], exponents="zero", transposed=(True, True)),
+        SOURCES.split(of, SCHEMES["fp16x3"], guarded=True),
+        SOURCES.split(of, SCHEMES["bf16x6"], exponents="known", run_if=2),
+        SOURCES.split(of, SCHEMES["tf32"], exponents="zero", transposed=(True, True)),
     ):
         kernel = compiled(source, "sm_90a")
         codes = [str(one) for one in decode(kernel.code, kernel.arch)]
@@ -89,7 +89,7 @@ def test_what_may_begin_early_looks_at_nothing_before_it_may(orders):
 @pytest.mark.parametrize("name", ["tf32x3", "tf32"])
 def test_what_is_transposed_is_written_wide(name):
     exponents = "of tops" if name == "tf32x3" else "zero"
-    source = TEXTS.split(
+    source = SOURCES.split(
         ORDERS["both ways"], SCHEMES[name], transposed=(True, False), exponents=exponents
     )
     text = judged(compiled(source, "sm_90a"))
@@ -101,8 +101,8 @@ def test_what_is_transposed_is_written_wide(name):
 
 @needs_nvrtc
 def test_every_other_text_compiles():
-    sources = [TEXTS.expand(Trans.C, wide=True, other=Trans.R)]
-    sources += [TEXTS.model(SCHEMES["bf16x9"], Trans.N, Trans.T)]
+    sources = [SOURCES.expand(Trans.C, wide=True, other=Trans.R)]
+    sources += [SOURCES.model(SCHEMES["bf16x9"], Trans.N, Trans.T)]
     for source in sources:
         used = resources(compiled(source, "sm_90a"))
         assert used.local_loads == used.local_stores == 0

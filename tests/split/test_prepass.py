@@ -11,14 +11,14 @@ from tests.split import plainly
 from tilewright.backend import LiveDevice, devices
 from tilewright.problem import Trans
 from tilewright.stencil import Launch
-from tilewright.stencil.split import SCHEMES, Texts
+from tilewright.stencil.split import SCHEMES, Sources
 from tilewright.stencil.split.scheme import part_bytes
-from tilewright.stencil.split.texts import Operands, Stored
+from tilewright.stencil.split.sources import Operands, Stored
 
 WORDS = {"fp16": np.uint16, "bf16": np.uint16, "tf32": np.uint32}
 
 
-# One CPU is enough for texts that are whole numbers and exact steps.
+# One CPU is enough for sources that are whole numbers and exact steps.
 _CPU = next(d.id for d in devices() if d.spec.kind == "cpu")
 _GPUS = [pytest.param(d.id, marks=pytest.mark.gpu) for d in devices() if d.backend == "cuda"]
 
@@ -40,7 +40,7 @@ class Passes:
     """The kernels of one operand, run on matrices in memory."""
 
     def __init__(self, live: LiveDevice) -> None:
-        self.live, self.texts, self.kernels = live, Texts(live.dialect), {}
+        self.live, self.sources, self.kernels = live, Sources(live.dialect), {}
 
     def run(self, source, launch, *arguments):
         key = (source.text, *source.defines.items())
@@ -99,7 +99,7 @@ class Both:
 
     def largest(self):
         """Run the first pass."""
-        source = self.passes.texts.largest(self.of)
+        source = self.passes.sources.largest(self.of)
         self.passes.run(
             source, self.of.launch, *self.matrices, self.tops, self.sides, self.of.sides,
             self.of.words_of_counts,
@@ -107,7 +107,7 @@ class Both:
 
     def split(self, exponents="of tops", *, guarded=False, k=0, route=None, launch=None):
         """Run the second pass; with a route, as if that had been decided for and 2 were asked."""
-        source = self.passes.texts.split(
+        source = self.passes.sources.split(
             self.of, self.scheme, guarded=guarded, transposed=self.transposed, exponents=exponents,
             run_if=None if route is None else 2,
         )  # fmt: skip
@@ -344,7 +344,7 @@ def test_model_adds_as_the_matrix_unit(passes):
     for name, extra, k_fast in (*cases, ("bf16x9", 2, False)):
         scheme = SCHEMES[name]
         pa, pb = (plainly.parts_of(x, scheme, np.zeros(1, int)) for x in (a, b))
-        source = passes.texts.model(
+        source = passes.sources.model(
             scheme,
             Trans.T if k_fast else Trans.N,
             Trans.N if k_fast else Trans.T,
@@ -378,7 +378,7 @@ def modelled(passes, source, memory, sizes, k_fast):
     one, none = np.float32(1), np.float32(0)
     lda, ldb = (k, k) if k_fast else (m, n)
     passes.run(
-        source, passes.texts.model_launch(m, n), m, n, k, one, memory[0], 0, m * k, lda,
+        source, passes.sources.model_launch(m, n), m, n, k, one, memory[0], 0, m * k, lda,
         memory[1], 0, k * n, ldb, zeros, 0, m, none, c, 0, m, zeros, np.int32(0),
     )  # fmt: skip
     return passes.read(c, np.float32, m * n).reshape(n, m).T

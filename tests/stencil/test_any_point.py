@@ -23,7 +23,7 @@ from tilewright.space import Config
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.stencil.simt_async.constraints import _even
 from tilewright.stencil.simt_async.parameters import SECTOR_BYTES
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 from tilewright.tuning.verify import Bench, Check
 
 FAMILY = SimtAsync()
@@ -116,7 +116,7 @@ int main()
 @needs_compiler
 def test_the_space_has_what_the_text_copies_evenly(tmp_path: Path) -> None:
     """Which threads copy side by side is said twice: in the text, and for constraints."""
-    text = read_text("simt_async/copies.cuh")
+    text = read_source("simt_async/copies.cuh")
     chosen = ""
     for name in ("common", "side_by_side"):
         begin = text.index(f"HELPER constexpr int {name}")

@@ -26,7 +26,7 @@ from tilewright.sass.instruction import Instruction
 from tilewright.space import Config
 from tilewright.stencil import Source, stencil
 from tilewright.stencil.asynchronous.division import MOST_SINGLE, Division, divide
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 
 HOPPER = architecture_spec("sm_90a")
 MOST_BLOCKS = 4064  # that a workspace has flags for
@@ -43,7 +43,7 @@ struct { unsigned int x; } gridDim;
 struct work { unsigned int tiles, steps; };
 HELPER unsigned int tiles_of_all(const work *x) { return x->tiles; }
 HELPER unsigned int steps_of_tile(const work *x) { return x->steps; }
-""" + read_text("asynchronous/division.cuh") + """
+""" + read_source("asynchronous/division.cuh") + """
 extern "C" void ask(unsigned int tiles, unsigned int steps, unsigned int blocks, unsigned int *to)
 {
     gridDim.x = blocks;

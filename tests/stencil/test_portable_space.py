@@ -15,7 +15,7 @@ from tilewright.problem import Trans
 from tilewright.sass import wavefronts
 from tilewright.stencil import STATIC_SHARED_BYTES, Variant
 from tilewright.stencil.portable import Portable, Thresholds
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 
 GTX680 = DeviceSpec(
     "GTX 680", "NVIDIA Corporation", "gpu", 8, 32, 1024, 49152,
@@ -113,7 +113,7 @@ def test_cuda_asks_at_launch_for_what_it_may_not_have_statically():
 
 
 def test_the_cuda_dialect_knows_the_same_limit():
-    text = read_text("prelude/dialect_cuda.h")
+    text = read_source("prelude/dialect_cuda.h")
     found = re.search(r"#define STATIC_SHARED_BYTES \((\d+) \* (\d+)\)", text)
     assert int(found[1]) * int(found[2]) == STATIC_SHARED_BYTES
 

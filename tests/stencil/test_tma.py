@@ -235,7 +235,7 @@ def broken(name: str, arch: str = "sm_90a", **changes: int) -> list[str]:
     ("changes", "why"),
     [
         ({}, []),
-        ({"block_k": 16}, ["one text for a box"]),
+        ({"block_k": 16}, ["tiles in boxes unrolled whole"]),
         ({"tma": 0}, ["A is copied evenly", "registers of a thread"]),
     ],
     ids=str,

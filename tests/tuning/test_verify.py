@@ -12,7 +12,7 @@ from tilewright.tuning.verify import WrongResultError, certify, error_bound, scr
 
 PACKED = Packed()
 
-# What is changed in the kernel's text, and whether the short check already sees it.
+# What is changed in the kernel's source, and whether the short check already sees it.
 MUTANTS = {
     "reads C though beta is 0": (
         "if (beta_re == 0)\n                    STORE_GLOBAL(x, at);\n                else",
@@ -58,7 +58,7 @@ def build(live, change):
     text = source.text
     if change is not None:
         old, new = change
-        assert old in text, "the mutant no longer applies: adapt it to the kernel's text"
+        assert old in text, "the mutant no longer applies: adapt it to the kernel's source"
         text = text.replace(old, new)
         if "rows_" in new:  # store a row that lies outside the matrix
             text = text.replace(

@@ -233,7 +233,7 @@ def _show(one: Inspection, estimated: int | None) -> None:
 
 
 def _place(one: Inspection, loop: Loop) -> str:
-    """Return where a loop stands in the kernel's text, and whether it comes with a launch."""
+    """Return where a loop stands in the kernel's source, and whether it comes with a launch."""
     from tilewright.sass.decode import INSTRUCTION_BYTES
     from tilewright.sass.machine import FETCHED_BYTES
 

@@ -31,26 +31,26 @@ class CoreError(RuntimeError):
 
 
 def sources() -> dict[str, bytes]:
-    """Return the texts of the core by name, headers included."""
+    """Return the source files of the core by name, headers included."""
     folder = files("tilewright.core").joinpath("native")
     found = (one for one in folder.iterdir() if one.name.endswith((".c", ".h")))
     return {one.name: one.read_bytes() for one in sorted(found, key=lambda one: one.name)}
 
 
-def _identity(texts: dict[str, bytes]) -> str:
+def _identity(contents: dict[str, bytes]) -> str:
     import platform
 
-    whole = hashlib.sha256(repr((_FLAGS, platform.machine(), sorted(texts.items()))).encode())
+    whole = hashlib.sha256(repr((_FLAGS, platform.machine(), sorted(contents.items()))).encode())
     return whole.hexdigest()[:16]
 
 
-def packaged_name(texts: dict[str, bytes] | None = None) -> str:
-    """Return what the package's own library is called: another text has another name."""
-    return f"libtilewright_core-{_identity(sources() if texts is None else texts)}.so"
+def packaged_name(contents: dict[str, bytes] | None = None) -> str:
+    """Return what the package's own library is called: other sources have another name."""
+    return f"libtilewright_core-{_identity(sources() if contents is None else contents)}.so"
 
 
 def _packaged() -> Path | None:
-    """Return the package's own library; in a clone, whose texts change, that of its texts."""
+    """Return the package's own library; in a clone, whose sources change, that of these."""
     folder = Path(str(files("tilewright.core")))
     if folder.parents[2].joinpath("pyproject.toml").is_file():
         made = folder / packaged_name()
@@ -59,7 +59,7 @@ def _packaged() -> Path | None:
 
 
 def library_path() -> Path:
-    """Return the library's file, compiled from the package's texts if there is none yet.
+    """Return the library's file, compiled from the package's sources if there is none yet.
 
     Raises
     ------
@@ -71,10 +71,10 @@ def library_path() -> Path:
     packaged = _packaged()
     if packaged is not None:
         return packaged
-    texts = sources()
-    made = cache_dir() / f"core-{_identity(texts)}.so"
+    contents = sources()
+    made = cache_dir() / f"core-{_identity(contents)}.so"
     if not _is_whole(made):
-        compile_core(made, texts)
+        compile_core(made, contents)
     return made
 
 
@@ -100,7 +100,7 @@ def compilers() -> list[list[str]]:
 
 
 def compile_core(
-    target: Path, texts: dict[str, bytes] | None = None, command: Sequence[str] = ()
+    target: Path, contents: dict[str, bytes] | None = None, command: Sequence[str] = ()
 ) -> None:
     """Compile the core into a file, which appears whole or not at all.
 
@@ -108,7 +108,7 @@ def compile_core(
     ----------
     target : Path
         The library.
-    texts : dict, optional
+    contents : dict, optional
         As of `sources`.
     command : sequence of str
         A compiler with its options; by default each that is here is tried.
@@ -121,15 +121,15 @@ def compile_core(
     # Imported where something is compiled: most never need them.
     import tempfile
 
-    texts = sources() if texts is None else texts
+    contents = sources() if contents is None else contents
     said = "there is no C compiler"
     sweep(target.parent)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=MAKING) as name:
-        folder = Path(name)
-        for text, content in texts.items():
-            (folder / text).write_bytes(content)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=MAKING) as made_in:
+        folder = Path(made_in)
+        for name, content in contents.items():
+            (folder / name).write_bytes(content)
         made = folder / "core.so"
-        parts = sorted(text for text in texts if text.endswith(".c"))
+        parts = sorted(one for one in contents if one.endswith(".c"))
         for compiler in [list(command)] if command else compilers():
             said = _compiled([*compiler, *_FLAGS, *parts, "-o", made.name, *_LIBRARIES], folder)
             if not said:

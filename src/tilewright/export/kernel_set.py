@@ -225,7 +225,7 @@ def _exported(
             digest = ""
             source = family.source(kernel.config, variant, "cuda", mode)
         content = digest if source is None else source.identity
-        if content not in by_content:  # several modes may be one text
+        if content not in by_content:  # several modes may have one source
             suffix = "" if mode == PLAIN else "_" + str(mode).replace("+", "_")
             by_content[content] = name + suffix
             needed.append(_Wanted(name + suffix, portfolio, digest, source))

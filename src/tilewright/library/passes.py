@@ -16,8 +16,8 @@ from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.stencil import Source
 from tilewright.stencil.asynchronous.realign import Realigned
-from tilewright.stencil.split import SCHEMES, Texts
-from tilewright.stencil.split.texts import Operands, Stored
+from tilewright.stencil.split import SCHEMES, Sources
+from tilewright.stencil.split.sources import Operands, Stored
 from tilewright.stencil.wgmma import Arithmetic, TensorVariant
 
 __all__ = ["sources"]
@@ -52,17 +52,17 @@ def _copies() -> Iterator[Source]:
 
 
 def _splits() -> Iterator[Source]:
-    texts = Texts("cuda")
+    sources = Sources("cuda")
     few, many = (SCHEMES[name] for name in _ROUTES)
     for a, b in itertools.product((False, True), repeat=2):
         of = Operands(Stored(1, 1, a), Stored(1, 1, b))
-        yield texts.largest(of)
-        yield texts.split(of, few, guarded=True)
-        yield texts.split(of, many, exponents="known", run_if=2)
-        yield texts.split(of, SCHEMES["tf32"], transposed=(not a, not b), exponents="zero")
+        yield sources.largest(of)
+        yield sources.split(of, few, guarded=True)
+        yield sources.split(of, many, exponents="known", run_if=2)
+        yield sources.split(of, SCHEMES["tf32"], transposed=(not a, not b), exponents="zero")
     for op, other in itertools.product(Trans, (Trans.N, Trans.R)):
-        yield texts.expand(op, wide=True, other=other)
-    yield texts.expand(Trans.T, wide=False)
+        yield sources.expand(op, wide=True, other=other)
+    yield sources.expand(Trans.T, wide=False)
 
 
 def _products(

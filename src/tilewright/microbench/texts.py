@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.stencil import Dialect, Source
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 
 __all__ = ["FACTOR", "OFFSET", "kernel_source", "kernel_text", "words_sum"]
 
@@ -16,7 +16,7 @@ FACTOR, OFFSET = 2654435769, 12345
 
 def kernel_text(name: str) -> str:
     """Return a file of ``kernels/`` with its includes in place."""
-    return read_text(f"kernels/{name}", "tilewright.microbench")
+    return read_source(f"kernels/{name}", "tilewright.microbench")
 
 
 def kernel_source(
@@ -41,9 +41,9 @@ def kernel_source(
     dynamic_shared_bytes : int
         Asked for at launch besides; see `tilewright.microbench.timing.alone`.
     """
-    prelude = read_text(f"prelude/dialect_{dialect}.h")
+    prelude = read_source(f"prelude/dialect_{dialect}.h")
     if real:
-        prelude += read_text(f"prelude/{real}.h")
+        prelude += read_source(f"prelude/{real}.h")
     macros = {"FACTOR": f"{FACTOR}u", "OFFSET": f"{OFFSET}u", **defines}
     return Source(prelude + kernel_text(f"{entry}.cl"), macros, entry, dynamic_shared_bytes)
 

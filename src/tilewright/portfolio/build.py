@@ -48,7 +48,7 @@ class Twin:
     block : str
         What it is compressed together with.
     source : Source
-        Kernel text and macros.
+        Kernel source and macros.
     kernel : PortfolioKernel, optional
         Whose twin it is.
     mode : Mode

@@ -1,6 +1,6 @@
 """Rescheduling as a parameter of what is tuned: its levels, and where each may run.
 
-`schedule` is not a parameter of a stencil: the kernel's text is the same at every level, and
+`schedule` is not a parameter of a stencil: the kernel's source is the same at every level, and
 only the compiled code differs (`tilewright.reschedule.schedule`).  `schedule_space` adds it to the
 space of a stencil whose kernels can be rescheduled; `unscheduled` takes it from a config, so that
 the stencil, which does not know it, sees its own parameters only.  Configs without it are the

@@ -1,4 +1,4 @@
-"""The kernels that can be: each folder one kernel text, its parameters, its resource use."""
+"""The kernels that can be: each folder one kernel source, its parameters, its resource use."""
 
 from tilewright.stencil.base import (
     STATIC_SHARED_BYTES,

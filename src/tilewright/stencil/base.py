@@ -1,6 +1,6 @@
 """The stencil protocol: a parametrised kernel family, its space and its costs.
 
-A stencil is a folder: one kernel text, its parameters and constraints, and what
+A stencil is a folder: one kernel source, its parameters and constraints, and what
 a config uses of the device.  Whoever launches a kernel asks `Stencil.arguments` for its
 argument list and needs to know nothing else about its stencil.  That list is the same for
 every stencil but those that say otherwise::
@@ -81,7 +81,7 @@ class Variant:
 
     @property
     def macros(self) -> dict[str, int]:
-        """What tells a kernel text about the two operations."""
+        """What tells a kernel source about the two operations."""
         return {
             "TRANS_A": int(self.trans_a.transposed),
             "CONJ_A": int(self.trans_a.conjugated),
@@ -165,7 +165,7 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Source:
-    """A kernel text with everything the compiler needs to specialise it.
+    """A kernel source with everything the compiler needs to specialise it.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class Source:
     entry : str
         Name of the kernel function.
     dynamic_shared_bytes : int
-        Shared memory of a block that is asked for at launch, besides arrays in the text:
+        Shared memory of a block that is asked for at launch, besides arrays in the source:
         CUDA's way beyond `STATIC_SHARED_BYTES`.  OpenCL C has no such arrays.
     part_bytes : int
         What each block of a launch needs of a `Workspace`; 0 for none.
@@ -184,8 +184,8 @@ class Source:
         Name of the function that is launched behind `entry` with the same arguments, as
         `Launch.second` says; empty for none.
     unit : str
-        The text's name and version, such as ``"simt_async 2"``; empty for a text that no portfolio
-        holds.  The version is raised whenever what the text computes or how it is launched changes.
+        The source's name and version, such as ``"simt_async 2"``; empty for one that no portfolio
+        holds.  The version is raised whenever what it computes or how it is launched changes.
     """
 
     text: str
@@ -210,7 +210,7 @@ class Source:
         """Return this kernel with one more argument: it runs where that int has this value.
 
         A pointer to an int in device memory; elsewhere the kernel returns at once and writes
-        nothing.  Every stencil's text can be held back so (prelude/run_if.h).
+        nothing.  Every stencil's kernels can be held back so (prelude/run_if.h).
         """
         return replace(self, defines={**self.defines, "RUN_IF": value})
 
@@ -320,7 +320,7 @@ class Stencil(ABC):
         Folder name; first part of every config's identity.
     version : int
         Raised whenever results or the meaning of a parameter change, or times by more than some
-        per cent, so that measurements of an older text are not taken for this one's.  A change
+        per cent, so that measurements of an older source are not taken for this one's.  A change
         that leaves most kernels as they are to the byte, and makes the others a little faster,
         is none: their stored times are what they take at most.
     """

@@ -185,7 +185,7 @@ class Launch:
         Blocks of a cluster, which are launched whole.
     early : bool
         Whether blocks may begin before the launch before it on the stream has ended, where a
-        device can: the text waits for that by itself, before it touches memory.
+        device can: the kernel waits for that by itself, before it touches memory.
     split_k : SplitK or None
         How `on` cuts the work of the grid, which has a block for each tile of C; None: not at all.
     steps : int

@@ -139,7 +139,7 @@ def reproducer(
 ) -> str:
     """Return a Python program that builds and runs a measured kernel by itself.
 
-    Everything it needs is in it: kernel text, macros, sizes, data (drawn from a seed)
+    Everything it needs is in it: kernel source, macros, sizes, data (drawn from a seed)
     and launches.  What a measurement says only becomes literals and text, so a file made
     from an imported measurement runs nothing but the kernel.
 
@@ -148,7 +148,7 @@ def reproducer(
     measurement : Measurement
         What is to be shown; its environment's ``platform`` names the platform.
     source : Source
-        The kernel's text, specialised for the config.
+        The kernel's source, specialised for the config.
     launch : callable
         ``launch(m, n)`` returns the launch that covers an m x n result.
     cases : sequence of Case, optional
@@ -163,7 +163,7 @@ def reproducer(
     ------
     ValueError
         If there is no template for the measurement's backend, or its kernel is not what the
-        compiler makes of a text, or not one kernel.
+        compiler makes of a source, or not one kernel.
     """
     backend = measurement.backend
     if backend not in _OPTIONS:

@@ -1,4 +1,4 @@
-"""Runs a CUDA kernel text on the CPU, so that it is checked where there is no GPU."""
+"""Runs a CUDA kernel source on the CPU, so that it is checked where there is no GPU."""
 
 from tests.stencil.emulator.device import EmulatedDevice, compiler
 

@@ -1,4 +1,4 @@
-/* CUDA's words for a CPU: enough to run a kernel text that keeps its PTX in functions.
+/* CUDA's words for a CPU: enough to run a kernel source that keeps its PTX in functions.
  *
  * The threads of a block, and the blocks of a cluster, are coroutines: each runs until it
  * meets a barrier, in an order drawn anew after every barrier, so that what the text does

@@ -24,7 +24,7 @@ _FORMAT = 1
 
 
 def arranged(cubin: Cubin, cache: KernelCache | None = None) -> Cubin:
-    """Return a cubin with its kernels' main loops among the text that is fetched first.
+    """Return a cubin with its kernels' main loops among the code that is fetched first.
 
     A cubin that cannot be arranged, or need not be, is returned as it is: it computes the same.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.stencil import Launch, Source
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 
 __all__ = ["Hold"]
 
@@ -36,7 +36,7 @@ class Hold:
         """Keep a stream busy while so many launches are enqueued."""
         with self._lock:
             if self._kernel is None:
-                text = read_text("hold.cuh", "tilewright.backend.cuda")
+                text = read_source("hold.cuh", "tilewright.backend.cuda")
                 self._kernel = self._device.compile(Source(text, {}, "hold"))
             if launches not in self._prepared:
                 cycles = np.int64(_CYCLES + launches * _CYCLES_OF_A_LAUNCH)

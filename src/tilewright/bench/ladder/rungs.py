@@ -27,7 +27,7 @@ from tilewright.stencil import (
     register,
 )
 from tilewright.stencil.geometry import PLAIN
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 
 __all__ = ["PACKAGE", "RUNGS", "Rung", "frozen", "register_rungs"]
 
@@ -136,9 +136,9 @@ class Rung(Stencil):
             raise ValueError(f"dialect={dialect!r} has no {self.name}; it is CUDA only")
         text = "\n".join(
             (
-                read_text(f"prelude/dialect_{dialect}.h"),
-                read_text("kernels/rung.h", PACKAGE),
-                read_text(f"kernels/{self.name}.{self.suffix}", PACKAGE),
+                read_source(f"prelude/dialect_{dialect}.h"),
+                read_source("kernels/rung.h", PACKAGE),
+                read_source(f"kernels/{self.name}.{self.suffix}", PACKAGE),
             )
         )
         defines: dict[str, int | str] = {n.upper(): v for n, v in self.constants.items()}

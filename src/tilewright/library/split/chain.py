@@ -34,9 +34,9 @@ from tilewright.library.split.product import (
 )
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Variant
-from tilewright.stencil.split import SCHEMES, Scheme, Texts
+from tilewright.stencil.split import SCHEMES, Scheme, Sources
 from tilewright.stencil.split.scheme import part_bytes
-from tilewright.stencil.split.texts import Exponents, Operands, Stored
+from tilewright.stencil.split.sources import Exponents, Operands, Stored
 
 __all__ = ["MOST_K", "Chain"]
 
@@ -139,7 +139,7 @@ class Chain:
         of = self._operands
         words = of.words_of_counts if guarded else 0
         arguments = (*self._matrices(of), self._tops(), self._sides(), _i(of.sides), _i(words))
-        return Step(Texts(self.live.dialect).largest(of), of.launch, arguments)
+        return Step(Sources(self.live.dialect).largest(of), of.launch, arguments)
 
     def _split(
         self,
@@ -156,7 +156,7 @@ class Chain:
         scheme : Scheme
             Into which parts.
         exponents
-            As of `Texts.split`.
+            As of `Sources.split`.
         guard : tuple, optional
             What the guard needs besides to decide; nothing where it has nothing to say.
         only_if : tuple, optional
@@ -165,7 +165,7 @@ class Chain:
             Others than both, whole.
         """
         of = of or self._operands
-        source = Texts(self.live.dialect).split(
+        source = Sources(self.live.dialect).split(
             of,
             scheme,
             guarded=bool(guard),

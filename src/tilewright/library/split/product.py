@@ -23,8 +23,8 @@ from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source
-from tilewright.stencil.split import Scheme, Texts
-from tilewright.stencil.split.texts import EXTRA_BITS
+from tilewright.stencil.split import Scheme, Sources
+from tilewright.stencil.split.sources import EXTRA_BITS
 from tilewright.stencil.wgmma import Arithmetic, TensorCall, TensorVariant
 from tilewright.stencil.wgmma import Parts as WgmmaParts
 from tilewright.stencil.wgmma.arithmetic import Element
@@ -164,7 +164,7 @@ class ModelProduct:
 
     def step(self, live: LiveDevice, work: Work) -> Step:
         """Return the launch of model.cl."""
-        texts = Texts(live.dialect)
+        sources = Sources(live.dialect)
         whole, real = np.int64, np.float32
 
         def operand(parts: Parts, k_fast: bool) -> tuple[Any, ...]:
@@ -172,8 +172,8 @@ class ModelProduct:
             return parts.memory, whole(begin), whole(parts.stride), whole(parts.ld)
 
         return Step(
-            texts.model(work.scheme, work.a.trans, work.b.trans, extra_bits=self.extra_bits),
-            texts.model_launch(work.m, work.n),
+            sources.model(work.scheme, work.a.trans, work.b.trans, extra_bits=self.extra_bits),
+            sources.model_launch(work.m, work.n),
             (
                 *map(whole, (work.m, work.n, work.k1 - work.k0)), real(work.alpha),
                 *operand(work.a, work.a.trans.transposed),

@@ -15,7 +15,7 @@ from tilewright.library.split.product import Step, is_proved, unproved_are_serve
 from tilewright.library.split.worth import is_worth
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Source
-from tilewright.stencil.split import SCHEMES, Texts
+from tilewright.stencil.split import SCHEMES, Sources
 
 __all__ = ["split_steps", "why_ieee"]
 
@@ -75,7 +75,7 @@ def _chain(
     """Return the chain of a call; a complex one as the real one of expand.cl."""
     if not problem.precision.is_complex:
         return Chain(live, scratch, problem, call, arithmetic)
-    texts = Texts(live.dialect)
+    sources = Sources(live.dialect)
     m, n, k = problem.m, problem.n, problem.k
 
     def copied(name: str, source: Source, rows: int, columns: int, of: Operand, across: int) -> Any:
@@ -84,15 +84,15 @@ def _chain(
         arguments = (
             _i(rows), _i(columns), of.memory, _i(of.offset), _i(of.ld), made.memory, _i(ld),
         )  # fmt: skip
-        return made, Step(source, texts.flat_launch(rows * columns), arguments)
+        return made, Step(source, sources.flat_launch(rows * columns), arguments)
 
     op_a, op_b = problem.trans_a, problem.trans_b
-    wide = texts.expand(op_a, wide=True, other=op_b)
+    wide = sources.expand(op_a, wide=True, other=op_b)
     a, step = copied("complex a", wide, m, k, call.a, 2 * k)
     steps = [step]
     b = Operand(call.b.memory, 2 * call.b.offset, 2 * call.b.ld)
     if op_b.transposed:  # conjugated or not: A has the signs
-        b, step = copied("complex b", texts.expand(Trans.T, wide=False), k, n, call.b, n)
+        b, step = copied("complex b", sources.expand(Trans.T, wide=False), k, n, call.b, n)
         steps.append(step)
     c = Operand(call.c.memory, 2 * call.c.offset, 2 * call.c.ld)
     real = Problem(2 * m, n, 2 * k, "s", Trans.N, Trans.N, a.ld, b.ld, c.ld)  # type: ignore[arg-type]

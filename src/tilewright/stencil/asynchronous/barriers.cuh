@@ -1,5 +1,5 @@
 /* Barriers in shared memory that count bytes of the copy engine's boxes: compute capability 9.0.  A
- * part of texts that say what `shared_at` is, an address there. */
+ * part of sources that say what `shared_at` is, an address there. */
 
 /* Of a kernel's argument that the engine reads where it lies. */
 #define GRID_CONSTANT __grid_constant__

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil.base import Dialect, Launch, Source
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 
 __all__ = ["Realigned", "aligned_ld"]
 
@@ -77,7 +77,7 @@ class Realigned:
             "ALONG_INNER": int(not self.transposed),
             "CONJUGATED": int(self.conjugated),
         }
-        text = "\n".join(read_text(part) for part in parts)
+        text = "\n".join(read_source(part) for part in parts)
         return Source(text, defines, "realign", unit=f"realign {VERSION}")
 
     @property

@@ -70,7 +70,7 @@
 /* Steps along k in fragments. */
 #define STEP_K MMA_K
 
-/* The loop's text is one tile, or a warp's part of it; copies start in all its steps before the
+/* The loop's body is one tile, or a warp's part of it; copies start in all its steps before the
  * barrier. */
 #define UNROLL_K (BLOCK_K / WARPS_K)
 #define STEPS (UNROLL_K / STEP_K)

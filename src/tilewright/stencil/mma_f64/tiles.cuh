@@ -11,7 +11,7 @@
  * quarter of a line, for as many t. */
 #define UNIT(K_FAST) ((K_FAST) ? 4 * ELEM_BYTES : LINE / 4)
 
-/* The loop's text is a whole tile. */
+/* The loop's body is a whole tile. */
 #define ADVANCE_A 0
 #define ADVANCE_B 0
 

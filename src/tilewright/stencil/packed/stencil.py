@@ -18,7 +18,7 @@ from tilewright.stencil.packed.parameters import (
     spared_registers,
     vector_registers,
 )
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 
 __all__ = ["Packed"]
 
@@ -117,7 +117,7 @@ class Packed(Stencil):
     def source(
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
     ) -> Source:
-        """Return the text with its macros.
+        """Return the source with its macros.
 
         Raises
         ------
@@ -134,10 +134,10 @@ class Packed(Stencil):
         }
         defines |= {name.upper(): config[name] for name in config}
         if precision.parts == 1:
-            return Source(read_text("packed/kernel.cl"), defines)
+            return Source(read_source("packed/kernel.cl"), defines)
         # Its own letter's prelude says FAST 0 or 1, as for any stencil.
         defines["FAST"] = int(precision.letter in "fv")
-        return Source(read_text("packed/pairs.h") + read_text("packed/kernel.cl"), defines)
+        return Source(read_source("packed/pairs.h") + read_source("packed/kernel.cl"), defines)
 
 
 def _words(precision: Precision) -> int:

@@ -1,4 +1,4 @@
-"""GEMM by blocks, one text for OpenCL C and CUDA C++."""
+"""GEMM by blocks, one source for OpenCL C and CUDA C++."""
 
 from tilewright.stencil.portable.constraints import Thresholds
 from tilewright.stencil.portable.stencil import Portable

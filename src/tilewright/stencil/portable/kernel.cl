@@ -42,7 +42,7 @@
  * A, B and C must be aligned to one element; their wider alignment is looked at
  * when the kernel runs, and vectors of elements are used where it allows.
  *
- * Macros given with the text: the parameters of parameters.py in capitals, and
+ * Macros given with the source: the parameters of parameters.py in capitals, and
  * TRANS_A, CONJ_A, TRANS_B, CONJ_B (0 or 1).  A dialect and a prelude come first.
  */
 

@@ -1,4 +1,4 @@
-"""Parameters of the portable stencil.  In capitals they are the kernel text's macros."""
+"""Parameters of the portable stencil.  In capitals they are the kernel's macros."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The portable stencil: one text, specialised by macros, for OpenCL C and CUDA C++."""
+"""The portable stencil: one source, specialised by macros, for OpenCL C and CUDA C++."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.stencil.geometry import PLAIN, Geometry, Mode
 from tilewright.stencil.portable.constraints import Thresholds, constraints
 from tilewright.stencil.portable.parameters import parameters
 from tilewright.stencil.portable.resources import registers, shared_bytes
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 
 __all__ = ["Portable"]
 
@@ -123,7 +123,7 @@ class Portable(Stencil):
     def source(
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
     ) -> Source:
-        """Return dialect, prelude and kernel as one text, with its macros."""
+        """Return dialect, prelude and kernel as one source, with its macros."""
         parts = (
             f"prelude/dialect_{dialect}.h",
             f"prelude/{variant.precision.letter}.h",
@@ -135,7 +135,7 @@ class Portable(Stencil):
         defines |= {name.upper(): config[name] for name in config}
         shared = self.resources(config, variant).shared_bytes
         dynamic = shared if dialect == "cuda" and shared > STATIC_SHARED_BYTES else 0
-        text = "\n".join(read_text(part) for part in parts)
+        text = "\n".join(read_source(part) for part in parts)
         return Source(text, defines, dynamic_shared_bytes=dynamic)
 
 

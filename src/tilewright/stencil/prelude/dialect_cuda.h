@@ -48,7 +48,7 @@
 typedef long long isize;
 typedef unsigned long long usize;
 
-/* In PTX: the compiler makes four stores of one of 16 bytes.  Few texts need it. */
+/* In PTX: the compiler makes four stores of one of 16 bytes.  Few kernels need it. */
 __attribute__((unused)) HELPER void store_words4(unsigned int *at, unsigned int x, unsigned int y,
                                                  unsigned int z, unsigned int w)
 {

@@ -1,6 +1,6 @@
 /* Dialect: OpenCL C 1.2 and later.
  *
- * A kernel text written in these words compiles as OpenCL C with this file
+ * A kernel source written in these words compiles as OpenCL C with this file
  * before it and as CUDA C++ with dialect_cuda.h before it.  OpenCL C has no
  * templates and wants an address space on every pointer a helper takes; CUDA
  * has none of those words, so there they vanish.

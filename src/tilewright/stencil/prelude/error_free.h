@@ -3,7 +3,7 @@
  * rigorous error bounds for basic building blocks of double-word arithmetic", ACM TOMS
  * 44(2), 2017.
  *
- * A compiler that joins a product and a sum into one fused operation where the text has two,
+ * A compiler that joins a product and a sum into one fused operation where the source has two,
  * or that reorders sums, makes all of this wrong.
  */
 #ifdef __CUDACC__

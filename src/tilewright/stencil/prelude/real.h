@@ -1,7 +1,7 @@
 /* Prelude of real elements: arithmetic on `elem`, which is one REAL.
  *
  * A prelude defines the type `elem`, ELEM_BYTES and the elem_ functions below;
- * kernel texts compute through these alone.
+ * kernel sources compute through these alone.
  */
 
 typedef REAL elem;

@@ -177,7 +177,7 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
     found = (
         engine_or_threads(),
         Constraint(
-            "one text for a box",
+            "tiles in boxes unrolled whole",
             lambda tma, block_k, unroll_k: (tma == 0) | (block_k == unroll_k),
             "warps that do not wait for each other ask for boxes in the middle of a tile",
             "divisibility",
@@ -277,7 +277,7 @@ def _heuristics(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
             "heuristic",
         ),
         Constraint(
-            "long texts",
+            "long loops",
             lambda unroll_k, tile_m, tile_n: unroll_k * tile_m * tile_n * each <= 2048,
             "beyond 2048 multiply-adds, 32 KiB, the loop leaves the nearest instruction cache",
             "heuristic",

@@ -20,8 +20,8 @@
  *
  * A step of the pipeline, for each l of STEPS: read the fragments of l + 1 (of l, where
  * DOUBLE_BUFFERED is 0), start a few copies, multiply the fragments of l; a step interleaves these
- * in INTERLEAVE groups.  Before the last l the block waits for the next stage, once: the one barrier
- * of a tile.
+ * in INTERLEAVE groups.  Before the last l the block waits for the next stage, once: the one
+ * barrier of a tile.
  *
  *     l = 0 .. STEPS - 2    read l + 1, copy a share of tile t + STAGES - 1, multiply l
  *     l = STEPS - 1         wait, barrier, read l = 0 of tile t + 1, multiply l
@@ -29,12 +29,12 @@
  * Edges: a block that would reach beyond m or n begins earlier (edges.cuh).  Where it cannot,
  * or vectors are not aligned, the same loop runs with copies of single checked elements (zeros
  * for what lies outside).  With SCALAR copies are of single elements, unchecked, so that
- * alignment does not matter; with CLAMPED a block longer than the matrix copies of whole tiles what
+ * alignment does not matter; with CLAMPED a block longer than the matrix copies, of whole tiles, what
  * lies inside.  A remainder of k is the first tile, so that all others are whole; with RESTS_END it
  * is copied as they are (pipeline.cuh).
  *
  * With TMA (compute capability 9.0) the copy engine brings whole tiles, edges and remainder too, to
- * the same ring, where a text that multiplies takes operands as they lie; tma.cuh has the loop
+ * the same ring, where what multiplies takes operands as they lie; tma.cuh has the loop
  * then.
  *
  * Small results: CLUSTER_K blocks, a cluster, share the steps of one tile of C and add
@@ -51,7 +51,7 @@
  * The end of the grid: PERSISTENT blocks stay and take tile after tile; with STREAM_K they
  * share what would not fill the device evenly (persistent.cuh).
  *
- * Macros given with the text: a stencil's parameters in capitals, and TRANS_A, CONJ_A,
+ * Macros given with the source: a stencil's parameters in capitals, and TRANS_A, CONJ_A,
  * TRANS_B, CONJ_B (0 or 1).  A dialect and a prelude come before all.
  */
 

@@ -1,6 +1,6 @@
 /* The loop over k.  A part of kernel.cuh, which draws its steps. */
 
-/* The loop's text does UNROLL_K of k, which are as many trips of it for each tile.  A text
+/* The loop's body does UNROLL_K of k, which are as many trips of it for each tile.  A text
  * that outgrows the nearest instruction cache is slower than a few more trips. */
 #define TRIPS (BLOCK_K / WARPS_K / UNROLL_K)
 

@@ -1,6 +1,6 @@
 /* What C++ has no words for, one instruction of PTX a function.  A part of kernel.cuh.
  *
- * Whoever runs this text elsewhere defines EMULATED as a file that has these functions.
+ * Whoever runs this source elsewhere defines EMULATED as a file that has these functions.
  */
 
 /* An address in shared memory, in bytes: 32 bits where a pointer has 64. */
@@ -151,7 +151,7 @@ template <int LATEST> HELPER void wait_for_groups(void)
     asm volatile("cp.async.wait_group %0;" ::"n"(LATEST) : "memory");
 }
 
-/* Volatile, so that reads stay where the text has them: ptxas does not move them far
+/* Volatile, so that reads stay where the source has them: ptxas does not move them far
  * from their use, nor all to one place. */
 HELPER chunk read_chunk(shared_at at)
 {
@@ -211,7 +211,7 @@ HELPER chunk read_chunk_of(unsigned int rank, shared_at at)
     return v;
 }
 #else
-/* No clusters: these are never called, but stand in the text. */
+/* No clusters: these are never called, but stand in the source. */
 HELPER unsigned int cluster_rank(void) { return 0; }
 HELPER void cluster_barrier(void) {}
 HELPER chunk read_chunk_of(unsigned int rank, shared_at at) { return read_chunk(at); }

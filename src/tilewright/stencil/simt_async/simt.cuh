@@ -3,7 +3,7 @@
  * Where a multiprocessor issues one instruction a cycle and has room for one multiply-add
  * a cycle, every other instruction costs a multiply-add.
  *
- * Shared memory: in each stage k is the slow index whatever op is, so that one text
+ * Shared memory: in each stage k is the slow index whatever op is, so that one source
  * multiplies for every op.
  *
  *     stage 0                            stage 1

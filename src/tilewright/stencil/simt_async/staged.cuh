@@ -17,8 +17,8 @@
  *
  * Each warp has PLACES of these: it writes as many rounds, then stores them in a loop of its own,
  * or, where all of a small tile is stored, in a text without questions.
- * Sums are in registers, which a loop cannot number, so that writing them is text of its own for
- * each; a text that runs once for each tile comes from far, and storing is most of it.
+ * Sums are in registers, which a loop cannot number, so that writing them is code of its own for
+ * each; code that runs once for each tile misses the instruction caches, and storing is most of it.
  *
  * They lie in the ring, which from the loop's last barrier on nobody reads but to throw away.
  * Where blocks stay the copies of a next tile start before this one is stored, and fill all
@@ -58,7 +58,7 @@ HELPER void begin_where_stored(result *c)
     c->n_left -= right;
 }
 
-/* What is exchanged in the row of column n, unless a text that multiplies numbers lanes so that
+/* What is exchanged in the row of column n, unless what multiplies numbers lanes so that
  * neighbours have rows four apart. */
 #ifndef EXCHANGED
 #define EXCHANGED(N) (((N) % 2 * 4 + (N) / 2 % 2 * 2) % LANES_M)
@@ -135,7 +135,7 @@ HELPER void store_whole_round(elem **to, isize ld, int i, int j, staging s, shar
     }
 }
 
-/* Large tiles are stored seldom, by a text that comes from far: there it is a loop. */
+/* Large tiles are stored seldom, by code that misses the instruction caches: there it is a loop. */
 #if TILE_M * TILE_N <= 64
 #define UNROLL_WHOLE_ROUNDS UNROLL
 #else

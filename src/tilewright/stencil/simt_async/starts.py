@@ -28,7 +28,7 @@ _LARGE = {
     (True, True): (_WIDE, _SQUARE, _TALL),
 }
 # Blocks of a cluster give small results to all multiprocessors: winners at 1024 and 512 before
-# there were layers.  Then the likeliest where clusters are not known, and texts of 8 steps, which
+# there were layers.  Then the likeliest where clusters are not known, and loops of 8 steps, which
 # fit the nearest instruction cache.
 _SINGLE: tuple[_Shape, ...] = (
     (64, 64, 8, 8, 8, 8, 8, 5, 4, 2, 0, 0, 2, 8),

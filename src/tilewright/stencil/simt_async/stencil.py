@@ -21,7 +21,7 @@ from tilewright.stencil.simt_async.parameters import SECTOR_BYTES, parameters
 from tilewright.stencil.simt_async.resources import longer, registers, threads
 from tilewright.stencil.simt_async.starts import starts
 from tilewright.stencil.simt_async.tma import maps
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 
 __all__ = ["STAGED_K", "SimtAsync", "layers"]
 
@@ -30,7 +30,7 @@ _ASYNCHRONOUS_COPIES_SINCE = 80
 
 # Beyond so many steps along k results are stored as they are: on an H100 an element of C whose
 # columns are not aligned costs 5 ps more, or 11 with lanes_m 4 (docs/hopper.md), an eighth at most
-# of what 2048 multiply-adds take; and another text of a kernel may be a few per cent slower, by
+# of what 2048 multiply-adds take; and another source of a kernel may be a few per cent slower, by
 # its registers.
 STAGED_K = 2048
 # Operands that TMA brings leave the loop its registers whatever comes behind it.
@@ -203,7 +203,7 @@ class SimtAsync(Stencil):
     def source(
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
     ) -> Source:
-        """Return dialect, prelude and kernel as one text, with its macros.
+        """Return dialect, prelude and kernel as one source, with its macros.
 
         Raises
         ------
@@ -231,7 +231,7 @@ class SimtAsync(Stencil):
         part = config.integer("block_m") * config.integer("block_n")
         leaves = config.get("stream_k", 0) or config.get("parallel_split_k", 0)
         part *= variant.precision.element_bytes if leaves else 0
-        text = "\n".join(read_text(name) for name in parts)
+        text = "\n".join(read_source(name) for name in parts)
         return Source(
             text,
             defines,

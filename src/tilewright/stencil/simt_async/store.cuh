@@ -41,7 +41,7 @@ HELPER void remember(result *c, const elem *a, isize lda, const elem *b, isize l
 }
 #endif
 
-/* Whether sums are kept as conjugates of what they are, which a text that multiplies may say. */
+/* Whether sums are kept as conjugates of what they are, which what multiplies may say. */
 #ifndef SUMS_CONJUGATE
 #define SUMS_CONJUGATE 0
 #endif
@@ -208,7 +208,7 @@ HELPER void store_sums_of_parts(result c, const elem *sum, shared_at base)
         return;
     }
     /* Each instruction runs once a launch, and comes from far: 1024 x 1024 floats waited longer for
-     * the text of all columns than for anything else behind the loop. */
+     * the code of all columns than for anything else behind the loop. */
     ROLLED for (int j = 0; j < columns; ++j) {
         elem total[TILE_M];
         add_column(total, base, first + j);

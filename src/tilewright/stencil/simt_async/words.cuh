@@ -1,4 +1,4 @@
-/* Words that both a stencil's own text and kernel.cuh use. */
+/* Words that both a stencil's own source and kernel.cuh use. */
 
 /* Whether an operand's memory is contiguous along k. */
 #define K_FAST_A (TRANS_A)
@@ -7,7 +7,7 @@
 /* The widest access, 16 bytes, in elements. */
 #define CHUNK (16 / ELEM_BYTES)
 
-/* Where a stage may begin: the copy engine writes at multiples of so many bytes, unless a text that
+/* Where a stage may begin: the copy engine writes at multiples of so many bytes, unless what
  * multiplies has said more. */
 #ifndef STAGE_ALIGNED
 #define STAGE_ALIGNED 128

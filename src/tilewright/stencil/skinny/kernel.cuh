@@ -4,7 +4,7 @@
  *
  * One of C's sides, m or n, is short; the operand that carries the other side is the long one, X.
  * With SHORT_M 0 the product is D = X Y as it stands; with SHORT_M 1 its transpose is, so that
- * roles are the same in the text and only stores differ:
+ * roles are the same in the source and only stores differ:
  *
  *     SHORT_M 0     D = C        X = op(A)      Y = op(B)
  *     SHORT_M 1     D = C^T      X = op(B)^T    Y = op(A)^T
@@ -53,8 +53,8 @@
  * blocks for each tile.  Each leaves its sums in the workspace, and a second kernel adds them up in
  * the order of k (slices.cuh).  A block whose tile is one slice stores it, and nothing follows.
  *
- * Macros given with the text: the parameters in capitals, THREADS, SLAB_STEPS, and TRANS_A, CONJ_A,
- * TRANS_B, CONJ_B (0 or 1).  A dialect and a prelude come first.
+ * Macros given with the source: the parameters in capitals, THREADS, SLAB_STEPS, and TRANS_A,
+ * CONJ_A, TRANS_B, CONJ_B (0 or 1).  A dialect and a prelude come first.
  */
 
 #define SHORT (SHORT_M ? BLOCK_M : BLOCK_N)

@@ -1,6 +1,6 @@
 /* What C++ has no words for: loads of what is read once.  A part of kernel.cuh.
  *
- * Whoever runs this text elsewhere defines EMULATED as a file that has these functions.
+ * Whoever runs this source elsewhere defines EMULATED as a file that has these functions.
  */
 
 /* 16 bytes as the reals in them. */

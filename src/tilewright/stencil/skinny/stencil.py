@@ -23,7 +23,7 @@ from tilewright.stencil.skinny.resources import (
     short_side,
     slab_steps,
 )
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 
 __all__ = ["Skinny"]
 
@@ -143,7 +143,7 @@ class Skinny(Stencil):
     def source(
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
     ) -> Source:
-        """Return dialect, prelude and kernel as one text, with its macros.
+        """Return dialect, prelude and kernel as one source, with its macros.
 
         Raises
         ------
@@ -164,7 +164,7 @@ class Skinny(Stencil):
         defines |= {"PART_ELEMENTS": part // variant.precision.element_bytes}
         defines |= {name.upper(): config[name] for name in config}
         return Source(
-            "\n".join(read_text(name) for name in parts),
+            "\n".join(read_source(name) for name in parts),
             defines,
             dynamic_shared_bytes=self.resources(config, variant).shared_bytes,
             part_bytes=part,

@@ -17,7 +17,7 @@
  *
  *     A_1 B_0  k 0-15, 16-31, ... | A_0 B_1 ... | A_0 B_0 ... | promote
  *
- * One thread computes one element of C, straight from memory: this text is for judging
+ * One thread computes one element of C, straight from memory: this kernel is for judging
  * accuracy and for devices without tensor cores, not for speed.
  *
  *     parts of A:  | part 0: ld_a x columns | part 1 | ...     part p begins p stride_a later

@@ -57,7 +57,7 @@
  * The tensor core's sums are truncated, not rounded.  With PROMOTE_K they are moved every
  * PROMOTE_K steps of k into sums that ordinary additions round.
  *
- * Macros given with the text: the parameters of parameters.py in capitals; ELEMENT, OUTPUT,
+ * Macros given with the source: the parameters of parameters.py in capitals; ELEMENT, OUTPUT,
  * TRANS_A, TRANS_B, PARTS, PRODUCTS, PRODUCT_COUNT, SCALED and ROUTED of variant.py;
  * CONSUMER_REGISTERS, PRODUCER_REGISTERS and LEAST_STEPS of resources.py.  The dialect comes
  * first.

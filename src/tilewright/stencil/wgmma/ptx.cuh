@@ -1,6 +1,6 @@
 /* What C++ has no words for, one idea of PTX a function.  A part of kernel.cuh.
  *
- * Whoever runs this text elsewhere defines EMULATED as a file that has these functions.
+ * Whoever runs this source elsewhere defines EMULATED as a file that has these functions.
  */
 
 /* An address in shared memory, in bytes. */

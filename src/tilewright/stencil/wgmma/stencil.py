@@ -16,7 +16,7 @@ from tilewright.stencil.base import (
     Variant,
 )
 from tilewright.stencil.geometry import PLAIN, Geometry, Mode
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 from tilewright.stencil.wgmma.arithmetic import Arithmetic, TensorVariant, plain
 from tilewright.stencil.wgmma.call import ALIGNMENT, TensorCall, arguments, whole_call
 from tilewright.stencil.wgmma.constraints import constraints
@@ -176,7 +176,7 @@ class Wgmma(Stencil):
     def source(
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
     ) -> Source:
-        """Return dialect and kernel as one text, with its macros.
+        """Return dialect and kernel as one source, with its macros.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class Wgmma(Stencil):
         }
         defines |= {name.upper(): config[name] for name in config if name != "multiprocessors"}
         parts = ("prelude/dialect_cuda.h", "wgmma/kernel.cuh")
-        text = "\n".join(read_text(part) for part in parts)
+        text = "\n".join(read_source(part) for part in parts)
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n") * _SUM_BYTES
         part *= int(config.get("stream_k", 0)) > 0

@@ -19,7 +19,7 @@ from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source, TensorMap
-from tilewright.stencil.text import read_text
+from tilewright.stencil.source_files import read_source
 from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant, Wgmma
 
 __all__ = [
@@ -85,9 +85,9 @@ class TensorRung:
         """Return dialect, what rungs share, and the rung as one text, with its macros."""
         text = "\n".join(
             (
-                read_text("prelude/dialect_cuda.h"),
-                read_text("kernels/tensor/rung.h", PACKAGE),
-                read_text(f"kernels/tensor/{self.name}.cu", PACKAGE),
+                read_source("prelude/dialect_cuda.h"),
+                read_source("kernels/tensor/rung.h", PACKAGE),
+                read_source(f"kernels/tensor/{self.name}.cu", PACKAGE),
             )
         )
         defines: dict[str, int | str] = {n.upper(): v for n, v in self.constants.items()}

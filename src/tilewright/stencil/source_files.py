@@ -1,4 +1,4 @@
-"""Kernel texts: files beside this module, with their includes put in place.
+"""Kernel sources: files beside this module, with their includes put in place.
 
 Includes are resolved here rather than by the compiler so that a source is one
 self-contained text: what is hashed, cached, compiled and put in a reproducer is
@@ -11,14 +11,14 @@ import re
 from functools import lru_cache
 from importlib.resources import files
 
-__all__ = ["read_text"]
+__all__ = ["read_source"]
 
 _INCLUDE = re.compile(r'^\s*#include "([\w/.]+)"\s*$', re.MULTILINE)
 
 
 @lru_cache(maxsize=64)
-def read_text(path: str, package: str = "tilewright.stencil") -> str:
-    """Return a kernel text with every ``#include "..."`` replaced by its file.
+def read_source(path: str, package: str = "tilewright.stencil") -> str:
+    """Return a kernel source with every ``#include "..."`` replaced by its file.
 
     Parameters
     ----------
@@ -28,4 +28,4 @@ def read_text(path: str, package: str = "tilewright.stencil") -> str:
         Where the files are: stencils outside this package bring their own.
     """
     text = files(package).joinpath(path).read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda found: read_text(found.group(1), package), text)
+    return _INCLUDE.sub(lambda found: read_source(found.group(1), package), text)

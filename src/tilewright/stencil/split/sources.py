@@ -1,4 +1,4 @@
-"""The kernel texts of this folder, specialised, with the launches that cover a matrix."""
+"""The kernel sources of this folder, specialised, with the launches that cover a matrix."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Literal
 
 from tilewright.problem import Trans
 from tilewright.stencil.base import Dialect, Launch, Source
+from tilewright.stencil.source_files import read_source
 from tilewright.stencil.split.scheme import PART_NUMBERS, Scheme
-from tilewright.stencil.text import read_text
 
-__all__ = ["Exponents", "Operands", "Stored", "Texts"]
+__all__ = ["Exponents", "Operands", "Sources", "Stored"]
 
 # tiles.h: threads of a block, elements of its tile along memory and across it, and what numbers
 # of sides are rounded up to.
@@ -25,7 +25,7 @@ _RESIDENT = 4
 # guard.h: ints before the tops; counts of a side; marks.
 _BEFORE_TOPS, _COUNTS, _MARKS = 4, 3, 2
 
-# Raised when what these texts compute changes.
+# Raised when what these kernels compute changes.
 VERSION = 1
 
 # model.cl.
@@ -124,14 +124,14 @@ class Operands:
 
 
 @dataclass(frozen=True)
-class Texts:
+class Sources:
     """Sources in one dialect."""
 
     dialect: Dialect
 
     def _source(self, name: str, defines: dict[str, int | str]) -> Source:
         parts = (f"prelude/dialect_{self.dialect}.h", f"split/{name}.cl")
-        text = "\n".join(read_text(part) for part in parts)
+        text = "\n".join(read_source(part) for part in parts)
         return Source(text, defines, name, unit=f"split {VERSION}")
 
     def flat_launch(self, elements: int) -> Launch:
