@@ -110,7 +110,7 @@ def test_the_loop_is_printed_line_by_line(capsys):
         ("space --arithmetic bf16 --device opencl", "device='opencl' has no such tensor cores"),
         ("space --arch sm_90a --device opencl", "are two devices; give one"),
         ("inspect default --arithmetic fp8", "arithmetic='fp8' is unknown"),
-        ("inspect default --arithmetic bf16 --arch sm_80", "arch='sm_80' has no such matrix"),
+        ("inspect default --arithmetic bf16 --arch sm_80", "arch='sm_80' has no such tensor"),
         ("inspect default --arithmetic bf16 --stencil packed", "stencil='packed' has no"),
         ("inspect x.cubin --arithmetic bf16", "arithmetic='bf16' is for a config"),
         ("bound --arithmetic fp8 --device h100", "arithmetic='fp8' is unknown"),

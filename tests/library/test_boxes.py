@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.portfolio.examples import H100, Hopper, costs, kernel, text_of
+from tests.portfolio.examples import H100, Hopper, costs, cubin_of, kernel
 from tilewright.backend import GemmCall, Operand
 from tilewright.library.kernels import begin_aligned
 from tilewright.library.routes import direct
@@ -76,7 +76,7 @@ def test_where_operands_begin(made, aligned):
 @pytest.mark.parametrize(("a", "boxed"), [(0x1000, 1), (0x1004, 0)])
 def test_gemm_launches_what_can_read_its_arrays(boxes, a, boxed):
     kernel, _, arguments = direct(Hopper(), WON, call(a=a))
-    assert kernel.code == text_of(boxes[boxed], Variant.of(WON), PLAIN)
+    assert kernel.code == cubin_of(boxes[boxed], Variant.of(WON), PLAIN)
     maps = [x for x in arguments if isinstance(x, TensorMap)]
     assert [x.memory for x in maps] == [a, 0x2000][: 2 * boxed]
 
@@ -86,5 +86,5 @@ def test_so_does_the_last_step_of_fp32_arithmetic(boxes, a, boxed):
     """Which multiplies as IEEE says where the guard decides so."""
     made = call(a=a)
     step = Chain(Hopper(), None, WON, made, "fp32")._ieee("decision")
-    assert step.source.code == text_of(boxes[boxed], Variant.of(WON), PLAIN, "routed")
+    assert step.source.code == cubin_of(boxes[boxed], Variant.of(WON), PLAIN, "routed")
     assert sum(isinstance(x, TensorMap) for x in step.arguments) == 2 * boxed

@@ -46,12 +46,12 @@ class Hopper:
         self.compiled.append(source)
         return source
 
-    def load(self, code: Code, text: bytes) -> Kernel:
-        """Return the text, or refuse it as a driver would."""
-        if text in self.refused:
+    def load(self, code: Code, cubin: bytes) -> Kernel:
+        """Return the cubin, or refuse it as a driver would."""
+        if cubin in self.refused:
             raise BackendError("no kernel image is available for execution on the device")
-        self.loaded.append(text)
-        return Kernel(text, code.symbol, 0.0, text)
+        self.loaded.append(cubin)
+        return Kernel(cubin, code.symbol, 0.0, cubin)
 
 
 def costs(ns_a_step: float, launch: float = 1000.0) -> tuple[float, ...]:
@@ -74,7 +74,7 @@ def kernel(
     family = stencil(config.stencil if config is not None else name)
     config = config or family.default(of, H100)
     digests, others = (
-        {mode: digest(text_of(config, of, mode, kind)) for mode in some or ()}
+        {mode: digest(cubin_of(config, of, mode, kind)) for mode in some or ()}
         for some, kind in ((modes, ""), (routed, "routed"))
     )
     geometry = facts.pop("geometry", family.geometry(config))
@@ -83,13 +83,13 @@ def kernel(
     )  # fmt: skip
 
 
-def text_of(config: Config, of: Variant, mode: Mode, kind: str = "") -> bytes:
+def cubin_of(config: Config, of: Variant, mode: Mode, kind: str = "") -> bytes:
     """Return what stands for the machine code of a twin."""
     return f"{of} {config.id} {mode} {kind}".encode() * 20
 
 
-def digest(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
+def digest(cubin: bytes) -> str:
+    return hashlib.sha256(cubin).hexdigest()
 
 
 def write(
@@ -106,9 +106,9 @@ def write(
     for one in kernels:
         for modes, kind in ((one.modes, ""), (one.routed, "routed")):
             for mode, mark in modes.items():
-                text = text_of(one.config, one.variant, mode, kind)
-                code = Code(mark, "", 0, len(text), f"gemm_{mode}", compiler="NVRTC 1.2")
-                blocks.setdefault(one.config.id, []).append((code, text))
+                cubin = cubin_of(one.config, one.variant, mode, kind)
+                code = Code(mark, "", 0, len(cubin), f"gemm_{mode}", compiler="NVRTC 1.2")
+                blocks.setdefault(one.config.id, []).append((code, cubin))
     blocks = {key: list(dict(row for row in rows).items()) for key, rows in blocks.items()}
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return write_portfolio(folder, Portfolio(name, kernels=tuple(kernels), **facts), blocks)

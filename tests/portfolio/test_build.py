@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.portfolio.examples import H100, costs, kernel, text_of, write
+from tests.portfolio.examples import H100, costs, cubin_of, kernel, write
 from tilewright.backend.base import CompileError
 from tilewright.backend.cuda.cubin import Cubin
 from tilewright.portfolio import build
@@ -54,7 +54,7 @@ def test_a_loop_that_cannot_be_rescheduled_is_the_compilers_own(work):
 def test_machine_code_of_the_same_launches_is_taken_over(work, tmp_path):
     one = twin()
     work.seed([one], write(tmp_path / "before", [one.kernel]))
-    assert work.read(one)[1] == text_of(one.kernel.config, one.kernel.variant, PLAIN)
+    assert work.read(one)[1] == cubin_of(one.kernel.config, one.kernel.variant, PLAIN)
 
 
 def test_machine_code_of_launches_that_are_cut_otherwise_is_not(work, tmp_path):

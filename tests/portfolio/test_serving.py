@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from tests.portfolio.examples import EVERY_MODE, H100, Hopper, costs, kernel, text_of
+from tests.portfolio.examples import EVERY_MODE, H100, Hopper, costs, cubin_of, kernel
 from tilewright.backend import BackendError
 from tilewright.library import kernels
 from tilewright.library.kernels import kernel_of, ready
@@ -45,7 +45,7 @@ def test_machine_code_is_loaded_once_and_nothing_compiled(ship):
     live = Hopper()
     chosen, first = ready(live, SQUARE)
     assert ready(live, SQUARE) == (chosen, first)
-    assert live.loaded == [text_of(FIRST, NN, PLAIN)]
+    assert live.loaded == [cubin_of(FIRST, NN, PLAIN)]
     assert (first.entry, live.compiled) == ("gemm_plain", [])
 
 
@@ -53,12 +53,12 @@ def test_what_a_guard_holds_back_is_other_machine_code(ship):
     two(ship)
     live = Hopper()
     ready(live, SQUARE, routed=True)
-    assert live.loaded == [text_of(FIRST, NN, PLAIN, "routed")]
+    assert live.loaded == [cubin_of(FIRST, NN, PLAIN, "routed")]
 
 
 def test_what_the_driver_refuses_is_named_once_and_the_next_best_serves(ship):
     two(ship)
-    live = Hopper(refused=[text_of(FIRST, NN, PLAIN)])
+    live = Hopper(refused=[cubin_of(FIRST, NN, PLAIN)])
     with pytest.warns(RuntimeWarning, match="cuda:0 refuses machine code of NVRTC 1.2") as told:
         chosen, _ = ready(live, SQUARE)
     assert len(told) == 1
@@ -74,7 +74,7 @@ def test_a_refused_twin_leaves_its_place_to_another_of_the_same_kernel(ship):
     ship(kernel(SQUARE, FIRST, EVERY_MODE, costs=costs(1.0)))
     odd = Problem(4097, 4097, 5000, "s")
     wanted = stencil("simt_async").geometry(FIRST).mode(odd)
-    live = Hopper(refused=[text_of(FIRST, NN, wanted)])
+    live = Hopper(refused=[cubin_of(FIRST, NN, wanted)])
     with pytest.warns(RuntimeWarning, match="refuses"):
         chosen, _ = ready(live, odd)
     assert chosen.config == FIRST
@@ -83,7 +83,7 @@ def test_a_refused_twin_leaves_its_place_to_another_of_the_same_kernel(ship):
 
 def test_where_all_is_refused_the_default_is_compiled(ship):
     two(ship)
-    live = Hopper(refused=[text_of(one, NN, PLAIN) for one in (FIRST, SECOND)])
+    live = Hopper(refused=[cubin_of(one, NN, PLAIN) for one in (FIRST, SECOND)])
     with pytest.warns(RuntimeWarning, match="refuses"):
         chosen, source = ready(live, SQUARE)
     assert chosen.kernel is None
@@ -141,12 +141,12 @@ def test_passes_are_loaded_where_they_ship_and_else_compiled(ship):
     made = kernel(SQUARE, FIRST)
     ship(made, name="passes", sources={source().identity: made.modes[PLAIN]})
     live = Hopper()
-    assert kernel_of(live, source()).code == text_of(FIRST, NN, PLAIN)
+    assert kernel_of(live, source()).code == cubin_of(FIRST, NN, PLAIN)
     assert kernel_of(live, source()) is kernel_of(live, source())
     assert live.compiled == []
     for other in (source(2), source(unit="copies 2"), source(unit="")):
         assert kernel_of(live, other) is other
-    assert live.loaded == [text_of(FIRST, NN, PLAIN)]
+    assert live.loaded == [cubin_of(FIRST, NN, PLAIN)]
     loaded = kernel_of(live, source())
     assert kernel_of(live, loaded) is loaded
 
@@ -154,6 +154,6 @@ def test_passes_are_loaded_where_they_ship_and_else_compiled(ship):
 def test_refused_passes_are_compiled(ship):
     made = kernel(SQUARE, FIRST)
     ship(made, name="passes", sources={source().identity: made.modes[PLAIN]})
-    live = Hopper(refused=[text_of(FIRST, NN, PLAIN)])
+    live = Hopper(refused=[cubin_of(FIRST, NN, PLAIN)])
     with pytest.warns(RuntimeWarning, match="no kernel image"):
         assert kernel_of(live, source()) == source()

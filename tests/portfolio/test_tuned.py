@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.portfolio.examples import H100, Hopper, costs, digest, forget, kernel, text_of, write
+from tests.portfolio.examples import H100, Hopper, costs, cubin_of, digest, forget, kernel, write
 from tests.tuning.measurement_examples import example
 from tilewright.backend import Kernel, device
 from tilewright.portfolio import choose, own, own_folder, read_portfolio
@@ -160,9 +160,9 @@ def test_what_was_built_here_stays_with_its_costs_modes_and_sources():
     assert found[FIRST].routed == built[0].routed
     assert found[FIRST].won == {(64, 64, 64): 1}
     portfolio = read_portfolio(own_folder(KEY), "s")
-    assert portfolio.machine_code(built[0].routed[PLAIN]) == text_of(FIRST, NN, PLAIN, "routed")
+    assert portfolio.machine_code(built[0].routed[PLAIN]) == cubin_of(FIRST, NN, PLAIN, "routed")
     assert portfolio.sources == {"a": built[0].modes[PLAIN]}
-    assert portfolio.machine_code(built[0].modes[PLAIN]) == text_of(FIRST, NN, PLAIN)
+    assert portfolio.machine_code(built[0].modes[PLAIN]) == cubin_of(FIRST, NN, PLAIN)
 
 
 def test_winners_of_an_older_stencil_give_way_however_fast_they_were(monkeypatch):

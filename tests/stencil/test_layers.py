@@ -118,11 +118,11 @@ def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"persistent": 1}, "who has layers"),
-        ({"parallel_split_k": 1}, "who has layers"),
+        ({"persistent": 1}, "sliced-K or persistent"),
+        ({"parallel_split_k": 1}, "sliced-K or persistent"),
         ({"block_k": 8}, "unrolling divides the k block"),
         ({"warps_k": 4, "cluster_k": 4, "unroll_k": 4}, "columns for every part of a tile"),
-        ({"tma": 1}, "boxes or threads"),
+        ({"tma": 1}, "TMA or sliced-K"),
     ],
     ids=str,
 )

@@ -197,11 +197,11 @@ def test_a_line_along_k_needs_steps_to_fill_it() -> None:
     assert broken("dTN", block_k=8, mma_k=4) == ["whole lines along k"]
     assert broken("dNT", block_k=8, mma_k=4) == []
     assert broken("dNT", warp_n=16, mma_k=8) == ["columns of B one by one"]
-    assert broken("dTN", double_buffered=0) == ["a step ahead of boxes"]
+    assert broken("dTN", double_buffered=0) == ["TMA with double-buffered fragments"]
     able = FAMILY.modes(shape("dTN"), variant("dTN"), HOPPER)
     assert [str(mode) for mode in able] == ["plain", "staged"]
     older = FAMILY.space(variant("dNT"), architecture_spec("sm_80"))
-    assert "copy engine" in [one.name for one in older.violated(shape("dNT", mma_m=8, mma_k=4))]
+    assert "TMA" in [one.name for one in older.violated(shape("dNT", mma_m=8, mma_k=4))]
 
 
 def test_stages_begin_where_the_engine_counts_lines_from() -> None:

@@ -248,15 +248,15 @@ class LiveDevice(ABC):
             device does not show.
         """
 
-    def load(self, code: MachineCode, text: bytes) -> Kernel:
+    def load(self, code: MachineCode, cubin: bytes) -> Kernel:
         """Load machine code that was compiled before.
 
         Parameters
         ----------
         code : MachineCode
             What its launches need.
-        text : bytes
-            The cubin.
+        cubin : bytes
+            Machine code.
 
         Raises
         ------

@@ -82,10 +82,10 @@ def _kernel(live: LiveDevice, chosen: Choice, variant: Variant, routed: bool) ->
 def _loaded(live: LiveDevice, chosen: Choice, digest: str) -> Kernel:
     portfolio = chosen.portfolio
     assert portfolio is not None
-    text = portfolio.machine_code(digest)  # before its code, which may be missing
+    cubin = portfolio.machine_code(digest)  # before its code, which may be missing
     code = portfolio.codes[digest]
     try:
-        return live.load(code, text)
+        return live.load(code, cubin)
     except BackendError as error:
         raise _RefusedError(
             f"{live.id} refuses machine code of {code.compiler} for {chosen.config.stencil}:"
@@ -127,8 +127,8 @@ def _shipped(live: LiveDevice, source: Source) -> Kernel | None:
     if portfolio is None or digest is None:
         return None
     try:
-        text = portfolio.machine_code(digest)  # before its code, which may be missing
-        return live.load(portfolio.codes[digest], text)
+        cubin = portfolio.machine_code(digest)  # before its code, which may be missing
+        return live.load(portfolio.codes[digest], cubin)
     except (PortfolioError, CompileError, BackendError) as error:
         _warn_once(str(error))
         return None

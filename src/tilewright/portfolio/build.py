@@ -251,12 +251,12 @@ def pack(
     for twin in twins:
         if not work.has(twin):
             continue
-        code, text = work.read(twin)
+        code, cubin = work.read(twin)
         if checked is not None:
             if code.digest not in checked:
                 continue
             code = replace(code, checked=checked[code.digest])
-        blocks.setdefault(twin.block, {}).setdefault(code.digest, (code, text))
+        blocks.setdefault(twin.block, {}).setdefault(code.digest, (code, cubin))
         if twin.kernel is None:
             sources[twin.source.identity] = code.digest
         else:

@@ -272,12 +272,12 @@ def write_portfolio(
     """
     codes, places, data = {}, {}, bytearray()
     for name, members in blocks.items():
-        text = bytearray()
+        whole = bytearray()
         for code, machine_code in members:
-            row = asdict(code) | {"block": name, "at": len(text)}
+            row = asdict(code) | {"block": name, "at": len(whole)}
             codes[row.pop("digest")] = row
-            text += machine_code
-        packed = lzma.compress(bytes(text), lzma.FORMAT_XZ, lzma.CHECK_CRC32, filters=_FILTERS)
+            whole += machine_code
+        packed = lzma.compress(bytes(whole), lzma.FORMAT_XZ, lzma.CHECK_CRC32, filters=_FILTERS)
         places[name] = [len(data), len(packed)]
         data += packed
     file = f"{portfolio.name}-{hashlib.sha256(data).hexdigest()[:16]}.xz"

@@ -76,8 +76,8 @@ def keep(live: LiveDevice, winner: Measurement) -> Portfolio:
             )
         made, codes = _with(live, before, winner)
         blocks: dict[str, list[tuple[Code, bytes]]] = {}
-        for code, text in codes:
-            blocks.setdefault(code.block or code.digest[:16], []).append((code, text))
+        for code, cubin in codes:
+            blocks.setdefault(code.block or code.digest[:16], []).append((code, cubin))
         return write_portfolio(folder, made, blocks)
 
 
@@ -133,8 +133,8 @@ def _codes(portfolio: Portfolio, digests: list[str]) -> list[tuple[Code, bytes]]
     found = []
     for digest in digests:
         with contextlib.suppress(PortfolioError):  # damaged: it is compiled again when it serves
-            text = portfolio.machine_code(digest)
-            found.append((portfolio.codes[digest], text))
+            cubin = portfolio.machine_code(digest)
+            found.append((portfolio.codes[digest], cubin))
     return found
 
 

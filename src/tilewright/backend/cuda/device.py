@@ -243,14 +243,13 @@ class CUDADevice(LiveDevice):
             loaded = LoadedKernel(self, cubin, source.entry, *wants)
         return Kernel(loaded, source.entry, time.perf_counter() - started, cubin.code)
 
-    def load(self, code: MachineCode, text: bytes) -> Kernel:
+    def load(self, code: MachineCode, cubin: bytes) -> Kernel:
         """Load a cubin that was compiled before."""
         started = time.perf_counter()
-        cubin = Cubin(text, "", {}, self.arch)
         with span("load"):
             wants = code.shared_bytes, code.part_bytes, code.second
-            loaded = LoadedKernel(self, cubin, code.symbol, *wants)
-        return Kernel(loaded, code.symbol, time.perf_counter() - started, text)
+            loaded = LoadedKernel(self, Cubin(cubin, "", {}, self.arch), code.symbol, *wants)
+        return Kernel(loaded, code.symbol, time.perf_counter() - started, cubin)
 
     def unload(self, module: Any) -> None:
         """Forget a module; errors no longer matter to anyone."""

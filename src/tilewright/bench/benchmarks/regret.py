@@ -110,8 +110,8 @@ class Machines:
         digest, portfolio = choice.digest(), choice.portfolio
         assert isinstance(portfolio, Portfolio)  # `choices` has no others
         if digest not in self._loaded:
-            text = portfolio.machine_code(digest)
-            self._loaded[digest] = self._live.load(portfolio.codes[digest], text)
+            cubin = portfolio.machine_code(digest)
+            self._loaded[digest] = self._live.load(portfolio.codes[digest], cubin)
         return self._loaded[digest]
 
 

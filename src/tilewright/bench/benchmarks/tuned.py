@@ -79,7 +79,7 @@ def _row(live: Any, problem: Problem) -> Row:
     ):
         found = tune(problem, live, budget=_BUDGET, resume=False, store=store)
     winner, taken = found.winner, choose(live, problem)
-    code, text = machine_code(live, winner)
+    code, cubin = machine_code(live, winner)
     workload = Workload(live, problem)
     try:
         tuned_ns, chosen_ns = (
@@ -87,7 +87,7 @@ def _row(live: Any, problem: Problem) -> Row:
             for times in interleaved(
                 workload,
                 [
-                    (live.load(code, text), stencil(winner.config.stencil), winner.config),
+                    (live.load(code, cubin), stencil(winner.config.stencil), winner.config),
                     (Machines(live).of(taken), taken.stencil, taken.config),
                 ],
                 _SECONDS,

@@ -19,21 +19,21 @@ __all__ = [
     "TMA_SINCE",
     "block_limits",
     "clusters",
-    "copied_by_threads",
     "copied_evenly",
-    "copy_engine",
-    "engine_or_threads",
+    "cp_async_alone",
     "keep_busy",
+    "one_way_to_share",
+    "parallel_split_k_sums",
     "registers_of_a_thread",
     "resident_blocks",
     "room_for",
     "rows_along_side",
     "schedulers",
-    "sliced_sums",
+    "sliced_k",
     "staged_results",
-    "who_adds_parts_up",
-    "who_has_layers",
-    "who_shares_a_tile",
+    "tma_or_sliced_k",
+    "tma_since",
+    "tree_reductions",
     "whole_warps",
 ]
 
@@ -55,7 +55,7 @@ _SYSTEM_BYTES = 1024
 
 
 def whole_warps(along_m: Quantity, along_n: Quantity) -> tuple[Constraint, Constraint]:
-    """Return what makes a block of whole warps' tiles."""
+    """Return the constraints that a block is a whole number of warps' tiles."""
     return (
         Constraint(
             "whole warps along m",
@@ -72,59 +72,59 @@ def whole_warps(along_m: Quantity, along_n: Quantity) -> tuple[Constraint, Const
     )
 
 
-def who_shares_a_tile() -> Constraint:
-    """Return what keeps ways to share a tile of C apart."""
+def one_way_to_share() -> Constraint:
+    """Return the constraint that one tile of C is shared in one way at most."""
     return Constraint(
-        "who shares a tile",
+        "one way to share a tile",
         lambda persistent, stream_k, cluster_k, parallel_split_k: (
             ((stream_k == 0) | (persistent == 1))
             & ((persistent == 0) | (cluster_k == 1))
             & ((parallel_split_k == 0) | ((persistent == 0) & (cluster_k == 1)))
         ),
-        "blocks that stay share tiles with all others, blocks of a cluster with each other, and "
-        "slices have a block each",
+        "stream-K is of persistent blocks; cluster split-K and parallel split-K exclude them and "
+        "each other",
         "divisibility",
     )
 
 
-def who_has_layers() -> Constraint:
-    """Return what leaves layers of warps to blocks whose shared memory is free at their end."""
+def sliced_k() -> Constraint:
+    """Return the constraint that sliced-K has shared memory to add up in at a tile's end."""
     return Constraint(
-        "who has layers",
+        "sliced-K or persistent",
         lambda warps_k, persistent, parallel_split_k: (
             (warps_k == 1) | ((persistent == 0) & (parallel_split_k == 0))
         ),
-        "layers add up where blocks that stay have the next tile; slices add nothing up",
+        "sliced-K adds up where a persistent block has its next tile; split-K blocks do not",
         "divisibility",
     )
 
 
-def who_adds_parts_up() -> Constraint:
-    """Return what leaves a tree of parts to tiles that have some."""
+def tree_reductions() -> Constraint:
+    """Return the constraint that only stream-K has parts for a tree reduction."""
     return Constraint(
-        "who adds parts up",
+        "tree reduction of stream-K",
         lambda tree_reduction, stream_k: (tree_reduction == 0) | (stream_k > 0),
-        "only blocks that share tiles with all others leave parts",
+        "only stream-K leaves parts of a tile",
         "divisibility",
     )
 
 
-def sliced_sums(precision: Precision) -> tuple[Constraint, ...]:
-    """Return what leaves slices of k to sums that a second kernel may add up."""
+def parallel_split_k_sums(precision: Precision) -> tuple[Constraint, ...]:
+    """Return the constraint that a reduction kernel may add up the sums of a precision."""
     if precision.parts == 1:
         return ()
     return (
         Constraint(
-            "no slices of pairs",
+            "no parallel split-K of pairs",
             lambda parallel_split_k: parallel_split_k == 0,
-            "a sum of pairs that is not sound is computed anew by who has all of it",
+            "a sum of pairs that is not sound is computed anew, by the block that has all of it",
             "divisibility",
         ),
     )
 
 
 def copied_evenly(a: Quantity, b: Quantity) -> tuple[Constraint, Constraint]:
-    """Return what lets all threads of a block copy as much of each tile."""
+    """Return the constraints that all threads of a block copy as much of each tile."""
     reason = "all threads copy as many pieces of a tile, at distances of whole rows"
     return (
         Constraint("A is copied evenly", a, reason, "divisibility"),
@@ -155,43 +155,43 @@ def rows_along_side(
     return alone
 
 
-def engine_or_threads() -> Constraint:
-    """Return what leaves to the copy engine tiles that all warps of a block read."""
+def tma_or_sliced_k() -> Constraint:
+    """Return the constraint that all warps of a block read a tile that TMA brings."""
     return Constraint(
-        "boxes or threads",
+        "TMA or sliced-K",
         lambda tma, warps_k: (tma == 0) | (warps_k == 1),
-        "no layers read the copy engine's boxes",
+        "warps of sliced-K read parts of a stage, and TMA's barriers count all warps",
         "divisibility",
     )
 
 
-def copy_engine(device: DeviceSpec) -> tuple[Constraint, ...]:
-    """Return what leaves boxes to devices that copy them."""
+def tma_since(device: DeviceSpec) -> tuple[Constraint, ...]:
+    """Return the constraint that a device has TMA."""
     capability = device.compute_capability
     if capability is not None and capability >= TMA_SINCE:
         return ()
     return (
         Constraint(
-            "copy engine",
+            "TMA",
             lambda tma: tma == 0,
-            "devices copy boxes of a matrix from compute capability 9.0 on",
+            "TMA came with compute capability 9.0",
             "hardware",
         ),
     )
 
 
-def copied_by_threads() -> Constraint:
-    """Return what keeps scalar copies and clamped loads from the copy engine."""
+def cp_async_alone() -> Constraint:
+    """Return the constraint that scalar copies and clamped loads are cp.async's."""
     return Constraint(
-        "copied by threads",
+        "cp.async alone",
         lambda tma: tma == 0,
-        "the copy engine takes aligned columns and checks by itself",
+        "TMA takes aligned columns and checks bounds by itself",
         "divisibility",
     )
 
 
 def staged_results(room: Quantity) -> tuple[Constraint, ...]:
-    """Return what leaves staging to results that have room; `room` says."""
+    """Return the constraints of staged results, for which `room` says whether there is room."""
     return (
         Constraint(
             "room to stage results",
@@ -200,16 +200,16 @@ def staged_results(room: Quantity) -> tuple[Constraint, ...]:
             "divisibility",
         ),
         Constraint(
-            "split in parallel or staged",
+            "parallel split-K or staged",
             lambda parallel_split_k: parallel_split_k == 0,
-            "parts of slices are aligned; the second kernel stores C down its columns",
+            "parts in the workspace are aligned; the reduction kernel stores C down its columns",
             "divisibility",
         ),
     )
 
 
 def clusters(device: DeviceSpec) -> tuple[Constraint, ...]:
-    """Return what leaves clusters to devices that have them."""
+    """Return the constraint that a device has clusters."""
     capability = device.compute_capability
     if capability is not None and capability >= _CLUSTERS_SINCE:
         return ()
@@ -226,7 +226,7 @@ def clusters(device: DeviceSpec) -> tuple[Constraint, ...]:
 def block_limits(
     device: DeviceSpec, threads: Quantity, shared_bytes: Quantity
 ) -> tuple[Constraint, Constraint]:
-    """Return what a device's limits allow a block."""
+    """Return the constraints of a device's limits on a block."""
     room, most = device.shared_bytes_per_block, device.max_threads_per_block
     return (
         Constraint(
@@ -245,7 +245,7 @@ def block_limits(
 
 
 def registers_of_a_thread(device: DeviceSpec, registers: Quantity) -> tuple[Constraint, ...]:
-    """Return what leaves a thread the registers it needs, where the device's are known."""
+    """Return the constraint that a thread has the registers it needs, where these are known."""
     named = device.max_registers_per_thread
     if named is None:
         return ()
@@ -254,7 +254,7 @@ def registers_of_a_thread(device: DeviceSpec, registers: Quantity) -> tuple[Cons
 
 
 def schedulers(busy: Quantity) -> Constraint:
-    """Return what gives each scheduler a warp; `busy` is by `keep_busy`."""
+    """Return the constraint that each scheduler has a warp; `busy` is by `keep_busy`."""
     return Constraint(
         "a warp for each scheduler",
         busy,
@@ -269,7 +269,7 @@ def keep_busy(threads: Values, min_blocks: Values) -> Values:
 
 
 def resident_blocks(device: DeviceSpec, fit: Quantity) -> tuple[Constraint, ...]:
-    """Return what keeps `min_blocks` possible, and worth asking for; `fit` is by `room_for`.
+    """Return the constraint that `min_blocks` fit a multiprocessor; `fit` is by `room_for`.
 
     There is none where the device does not say what a multiprocessor has.
     """

@@ -13,21 +13,21 @@ from tilewright.space import Constraint
 from tilewright.stencil.asynchronous.constraints import (
     block_limits,
     clusters,
-    copied_by_threads,
     copied_evenly,
-    copy_engine,
-    engine_or_threads,
+    cp_async_alone,
     keep_busy,
+    one_way_to_share,
+    parallel_split_k_sums,
     registers_of_a_thread,
     resident_blocks,
     room_for,
     rows_along_side,
     schedulers,
-    sliced_sums,
+    sliced_k,
     staged_results,
-    who_adds_parts_up,
-    who_has_layers,
-    who_shares_a_tile,
+    tma_or_sliced_k,
+    tma_since,
+    tree_reductions,
     whole_warps,
 )
 from tilewright.stencil.asynchronous.resources import (
@@ -72,10 +72,10 @@ def mode_constraints(variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
 
     A mode is missing that no operand of the variant asks for.
     """
-    found: dict[str, tuple[Constraint, ...]] = {"clamped": (copied_by_threads(),)}
+    found: dict[str, tuple[Constraint, ...]] = {"clamped": (cp_async_alone(),)}
     if variant.precision.element_bytes < CHUNK_BYTES:
         found["staged"] = _stores(variant)
-        found["scalar"] = (*_copied_evenly(variant, scalar=True), copied_by_threads())
+        found["scalar"] = (*_copied_evenly(variant, scalar=True), cp_async_alone())
     return found
 
 
@@ -113,10 +113,10 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
             "lane's part of C",
             "divisibility",
         ),
-        who_shares_a_tile(),
-        who_has_layers(),
-        who_adds_parts_up(),
-        *sliced_sums(variant.precision),
+        one_way_to_share(),
+        sliced_k(),
+        tree_reductions(),
+        *parallel_split_k_sums(variant.precision),
     )
 
 
@@ -133,7 +133,7 @@ def _whole_instructions(precision: Precision) -> Constraint:
 
 
 def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
-    """Return what lets all threads of a block copy as much of each tile."""
+    """Return the constraints that all threads of a block copy as much of each tile."""
     along_a, along_b = variant.k_fast
     size = variant.precision.element_bytes
 
@@ -175,12 +175,12 @@ def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
 
 
 def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
-    """Return what leaves the copy engine to tiles that it brings in whole lines (lines.cuh)."""
+    """Return the constraints of TMA, which brings tiles in whole lines (lines.cuh)."""
     in_line = LINE_BYTES // variant.precision.element_bytes
     found = [
-        engine_or_threads(),
+        tma_or_sliced_k(),
         Constraint(
-            "a step ahead of boxes",
+            "TMA with double-buffered fragments",
             lambda tma, double_buffered: (tma == 0) | (double_buffered == 1),
             "a stage is left, and the next waited for, before a tile's last step is multiplied",
             "divisibility",
@@ -204,7 +204,7 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
                 "divisibility",
             )
         )
-    return (*found, *copy_engine(device))
+    return (*found, *tma_since(device))
 
 
 def _stores(variant: Variant) -> tuple[Constraint, ...]:

@@ -16,7 +16,7 @@
 #define ADVANCE_B 0
 
 #define HOW_COPIED(K_FAST) \
-    ((K_FAST) ? (SCALAR ? SINGLES : PLANES) : (SCALAR ? NARROWLY : CHUNKS))
+    ((K_FAST) ? (SCALAR ? SINGLES : PLANES) : (SCALAR ? SCALARS : CHUNKS))
 
 /* Whether the remainder of k is the end of its tile (pipeline.cuh): where all copies are of single
  * elements. */

@@ -13,21 +13,21 @@ from tilewright.space import Constraint
 from tilewright.stencil.asynchronous.constraints import (
     block_limits,
     clusters,
-    copied_by_threads,
     copied_evenly,
-    copy_engine,
-    engine_or_threads,
+    cp_async_alone,
     keep_busy,
+    one_way_to_share,
+    parallel_split_k_sums,
     registers_of_a_thread,
     resident_blocks,
     room_for,
     rows_along_side,
     schedulers,
-    sliced_sums,
+    sliced_k,
     staged_results,
-    who_adds_parts_up,
-    who_has_layers,
-    who_shares_a_tile,
+    tma_or_sliced_k,
+    tma_since,
+    tree_reductions,
     whole_warps,
 )
 from tilewright.stencil.asynchronous.resources import (
@@ -72,11 +72,11 @@ def mode_constraints(variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
     A mode is missing that no operand of the variant asks for.
     """
     size = variant.precision.element_bytes
-    found: dict[str, tuple[Constraint, ...]] = {"clamped": (copied_by_threads(),)}
+    found: dict[str, tuple[Constraint, ...]] = {"clamped": (cp_async_alone(),)}
     if size < CHUNK_BYTES:
         found["staged"] = _stores(variant)
         if not all(variant.k_fast):  # along k copies are of single elements anyway
-            found["scalar"] = (*_copied_evenly(variant, scalar=True), copied_by_threads())
+            found["scalar"] = (*_copied_evenly(variant, scalar=True), cp_async_alone())
     return found
 
 
@@ -106,16 +106,16 @@ def _shapes(precision: Precision) -> tuple[Constraint, ...]:
             "thread's tile",
             "divisibility",
         ),
-        who_shares_a_tile(),
-        who_has_layers(),
-        who_adds_parts_up(),
-        *sliced_sums(precision),
+        one_way_to_share(),
+        sliced_k(),
+        tree_reductions(),
+        *parallel_split_k_sums(precision),
         *_settled(precision),
     )
 
 
 def _settled(precision: Precision) -> tuple[Constraint, ...]:
-    """Return what lets sums of pairs be settled at the end of a tile (prelude/pair.h)."""
+    """Return the constraint that sums of pairs are settled at a tile's end (prelude/pair.h)."""
     if precision.parts == 1:
         return ()
     return (
@@ -129,7 +129,7 @@ def _settled(precision: Precision) -> tuple[Constraint, ...]:
 
 
 def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
-    """Return what lets all threads of a block copy as much of each tile."""
+    """Return the constraints that all threads of a block copy as much of each tile."""
     along_a, along_b = variant.k_fast
     even = functools.partial(_even, variant.precision, scalar)
 
@@ -148,7 +148,7 @@ def _copied_evenly(variant: Variant, *, scalar: bool) -> tuple[Constraint, ...]:
 
 
 def _runs(variant: Variant) -> Constraint:
-    """Return what lets copies of single elements take longer runs along k."""
+    """Return the constraint on `run_bytes`, runs along k of scalar copies."""
     size = variant.precision.element_bytes
     if not any(variant.k_fast) or size == CHUNK_BYTES:
         why = "neither operand is contiguous along k, or an element is all that is copied at once"
@@ -165,21 +165,21 @@ def _runs(variant: Variant) -> Constraint:
 
 
 def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
-    """Return what leaves the copy engine to operands and devices that it is for."""
+    """Return the constraints of TMA."""
     why = ""
     if any(variant.k_fast):
-        why = "the copy engine transposes nothing, and an operand runs along k"
+        why = "TMA transposes nothing, and an operand runs along k"
     elif variant.precision.parts == 2:
-        why = "sums of pairs are renormalised between tiles, which the loop over boxes does not do"
+        why = "sums of pairs are renormalised between tiles, which the loop of TMA does not do"
     if why:
-        return (Constraint("nothing in boxes", lambda tma: tma == 0, why, "divisibility"),)
+        return (Constraint("no TMA", lambda tma: tma == 0, why, "divisibility"),)
     words = box_words(variant.precision)
     found = (
-        engine_or_threads(),
+        tma_or_sliced_k(),
         Constraint(
-            "tiles in boxes unrolled whole",
+            "TMA tiles unrolled whole",
             lambda tma, block_k, unroll_k: (tma == 0) | (block_k == unroll_k),
-            "warps that do not wait for each other ask for boxes in the middle of a tile",
+            "warps that do not wait for each other would request tiles in the middle of one",
             "divisibility",
         ),
         Constraint(
@@ -191,7 +191,7 @@ def _boxes(variant: Variant, device: DeviceSpec) -> tuple[Constraint, ...]:
             "hardware",
         ),
     )
-    return *copy_engine(device), *found
+    return *tma_since(device), *found
 
 
 def _stores(variant: Variant) -> tuple[Constraint, ...]:

@@ -13,7 +13,7 @@ HELPER bool is_aligned(const elem *first, isize ld, isize k, int k_fast)
 {
     const bool aligned = ADDRESS(first) % 16 == 0 && ld % CHUNK == 0;
     if (!k_fast)
-        return HOW_COPIED(0) == NARROWLY || aligned;
+        return HOW_COPIED(0) == SCALARS || aligned;
     /* Tiles begin behind the remainder of k. */
     return HOW_COPIED(1) == ELEMENTS || HOW_COPIED(1) == SINGLES || (aligned && k % CHUNK == 0);
 }
@@ -91,7 +91,7 @@ HELPER constexpr int side_by_side(int side, int these)
 }
 
 /* Along m or n, wherever columns begin: asynchronous copies of single elements. */
-template <int SIDE, int PITCH> struct layout<SIDE, PITCH, NARROWLY> {
+template <int SIDE, int PITCH> struct layout<SIDE, PITCH, SCALARS> {
     enum {
         ACROSS = side_by_side(SIDE, common(SIDE, 32)),
         ABREAST = THREADS / ACROSS,

@@ -22,7 +22,7 @@
 #define ADVANCE_A (UNROLL_K * PITCH_A * ELEM_BYTES)
 #define ADVANCE_B (UNROLL_K * PITCH_B * ELEM_BYTES)
 
-#define HOW_ALONG_SIDE (SCALAR ? NARROWLY : CHUNKS)
+#define HOW_ALONG_SIDE (SCALAR ? SCALARS : CHUNKS)
 #define HOW_COPIED(K_FAST) (!(K_FAST) ? HOW_ALONG_SIDE : ELEMENTS)
 
 /* Whether the remainder of k is the end of its tile (pipeline.cuh): in kernels for sizes of any

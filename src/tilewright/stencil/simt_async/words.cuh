@@ -21,7 +21,7 @@
  * these numbers for each way. */
 enum way {
     CHUNKS,   /* along m or n, 16 bytes */
-    NARROWLY, /* along m or n, single elements */
+    SCALARS, /* along m or n, single elements */
     ELEMENTS, /* along k, single elements, transposed by their addresses */
     PLANES,   /* along k, 16 bytes, k stays the fast index */
     SINGLES   /* the same by single elements */

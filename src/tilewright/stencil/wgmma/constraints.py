@@ -62,7 +62,7 @@ def _shapes() -> tuple[Constraint, ...]:
             "divisibility",
         ),
         Constraint(
-            "consumers of tiles of their own",
+            "ping-pong consumers",
             lambda consumers, pingpong, multiprocessors: (
                 (pingpong == 0) | ((consumers > 1) & (multiprocessors > 0))
             ),
@@ -76,7 +76,7 @@ def _streams() -> tuple[Constraint, ...]:
     """Return who may share tiles with all other blocks."""
     return (
         Constraint(
-            "who shares a tile",
+            "one way to share a tile",
             lambda stream_k, multiprocessors: (stream_k == 0) | (multiprocessors > 0),
             "only blocks that stay share tiles with all others",
             "divisibility",
