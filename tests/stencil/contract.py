@@ -1,4 +1,4 @@
-"""What every stencil of CUDA texts is asked, with a GPU and without: one question a function."""
+"""What every stencil in CUDA C++ is asked, with a GPU and without: one question a function."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def with_fault(made: Source, old: str, new: str) -> Source:
 
 
 def faulty(family: type[Stencil], old: str, new: str) -> Any:
-    """Return a stencil whose texts have a fault."""
+    """Return a stencil whose sources have a fault."""
 
     class Faulty(family):  # type: ignore[misc, valid-type]
         def source(self, *arguments: Any) -> Source:

@@ -1,4 +1,4 @@
-"""Layers of warps that share a tile of C within a block: the texts run on the CPU.
+"""Sliced-K: warps that share a tile of C within a block; kernels run on the CPU.
 
 What is asked here: that each layer multiplies its part of every stage, however operands are copied,
 and that sums of layers, alone and in a cluster, are added up and stored once.
@@ -100,7 +100,7 @@ def test_any_problem_is_right(emulated: EmulatedDevice, data: st.DataObject) -> 
     run.exact(check, np.random.default_rng(data.draw(st.integers(0, 99))))
 
 
-# What each layer does, of the texts: the first old words, then wrong ones in their place.
+# What each layer does, of the sources: the first old words, then wrong ones in their place.
 FAULTS = {
     "another layer's steps": ("layer() * (BYTES_A", "0 * (BYTES_A"),
     "another layer's sums": ("part % WARPS_K * LAYER +", "0 * LAYER +"),

@@ -61,7 +61,7 @@ def test_the_loop_moves_no_doubles_between_registers(trans: str) -> None:
 
 @needs_nvrtc
 def test_an_epilogue_in_a_loop_over_tiles_is_not_the_loop_over_k() -> None:
-    """Complex blocks that stay scale their sums by 384 DFMA, beside 64 DMMA of a step."""
+    """Complex persistent blocks scale their sums by 384 DFMA, beside 64 DMMA of a step."""
     device = architecture_spec("sm_90a")
     config = FAMILY.default(variant("zNN"), device).replace(
         block_m=64, block_n=64, warp_m=32, warp_n=32, cluster_k=1, persistent=1, stream_k=1

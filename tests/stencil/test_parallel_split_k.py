@@ -1,4 +1,4 @@
-"""Slices of k, whose parts of C a second kernel adds up: the texts run on the CPU.
+"""Parallel split-K, whose parts of C a reduction kernel adds up: kernels run on the CPU.
 
 What is asked here: how a launch is cut, that both kernels agree on who left which part, and who
 stores which element, at every edge; and that grids of any number of slices are right.

@@ -1,4 +1,4 @@
-"""Blocks that stay and share tiles evenly: right whatever runs when, and the same bits always.
+"""Persistent blocks that share tiles evenly: right whatever runs when, and the same bits always.
 
 The emulator starts blocks in a random order, few at a time, and shows what one block leaves for
 another as late as the memory model allows.

@@ -1,4 +1,4 @@
-"""The remainder of k as the end of its tile: texts for sizes of any kind, run on the CPU.
+"""The remainder of k as the end of its tile: sources for sizes of any kind, run on the CPU.
 
 The other steps of that tile lie before the matrix, where there may be anything or nothing: they are
 zeros in shared memory, and nothing is read for them (`simt_async/copies.cuh`).

@@ -1,7 +1,7 @@
-"""Results stored by texts that each know the way: run on the CPU.
+"""The specialised epilogue, run on the CPU.
 
-`ways_apart` changes what is asked where, so that what is asked here are all pairs of answers:
-columns of C aligned and not, beta 0 and not, alpha real and not; and blocks at every edge.
+It tests once what the plain one tests for each chunk, so that all cases are stored here: columns of
+C aligned and not, beta 0 and not, alpha real and not; and blocks at every edge.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++
 
 
 def bench(live: EmulatedDevice, name: str, **choice: Any) -> Bench:
-    """Return a config of few threads with ways apart, compiled."""
+    """Return a config of few threads with the specialised epilogue, compiled."""
     return test_staged.bench(live, name, **{"mode": "plain", "specialised_epilogue": 1, **choice})
 
 

@@ -1,4 +1,4 @@
-"""Results that pass through shared memory on their way to C: the texts run on the CPU.
+"""Results that pass through shared memory on their way to C: the kernels run on the CPU.
 
 `staged` changes where lanes store, so that what is asked here are columns of C that begin
 anywhere, blocks at every edge, and who else uses shared memory meanwhile: copies for a next tile,
@@ -68,7 +68,7 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
     certify(emulated, run.kernel, run.stencil, run.config, run.variant)
 
 
-# Lanes both ways, every transpose, and whoever shares a tile; blocks that stay are small, so that
+# Lanes both ways, every transpose, and whoever shares a tile; persistent blocks are small, so that
 # there are several tiles for each.
 WAYS: list[dict[str, Any]] = [
     {"name": "sNN"},

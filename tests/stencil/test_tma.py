@@ -32,7 +32,7 @@ HOPPER = architecture_spec("sm_90a")
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 
-# Blocks that stay take tile after tile, and share what is left.
+# Persistent blocks take tile after tile, and share what is left.
 WAYS: list[dict[str, int]] = [{}, {"persistent": 1}, {"persistent": 1, "stream_k": 2}]
 
 # Results pass through the last stage, in front of its barriers.

@@ -34,7 +34,7 @@ def boxing(cuda: LiveDevice) -> LiveDevice:
 def test_what_comes_in_boxes_is_right(
     boxing: LiveDevice, name: str, stays: int, staged: int
 ) -> None:
-    """Blocks of one tile, that stay, and that share one wave or two."""
+    """Blocks of one tile, persistent ones, and ones that share one wave or two."""
     if staged and name == "zNT":
         pytest.skip("an element is a chunk: there is nothing to stage")
     of = variant(name)

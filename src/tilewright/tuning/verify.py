@@ -24,7 +24,7 @@ __all__ = ["Bench", "Check", "WrongResultError", "certify", "classes", "error_bo
 # Elements: a multiple of every vector that a kernel reads.
 _WIDEST = 16
 
-# Blocks that stay share a tile of so many steps along k among three and more; so do slices.
+# Persistent blocks share a tile of so many steps along k among three and more; so do slices.
 _SHARED = 192
 
 # So few of them that each has a whole tile and a share of another, in a result of 2 x 2 tiles.
@@ -244,7 +244,7 @@ def _ragged(stencil: Stencil, config: Config) -> tuple[int, int, int]:
     """Return sizes that give inner blocks, edge blocks and a remainder in k.
 
     Where tiles go round a ring of stages, or blocks share the steps along k, every block
-    of them goes round more than once; blocks that stay share steps from `_SHARED` on, and tiles
+    of them goes round more than once; persistent blocks share steps from `_SHARED` on, and tiles
     are in slices where halving the steps saves more than adding slices up takes.
     """
     block_m, block_n, block_k = (config.integer(f"block_{x}") for x in "mnk")

@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 # CUDA's own allocations are aligned so, and kernels look at it.
 ALIGNMENT = 256
 
-# Macros of our texts whose product is the number of blocks in a cluster.
+# Macros of our sources whose product is the number of blocks in a cluster.
 _CLUSTER = ("CLUSTER_K", "CLUSTER_M", "CLUSTER_N")
 
 
@@ -35,7 +35,7 @@ _OPTIONS = ("-std=c++17", "-O1", "-fPIC", "-Wno-unknown-pragmas", "-ffp-contract
 
 
 def _words() -> tuple[str, ...]:
-    """Return what all texts are compiled with."""
+    """Return what all sources are compiled with."""
     return tuple(file.read_text() for file in sorted(HERE.glob("*_words.h")))
 
 
@@ -49,7 +49,7 @@ _scratch = tempfile.TemporaryDirectory(prefix="emulator-")
 
 @functools.cache
 def _built(found: str) -> Path:
-    """Return a folder with what all texts share, compiled once: the engine, and their prefix.
+    """Return a folder with what all sources share, compiled once: the engine, and their prefix.
 
     Only g++ compiles headers so that it finds them; others read them anew each time.
     """
@@ -153,7 +153,7 @@ class EmulatedDevice(LiveDevice):
     arch : str
         Whose limits it has.
     multiprocessors : int
-        For blocks that stay: how many times their number a multiprocessor there are; the
+        For persistent blocks: how many times their number a multiprocessor there are; the
         architecture's own by default.
     words : str
         The file here that stands for the text's PTX.
@@ -220,7 +220,7 @@ class EmulatedDevice(LiveDevice):
     ) -> Event:
         """Run both ways: copies and writes for others at once, and as late as allowed.
 
-        Blocks that stay run all at once, and one after the other as far as they get.
+        Persistent blocks run all at once, and one after the other as far as they get.
         """
         loaded: Loaded = kernel.handle
         launch = launch.on(self.spec.multiprocessors)

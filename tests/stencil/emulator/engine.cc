@@ -193,7 +193,7 @@ void set_out()
     }
 }
 
-/* Run the blocks of a cluster, or all that stay, `most` of them at a time. */
+/* Run the blocks of a cluster, or all persistent ones, `most` of them at a time. */
 void run_blocks(std::mt19937 &random, int most)
 {
     set_out();

@@ -141,7 +141,7 @@ class PreparedLaunch:
     function : int
         CUfunction.
     launch : Launch
-        Grid and block; the grid of blocks that stay is cut to the device.
+        Grid and block; the grid of persistent blocks is cut to the device.
     arguments : sequence
         See `ArgumentBlock`.
     dynamic_shared_bytes : int

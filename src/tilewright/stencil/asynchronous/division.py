@@ -1,4 +1,4 @@
-"""How blocks that stay divide the steps along k of all tiles: what division.cuh computes."""
+"""How persistent blocks divide the steps along k of all tiles: what division.cuh computes."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def shared_bytes(
     """Return the shared memory of a block, exact.
 
     `longer` is by how many elements a row of A's tile and one of B's together exceed the
-    block's sides.  Where blocks of a cluster, or layers of warps, add up their parts, these take
+    block's sides.  Where blocks of a cluster, or warps of sliced-K, add up their parts, these take
     the place of the stages.  Blocks that share tiles with all others keep the number that they
     drew behind the stages.  With `tma` each stage ends with `barrier_bytes` for its barriers.
     """

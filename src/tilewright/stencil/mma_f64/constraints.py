@@ -102,8 +102,8 @@ def _shapes(variant: Variant) -> tuple[Constraint, ...]:
                 & (steps(block_k, warps_k, mma_k) >= 2)
                 & (steps(block_k, warps_k, mma_k) % (1 + double_buffered) == 0)
             ),
-            "each layer of warps has whole steps; copies start before a tile's last step; two sets "
-            "of fragments alternate",
+            "each part of sliced-K has whole steps; copies start before a tile's last step; two "
+            "sets of fragments alternate",
             "divisibility",
         ),
         Constraint(

@@ -17,7 +17,7 @@ _Shape = tuple[int, ...]
 # Sums of 64 doubles a lane, the most that leave room for fragments: the fewest reads of shared
 # memory for a multiply-add.  Two resident blocks, so that one multiplies while the other waits
 # at its barrier; then one of twice the size, which copies a third less.  At 4096 on an H100 they
-# reach 56 TFLOP/s; blocks of 128 x 128 that stay reach 58 to 61, but spill a few registers outside
+# reach 56 TFLOP/s; persistent ones of 128 x 128 reach 58 to 61, but spill a few registers outside
 # of the loop, so they are for tuning to find, and in the table that is shipped.
 _TALL: _Shape = (128, 64, 64, 32, 2, 16, 8, 16, 3, 1, 8, 1)
 _WIDE: _Shape = (64, 128, 32, 64, 2, 16, 8, 16, 3, 1, 4, 1)

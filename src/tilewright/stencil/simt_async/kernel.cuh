@@ -29,9 +29,9 @@
  * Edges: a block that would reach beyond m or n begins earlier (edges.cuh).  Where it cannot,
  * or vectors are not aligned, the same loop runs with copies of single checked elements (zeros
  * for what lies outside).  With SCALAR copies are of single elements, unchecked, so that
- * alignment does not matter; with CLAMPED a block longer than the matrix copies, of whole tiles, what
- * lies inside.  A remainder of k is the first tile, so that all others are whole; with RESTS_END it
- * is copied as they are (pipeline.cuh).
+ * alignment does not matter; with CLAMPED a block longer than the matrix copies, of whole tiles,
+ * what lies inside.  A remainder of k is the first tile, so that all others are whole; with
+ * RESTS_END it is copied as they are (pipeline.cuh).
  *
  * With TMA (compute capability 9.0) the copy engine brings whole tiles, edges and remainder too, to
  * the same ring, where what multiplies takes operands as they lie; tma.cuh has the loop
@@ -39,8 +39,8 @@
  *
  * Small results: CLUSTER_K blocks, a cluster, share the steps of one tile of C and add
  * their parts in the order of k through each other's shared memory (compute capability
- * 9.0): the same bits in every run.  So do WARPS_K layers of a block's warps, each of which has a
- * part of every stage (warps.cuh).
+ * 9.0): the same bits in every run.  So do WARPS_K layers of a block's warps (sliced-K), each of
+ * which has a part of every stage (warps.cuh).
  *
  * Long sums over few tiles: with PARALLEL_SPLIT_K k is cut into slices, a block for each of them,
  * and a reduction kernel adds up (parallel_split_k.cuh).
@@ -48,7 +48,7 @@
  * Results: each thread stores its own, 16 bytes at once where columns of C are aligned to them.
  * Where they are not, and with STAGED, results pass through shared memory (staged.cuh).
  *
- * The end of the grid: PERSISTENT blocks stay and take tile after tile; with STREAM_K they
+ * The end of the grid: PERSISTENT blocks take tile after tile; with STREAM_K they
  * share what would not fill the device evenly (persistent.cuh).
  *
  * Macros given with the source: a stencil's parameters in capitals, and TRANS_A, CONJ_A,

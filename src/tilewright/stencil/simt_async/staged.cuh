@@ -153,7 +153,7 @@ HELPER void store_staged(result c, const elem *sum, int first, int count, shared
         to[e] = c.at + (column_of(first) + e * (32 / ROUND_ROWS) * RUN) * c.ld;
     UNROLL for (int done = 0; done < rounds; done += PLACES) {
         const int now = rounds - done < PLACES ? rounds - done : PLACES;
-        /* Between tiles of a block that stays there is no other barrier where k is 0. */
+        /* Between tiles of a persistent block there is no other barrier where k is 0. */
         if (done > 0 || PERSISTENT)
             warp_barrier(); /* all have read what lay there */
         UNROLL for (int r = 0; r < now; ++r) {

@@ -28,7 +28,7 @@ _LARGE = {
     (True, True): (_WIDE, _SQUARE, _TALL),
 }
 # Blocks of a cluster give small results to all multiprocessors: winners at 1024 and 512 before
-# there were layers.  Then the likeliest where clusters are not known, and loops of 8 steps, which
+# there was sliced-K.  Then the likeliest where clusters are not known, and loops of 8 steps, which
 # fit the nearest instruction cache.
 _SINGLE: tuple[_Shape, ...] = (
     (64, 64, 8, 8, 8, 8, 8, 5, 4, 2, 0, 0, 2, 8),
@@ -46,7 +46,7 @@ _DOUBLE: tuple[_Shape, ...] = (
     (64, 64, 4, 8, 8, 16, 8, 2, 2, 1, 0, 0, 2, 8),
 )
 # The first three are within 3 % of the best of what was tried at 4096 (hopper_c.json), which are
-# blocks of the first that stay.
+# persistent blocks of the first.
 _COMPLEX: tuple[_Shape, ...] = (
     (128, 64, 8, 8, 8, 8, 8, 3, 2, 1, 1, 0, 2, 8),
     (64, 128, 8, 8, 4, 8, 8, 3, 2, 1, 1, 0, 2, 8),
@@ -78,7 +78,7 @@ _PAIRS: tuple[_Shape, ...] = (
 _SHAPES = {"e": _PAIRS, "f": _PAIRS, "d": _DOUBLE, "c": _COMPLEX, "z": _DOUBLE_COMPLEX}
 
 
-# Layers of warps, by how many: winners at 512 and 1024.
+# Sliced-K, by `warps_k`: winners at 512 and 1024.
 _LAYERED: tuple[tuple[int, _Shape], ...] = (
     (8, (64, 32, 8, 8, 8, 64, 8, 3, 1, 1, 0, 0, 2, 8)),
     (4, (32, 32, 8, 4, 4, 64, 16, 2, 2, 1, 0, 0, 2, 8)),

@@ -243,5 +243,5 @@ class SimtAsync(Stencil):
 
 
 def layers(config: Config) -> int:
-    """Return how many layers of warps multiply a block's tile; an old config names none."""
+    """Return `warps_k`: 1 in configs stored before it."""
     return int(config.get("warps_k", 1))

@@ -207,8 +207,8 @@ HELPER void store_sums_of_parts(result c, const elem *sum, shared_at base)
         store_columns(c, totals, first, columns, base);
         return;
     }
-    /* Each instruction runs once a launch, and comes from far: 1024 x 1024 floats waited longer for
-     * the code of all columns than for anything else behind the loop. */
+    /* Each instruction runs once a launch, and misses the caches: 1024 x 1024 floats waited longer
+     * for the code of all columns than for anything else behind the loop. */
     ROLLED for (int j = 0; j < columns; ++j) {
         elem total[TILE_M];
         add_column(total, base, first + j);

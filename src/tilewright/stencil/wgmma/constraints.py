@@ -78,7 +78,7 @@ def _streams() -> tuple[Constraint, ...]:
         Constraint(
             "one way to share a tile",
             lambda stream_k, multiprocessors: (stream_k == 0) | (multiprocessors > 0),
-            "only blocks that stay share tiles with all others",
+            "stream-K is of persistent blocks",
             "divisibility",
         ),
         Constraint(

@@ -87,7 +87,7 @@ def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, 
     arithmetic : Arithmetic
         Whose element says how many a row has.
     multiprocessors : int
-        Of the device, which blocks that stay fill; 1 of an architecture without a device leaves
+        Of the device, which persistent blocks fill; 1 of an architecture without a device leaves
         what was measured.
     """
     found = []
