@@ -10,7 +10,7 @@ from typing import Any
 from tilewright.precision import precision
 from tilewright.space import Config
 from tilewright.stencil import Variant
-from tilewright.stencil.geometry import MOST_PARTS, Geometry, Mode, SplitK
+from tilewright.stencil.geometry import MOST_PARTS, PLAIN, Geometry, Mode, SplitK
 from tilewright.stencil.stored import config_and_mode
 
 __all__ = [
@@ -134,7 +134,11 @@ class PortfolioKernel:
         config, named = config_and_mode(str(row["stencil"]), dict(row["config"]))
 
         def digests(modes: Mapping[str, str]) -> dict[Mode, str]:
-            return {Mode.parse(mode) | named: str(digest) for mode, digest in modes.items()}
+            found = {Mode.parse(mode): str(digest) for mode, digest in modes.items()}
+            # Old rows name a mode in the config, and each of theirs is compiled in it, too.
+            if named == PLAIN:
+                return found
+            return {mode | named: digest for mode, digest in found.items()}
 
         return cls(
             config,

@@ -23,16 +23,9 @@ class Config(Mapping[str, Value]):
     values : Mapping
         A value for each of the stencil's parameters, by today's name or one that it had
         (`tilewright.space.aliases`).
-
-    Attributes
-    ----------
-    id : str
-        First 12 hexadecimal digits of a SHA-256 over the stencil's name and the
-        sorted values by their first names, retired ones among them: the same point has
-        the same id in every process and version.
     """
 
-    __slots__ = ("_values", "id", "stencil")
+    __slots__ = ("_id", "_values", "stencil")
 
     def __init__(self, stencil: str, values: Mapping[str, Value]) -> None:
         self.stencil = stencil
@@ -42,9 +35,20 @@ class Config(Mapping[str, Value]):
             for name in values
         }
         self._values = dict(sorted(current(stencil, plain).items()))
-        whole = {**RETIRED.get(stencil, {}), **oldest(stencil, self._values)}
-        canonical = json.dumps([stencil, whole], sort_keys=True, separators=(",", ":"))
-        self.id = hashlib.sha256(canonical.encode()).hexdigest()[:12]
+        self._id = ""
+
+    @property
+    def id(self) -> str:
+        """First 12 hexadecimal digits of a SHA-256 over the stencil's name and the sorted values.
+
+        By their first names, retired ones among them: the same point has the same id in every
+        process and version.
+        """
+        if not self._id:  # most configs that are read from a file are never asked for it
+            whole = {**RETIRED.get(self.stencil, {}), **oldest(self.stencil, self._values)}
+            canonical = json.dumps([self.stencil, whole], sort_keys=True, separators=(",", ":"))
+            self._id = hashlib.sha256(canonical.encode()).hexdigest()[:12]
+        return self._id
 
     def __getitem__(self, name: str) -> Value:
         return self._values[name]

@@ -104,13 +104,15 @@ class Mode:
             If a word is unknown.
         """
         words = [] if text == "plain" else text.split("+")
-        known = {one.name for one in fields(cls)}
-        if unknown := set(words) - known:
+        try:
+            return cls(**dict.fromkeys(words, True))
+        except TypeError:
+            known = sorted(one.name for one in fields(cls))
+            unknown = next(word for word in words if word not in known)
             raise ValueError(
-                f"mode={text!r}: {sorted(unknown)[0]!r} is unknown; use plain, or "
-                f"{', '.join(sorted(known))}, several joined by +"
-            )
-        return cls(**dict.fromkeys(words, True))
+                f"mode={text!r}: {unknown!r} is unknown; use plain, or {', '.join(known)}, "
+                "several joined by +"
+            ) from None
 
 
 PLAIN = Mode()

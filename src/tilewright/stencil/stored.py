@@ -19,9 +19,9 @@ def config_and_mode(stencil: str, values: Mapping[str, Value]) -> tuple[Config, 
 
     A mode at a value other than 0 or 1 stays in the config, which then is in no space.
     """
-    whole = Config(stencil, values)
-    named = {name: old for name, old in _names(stencil).items() if whole.get(old) == 1}
-    return whole.without(*named.values()), Mode(**dict.fromkeys(named, True))
+    named = {name: old for name, old in _names(stencil).items() if values.get(old) == 1}
+    kept = {name: x for name, x in values.items() if name not in named.values()}
+    return Config(stencil, kept), Mode(**dict.fromkeys(named, True))
 
 
 def stored_config(config: Config, mode: Mode) -> Config:
