@@ -18,8 +18,9 @@ from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans
 from tilewright.sass import read_cubin
 from tilewright.space import Config
-from tilewright.stencil import Variant
+from tilewright.stencil import Mode, Variant
 from tilewright.stencil.portable import Portable
+from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.store import Store
 from tilewright.tuning.t4 import t4_results
 
@@ -154,6 +155,28 @@ def test_a_config_is_compiled_kept_and_told_of(
     out = capsys.readouterr().out
     assert f"; {found['estimated']['registers']} were estimated, " in out
     assert "sm_80" in out
+
+
+@needs_compiler
+def test_a_config_is_compiled_in_the_mode_that_is_asked_for_or_stored(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def inspected(what: str, *options: str) -> str:
+        assert run(["inspect", what, "--stencil", "simt_async", *options, "--json"]) == 0
+        return str(json.loads(capsys.readouterr().out)["mode"])
+
+    assert inspected("default") == "plain"
+    assert inspected("default", "--mode", "scalar+staged") == "scalar+staged"
+    assert inspected("default,narrow=1") == "scalar"  # as it was written once
+    store = tmp_path / "results.sqlite"
+    config = SimtAsync().default(Variant(PRECISIONS["s"], Trans.N, Trans.N), SPEC)
+    stored = measured(config, precision="s", trans_b="N")
+    with Store(store) as opened:
+        opened.add(replace(stored, mode=Mode(clamped=True)))
+    stored_id = replace(stored, mode=Mode(clamped=True)).stored_config.id
+    assert inspected(stored_id, "--store", str(store)) == "clamped"
+    assert run(["inspect", "default", "--mode", "scalar"]) == 2  # portable has no modes
+    assert "mode=scalar is none of this config; use one of plain" in capsys.readouterr().err
 
 
 @pytest.mark.thorough

@@ -29,6 +29,8 @@ class Wanted:
         What it belongs to and was measured for.
     partial : bool
         Whether the values change the default's, which gives the others.
+    mode : str or None
+        The launch mode that it was compiled in.
     """
 
     values: dict[str, Any] | None
@@ -36,6 +38,7 @@ class Wanted:
     precision: str | None = None
     trans: str | None = None
     partial: bool = False
+    mode: str | None = None
 
 
 def is_cubin(text: str) -> bool:
@@ -129,6 +132,7 @@ def _configs(document: Any) -> Iterator[Wanted]:
             _text(document.get("stencil")),
             _text(problem.get("precision")),
             trans or None,
+            mode=_text(document.get("mode")),
         )
     elif isinstance(document.get("config"), dict):  # tune: its problem is text, "SGEMM NT 512"
         named = re.match(r"([A-Z])GEMM ([NTCR]{2})\b", str(document.get("problem", "")))
@@ -137,6 +141,7 @@ def _configs(document: Any) -> Iterator[Wanted]:
             _text(document.get("stencil")),
             named[1].lower() if named else None,
             named[2] if named else None,
+            mode=_text(document.get("mode")),
         )
     elif document:
         yield Wanted(document)
@@ -155,7 +160,8 @@ def _only(found: Iterable[Wanted], where: str) -> Wanted:
     if not distinct:
         raise ValueError(f"{where} holds no config; give an object of parameter values")
     first = distinct[0]
-    if any((one.stencil, one.values) != (first.stencil, first.values) for one in distinct):
+    said = first.stencil, first.values, first.mode
+    if any((one.stencil, one.values, one.mode) != said for one in distinct):
         raise ValueError(f"{where} holds several configs; leave one, or name one by its id")
     precisions, pairs = {one.precision for one in distinct}, {one.trans for one in distinct}
     return replace(
@@ -175,10 +181,11 @@ def _from_store(prefix: str, store: Path | None) -> Wanted:
         raise RuntimeError(f"no stored config's id begins with {prefix!r}; see: tilewright db list")
     found = [
         Wanted(
-            dict(one.stored_config),
+            dict(one.config),
             one.config.stencil,
             one.problem.precision.letter,
             one.problem.trans,
+            mode=str(one.mode),
         )
         for one in measured
     ]

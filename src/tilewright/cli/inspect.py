@@ -179,7 +179,7 @@ def _inspect_config(
         trans=(trans or wanted.trans or "NN").upper(),
         arch=arch or "sm_90a",
         partial=wanted.partial,
-        mode=None if mode is None else Mode.parse(mode),
+        mode=Mode.parse(named) if (named := mode or wanted.mode) else None,
         arithmetic=arithmetic,
         result=result,
     )
