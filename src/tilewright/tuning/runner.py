@@ -180,8 +180,7 @@ class Runner:
     def _proposed(self, strategy: Strategy, skip: set[str]) -> Measurement | None:
         """Return the next candidate that is new and for the problem."""
         while (config := strategy.propose()) is not None:
-            mode = self._mode_of(config)
-            if config.id not in skip and mode is not None:
+            if config.id not in skip and (mode := self._mode_of(config)) is not None:
                 return replace(self._blank, config=config, mode=mode)
         return None
 
