@@ -113,7 +113,7 @@ def test_named_accuracies_are_ieee_arithmetic_and_say_so(blas, accuracy):
     got = tw.gemm(a, a, accuracy=accuracy, report=told, device=blas)
     assert np.array_equal(got, tw.gemm(a, a, device=blas))
     assert told.variant == "ieee"
-    assert "no matrix units" in told.reason
+    assert "no tensor cores" in told.reason
 
 
 def test_schemes_and_double_double_are_launched(blas):

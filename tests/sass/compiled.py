@@ -54,8 +54,8 @@ def boxed() -> bytes:
     family, of = SimtAsync(), Variant.of(Problem(1, 1, 1, "s", "N", "T"))
     values = {
         "block_m": 64, "block_n": 32, "tile_m": 8, "tile_n": 4, "lanes_m": 8, "block_k": 4,
-        "unroll_k": 4, "stages": 3, "split_k": 1, "resident": 2, "copy_groups": 1, "walk": 0,
-        "b_first": 0, "raster_rows": 0, "tma": 1,
+        "unroll_k": 4, "stages": 3, "cluster_k": 1, "min_blocks": 2, "copy_groups": 1,
+        "serpentine_rows": 0, "b_first": 0, "swizzle_rows": 0, "tma": 1,
     }  # fmt: skip
     config = family.space(of, architecture_spec("sm_90a")).config(
         values, kinds=("divisibility", "hardware")

@@ -23,7 +23,7 @@ ARCHES = ("sm_80", "sm_90a", "sm_100")
 ACCESSES = ("LDS", "STS")
 SQUARE = {"threads_m": 16, "threads_n": 16, "block_m": 64, "block_n": 64, "block_k": 8}
 READS = {"read_a_m": 64, "read_b_n": 64, "read_vector": 1, "unroll_k": 8}
-PIPELINE = {"shared_buffers": 1, "prefetch": 1, "raster_rows": 0}
+PIPELINE = {"shared_buffers": 1, "prefetch": 1, "swizzle_rows": 0}
 
 
 def square(fragment_vector: int, pad: int, strided: int, **changes: int) -> Config:
