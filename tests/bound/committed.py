@@ -46,8 +46,9 @@ def _product(row: Mapping[str, Any], file: str) -> Iterator[Run]:
     letter = row.get("precision", "s")
     problem = Problem(*row["size"], "s" if letter in SHORT else letter, *row["trans"])
     rates = row.get("flops_per_second", {})
-    if "us" in row:
-        times = {"tilewright": row["us"], "cublas": row.get("cublas_us")}
+    keys = {"us": "tilewright", "best_us": "best", "tuned_us": "tuned", "cublas_us": "cublas"}
+    times = {who: row.get(key) for key, who in keys.items()}
+    if any(times.values()):
         rates = {who: problem.flops / (1e-6 * time) for who, time in times.items() if time}
     if isinstance(rates, dict):
         yield from _runs(problem, rates, row, file)

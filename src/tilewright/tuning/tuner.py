@@ -329,7 +329,7 @@ class _Session:
             finalists = self._decide(runner)
             winner, served = self._certified(runner, finalists)
         if exclusive and self.problem.precision.letter in PRECISIONS:
-            with span("race"):
+            with span("race with BLAS"):
                 host_blas.race(self.live, self.problem)
         seconds = time.monotonic() - self.started
         return TuningResult(
