@@ -38,6 +38,24 @@ def test_serving_imports_nothing_that_makes_machine_code_or_tunes(monkeypatch, b
     assert run(code) == "[]"
 
 
+def test_what_ships_is_chosen_without_its_space():
+    """Parameters and constraints take a tenth of a first call to import."""
+    code = (
+        "import sys\nfrom dataclasses import replace\nfrom types import SimpleNamespace\n"
+        "from tilewright.backend.cuda.architecture import architecture_spec\n"
+        "from tilewright.portfolio.choose import choose\n"
+        "from tilewright.problem import Problem\n"
+        "spec = replace(architecture_spec('sm_90a'), multiprocessors=132)\n"
+        "gpu = SimpleNamespace(portfolio_key='', spec=spec)\n"
+        "for letter in 'sdcz':\n"
+        "    found = choose(gpu, Problem(300, 200, 100, letter))\n"
+        "    assert found.digest() and found.launch(Problem(300, 200, 100, letter)).grid\n"
+        "print([m for m in sys.modules if m.endswith(('.constraints', '.parameters', '.starts'))]"
+        " + [m for m in sys.modules if m == 'tilewright.space.space'])"
+    )
+    assert run(code) == "[]"
+
+
 def test_everything_public_can_be_had():
     for name in tilewright.__all__:
         assert getattr(tilewright, name) is not None

@@ -30,16 +30,19 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
-from tilewright.space import Config, Space
+from tilewright.space import Config
 from tilewright.space.aliases import oldest_macros
 from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode
+
+if TYPE_CHECKING:
+    from tilewright.space import Space
 
 __all__ = [
     "STATIC_SHARED_BYTES",

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
-from tilewright.space import Config, Constraint, Space
+from tilewright.space import Config
 from tilewright.stencil.asynchronous.resources import SWIZZLED_BARRIER_BYTES
 from tilewright.stencil.base import Variant
-from tilewright.stencil.mma_f64.constraints import constraints, mode_constraints
-from tilewright.stencil.mma_f64.parameters import parameters
 from tilewright.stencil.mma_f64.resources import LINE_BYTES, registers, threads
-from tilewright.stencil.mma_f64.starts import starts
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.stencil.simt_async.stencil import layers
+
+if TYPE_CHECKING:
+    from tilewright.space import Constraint, Space
 
 __all__ = ["MmaF64"]
 
@@ -51,14 +51,22 @@ class MmaF64(SimtAsync):
         if not self.computes(variant.precision):
             letter = variant.precision.letter
             raise ValueError(f"precision={letter!r} is not of doubles; use d or z, or portable")
+        from tilewright.space import Space
+        from tilewright.stencil.mma_f64.constraints import constraints
+        from tilewright.stencil.mma_f64.parameters import parameters
+
         return Space(self.name, parameters(), constraints(variant, device))
 
     def mode_constraints(self, variant: Variant) -> Mapping[str, tuple[Constraint, ...]]:
         """Return by launch mode what a point of the space needs to be compiled in it."""
+        from tilewright.stencil.mma_f64.constraints import mode_constraints
+
         return mode_constraints(variant)
 
     def starts(self, variant: Variant, device: DeviceSpec) -> tuple[Config, ...]:
         """Return what is likely fast, the likeliest first."""
+        from tilewright.stencil.mma_f64.starts import starts
+
         return tuple(Config(self.name, values) for values in starts(variant))
 
     def longer(self, config: Config, variant: Variant) -> int:

@@ -38,9 +38,9 @@ from tilewright.stencil.asynchronous.resources import (
     shared_bytes,
 )
 from tilewright.stencil.base import Variant
-from tilewright.stencil.simt_async.parameters import SECTOR_BYTES
 from tilewright.stencil.simt_async.resources import (
     LEAST_OTHER,
+    SECTOR_BYTES,
     lanes_k,
     longer,
     registers,

@@ -12,11 +12,9 @@ from tilewright.stencil.asynchronous.parameters import (
     block_sides,
     grid,
 )
+from tilewright.stencil.simt_async.resources import SECTOR_BYTES
 
 __all__ = ["parameters"]
-
-# The least that device memory gives at a time.
-SECTOR_BYTES = 32
 
 RUN_BYTES = Parameter(
     "run_bytes",

@@ -13,6 +13,7 @@ from tilewright.stencil.asynchronous.resources import CHUNK_BYTES, Values
 __all__ = [
     "LEAST_OTHER",
     "OTHER_REGISTERS",
+    "SECTOR_BYTES",
     "lanes_k",
     "longer",
     "registers",
@@ -28,6 +29,9 @@ LEAST_OTHER = 16
 # The same where the copy engine brings both operands, so that no thread has addresses in device
 # memory, and counters are uniform: with 248 for tiles and fragments NVRTC 13.0 takes 251 to 255.
 _OTHER_IN_BOXES = 3
+
+# The least that device memory gives at a time.
+SECTOR_BYTES = 32
 
 # What shared memory's 32 banks take at once.
 BANK_BYTES = 128

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
-from tilewright.space import Config, Space
+from tilewright.space import Config
 from tilewright.stencil.base import Dialect, Resources, Source, Stencil, Variant
 from tilewright.stencil.geometry import PLAIN, Geometry, Mode, SplitK
-from tilewright.stencil.skinny.constraints import constraints
-from tilewright.stencil.skinny.parameters import parameters
 from tilewright.stencil.skinny.resources import (
     THREADS,
     block_k,
@@ -24,6 +22,9 @@ from tilewright.stencil.skinny.resources import (
     slab_steps,
 )
 from tilewright.stencil.source_files import read_source
+
+if TYPE_CHECKING:
+    from tilewright.space import Space
 
 __all__ = ["Skinny"]
 
@@ -80,6 +81,10 @@ class Skinny(Stencil):
         if not self.computes(variant.precision):
             letter = variant.precision.letter
             raise ValueError(f"precision={letter!r} is of pairs; use simt_async, or portable")
+        from tilewright.space import Space
+        from tilewright.stencil.skinny.constraints import constraints
+        from tilewright.stencil.skinny.parameters import parameters
+
         return Space(self.name, parameters(), constraints(variant, device))
 
     def default(self, variant: Variant, device: DeviceSpec) -> Config:
