@@ -56,10 +56,11 @@ def test_list_names_ones_own(keep, capsys):
     assert row["won"] == [[64, 64, 64]]
 
 
-def test_where_nothing_is_there_list_says_what_to_do(ship, capsys):
-    assert run(["portfolio", "list", *GPU]) == 0
+@pytest.mark.parametrize("command", ["list", "verify"])
+def test_where_nothing_is_there_it_says_what_to_do(ship, capsys, command):
+    assert run(["portfolio", command, *GPU]) == 0
     assert "tilewright tune" in "".join(capsys.readouterr())
-    assert told(capsys, "list", *GPU) == []
+    assert told(capsys, command, *GPU) == []
 
 
 def test_show_tells_of_kernels(shipped, capsys):

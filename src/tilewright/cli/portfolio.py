@@ -34,6 +34,11 @@ FolderOption = Annotated[
 
 NAMES = ("s", "d", "c", "z", "e", "f", "passes")
 
+_NONE = (
+    "no portfolio serves this device: defaults do; build one by tilewright tune or portfolio build,"
+    " or name what ships by an architecture: --device sm_90a"
+)
+
 
 @app.command("list")
 def list_(device: DeviceOption = None, json: JsonOption = False) -> None:
@@ -43,7 +48,7 @@ def list_(device: DeviceOption = None, json: JsonOption = False) -> None:
         emit_json(rows)
         return
     if not rows:
-        say("no portfolio: defaults serve; build one: tilewright tune, tilewright portfolio build")
+        say(_NONE)
         return
     emit_lines(
         ("portfolio", "from", "measured on", "kernels", "codes", "MB", "verified"),
@@ -128,6 +133,8 @@ def verify(
         write_json(output, passed)
     if json:
         emit_json(rows)
+    elif not rows:
+        say(_NONE)
     else:
         emit_lines(
             ("portfolio", "from", "machine code", "damaged", "right", "wrong", "left"),
