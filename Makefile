@@ -44,7 +44,7 @@ gpu-test: $(VENV)/.installed-test
 
 # 100,000 calls of two processes at once: two minutes at most, and the GPU to itself.
 gpu-stress: $(VENV)/.installed-test
-	$(GPU_PYTEST) -m thorough tests/library/test_stress_gpu.py
+	$(GPU_PYTEST) -m thorough tests/serve/test_stress_gpu.py
 
 # Stray accesses, races, reads of what nobody wrote and barriers that not all reach, in pieces of
 # some minutes: the portable stencil through CUDA, one variant of each precision; copies that begin

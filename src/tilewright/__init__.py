@@ -12,36 +12,36 @@ from tilewright.version import VERSION
 
 if TYPE_CHECKING:
     from tilewright.backend import devices
-    from tilewright.library.arenas import release
-    from tilewright.library.bound import bound
-    from tilewright.library.double_double import DoubleDouble
-    from tilewright.library.find import device
-    from tilewright.library.gemm import gemm
-    from tilewright.library.linear import lu_factor, lu_solve, scaled_residual
-    from tilewright.library.split import Decision
     from tilewright.portfolio.find import reload
     from tilewright.portfolio.tuned import tune
     from tilewright.precision import Precision
     from tilewright.problem import Problem, Trans
+    from tilewright.serve.arenas import release
+    from tilewright.serve.bound import bound
+    from tilewright.serve.double_double import DoubleDouble
+    from tilewright.serve.find import device
+    from tilewright.serve.gemm import gemm
+    from tilewright.serve.linear import lu_factor, lu_solve, scaled_residual
+    from tilewright.serve.split import Decision
     from tilewright.tuning.inspection import inspect_config
 
 __version__ = VERSION
 
 _HOMES = {
-    "Decision": "tilewright.library.split",
-    "DoubleDouble": "tilewright.library.double_double",
+    "Decision": "tilewright.serve.split",
+    "DoubleDouble": "tilewright.serve.double_double",
     "Precision": "tilewright.precision",
     "Problem": "tilewright.problem",
     "Trans": "tilewright.problem",
-    "bound": "tilewright.library.bound",
-    "device": "tilewright.library.find",
+    "bound": "tilewright.serve.bound",
+    "device": "tilewright.serve.find",
     "devices": "tilewright.backend",
-    "gemm": "tilewright.library.gemm",
+    "gemm": "tilewright.serve.gemm",
     "inspect_config": "tilewright.tuning.inspection",
-    "lu_factor": "tilewright.library.linear",
-    "lu_solve": "tilewright.library.linear",
-    "scaled_residual": "tilewright.library.linear",
-    "release": "tilewright.library.arenas",
+    "lu_factor": "tilewright.serve.linear",
+    "lu_solve": "tilewright.serve.linear",
+    "scaled_residual": "tilewright.serve.linear",
+    "release": "tilewright.serve.arenas",
     "reload": "tilewright.portfolio.find",
     "tune": "tilewright.portfolio.tuned",
 }

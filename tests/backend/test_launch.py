@@ -12,8 +12,8 @@ import pytest
 
 from tilewright.backend.cuda import driver
 from tilewright.backend.cuda.launch import ArgumentBlock, PreparedLaunch, _Config
-from tilewright.library.double_double import DoubleDouble
 from tilewright.precision import DOUBLE_DOUBLE
+from tilewright.serve.double_double import DoubleDouble
 from tilewright.stencil import Launch
 
 

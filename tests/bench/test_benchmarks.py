@@ -95,7 +95,7 @@ def test_errors_are_those_of_what_lies_in_c(letter, trans, live):
     workload = Workload(live, Problem(19, 23, 17, letter, *trans))
     try:
         from tilewright.bench.sweep import our_call
-        from tilewright.library.kernels import ready
+        from tilewright.serve.kernels import ready
 
         call = our_call(workload, *ready(live, workload.problem))
         sample, unit = Sample(workload), workload.problem.precision.unit_roundoff

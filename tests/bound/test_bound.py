@@ -15,7 +15,7 @@ from tilewright.cli.app import run
 from tilewright.hardware.catalogue import catalogue, catalogue_device, described, read_device
 from tilewright.hardware.quantity import QUANTITIES, Mix
 from tilewright.hardware.spec import DeviceSpec
-from tilewright.library.bound import bound
+from tilewright.serve.bound import bound
 
 SGEMM = tw.Problem(4800, 4800, 4800, "s", "N", "T")
 DEVICES = ["a100", "avx2", "b200", "c2050", "gtx280", "gtx580", "gtx680", "h100", "h200", "hd5870"]

@@ -9,9 +9,9 @@ import pytest
 from tilewright.bounds import lai_seznec
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.hardware.quantity import Mix
-from tilewright.library.bound import bound
 from tilewright.precision import precision
 from tilewright.problem import Problem
+from tilewright.serve.bound import bound
 
 S, D = precision("s"), precision("d")
 GTX580, GTX680 = catalogue_device("gtx580"), catalogue_device("gtx680")

@@ -14,11 +14,11 @@ import tilewright as tw
 from tests.bound.committed import RESULTS, committed, runs_of
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.hardware.host import highest_clock_hz
-from tilewright.library.bound import bound
 from tilewright.microbench import numbers
 from tilewright.microbench.numbers import live_numbers, measured_clock
 from tilewright.microbench.peak import measured_peak
 from tilewright.problem import Problem
+from tilewright.serve.bound import bound
 
 H100 = catalogue_device("h100")
 RUNS = committed("h100")

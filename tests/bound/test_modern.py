@@ -12,8 +12,8 @@ from tilewright.bounds.schemes import SCHEMES
 from tilewright.bounds.units import ARITHMETIC
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.hardware.quantity import Mix, Quantity
-from tilewright.library.bound import bound
 from tilewright.problem import Problem
+from tilewright.serve.bound import bound
 
 H100 = replace(catalogue_device("h100"), mixes=())  # the units' rates, without its table
 

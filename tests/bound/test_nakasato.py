@@ -8,9 +8,9 @@ import pytest
 
 from tilewright.bounds import curves, double_double, nakasato
 from tilewright.hardware.catalogue import catalogue_device
-from tilewright.library.bound import bound
 from tilewright.precision import precision
 from tilewright.problem import Problem
+from tilewright.serve.bound import bound
 
 CYPRESS = catalogue_device("hd5870")
 S, D = precision("s"), precision("d")

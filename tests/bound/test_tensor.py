@@ -13,9 +13,9 @@ from tilewright.bounds.schemes import OF_SINGLE, SCHEMES, arithmetic_of
 from tilewright.bounds.units import units_of
 from tilewright.cli.app import run
 from tilewright.hardware.catalogue import catalogue_device
-from tilewright.library.bound import bound
 from tilewright.precision import Precision
 from tilewright.problem import Problem
+from tilewright.serve.bound import bound
 from tilewright.stencil import split
 from tilewright.stencil.wgmma import ARITHMETICS
 

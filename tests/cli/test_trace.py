@@ -17,8 +17,8 @@ from tilewright import timeline
 from tilewright.backend import device
 from tilewright.cli.app import app, run
 from tilewright.cli.trace_option import add_trace_option
-from tilewright.library import kernels
 from tilewright.microbench.numbers import live_numbers
+from tilewright.serve import kernels
 
 
 def document(path):

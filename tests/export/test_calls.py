@@ -15,11 +15,11 @@ from tests.export.calling import COLUMNS, ROWS, A, B, C, plain
 from tests.export.conftest import HERE, KEY, OTHER, SPEC, Exported
 from tests.tuning.measurement_examples import few
 from tilewright.backend import Kernel, Operand
-from tilewright.library.gemm import Request, column_major_call
-from tilewright.library.routes import direct
 from tilewright.portfolio import choose
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans
+from tilewright.serve.gemm import Request, column_major_call
+from tilewright.serve.routes import direct
 from tilewright.stencil import Source, TensorMap
 
 pytestmark = [needs_c, pytest.mark.usefixtures("drawn_portfolios")]

@@ -13,10 +13,10 @@ from tests.export.building import ARITHMETIC, COMPILER, needs_c, run
 from tests.export.caller import GEMM, scalar
 from tilewright.backend import LiveDevice, Operand
 from tilewright.cli.app import run as tilewright
-from tilewright.library.gemm import Request, column_major_call
-from tilewright.library.routes import direct
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
+from tilewright.serve.gemm import Request, column_major_call
+from tilewright.serve.routes import direct
 
 pytestmark = [needs_c, pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.portfolio.examples import EVERY_MODE, H100, Hopper, costs, cubin_of, kernel
 from tilewright.backend import BackendError
-from tilewright.library import kernels
-from tilewright.library.kernels import kernel_of, ready
 from tilewright.portfolio import choose, find
 from tilewright.problem import Problem
+from tilewright.serve import kernels
+from tilewright.serve.kernels import kernel_of, ready
 from tilewright.stencil import Source, Variant, stencil
 from tilewright.stencil.geometry import PLAIN
 

@@ -16,13 +16,13 @@ from tests.report import examples
 from tests.test_docs import parse
 from tests.tuning.measurement_examples import example, few, measurements
 from tilewright.cli.app import run
-from tilewright.library.bound import bound
 from tilewright.problem import Problem
 from tilewright.report import gather, make_page, make_sections
 from tilewright.report.charts import draw
 from tilewright.report.model import Bars, Columns, Curve, Curves, Rows
 from tilewright.report.svg import accessible
 from tilewright.report.words import intensity, scale_of, tiling
+from tilewright.serve.bound import bound
 from tilewright.space import Config
 from tilewright.tuning.store import Store
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tests.split import plainly
 from tests.split.plainly import errors, sequential
-from tilewright.library.split import serve_unproved
+from tilewright.serve.split import serve_unproved
 from tilewright.stencil.split import SCHEMES
 
 DEVICE = "opencl"

@@ -12,7 +12,7 @@ import tilewright as tw
 from tests.split.plainly import errors
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.emulator import device as emulator
-from tilewright.library.split import serve_unproved
+from tilewright.serve.split import serve_unproved
 
 pytestmark = [
     pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++"),

@@ -13,12 +13,12 @@ from tests.stencil.emulator import EmulatedDevice, compiler
 from tilewright.backend import Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
-from tilewright.library.split.product import HopperProduct, Parts, Work
-from tilewright.library.tensor_cores import config_for
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.sass import decode, read_cubin
 from tilewright.sass.resources import resources
+from tilewright.serve.split.product import HopperProduct, Parts, Work
+from tilewright.serve.tensor_cores import config_for
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.split import SCHEMES, Sources
 from tilewright.stencil.split.sources import Operands, Stored

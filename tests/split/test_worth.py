@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.library.split import serve_unproved
-from tilewright.library.split.serve import why_ieee
-from tilewright.library.split.worth import is_worth
 from tilewright.problem import Problem
+from tilewright.serve.split import serve_unproved
+from tilewright.serve.split.serve import why_ieee
+from tilewright.serve.split.worth import is_worth
 
 H100 = replace(architecture_spec("sm_90a"), multiprocessors=132, name="H100")
 

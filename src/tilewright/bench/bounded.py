@@ -7,8 +7,8 @@ from typing import Any
 from tilewright.backend import LiveDevice
 from tilewright.bounds import Bound
 from tilewright.hardware.catalogue import CatalogueDevice
-from tilewright.library.bound import bound
 from tilewright.problem import Problem
+from tilewright.serve.bound import bound
 
 __all__ = ["bound_of", "bound_record"]
 

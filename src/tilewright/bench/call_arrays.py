@@ -19,9 +19,9 @@ import numpy as np
 
 from tilewright.bench.call_cases import Case
 from tilewright.bench.peers import UnavailableError
-from tilewright.library.double_double import DoubleDouble
-from tilewright.library.gemm import gemm
 from tilewright.precision import PRECISIONS, precision
+from tilewright.serve.double_double import DoubleDouble
+from tilewright.serve.gemm import gemm
 
 __all__ = ["NAMES", "Arrays", "arrays_of", "cupy_on", "operands", "public_call"]
 

@@ -15,7 +15,7 @@ from typing import Any
 from tilewright.backend import LiveDevice, device
 from tilewright.bench.peers import peer
 from tilewright.bench.sweep import OURS, our_call
-from tilewright.library.kernels import ready
+from tilewright.serve.kernels import ready
 from tilewright.tuning.measure import Workload
 from tilewright.tuning.worker import problem_from_json
 

@@ -81,10 +81,10 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Show every limit of a problem on a device; the smallest is the bound."""
-    from tilewright.library.bound import bound
-    from tilewright.library.find import device as find_device
-    from tilewright.library.find import numbers_of
     from tilewright.problem import Problem
+    from tilewright.serve.bound import bound
+    from tilewright.serve.find import device as find_device
+    from tilewright.serve.find import numbers_of
 
     m, n, k = parse_size(size)
     problem = Problem(m, n, k, precision, *parse_trans(trans))  # type: ignore[arg-type]

@@ -42,9 +42,9 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Compute C = alpha op(A) op(B) + beta C from .npy files, or .npz files of hi and lo."""
-    from tilewright.library.gemm import gemm
     from tilewright.paths import check_writable
     from tilewright.precision import precision as find_precision
+    from tilewright.serve.gemm import gemm
 
     trans_a, trans_b = parse_trans(trans)
     row = find_precision(precision) if precision else None
@@ -131,7 +131,7 @@ def load_as(path: Path, row: Precision | None) -> Any:
     OSError
         If it cannot be read.
     """
-    from tilewright.library.double_double import DoubleDouble
+    from tilewright.serve.double_double import DoubleDouble
 
     if path.suffix == ".npz":
         if row is not None and row.parts == 1:

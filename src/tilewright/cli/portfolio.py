@@ -405,8 +405,8 @@ def _measured(name: str, times: Path | None, live: LiveDevice | None) -> Measure
 
 
 def _passes(spec: DeviceSpec) -> list[Twin]:
-    from tilewright.library.passes import sources
     from tilewright.portfolio.build import Twin
+    from tilewright.serve.passes import sources
 
     return [Twin(f"passes-{one.identity}", block, one) for block, one in sources(spec)]
 

@@ -161,8 +161,8 @@ def _compare(problem: Problem, live: LiveDevice) -> dict[str, Any]:
     import numpy as np
 
     from tilewright.bench.sweep import in_turns
-    from tilewright.library.gemm import gemm
-    from tilewright.library.host_blas import left_out
+    from tilewright.serve.gemm import gemm
+    from tilewright.serve.host_blas import left_out
 
     rng = np.random.default_rng(0)
     dtype = problem.precision.dtype
@@ -208,8 +208,8 @@ def _kept(
     from tilewright.bench.record import device_record, environment_record, row_record
     from tilewright.bench.sweep import Row
     from tilewright.cli.report import own_results
-    from tilewright.library.kernels import ready
     from tilewright.paths import private_directory, write_json
+    from tilewright.serve.kernels import ready
 
     row = row_record(problem, Row(problem, runs, ready(live, problem)[0]), {
         "bound": bound_record(bound_of(live, problem)),

@@ -62,8 +62,8 @@ def random_system(n: int, precision: str, seed: int) -> tuple[Any, Any]:
     """Return A and b with entries uniform in [-0.5, 0.5), as HPL draws them."""
     import numpy as np
 
-    from tilewright.library.double_double import DoubleDouble
     from tilewright.precision import precision as find_precision
+    from tilewright.serve.double_double import DoubleDouble
 
     row = find_precision(precision)
     rng = np.random.default_rng(seed)
@@ -81,7 +81,7 @@ def random_system(n: int, precision: str, seed: int) -> tuple[Any, Any]:
 
 def solve_timed(a: Any, b: Any, device: str | None) -> tuple[Any, dict[str, Any]]:
     """Solve a system and return the solution with what is worth saying about it."""
-    from tilewright.library.linear import lu_factor, lu_solve, scaled_residual
+    from tilewright.serve.linear import lu_factor, lu_solve, scaled_residual
 
     started = time.perf_counter()
     solution = lu_solve(lu_factor(a, device=device), b)

@@ -116,7 +116,7 @@ def _device(
 def _named(device: str | None) -> tuple[str, DeviceSpec, str | None]:
     """Return id, numbers and architecture of a device here, of the catalogue, or of a file."""
     from tilewright.hardware.catalogue import CatalogueDevice
-    from tilewright.library.find import device as find_device
+    from tilewright.serve.find import device as find_device
 
     found = find_device(device)
     if not isinstance(found, CatalogueDevice):

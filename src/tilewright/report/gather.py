@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from tilewright.bench.bounded import bound_of
 from tilewright.bounds import Bound
 from tilewright.hardware.catalogue import CatalogueDevice, recognised
-from tilewright.library.find import numbers_of
 from tilewright.problem import Problem
 from tilewright.report.mixes import Mix
 from tilewright.report.results import MeasuredOn, Results, Run, read_results
+from tilewright.serve.find import numbers_of
 from tilewright.space import Config
 from tilewright.text import plain
 from tilewright.tuning.measurement import Measurement, Stage

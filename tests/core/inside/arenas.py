@@ -1,4 +1,4 @@
-"""arena.c and library/arenas.py: memory that the calls of a stream share, and what it outlives."""
+"""arena.c and serve/arenas.py: memory that the calls of a stream share, and what it outlives."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.core.inside.driver import Device, loaded
 from tilewright.backend import LaunchError, OutOfMemoryError
 from tilewright.backend.cuda import device as cuda_device
 from tilewright.backend.cuda import probe
-from tilewright.library import arenas, serve
-from tilewright.library.arenas import WorkspaceError, arena_for, release
-from tilewright.library.plan import A, Plan, Space, call_of
+from tilewright.serve import arenas, calls
+from tilewright.serve.arenas import WorkspaceError, arena_for, release
+from tilewright.serve.plan import A, Plan, Space, call_of
 from tilewright.stencil import Launch
 
 GRID = Launch((1, 1), (32, 1))
@@ -168,15 +168,15 @@ def test_a_librarys_memory_is_kept_while_the_arena_is(driver, device):
 def test_enqueue_takes_an_arena_once_and_more_memory_each_time(driver, device, monkeypatch):
     plan, large = plan_of(driver, device), plan_of(driver, device, scratch=200 << 20)
     for _ in range(2):
-        serve.enqueue(device, plan, call(), 7)
+        calls.enqueue(device, plan, call(), 7)
     assert driver.kinds == ["allocate", "clear", "launch", "launch"]
     driver.set(logged=0)
     for _ in range(2):
-        serve.enqueue(device, large, call(), 7)
+        calls.enqueue(device, large, call(), 7)
     assert driver.kinds == ["allocate", "clear", "launch", "free"] * 2
     assert {one.stream for one in driver.log} == {7}
     driver.set(logged=0, capture=1)
-    serve.enqueue(device, large, call(), 7)
+    calls.enqueue(device, large, call(), 7)
     assert driver.kinds == ["allocate", "clear", "launch", "free"]
 
 
@@ -189,8 +189,8 @@ def test_an_arena_that_is_given_back_meanwhile_is_made_anew(driver, device, monk
         if len(made) == 1:
             arenas.core().tilewright_arena_forget()
 
-    monkeypatch.setattr(serve, "arena_for", given_back_at_once)
-    serve.enqueue(device, plan, call(), 7)
+    monkeypatch.setattr(calls, "arena_for", given_back_at_once)
+    calls.enqueue(device, plan, call(), 7)
     assert len(made) == 2
     assert len(driver.launches) == 1
 
@@ -200,7 +200,7 @@ def test_memory_that_is_not_there_is_said_to_be_of_the_workspace(driver, device)
     driver.set(allocate_result=2)
     for one in (plan, large):
         with pytest.raises(WorkspaceError, match="cannot allocate"):
-            serve.enqueue(device, one, call(), 7)
+            calls.enqueue(device, one, call(), 7)
     assert driver.log == []
 
 

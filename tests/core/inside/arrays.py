@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.library import warm
+from tilewright.serve import warm
 
 F4, F8, C8 = (np.dtype(name) for name in ("f4", "f8", "c8"))
 STRIDED = object()

@@ -1,4 +1,4 @@
-"""library/serve.py on CUDA: what is laid out again, what memory is for, and who is told."""
+"""serve/calls.py on CUDA: what is laid out again, what memory is for, and who is told."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from tests.core.inside.arrays import F4, CuPyArray, know_them
 from tests.core.inside.driver import Device, loaded
 from tilewright.backend import GemmCall, LaunchError, Operand, OutOfMemoryError
 from tilewright.backend.cuda import device as cuda_device
-from tilewright.library import arenas, on_device, serve, warm
-from tilewright.library.arenas import WorkspaceError
-from tilewright.library.gemm import Request
-from tilewright.library.on_device import View
-from tilewright.library.plan import A, B, C
-from tilewright.library.routes import Laid
-from tilewright.library.serve import Wanted, start
-from tilewright.library.split import Decision, serve_unproved
-from tilewright.library.split.product import ModelProduct, multiplied_by
 from tilewright.portfolio import reload
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
+from tilewright.serve import arenas, calls, warm
+from tilewright.serve.arenas import WorkspaceError
+from tilewright.serve.arrays import device as on_device
+from tilewright.serve.arrays.device import View
+from tilewright.serve.calls import Wanted, start
+from tilewright.serve.gemm import Request
+from tilewright.serve.plan import A, B, C
+from tilewright.serve.routes import Laid
+from tilewright.serve.split import Decision, serve_unproved
+from tilewright.serve.split.product import ModelProduct, multiplied_by
 from tilewright.stencil import Launch
 
 GRID = Launch((1, 1), (32, 1))
@@ -55,8 +56,8 @@ class Routes:
 
     def __init__(self, driver, monkeypatch):
         self.driver, self.made, self.scratch, self.launches = driver, [], 0, 1
-        monkeypatch.setattr(serve, "lay_out", self)
-        monkeypatch.setattr(serve, "_plans", type(serve._plans)())
+        monkeypatch.setattr(calls, "lay_out", self)
+        monkeypatch.setattr(calls, "_plans", type(calls._plans)())
         monkeypatch.setattr(arenas, "_owners", {})
 
     def __call__(self, live, problem, call, arithmetic, space, *, report=None, copies=True):
@@ -115,13 +116,13 @@ def test_what_a_layout_depends_on_makes_another(routes, live):
         start(live, wanted(arithmetic="bf16x9"), 7)
     assert len(routes.made) == len(others) + 3
     assert routes.made[1][0].a.memory == A + 4
-    serve.forget_plans()
+    calls.forget_plans()
     start(live, base, 7)
     assert len(routes.made) == len(others) + 4
 
 
 def test_plans_that_were_used_longest_ago_make_room(routes, live, monkeypatch):
-    monkeypatch.setattr(serve, "_MOST_PLANS", 2)
+    monkeypatch.setattr(calls, "_MOST_PLANS", 2)
     first, second, third = (wanted(n=n) for n in (8, 9, 10))
     for one in (first, second, first, third, first):
         start(live, one, 7)
@@ -173,7 +174,7 @@ def test_a_guards_memory_is_the_reports_or_goes_back(routes, live, driver):
     assert live.freed == [0x9100, 0x9200]
     driver.set(launch_result=0)
     routes.scratch, live.refuses, told = 1000, True, Decision()
-    serve.forget_plans()
+    calls.forget_plans()
     assert start(live, wanted(arithmetic="fp32"), 7, told).lean
     assert told.variant == "ieee"
 
@@ -198,8 +199,8 @@ def test_what_is_timed_is_laid_out_before_the_stream_is_held(routes, live, drive
 
     live.between_events = between_events
     for timed, laid in ((False, 0), (True, 2)):
-        serve.forget_plans()
-        assert serve.launch(live, wanted(), 7, timed=timed) == "event"
+        calls.forget_plans()
+        assert calls.launch(live, wanted(), 7, timed=timed) == "event"
         assert order[-1] == (laid, laid, 7)
         assert len(routes.made) == max(1, laid)
     assert len(driver.launches) == 4
@@ -263,7 +264,7 @@ def test_what_is_not_as_others_will_be_is_not_remembered(on_the_device, routes, 
     with multiplied_by(ModelProduct()):
         assert not on_the_device(*arrays(), arithmetic="bf16x9")
     routes.scratch = 1000
-    serve.forget_plans()
+    calls.forget_plans()
     driver.set(allocate_result=2)
     assert not on_the_device(*arrays(m=16))  # did without memory
     driver.set(allocate_result=0)

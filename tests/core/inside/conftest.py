@@ -13,7 +13,7 @@ from tests.core.inside.arrays import know_them, now
 from tests.core.inside.driver import Device, Driver
 from tests.core.inside.remembering import plan_of
 from tilewright.backend.cuda import driver as words
-from tilewright.library import warm
+from tilewright.serve import warm
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +35,7 @@ def driver(_driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]
 
 def _core_path() -> str:
     from tilewright.core import needed_library
-    from tilewright.library.plan import core
+    from tilewright.serve.plan import core
 
     needed_library()
     return str(core()._name)

@@ -16,10 +16,10 @@ from tests.core.inside.arrays import F4, KINDS, CuPyArray, Tensor, now
 from tests.core.inside.remembering import MOST, again, order, pair, plan_of, remember
 from tilewright import timeline
 from tilewright.backend import LaunchError, OutOfMemoryError
-from tilewright.library import warm
-from tilewright.library.arenas import MOST_ARENA
-from tilewright.library.split import serve_unproved
 from tilewright.portfolio import reload
+from tilewright.serve import warm
+from tilewright.serve.arenas import MOST_ARENA
+from tilewright.serve.split import serve_unproved
 
 both = pytest.mark.parametrize("kind", KINDS)
 

@@ -1,4 +1,4 @@
-"""library/plan.py: launches laid out at made-up addresses become those of each call."""
+"""serve/plan.py: launches laid out at made-up addresses become those of each call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from tests.core.inside.driver import Device, loaded
 from tilewright.backend import GemmCall, LaunchError, Operand
 from tilewright.core import needed_library
-from tilewright.library import plan as plans
-from tilewright.library.arenas import arena_for
-from tilewright.library.double_double import DoubleDouble
-from tilewright.library.plan import ALPHA, BETA, REPORT, A, B, C, Plan, Space, call_of
 from tilewright.precision import DOUBLE_DOUBLE, PRECISIONS, precision
+from tilewright.serve import plan as plans
+from tilewright.serve.arenas import arena_for
+from tilewright.serve.double_double import DoubleDouble
+from tilewright.serve.plan import ALPHA, BETA, REPORT, A, B, C, Plan, Space, call_of
 from tilewright.stencil import Launch, TensorMap
 from tilewright.stencil.geometry import SplitK
 

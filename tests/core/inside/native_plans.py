@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from tests.core.inside.driver import CONTEXT, OTHER, Driver
-from tilewright.library import plan as plans
-from tilewright.library.plan import call_of
+from tilewright.serve import plan as plans
+from tilewright.serve.plan import call_of
 
 A, B, C, REPORT, SCRATCH, ALPHA, ALPHA_IM, BETA, BETA_IM = range(9)
 FLOAT, DOUBLE, PAIR, INT = range(4)

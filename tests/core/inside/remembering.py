@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.core.inside.driver import loaded
-from tilewright.library import warm
-from tilewright.library.plan import ALPHA, BETA, A, B, C, Plan, Space
+from tilewright.serve import warm
+from tilewright.serve.plan import ALPHA, BETA, A, B, C, Plan, Space
 from tilewright.stencil import Launch
 
 MOST = float(np.finfo(np.float32).max)

@@ -38,9 +38,9 @@ from tilewright.bench.peers import UnavailableError
 from tilewright.bench.peers.cublas import library_file
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.core.build import compilers
-from tilewright.library.gemm import Request, column_major_call
-from tilewright.library.routes import direct
 from tilewright.precision import PRECISIONS
+from tilewright.serve.gemm import Request, column_major_call
+from tilewright.serve.routes import direct
 
 __all__ = ["BENCHMARK", "Program", "built", "compiled", "numbers", "sum_of"]
 

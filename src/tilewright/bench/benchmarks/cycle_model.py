@@ -14,10 +14,10 @@ from tilewright.bench.profile import ProfileError, Profiler
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import parse_sizes, problems_of
 from tilewright.bench.sweep import OURS, Method
-from tilewright.library.kernels import ready
 from tilewright.portfolio import Choice
 from tilewright.problem import Problem
 from tilewright.sass import inspect_kernel, read_cubin
+from tilewright.serve.kernels import ready
 from tilewright.stencil import Variant
 
 __all__ = ["BENCHMARK"]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import number
-from tilewright.library.gemm import gemm
-from tilewright.library.split import Decision, serve_unproved
+from tilewright.serve.gemm import gemm
+from tilewright.serve.split import Decision, serve_unproved
 
 __all__ = ["BENCHMARK"]
 

@@ -22,8 +22,8 @@ from tilewright.bench.call_cases import drawn_sides
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import parse_cases
-from tilewright.library.gemm import gemm
 from tilewright.precision import precision
+from tilewright.serve.gemm import gemm
 
 __all__ = ["BENCHMARK"]
 

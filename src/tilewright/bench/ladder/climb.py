@@ -29,9 +29,9 @@ from tilewright.bench.ladder.rungs import RUNGS
 from tilewright.bench.peers import Peer
 from tilewright.bench.peers import peer as find_peer
 from tilewright.bench.sweep import Call, our_call, with_transfers
-from tilewright.library.kernels import ready
 from tilewright.portfolio import Choice
 from tilewright.problem import Problem
+from tilewright.serve.kernels import ready
 from tilewright.stencil import Variant
 from tilewright.tuning.measure import Workload
 from tilewright.tuning.verify import WrongResultError, error_bound, screen

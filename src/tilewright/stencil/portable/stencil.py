@@ -158,7 +158,7 @@ _FAST_SINGLE = (
 
 # Blocks that fit sizes from 1024 to 2048 more evenly on 132 multiprocessors than the larger ones
 # below: with these the worst size has 83 % of the rate by the count of whole blocks, instead of
-# 72 % (in waves of two, as tilewright.library.waves counts).  Not timed yet.
+# 72 % (in waves of two, as tilewright.serve.waves counts).  Not timed yet.
 _EVENLY = ((32, 40, 16, 16, 8, 4, 2, 1), (24, 80, 16, 8, 16, 4, 2, 1), (32, 48, 16, 16, 8, 4, 2, 1))
 
 # For real double-double on NVIDIA's GPUs: block_m, block_n, block_k, threads_m, threads_n,

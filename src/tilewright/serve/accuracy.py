@@ -1,0 +1,60 @@
+"""What a caller may ask of a product's accuracy, and the arithmetic that it names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilewright.precision import Precision, double_double_row
+
+if TYPE_CHECKING:
+    from tilewright.serve.split import Decision
+
+__all__ = ["arithmetic_of", "check_report", "refuse_contract", "with_accuracy"]
+
+# Those that a precision's own kernels compute.
+_PLAIN = ("ieee", "accurate", "fast")
+
+
+def with_accuracy(precision: Precision, accuracy: str) -> Precision:
+    """Return the precision to compute in.
+
+    Raises
+    ------
+    ValueError
+        If there is no such accuracy for it.
+    """
+    if accuracy == "ieee":
+        return precision
+    known: tuple[str, ...] = _PLAIN if precision.parts == 2 else ("ieee",)
+    if precision.letter in "sc":
+        from tilewright.stencil.split import SCHEMES
+
+        known = ("ieee", "fp32", *SCHEMES)
+    if accuracy not in known:
+        raise ValueError(
+            f"accuracy={accuracy!r} is unknown for {precision.name}; use one of {', '.join(known)}"
+        )
+    if accuracy != "fast":
+        return precision
+    return double_double_row(precision.is_complex, accuracy)
+
+
+def arithmetic_of(accuracy: str) -> str:
+    """Return the arithmetic that an accuracy names; nothing for the precision's own."""
+    return "" if accuracy in _PLAIN else accuracy
+
+
+def check_report(report: Any) -> None:
+    """Refuse a report that could be told nothing, before anything is computed."""
+    if report is not None and not hasattr(report, "begin"):
+        raise TypeError(f"report={report!r} is no Decision; give tilewright.Decision()")
+
+
+def refuse_contract(accuracy: str, report: Decision | None) -> None:
+    """Refuse what numbers of 8 and 16 bits have no choice in."""
+    if accuracy != "ieee":
+        raise ValueError(
+            f"accuracy={accuracy!r} is not for float16, bfloat16 or int8; leave it out"
+        )
+    if report is not None:
+        raise ValueError("report is for float32 and complex64 arrays; leave it out")

@@ -1,0 +1,1 @@
+"""Arrays of other libraries: a module each, by which `gemm` takes and returns them."""

@@ -1,0 +1,161 @@
+"""Arrays on a CUDA device, whoever made them: in place, without a copy, without waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.backend import LiveDevice, Operand
+from tilewright.backend.cuda.device import device_at
+from tilewright.problem import Trans
+from tilewright.serve import warm
+from tilewright.serve.arenas import Memory
+from tilewright.serve.calls import Planned, start
+from tilewright.serve.gemm import Placed, strided, wanted_of
+from tilewright.serve.overlap import overlap
+
+if TYPE_CHECKING:
+    from tilewright.serve.gemm import Request
+
+__all__ = ["View", "run"]
+
+
+@dataclass(frozen=True)
+class View:
+    """What there is to know of an array on a device.
+
+    Parameters
+    ----------
+    array : object
+        The caller's array.
+    address : int
+        Of its first element.
+    shape, strides : tuple of int
+        Strides in bytes.
+    dtype : numpy.dtype
+        Of its elements.
+    ordinal : int
+        CUDA's number of its device.
+    conjugated : bool
+        Whether the array's elements are the conjugates of what lies in memory.
+    made_here : bool
+        Whether it is a result that the caller has not seen yet.
+    keep : object
+        What must live until the kernel is enqueued.
+    """
+
+    array: Any
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    ordinal: int
+    conjugated: bool = False
+    made_here: bool = False
+    keep: Any = None
+
+    @property
+    def extent(self) -> int:
+        """Bytes from the first element to the end of the last; strides are positive."""
+        if 0 in self.shape:
+            return 0
+        last = sum(step * (size - 1) for size, step in zip(self.shape, self.strides, strict=True))
+        return last + self.dtype.itemsize
+
+
+def run(
+    request: Request,
+    device: str | LiveDevice | None,
+    stream_of: Callable[[int], int],
+    memory: Memory | None = None,
+    where: Any = None,
+) -> None:
+    """Enqueue the product on the caller's stream.
+
+    Parameters
+    ----------
+    request : Request
+        The call; its arrays are `View`.
+    device : None
+        Arrays on a device have been placed already.
+    stream_of : callable
+        Returns the address of the stream to use on a device.
+    memory : Memory, optional
+        The allocator of the arrays' library.
+    where : object, optional
+        The device as the arrays' library names it: calls like this one may be remembered.
+    """
+    if device is not None:
+        raise ValueError(f"device={device!r} has no say: arrays on a device stay where they are")
+    views = {"a": request.a, "b": request.b, "c": request.c}
+    ordinal = _one_device(views)
+    for name in ("a", "b"):
+        if overlap(_place(views[name]), _place(request.c)):
+            raise ValueError(f"c overlaps {name}; give c memory of its own")
+    operands = _operand("a", request.a), _operand("b", request.b), _operand("c", request.c)
+    stored = replace(
+        request,
+        trans_a=_as_stored(request.trans_a, request.a),
+        trans_b=_as_stored(request.trans_b, request.b),
+    )
+    live = device_at(ordinal)
+    wanted = wanted_of(stored, operands)
+    found = start(live, wanted, stream_of(ordinal), request.report, memory)
+    # One that did without memory was not as others will be, nor one under a special rule.
+    usual = not found.lean and (not request.arithmetic or _is_standard())
+    if where is not None and request.report is None and usual:
+        _remember(request, found, wanted.exchanged, where)
+
+
+def _is_standard() -> bool:
+    from tilewright.serve.split.product import is_standard  # only where such calls are made
+
+    return is_standard()
+
+
+def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> None:
+    """Let calls like this one be started by `warm.again`."""
+    a, b, c = request.a, request.b, request.c
+    given = (
+        a.array, b.array, None if c.made_here else c.array, request.alpha, request.beta,
+        request.trans_a.value, request.trans_b.value, request.arithmetic or "ieee", None, None,
+    )  # fmt: skip
+    precision = request.precision
+    warm.remember(
+        given, c.array, found.plan, (request.m, request.n), c.array.dtype, where, exchanged,
+        precision.is_complex, False, float(np.finfo(precision.real_dtype).max),
+        a.extent, b.extent, c.extent,
+    )  # fmt: skip
+
+
+def _one_device(views: dict[str, View]) -> int:
+    """Return the device that all arrays are on."""
+    for name, view in views.items():
+        if view.ordinal != views["a"].ordinal:
+            raise ValueError(
+                f"{name} is on cuda:{view.ordinal} but a is on cuda:{views['a'].ordinal};"
+                " move them to one device"
+            )
+    return views["a"].ordinal
+
+
+def _place(view: View) -> tuple[Any, ...]:
+    return view.address, view.shape, view.strides, view.dtype
+
+
+def _operand(name: str, view: View) -> Placed:
+    layout = strided(view.shape, view.strides, view.dtype.itemsize)
+    if layout is None or view.address % view.dtype.itemsize:
+        raise ValueError(
+            f"{name}.strides={view.strides} (bytes, from address {view.address:#x}) is not a"
+            f" BLAS matrix; copy it first ({name}.copy())"
+        )
+    return Operand(view.address, 0, layout[1]), layout[0]
+
+
+def _as_stored(trans: Trans, view: View) -> Trans:
+    """Return the operation on what lies in memory."""
+    return Trans.of(trans.transposed, trans.conjugated ^ view.conjugated)

@@ -1,0 +1,119 @@
+"""PyTorch tensors on a CUDA device: in place, on PyTorch's current stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from tilewright.backend import LiveDevice, OutOfMemoryError
+from tilewright.serve import warm
+from tilewright.serve.arrays import device as on_device
+from tilewright.serve.arrays.device import View
+
+if TYPE_CHECKING:
+    from tilewright.serve.gemm import Request
+
+__all__ = ["empty_like", "memory", "narrow_view", "new", "result", "run", "stream_of", "view"]
+
+_DTYPES: dict[Any, np.dtype[Any]] = {
+    torch.float32: np.dtype("float32"),
+    torch.float64: np.dtype("float64"),
+    torch.complex64: np.dtype("complex64"),
+    torch.complex128: np.dtype("complex128"),
+}
+
+# What tensor cores take beside them; a bfloat16 is two bytes to whoever looks at memory only.
+_NARROW: dict[Any, np.dtype[Any]] = {
+    torch.float16: np.dtype("float16"),
+    torch.bfloat16: np.dtype("V2"),
+    torch.int8: np.dtype("int8"),
+    torch.int32: np.dtype("int32"),
+}
+
+_empty = torch.empty
+_grad_enabled = torch.is_grad_enabled
+
+
+def view(name: str, x: Any) -> View:
+    """Return what there is to know of a tensor."""
+    if x.layout is not torch.strided:
+        raise ValueError(f"{name}.layout={x.layout} is not dense; give {name}.to_dense()")
+    dtype = _DTYPES.get(x.dtype)
+    if dtype is None:
+        names = ", ".join(str(known) for known in _DTYPES)
+        raise ValueError(f"{name}.dtype={x.dtype} has no GEMM here; convert to one of {names}")
+    if x.requires_grad and _grad_enabled():
+        raise ValueError(
+            f"{name} requires grad, which gemm() does not compute; give {name}.detach()"
+        )
+    if x.is_neg():
+        raise ValueError(f"{name} is a negated view; give {name}.resolve_neg()")
+    if name == "c" and x.is_conj():
+        raise ValueError("c is a conjugated view; give c.resolve_conj()")
+    return _strided_view(x, dtype)
+
+
+def narrow_view(x: Any) -> View | None:
+    """Return what there is to know of a tensor as tensor cores take it; None of any other."""
+    dtype = (_NARROW | _DTYPES).get(x.dtype)
+    if dtype is None or x.layout is not torch.strided or x.is_neg() or x.is_conj():
+        return None
+    return _strided_view(x, dtype)
+
+
+def _strided_view(x: Any, dtype: np.dtype[Any], *, made_here: bool = False) -> View:
+    strides = tuple(step * dtype.itemsize for step in x.stride())
+    place = x.data_ptr(), tuple(x.shape), strides, dtype, x.device.index
+    return View(x, *place, conjugated=x.is_conj(), made_here=made_here)
+
+
+def result(x: View) -> Any:
+    """Return the caller's tensor."""
+    return x.array
+
+
+def empty_like(like: View, shape: tuple[int, int]) -> View:
+    """Return a new row-major tensor on the same device."""
+    return new(like, shape, like.array.dtype)
+
+
+def new(like: View, shape: tuple[int, int], dtype: Any) -> View:
+    """Return a new row-major tensor of a type on the same device."""
+    made = _empty(shape, dtype=dtype, device=like.array.device)
+    return _strided_view(made, (_NARROW | _DTYPES)[dtype], made_here=True)
+
+
+def run(request: Request, device: str | LiveDevice | None) -> None:
+    """Enqueue the product on the current stream of the tensors' device."""
+    on_device.run(request, device, stream_of, memory, request.a.array.device)
+
+
+def memory(ordinal: int, size: int) -> tuple[int, Any]:
+    """Return memory of PyTorch's allocator: its address, and what keeps it."""
+    try:
+        made = _empty(size, dtype=torch.uint8, device=torch.device("cuda", ordinal))
+    except torch.OutOfMemoryError as problem:
+        raise OutOfMemoryError(f"cuda:{ordinal} has no {size} bytes left", str(problem)) from None
+    return made.data_ptr(), made
+
+
+def _stream_of() -> Callable[[int], int]:
+    """Return what tells the address of the stream that is current on a device."""
+    # What torch.compile's code calls; the public function makes an object of it in 2 us.
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return raw or (lambda ordinal: int(torch.cuda.current_stream(ordinal).cuda_stream))
+
+
+stream_of = _stream_of()
+
+
+def _empty_on(shape: tuple[int, int], dtype: Any, device: Any) -> Any:
+    return _empty(shape, dtype=dtype, device=device)
+
+
+warm.know(
+    warm.TORCH, torch.Tensor, stream_of, _empty_on, memory, torch.is_grad_enabled, torch.strided
+)

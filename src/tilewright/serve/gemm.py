@@ -1,0 +1,401 @@
+"""gemm(): arrays in, the tuned kernel chosen and launched, arrays out."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.backend import device as find_device
+from tilewright.precision import Precision, precision_of
+from tilewright.problem import Problem, Trans
+from tilewright.serve.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy
+from tilewright.serve.host_blas import at_once
+from tilewright.serve.layout import Strided, layout_of, operation
+from tilewright.serve.narrow_types import is_narrow
+from tilewright.serve.warm import again
+from tilewright.text import shown
+
+if TYPE_CHECKING:
+    from tilewright.serve.calls import Wanted
+    from tilewright.serve.split import Decision
+
+__all__ = [
+    "Placed",
+    "Request",
+    "check_given",
+    "check_scalars",
+    "column_major_call",
+    "gemm",
+    "launch_gemm",
+    "live_device",
+    "sizes_of",
+    "strided",
+    "wanted_of",
+]
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    c: Any = None,
+    *,
+    alpha: complex = 1,
+    beta: complex = 0,
+    trans_a: str | Trans = "N",
+    trans_b: str | Trans = "N",
+    accuracy: str = "ieee",
+    out_dtype: Any = None,
+    report: Decision | None = None,
+    device: str | LiveDevice | None = None,
+) -> Any:
+    """Return alpha op(a) op(b) + beta c, computed by the best kernel known here.
+
+    The kernel is the one of which the shortest time is expected, of the portfolio that ships for
+    the device's architecture and of what `tilewright.tune` found here; elsewhere the tuned
+    kernel nearest in size, or else a default.  This function never tunes, and what is tuned
+    while a process runs serves it after `tilewright.reload`.
+
+    Parameters
+    ----------
+    a, b : array
+        Two-dimensional arrays of one dtype: float32, float64, complex64 or complex128;
+        also float16 and bfloat16 (products summed in float32 and rounded once; on Hopper's
+        tensor cores, which cut sums: docs/tensor_cores.md has the bound) and int8 (exact in
+        int32, modulo 2^32), of any kind but pyopencl's.
+        NumPy arrays; other arrays in the host's memory with DLPack, such as PyTorch's on the
+        CPU; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or anything's
+        with DLPack.  Or `DoubleDouble` arrays whose words are NumPy's, CuPy's or
+        pyopencl's.  op(a) is m x k, op(b) is k x n.
+    c : array, optional
+        m x n, of the same kind and dtype; changed in place and returned.  Without it a
+        new row-major array is returned, beside its inputs: of their kind, or a CuPy array
+        for DLPack arrays of another library on a CUDA device.
+    alpha, beta : scalar
+        With beta = 0, `c` is not read: NaN there disappears.  With alpha = 0, neither
+        `a` nor `b` is read.  For `DoubleDouble` arrays also whatever that type takes.
+    trans_a, trans_b : {"N", "T", "C"}
+        BLAS's transposes; "C" on real data is "T".
+    accuracy : str
+        "ieee": arithmetic of the inputs' precision, never less.  Of `DoubleDouble` arrays it
+        means "accurate", bounded by 4 (k + 2) u^2 |A| |B|, u = 2^-53; "fast" is bounded by
+        32 (k + 2) u^2 |A| |B| and needs less than half of the operations.
+        Of float32 and complex64 arrays, "fp32": as accurate as single precision or more so,
+        on tensor cores where they are known to be; a guard on the device looks at the operands
+        and falls back to IEEE arithmetic where they would not be.  "tf32": operands may be cut to
+        11 significant bits.  "fp16x3", "bf16x6", "bf16x9", "tf32x3": this very scheme of
+        `tilewright.stencil.split`, without a guard, to measure it.  Where a device has no
+        tensor cores that are proved (Hopper's are), "fp32" and "tf32" are "ieee", and the
+        schemes run as a model of such units, slowly.  docs/fp32_accurate.md has the bounds.
+    out_dtype : dtype, optional
+        Of the new array, where `a` is float16 or bfloat16: that type (the default) or float32.
+        int8 gives int32.
+    report : Decision, optional
+        Told which arithmetic served the call, and why.
+    device : str or LiveDevice, optional
+        Where arrays in the host's memory are multiplied; see `tilewright.device`.  Arrays that
+        are on a device are multiplied there.
+
+    Returns
+    -------
+    array
+        `c`, or a new array of a's kind.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong; the message names it.
+    TypeError
+        If `a`, `b` and `c` are not arrays of one kind.
+    BackendError
+        If the device refuses to compile or to run the kernel.
+
+    Notes
+    -----
+    NumPy arrays may have any strides.  They are read and written in place wherever BLAS
+    could take them: unit stride along one axis, any leading dimension along the other.
+    Only an array that BLAS itself could not take (two non-unit strides, a negative or
+    zero stride, elements not aligned to their size) is copied.  Of arrays on a device such a
+    one is refused, but 8- and 16-bit numbers take a copy.  On a device that does not share the
+    host's memory, NumPy arrays travel there and back.  On a CPU NumPy's own BLAS serves them unless
+    a tuned kernel is known to be faster (`tilewright.serve.host_blas`).  Equal config and equal
+    data give equal bits.
+
+    Operands of large products may be copied on the device where that is expected to be faster
+    (`tilewright.serve.realigned`).  What calls need of memory besides their arrays comes from
+    CuPy's or PyTorch's allocator for their arrays, else from the driver; up to 64 MiB stay taken
+    for the next call on a stream, until `tilewright.release`.
+
+    Arrays on a device are multiplied in the caller's order, and the call returns at once:
+    CuPy's and PyTorch's on their current stream, pyopencl's on the array's queue, other
+    DLPack arrays on the stream that `c` (else `a`) names in its
+    ``__cuda_array_interface__``, or else on the legacy default stream.
+    """
+    made = None
+    if report is None:
+        if type(a) is not np.ndarray:
+            made = again(a, b, c, alpha, beta, trans_a, trans_b, accuracy, out_dtype, device)
+        elif accuracy == "ieee" and out_dtype is None:
+            made = at_once(a, b, c, alpha, beta, trans_a, trans_b, device)
+        if made is not None:
+            return made
+    check_report(report)
+    check_given(a, b)
+    if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack_device__"):
+        made = _on_host(
+            a, b, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, accuracy=accuracy,
+            out_dtype=out_dtype, report=report, device=device,
+        )  # fmt: skip
+        if made is not None:
+            return made
+    adapter = None if is_narrow(a) else _adapter(a, b, c)
+    # DLPack tells no type before an array is exported.
+    given_a, a = a, a if adapter is None else adapter.view("a", a)
+    if adapter is None or is_narrow(a):
+        from tilewright.serve.narrow import narrow_gemm
+
+        refuse_contract(accuracy, report)
+        return narrow_gemm(given_a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
+    if out_dtype is not None:
+        raise ValueError(
+            f"out_dtype={out_dtype!r} is for arrays of float16, bfloat16 and int8, and these are of"
+            f" {a.dtype}; leave it out"
+        )
+    b = adapter.view("b", b)
+    c = None if c is None else adapter.view("c", c)
+    op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
+    precision = with_accuracy(_one_precision(a, b, c), accuracy)
+    arithmetic = arithmetic_of(accuracy)
+    if report is not None:
+        report.begin(accuracy)
+    if precision.parts == 2:
+        alpha, beta = _pairs(alpha, beta)
+    m, n, k = sizes_of(a, b, c, op_a, op_b)
+    check_scalars(alpha, beta, precision, c)
+    if c is None:
+        c = adapter.empty_like(a, (m, n))
+    request = Request(precision, m, n, k, alpha, beta, op_a, op_b, a, b, c, arithmetic, report)
+    if 0 not in (m, n) and not ((k == 0 or alpha == 0) and beta == 1):
+        adapter.run(request, device)
+    return adapter.result(c)
+
+
+def _on_host(a: Any, b: Any, c: Any, **options: Any) -> Any:
+    """Return the product of other libraries' arrays in the host's memory; None of any others."""
+    from tilewright.serve.arrays.host_dlpack import are_on_host, as_numpy, beside
+
+    if not are_on_host([x for x in (a, b, c) if x is not None]):
+        return None
+    target = None if c is None else as_numpy("c", c)
+    made = gemm(as_numpy("a", a), as_numpy("b", b), target, **options)
+    return beside(a, made) if c is None else c
+
+
+@dataclass(frozen=True)
+class Request:
+    """One checked call: sizes and operations in the caller's orientation."""
+
+    precision: Precision
+    m: int
+    n: int
+    k: int
+    alpha: complex
+    beta: complex
+    trans_a: Trans
+    trans_b: Trans
+    a: Any
+    b: Any
+    c: Any
+    arithmetic: str = ""  # how products are computed, if not by the units for this precision
+    report: Decision | None = None
+
+
+def _adapter(a: Any, b: Any, c: Any) -> Any:
+    """Return what knows this kind of arrays: a module or object of a few functions.
+
+    ``view(name, x)`` and ``result(x)`` go between the caller's array and one that has
+    NumPy's ``shape`` and ``dtype``; ``empty_like(view, shape)`` makes a result;
+    ``run(request, device)`` multiplies.
+    """
+    given = [x for x in (a, b, c) if x is not None]
+    masked = sys.modules.get("numpy.ma")  # whoever has such an array has imported it
+    if masked is not None and any(isinstance(x, masked.MaskedArray) for x in given):
+        raise TypeError("masked arrays are not multiplied; fill them first with .filled(value)")
+    if any(getattr(type(x), "__module__", "").startswith("tilewright.") for x in given):
+        from tilewright.serve.arrays.double_double import double_double_arrays
+        from tilewright.serve.double_double import DoubleDouble
+
+        if not all(isinstance(x, DoubleDouble) for x in given):
+            raise TypeError("a, b and c must all be DoubleDouble; convert with DoubleDouble(x)")
+        return double_double_arrays(given)
+    if all(isinstance(x, np.ndarray) for x in given):
+        from tilewright.serve.arrays import numpy as on_numpy
+
+        return on_numpy
+    if all(type(x).__module__.startswith("pyopencl.array") for x in given):
+        from tilewright.serve.arrays import pyopencl as on_pyopencl
+
+        return on_pyopencl
+    # Whoever has such an array has imported its library already.
+    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    if cupy is not None and all(isinstance(x, cupy.ndarray) for x in given):
+        from tilewright.serve.arrays import cupy as on_cupy
+
+        return on_cupy
+    if torch is not None and all(isinstance(x, torch.Tensor) and x.is_cuda for x in given):
+        from tilewright.serve.arrays import torch as on_torch
+
+        return on_torch
+    if all(hasattr(x, "__dlpack_device__") and not isinstance(x, np.ndarray) for x in given):
+        from tilewright.serve.arrays.dlpack import DLPackArrays
+
+        return DLPackArrays(a, b, c)
+    for name, x in (("a", a), ("b", b), ("c", c)):
+        if isinstance(x, list | tuple | int | float | complex):
+            raise TypeError(f"{name} is a {type(x).__name__}; give np.asarray({name})")
+    kinds = ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)
+    raise TypeError(
+        f"a, b and c are {kinds}; give NumPy arrays only, pyopencl arrays only,"
+        " or arrays on one CUDA device only"
+    )
+
+
+def check_given(a: Any, b: Any) -> None:
+    """Refuse a product of nothing."""
+    for name, x in (("a", a), ("b", b)):
+        if x is None:
+            raise TypeError(f"{name} is None; give an array")
+
+
+def _one_precision(a: Any, b: Any, c: Any) -> Precision:
+    for name, x in (("b", b), ("c", c)):
+        if x is not None and x.dtype != a.dtype:
+            raise ValueError(
+                f"{name}.dtype={x.dtype} but a.dtype={a.dtype}; convert one with astype"
+            )
+    try:
+        return precision_of(a.dtype)
+    except ValueError as error:
+        raise ValueError(f"a.{error}, or to float16, bfloat16 or int8") from None
+
+
+def _pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
+    """Return scalars as double-double ones."""
+    from tilewright.serve.double_double import DoubleDouble
+
+    made = []
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        try:
+            pair = DoubleDouble(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+        if pair.shape:
+            raise ValueError(f"{name} has shape {pair.shape}; give one number")
+        made.append(pair)
+    return made[0], made[1]
+
+
+def sizes_of(a: Any, b: Any, c: Any, op_a: Trans, op_b: Trans) -> tuple[int, int, int]:
+    """Return m, n and k of matrices that fit."""
+    for name, x in (("a", a), ("b", b), ("c", c)):
+        if x is not None and len(x.shape) != 2:
+            raise ValueError(f"{name}.shape={tuple(x.shape)} is not a matrix; give two dimensions")
+    m, k = a.shape[::-1] if op_a.transposed else a.shape
+    k_b, n = b.shape[::-1] if op_b.transposed else b.shape
+    if k != k_b:
+        raise ValueError(
+            f"b.shape={tuple(b.shape)} does not fit: op(a) is {m} x {k}, op(b) is {k_b} x {n};"
+            " their inner sizes must agree"
+        )
+    if c is not None and tuple(c.shape) != (m, n):
+        raise ValueError(f"c.shape={tuple(c.shape)} should be {(m, n)}")
+    return int(m), int(n), int(k)
+
+
+def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -> None:
+    """Refuse scalars that are no numbers of a precision, and a beta without its C."""
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if type(value) is int and -1 <= value <= 1:  # as nearly all are
+            continue
+        if isinstance(value, str):
+            raise ValueError(f"{name}={shown(value)} is text; give a number")
+        try:
+            number = complex(value)
+        except OverflowError:  # an integer beyond any floating-point number
+            raise ValueError(
+                f"{name}={shown(value)} is beyond {precision.real_name}; scale the arrays instead"
+            ) from None
+        except (TypeError, ValueError):
+            raise ValueError(f"{name}={shown(value)} is not a number; give one") from None
+        most = float(np.finfo(precision.real_dtype).max)
+        if most < max(abs(number.real), abs(number.imag)) < math.inf:
+            raise ValueError(
+                f"{name}={value!r} is beyond {precision.real_name}; scale the arrays instead"
+            )
+        if number.imag != 0 and not precision.is_complex:
+            raise ValueError(f"{name}={shown(value)} is complex but the arrays are real")
+    if c is None and beta != 0:
+        raise ValueError(f"beta={shown(beta)} needs c to scale; give c, or leave beta at 0")
+
+
+# -- launches ----------------------------------------------------------------------------
+
+Placed = tuple[Operand, bool]
+
+
+def column_major_call(
+    request: Request, operands: tuple[Placed, Placed, Placed]
+) -> tuple[Problem, GemmCall, bool]:
+    """Return a request as kernels see it, and whether their A is the caller's b."""
+    (a, row_a), (b, row_b), (c, row_c) = operands
+    m, n, k = request.m, request.n, request.k
+    op_a = operation(request.trans_a, row_a, row_c).on(request.precision)
+    op_b = operation(request.trans_b, row_b, row_c).on(request.precision)
+    if row_c:  # C^T = op(B)^T op(A)^T
+        m, n, a, b, op_a, op_b = n, m, b, a, op_b, op_a
+    problem = Problem(m, n, k, request.precision, op_a, op_b, a.ld, b.ld, c.ld)
+    call = GemmCall(request.precision, m, n, k, request.alpha, a, b, request.beta, c)
+    return problem, call, row_c
+
+
+def launch_gemm(
+    live: LiveDevice,
+    request: Request,
+    operands: tuple[Placed, Placed, Placed],
+    queue: Any = None,
+    after: tuple[Any, ...] = (),
+) -> Any:
+    """Enqueue a product between two events; see `LiveDevice.launch`.
+
+    Returns
+    -------
+    Event
+        Of its launches.
+    """
+    from tilewright.serve.calls import launch
+
+    return launch(live, wanted_of(request, operands), queue, after, request.report)
+
+
+def wanted_of(request: Request, operands: tuple[Placed, Placed, Placed]) -> Wanted:
+    """Return a request as it is served: as kernels see it."""
+    from tilewright.serve.calls import Wanted
+
+    return Wanted(*column_major_call(request, operands), request.arithmetic)
+
+
+def live_device(device: str | LiveDevice | None) -> LiveDevice:
+    """Return the device that NumPy arrays are multiplied on."""
+    return find_device(device)
+
+
+def strided(shape: Any, strides: Any, itemsize: int) -> tuple[bool, int] | None:
+    """Return `layout_of` for byte strides; None if they are no multiples of an element."""
+    (rows, columns), (down, right) = shape, strides
+    if down % itemsize or right % itemsize:
+        return None
+    return layout_of(Strided((rows, columns), (down // itemsize, right // itemsize)))

@@ -1,0 +1,295 @@
+"""Products of NumPy arrays by NumPy's own BLAS, where no kernel of a CPU device is faster.
+
+::
+
+    no kernel tuned here, or for larger products only  --+--> op(A) op(B) by BLAS, the rest here
+    none was faster in a race of this size or near it  --+
+    else                                               -----> OpenCL
+
+Which serves depends on the problem, the arrays' layouts, and what tuning kept of the device, never
+on times taken in the process, so that equal calls give equal bits.
+
+BLAS is asked for op(A) op(B) alone, by `numpy.matmul`, which copies what BLAS does not take;
+`numpy.dot` would fill C with zeros first.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.backend import device as find_device
+from tilewright.portfolio.choose import choose
+from tilewright.portfolio.find import generation, own
+from tilewright.precision import PRECISIONS, Precision
+from tilewright.problem import Problem
+from tilewright.timeline import span
+
+if TYPE_CHECKING:
+    from tilewright.serve.gemm import Request
+    from tilewright.tuning.host_blas import Race
+
+__all__ = ["at_once", "left_out", "serve"]
+
+# As it is when the process begins, so that equal calls give equal bits; see `left_out`.
+_serves = os.environ.get("TILEWRIGHT_HOST_BLAS") != "0"
+
+# From the call to the kernel's first instruction, and back from its last: what 8 x 8 x 8 takes by
+# PoCL 3 on two cores of a Zen 3, whose kernel takes 2 us.
+_LAUNCH_NS = 250_000
+
+_OF_DTYPE = {p.dtype: p for p in PRECISIONS.values()}
+
+_TRANS = frozenset("NTC")
+
+# Infinities and NaN are results here, not warnings.  `numpy.errstate` takes 1.3 us, running in a
+# copy of a context 0.1 us.
+_QUIET = contextvars.copy_context()
+_QUIET.run(np.seterr, all="ignore")
+
+
+def at_once(
+    a: NDArray[Any], b: Any, c: Any, alpha: Any, beta: Any, trans_a: Any, trans_b: Any,
+    device: str | LiveDevice | None,
+) -> NDArray[Any] | None:  # fmt: skip
+    """Return the product of ordinary arrays, in `c` if given; None in any doubt.
+
+    What `serve` would do behind a look at everything that may be otherwise, which takes ten times
+    as long as a small product.
+    """
+    kind = a.dtype
+    precision = _OF_DTYPE.get(kind)
+    if precision is None or not _serves or type(b) is not np.ndarray or b.dtype is not kind:
+        return None
+    if not type(trans_a) is type(trans_b) is str or not a.ndim == b.ndim == 2:
+        return None
+    if trans_a not in _TRANS or trans_b not in _TRANS:
+        return None
+    unscaled = type(alpha) is type(beta) is int and alpha == 1 and beta == 0
+    if not unscaled and not (_is_plain(alpha) and alpha != 0 and _is_plain(beta)):
+        return None
+    x = a if trans_a == "N" else _operand(a, trans_a)
+    y = b if trans_b == "N" else _operand(b, trans_b)
+    (m, k), (terms, n) = x.shape, y.shape
+    least = _least_of_kernels(find_device(device), precision.letter, generation())
+    if k != terms or not 0 < m * n * k < least:
+        return None
+    if beta != 0 if c is None else not _is_writable(c, kind, (m, n), a, b):
+        return None
+    with span("BLAS"):
+        if unscaled and k > 1 and kind.kind == "f":  # as `_computed` would
+            made: NDArray[Any] = _QUIET.copy().run(np.matmul, x, y, c)
+            return made
+        return _QUIET.copy().run(_computed, x, y, c, alpha, beta, precision)
+
+
+def _is_plain(scalar: Any) -> bool:
+    """Whether a scalar is a real number that is the same in single precision, but for rounding."""
+    return type(scalar) in (int, float) and (scalar == 0 or 1e-30 < abs(scalar) < 1e30)
+
+
+def _is_writable(
+    c: Any, kind: np.dtype[Any], shape: tuple[int, int], a: NDArray[Any], b: NDArray[Any]
+) -> bool:
+    """Whether C fits, is whole and shares no memory: at a glance where all own theirs."""
+    if type(c) is not np.ndarray or c.dtype is not kind or c.shape != shape:
+        return False
+    flags = c.flags
+    if not (flags.forc and flags.writeable):
+        return False
+    if flags.owndata and a.base is b.base is None and c is not a and c is not b:
+        return True
+    return not (np.may_share_memory(a, c) or np.may_share_memory(b, c))
+
+
+def serve(live: LiveDevice, request: Request) -> bool:
+    """Compute a request whose C overlaps neither A nor B, if BLAS serves it.
+
+    Parameters
+    ----------
+    live : LiveDevice
+        Where a kernel would run otherwise.
+    request : Request
+        Of NumPy arrays.
+
+    Returns
+    -------
+    bool
+        Whether it is computed.
+    """
+    precision = request.precision
+    if not _serves or live.spec.kind != "cpu" or precision.letter not in PRECISIONS:
+        return False
+    least = _least_of_kernels(live, precision.letter, generation())
+    if request.m * request.n * request.k >= least and _kernel_is_faster(
+        live, _as_kernels_see(request)[0]
+    ):
+        return False
+    if request.arithmetic:
+        from tilewright.serve.split.serve import why_ieee
+
+        why = why_ieee(live, *_as_kernels_see(request), request.arithmetic)
+        if not why:
+            return False
+        if request.report is not None:
+            request.report.fixed("ieee", why)
+    # A subclass's own way of multiplying is not asked for.
+    a, b, c = (x.view(np.ndarray) for x in (request.a, request.b, request.c))
+    with span("BLAS"):
+        if request.k == 0 or not any(precision.scalar(request.alpha)):
+            _QUIET.copy().run(_scale, c, request.beta, precision)
+        else:
+            x, y = _operand(a, request.trans_a), _operand(b, request.trans_b)
+            _QUIET.copy().run(_computed, x, y, c, request.alpha, request.beta, precision)
+    return True
+
+
+@contextmanager
+def left_out() -> Iterator[None]:
+    """Let kernels serve all threads within a ``with`` block, to measure them."""
+    global _serves
+    before, _serves = _serves, False
+    try:
+        yield
+    finally:
+        _serves = before
+
+
+# -- which serves --------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _least_of_kernels(live: LiveDevice, letter: str, _generation: int) -> float:
+    """Return the least m n k at which a kernel may be faster: of any race; 0 on a GPU."""
+    if live.spec.kind != "cpu":
+        return 0
+    tuned = own(live.portfolio_key, letter)
+    kernels = () if tuned is None else tuned.kernels
+    return min((math.prod(sizes) for one in kernels for sizes in one.won), default=math.inf)
+
+
+def _kernel_is_faster(live: LiveDevice, problem: Problem) -> bool:
+    """Whether the kernel that serves a problem is known to be faster.
+
+    The largest race that it won, of no more rows, columns or terms, is scaled to this size; larger
+    products are hardly faster, by either.
+    """
+    kernel = choose(live, problem).kernel
+    times = _raced(live.portfolio_key, generation())
+    letter, sides = problem.precision.letter, (problem.m, problem.n, problem.k)
+    known = [
+        (math.prod(sizes), ns, times[letter, problem.trans, *sizes])
+        for sizes, ns in (kernel.won.items() if kernel is not None else ())
+        if (letter, problem.trans, *sizes) in times
+        and all(x <= side for x, side in zip(sizes, sides, strict=True))
+    ]
+    if not known:
+        return False
+    volume, kernel_ns, blas_ns = max(known)
+    return _LAUNCH_NS * volume < (blas_ns - kernel_ns) * math.prod(sides)
+
+
+@lru_cache(maxsize=16)
+def _raced(key: str, _generation: int) -> dict[Race, int]:
+    """Return BLAS's times in races; read once, as portfolios are."""
+    from tilewright.tuning.host_blas import times
+
+    return times(key)
+
+
+def _as_kernels_see(request: Request) -> tuple[Problem, GemmCall]:
+    from tilewright.serve.gemm import column_major_call, strided
+
+    def placed(x: NDArray[Any]) -> tuple[Operand, bool]:
+        layout = strided(x.shape, x.strides, x.itemsize)
+        return Operand(None, 0, 0), layout is None or layout[0]  # copies are row-major
+
+    operands = placed(request.a), placed(request.b), placed(request.c)
+    problem, call, _ = column_major_call(request, operands)
+    return problem, call
+
+
+# -- arithmetic ----------------------------------------------------------------------------
+
+
+def _operand(x: NDArray[Any], op: str) -> NDArray[Any]:
+    """Return op(x): a view, but for a conjugate."""
+    if op == "N":
+        return x
+    if op in "CR" and x.dtype.kind == "c":
+        x = x.conj()
+    return x if op == "R" else x.T
+
+
+def _computed(
+    x: NDArray[Any], y: NDArray[Any], c: NDArray[Any] | None, alpha: complex, beta: complex,
+    precision: Precision,
+) -> NDArray[Any]:  # fmt: skip
+    """Return alpha x y + beta c, in c if it is given; without a term that is 0."""
+    made = _product(x, y, c if beta == 0 else None)
+    if type(alpha) is not int or alpha != 1:
+        _scale(made, alpha, precision)
+    if c is None or beta == 0:
+        return made
+    _scale(c, beta, precision)
+    np.add(c, made, out=c)
+    return c
+
+
+def _product(x: NDArray[Any], y: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
+    """Return x y.  Of sums of one term `numpy.multiply` takes a third of the time."""
+    if x.shape[1] == 1:
+        made: NDArray[Any] = np.multiply(x, y, out)
+        return made
+    made = np.matmul(x, y, out)
+    if made.dtype.kind == "c" and _may_have_nan(x, y, made):
+        _keep_infinities(x, y, made)
+    return made
+
+
+def _may_have_nan(x: NDArray[Any], y: NDArray[Any], made: NDArray[Any]) -> bool:
+    """Whether a complex product may have a NaN, by a look at the operands if they are smaller.
+
+    No sum exceeds the root of the product of the operands' sums of squares; 4 is for rounding.
+    """
+    for one in (x, y) if x.size + y.size < made.size else (made,):
+        flat = one.ravel(order="K")
+        if not math.isfinite(4 * np.vdot(flat, flat).real):
+            return True
+    return False
+
+
+def _keep_infinities(x: NDArray[Any], y: NDArray[Any], made: NDArray[Any]) -> None:
+    """Let NaN stay only where a plain loop has it.
+
+    BLAS multiplies complex sums by 1 + 0i, which makes NaN of infinities; of real ones it does not.
+    """
+    lost = np.isnan(made)
+    if lost.any():
+        made.real[lost] = (x.real @ y.real - x.imag @ y.imag)[lost]
+        made.imag[lost] = (x.real @ y.imag + x.imag @ y.real)[lost]
+
+
+def _scale(x: NDArray[Any], scalar: complex, precision: Precision) -> None:
+    """Multiply by alpha or beta in place.
+
+    As `elem_scale` of the kernels' preludes: 0 reads nothing, and a scalar without an imaginary
+    part only scales, so that infinities make no NaN.
+    """
+    real, imaginary = precision.scalar(scalar)
+    if imaginary != 0:
+        np.multiply(x, x.dtype.type(complex(real, imaginary)), out=x)
+    elif real == 0:
+        x[...] = 0
+    elif real != 1:
+        for part in (x.real, x.imag) if precision.is_complex else (x,):
+            np.multiply(part, real, out=part)

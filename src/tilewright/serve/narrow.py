@@ -1,0 +1,197 @@
+"""float16, bfloat16 and int8 arrays: on tensor cores as they are, elsewhere in single precision.
+
+Where a device has tensor cores that are proved (`tilewright.serve.narrow_products`), they take
+the elements as they lie and add in float32, or exactly in int32.  Elsewhere elements become
+float32, which holds each of them, and the kernels for single precision multiply; sums of int8 are
+cut where they would no longer be exact.  Either way results are rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.backend import LiveDevice
+from tilewright.precision import precision
+from tilewright.problem import Trans
+from tilewright.serve.narrow_arrays import Arrays, ExportedArrays, arrays_of
+from tilewright.serve.narrow_calls import Call, on_arrays_device, on_host
+from tilewright.serve.narrow_types import type_name
+from tilewright.serve.overlap import overlaps_itself
+
+__all__ = ["narrow_gemm", "scalars_of"]
+
+# (-128)^2 is 2^14: so many products sum up to at most 2^24, which float32 holds exactly.
+_EXACT_K = 1024
+
+
+def narrow_gemm(
+    a: Any,
+    b: Any,
+    c: Any,
+    alpha: complex,
+    beta: complex,
+    trans_a: str | Trans,
+    trans_b: str | Trans,
+    out_dtype: Any,
+    device: str | LiveDevice | None,
+) -> Any:
+    """Return alpha op(a) op(b) + beta c; see `tilewright.gemm`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is wrong; the message names it.
+    """
+    library = arrays_of(a, b, c)
+    rest = {"trans_a": trans_a, "trans_b": trans_b, "device": device}
+    if isinstance(library, ExportedArrays):
+        return _exported(library, (a, b, c), alpha, beta, out_dtype, rest)
+    out = _checked(library, a, b, c, out_dtype)
+    made = _on_tensor_cores(library, a, b, c, alpha, beta, out, out_dtype, rest)
+    if made is not None:
+        return made
+    widened = _integers if out == "int32" else _floats
+    made = widened(library, a, b, c, alpha, beta, rest)
+    if c is None:
+        return library.cast(made, out)
+    library.put(c, made)
+    return c
+
+
+def _checked(library: Arrays, a: Any, b: Any, c: Any, out_dtype: Any) -> str:
+    """Return the name of the result's type, once the arrays are known to go together."""
+    kind = type_name(a.dtype)
+    for name, x in (("a", a), ("b", b), ("c", c)):
+        if x is not None:
+            library.check(name, x)
+    if type_name(b.dtype) != kind:
+        raise ValueError(f"b.dtype={b.dtype} but a.dtype={a.dtype}; convert one with astype")
+    out = _out(library, kind, c, out_dtype)
+    if c is not None and overlaps_itself(c.shape, library.steps(c)):
+        raise ValueError("c overlaps itself; give c memory of its own")
+    for name, x in (("a", a), ("b", b)):
+        if c is not None and library.shared(x, c):
+            raise ValueError(f"c overlaps {name}; give c memory of its own")
+    return out
+
+
+def _on_tensor_cores(
+    library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, out: str, asked: Any,
+    rest: dict[str, Any],
+) -> Any:  # fmt: skip
+    """Return the result of tensor cores; None where there are none, or nothing for them."""
+    from tilewright.serve.gemm import sizes_of
+
+    op_a, op_b = Trans.parse(rest["trans_a"], "trans_a"), Trans.parse(rest["trans_b"], "trans_b")
+    m, n, k = sizes_of(a, b, c, op_a, op_b)
+    alpha, beta = scalars_of(alpha, beta, c, whole=out == "int32")
+    if 0 in (m, n, k) or alpha == 0:  # nothing is multiplied
+        return None
+    call = Call(type_name(a.dtype), out, m, n, k, alpha, beta, op_a, op_b)
+    if isinstance(a, np.ndarray):
+        return on_host(call, a, b, c, rest["device"])
+    if rest["device"] is not None:  # which is refused elsewhere
+        return None
+    return on_arrays_device(call, library, a, b, c, asked)
+
+
+def _exported(
+    library: ExportedArrays, given: tuple[Any, Any, Any], alpha: Any, beta: Any, out_dtype: Any,
+    rest: dict[str, Any],
+) -> Any:  # fmt: skip
+    """Return the product of DLPack arrays: in place on tensor cores, else through CuPy."""
+    a, b = (library.adapter.view(name, x) for name, x in zip("ab", given[:2], strict=True))
+    c = None if given[2] is None else library.adapter.view("c", given[2])
+    out = _checked(library, a, b, c, out_dtype)
+    made = _on_tensor_cores(library, a, b, c, alpha, beta, out, out_dtype, rest)
+    if made is not None:
+        return made
+    try:
+        import cupy
+    except ImportError:
+        raise ValueError(
+            f"{type(given[0]).__name__} of {type_name(a.dtype)} is converted by CuPy here;"
+            " install it, or give float32"
+        ) from None
+    with library.adapter.on_stream(cupy, a.ordinal):
+        x, y, z = (None if one is None else cupy.from_dlpack(one) for one in given)
+        made = narrow_gemm(x, y, z, alpha, beta, out_dtype=out_dtype, **rest)
+    return made if given[2] is None else given[2]
+
+
+def scalars_of(alpha: Any, beta: Any, c: Any, *, whole: bool) -> tuple[Any, Any]:
+    """Return alpha and beta as floats, or as integers of 32 bits.
+
+    Raises
+    ------
+    ValueError
+        If one is neither, or beta has no c to scale; the message names it.
+    """
+    from tilewright.serve.gemm import check_scalars
+
+    if whole:
+        alpha, beta = _integer("alpha", alpha), _integer("beta", beta)
+        if c is None and beta != 0:
+            raise ValueError(f"beta={beta!r} needs c to scale; give c, or leave beta at 0")
+        return alpha, beta
+    check_scalars(alpha, beta, precision("s"), c)
+    return complex(alpha).real, complex(beta).real
+
+
+def _out(library: Arrays, kind: str, c: Any, out_dtype: Any) -> str:
+    """Return the name of the result's type."""
+    able = ("int32",) if kind == "int8" else (kind, "float32")
+    out = able[0] if out_dtype is None else library.out_name(out_dtype)
+    if out not in able:
+        raise ValueError(f"out_dtype={out_dtype!r} is not for {kind}; use {' or '.join(able)}")
+    if c is None:
+        return out
+    held = type_name(c.dtype)
+    if held not in able or (out_dtype is not None and held != out):
+        wanted = out if out_dtype is not None else " or ".join(able)
+        raise ValueError(f"c.dtype={c.dtype} does not hold the result; give {wanted}")
+    return held
+
+
+def _floats(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any) -> Any:
+    """Return the result in float32."""
+    from tilewright.serve.gemm import gemm
+
+    wide = None if c is None else library.cast(c, "float32")
+    if wide is c and c is not None:  # a cast to its own type may be no copy
+        wide = c * 1
+    x, y = library.cast(a, "float32"), library.cast(b, "float32")
+    return gemm(x, y, wide, alpha=alpha, beta=beta, **rest)
+
+
+def _integers(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any) -> Any:
+    """Return the result in 64-bit integers: the sum over k in exact pieces."""
+    from tilewright.serve.gemm import gemm, sizes_of
+
+    alpha, beta = scalars_of(alpha, beta, c, whole=True)
+    op_a, op_b = Trans.parse(rest["trans_a"], "trans_a"), Trans.parse(rest["trans_b"], "trans_b")
+    across_a, across_b = op_a.transposed, op_b.transposed
+    _, _, k = sizes_of(a, b, c, op_a, op_b)
+    total = None
+    for start in range(0, max(1, k), _EXACT_K):
+        part = slice(start, start + _EXACT_K)
+        x = library.cast(a[part] if across_a else a[:, part], "float32")
+        y = library.cast(b[:, part] if across_b else b[part], "float32")
+        piece = library.cast(gemm(x, y, **rest), "int64")
+        total = piece if total is None else total + piece
+    assert total is not None
+    scaled = total * alpha
+    return library.cast(scaled if beta == 0 else scaled + library.cast(c, "int64") * beta, "int32")
+
+
+def _integer(name: str, value: Any) -> int:
+    """Return a scalar as an int of 32 bits."""
+    try:
+        number = None if isinstance(value, complex | np.complexfloating) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None or number != value or not -(2**31) <= number < 2**31:
+        raise ValueError(f"{name}={value!r} is not for integers; give an int of 32 bits")
+    return number

@@ -1,0 +1,262 @@
+"""Arrays of 8- and 16-bit numbers: what the libraries that have them are asked for."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol
+
+import numpy as np
+
+from tilewright.serve.arenas import Memory
+from tilewright.serve.narrow_types import NARROW, type_name
+from tilewright.serve.overlap import overlap
+
+__all__ = ["Arrays", "ExportedArrays", "arrays_of"]
+
+
+class Arrays(Protocol):
+    """One library's arrays."""
+
+    def own(self, x: Any) -> bool:
+        """Whether an array is one of them."""
+
+    def check(self, name: str, x: Any) -> None:
+        """Refuse an array that is not multiplied."""
+
+    def cast(self, x: Any, name: str) -> Any:
+        """Return an array's numbers in another type."""
+
+    def put(self, c: Any, values: Any) -> None:
+        """Write numbers into an array, rounded to its type."""
+
+    def shared(self, x: Any, y: Any) -> bool:
+        """Whether two arrays share an element."""
+
+    def steps(self, x: Any) -> Any:
+        """Return the distances between rows and columns, in any unit."""
+
+    def out_name(self, dtype: Any) -> str:
+        """Return the name of a type, or nothing for what is none."""
+
+    def view(self, name: str, x: Any) -> Any:
+        """Return the `View` of an array on a device; None of others, or where it has none."""
+
+    def new(self, like: Any, shape: tuple[int, int], name: str) -> Any:
+        """Return the view of a new row-major array of a type, beside another view's."""
+
+    def stream(self, ordinal: int) -> int:
+        """Return the stream to use on a device."""
+
+    @property
+    def memory(self) -> Memory | None:
+        """Return the library's allocator, if it has one."""
+
+
+class _NumPyLike:
+    """Arrays of NumPy or CuPy."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def cast(self, x: Any, name: str) -> Any:
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity and wrapping are meant
+            return x.astype(_dtype(name) if isinstance(x, np.ndarray) else name)
+
+    def put(self, c: Any, values: Any) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            c[...] = values.astype(c.dtype)
+
+    def check(self, name: str, x: Any) -> None:
+        masked = sys.modules.get("numpy.ma")  # whoever has such an array has imported it
+        if masked is not None and isinstance(x, masked.MaskedArray):
+            raise TypeError("masked arrays are not multiplied; fill them first with .filled(value)")
+        if name == "c" and isinstance(x, np.ndarray) and not x.flags.writeable:
+            raise ValueError("c is read-only; give a writeable array")
+
+    def shared(self, x: Any, y: Any) -> bool:
+        if isinstance(x, np.ndarray):
+            return bool(np.shares_memory(x, y))
+        return overlap(*((z.data.ptr, z.shape, z.strides, z.dtype) for z in (x, y)))
+
+    def out_name(self, dtype: Any) -> str:
+        try:
+            named = np.dtype(dtype)  # "f4" is float32
+        except TypeError:  # a name that only another library knows, or no type at all
+            return type_name(dtype) if isinstance(dtype, str) else ""
+        return type_name(named) if named.isnative else ""
+
+    def steps(self, x: Any) -> Any:
+        return x.strides
+
+    def own(self, x: Any) -> bool:
+        return isinstance(x, self._module.ndarray)
+
+    def view(self, name: str, x: Any) -> Any:
+        if self._module is np:
+            return None
+        from tilewright.serve.arrays import cupy as on_cupy
+
+        return on_cupy.view(name, x)
+
+    def new(self, like: Any, shape: tuple[int, int], name: str) -> Any:
+        from tilewright.serve.arrays import cupy as on_cupy
+
+        return on_cupy.new(like, shape, _dtype(name))
+
+    def stream(self, ordinal: int) -> int:
+        from tilewright.serve.arrays import cupy as on_cupy
+
+        return on_cupy.stream_of(ordinal)
+
+    def memory(self, ordinal: int, size: int) -> tuple[int, Any]:
+        from tilewright.serve.arrays import cupy as on_cupy
+
+        return on_cupy.memory(ordinal, size)
+
+
+def _dtype(name: str) -> Any:
+    """Return NumPy's type of a name; bfloat16 is there once ml_dtypes is."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    import ml_dtypes  # whoever has such an array has it
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+class _TorchTensors:
+    """Tensors of PyTorch on a CUDA device."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def cast(self, x: Any, name: str) -> Any:
+        return x.to(getattr(self._module, name))
+
+    def put(self, c: Any, values: Any) -> None:
+        c.copy_(values)
+
+    def check(self, name: str, x: Any) -> None:
+        if x.requires_grad and self._module.is_grad_enabled():
+            raise ValueError(
+                f"{name} requires grad, which gemm() does not compute; give {name}.detach()"
+            )
+
+    def shared(self, x: Any, y: Any) -> bool:
+        def place(z: Any) -> tuple[Any, ...]:
+            size = z.element_size()
+            return z.data_ptr(), z.shape, [s * size for s in z.stride()], f"V{size}"
+
+        return overlap(place(x), place(y))
+
+    def out_name(self, dtype: Any) -> str:
+        return type_name(dtype)
+
+    def steps(self, x: Any) -> Any:
+        return x.stride()
+
+    def own(self, x: Any) -> bool:
+        return isinstance(x, self._module.Tensor) and bool(x.is_cuda)
+
+    def view(self, name: str, x: Any) -> Any:
+        from tilewright.serve.arrays import torch as on_torch
+
+        return on_torch.narrow_view(x)
+
+    def new(self, like: Any, shape: tuple[int, int], name: str) -> Any:
+        from tilewright.serve.arrays import torch as on_torch
+
+        return on_torch.new(like, shape, getattr(self._module, name))
+
+    def stream(self, ordinal: int) -> int:
+        from tilewright.serve.arrays import torch as on_torch
+
+        return on_torch.stream_of(ordinal)
+
+    def memory(self, ordinal: int, size: int) -> tuple[int, Any]:
+        from tilewright.serve.arrays import torch as on_torch
+
+        return on_torch.memory(ordinal, size)
+
+
+class ExportedArrays:
+    """Arrays of any library through DLPack, as the views that one call has of them.
+
+    Parameters
+    ----------
+    adapter : DLPackArrays
+        Who exports them.
+    """
+
+    def __init__(self, adapter: Any) -> None:
+        self.adapter = adapter
+
+    def own(self, x: Any) -> bool:
+        """Whether an array can be exported."""
+        return hasattr(x, "__dlpack_device__") and not isinstance(x, np.ndarray)
+
+    def check(self, name: str, x: Any) -> None:
+        """Refuse nothing: exporting did."""
+
+    def shared(self, x: Any, y: Any) -> bool:
+        """Whether two views share an element."""
+        return overlap(*((z.address, z.shape, z.strides, z.dtype) for z in (x, y)))
+
+    def out_name(self, dtype: Any) -> str:
+        """Return the name of NumPy's type."""
+        return _NumPyLike(np).out_name(dtype)
+
+    def steps(self, x: Any) -> Any:
+        """Return the strides in bytes."""
+        return x.strides
+
+    def view(self, name: str, x: Any) -> Any:
+        """Return the view itself."""
+        return x
+
+    def new(self, like: Any, shape: tuple[int, int], name: str) -> Any:
+        """Return the view of a new CuPy array."""
+        return self.adapter.new(like, shape, _dtype(name))
+
+    def stream(self, ordinal: int) -> int:
+        """Return the stream that c, else a, names."""
+        return int(self.adapter.stream)
+
+    @property
+    def memory(self) -> Memory | None:
+        """Return none: whose arrays they are, nobody knows."""
+        return None
+
+    def cast(self, x: Any, name: str) -> Any:
+        """Refuse."""
+        raise TypeError("views are not cast; use CuPy's arrays of them")
+
+    def put(self, c: Any, values: Any) -> None:
+        """Refuse."""
+        raise TypeError("views are not written; use CuPy's arrays of them")
+
+
+def arrays_of(a: Any, b: Any, c: Any) -> Arrays:
+    """Return whose arrays these are.
+
+    Raises
+    ------
+    TypeError
+        If they are of no library that has such numbers, or of several without DLPack.
+    """
+    given = [x for x in (a, b, c) if x is not None]
+    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    kinds: list[Arrays] = [_NumPyLike(np)]
+    kinds += [_NumPyLike(cupy)] if cupy is not None else []
+    kinds += [_TorchTensors(torch)] if torch is not None else []
+    for kind in kinds:
+        if all(kind.own(x) for x in given):
+            return kind
+    if all(ExportedArrays(None).own(x) for x in given):
+        from tilewright.serve.arrays.dlpack import DLPackArrays
+
+        return ExportedArrays(DLPackArrays(a, b, c))
+    names = ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)
+    raise TypeError(
+        f"a, b and c are {names}; of {', '.join(NARROW)} give NumPy arrays only,"
+        " or arrays on one CUDA device"
+    )

@@ -1,0 +1,222 @@
+"""Calls of gemm() on 8- and 16-bit arrays that tensor cores serve, by where the arrays are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.backend import LiveDevice, Operand
+from tilewright.serve import warm
+from tilewright.serve.calls import Planned, enqueue, keep, kept
+from tilewright.serve.kernels import kernel_of
+from tilewright.serve.narrow_products import Matrix, Product, serves, steps
+from tilewright.serve.plan import ALPHA, BETA, A, B, C, Plan, Space, call_of
+from tilewright.serve.routes import Laid
+from tilewright.stencil.wgmma.call import ALIGNMENT
+from tilewright.timeline import span
+
+if TYPE_CHECKING:
+    from tilewright.problem import Trans
+    from tilewright.serve.arrays.device import View
+    from tilewright.serve.narrow_arrays import Arrays
+
+__all__ = ["Call", "on_arrays_device", "on_host"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One checked call: types, sizes and operations in the caller's orientation."""
+
+    element: str
+    result: str
+    m: int
+    n: int
+    k: int
+    alpha: Any
+    beta: Any
+    trans_a: Trans
+    trans_b: Trans
+
+    def product(self, a: Any, b: Any, c: Operand, *, row_major: bool) -> Product:
+        """Return what is launched; `a` and `b` are memory, shape and steps in elements."""
+        left = Matrix.of(*a, k_first=self.trans_a.transposed)
+        right = Matrix.of(*b, k_first=not self.trans_b.transposed)
+        if row_major:  # C^T = op(B)^T op(A)^T
+            left, right = right, left
+        return Product(self.element, self.result, self.alpha, self.beta, left, right, c)
+
+
+# -- arrays on a device ----------------------------------------------------------------
+
+
+def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked: Any) -> Any:
+    """Enqueue a product on the caller's stream.
+
+    Parameters
+    ----------
+    call : Call
+        What is computed; nothing of it is empty.
+    library : Arrays
+        Whose arrays they are.
+    a, b, c : array
+        The caller's; c may be None.
+    asked : dtype or None
+        The type of a new result as the caller named it.
+
+    Returns
+    -------
+    array or None
+        c or the new array; None where the tensor cores cannot serve the call.
+    """
+    from tilewright.backend.cuda.device import device_at
+
+    views = [library.view(name, x) for name, x in (("a", a), ("b", b), ("c", c)) if x is not None]
+    if any(view is None or view.ordinal != views[0].ordinal for view in views):
+        return None
+    live = device_at(views[0].ordinal)
+    if not serves(live) or not all(map(_is_whole, views)):
+        return None
+    target = views[2] if c is not None else library.new(views[0], (call.m, call.n), call.result)
+    placed = _placed(target)
+    if placed is None:
+        return None
+    row_major, result = placed
+    bases = (B, A) if row_major else (A, B)
+    left, right = (
+        (base + view.address % ALIGNMENT, view.shape, _steps(view))
+        for base, view in zip(bases, views[:2], strict=True)
+    )
+    product = _made_up(call).product(left, right, Operand(C, 0, result.ld), row_major=row_major)
+    if not product.fits():
+        return None
+    plan = _planned(live, product)
+    first, second = views[1::-1] if row_major else views[:2]
+    native = call_of(
+        first.address, second.address, target.address, call.alpha, call.beta,
+        library.stream(live.ordinal),
+    )  # fmt: skip
+    enqueue(live, plan, native, library.stream(live.ordinal), library.memory)
+    if library.memory is not None:  # other arrays export themselves anew at every call
+        _remember(call, (a, b, c, asked), (*views[:2], target), plan, row_major)
+    return target.array
+
+
+def _made_up(call: Call) -> Call:
+    """Return a call with the scalars that plans are laid out with."""
+    alpha, beta = ALPHA.real, BETA.real
+    if call.result == "int32":
+        return replace(call, alpha=int(alpha), beta=int(beta))
+    return replace(call, alpha=alpha, beta=beta)
+
+
+def _planned(live: Any, product: Product) -> Plan:
+    """Return the plan of a product at made-up addresses."""
+    key = (live, product)
+    found = kept(key)
+    if found is None:
+        space = Space()
+        with span("lay out"):
+            laid = [
+                (kernel_of(live, source), launch, arguments)
+                for source, launch, arguments in steps(live, product, space.need)
+            ]
+            begins = product.a.memory % ALIGNMENT, product.b.memory % ALIGNMENT
+            found = Planned(Plan(live, laid, space, begins), Laid(laid))
+        keep(key, found)
+    return found.plan
+
+
+def _remember(
+    call: Call, given: tuple[Any, ...], views: tuple[View, ...], plan: Plan, exchanged: bool
+) -> None:
+    """Let calls like this one be started by `warm.again`."""
+    if any(step < 0 for view in views[:2] for step in view.strides):
+        return  # overlap is looked for from the first element on
+    a, b, c, asked = given
+    whole = call.result == "int32"
+    most = 2.0**31 - 1 if whole else float(np.finfo(np.float32).max)
+    target = views[2]
+    where = getattr(target.array, "device", target.ordinal)
+    trans = call.trans_a.value, call.trans_b.value
+    warm.remember(
+        (a, b, c, call.alpha, call.beta, *trans, "ieee", asked, None),
+        target.array, plan, (call.m, call.n), target.array.dtype, where, exchanged, False, whole,
+        most, *(view.extent for view in views),
+    )  # fmt: skip
+
+
+def _steps(view: View) -> tuple[int, ...]:
+    return tuple(step // view.dtype.itemsize for step in view.strides)
+
+
+def _is_whole(view: View) -> bool:
+    """Whether elements lie at multiples of their size."""
+    size = view.dtype.itemsize
+    return view.address % size == 0 and not any(step % size for step in view.strides)
+
+
+def _placed(target: View) -> tuple[bool, Operand] | None:
+    """Return whether C is row-major, and C as column-major; None if BLAS could not take it."""
+    from tilewright.serve.gemm import strided
+
+    layout = strided(target.shape, target.strides, target.dtype.itemsize)
+    return None if layout is None else (layout[0], Operand(target.address, 0, layout[1]))
+
+
+# -- NumPy arrays ----------------------------------------------------------------------
+
+
+def on_host(
+    call: Call, a: NDArray[Any], b: NDArray[Any], c: Any, device: str | LiveDevice | None
+) -> Any:
+    """Multiply NumPy arrays on a device with tensor cores; None where it has none.
+
+    They travel there and back, each as densely as it can lie.
+    """
+    from tilewright.serve.gemm import live_device
+
+    live = live_device(device)
+    if not serves(live):
+        return None
+    kept: list[Any] = []
+
+    def need(name: str, size: int) -> Any:
+        kept.append(live.allocate(size))
+        return kept[-1]
+
+    def upload(x: NDArray[Any]) -> tuple[Any, tuple[int, ...], tuple[int, int]]:
+        transposed = x.flags.f_contiguous and not x.flags.c_contiguous
+        dense = np.ascontiguousarray(x.T if transposed else x)
+        kept.append(live.upload(_raw(dense)))
+        ld = dense.shape[1]
+        return kept[-1], x.shape, (1, ld) if transposed else (ld, 1)
+
+    made = np.empty((call.m, call.n), a.dtype if call.result == call.element else call.result)
+    if c is not None and call.beta != 0:
+        made[...] = c
+    try:
+        left, right = upload(a), upload(b)
+        # With beta = 0 nobody reads what it holds.
+        memory = upload(made)[0]
+        product = call.product(left, right, Operand(memory, 0, call.n), row_major=True)
+        if not product.fits():
+            return None
+        for source, launch, arguments in steps(live, product, need):
+            event = live.launch(kernel_of(live, source), launch, arguments)
+        event.wait()
+        live.download(memory, _raw(made))
+    finally:
+        for piece in kept:
+            live.free(piece)
+    if c is None:
+        return made
+    c[...] = made
+    return c
+
+
+def _raw(x: NDArray[Any]) -> NDArray[Any]:
+    """Return an array's memory as integers: what copies it need not know bfloat16."""
+    return x.view(f"u{x.itemsize}")

@@ -1,0 +1,84 @@
+"""Every source that a call may launch beside the kernels of S, D, C, Z and double-double GEMM.
+
+Copies of operands, the passes of ``accuracy="fp32"`` and ``"tf32"``, and tensor-core products: what
+the portfolio ``passes`` holds, so that none of them is compiled where it serves.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from tilewright.hardware import DeviceSpec
+from tilewright.precision import precision
+from tilewright.problem import Trans
+from tilewright.serve.split.product import arithmetic_of_scheme
+from tilewright.serve.tensor_cores import wgmma
+from tilewright.stencil import Source
+from tilewright.stencil.asynchronous.realign import Realigned
+from tilewright.stencil.split import SCHEMES, Sources
+from tilewright.stencil.split.sources import Operands, Stored
+from tilewright.stencil.wgmma import Arithmetic, TensorVariant
+
+__all__ = ["sources"]
+
+_PLAIN = (
+    Arithmetic("float16", "float16"),
+    Arithmetic("float16", "float32"),
+    Arithmetic("bfloat16", "bfloat16"),
+    Arithmetic("bfloat16", "float32"),
+    Arithmetic("int8", "int32"),
+)
+_ROUTES = ("fp16x3", "bf16x6")  # of "fp32"
+
+
+def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
+    """Yield what each source is, and the source; `device` has Hopper's tensor cores."""
+    yield from (("copies", one) for one in _copies())
+    yield from (("splits", one) for one in _splits())
+    for made in _PLAIN:
+        yield from _products(device, made.element, made, 0)
+    for name in (*_ROUTES, "tf32"):
+        scheme = SCHEMES[name]
+        yield from _products(device, name, arithmetic_of_scheme(scheme), scheme.promote_k)
+
+
+def _copies() -> Iterator[Source]:
+    for size in (1, 2, 4, 8, 16):
+        for transposed in (False, True):
+            yield Realigned(size, 1, 1, transposed).source("cuda")
+            if transposed and size >= 8:
+                yield Realigned(size, 1, 1, transposed, True).source("cuda")
+
+
+def _splits() -> Iterator[Source]:
+    sources = Sources("cuda")
+    few, many = (SCHEMES[name] for name in _ROUTES)
+    for a, b in itertools.product((False, True), repeat=2):
+        of = Operands(Stored(1, 1, a), Stored(1, 1, b))
+        yield sources.largest(of)
+        yield sources.split(of, few, guarded=True)
+        yield sources.split(of, many, exponents="known", run_if=2)
+        yield sources.split(of, SCHEMES["tf32"], transposed=(not a, not b), exponents="zero")
+    for op, other in itertools.product(Trans, (Trans.N, Trans.R)):
+        yield sources.expand(op, wide=True, other=other)
+    yield sources.expand(Trans.T, wide=False)
+
+
+def _products(
+    device: DeviceSpec, name: str, made: Arithmetic, promote_k: int
+) -> Iterator[tuple[str, Source]]:
+    """Yield the tensor-core kernels that may serve an arithmetic, for all orders of operands.
+
+    What is unpacked together is a config in all orders: these differ little, and a call has one.
+    """
+    family = wgmma()
+    orders = (Trans.T, Trans.N) if made.either_order else (Trans.T,)
+    for a, b in itertools.product(orders, orders):
+        other = Trans.N if b.transposed else Trans.T  # B contiguous along k is not transposed
+        variant = TensorVariant(precision("s"), a, other, arithmetic=made)
+        space = family.space(variant, device)
+        for config in family.starts(variant, device):
+            often = not promote_k or 0 < config.integer("promote_k") <= promote_k
+            if config in space and often:
+                yield f"{name} {config.id}", family.source(config, variant, "cuda")

@@ -1,0 +1,358 @@
+"""Plans: the launches of a call, laid out once and started again and again, in C.
+
+A plan is laid out at made-up addresses and with made-up scalars: whatever route lays it out works
+on numbers as it would for one call.  Every argument that turns out to be a made-up address plus a
+distance, or a made-up scalar, is filled in anew at each call; all others stay as they are::
+
+    made-up          at each call
+    A + 64      ->   the call's A, plus 64
+    POOL + 4096 ->   the stream's workspace, plus 4096
+    ALPHA       ->   the call's alpha
+
+Plans are immutable and know nothing of a caller's arrays; the table of `tilewright.serve.warm`
+finds the plan of a call by its arrays' layouts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tilewright.backend import BackendError, Kernel, LaunchError
+from tilewright.core import needed_library
+from tilewright.stencil import Launch, TensorMap, Workspace
+
+__all__ = ["ALPHA", "BETA", "REPORT", "A", "B", "C", "Plan", "Space", "Step", "core"]
+
+Step = tuple[Kernel, Launch, tuple[Any, ...]]
+"""A kernel with its grid and its arguments."""
+
+# Ranges of 2^45 bytes, longer than any matrix and below 2^48: the driver, which makes tensor maps
+# of them, takes them for addresses.
+_RANGE = 45
+A, B, C, REPORT, _POOL, _ZEROS, _WORKSPACE = (number << _RANGE for number in range(1, 8))
+
+# Exact in every type that scalars have, and nothing that a kernel is told otherwise.
+ALPHA = complex(1234577.0, 1234583.0)
+BETA = complex(1234601.0, 1234627.0)
+
+# core.h: what is patched, and how scalars are stored.
+_SLOTS = {A: 0, B: 1, C: 2, REPORT: 3}
+_SCRATCH = 4
+_SCALARS = {ALPHA.real: 5, ALPHA.imag: 6, BETA.real: 7, BETA.imag: 8}
+_TYPES = {"f4": 0, "f8": 1, "i4": 3}
+_PAIR = 2
+
+# Of pieces of a workspace: what allocators align to, so that no piece is worse off than an array.
+_ALIGNMENT = 256
+
+# CUDA C++ Programming Guide, table of technical specifications: grid in x and in y.
+_GRID = (2**31 - 1, 65535)
+
+# From this compute capability on, a launch may begin before the one before it has ended.
+_EARLY_FROM = 90
+
+_MAP_BYTES, _PLACE_BYTES = 128, 16
+
+
+class _Launch(ctypes.Structure):
+    """tilewright_launch of core.h."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        *((name, ctypes.c_uint) for name in (
+            "grid_x", "grid_y", "block_x", "block_y", "shared_bytes", "early", "first", "count",
+        )),
+    )  # fmt: skip
+
+
+class _Patch(ctypes.Structure):
+    """tilewright_patch of core.h."""
+
+    _fields_ = (
+        ("place", ctypes.c_uint),
+        ("kind", ctypes.c_ubyte),
+        ("type", ctypes.c_ubyte),
+        ("delta", ctypes.c_int64),
+    )
+
+
+class _Call(ctypes.Structure):
+    """tilewright_call of core.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("a", "b", "c", "report")),
+        ("alpha", ctypes.c_double * 4),
+        ("beta", ctypes.c_double * 4),
+        ("stream", ctypes.c_void_p),
+    )
+
+
+@lru_cache(maxsize=1)
+def core() -> ctypes.CDLL:
+    """Return the core with the driver found; its functions let other threads run.
+
+    Raises
+    ------
+    CoreError
+        If there is no core and none can be made.
+    BackendError
+        If there is no CUDA driver.
+    """
+    # The very file that the table is in: what is found here is the library's, not a process's.
+    found = ctypes.CDLL(needed_library()._name)
+    found.tilewright_plan_new.restype = ctypes.c_void_p
+    found.tilewright_plan_free.argtypes = [ctypes.c_void_p]
+    if not found.tilewright_find_driver():
+        raise BackendError("NVIDIA's driver is not here, or older than CUDA 12; update it")
+    return found
+
+
+class Space:
+    """Device memory that a plan will have at each call, by names.
+
+    The same `need` as `tilewright.serve.scratch.Scratch`; addresses are made up.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, tuple[int, int]] = {}
+        self.pool_bytes = self.zero_bytes = 0
+
+    def need(self, name: str, size: int, *, zeroed: bool = False) -> int:
+        """Return a piece of at least so many bytes.
+
+        Parameters
+        ----------
+        name : str
+            Of the piece: a larger one is asked for first.
+        size : int
+            In bytes.
+        zeroed : bool
+            Whether it is zero at each call, and is left so.
+        """
+        at, held = self._pieces.get(name, (0, -1))
+        if held >= size:
+            return at
+        whole = -(-max(1, size) // _ALIGNMENT) * _ALIGNMENT
+        if zeroed:
+            at, self.zero_bytes = _ZEROS + self.zero_bytes, self.zero_bytes + whole
+        else:
+            at, self.pool_bytes = _POOL + self.pool_bytes, self.pool_bytes + whole
+        self._pieces[name] = at, size
+        return at
+
+    @property
+    def zero(self) -> int:
+        """One int, 0, that nobody writes."""
+        return self.need("zero", 4, zeroed=True)
+
+
+class Plan:
+    """Launches of one CUDA device, ready to be started with any addresses and scalars.
+
+    Parameters
+    ----------
+    device : CUDADevice
+        Where they run.
+    steps : sequence of Step
+        Laid out at `A`, `B`, `C`, `REPORT` and addresses of `space`, with `ALPHA` and `BETA`.
+    space : Space
+        Where its pieces come from.
+    begins : tuple of int
+        How far beyond `A` and `B` the operands were laid out to begin: their alignment.
+    name : str
+        What a timeline calls it.
+
+    Raises
+    ------
+    LaunchError
+        If no CUDA device has such a grid, or the driver refuses a tensor map.
+    """
+
+    def __init__(
+        self,
+        device: Any,
+        steps: Sequence[Step],
+        space: Space,
+        begins: tuple[int, int] = (0, 0),
+        name: str = "gemm",
+    ) -> None:
+        self.name = name
+        self._device = device
+        self._kernels = [kernel for kernel, _, _ in steps]  # stay loaded
+        laid = _Laid(device, space, begins)
+        for kernel, launch, arguments in steps:
+            laid.add(kernel.handle, launch, arguments)
+        self.zero_bytes, self.scratch_bytes = laid.zero_bytes, laid.scratch_bytes
+        self.native = laid.made()
+        weakref.finalize(self, core().tilewright_plan_free, self.native).atexit = False
+
+    @property
+    def bytes(self) -> int:
+        """What it needs of a workspace."""
+        return self.zero_bytes + self.scratch_bytes
+
+    def start(self, call: _Call, memory: int = 0) -> bool:
+        """Enqueue all launches; False where the stream's arena is too small.
+
+        Parameters
+        ----------
+        call : _Call
+            By `call_of`.
+        memory : int
+            Of `bytes` to use instead of the arena.
+
+        Raises
+        ------
+        BackendError
+            If the device refuses a launch, or an earlier one has failed.
+        """
+        at = ctypes.byref(call)
+        if memory:
+            status = core().tilewright_start_in(
+                ctypes.c_void_p(self.native), at, ctypes.c_uint64(memory)
+            )
+        else:
+            status = core().tilewright_start(ctypes.c_void_p(self.native), at)
+        if status > 0:
+            from tilewright.backend.cuda.driver import error_of
+
+            raise self._device.failed(error_of(status, f"launching on {self._device.id}"))
+        return bool(status == 0)
+
+
+def call_of(
+    a: int, b: int, c: int, alpha: Any, beta: Any, stream: int, report: int = 0
+) -> ctypes.Structure:
+    """Return a call's addresses, as kernels have them, scalars and stream for `Plan.start`."""
+    return _Call(a, b, c, report, _words(alpha), _words(beta), stream)
+
+
+def _words(value: Any) -> Any:
+    """Return a scalar's real and imaginary parts, high and low."""
+    high, low = (complex(x) for x in (getattr(value, "hi", value), getattr(value, "lo", 0.0)))
+    return (ctypes.c_double * 4)(high.real, low.real, high.imag, low.imag)
+
+
+class _Laid:
+    """A plan as it is laid out, launch by launch."""
+
+    def __init__(self, device: Any, space: Space, begins: tuple[int, int]) -> None:
+        self._device = device
+        self._space = space
+        self._begins = dict(zip((A, B), begins, strict=True))
+        self._launches: list[_Launch] = []
+        self._places: list[bytes] = []
+        self._map_of: list[int] = []
+        self._maps: list[bytes] = []
+        self._addresses: list[tuple[int, int]] = []  # place, made-up address
+        self._scalars: list[_Patch] = []
+        self._part_bytes = 0
+        self._words = 0
+
+    def add(self, loaded: Any, launch: Launch, arguments: tuple[Any, ...]) -> None:
+        """Lay out a loaded kernel's launch, and that of its second function."""
+        launch = launch.on(self._device.spec.multiprocessors)
+        if not all(0 < size <= most for size, most in zip(launch.grid, _GRID, strict=True)):
+            raise LaunchError(
+                f"grid={launch.grid} is outside what CUDA launches, 1 to {_GRID}; use larger blocks"
+            )
+        second = launch.second if loaded.second else None
+        if loaded.part_bytes and loaded.second and second is None:
+            arguments = (*arguments, 0)  # whole tiles: nobody looks at a workspace
+        elif loaded.part_bytes:
+            wanted = Workspace(launch.grid[0], loaded.part_bytes, not loaded.second)
+            self._words = wanted.cleared_bytes
+            self._part_bytes = max(self._part_bytes, wanted.size - wanted.cleared_bytes)
+            arguments = (*arguments, _WORKSPACE)
+        first = len(self._places)
+        for value in arguments:
+            self._put(value)
+        many = len(arguments)
+        self._start(loaded.function, launch, loaded.dynamic_shared_bytes, first, many)
+        if second is not None:
+            self._start(loaded.second, second, 0, first, many)
+
+    def _start(self, function: int, launch: Launch, shared: int, first: int, many: int) -> None:
+        able = (self._device.spec.compute_capability or 0) >= _EARLY_FROM
+        made = _Launch(function, *launch.grid, *launch.block, shared, launch.early and able)
+        made.first, made.count = first, many
+        self._launches.append(made)
+
+    def _put(self, value: Any) -> None:
+        """Lay out an argument."""
+        place, raw, map_of = len(self._places), b"", -1
+        if type(value) is np.int64:  # most are sizes, and never scalars
+            raw = value.tobytes()
+        elif isinstance(value, np.generic):
+            raw = value.tobytes()
+            self._scalar(place, value)
+        elif isinstance(value, TensorMap):
+            map_of = len(self._maps)
+            from tilewright.backend.cuda.tensor_map import encoded
+
+            self._maps.append(bytes(encoded(value)))
+            self._addresses.append((place, int(value.memory) + value.offset))
+        else:
+            raw = int(value or 0).to_bytes(8, "little")
+            if value:
+                self._addresses.append((place, int(value)))
+        assert len(raw) <= _PLACE_BYTES, value
+        self._places.append(raw.ljust(_PLACE_BYTES, b"\0"))
+        self._map_of.append(map_of)
+
+    def _scalar(self, place: int, value: Any) -> None:
+        """Let a made-up scalar be filled in."""
+        pair = value.dtype.names is not None
+        kind = _SCALARS.get(float(value["hi"]) if pair else value.item())
+        type_of = _PAIR if pair else _TYPES.get(value.dtype.str[1:])
+        if kind is not None and type_of is not None:
+            self._scalars.append(_Patch(place, kind, type_of, 0))
+
+    @property
+    def zero_bytes(self) -> int:
+        """What is zero between calls."""
+        whole = self._space.zero_bytes + self._words
+        return -(-whole // _ALIGNMENT) * _ALIGNMENT
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What may hold anything."""
+        return self._parts + self._space.pool_bytes
+
+    @property
+    def _parts(self) -> int:
+        """Parts of sums lie first: right behind their words."""
+        return -(-self._part_bytes // _ALIGNMENT) * _ALIGNMENT
+
+    def _patch(self, place: int, address: int) -> _Patch | None:
+        """Return how a made-up address is filled in; None of any other."""
+        base = address >> _RANGE << _RANGE
+        beyond = address - base
+        if base in _SLOTS:
+            return _Patch(place, _SLOTS[base], 0, beyond - self._begins.get(base, 0))
+        at = {_WORKSPACE: -self._words, _POOL: self._parts, _ZEROS: -self.zero_bytes}.get(base)
+        return None if at is None else _Patch(place, _SCRATCH, 0, at + beyond)
+
+    def made(self) -> int:
+        """Return the native plan's address."""
+        found = (self._patch(*one) for one in self._addresses)
+        patches = [*self._scalars, *(one for one in found if one is not None)]
+        many = len(self._places)
+        with self._device.current():  # whose kernels these are
+            made = core().tilewright_plan_new(
+                ctypes.c_void_p(self._device.context),
+                (_Launch * len(self._launches))(*self._launches), len(self._launches),
+                b"".join(self._places), (ctypes.c_int * many)(*self._map_of), many,
+                b"".join(self._maps), len(self._maps),
+                (_Patch * len(patches))(*patches), len(patches),
+                ctypes.c_uint64(self.zero_bytes), ctypes.c_uint64(self.scratch_bytes),
+            )  # fmt: skip
+        if not made:
+            raise BackendError("the host has too little memory for a plan")
+        return int(made)

@@ -1,0 +1,180 @@
+"""Products whose operands are copied first, where that is expected to be faster.
+
+The fastest kernels take operands that run along m or n in aligned columns, whole tiles of them at
+once.  A pass over memory (realign.cl) makes such a copy of any operand: transposed if it runs along
+k, its columns aligned if they were not.  What that costs grows with the square of a size, what it
+wins with the cube::
+
+    A as it lies, or its copy  --+
+                                 +-->  the kernel for those  -->  C
+    B as it lies, or its copy  --+
+
+All four ways are compared by the times that `choose` expects, and the pass's own, as measured on
+the device that the shipped table is of.  Elements are moved as they are, but for conjugates, which
+are exact; so the arithmetic is the chosen kernel's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.portfolio import Served, choose, shipped
+from tilewright.problem import Problem, Trans
+from tilewright.serve.kernels import begins_aligned, kernel_of
+from tilewright.serve.routes import MemorySpace, Step, direct
+from tilewright.stencil.asynchronous.realign import Realigned
+from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
+
+__all__ = ["Way", "best_way", "way_of", "way_steps", "ways"]
+
+# Of the time without: what is won by less is not worth the memory, nor is it known so well.
+_WORTH = 0.995
+
+# A kernel is not slower than the best there is by more than passes of so much of its time.
+_MOST = 0.3
+
+# Of a device's memory, for a call's copies: 2.5 GB of 80.
+_SHARE_OF_MEMORY = 1 / 32
+
+
+# Of A and of B; None: the operand itself is read.
+Copies = tuple[Realigned | None, Realigned | None]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a product is computed.
+
+    Parameters
+    ----------
+    problem : Problem
+        What the kernel computes.
+    a, b : Realigned or None
+        The copy of an operand that it reads; None: the operand itself.
+    aligned : bool
+        Whether what it reads begins at multiples of 16 bytes.
+    """
+
+    problem: Problem
+    a: Realigned | None
+    b: Realigned | None
+    aligned: bool
+
+    @property
+    def copies(self) -> dict[str, Realigned]:
+        """The copies by operand."""
+        return {name: one for name, one in (("a", self.a), ("b", self.b)) if one is not None}
+
+
+def ways(problem: Problem, aligned: tuple[bool, bool]) -> list[Way]:
+    """Return all ways to compute a product, the one without a copy first.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be computed.
+    aligned : tuple of bool
+        Whether A's and B's first elements lie at multiples of 16 bytes.
+    """
+    return [_way(problem, a, b, aligned) for a, b in _copies(problem, aligned)]
+
+
+def _copies(p: Problem, aligned: tuple[bool, bool]) -> list[Copies]:
+    """Return which copies of A and B each way has, the one without any first."""
+    a = _copy(p, p.m, p.lda, p.trans_a.transposed, p.trans_a.conjugated, aligned[0])
+    # What B's kernels call transposed runs along n.
+    b = _copy(p, p.n, p.ldb, not p.trans_b.transposed, p.trans_b.conjugated, aligned[1])
+    return [(x, y) for x in dict.fromkeys((None, a)) for y in dict.fromkeys((None, b))]
+
+
+def _copy(
+    p: Problem, side: int, ld: int, along_k: bool, conjugated: bool, aligned: bool
+) -> Realigned | None:
+    """Return the copy of an operand that runs along its side, aligned; None where it does."""
+    size = p.precision.element_bytes
+    if not along_k and aligned and ld * size % CHUNK_BYTES == 0:
+        return None
+    # A conjugate that is not transposed stays with the kernel.
+    return Realigned(size, side, p.k, along_k, along_k and conjugated)
+
+
+def _way(
+    problem: Problem, a: Realigned | None, b: Realigned | None, aligned: tuple[bool, bool]
+) -> Way:
+    p = problem
+    lda, op_a = (p.lda, p.trans_a) if a is None else (a.ld, Trans.N if a.transposed else p.trans_a)
+    ldb, op_b = (p.ldb, p.trans_b) if b is None else (b.ld, Trans.T if b.transposed else p.trans_b)
+    found = p
+    if a is not None or b is not None:
+        found = Problem(p.m, p.n, p.k, p.precision, op_a, op_b, lda, ldb, p.ldc)
+    return Way(found, a, b, (aligned[0] or a is not None) and (aligned[1] or b is not None))
+
+
+def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Way:
+    """Return the way of which the shortest time is expected.
+
+    Without a copy where the device's table does not say what one costs, or has no times of such
+    products in this precision, or what copies win is less than is worth it.
+
+    Parameters
+    ----------
+    device : Served
+        Where it is to run.
+    problem, aligned
+        As of `ways`.
+    """
+    portfolio = shipped(device.spec, problem.precision.letter)
+    known = portfolio.copying if portfolio is not None else None
+    if known is None:
+        return Way(problem, None, None, all(aligned))
+    best = Way(problem, None, None, all(aligned))
+    others = _copies(problem, aligned)[1:]
+    if not others:
+        return best
+    expected = choose(device, problem, best.aligned).ns
+    if expected is None:
+        return best
+    shortest = expected * _WORTH
+    room = (device.spec.memory_bytes or 0) * _SHARE_OF_MEMORY
+    for a, b in others:
+        copies = [one for one in (a, b) if one is not None]
+        passes = sum(known.ns(one.traffic) for one in copies)
+        if passes > _MOST * expected or sum(one.size for one in copies) > room:
+            continue
+        way = _way(problem, a, b, aligned)
+        ns = choose(device, way.problem, way.aligned).ns
+        if ns is not None and ns + passes < shortest:
+            best, shortest = way, ns + passes
+    return best
+
+
+def way_of(live: LiveDevice, problem: Problem, call: GemmCall) -> Way:
+    """Return the best way for a call as kernels see it; see `best_way`."""
+    begin = (begins_aligned(call.a, call.precision), begins_aligned(call.b, call.precision))
+    return best_way(live, problem, begin)
+
+
+def way_steps(live: LiveDevice, way: Way, call: GemmCall, space: MemorySpace) -> list[Step]:
+    """Return the launches of a way: its copies, then its kernel.
+
+    Parameters
+    ----------
+    live : LiveDevice
+        Where the operands are.
+    way : Way
+        One of `ways` for the call's problem.
+    call : GemmCall
+        As kernels see it; alpha and k are not 0.
+    space : MemorySpace
+        Where the copies' memory comes from.
+    """
+    steps: list[Step] = []
+    read = {"a": call.a, "b": call.b}
+    for name, one in way.copies.items():
+        x, to = read[name], space.need(f"realigned {name}", one.size)
+        along = (x.ld, 1) if one.transposed else (1, x.ld)
+        arguments = one.arguments(x.memory, x.offset, *along, to)
+        steps.append((kernel_of(live, one.source(live.dialect)), one.launch, arguments))
+        read[name] = Operand(to, 0, one.ld)
+    return [*steps, direct(live, way.problem, replace(call, a=read["a"], b=read["b"]))]

@@ -1,0 +1,120 @@
+"""Routes: which launches compute a product, laid out for one call.
+
+::
+
+    accuracy="fp32" and schemes    split operands, products of parts     split/
+    operands worth copying         copies, then the kernel for those     realigned.py
+    all others                     the kernel for the operands           here
+
+A route works on a `GemmCall` as kernels see it, and takes memory from a space by name: the memory
+of a queue (`tilewright.serve.scratch`), or that of a plan (`tilewright.serve.plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tilewright.backend import GemmCall, Kernel, LiveDevice
+from tilewright.problem import Problem
+from tilewright.serve.kernels import begin_aligned, ready
+from tilewright.stencil import Launch, Variant
+from tilewright.timeline import span
+
+__all__ = ["Laid", "MemorySpace", "direct", "lay_out"]
+
+Step = tuple[Kernel, Launch, tuple[Any, ...]]
+"""A kernel with its grid and its arguments."""
+
+
+class MemorySpace(Protocol):
+    """Where a route's memory besides the operands comes from."""
+
+    def need(self, name: str, size: int, *, zeroed: bool = False) -> Any:
+        """Return a piece of a name, of at least so many bytes."""
+
+    @property
+    def zero(self) -> Any:
+        """Return memory with one int, 0, that nobody writes."""
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Launches of a call.
+
+    Parameters
+    ----------
+    steps : sequence
+        The first one first.
+    name : str
+        What a timeline calls them.
+    arithmetic : str
+        Which scheme was laid out; empty for IEEE arithmetic.
+    why : str
+        Why that, in one sentence.
+    guarded : bool
+        Whether the device decides while the call is under way.
+    """
+
+    steps: Sequence[Step]
+    name: str = "gemm"
+    arithmetic: str = ""
+    why: str = ""
+    guarded: bool = False
+
+
+def lay_out(
+    live: LiveDevice,
+    problem: Problem,
+    call: GemmCall,
+    arithmetic: str,
+    space: MemorySpace,
+    *,
+    report: Any = None,
+    copies: bool = True,
+) -> Laid:
+    """Return the launches of a call.
+
+    Parameters
+    ----------
+    live : LiveDevice
+        Where they run.
+    problem, call
+        What is computed, column-major.
+    arithmetic : str
+        "fp32" or a scheme's name; empty for IEEE arithmetic.
+    space : MemorySpace
+        Whose memory they use.
+    report : object, optional
+        Device memory where a guard's decision is written once more.
+    copies : bool
+        Whether operands may be copied first.
+
+    Raises
+    ------
+    BackendError
+        If no kernel can be had, or there is too little memory.
+    """
+    why = ""
+    if arithmetic:
+        from tilewright.serve.split.serve import split_steps, why_ieee
+
+        why = why_ieee(live, problem, call, arithmetic)
+        if not why:
+            return split_steps(live, space, problem, call, arithmetic, report)
+    if copies and call.alpha != 0 and call.k != 0:  # else neither operand is read
+        from tilewright.serve.realigned import way_of, way_steps
+
+        way = way_of(live, problem, call)
+        if way.copies:
+            return Laid(way_steps(live, way, call, space), why=why)
+    return Laid([direct(live, problem, call)], why=why)
+
+
+def direct(live: LiveDevice, problem: Problem, call: GemmCall) -> Step:
+    """Return the launch of the kernel that serves a problem; see `kernels.ready`."""
+    with span("choose"):
+        chosen, kernel = ready(live, problem, begin_aligned(call))
+    arguments = chosen.stencil.arguments(chosen.config, Variant.of(problem), call)
+    return kernel, chosen.launch(problem), arguments

@@ -1,0 +1,262 @@
+"""One product in parts, as a chain of launches on one queue.
+
+Guarded ("fp32")::
+
+    largest of A and B -> split into FP16, counting; its last block decides
+          -> [route 2] split into BF16
+          -> [route 1] products of FP16 parts   -> [route 2] products of BF16 parts
+          -> [route 0] the IEEE kernel
+
+Launches of the routes that were not taken return at once: the decision never leaves the
+device.  A named scheme is the same chain without a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.problem import Problem, Trans
+from tilewright.serve.kernels import begin_aligned, ready
+from tilewright.serve.routes import MemorySpace
+from tilewright.serve.scratch import TOPS
+from tilewright.serve.split.decision import DECISION_WORDS, ROUTES
+from tilewright.serve.split.product import (
+    Parts,
+    Product,
+    Step,
+    Work,
+    product_for,
+)
+from tilewright.stencil import Variant
+from tilewright.stencil.split import SCHEMES, Scheme, Sources
+from tilewright.stencil.split.scheme import part_bytes
+from tilewright.stencil.split.sources import Exponents, Operands, Stored
+
+__all__ = ["MOST_K", "Chain"]
+
+# Sums longer than this are cut, and the pieces added in C: sums of 8192 promoted parts would
+# be as inexact as a sum of 8192 numbers, where split or blocked SGEMMs are not.
+MOST_K = 8192
+
+_SINGLE = 4  # bytes
+
+# TMA's rule for the start of an array and of each of its columns.
+_ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The launches of one call."""
+
+    live: LiveDevice
+    scratch: MemorySpace
+    problem: Problem  # in real numbers
+    call: GemmCall
+    arithmetic: str
+    first: tuple[Step, ...] = ()  # what makes complex operands real
+
+    # -- memory ----------------------------------------------------------------------------
+
+    @cached_property
+    def _operands(self) -> Operands:
+        p = self.problem
+        return Operands(
+            Stored(p.m, p.k, p.trans_a.transposed), Stored(p.n, p.k, not p.trans_b.transposed)
+        )
+
+    def _transposed(self, scheme: Scheme) -> tuple[bool, bool]:
+        """Whether parts of A and of B are stored in the other order than the operand."""
+        wants = product_for(self.live, scheme).k_fast and part_bytes(scheme.part) != 2
+        return wants and not self._operands.a.k_fast, wants and not self._operands.b.k_fast
+
+    def _parts(self, scheme: Scheme, which: int) -> Parts:
+        """Return where an operand's parts go; memory for any scheme of the chain is there."""
+        stored, transposed = self._stored(which), self._transposed(scheme)[which]
+        k_fast = stored.k_fast or transposed
+        trans = (Trans.T if k_fast else Trans.N) if which == 0 else Trans.N if k_fast else Trans.T
+        first = self._operands.first_b if which else 0
+        if self._is_read_itself(scheme, which):
+            x = self._operand(which)
+            return Parts(x.memory, x.ld * stored.outer, x.ld, trans, first, x.offset)
+        inner, outer = (stored.outer, stored.inner) if transposed else (stored.inner, stored.outer)
+        unit = _ALIGNMENT // part_bytes(scheme.part)
+        ld = -(-inner // unit) * unit
+        stride = ld * outer
+        memory = self.scratch.need(
+            f"parts {which}", scheme.parts * stride * part_bytes(scheme.part)
+        )
+        return Parts(memory, stride, ld, trans, first)
+
+    def _stored(self, which: int) -> Stored:
+        return self._operands.b if which else self._operands.a
+
+    def _operand(self, which: int) -> Operand:
+        return self.call.b if which else self.call.a
+
+    def _is_read_itself(self, scheme: Scheme, which: int) -> bool:
+        """Whether the product can take an operand as it is, and cut it to its one part."""
+        x = self._operand(which)
+        begin = (x.memory if isinstance(x.memory, int) else 0) + _SINGLE * x.offset
+        return (
+            not _is_scaled(scheme)
+            and part_bytes(scheme.part) == _SINGLE
+            and product_for(self.live, scheme).cuts_float32
+            and self._stored(which).k_fast
+            and begin % _ALIGNMENT == _SINGLE * x.ld % _ALIGNMENT == 0
+        )
+
+    def _tops(self) -> Any:
+        return self.scratch.need(TOPS, 4 * self._operands.words_of_tops, zeroed=True)
+
+    def _sides(self) -> Any:
+        of = self._operands
+        return self.scratch.need("sides", 4 * (of.sides + of.words_of_counts))
+
+    def _exponents(self, scheme: Scheme) -> Any:
+        """Return memory that begins with what every side's elements were divided by."""
+        if _is_scaled(scheme):
+            return self._sides()
+        return self.scratch.need("no exponents", 4 * self._operands.sides, zeroed=True)
+
+    # -- steps -----------------------------------------------------------------------------
+
+    def _matrices(self, of: Operands) -> tuple[Any, ...]:
+        """Return the arguments of either pass that tell it where operands are."""
+        placed: list[Any] = []
+        for which, stored in enumerate((of.a, of.b)):
+            x = self._operand(which)
+            placed += [_i(stored.inner), _i(stored.outer), x.memory, _i(x.offset), _i(x.ld)]
+        return *placed, _i(of.first_b)
+
+    def _largest(self, *, guarded: bool) -> Step:
+        """Return the pass before the split; what the guard counts in is zero afterwards."""
+        of = self._operands
+        words = of.words_of_counts if guarded else 0
+        arguments = (*self._matrices(of), self._tops(), self._sides(), _i(of.sides), _i(words))
+        return Step(Sources(self.live.dialect).largest(of), of.launch, arguments)
+
+    def _split(
+        self,
+        scheme: Scheme,
+        exponents: Exponents,
+        guard: tuple[Any, ...] = (),
+        only_if: tuple[int, Any] | None = None,
+        of: Operands | None = None,
+    ) -> Step:
+        """Return the pass that splits both operands.
+
+        Parameters
+        ----------
+        scheme : Scheme
+            Into which parts.
+        exponents
+            As of `Sources.split`.
+        guard : tuple, optional
+            What the guard needs besides to decide; nothing where it has nothing to say.
+        only_if : tuple, optional
+            A route, and memory with the decision that it waits for.
+        of : Operands, optional
+            Others than both, whole.
+        """
+        of = of or self._operands
+        source = Sources(self.live.dialect).split(
+            of,
+            scheme,
+            guarded=bool(guard),
+            transposed=self._transposed(scheme),
+            exponents=exponents,
+            run_if=None if only_if is None else only_if[0],
+        )
+        parts = [self._parts(scheme, which) for which in (0, 1)]
+        arguments = (
+            *self._matrices(of),
+            *(x for one in parts for x in (one.memory, _i(one.stride), _i(one.ld))),
+            self._tops(), self._sides(), _i(of.sides), *guard,
+        )  # fmt: skip
+        if exponents == "zero":  # the first launch of its call: begins when all others have ended
+            return Step(source, of.launch, arguments)
+        if only_if is None:
+            return Step(source, of.second_launch, arguments)
+        return Step(source, of.small_launch, (*arguments, only_if[1]))
+
+    def before_products(self, scheme: Scheme) -> list[Step]:
+        """Return the passes that split both operands into a named scheme's parts."""
+        if _is_scaled(scheme):
+            return [*self.first, self._largest(guarded=False), self._split(scheme, "of tops")]
+        a, b = (
+            replace(x, side=0, k=0) if self._is_read_itself(scheme, which) else x
+            for which, x in enumerate((self._operands.a, self._operands.b))
+        )
+        copied = Operands(a, b)
+        if a.tiles + b.tiles == 0:
+            return list(self.first)
+        return [*self.first, self._split(scheme, "zero", of=copied)]
+
+    def products(
+        self, scheme: Scheme, run_if: Any, wanted: int, product: Product | None = None
+    ) -> Iterator[Step]:
+        """Yield the launches that multiply parts, piece by piece of k.
+
+        Parameters
+        ----------
+        scheme : Scheme
+            Whose parts.
+        run_if, wanted
+            As of `Work`.
+        product : Product, optional
+            Who multiplies; what serves the scheme on the device without one.
+        """
+        p = self.problem
+        for k0 in range(0, p.k, MOST_K):
+            work = Work(
+                scheme, p.m, p.n, k0, min(k0 + MOST_K, p.k), float(complex(self.call.alpha).real),
+                self._parts(scheme, 0), self._parts(scheme, 1),
+                1.0 if k0 else float(complex(self.call.beta).real), self.call.c,
+                self._exponents(scheme), run_if, wanted,
+            )  # fmt: skip
+            yield (product or product_for(self.live, scheme)).step(self.live, work)
+
+    def _ieee(self, decision: Any) -> Step:
+        aligned = begin_aligned(self.call)
+        chosen, kernel = ready(self.live, self.problem, aligned, routed=True)
+        variant = Variant.of(self.problem)
+        arguments = chosen.stencil.arguments(chosen.config, variant, self.call)
+        return Step(kernel, chosen.launch(self.problem), (*arguments, decision))
+
+    def steps(self, report: Any = None) -> list[Step]:
+        """Return all launches; `report` is where the decision is written once more, or None."""
+        scheme = SCHEMES.get(self.arithmetic)
+        if scheme is not None:
+            return [
+                *self.before_products(scheme),
+                *self.products(scheme, self.scratch.zero, 0),
+            ]
+        few, many = SCHEMES[ROUTES[1]], SCHEMES[ROUTES[2]]
+        for which in (0, 1):  # the larger first: one piece of memory serves both
+            self._parts(many, which)
+        decision = self.scratch.need("decision", 4 * DECISION_WORDS)
+        guard = (_i(self.problem.k), decision, decision if report is None else report)
+        return [
+            *self.first,
+            self._largest(guarded=True),
+            self._split(few, "of tops", guard),
+            self._split(many, "known", only_if=(2, decision)),
+            *self.products(few, decision, 1),
+            *self.products(many, decision, 2),
+            self._ieee(decision),
+        ]
+
+
+def _is_scaled(scheme: Scheme) -> bool:
+    """Whether a scheme's parts lack FP32's range, or products of them would."""
+    return len(scheme.products) > 1
+
+
+def _i(number: int) -> np.int64:
+    return np.int64(number)

@@ -1,0 +1,307 @@
+"""Who multiplies parts: the seam for stencils on tensor cores.
+
+A product takes operands in parts, as `tilewright.stencil.split` leaves them in device memory,
+and adds up the scheme's products.  The first of `products()` that serves a scheme on a device
+is used: a stencil for tensor cores comes before the model, which runs everywhere, slowly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Hashable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from tilewright.backend import Kernel, LiveDevice, Operand
+from tilewright.precision import precision
+from tilewright.problem import Trans
+from tilewright.serve import warm
+from tilewright.serve.tensor_cores import config_for, wgmma
+from tilewright.space import Config
+from tilewright.stencil import Launch, Source
+from tilewright.stencil.split import Scheme, Sources
+from tilewright.stencil.split.sources import EXTRA_BITS
+from tilewright.stencil.wgmma import Arithmetic, TensorCall, TensorVariant
+from tilewright.stencil.wgmma import Parts as WgmmaParts
+from tilewright.stencil.wgmma.arithmetic import Element
+
+__all__ = [
+    "HopperProduct",
+    "ModelProduct",
+    "Parts",
+    "Product",
+    "Step",
+    "Work",
+    "arithmetic_of_scheme",
+    "circumstances",
+    "is_proved",
+    "is_standard",
+    "multiplied_by",
+    "product_for",
+    "serve_unproved",
+    "unproved_are_served",
+]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch: a source, or a kernel that is loaded, its grid and its arguments."""
+
+    source: Source | Kernel
+    launch: Launch
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An operand in parts.
+
+    Parameters
+    ----------
+    memory : object
+        The backend's handle; part 0 begins there, aligned to 16 bytes.
+    stride, ld : int
+        Elements from a part to the next, and between columns; multiples of 16 bytes.
+    trans : Trans
+        What is done to the parts as they are stored.
+    first_exponent : int
+        Where the operand's exponents begin among the sides' numbers.
+    offset : int
+        Elements before part 0, a multiple of 16 bytes.
+    """
+
+    memory: Any
+    stride: int
+    ld: int
+    trans: Trans
+    first_exponent: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Work:
+    """C <- alpha 2^(exponents) sum of products of parts + beta C, for k from k0 to k1.
+
+    Parameters
+    ----------
+    scheme : Scheme
+        Which products.
+    m, n, k0, k1 : int
+        Sizes, and the piece of k.
+    alpha, beta : float
+        Scalars.
+    a, b : Parts
+        Operands.
+    c : Operand
+        In float32.
+    sides : object
+        Memory with the sides' numbers, exponents among them (guard.h).
+    run_if, wanted
+        Memory whose first int has to be `wanted`, or nothing happens.
+    """
+
+    scheme: Scheme
+    m: int
+    n: int
+    k0: int
+    k1: int
+    alpha: float
+    a: Parts
+    b: Parts
+    beta: float
+    c: Operand
+    sides: Any
+    run_if: Any
+    wanted: int
+
+
+class Product(Protocol):
+    """What multiplies parts."""
+
+    @property
+    def k_fast(self) -> bool:
+        """Whether it wants parts of more or less than 16 bits contiguous along k."""
+
+    @property
+    def cuts_float32(self) -> bool:
+        """Whether it reads single precision as TF32, as if it had been cut."""
+
+    def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Whether it computes this scheme on this device."""
+
+    def is_proved(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Whether it was shown on such a device to be right, and fast."""
+
+    def step(self, live: LiveDevice, work: Work) -> Step:
+        """Return the launch that does the work."""
+
+
+@dataclass(frozen=True)
+class ModelProduct:
+    """The model of a tensor core: right everywhere, fast nowhere.
+
+    Parameters
+    ----------
+    extra_bits : int
+        Bits below single precision's last that the unit keeps while it adds.
+    """
+
+    extra_bits: int = EXTRA_BITS
+    k_fast: ClassVar[bool] = False
+    cuts_float32: ClassVar[bool] = False
+
+    def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Every device runs it."""
+        return True
+
+    def is_proved(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Never: it is no faster than IEEE arithmetic anywhere."""
+        return False
+
+    def step(self, live: LiveDevice, work: Work) -> Step:
+        """Return the launch of model.cl."""
+        sources = Sources(live.dialect)
+        whole, real = np.int64, np.float32
+
+        def operand(parts: Parts, k_fast: bool) -> tuple[Any, ...]:
+            begin = parts.offset + work.k0 * (1 if k_fast else parts.ld)
+            return parts.memory, whole(begin), whole(parts.stride), whole(parts.ld)
+
+        return Step(
+            sources.model(work.scheme, work.a.trans, work.b.trans, extra_bits=self.extra_bits),
+            sources.model_launch(work.m, work.n),
+            (
+                *map(whole, (work.m, work.n, work.k1 - work.k0)), real(work.alpha),
+                *operand(work.a, work.a.trans.transposed),
+                *operand(work.b, not work.b.trans.transposed),
+                work.sides, whole(work.a.first_exponent), whole(work.b.first_exponent),
+                real(work.beta), work.c.memory, whole(work.c.offset), whole(work.c.ld),
+                work.run_if, np.int32(work.wanted),
+            ),
+        )  # fmt: skip
+
+
+# What "fp32" and "tf32" use.  At 4096 on random normal numbers eta was 7.0e-8 of fp16x3 and
+# 6.7e-8 of bf16x6 against 3.9e-7 of SGEMM, and 1.6e-6 of tf32, as of the library's own (H100,
+# 2026-11-21).
+_PROVED = ("fp16x3", "bf16x6", "tf32")
+
+
+@dataclass(frozen=True)
+class HopperProduct:
+    """The tensor-core stencil of Hopper, with a config of its own or a given one."""
+
+    config: Config | None = None
+
+    k_fast: ClassVar[bool] = True
+    cuts_float32: ClassVar[bool] = True
+
+    def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Hopper through CUDA runs it."""
+        return live.dialect == "cuda" and wgmma().suits(live.spec)
+
+    def is_proved(self, live: LiveDevice, scheme: Scheme) -> bool:
+        """Those that ran on an H100: bit for bit on integers, errors on random numbers below."""
+        return scheme.name in _PROVED and self.serves(live, scheme)
+
+    def step(self, live: LiveDevice, work: Work) -> Step:
+        """Return the launch of a config that promotes often enough, by size."""
+        family = wgmma()
+        variant = TensorVariant(
+            precision("s"), work.a.trans, work.b.trans, arithmetic=arithmetic_of_scheme(work.scheme)
+        )
+        config = self.config or config_for(
+            variant, live.spec, work.m, work.n, work.k1 - work.k0, work.scheme.promote_k
+        )
+
+        def operand(parts: Parts, k_fast: bool) -> WgmmaParts:
+            begin = parts.offset + work.k0 * (1 if k_fast else parts.ld)
+            return WgmmaParts(parts.memory, begin, parts.ld, parts.stride)
+
+        exponents_a, exponents_b = (work.sides + 4 * x.first_exponent for x in (work.a, work.b))
+        call = TensorCall(
+            work.m, work.n, work.k1 - work.k0, work.alpha,
+            operand(work.a, work.a.trans.transposed), operand(work.b, not work.b.trans.transposed),
+            work.beta, work.c, exponents_a, exponents_b, work.run_if, work.wanted,
+        )  # fmt: skip
+        return Step(
+            family.source(config, variant, live.dialect),
+            family.launch(config, work.m, work.n),
+            family.arguments(config, variant, call),
+        )
+
+
+@lru_cache(maxsize=16)
+def arithmetic_of_scheme(scheme: Scheme) -> Arithmetic:
+    """Return a scheme as the stencil knows it: scaled, though by nothing, and routed."""
+    element: Element = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32"}[scheme.part]  # type: ignore[assignment]
+    return Arithmetic(element, products=scheme.products, scaled=True, routed=True)
+
+
+# A stencil for tensor cores goes before the model.
+_products: ContextVar[tuple[Product, ...]] = ContextVar(
+    "tilewright_products", default=(HopperProduct(), ModelProduct())
+)
+
+
+@contextlib.contextmanager
+def multiplied_by(*products: Product) -> Iterator[None]:
+    """Let these multiply parts, the first that serves: a model beside what it is a model of."""
+    warm.forget()  # calls that were remembered do not look at what is special here
+    token = _products.set(products)
+    try:
+        yield
+    finally:
+        _products.reset(token)
+
+
+_unproved: ContextVar[bool] = ContextVar("tilewright_serve_unproved", default=False)
+
+
+@contextlib.contextmanager
+def serve_unproved() -> Iterator[None]:
+    """Let "fp32" and "tf32" use products that no device has proved, to measure them.
+
+    Within this block the guard decides as it would where tensor cores are proved; elsewhere
+    such calls are served in IEEE arithmetic.
+    """
+    warm.forget()
+    token = _unproved.set(True)
+    try:
+        yield
+    finally:
+        _unproved.reset(token)
+
+
+def unproved_are_served() -> bool:
+    """Whether the caller is within `serve_unproved`."""
+    return _unproved.get()
+
+
+_STANDARD = _products.get()
+
+
+def circumstances() -> tuple[Hashable, ...]:
+    """Return what calls depend on besides what they are given: they change with it."""
+    products = _products.get()
+    # What is always there need not be hashed, field by field.
+    return None if products is _STANDARD else products, _unproved.get()
+
+
+def is_standard() -> bool:
+    """Whether calls are served as they are outside of any ``with`` block of this module."""
+    return circumstances() == (None, False)
+
+
+def product_for(live: LiveDevice, scheme: Scheme) -> Product:
+    """Return what computes a scheme on a device."""
+    return next(one for one in _products.get() if one.serves(live, scheme))
+
+
+def is_proved(live: LiveDevice, scheme: Scheme) -> bool:
+    """Whether what computes a scheme on a device was proved there."""
+    return product_for(live, scheme).is_proved(live, scheme)

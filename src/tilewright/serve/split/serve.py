@@ -1,0 +1,105 @@
+"""Products in parts: of whom, and complex ones as real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.problem import Problem, Trans
+from tilewright.serve.kernels import kernel_of
+from tilewright.serve.routes import Laid, MemorySpace
+from tilewright.serve.split.chain import Chain
+from tilewright.serve.split.decision import ROUTES, TERMS_BF16
+from tilewright.serve.split.product import Step, is_proved, unproved_are_served
+from tilewright.serve.split.worth import is_worth
+from tilewright.stencil import Source
+from tilewright.stencil.split import SCHEMES, Sources
+
+__all__ = ["split_steps", "why_ieee"]
+
+# Smaller results leave most of a tensor core's tile empty.  Nor could anything be promised:
+# the largest error among a few elements is luck, single precision's as well.
+_FEWEST_RESULTS = 1024
+
+
+def split_steps(
+    live: LiveDevice,
+    space: MemorySpace,
+    problem: Problem,
+    call: GemmCall,
+    arithmetic: str,
+    report: Any = None,
+) -> Laid:
+    """Return the launches of a product whose arithmetic the caller named, or left to the guard.
+
+    Parameters
+    ----------
+    live, space, problem, call, arithmetic, report
+        As of `routes.lay_out`; `why_ieee` knows no reason against it.
+    """
+    steps = _chain(live, space, problem, call, arithmetic).steps(report)
+    launches = [(kernel_of(live, one.source), one.launch, one.arguments) for one in steps]
+    if arithmetic in SCHEMES:
+        return Laid(launches, arithmetic, arithmetic, f"accuracy is {arithmetic!r}")
+    return Laid(launches, arithmetic, arithmetic, guarded=True)
+
+
+def why_ieee(live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str) -> str:
+    """Return why parts are out of the question; nothing if they are not."""
+    if complex(call.alpha).imag or complex(call.beta).imag:
+        return "alpha or beta is complex"
+    if problem.k == 0 or call.alpha == 0:
+        return "there is nothing to multiply"
+    routes = {"fp32": ROUTES[1:], "tf32": ("tf32",)}.get(arithmetic, ())
+    if routes and not unproved_are_served():
+        missing = [name for name in routes if not is_proved(live, SCHEMES[name])]
+        if missing:
+            return f"no tensor cores of {live.id} are proved for {' and '.join(missing)}"
+    if arithmetic != "fp32":
+        return ""
+    if problem.k < TERMS_BF16:
+        return f"k={problem.k} is less than {TERMS_BF16}, where single precision errs least"
+    if problem.m * problem.n < _FEWEST_RESULTS:
+        return f"{problem.m} x {problem.n} results are no work for tensor cores"
+    # Who serves what is unproved measures; what is proved is served because it is fast.
+    if not unproved_are_served() and not is_worth(problem, live.spec):
+        return "single precision is faster at this size"
+    return ""
+
+
+def _chain(
+    live: LiveDevice, scratch: MemorySpace, problem: Problem, call: GemmCall, arithmetic: str
+) -> Chain:
+    """Return the chain of a call; a complex one as the real one of expand.cl."""
+    if not problem.precision.is_complex:
+        return Chain(live, scratch, problem, call, arithmetic)
+    sources = Sources(live.dialect)
+    m, n, k = problem.m, problem.n, problem.k
+
+    def copied(name: str, source: Source, rows: int, columns: int, of: Operand, across: int) -> Any:
+        ld = -(-2 * rows // 4) * 4  # whole vectors
+        made = Operand(scratch.need(name, 4 * ld * across), 0, ld)
+        arguments = (
+            _i(rows), _i(columns), of.memory, _i(of.offset), _i(of.ld), made.memory, _i(ld),
+        )  # fmt: skip
+        return made, Step(source, sources.flat_launch(rows * columns), arguments)
+
+    op_a, op_b = problem.trans_a, problem.trans_b
+    wide = sources.expand(op_a, wide=True, other=op_b)
+    a, step = copied("complex a", wide, m, k, call.a, 2 * k)
+    steps = [step]
+    b = Operand(call.b.memory, 2 * call.b.offset, 2 * call.b.ld)
+    if op_b.transposed:  # conjugated or not: A has the signs
+        b, step = copied("complex b", sources.expand(Trans.T, wide=False), k, n, call.b, n)
+        steps.append(step)
+    c = Operand(call.c.memory, 2 * call.c.offset, 2 * call.c.ld)
+    real = Problem(2 * m, n, 2 * k, "s", Trans.N, Trans.N, a.ld, b.ld, c.ld)  # type: ignore[arg-type]
+    scalars = complex(call.alpha).real, complex(call.beta).real
+    inner = GemmCall(real.precision, 2 * m, n, 2 * k, scalars[0], a, b, scalars[1], c)
+    return Chain(live, scratch, real, inner, arithmetic, tuple(steps))
+
+
+def _i(number: int) -> np.int64:
+    return np.int64(number)

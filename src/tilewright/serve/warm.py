@@ -1,0 +1,138 @@
+"""Calls like one made before: in C from the caller's arrays to the launch (core/native/arrays.c).
+
+CuPy's arrays and PyTorch's tensors are known by what an adapter tells of its library; a call that
+had its closer look in Python is remembered by its arrays' layouts, types and alignment, transposes,
+accuracy and kind of scalars, never by addresses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.portfolio.find import on_reload
+from tilewright.serve.arenas import MOST_ARENA, Memory
+from tilewright.timeline import is_recording, on_change
+
+__all__ = ["CUPY", "TORCH", "again", "forget", "know", "remember"]
+
+# arrays.c: libraries.
+CUPY, TORCH = 0, 1
+
+
+class _Table:
+    """The core's functions; none where there is no core, or Python runs without its lock."""
+
+    def __init__(self) -> None:
+        self.remember: Callable[..., None] | None = None
+        self.forget: Callable[[], None] = _nothing
+
+    def begin(self) -> Any:
+        """Find the functions; return the one that makes a library known, or None."""
+        from tilewright.core import library
+
+        found = None if sysconfig.get_config_var("Py_GIL_DISABLED") else library()
+        if found is None:
+            return None
+        function = found.tilewright_function
+        function.restype, function.argtypes = ctypes.py_object, [ctypes.c_char_p]
+        function(b"begin")(int, float, complex, _failed, MOST_ARENA)
+        enable = function(b"enable")
+        global again
+        again = function(b"again")
+        _tell(again)
+        self.remember, self.forget = function(b"remember"), function(b"forget")
+        on_change(lambda: enable(not is_recording()))  # a timeline sees launches made in Python
+        on_reload(self.forget)
+        enable(not is_recording())
+        return function(b"know")
+
+
+def _nothing(*_: Any) -> None:
+    """Know no call."""
+
+
+again: Callable[..., Any] = _nothing
+"""Does all of gemm() for a call like one made before; returns None for any other."""
+
+_table = _Table()
+_known: list[Any] = []
+_beginning = threading.Lock()
+
+
+def _tell(function: Callable[..., Any]) -> None:
+    """Let `gemm` call the core's function."""
+    gemm = sys.modules.get("tilewright.serve.gemm")
+    if gemm is not None:
+        gemm.again = function  # type: ignore[attr-defined]
+
+
+def know(
+    library: int,
+    kind: type,
+    stream: Callable[[int], int],
+    empty: Callable[..., Any],
+    memory: Memory,
+    grad: Callable[[], bool] | None = None,
+    strided: Any = None,
+) -> None:
+    """Let calls with a library's arrays be looked at.
+
+    Parameters
+    ----------
+    library : int
+        `CUPY` or `TORCH`.
+    kind : type
+        Of exactly such arrays.
+    stream : callable
+        Returns the address of a device's current stream.
+    empty : callable
+        Takes shape, dtype and device of a new C.
+    memory : Memory
+        The library's allocator, for calls that need more than an arena keeps.
+    grad, strided : object
+        PyTorch's ``is_grad_enabled`` and ``strided``.
+    """
+    with _beginning:  # two libraries' adapters may be imported at once
+        if not _known:
+            _known.append(_table.begin())
+    if _known[0] is not None:
+        _known[0](library, kind, stream, empty, memory, grad, strided)
+
+
+def remember(given: tuple[Any, ...], used: Any, plan: Any, *about: Any) -> None:
+    """Keep the plan of a call for calls like it.
+
+    Parameters
+    ----------
+    given : tuple
+        gemm's arguments: a, b, c, alpha, beta, trans_a, trans_b, accuracy, out_dtype, device.
+    used : array
+        C, given or new.
+    plan : Plan
+        What was started.
+    about
+        Shape, dtype and device of a new C; whether the kernel's A is the caller's b, scalars may be
+        complex, scalars are integers; the largest scalar; and of a, b and c the bytes from the
+        first element to the end of the last.
+    """
+    if _table.remember is not None:
+        _table.remember(*given, used, plan.native, plan, *about)
+
+
+def forget() -> None:
+    """Forget all calls."""
+    _table.forget()
+
+
+def _failed(ordinal: int, status: int) -> None:
+    """Raise the error of a launch that a device refused."""
+    from tilewright.backend.cuda.device import device_at
+    from tilewright.backend.cuda.driver import error_of
+
+    live = device_at(ordinal)
+    raise live.failed(error_of(status, f"launching on {live.id}"))

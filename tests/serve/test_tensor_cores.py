@@ -1,0 +1,87 @@
+"""Which config of the tensor-core stencil serves a size, and what is proved of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.precision import precision
+from tilewright.problem import Trans
+from tilewright.serve.split.product import HopperProduct, ModelProduct
+from tilewright.serve.tensor_cores import config_for, wgmma
+from tilewright.stencil.split import SCHEMES
+from tilewright.stencil.wgmma import ARITHMETICS, Arithmetic, TensorVariant
+
+H100 = replace(architecture_spec("sm_90a"), multiprocessors=132, name="H100")
+BF16 = Arithmetic("bfloat16", "bfloat16")
+
+
+def variant(arithmetic, trans="TN"):
+    return TensorVariant(precision("s"), Trans(trans[0]), Trans(trans[1]), arithmetic=arithmetic)
+
+
+def block(of, size, device=H100, promote_k=0):
+    found = config_for(of, device, size, size, size, promote_k)
+    return found.integer("block_m"), found.integer("block_n")
+
+
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+def test_large_results_share_what_they_read_and_small_ones_have_more_tiles(trans):
+    of = variant(BF16, trans)
+    blocks = [block(of, size) for size in (1024, 2048, 4096, 8192)]
+    assert blocks == [(128, 64), (128, 128), (256, 128), (256, 128)]
+    best = config_for(of, H100, 8192, 8192, 8192)
+    assert (best["stages"], best["consumers"], best["cluster_m"], best["cluster_n"]) == (4, 2, 1, 2)
+    for scheme in ("fp16x3", "bf16x6"):
+        parts = variant(ARITHMETICS[scheme], trans)
+        blocks = [block(parts, size, promote_k=32) for size in (1024, 2048, 8192)]
+        assert blocks == [(64, 128), (256, 128), (256, 128)]
+
+
+def test_sums_leave_the_unit_as_often_as_a_scheme_wants():
+    of = variant(ARITHMETICS["fp16x3"])
+    for size in (64, 500, 1024, 2048, 8192):
+        assert 0 < config_for(of, H100, size, size, size, 32).integer("promote_k") <= 32
+
+
+@pytest.mark.parametrize("many", [16, 60, 78, 114, 132])
+def test_blocks_that_stay_fill_the_device(many):
+    part = replace(H100, multiprocessors=many)
+    of = variant(BF16)
+    found = config_for(of, part, 8192, 8192, 8192)
+    assert found["multiprocessors"] == many
+    assert found in wgmma().space(of, part)
+    assert wgmma().launch(found, 8192, 8192).on(many).grid == (many, 1)
+
+
+def test_every_start_has_its_pace():
+    for arithmetic in (BF16, *ARITHMETICS.values()):
+        of = variant(arithmetic)
+        paces = wgmma().paces(of)
+        assert len(paces) == len(wgmma().starts(of, H100))
+        speeds = [pace.speed for pace in paces]
+        assert speeds == sorted(speeds, reverse=True)
+        assert speeds[0] == 1
+        assert min(pace.fill for pace in paces) > 0
+
+
+def test_a_device_that_runs_none_is_named():
+    tiny = replace(H100, name="tiny", shared_bytes_per_block=1024)
+    with pytest.raises(ValueError, match="device='tiny' runs no config of wgmma"):
+        config_for(variant(BF16), tiny, 64, 64, 64)
+
+
+def test_what_ran_on_hopper_is_proved_there_and_nowhere_else():
+    proved = {"fp16x3", "bf16x6", "tf32"}
+    hopper = SimpleNamespace(dialect="cuda", spec=H100)
+    for name, scheme in SCHEMES.items():
+        assert HopperProduct().is_proved(hopper, scheme) == (name in proved)
+        assert not ModelProduct().is_proved(hopper, scheme)
+        for other in (
+            SimpleNamespace(dialect="cuda", spec=architecture_spec("sm_80")),
+            SimpleNamespace(dialect="opencl", spec=H100),
+        ):
+            assert not HopperProduct().is_proved(other, scheme)
