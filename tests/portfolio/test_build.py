@@ -57,6 +57,27 @@ def test_machine_code_of_the_same_launches_is_taken_over(work, tmp_path):
     assert work.read(one)[1] == cubin_of(one.kernel.config, one.kernel.variant, PLAIN)
 
 
+def test_machine_code_of_another_source_is_not(work, tmp_path):
+    one = twin()
+    before = write(tmp_path / "before", [one.kernel])
+    codes = {digest: replace(code, source="another") for digest, code in before.codes.items()}
+    work.seed([one], replace(before, codes=codes))
+    assert not work.has(one)
+    work.seed([one], before)
+    assert work.read(one)[0].source == one.source.digest
+
+
+@pytest.mark.parametrize(
+    ("more", "same"), [("/* why */ // and how\n", True), ("  \n", True), ("int x;", False)]
+)
+def test_a_source_that_changed_is_compiled_again(work, more, same):
+    one = twin()
+    work.compile([one], 60)
+    changed = replace(one, source=replace(one.source, text=more + one.source.text))
+    assert work.has(one)
+    assert work.has(changed) is same
+
+
 def test_machine_code_of_launches_that_are_cut_otherwise_is_not(work, tmp_path):
     """Before blocks stored whole tiles a second launch always followed."""
     one = twin()

@@ -143,7 +143,7 @@ class Work:
             Called with the twins that are there, and how many there are in all.
         """
         every = list(twins)[share[0] :: share[1]]
-        missing = [one for one in every if not self._file(one, "cubin").exists()]
+        missing = [one for one in every if not self.has(one)]
         refused: dict[str, str] = {}
         until = time.monotonic() + seconds
         cache, compiler = KernelCache(), f"NVRTC {nvrtc_version()}"
@@ -177,13 +177,16 @@ class Work:
         code = Code(
             digest, twin.block, 0, len(made.code), names.get(source.entry, source.entry),
             names.get(source.second, source.second), source.dynamic_shared_bytes,
-            source.part_bytes, compiler, twin.level is not None,
+            source.part_bytes, compiler, twin.level is not None, "", source.digest,
         )  # fmt: skip
         write_atomically(self._file(twin, "cubin"), made.code)
         write_atomically(self._file(twin, "json"), json.dumps(vars(code)).encode())
 
     def seed(self, twins: Iterable[Twin], portfolio: Portfolio) -> None:
         """Take over the machine code of an earlier portfolio, so that it is not compiled again.
+
+        What another source was compiled to is not taken over; where a portfolio does not say, its
+        version has to do.
 
         Parameters
         ----------
@@ -202,14 +205,18 @@ class Work:
                     digests[name, kernel.geometry.split_k] = digest
         for twin in twins:
             known = digests.get(_identity(twin))
-            if known is not None and not self.has(twin):
-                code = replace(portfolio.codes[known], block=twin.block, at=0)
+            if known is None or self.has(twin):
+                continue
+            source = twin.source.digest
+            if portfolio.codes[known].source in ("", source):
+                code = replace(portfolio.codes[known], block=twin.block, at=0, source=source)
                 write_atomically(self._file(twin, "cubin"), portfolio.machine_code(known))
                 write_atomically(self._file(twin, "json"), json.dumps(vars(code)).encode())
 
     def has(self, twin: Twin) -> bool:
-        """Whether a twin was compiled."""
-        return self._file(twin, "json").exists()
+        """Whether a twin was compiled, from the source that it has today."""
+        path = self._file(twin, "json")
+        return path.exists() and json.loads(path.read_text()).get("source") == twin.source.digest
 
     def read(self, twin: Twin) -> tuple[Code, bytes]:
         """Return what was compiled."""

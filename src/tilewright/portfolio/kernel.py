@@ -51,6 +51,9 @@ class Code:
         Whether the main loop was rescheduled afterwards.
     checked : str
         On which device it was verified, and when; empty: never.
+    source : str
+        Digest of the source that it was compiled from (`tilewright.stencil.Source.digest`); empty
+        in portfolios built before it was kept.
     """
 
     digest: str
@@ -64,6 +67,7 @@ class Code:
     compiler: str = ""
     rescheduled: bool = False
     checked: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)

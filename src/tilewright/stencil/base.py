@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -166,6 +167,10 @@ class Workspace:
         return self.cleared_bytes + self.blocks * self.part_bytes
 
 
+# Of C and C++; no kernel source has either in a string.
+_COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
 @dataclass(frozen=True)
 class Source:
     """A kernel source with everything the compiler needs to specialise it.
@@ -208,6 +213,12 @@ class Source:
         macros = oldest_macros(self.unit.partition(" ")[0], self.defines)
         parts = [self.unit, self.entry, sorted((k, str(v)) for k, v in macros.items())]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+    @property
+    def digest(self) -> str:
+        """A digest of `identity` and of the text without comments and white space."""
+        bare = "".join(_COMMENTS.sub(" ", self.text).split())
+        return hashlib.sha256(f"{self.identity}{bare}".encode()).hexdigest()[:12]
 
     def run_if(self, value: int) -> Source:
         """Return this kernel with one more argument: it runs where that int has this value.
