@@ -37,7 +37,7 @@ def command(
     device: DeviceOption = None,
     budget: BudgetOption = "120s",
     strategy: Annotated[
-        str, typer.Option("--strategy", help="climb, random or exhaustive.")
+        str, typer.Option("--strategy", help="Such as climb, random or exhaustive.")
     ] = "climb",
     stencil: StencilOption = None,
     seed: Annotated[int, typer.Option("--seed", help="Makes choices repeatable.")] = 0,

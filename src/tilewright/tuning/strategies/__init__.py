@@ -1,22 +1,18 @@
-"""Which config next?  One file a strategy; a new one is a file and a row here."""
+"""Which config next?  One file a strategy, which adds it to `STRATEGIES`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
 
 from tilewright.space import Config, Space
-from tilewright.tuning.strategies.base import Strategy
-from tilewright.tuning.strategies.climb import Climb
-from tilewright.tuning.strategies.exhaustive import Exhaustive
-from tilewright.tuning.strategies.sampled import Sampled
+from tilewright.tuning.strategies.base import STRATEGIES, Strategy
 
 __all__ = ["STRATEGIES", "Strategy", "strategy"]
 
-STRATEGIES: dict[str, Callable[[Space, int, Sequence[Config]], Strategy]] = {
-    "climb": Climb,
-    "exhaustive": Exhaustive,
-    "random": Sampled,
-}
+for _file in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_file.name}")
 
 
 def strategy(name: str, space: Space, seed: int, start: Sequence[Config]) -> Strategy:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tilewright.space import Config, Space
 
-__all__ = ["Strategy"]
+__all__ = ["STRATEGIES", "Strategy"]
 
 
 class Strategy(ABC):
@@ -36,3 +36,7 @@ class Strategy(ABC):
     @abstractmethod
     def observe(self, config: Config, seconds: float | None) -> None:
         """Learn a config's time; None means that it failed."""
+
+
+STRATEGIES: dict[str, Callable[[Space, int, Sequence[Config]], Strategy]] = {}
+"""By name; each strategy's file adds its own."""

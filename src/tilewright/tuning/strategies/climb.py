@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from tilewright.space import Config, Space
-from tilewright.tuning.strategies.base import Strategy
+from tilewright.tuning.strategies.base import STRATEGIES, Strategy
 from tilewright.tuning.strategies.sampled import draws
 
 __all__ = ["Climb"]
@@ -72,3 +72,6 @@ class Climb(Strategy):
         self._proposed.add(config)
         if seconds is not None:
             self._seconds[config] = seconds
+
+
+STRATEGIES["climb"] = Climb

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from tilewright.space import Config, Space
-from tilewright.tuning.strategies.base import Strategy
+from tilewright.tuning.strategies.base import STRATEGIES, Strategy
 
 __all__ = ["Exhaustive"]
 
@@ -26,3 +26,6 @@ class Exhaustive(Strategy):
 
     def observe(self, config: Config, seconds: float | None) -> None:
         """Learn nothing: every point comes anyway."""
+
+
+STRATEGIES["exhaustive"] = Exhaustive

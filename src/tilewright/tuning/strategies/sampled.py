@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 
 from tilewright.space import Config, Space
-from tilewright.tuning.strategies.base import Strategy
+from tilewright.tuning.strategies.base import STRATEGIES, Strategy
 
 __all__ = ["Sampled", "draws"]
 
@@ -47,3 +47,6 @@ class Sampled(Strategy):
 
     def observe(self, config: Config, seconds: float | None) -> None:
         """Learn nothing: draws are independent."""
+
+
+STRATEGIES["random"] = Sampled
