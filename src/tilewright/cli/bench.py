@@ -53,7 +53,7 @@ def command(
     ] = None,
     peer: Annotated[
         str,
-        typer.Option("--peer", "--against", help="cublas, clblast, numpy, flint; with commas."),
+        typer.Option("--peer", "--against", help="Such as cublas,clblast,numpy,flint."),
     ] = "",
     device: Annotated[
         str | None, typer.Option("--device", help="Device ids with commas; the best by default.")

@@ -1,7 +1,8 @@
-"""Libraries to compare with.  A new one is a file and a row here."""
+"""Libraries to compare with: one file each, of its name, whose ``PEER`` is the class."""
 
 from __future__ import annotations
 
+import pkgutil
 from importlib import import_module
 
 from tilewright.backend import LiveDevice
@@ -9,12 +10,8 @@ from tilewright.bench.peers.base import Peer, UnavailableError
 
 __all__ = ["PEERS", "Peer", "UnavailableError", "peer"]
 
-# Modules and classes, of which only those asked for are imported.
-_CLASSES = {
-    "cublas": ("cublas", "CuBLAS"), "clblast": ("clblast", "CLBlast"),
-    "numpy": ("numpy_blas", "NumPy"), "flint": ("flint_arb", "Flint"),
-}  # fmt: skip
-PEERS = tuple(_CLASSES)
+# Of which only those asked for are imported.
+PEERS = tuple(one.name for one in pkgutil.iter_modules(__path__) if one.name != "base")
 
 
 def peer(name: str, live: LiveDevice) -> Peer:
@@ -27,8 +24,7 @@ def peer(name: str, live: LiveDevice) -> Peer:
     UnavailableError
         If it is not installed, or does not serve the device.
     """
-    if name not in _CLASSES:
+    if name not in PEERS:
         raise ValueError(f"peer={name!r} is no peer; use one of {', '.join(PEERS)}")
-    module, kind = _CLASSES[name]
-    found: Peer = getattr(import_module(f"{__name__}.{module}"), kind)(live)
+    found: Peer = import_module(f"{__name__}.{name}").PEER(live)
     return found

@@ -61,3 +61,6 @@ class CLBlast(Peer):
             return time.perf_counter_ns() - started
 
         return run
+
+
+PEER = CLBlast

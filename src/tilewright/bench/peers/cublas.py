@@ -216,3 +216,6 @@ class CuBLAS(Peer):
             return int(event.nanoseconds())
 
         return run
+
+
+PEER = CuBLAS

@@ -65,3 +65,6 @@ class Flint(Peer):
             return time.perf_counter_ns() - started
 
         return run
+
+
+PEER = Flint

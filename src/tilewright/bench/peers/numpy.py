@@ -47,3 +47,6 @@ class NumPy(Peer):
             return time.perf_counter_ns() - started
 
         return run
+
+
+PEER = NumPy
