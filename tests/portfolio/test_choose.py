@@ -262,6 +262,17 @@ def test_other_transposes_are_served_only_by_points_of_their_space(keep):
     assert config_of(square(64), KEY) == unfit
 
 
+def test_a_stencil_serves_the_transposes_that_it_computes(keep, monkeypatch):
+    """Its space may know nothing of transposes."""
+    spec, config = replace(H100, name="like no other test's"), FAMILY.default(NN, H100)
+    keep(KEY, own(square(64), config, 1.0, ()))
+    assert choose(Hopper(spec, KEY), square(64, "TN")).kernel is not None
+    monkeypatch.setattr(type(FAMILY), "computes", lambda self, variant: variant == NN)
+    keep(KEY, own(square(64), config, 1.0, ()))
+    assert choose(Hopper(spec, KEY), square(64, "TN")).kernel is None
+    assert config_of(square(64), KEY, spec) == config
+
+
 def test_a_config_outside_the_space_never_reaches_the_compiler(keep):
     """A folder may hold what somebody else gave away."""
     bad = FIRST.replace(block_m=2**30)

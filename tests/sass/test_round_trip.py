@@ -29,7 +29,9 @@ KERNELS = [
     pytest.param(stencil, letter, id=f"{stencil.name}-{letter}",
                  marks=[] if letter == QUICK else pytest.mark.slow)
     for letter in "sdcz"
-    for stencil in stencils_for(architecture_spec(ARCH), precision(letter))
+    for stencil in stencils_for(
+        architecture_spec(ARCH), Variant(precision(letter), Trans("N"), Trans("T"))
+    )
 ]  # fmt: skip
 
 

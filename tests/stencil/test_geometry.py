@@ -38,7 +38,7 @@ def starts():
     for family, spec, letter in itertools.product(stencils(), (H100, device().spec), "sdcz"):
         for ops in ((Trans.N, Trans.T), (Trans.T, Trans.N)):
             of = Variant(PRECISIONS[letter], *ops)
-            if not family.computes(of.precision):
+            if not family.computes(of):
                 continue
             try:
                 found = [one for one in family.starts(of, spec) if one in family.space(of, spec)]

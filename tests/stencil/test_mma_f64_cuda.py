@@ -79,10 +79,10 @@ def test_it_comes_first_where_there_are_such_units() -> None:
         device = architecture_spec(arch)
         assert FAMILY.suits(device) is suits
         for letter in "dz":
-            fitting = stencils_for(device, variant(f"{letter}NN").precision)
+            fitting = stencils_for(device, variant(f"{letter}NN"))
             assert (fitting[0].name == FAMILY.name) is suits
-    assert not FAMILY.computes(variant("sNN").precision)
-    assert not FAMILY.computes(variant("eNN").precision)
+    assert not FAMILY.computes(variant("sNN"))
+    assert not FAMILY.computes(variant("eNN"))
 
 
 def test_instructions_of_16_rows_are_hoppers() -> None:

@@ -33,7 +33,7 @@ def sliced(family: Any, of: Variant, live: LiveDevice, **changes: int) -> Config
 @pytest.mark.parametrize("family", [SIMT, MMA], ids=lambda one: one.name)
 def test_slices_keep_the_contract(copying: LiveDevice, family: Any, name: str) -> None:
     of = variant(name)
-    if not family.computes(of.precision):
+    if not family.computes(of):
         pytest.skip(f"{family.name} does not compute {name[0]}")
     config = sliced(family, of, copying)
     kernel = compiled(copying, family, config, of)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.stencil.portable_harness import variant
 from tilewright.stencil import registry, stencil, stencils, stencils_for
 from tilewright.stencil.portable import Portable
 
@@ -35,15 +36,8 @@ def test_a_device_is_served_by_what_suits_it_first(live):
     fitting = stencils_for(live.spec)
     assert fitting
     assert all(made.suits(live.spec) for made in fitting)
-    assert stencils_for(live.spec, live_precision()) == tuple(
-        made for made in fitting if made.computes(live_precision())
-    )
-
-
-def live_precision():
-    from tilewright.precision import precision
-
-    return precision("s")
+    of = variant("sNN")
+    assert stencils_for(live.spec, of) == tuple(one for one in fitting if one.computes(of))
 
 
 def test_names_are_taken_once():

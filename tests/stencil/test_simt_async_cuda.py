@@ -63,7 +63,7 @@ def test_it_is_for_cuda_devices_that_copy_asynchronously() -> None:
     for arch, suits in {"sm_75": False, "sm_80": True, "sm_90a": True}.items():
         device = architecture_spec(arch)
         assert FAMILY.suits(device) is suits
-        fitting = stencils_for(device, variant("sNN").precision)
+        fitting = stencils_for(device, variant("sNN"))
         assert (fitting[0].name == FAMILY.name) is suits
 
 

@@ -10,7 +10,6 @@ from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
 from tests.stencil.test_simt_async import FAMILY, small
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.precision import DOUBLE_DOUBLE
 from tilewright.stencil import stencils_for
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.verify import WrongResultError, certify, error_bound
@@ -78,6 +77,6 @@ def test_checks_find(emulated: EmulatedDevice, fault: str) -> None:
 
 
 def test_it_comes_before_the_portable_stencil(emulated: EmulatedDevice) -> None:
-    found = [family.name for family in stencils_for(emulated.spec, DOUBLE_DOUBLE["e"])]
+    found = [family.name for family in stencils_for(emulated.spec, variant("eNN"))]
     assert found.index("simt_async") < found.index("portable")
-    assert not FAMILY.computes(DOUBLE_DOUBLE["w"])
+    assert not FAMILY.computes(variant("wNN"))

@@ -120,7 +120,8 @@ def _show_space(problem: Problem, live: LiveDevice) -> None:
     from tilewright.cli.space import show_funnel, show_parameters
     from tilewright.stencil import Variant, stencils_for
 
-    space = stencils_for(live.spec, problem.precision)[0].space(Variant.of(problem), live.spec)
+    variant = Variant.of(problem)
+    space = stencils_for(live.spec, variant)[0].space(variant, live.spec)
     show_parameters(space)
     show_funnel(space.funnel())
 

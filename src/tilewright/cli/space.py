@@ -60,7 +60,7 @@ def command(
     if family is None:
         from tilewright.stencil import stencils_for
 
-        family = stencils_for(spec, variant.precision)[0]
+        family = stencils_for(spec, variant)[0]
     space = schedule_space(family, variant, spec, proved(found) if found else ())
     funnel = space.funnel()
     if json:

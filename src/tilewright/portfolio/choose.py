@@ -261,7 +261,8 @@ def _is_sound(kernel: PortfolioKernel, variant: Variant, spec: DeviceSpec) -> bo
 
     A file may hold anything: only what the stencil itself would offer reaches a compiler.
     """
-    return kernel.config in stencil(kernel.config.stencil).space(variant, spec)
+    family = stencil(kernel.config.stencil)
+    return family.computes(variant) and kernel.config in family.space(variant, spec)
 
 
 def _of_other_transposes(
@@ -476,7 +477,7 @@ def _tuned_on(table: Held, at: int, problem: Problem) -> str:
 @lru_cache(maxsize=256)
 def default_choice(variant: Variant, spec: DeviceSpec) -> Choice:
     """Return what the most fitting stencil offers untuned; finding it takes 0.6 ms."""
-    family = stencils_for(spec, variant.precision)[0]
+    family = stencils_for(spec, variant)[0]
     return Choice(family, family.default(variant, spec))
 
 

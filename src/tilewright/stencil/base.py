@@ -346,8 +346,8 @@ class Stencil(ABC):
     def suits(self, device: DeviceSpec) -> bool:
         """Whether configs of this stencil are worth tuning on this device."""
 
-    def computes(self, precision: Precision) -> bool:
-        """Whether there are kernels for this precision."""
+    def computes(self, variant: Variant) -> bool:
+        """Whether there are kernels for this variant, on one device or another."""
         return True
 
     @abstractmethod

@@ -6,8 +6,7 @@ import threading
 from importlib import import_module
 
 from tilewright.hardware import DeviceSpec
-from tilewright.precision import Precision
-from tilewright.stencil.base import Stencil
+from tilewright.stencil.base import Stencil, Variant
 
 __all__ = ["register", "stencil", "stencils", "stencils_for"]
 
@@ -82,15 +81,15 @@ def stencil(name: str) -> Stencil:
     return found
 
 
-def stencils_for(device: DeviceSpec, precision: Precision | None = None) -> tuple[Stencil, ...]:
+def stencils_for(device: DeviceSpec, variant: Variant | None = None) -> tuple[Stencil, ...]:
     """Return the stencils that suit a device, the most fitting first.
 
-    With a precision, those that compute in it; where none of them suits the device, those that
+    With a variant, those that compute it; where none of them suits the device, those that
     do not suit it but run on it.
     """
     is_cuda = device.compute_capability is not None
     run = _those([name for name, (_, _, needs_cuda) in _OURS.items() if is_cuda or not needs_cuda])
-    if precision is None:
+    if variant is None:
         return tuple(made for made in run if made.suits(device))
-    able = [made for made in run if made.computes(precision)]
+    able = [made for made in run if made.computes(variant)]
     return tuple([made for made in able if made.suits(device)] or able)

@@ -184,7 +184,7 @@ def tune(
     budget : str or float
         Time for the whole run: seconds, or text such as ``"120s"`` or ``"10m"``.
     strategy : str
-        ``"climb"``, ``"random"`` or ``"exhaustive"``.
+        ``"climb"``, ``"random"``, ``"exhaustive"`` or another of `strategies.STRATEGIES`.
     stencil : str, optional
         Which stencil; the one that fits the device best by default.
     seed : int
@@ -256,7 +256,7 @@ def _look_at(
 def _family(live: LiveDevice, name: str | None, problem: Problem) -> Stencil:
     if name is not None:
         return _named(live, name, problem)
-    fitting = stencils_for(live.spec, problem.precision)
+    fitting = stencils_for(live.spec, Variant.of(problem))
     if not fitting:
         raise ValueError(f"device={live.id} has no stencil that suits it; name one")
     return fitting[0]
@@ -265,10 +265,11 @@ def _family(live: LiveDevice, name: str | None, problem: Problem) -> Stencil:
 def _named(live: LiveDevice, name: str, problem: Problem) -> Stencil:
     """Return a stencil, if it has anything to try: not every candidate is to fail first."""
     family = find_stencil(name)
-    if not family.computes(problem.precision):
-        able = ", ".join(made.name for made in stencils_for(live.spec, problem.precision))
-        raise ValueError(f"stencil={name!r} has no {problem.precision.name}; use one of {able}")
     variant = Variant.of(problem)
+    if not family.computes(variant):
+        able = ", ".join(made.name for made in stencils_for(live.spec, variant))
+        what = f"{problem.precision.name} {problem.trans}"
+        raise ValueError(f"stencil={name!r} has no {what}; use one of {able}")
     try:
         family.source(family.default(variant, live.spec), variant, live.dialect)
     except ValueError as error:

@@ -25,7 +25,7 @@ def section(data: Gathered) -> Section:
         for letter in data.largest(device):
             try:
                 variant = Variant.of(Problem(1, 1, 1, letter))  # type: ignore[arg-type]
-                family = stencils_for(device.numbers.spec, variant.precision)[0]
+                family = stencils_for(device.numbers.spec, variant)[0]
                 found = _funnel(family.name, variant, device.numbers.spec)
             except ValueError as problem:  # measured by a script, with kernels of its own
                 missing.append(f"No space for {device.label}: {problem}.")

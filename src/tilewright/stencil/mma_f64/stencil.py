@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tilewright.hardware import DeviceSpec
-from tilewright.precision import Precision
 from tilewright.space import Config
 from tilewright.stencil.asynchronous.resources import SWIZZLED_BARRIER_BYTES
 from tilewright.stencil.base import Variant
@@ -36,9 +35,9 @@ class MmaF64(SimtAsync):
     line_bytes: ClassVar[int] = LINE_BYTES
     barrier_bytes: ClassVar[int] = SWIZZLED_BARRIER_BYTES
 
-    def computes(self, precision: Precision) -> bool:
+    def computes(self, variant: Variant) -> bool:
         """Whether an element is a double, or a pair of them."""
-        return precision.parts == 1 and precision.real_dtype == np.float64
+        return variant.precision.parts == 1 and variant.precision.real_dtype == np.float64
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device.
@@ -48,7 +47,7 @@ class MmaF64(SimtAsync):
         ValueError
             If elements are not made of doubles.
         """
-        if not self.computes(variant.precision):
+        if not self.computes(variant):
             letter = variant.precision.letter
             raise ValueError(f"precision={letter!r} is not of doubles; use d or z, or portable")
         from tilewright.space import Space

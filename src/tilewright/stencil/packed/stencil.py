@@ -36,9 +36,9 @@ class Packed(Stencil):
         """Whether the device is a CPU."""
         return device.kind == "cpu"
 
-    def computes(self, precision: Precision) -> bool:
+    def computes(self, variant: Variant) -> bool:
         """Whether it is not double-double complex: that is the portable stencil's alone."""
-        return precision.words * precision.parts <= 2
+        return variant.precision.words * variant.precision.parts <= 2
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device."""

@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilewright.hardware import DeviceSpec
-from tilewright.precision import Precision
 from tilewright.space import Config
 from tilewright.stencil.asynchronous.resources import (
     BARRIER_BYTES,
@@ -72,9 +71,9 @@ class SimtAsync(Stencil):
         capability = device.compute_capability
         return capability is not None and capability >= _ASYNCHRONOUS_COPIES_SINCE
 
-    def computes(self, precision: Precision) -> bool:
+    def computes(self, variant: Variant) -> bool:
         """Whether an element has at most 16 bytes, the most that is copied at once."""
-        return precision.element_bytes <= CHUNK_BYTES
+        return variant.precision.element_bytes <= CHUNK_BYTES
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from tilewright.hardware import DeviceSpec
-from tilewright.precision import Precision
 from tilewright.space import Config
 from tilewright.stencil.base import Dialect, Resources, Source, Stencil, Variant
 from tilewright.stencil.geometry import PLAIN, Geometry, Mode, SplitK
@@ -66,9 +65,9 @@ class Skinny(Stencil):
         capability = device.compute_capability
         return capability is not None and capability >= _SINCE
 
-    def computes(self, precision: Precision) -> bool:
+    def computes(self, variant: Variant) -> bool:
         """Whether elements are plain numbers: sums of pairs would need care."""
-        return precision.parts == 1
+        return variant.precision.parts == 1
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device.
@@ -78,7 +77,7 @@ class Skinny(Stencil):
         ValueError
             If elements are pairs.
         """
-        if not self.computes(variant.precision):
+        if not self.computes(variant):
             letter = variant.precision.letter
             raise ValueError(f"precision={letter!r} is of pairs; use simt_async, or portable")
         from tilewright.space import Space

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tilewright.hardware import DeviceSpec
-from tilewright.precision import Precision
 from tilewright.space import Config, Space
 from tilewright.stencil.base import (
     Call,
@@ -71,9 +70,9 @@ class Wgmma(Stencil):
         """Whether the device has these tensor cores and runs CUDA."""
         return device.compute_capability == _CAPABILITY
 
-    def computes(self, precision: Precision) -> bool:
-        """Whether tensor cores take its elements as they are."""
-        return plain(precision) is not None
+    def computes(self, variant: Variant) -> bool:
+        """Whether it names an arithmetic, or tensor cores take its elements as they are."""
+        return isinstance(variant, TensorVariant) or plain(variant.precision) is not None
 
     @staticmethod
     def arithmetic(variant: Variant) -> Arithmetic:
