@@ -21,9 +21,6 @@ ROWS, COLUMNS = 16, 64
 # In double-double sums are exact, which takes a thousand times as long.
 ROWS_OF_PAIRS = COLUMNS_OF_PAIRS = 8
 
-# The host's long doubles have 64 bits on x86, and more or as many as a double elsewhere.
-_WIDER = {"s": np.float64, "d": np.longdouble, "c": np.complex128, "z": np.clongdouble}
-
 
 class Sample:
     """Some rows and columns of a workload's C, and what they should be.
@@ -102,6 +99,10 @@ def _part(workload: Workload, name: str, trans: Trans, lines: NDArray[np.intp]) 
 def _wide_product(
     a: NDArray[Any], b: NDArray[Any], precision: Precision
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return A B and |A| |B| in a wider precision."""
-    x, y = (one.astype(_WIDER[precision.letter]) for one in (a, b))
+    """Return A B and |A| |B| in a wider precision.
+
+    The host's long doubles have 64 bits on x86, and more or as many as a double elsewhere.
+    """
+    wider = np.result_type(np.float64 if precision.real_bytes < 8 else np.longdouble, a.dtype)
+    x, y = a.astype(wider), b.astype(wider)
     return x @ y, np.abs(x) @ np.abs(y)

@@ -161,6 +161,8 @@ def load(path: Path, dtype: Any = None) -> Any:
 
     import numpy as np
 
+    from tilewright.precision import precision_of
+
     try:
         with path.open("rb") as file:
             array = np.load(file, mmap_mode=None, allow_pickle=False)
@@ -173,7 +175,7 @@ def load(path: Path, dtype: Any = None) -> Any:
     if array.dtype.kind not in "biufc":
         raise ValueError(f"{path} holds {array.dtype}, not numbers; give an .npy file of numbers")
     if array.dtype.kind == "c" and np.dtype(dtype).kind != "c":
-        letter = {4: "s", 8: "d"}[np.dtype(dtype).itemsize]
+        letter = precision_of(dtype).letter
         raise ValueError(f"precision={letter!r} is real but {path} is complex; use c or z")
     return array.astype(dtype, copy=False)
 

@@ -259,8 +259,8 @@ def _square(
     """Return a square block, read with the longest runs that one element a read allows."""
     number = threads * threads
     size = variant.precision.element_bytes
-    # 16 bytes, the widest read of shared memory on every GPU.
-    vector = max(1, 16 // size)
+    # 16 bytes, the widest read of shared memory on every GPU, and 4 elements, the space's most.
+    vector = max(1, min(4, 16 // size))
     while vector > 1 and (vector * size > device.vector_bytes or side % (threads * vector)):
         vector //= 2
     along_m = min(side, number)
