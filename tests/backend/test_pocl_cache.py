@@ -74,6 +74,7 @@ def test_what_was_compiled_is_kept_and_not_compiled_again(cache: Path) -> None:
     assert [one for one in cache.iterdir() if one.name.startswith("pocl-")] == []
 
 
+@pytest.mark.every(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_damage_is_found_before_it_is_loaded(cache: Path, seed: int) -> None:
