@@ -196,6 +196,18 @@ def test_a_time_that_others_disturbed_is_not_kept(monkeypatch, cpu, tuned):
     assert not is_launched(cpu, monkeypatch, 64, 64, 64)
 
 
+def test_a_time_that_cannot_be_kept_costs_no_tuning(monkeypatch, cpu, tuned):
+    tuned(300, 1e6, 9e6)
+    kept = races.times(cpu.portfolio_key)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(races, "write_atomically", full)
+    tuned(400, 1e6, 9e6)
+    assert races.times(cpu.portfolio_key) == kept
+
+
 def test_a_race_takes_a_products_time():
     taken = races._timed(Problem(50, 30, 20, "c", "T", "C"))
     assert 0 < min(taken) < 1e8

@@ -7,6 +7,7 @@ A file a device, beside the measurements, keeps one time a problem::
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -35,12 +36,8 @@ def race(live: LiveDevice, problem: Problem) -> None:
     """Time BLAS on a problem, and keep the time; whoever tunes has the device to himself.
 
     A doubtful time is not kept: BLAS's threads wait actively, so that others on the cores make it
-    several times as slow, and no kernel is to serve on a quiet machine for that.
-
-    Raises
-    ------
-    OSError
-        If it cannot be kept.
+    several times as slow, and no kernel is to serve on a quiet machine for that.  Where a time
+    cannot be kept, BLAS goes on serving: no reason to lose what was tuned.
     """
     outside = OutsideLoad()
     taken = _timed(problem)
@@ -49,8 +46,9 @@ def race(live: LiveDevice, problem: Problem) -> None:
     letter, sizes = problem.precision.letter, (problem.m, problem.n, problem.k)
     known = times(live.portfolio_key) | {(letter, problem.trans, *sizes): min(taken)}
     rows = json.dumps([[*one, ns] for one, ns in sorted(known.items())])
-    private_directory(_path(live.portfolio_key).parent)
-    write_atomically(_path(live.portfolio_key), rows.encode())
+    with contextlib.suppress(OSError):
+        private_directory(_path(live.portfolio_key).parent)
+        write_atomically(_path(live.portfolio_key), rows.encode())
 
 
 def times(key: str) -> dict[Race, int]:
