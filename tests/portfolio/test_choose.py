@@ -14,6 +14,7 @@ from tilewright import reload
 from tilewright.backend import device
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.portfolio import choose, default_choice, held, own_folder, shipped
+from tilewright.portfolio.choose import choices
 from tilewright.portfolio.twins import NOT_SCALAR
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
@@ -65,6 +66,19 @@ def test_the_shortest_expected_time_serves(ship):
     assert chosen.ns > 1e4
     assert (chosen.kernel, chosen.tuned_on) == (fast, "")
     assert chosen.launch(SQUARE) == fast.geometry.launch(4096, 4096, 4096)
+
+
+def test_choices_are_all_that_could_serve_each_in_its_mode(ship):
+    slow = kernel(SQUARE, FIRST, [PLAIN, Mode(scalar=True)], costs=costs(10.0))
+    fast = kernel(SQUARE, SECOND, [PLAIN], costs=costs(9.0), geometry=slow.geometry)
+    none = kernel(SQUARE, FAMILY.starts(NN, H100)[2], [], costs=costs(1.0))
+    ship(slow, fast, none)
+    found = list(choices(Hopper(), square(4097)))
+    assert [(one.kernel, one.mode) for one in found] == [(slow, Mode(scalar=True)), (fast, PLAIN)]
+    aligned = list(choices(Hopper(), SQUARE))
+    assert [one.mode for one in aligned] == [PLAIN, PLAIN]
+    assert min(aligned, key=lambda one: one.ns).kernel == choose(Hopper(), SQUARE).kernel
+    assert aligned[0].ns > aligned[1].ns > 0
 
 
 def test_of_equal_times_the_first_serves(ship):

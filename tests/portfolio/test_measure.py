@@ -6,7 +6,8 @@ from itertools import islice
 
 import pytest
 
-from tilewright.portfolio.measure import KINDS
+from tilewright.backend import BackendError
+from tilewright.portfolio.measure import KINDS, interleaved_medians
 from tilewright.precision import PRECISIONS
 
 SIDES = {"any": (1, 2**14), "short": (1, 500_000), "large": (2048, 8192)}
@@ -24,3 +25,32 @@ def test_shapes_are_of_their_kind_and_the_same_for_a_seed(kind):
         assert all(min(m, n) <= 128 for m, n, _ in first)
     assert any(side % 2 for shape in first for side in shape)
     assert any(all(side % 8 == 0 for side in shape) for shape in first)
+
+
+def test_what_disturbs_one_round_of_all_kernels_counts_for_none():
+    rounds = []
+
+    def timer(name, *times):
+        left = iter(times)
+
+        def run():
+            rounds.append(name)
+            return next(left)
+
+        return run
+
+    def refused():
+        raise BackendError("no such launch")
+
+    slow = 5_000_000
+    found = interleaved_medians(
+        [
+            timer("a", 900, 10, 500, 11),  # the first is a warm-up
+            None,
+            timer("b", 900, 20, 510, 22),
+            timer("c", slow, slow + 2, 7, 7),  # timed once
+            refused,
+        ]
+    )
+    assert found == [11, None, 22, slow + 2, None]
+    assert rounds == ["a", "b", "c", "a", "b", "c", "a", "b", "a", "b"]

@@ -29,7 +29,7 @@ from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
 from tilewright.tuning.measure import Workload, random_matrix
 
-__all__ = ["KINDS", "matrices", "measure", "measure_family", "text_of"]
+__all__ = ["KINDS", "interleaved_medians", "matrices", "measure", "measure_family", "text_of"]
 
 # Of a matrix at most, drawn once and used by every problem: the long operand of a skinny product
 # fills it, any other matrix has so few elements that no kernel takes a tenth of a second.
@@ -101,7 +101,9 @@ def measure(
                 problem = Problem(*sides, precision, variant.trans_a, variant.trans_b)
                 workload = Workload(live, problem, memory)
                 found["shapes"].append(list(sides))
-                found["ns"].append(_interleaved([_timer(one, workload, loaded) for one in kernels]))
+                found["ns"].append(
+                    interleaved_medians([_timer(one, workload, loaded) for one in kernels])
+                )
                 observer(number * len(shapes) + done + 1, len(variants) * len(shapes))
             cases[f"{variant.trans_a}{variant.trans_b}"] = found
     finally:
@@ -162,7 +164,7 @@ def measure_family(
                 shapes.append(list(sides))
                 each = zip(kernels, configs, strict=True)
                 timers = [partial(workload.run, kernel, family, one) for kernel, one in each]
-                rows.append(_interleaved(timers))
+                rows.append(interleaved_medians(timers))
             cases[f"{a}{b}"] = {
                 "shapes": shapes, "configs": [dict(one) for one in configs], "ns": rows, "won": [],
             }  # fmt: skip
@@ -182,7 +184,7 @@ def _compiled(
     return [live.compile(source) for source in sources]
 
 
-def _interleaved(timers: Sequence[_Timer | None]) -> list[int | None]:
+def interleaved_medians(timers: Sequence[_Timer | None]) -> list[int | None]:
     """Return medians in nanoseconds; None where a kernel is not for a problem, or refused.
 
     What disturbs a device for a millisecond then counts in one round of each kernel.

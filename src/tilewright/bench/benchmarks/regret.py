@@ -8,6 +8,7 @@ kernel's time alone counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from statistics import fmean, median
 from typing import Any
@@ -19,7 +20,7 @@ from tilewright.bench.call_cases import GPU_MOST, drawn_sides
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.portfolio.choose import Choice, choices, choose
-from tilewright.portfolio.measure import matrices
+from tilewright.portfolio.measure import interleaved_medians, matrices
 from tilewright.portfolio.portfolio import Portfolio
 from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
@@ -29,10 +30,6 @@ __all__ = ["BENCHMARK", "Machines", "drawn", "loss_lines"]
 
 # Bytes of a matrix at most: all problems share three such matrices.
 _MOST_BYTES = 1 << 30
-
-# Runs of each kernel after one that does not count.  One that takes so many times longer than the
-# fastest before it is not run again: it will not be the best.
-_RUNS, _HOPELESS = 3, 2.0
 
 # Kernels that are expected to take so many times longer than the one chosen are not timed.
 _FAR = 5.0
@@ -117,30 +114,24 @@ class Machines:
 
 def _row(live: Any, problem: Problem, memory: dict[str, Any], loaded: Machines) -> Row:
     taken = choose(live, problem)
-    near = (taken.ns or np.inf) * _FAR
-    others = [one for one in choices(live, problem) if (one.ns or 0) <= near]
-    kernels = [(one, loaded.of(one)) for one in (taken, *others)]
+    near, mine = (taken.ns or np.inf) * _FAR, taken.digest()
+    some = [one for one in choices(live, problem) if one.digest() == mine or (one.ns or 0) <= near]
     workload = Workload(live, problem, memory)
-    times: list[int] = []
-    for one, kernel in kernels:
-        runs = [workload.run(kernel, one.stencil, one.config) for _ in "xx"]
-        if not times or runs[-1] < _HOPELESS * min(times):
-            runs += [workload.run(kernel, one.stencil, one.config) for _ in range(_RUNS - 1)]
-        times.append(round(median(runs[1:])))
-    # The one that is taken is among the others: both of its times are of the same kernel.
-    best = int(np.argmin(times))
-    chosen = min(
-        ns for (one, _), ns in zip(kernels, times, strict=True) if one.digest() == taken.digest()
+    times = interleaved_medians(
+        [partial(workload.run, loaded.of(one), one.stencil, one.config) for one in some]
     )
+    ran = [(ns, one) for ns, one in zip(times, some, strict=True) if ns is not None]
+    best_ns, best = min(ran, key=lambda each: each[0])
+    chosen_ns = next(ns for ns, one in ran if one.digest() == mine)
     return {
         "precision": problem.precision.letter,
         "trans": f"{problem.trans_a}{problem.trans_b}",
         "size": [problem.m, problem.n, problem.k],
-        "kernels": len(others),
-        "chosen_us": chosen / 1e3,
-        "best_us": times[best] / 1e3,
+        "kernels": len(some),
+        "chosen_us": chosen_ns / 1e3,
+        "best_us": best_ns / 1e3,
         "chosen": _name(taken),
-        "best": _name(kernels[best][0]),
+        "best": _name(best),
     }
 
 
