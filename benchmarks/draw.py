@@ -32,6 +32,7 @@ from of_calls import (
     calls,
     cliffs,
     flat,
+    host_calls,
     host_cost,
     public_calls,
     readme,
@@ -303,7 +304,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/hopper.md": {"squares": lambda: squares("s"), "complex": lambda: squares("c")},
     "docs/dgemm.md": {"squares": lambda: squares("d"), "complex": lambda: squares("z")},
     "docs/portfolio.md": {"first": first_calls},
-    "docs/serving.md": {"host": host_cost},
+    "docs/serving.md": {"host": host_cost, "host-calls": host_calls},
     "docs/export.md": {"calls": c_calls},
     "docs/random_shapes.md": {
         "loss": portfolio_loss, "regret": regret, "tuned": tuned, "calls": calls,

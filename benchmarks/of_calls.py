@@ -206,6 +206,24 @@ def flat() -> str:
     return table(head, lines, left=2)
 
 
+def host_calls() -> str:
+    """Return how calls on NumPy's arrays stand beside NumPy's, by how long NumPy takes."""
+    lines = []
+    for what, letters in (("real", "sd"), ("complex", "cz")):
+        mine = [row for row in rows("cpu/host_calls") if row["precision"] in letters]
+        for bound, least, most in (("up to 20", 0, 20), ("20 to 50", 20, 50), ("over 50", 50, 1e9)):
+            found = [row for row in mine if least < row["numpy_us"] <= most]
+            ratios = [row["ratio"] for row in found]
+            more = statistics.median(row["us"] - row["numpy_us"] for row in found)
+            lines.append([
+                what, bound, str(len(found)), f"{statistics.geometric_mean(ratios):.2f}",
+                f"{min(ratios):.2f}", str(sum(one < 0.9 for one in ratios)), f"{more:.1f}",
+            ])  # fmt: skip
+    head = ["", "NumPy takes, us", "shapes", "geometric mean of NumPy's time / ours", "least",
+            "below 0.9", "microseconds more, median"]  # fmt: skip
+    return f"{about('cpu/host_calls')}.\n\n{table(head, lines, 2)}"
+
+
 def host_cost() -> str:
     """Return what a warm call costs the host, by launches."""
     if not is_there("h100/host_cost"):
