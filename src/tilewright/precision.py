@@ -14,8 +14,10 @@ from numpy.typing import DTypeLike
 __all__ = [
     "DOUBLE_DOUBLE",
     "PRECISIONS",
+    "SHORT",
     "Precision",
     "double_double_row",
+    "letters_of",
     "precision",
     "precision_of",
 ]
@@ -34,7 +36,7 @@ class Precision:
     dtype_name : str
         NumPy's name of the element type; of a double-double, its words' names with commas.
     real_name : str
-        NumPy's name of the floating-point type that the element is made of.
+        NumPy's name of the floating-point type that an operand's element is made of.
     words : int
         Real words an element holds: 1 for real, 2 for complex.
     flops : int
@@ -45,6 +47,11 @@ class Precision:
         is proven of a double-double one.
     parts : int
         Numbers of the type `real_name` that one real is the sum of: 1, or 2 in double-double.
+    result_name : str
+        NumPy's name of C's elements; empty where C is of the operands' type.
+    sum_name : str
+        NumPy's name of the type of sums, and of alpha and beta; empty where they are of the
+        operands' type.
     """
 
     letter: str
@@ -55,18 +62,39 @@ class Precision:
     flops: int
     unit_roundoff: float
     parts: int = 1
+    result_name: str = ""
+    sum_name: str = ""
 
     @property
     def dtype(self) -> np.dtype:
-        """The element's NumPy dtype; structured in double-double."""
+        """The NumPy dtype of A's and B's elements; structured in double-double."""
         if self.parts == 1:
-            return np.dtype(self.dtype_name)
+            return _dtype(self.dtype_name)
         return np.dtype([("re", _PAIR), ("im", _PAIR)]) if self.is_complex else _PAIR
 
     @property
     def real_dtype(self) -> np.dtype:
         """The NumPy dtype of the floating-point type that the element is made of."""
-        return np.dtype(self.real_name)
+        return _dtype(self.real_name)
+
+    @property
+    def portfolio(self) -> str:
+        """Name of the portfolio that has its kernels: one of all 16-bit operands.
+
+        Their machine code differs in a few instructions and is small where it is compressed
+        together.
+        """
+        return "short" if self.is_short else self.letter
+
+    @property
+    def sum_dtype(self) -> np.dtype:
+        """The NumPy dtype of one real of a sum, of alpha and of beta."""
+        return np.dtype(self.sum_name or self.real_name)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether operands are of fewer bits than their sums."""
+        return self.sum_name != ""
 
     @property
     def is_complex(self) -> bool:
@@ -75,13 +103,33 @@ class Precision:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element."""
-        return self.dtype.itemsize
+        """Bytes of one element of A or B."""
+        return _SHORT_BYTES if self.is_short else self.dtype.itemsize
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of one element of C."""
+        return self.sum_bytes if self.result_name == self.sum_name else self.element_bytes
+
+    @property
+    def result_dtype(self) -> np.dtype:
+        """The NumPy dtype of C's elements."""
+        return _dtype(self.result_name) if self.result_name else self.dtype
+
+    @property
+    def result_roundoff(self) -> float:
+        """Largest relative error of rounding a sum to an element of C; 0 where C holds sums."""
+        return 0.0 if self.result_bytes == self.sum_bytes else _ROUNDOFF[self.dtype_name]
+
+    @property
+    def sum_bytes(self) -> int:
+        """Bytes of the sum that an element of C is rounded from."""
+        return np.dtype(self.sum_name).itemsize if self.is_short else self.element_bytes
 
     @property
     def real_bytes(self) -> int:
         """Bytes of one real word."""
-        return self.real_dtype.itemsize
+        return _SHORT_BYTES if self.is_short else self.real_dtype.itemsize
 
     def scalar(self, value: Any) -> tuple[Any, Any]:
         """Return real and imaginary part of alpha or beta as a kernel's arguments.
@@ -97,7 +145,7 @@ class Precision:
             Each one real: a float, or in double-double a structure of two.
         """
         if self.parts == 1 and not hasattr(value, "hi"):
-            number, of = complex(value), self.real_dtype.type
+            number, of = complex(value), self.sum_dtype.type
             return of(number.real), of(number.imag)
         words = [complex(x) for x in (getattr(value, "hi", value), getattr(value, "lo", 0.0))]
         if self.parts == 1:
@@ -108,6 +156,23 @@ class Precision:
 
     def __str__(self) -> str:
         return self.letter
+
+
+def _dtype(name: str) -> np.dtype:
+    """Return the NumPy dtype of a name.
+
+    Raises
+    ------
+    ValueError
+        If it is bfloat16 and ml_dtypes is missing, which has that type.
+    """
+    if name == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise ValueError("dtype=bfloat16 needs: pip install ml_dtypes") from None
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
 
 
 # A double-double real in memory: the number is hi + lo, and lo at most half a unit in the
@@ -138,6 +203,22 @@ DOUBLE_DOUBLE: dict[str, Precision] = {
     )
 }
 
+# Of tensor cores: sums are float32, and results are rounded once.  The error of one operation is
+# that of the sum: what hardware keeps of its bits is in docs/tensor_cores.md.
+_SHORT_BYTES = 2
+_ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+SHORT: dict[str, Precision] = {
+    p.letter: p
+    for p in (
+        Precision(
+            f"{letter}{suffix}", f"{letter.upper()} GEMM{of}", name, name, 1, 2, 2.0**-24,
+            result_name=result, sum_name="float32",
+        )
+        for letter, name in (("fp16", "float16"), ("bf16", "bfloat16"))
+        for suffix, of, result in (("", "", name), ("_f32", " with float32 results", "float32"))
+    )
+}  # fmt: skip
+
 # "f" and "v" are stored as "e" and "w", which come first.
 _OF_DTYPE = {p.dtype: p for p in reversed((PRECISIONS | DOUBLE_DOUBLE).values())}
 
@@ -149,8 +230,8 @@ def precision(letter: str | Precision) -> Precision:
     ----------
     letter : str or Precision
         BLAS's ``"s"``, ``"d"``, ``"c"`` or ``"z"`` in either case; ``"e"`` (double-double) or
-        ``"f"`` (the same faster, less accurate), ``"w"`` or ``"v"`` (their complex); a
-        Precision is returned as it is.
+        ``"f"`` (the same faster, less accurate), ``"w"`` or ``"v"`` (their complex); ``"fp16"``,
+        ``"bf16"``, ``"fp16_f32"`` or ``"bf16_f32"``; a Precision is returned as it is.
 
     Raises
     ------
@@ -160,11 +241,17 @@ def precision(letter: str | Precision) -> Precision:
     if isinstance(letter, Precision):
         return letter
     lower = str(letter).lower()
-    found = PRECISIONS.get(lower) or DOUBLE_DOUBLE.get(lower)
+    found = PRECISIONS.get(lower) or DOUBLE_DOUBLE.get(lower) or SHORT.get(lower)
     if found is None:
-        known = ", ".join(PRECISIONS | DOUBLE_DOUBLE)
+        known = ", ".join(PRECISIONS | DOUBLE_DOUBLE | SHORT)
         raise ValueError(f"precision={letter!r} is unknown; use one of {known}")
     return found
+
+
+def letters_of(portfolio: str) -> list[str]:
+    """Return the letters of the precisions that a portfolio is of, by its name."""
+    every = PRECISIONS | DOUBLE_DOUBLE | SHORT
+    return [one.letter for one in every.values() if one.portfolio == portfolio]
 
 
 def double_double_row(is_complex: bool, accuracy: str = "accurate") -> Precision:

@@ -27,8 +27,8 @@ GUARD_ELEMENTS = 40
 
 
 def variant(name: str) -> Variant:
-    """Return the variant of a name like ``"sNT"``."""
-    return Variant(precision(name[0]), Trans(name[1]), Trans(name[2]))
+    """Return the variant of a name like ``"sNT"`` or ``"bf16TN"``."""
+    return Variant(precision(name[:-2]), Trans(name[-2]), Trans(name[-1]))
 
 
 @dataclass

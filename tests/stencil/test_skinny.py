@@ -22,7 +22,7 @@ from tests.stencil.contract import (
 )
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
-from tilewright.precision import PRECISIONS
+from tilewright.precision import PRECISIONS, SHORT
 from tilewright.problem import Trans, transposes_of
 from tilewright.space import Config
 from tilewright.stencil import Variant
@@ -32,7 +32,7 @@ from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
 FAMILY = Skinny()
 VARIANTS = [
     str(p.letter) + a + b
-    for p in PRECISIONS.values()
+    for p in (PRECISIONS | SHORT).values()
     for a, b in transposes_of(p)
     if FAMILY.computes(Variant(p, Trans(a), Trans(b)))
 ]
@@ -60,7 +60,7 @@ def points(of: Variant, live: EmulatedDevice, **wanted: int) -> list[Config]:
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize("short_m", [0, 1])
-@pytest.mark.parametrize("name", ["sNN", "dTT", "cCN", "zNC"])
+@pytest.mark.parametrize("name", ["sNN", "dTT", "cCN", "zNC", "bf16TN", "fp16_f32NT"])
 def test_the_contract_is_kept(emulated: EmulatedDevice, name: str, short_m: int) -> None:
     """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf."""
     of, width = variant(name), {"block_m" if short_m else "block_n": 4}
@@ -68,7 +68,7 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, name: str, short_m: int)
     certify(emulated, compiled(emulated, FAMILY, config, of), FAMILY, config, of)
 
 
-@pytest.mark.parametrize("name", thorough_but({"sNT", "dTN", "cTC", "zCN"}, VARIANTS))
+@pytest.mark.parametrize("name", thorough_but({"sNT", "dTN", "cTC", "zCN", "fp16NN", "bf16_f32TT"}, VARIANTS))
 def test_every_start_is_right(emulated: EmulatedDevice, name: str) -> None:
     of = variant(name)
     for config in FAMILY.starts(of, emulated.spec)[:4]:
@@ -76,7 +76,7 @@ def test_every_start_is_right(emulated: EmulatedDevice, name: str) -> None:
 
 
 @pytest.mark.parametrize("short_m", [0, 1])
-@pytest.mark.parametrize("name", ["sNN", "dTT", "cTN", "zNT"])
+@pytest.mark.parametrize("name", ["sNN", "dTT", "cTN", "zNT", "bf16NT", "fp16TN"])
 def test_threads_share_k_in_every_way(emulated: EmulatedDevice, name: str, short_m: int) -> None:
     """Rows that end within a chunk and within a block; columns aligned and not."""
     of, width = variant(name), {"block_m" if short_m else "block_n": 2}

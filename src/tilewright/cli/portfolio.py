@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli.output import JsonOption, emit_json, emit_lines, say
+from tilewright.precision import PRECISIONS
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -27,12 +28,12 @@ DeviceOption = Annotated[
     str | None,
     typer.Option("--device", help="A device here, or an architecture such as sm_90a."),
 ]
-NameArgument = Annotated[str, typer.Argument(help="s, d, c, z, e, f or passes.")]
+NameArgument = Annotated[str, typer.Argument(help="A precision's letter; of all 16-bit ones short; or passes.")]
 FolderOption = Annotated[
     Path | None, typer.Option("--folder", help="A folder of portfolios; else the package's own.")
 ]
 
-NAMES = ("s", "d", "c", "z", "e", "f", "passes")
+NAMES = (*PRECISIONS, "e", "f", "short", "passes")
 
 _NONE = (
     "no portfolio serves this device: defaults do; build one by tilewright tune or portfolio build,"
@@ -206,7 +207,7 @@ def measure(
         str, typer.Option("--shapes", help="any; short: m or n is; large: all sides from 2048 on.")
     ] = "any",
     family: Annotated[
-        str | None, typer.Option("--stencil", help="All of a stencil's space instead: skinny.")
+        str | None, typer.Option("--stencil", help="A stencil's configs instead: skinny's, wgmma's.")
     ] = None,
 ) -> None:
     """Time the kernels of the portfolio that serves a device, on shapes as users have them."""
@@ -282,6 +283,7 @@ def build(
     from tilewright.paths import private_directory
     from tilewright.portfolio.build import Work, pack, twins_of
     from tilewright.portfolio.plan import plan
+    from tilewright.precision import letters_of
     from tilewright.portfolio.portfolio import Copying, Portfolio
 
     if name not in NAMES:
@@ -294,10 +296,12 @@ def build(
     else:
         from tilewright.portfolio.measured import read_measured
 
-        measured = _measured(name, times, live)
-        more = [read_measured(one) for one in refit or ()]
-        others = [read_measured(one) for one in also or ()]
-        planned = plan(measured, spec, mean, most, more, others)
+        planned = []
+        for letter in letters_of(name):
+            measured = _measured(letter, times, live)
+            more = [read_measured(one, letter) for one in refit or ()]
+            others = [read_measured(one, letter) for one in also or ()]
+            planned += plan(measured, spec, mean, most, more, others)
         twins = twins_of(planned)
         base = Portfolio(
             name, arch, measured.device, measured.compute_capability, measured.multiprocessors, (),
@@ -391,10 +395,7 @@ def _measured(name: str, times: Path | None, live: LiveDevice | None) -> Measure
     from tilewright.tuning.store import Store
 
     if times is not None:
-        found = read_measured(times)
-        if found.precision != name:
-            raise ValueError(f"{times} has times of {found.precision!r}, not of {name!r}")
-        return found
+        return read_measured(times, name)
     if live is None:
         raise ValueError("--times is needed where the device is not here")
     with Store() as store:

@@ -169,8 +169,8 @@ def refuse(digest: str) -> None:
 # Cleared with `generation`: part of the key.
 @lru_cache(maxsize=512)
 def _held(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> Held:
-    letter = variant.precision.letter
-    mine, theirs = own(key, letter), shipped(spec, letter)
+    name = variant.precision.portfolio
+    mine, theirs = own(key, name), shipped(spec, name)
     rows: list[tuple[PortfolioKernel, Portfolio, bool]] = []
     for portfolio, is_own in ((mine, True), (theirs, False)):
         if portfolio is not None:

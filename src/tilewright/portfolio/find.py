@@ -58,7 +58,7 @@ def shipped_for(compute_capability: int | None, name: str) -> Portfolio | None:
 
 @lru_cache(maxsize=256)
 def shipped(device: DeviceSpec, name: str) -> Portfolio | None:
-    """Return the package's portfolio of a precision's letter for a device; None without one."""
+    """Return the package's portfolio of a name for a device; None without one."""
     if device.compute_capability is None:
         return None
     found = shipped_for(device.compute_capability, name)

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from statistics import median
@@ -27,6 +28,7 @@ from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
+from tilewright.stencil.geometry import elements_of_chunk
 from tilewright.tuning.measure import Workload, random_matrix
 
 __all__ = ["KINDS", "interleaved_medians", "matrices", "measure", "measure_family", "text_of"]
@@ -131,7 +133,10 @@ def _document(live: CUDADevice, letter: str, family: str, cases: dict[str, Any])
 def measure_family(
     live: CUDADevice, letter: str, name: str, count: int, seed: int, seconds: float
 ) -> dict[str, Any]:
-    """Return times of all configs of a stencil that is for products with a short side.
+    """Return times of a stencil's configs: all of a small space, of a large one its starts.
+
+    Of a stencil for products with a short side these are what is drawn; of any other every kind
+    in turn, where columns of A and B are aligned as the copies of them are that serve.
 
     Parameters
     ----------
@@ -140,7 +145,7 @@ def measure_family(
     letter : str
         Of the precision.
     name : str
-        Of the stencil; its spaces are small.
+        Of the stencil.
     count, seed : int
         Shapes of each pair of transposes; the same for the same seed.
     seconds : float
@@ -154,13 +159,16 @@ def measure_family(
     try:
         for a, b in itertools.product((Trans.N, Trans.T), repeat=2):
             variant = Variant(of, a, b)
-            configs = list(family.space(variant, live.spec))
+            configs = _candidates(family, variant, live)
             kernels = _compiled(live, family, variant, configs)
+            streams = bool(family.geometry(configs[0]).streamed)
+            drawn = _skinny(seed, of) if streams else _every_kind(seed, of)
             shapes, rows = [], []
-            for sides in islice(_skinny(seed, of), count):
+            for sides in islice(drawn, count):
                 if time.monotonic() >= until:
                     break
-                workload = Workload(live, Problem(*sides, of, a, b), memory)
+                problem = Problem(*sides, of, a, b)
+                workload = Workload(live, problem if streams else _aligned(problem), memory)
                 shapes.append(list(sides))
                 each = zip(kernels, configs, strict=True)
                 timers = [partial(workload.run, kernel, family, one) for kernel, one in each]
@@ -172,6 +180,27 @@ def measure_family(
         for handle in memory.values():
             live.free(handle)
     return _document(live, letter, name, cases)
+
+
+def _candidates(family: Stencil, variant: Variant, live: CUDADevice) -> list[Config]:
+    """Return the configs that are measured, in the space that the device leaves."""
+    space = family.space(variant, live.spec)
+    if family.geometry(family.default(variant, live.spec)).streamed:
+        return list(space)
+    return [one for one in dict.fromkeys(family.starts(variant, live.spec)) if one in space]
+
+
+def _every_kind(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
+    """Yield sides of every kind in turn."""
+    for sides in zip(*(kind(seed, of) for kind in KINDS.values()), strict=True):
+        yield from sides
+
+
+def _aligned(problem: Problem) -> Problem:
+    """Return a problem with columns of A and B at multiples of 16 bytes."""
+    chunk = elements_of_chunk(problem)
+    lda, ldb = (-(-ld // chunk) * chunk for ld in (problem.lda, problem.ldb))
+    return replace(problem, lda=lda, ldb=ldb)
 
 
 def _compiled(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.portfolio.kernel import variant_of
+from tilewright.precision import SHORT
 from tilewright.problem import Problem, Trans
 from tilewright.reschedule.levels import SCHEDULE, unscheduled
 from tilewright.space import Config
@@ -97,22 +98,34 @@ class Measured:
     made: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_measured(path: Path) -> Measured:
+def read_measured(path: Path, letter: str = "") -> Measured:
     """Return what a file of times says, as ``benchmarks/portfolio`` has them.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    letter : str, optional
+        The precision that it is read for, where that is another of the same speed: all whose
+        operands are 16-bit numbers.
 
     Raises
     ------
     ValueError
-        If the file is something else; the message names it.
+        If the file is something else, or of a precision of another speed; the message names it.
     """
     try:
-        return _measured(json.loads(path.read_text(encoding="utf-8")))
+        document = json.loads(path.read_text(encoding="utf-8"))
+        of = str(document["precision"])
+        if letter and letter != of and not {letter, of} <= set(SHORT):
+            raise ValueError(f"it has times of {of!r}, not of {letter!r}")
+        return _measured(document, letter or of)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"{path} is no file of times: {error!r}") from None
 
 
-def _measured(document: Any) -> Measured:
-    letter, family = str(document["precision"]), str(document["stencil"])
+def _measured(document: Any, letter: str) -> Measured:
+    family = str(document["stencil"])
 
     def config(values: Mapping[str, Any]) -> Config:
         values = dict(values)

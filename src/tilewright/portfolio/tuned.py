@@ -60,14 +60,14 @@ def keep(live: LiveDevice, winner: Measurement) -> Portfolio:
     OSError
         If the portfolio cannot be written.
     """
-    letter = winner.problem.precision.letter
+    name = winner.problem.precision.portfolio
     folder = own_folder(live.portfolio_key, to_write=True)
     with locked(folder / ".lock"):  # two tuners may end at once
         try:
-            before = read_portfolio(folder, letter)
+            before = read_portfolio(folder, name)
         except PortfolioError:  # none yet, or a damaged one, which is made anew
             before = Portfolio(
-                letter,
+                name,
                 getattr(live, "arch", ""),
                 live.spec.name,
                 live.spec.compute_capability,

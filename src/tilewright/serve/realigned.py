@@ -124,7 +124,7 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     problem, aligned
         As of `ways`.
     """
-    portfolio = shipped(device.spec, problem.precision.letter)
+    portfolio = shipped(device.spec, problem.precision.portfolio)
     known = portfolio.copying if portfolio is not None else None
     if known is None:
         return Way(problem, None, None, all(aligned))

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from tilewright.space import Space
 
 __all__ = [
+    "ELEMENTS",
+    "OUTPUTS",
     "STATIC_SHARED_BYTES",
     "Call",
     "Dialect",
@@ -59,6 +61,21 @@ __all__ = [
 ]
 
 Dialect = Literal["opencl", "cuda"]
+
+# Macros that name formats which C has no type of, or which kernels choose at compile time: of A
+# and B, and of C.
+ELEMENTS = {
+    "float16": "ELEMENT_F16",
+    "bfloat16": "ELEMENT_BF16",
+    "tf32": "ELEMENT_TF32",
+    "int8": "ELEMENT_S8",
+}
+OUTPUTS = {
+    "float32": "OUTPUT_F32",
+    "float16": "OUTPUT_F16",
+    "bfloat16": "OUTPUT_BF16",
+    "int32": "OUTPUT_S32",
+}
 
 # What every CUDA architecture allows a thread block to have in arrays of a size that the
 # compiler knows; what goes beyond is asked for at launch (dialect_cuda.h says it too).
@@ -347,8 +364,11 @@ class Stencil(ABC):
         """Whether configs of this stencil are worth tuning on this device."""
 
     def computes(self, variant: Variant) -> bool:
-        """Whether there are kernels for this variant, on one device or another."""
-        return True
+        """Whether there are kernels for this variant, on one device or another.
+
+        Of most stencils for all but operands that are shorter than their sums.
+        """
+        return not variant.precision.is_short
 
     @abstractmethod
     def space(self, variant: Variant, device: DeviceSpec) -> Space:

@@ -61,7 +61,7 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...], precision: Precisio
     """Return standard normal elements."""
     if precision.parts == 2:
         return random(rng, shape, precision)
-    single = precision.real_bytes == 4
+    single = precision.real_bytes <= 4
     x: NDArray[Any] = rng.standard_normal(shape, dtype=np.float32 if single else np.float64)
     if precision.is_complex:
         x = x + 1j * rng.standard_normal(shape)
@@ -95,8 +95,8 @@ def exact_result(
     if c is not None:
         sums = [one + beta * old for one, old in zip(sums, digits(c), strict=True)]
     if precision.parts == 1:
-        narrow: NDArray[Any] = sums[0].astype(precision.dtype)
-        return narrow
+        rounded: NDArray[Any] = sums[0].astype(precision.result_dtype)
+        return rounded
     return joined(*two_sum(sums[0] * _UPPER, sums[1]), precision)
 
 

@@ -159,7 +159,7 @@ class Bench:
         """Compare with the oracle bit for bit on integer data."""
         precision = self.variant.precision
         a, b = self.inputs(check, lambda r, s, w: integers(rng, r, s, precision, w))
-        before = integers(rng, check.m, check.n, precision)
+        before = integers(rng, check.m, check.n, precision).astype(precision.result_dtype)
         if check.nan_in_c:
             before[...] = np.nan
         c = Matrix.result(before, padding=check.padding, offset=check.offset)
@@ -190,12 +190,13 @@ class Bench:
             return normal(rng, (rows, columns), precision)
 
         a, b = self.inputs(check, draw)
-        c = Matrix.result(np.zeros((check.m, check.n), precision.dtype))
+        c = Matrix.result(np.zeros((check.m, check.n), precision.result_dtype))
         after = self.run(check, a, b, c)
         x, y = apply(self.variant.trans_a, a.view()), apply(self.variant.trans_b, b.view())
         error, size = product_error(c.view(after), x, y)
         eta = float(np.max(error / size))
         bound = error_bound(check.k, precision.unit_roundoff, precision.is_complex)
+        bound += precision.result_roundoff * (1 + bound)
         if not eta <= bound:
             raise WrongResultError(f"eta is {eta:.2e}, at most {bound:.2e} is right ({check})")
         return eta
@@ -217,7 +218,7 @@ class Bench:
         row, column, at = (int(rng.integers(0, limit)) for limit in (m, n, k))
         a.view()[(at, row) if self.variant.trans_a.transposed else (row, at)] = np.nan
         b.view()[(column, at) if self.variant.trans_b.transposed else (at, column)] = np.inf
-        c = Matrix.result(np.zeros((m, n), precision.dtype))
+        c = Matrix.result(np.zeros((m, n), precision.result_dtype))
         got = c.view(self.run(check, a, b, c))
         if precision.parts == 2:
             got = words(got)[0]

@@ -173,6 +173,28 @@ inline float half_of_bits(unsigned bits)
     return all[bits];
 }
 
+/* The nearest number of 16 bits, ties to even. */
+inline unsigned short half_bits(float v)
+{
+    const unsigned sign = std::signbit(v) ? 0x8000 : 0;
+    const double size = std::fabs((double)v);
+    if (std::isnan(v))
+        return 0x7fff;
+    if (size < std::ldexp(1.0, -14)) /* a multiple of the least number */
+        return sign | (unsigned)std::nearbyint(std::ldexp(size, 24));
+    int exponent;
+    const unsigned digits = std::nearbyint(std::ldexp(std::frexp(size, &exponent), 11));
+    const unsigned bits = std::isinf(v) ? 0x7c00 : (exponent + 13) * 1024 + digits;
+    return sign | std::min(bits, 0x7c00u);
+}
+
+inline unsigned short bfloat16_bits(float v)
+{
+    unsigned bits;
+    std::memcpy(&bits, &v, 4);
+    return std::isnan(v) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
 inline int bytes_of(kind k) { return k == S8 ? 1 : k == TF32 ? 4 : 2; }
 
 inline double value_of(kind k, const char *at)

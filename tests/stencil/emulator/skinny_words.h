@@ -7,7 +7,7 @@ inline elem *shared_memory()
 
 inline elem *second_shared_memory() { return shared_memory(); }
 
-inline chunk load_chunk(const elem *from)
+inline chunk load_chunk(const operand *from)
 {
     chunk v{};
     if (emulated::check_readable(from, 16, 16))
@@ -15,12 +15,29 @@ inline chunk load_chunk(const elem *from)
     return v;
 }
 
-inline elem load_element(const elem *from)
+inline operand load_element(const operand *from)
 {
-    elem v{};
-    if (emulated::check_readable(from, ELEM_BYTES, ELEM_BYTES))
-        std::memcpy(&v, from, ELEM_BYTES);
+    operand v{};
+    if (emulated::check_readable(from, OPERAND_BYTES, OPERAND_BYTES))
+        std::memcpy(&v, from, OPERAND_BYTES);
     return v;
 }
 
-inline const elem *step(const elem *from, isize apart) { return from + apart; }
+inline const operand *step(const operand *from, isize apart) { return from + apart; }
+
+#ifdef ELEMENT
+inline elem widened(operand bits)
+{
+    return ELEMENT == ELEMENT_F16 ? emulated::half_of_bits(bits)
+                                  : emulated::float_of_bits((unsigned)bits << 16);
+}
+#endif
+
+#if defined(OUTPUT) && OUTPUT != OUTPUT_F32
+inline output rounded(elem v)
+{
+    return OUTPUT == OUTPUT_F16 ? emulated::half_bits(v) : emulated::bfloat16_bits(v);
+}
+#else
+inline output rounded(elem v) { return v; }
+#endif

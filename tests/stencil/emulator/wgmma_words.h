@@ -62,27 +62,10 @@ inline float power_of_two(int exponent) { return std::ldexp(1.0f, exponent); }
 
 #if OUTPUT == OUTPUT_F16
 inline float widened(output bits) { return emulated::half_of_bits(bits); }
-inline output rounded(float v)
-{
-    const unsigned sign = std::signbit(v) ? 0x8000 : 0;
-    const double size = std::fabs((double)v);
-    if (std::isnan(v))
-        return 0x7fff;
-    if (size < std::ldexp(1.0, -14)) /* a multiple of the least number, ties to even */
-        return sign | (unsigned)std::nearbyint(std::ldexp(size, 24));
-    int exponent;
-    const unsigned digits = std::nearbyint(std::ldexp(std::frexp(size, &exponent), 11));
-    const unsigned bits = std::isinf(v) ? 0x7c00 : (exponent + 13) * 1024 + digits;
-    return sign | std::min(bits, 0x7c00u);
-}
+inline output rounded(float v) { return emulated::half_bits(v); }
 #elif OUTPUT == OUTPUT_BF16
 inline float widened(output bits) { return emulated::float_of_bits((unsigned)bits << 16); }
-inline output rounded(float v)
-{
-    unsigned bits;
-    std::memcpy(&bits, &v, 4);
-    return std::isnan(v) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-}
+inline output rounded(float v) { return emulated::bfloat16_bits(v); }
 #else
 inline output rounded(accumulator v) { return v; }
 inline accumulator widened(output v) { return v; }

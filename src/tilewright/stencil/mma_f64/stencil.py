@@ -37,7 +37,7 @@ class MmaF64(SimtAsync):
 
     def computes(self, variant: Variant) -> bool:
         """Whether an element is a double, or a pair of them."""
-        return variant.precision.parts == 1 and variant.precision.real_dtype == np.float64
+        return variant.precision.parts == 1 and variant.precision.real_name == "float64"
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device.

@@ -38,7 +38,8 @@ class Packed(Stencil):
 
     def computes(self, variant: Variant) -> bool:
         """Whether it is not double-double complex: that is the portable stencil's alone."""
-        return variant.precision.words * variant.precision.parts <= 2
+        precision = variant.precision
+        return precision.words * precision.parts <= 2 and not precision.is_short
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device."""

@@ -73,7 +73,8 @@ class SimtAsync(Stencil):
 
     def computes(self, variant: Variant) -> bool:
         """Whether an element has at most 16 bytes, the most that is copied at once."""
-        return variant.precision.element_bytes <= CHUNK_BYTES
+        precision = variant.precision
+        return precision.element_bytes <= CHUNK_BYTES and not precision.is_short
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device."""

@@ -16,6 +16,7 @@ from tilewright.stencil.base import Variant
 from tilewright.stencil.skinny.resources import (
     CHUNK_BYTES,
     MOST_SHORT,
+    SUM_REGISTERS,
     THREADS,
     Values,
     block_k,
@@ -26,6 +27,7 @@ from tilewright.stencil.skinny.resources import (
     rows,
     shared_bytes,
     short_side,
+    sum_registers,
 )
 
 __all__ = ["constraints"]
@@ -101,8 +103,10 @@ def _heuristics(variant: Variant) -> tuple[Constraint, ...]:
     """Return what leaves three points a side and width."""
     precision = variant.precision
 
-    def short(short_m: Any, block_m: Any, block_n: Any) -> Any:
-        return short_side(short_m, block_m, block_n) <= MOST_SHORT
+    def short(short_m: Any, block_m: Any, block_n: Any, lanes_k: Any) -> Any:
+        sides = short_side(short_m, block_m, block_n), long_side(short_m, block_m, block_n)
+        few = sum_registers(*sides, lanes_k, precision) <= SUM_REGISTERS
+        return (sides[0] <= MOST_SHORT) & few
 
     def worth(short_m: Any, block_m: Any, block_n: Any, lanes_k: Any) -> Any:
         tried = lanes(short_side(short_m, block_m, block_n), _k_fast(variant, short_m))
@@ -126,7 +130,8 @@ def _heuristics(variant: Variant) -> tuple[Constraint, ...]:
         Constraint(
             "a short side",
             short,
-            f"sums of more than {MOST_SHORT} columns leave a thread no registers for loads",
+            f"sums of more than {MOST_SHORT} columns, or in more than {SUM_REGISTERS} registers,"
+            " leave a thread none for loads",
             "heuristic",
         ),
         Constraint(

@@ -53,8 +53,9 @@
  * blocks for each tile.  Each leaves its sums in the workspace, and a second kernel adds them up in
  * the order of k (slices.cuh).  A block whose tile is one slice stores it, and nothing follows.
  *
- * Macros given with the source: the parameters in capitals, THREADS, SLAB_STEPS, and TRANS_A,
- * CONJ_A, TRANS_B, CONJ_B (0 or 1).  A dialect and a prelude come first.
+ * Macros given with the source: the parameters in capitals, THREADS, SLAB_STEPS, TRANS_A, CONJ_A,
+ * TRANS_B, CONJ_B (0 or 1), and for operands of 16 bits ELEMENT and OUTPUT (elements.cuh).  A
+ * dialect and a prelude come first.
  */
 
 #define SHORT (SHORT_M ? BLOCK_M : BLOCK_N)
@@ -66,8 +67,9 @@
 #define CONJ_X (SHORT_M ? CONJ_B : CONJ_A)
 #define CONJ_Y (SHORT_M ? CONJ_A : CONJ_B)
 
-/* Elements of 16 bytes, along either side of X. */
-#define CHUNK (16 / ELEM_BYTES)
+#include "skinny/elements.cuh"
+
+/* A chunk along either side of X. */
 #define CHUNK_ROWS (K_FAST_X ? 1 : CHUNK)
 #define CHUNK_K (K_FAST_X ? CHUNK : 1)
 
@@ -98,9 +100,9 @@
 #include "prelude/run_if.h"
 
 #define ARGUMENTS                                                                              \
-    isize m, isize n, isize k, REAL alpha_re, REAL alpha_im, const elem *RESTRICT a_first,     \
-        isize offset_a, isize lda, const elem *RESTRICT b_first, isize offset_b, isize ldb,    \
-        REAL beta_re, REAL beta_im, elem *RESTRICT c_first, isize offset_c,                    \
+    isize m, isize n, isize k, REAL alpha_re, REAL alpha_im, const operand *RESTRICT a_first,     \
+        isize offset_a, isize lda, const operand *RESTRICT b_first, isize offset_b, isize ldb,    \
+        REAL beta_re, REAL beta_im, output *RESTRICT c_first, isize offset_c,                    \
         isize ldc RUN_IF_ARGUMENT, unsigned char *workspace
 
 /* The roles that A, B and C have.  An empty sum stays empty whatever alpha is, and alpha = 0 reads
@@ -111,7 +113,7 @@
         alpha = elem_zero();                                                                   \
     if (elem_is_zero(alpha))                                                                   \
         k = 0;                                                                                 \
-    const elem *const a = a_first + offset_a, *const b = b_first + offset_b;                   \
+    const operand *const a = a_first + offset_a, *const b = b_first + offset_b;                   \
     const product p = {SHORT_M ? n : m, SHORT_M ? m : n, k,                                    \
                        SHORT_M ? b : a, SHORT_M ? ldb : lda,                                   \
                        SHORT_M ? a : b, SHORT_M ? lda : ldb,                                   \

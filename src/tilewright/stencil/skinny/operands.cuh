@@ -3,11 +3,11 @@
 /* D = X Y: `rows` x `columns`, sums of k. */
 struct product {
     isize rows, columns, k;
-    const elem *x;
+    const operand *x;
     isize ldx;
-    const elem *y;
+    const operand *y;
     isize ldy;
-    elem *c;
+    output *c;
     isize ldc;
     elem alpha, beta;
 };
@@ -92,36 +92,35 @@ template <bool WIDE> HELPER int first_step(void)
 
 /* A thread's share of a step of X. */
 struct share {
-    elem e[HELD_K][HELD_ROWS][CHUNK];
+    chunk e[HELD_K][HELD_ROWS];
 };
 
 /* Read a chunk, element by element or at once: those of its elements that lie before the last row,
  * and before `left` in k where CHECKED; others are zero.  `rows` and `left` are counted from the
  * thread's first, `at` is the chunk's first element. */
 template <bool WIDE, bool CHECKED>
-HELPER void read_chunk(elem *to, const elem *at, int i, int u, int rows, int left)
+HELPER void read_chunk(chunk *to, const operand *at, int i, int u, int rows, int left)
 {
     if (WIDE && (!CHECKED || !K_FAST_X)) {
         chunk found = {};
         if ((!K_FAST_X || row_from<WIDE>(i, 0) < rows) &&
             (!CHECKED || step_from<WIDE>(u, 0) < left))
             found = load_chunk(at);
-        UNROLL for (int v = 0; v < CHUNK; ++v) to[v] = element_of(found, v);
+        *to = found;
         return;
     }
     const int apart = WIDE ? 1 : K_FAST_X ? LANES_K : LANES_ROWS;
-    UNROLL for (int v = 0; v < CHUNK; ++v) {
-        to[v] = elem_zero();
+    *to = {};
+    UNROLL for (int v = 0; v < CHUNK; ++v)
         if (row_from<WIDE>(i, v) < rows && (!CHECKED || step_from<WIDE>(u, v) < left))
-            to[v] = load_element(at + v * apart);
-    }
+            put_element(to, v, load_element(at + v * apart));
 }
 
 /* Read a thread's share of a step.  `x` is its first element there; what is left of rows and of k
  * is counted from it.  Columns of X are `ld` apart: the outer loop goes along them, so that all
  * else is immediate offsets. */
 template <bool WIDE, bool CHECKED>
-HELPER void read_share(share *mine, const elem *x, isize ld, int rows, int left)
+HELPER void read_share(share *mine, const operand *x, isize ld, int rows, int left)
 {
     const int outer = K_FAST_X ? HELD_ROWS : HELD_K, inner = K_FAST_X ? HELD_K : HELD_ROWS;
     const isize apart = ld * (K_FAST_X ? LANES_ROWS : LANES_K);
@@ -129,7 +128,7 @@ HELPER void read_share(share *mine, const elem *x, isize ld, int rows, int left)
         UNROLL for (int n = 0; n < inner; ++n) {
             const int i = K_FAST_X ? o : n, u = K_FAST_X ? n : o;
             const int beside = K_FAST_X ? step_from<WIDE>(u, 0) : row_from<WIDE>(i, 0);
-            read_chunk<WIDE, CHECKED>(mine->e[u][i], x + beside, i, u, rows, left);
+            read_chunk<WIDE, CHECKED>(&mine->e[u][i], x + beside, i, u, rows, left);
         }
         if (o + 1 < outer)
             x = step(x, apart);

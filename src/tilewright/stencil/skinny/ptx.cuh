@@ -3,11 +3,6 @@
  * Whoever runs this source elsewhere defines EMULATED as a file that has these functions.
  */
 
-/* 16 bytes as the reals in them. */
-struct ALIGNED(16) chunk {
-    REAL r[16 / REAL_BYTES];
-};
-
 #ifdef EMULATED
 #include EMULATED
 #else
@@ -27,19 +22,23 @@ HELPER elem *second_shared_memory(void)
 }
 
 /* from + apart elements, added just here: else the compiler keeps all such sums in registers. */
-HELPER const elem *step(const elem *from, isize apart)
+HELPER const operand *step(const operand *from, isize apart)
 {
-    asm volatile("add.s64 %0, %0, %1;" : "+l"(from) : "l"(apart * ELEM_BYTES));
+    asm volatile("add.s64 %0, %0, %1;" : "+l"(from) : "l"(apart * OPERAND_BYTES));
     return from;
 }
 
 /* Reads of operands: none is written meanwhile (.nc), none is read again by this multiprocessor
  * (L1::no_allocate).  Volatile, so that they stay together, before the barrier and the
  * multiply-adds behind them. */
-HELPER chunk load_chunk(const elem *from)
+HELPER chunk load_chunk(const operand *from)
 {
     chunk v;
-#if REAL_BYTES == 4
+#ifdef ELEMENT
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.r[0]), "=r"(v.r[1]), "=r"(v.r[2]), "=r"(v.r[3])
+                 : "l"(from));
+#elif REAL_BYTES == 4
     asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(v.r[0]), "=f"(v.r[1]), "=f"(v.r[2]), "=f"(v.r[3])
                  : "l"(from));
@@ -51,10 +50,12 @@ HELPER chunk load_chunk(const elem *from)
     return v;
 }
 
-HELPER elem load_element(const elem *from)
+HELPER operand load_element(const operand *from)
 {
-    elem v;
-#if ELEM_BYTES == 4
+    operand v;
+#ifdef ELEMENT
+    asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(v) : "l"(from));
+#elif ELEM_BYTES == 4
     asm volatile("ld.global.nc.L1::no_allocate.f32 %0, [%1];" : "=f"(v) : "l"(from));
 #elif ELEM_BYTES == REAL_BYTES
     asm volatile("ld.global.nc.L1::no_allocate.f64 %0, [%1];" : "=d"(v) : "l"(from));
@@ -70,14 +71,31 @@ HELPER elem load_element(const elem *from)
     return v;
 }
 
-#endif /* EMULATED */
-
-/* Element i of a chunk. */
-HELPER elem element_of(chunk v, int i)
-{
-#if ELEM_BYTES == REAL_BYTES
-    return v.r[i];
+#ifdef ELEMENT
+#if ELEMENT == ELEMENT_F16
+#define FORMAT "f16"
 #else
-    return elem_scalar(v.r[2 * i], v.r[2 * i + 1]);
+#define FORMAT "bf16"
+#endif
+
+HELPER elem widened(operand bits)
+{
+    elem v;
+    asm("cvt.f32." FORMAT " %0, %1;" : "=f"(v) : "h"(bits));
+    return v;
+}
+#endif
+
+/* A result to the nearest number that C has, ties to even. */
+HELPER output rounded(elem v)
+{
+#if defined(OUTPUT) && OUTPUT != OUTPUT_F32
+    output bits;
+    asm("cvt.rn." FORMAT ".f32 %0, %1;" : "=h"(bits) : "f"(v));
+    return bits;
+#else
+    return v;
 #endif
 }
+
+#endif /* EMULATED */

@@ -15,6 +15,7 @@ from tilewright.precision import Precision
 __all__ = [
     "CHUNK_BYTES",
     "MOST_SHORT",
+    "SUM_REGISTERS",
     "THREADS",
     "Values",
     "block_k",
@@ -26,6 +27,7 @@ __all__ = [
     "shared_bytes",
     "short_side",
     "slab_steps",
+    "sum_registers",
 ]
 
 # An integer, or an array of them.
@@ -43,7 +45,7 @@ MOST_SHORT = 16
 
 # 32-bit registers of a thread's sums: half of what each of two blocks' threads has.  With as many,
 # four loads are what fits beside them.
-_SUM_REGISTERS = 64
+SUM_REGISTERS = 64
 
 # With so few of them three blocks fit: NVRTC 13.0 then spills nothing, or a word or two.
 _FEW_SUMS = 16
@@ -80,23 +82,22 @@ def lanes(short: Values, k_fast: Values) -> tuple[Values, Values, Values]:
     return few, some, most
 
 
-def _held(short: Values, lanes_k: Values, k_fast: Values, size: int) -> Values:
+def _held(short: Values, lanes_k: Values, k_fast: Values, precision: Precision) -> Values:
     """Return the chunks of a thread along the rows.
 
     More of them use each element of the short operand more often; and leave fewer blocks.
     """
     along_k = np.where(lanes_k == 256, np.minimum(short, 4), np.where(lanes_k == 8, 2, 4))
     wanted = np.where(k_fast, along_k, np.where(lanes_k == 2, 2, 1))
-    elements = np.where(k_fast, 1, CHUNK_BYTES // size)
-    fits = _SUM_REGISTERS * 4 // (np.maximum(short, 1) * elements * size)
+    elements = np.where(k_fast, 1, CHUNK_BYTES // precision.element_bytes)
+    fits = SUM_REGISTERS * 4 // (np.maximum(short, 1) * elements * precision.sum_bytes)
     return np.maximum(1, np.minimum(wanted, fits))
 
 
 def rows(short: Values, lanes_k: Values, k_fast: Values, precision: Precision) -> Values:
     """Return the rows of the long side that a block computes."""
-    size = precision.element_bytes
-    chunk = np.where(k_fast, 1, CHUNK_BYTES // size)
-    return _held(short, lanes_k, k_fast, size) * (THREADS // np.maximum(lanes_k, 1)) * chunk
+    chunk = np.where(k_fast, 1, CHUNK_BYTES // precision.element_bytes)
+    return _held(short, lanes_k, k_fast, precision) * (THREADS // np.maximum(lanes_k, 1)) * chunk
 
 
 def block_k(short: Values, lanes_k: Values, k_fast: Values, precision: Precision) -> Values:
@@ -109,9 +110,9 @@ def block_k(short: Values, lanes_k: Values, k_fast: Values, precision: Precision
     chunk = np.where(k_fast, CHUNK_BYTES // size, 1)
     along = lanes_k * chunk
     fits = _MOST_SLAB_BYTES // np.maximum(1, short * size * along)
-    held = _held(short, lanes_k, k_fast, size)
+    held = _held(short, lanes_k, k_fast, precision)
     sums = sum_registers(short, rows(short, lanes_k, k_fast, precision), lanes_k, precision)
-    loads = np.where(sums < _SUM_REGISTERS, _LOADS, _LOADS // 2)
+    loads = np.where(sums < SUM_REGISTERS, _LOADS, _LOADS // 2)
     return along * np.maximum(1, np.minimum(loads // held, fits))
 
 
@@ -127,12 +128,12 @@ def shared_bytes(
     size = precision.element_bytes
     # Rows along k are a chunk longer; where there are none, that much is left over.
     slab = short * (slab_steps(short, depth, precision) * depth * size + CHUNK_BYTES)
-    return np.maximum(slab, lanes_k * side * short * size)
+    return np.maximum(slab, lanes_k * side * short * precision.sum_bytes)
 
 
 def sum_registers(short: Values, side: Values, lanes_k: Values, precision: Precision) -> Values:
     """Return the 32-bit registers of a thread's sums."""
-    return short * side * lanes_k // THREADS * precision.element_bytes // 4
+    return short * side * lanes_k // THREADS * precision.sum_bytes // 4
 
 
 def min_blocks(short: Values, side: Values, lanes_k: Values, precision: Precision) -> Values:

@@ -52,9 +52,9 @@ HELPER void store(product p, place at, int e, elem total)
     if (row >= at.rows || w >= at.columns)
         return;
     const isize i = at.row + row, j = at.column + w;
-    elem *const to = p.c + (SHORT_M ? j + i * p.ldc : i + j * p.ldc);
+    output *const to = p.c + (SHORT_M ? j + i * p.ldc : i + j * p.ldc);
     const elem v = elem_scale(p.alpha, total);
-    *to = elem_is_zero(p.beta) ? v : elem_add(v, elem_scale(p.beta, *to));
+    *to = rounded(elem_is_zero(p.beta) ? v : elem_add(v, elem_scale(p.beta, widened(*to))));
 }
 
 HELPER void store_tile(product p, place at, const elem *tile)

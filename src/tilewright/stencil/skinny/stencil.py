@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config
-from tilewright.stencil.base import Dialect, Resources, Source, Stencil, Variant
+from tilewright.stencil.base import (
+    ELEMENTS,
+    OUTPUTS,
+    Dialect,
+    Resources,
+    Source,
+    Stencil,
+    Variant,
+)
 from tilewright.stencil.geometry import PLAIN, Geometry, Mode, SplitK
 from tilewright.stencil.skinny.resources import (
     THREADS,
@@ -156,16 +164,20 @@ class Skinny(Stencil):
         """
         if dialect != "cuda":
             raise ValueError(f"dialect={dialect!r} has no loads past the cache; use portable")
-        letter = variant.precision.letter
-        parts = ("prelude/dialect_cuda.h", f"prelude/{letter}.h", "skinny/kernel.cuh")
+        precision = variant.precision
+        prelude = "s" if precision.is_short else precision.letter  # of the sums
+        parts = ("prelude/dialect_cuda.h", f"prelude/{prelude}.h", "skinny/kernel.cuh")
         short, depth = _sides(config)[0], config.integer("block_k")
         area = config.integer("block_m") * config.integer("block_n")
         # A part is whole chunks, as a workspace wants it.
-        part = -(-area * variant.precision.element_bytes // 16) * 16
+        part = -(-area * precision.sum_bytes // 16) * 16
         defines: dict[str, int | str] = {**variant.macros, "THREADS": THREADS}
-        defines |= {"SLAB_STEPS": int(slab_steps(short, depth, variant.precision))}
+        if precision.is_short:
+            defines |= {"ELEMENT": ELEMENTS[precision.dtype_name]}
+            defines |= {"OUTPUT": OUTPUTS[precision.result_name]}
+        defines |= {"SLAB_STEPS": int(slab_steps(short, depth, precision))}
         defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
-        defines |= {"PART_ELEMENTS": part // variant.precision.element_bytes}
+        defines |= {"PART_ELEMENTS": part // precision.sum_bytes}
         defines |= {name.upper(): config[name] for name in config}
         return Source(
             "\n".join(read_source(name) for name in parts),

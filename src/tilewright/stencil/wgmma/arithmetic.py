@@ -108,13 +108,9 @@ ARITHMETICS: dict[str, Arithmetic] = {
 
 def plain(precision: Precision) -> Arithmetic | None:
     """Return the arithmetic of a precision whose elements tensor cores take as they are."""
-    if precision.words != 1 or precision.parts != 1:
+    if not precision.is_short:
         return None
-    found: dict[str, Arithmetic] = {
-        "float16": Arithmetic("float16", "float16"),
-        "bfloat16": Arithmetic("bfloat16", "bfloat16"),
-    }
-    return found.get(precision.dtype_name)
+    return Arithmetic(precision.dtype_name, precision.result_name)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

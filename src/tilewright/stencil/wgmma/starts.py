@@ -11,7 +11,7 @@ __all__ = ["Pace", "paces", "starts"]
 _NAMES = (
     "block_m", "block_n", "instruction_m", "consumers", "pingpong", "row_bytes", "stages",
     "promote_k", "partials", "min_blocks", "cluster_m", "cluster_n", "swizzle_rows",
-    "multiprocessors",
+    "multiprocessors", "stream_k",
 )  # fmt: skip
 
 
@@ -39,12 +39,8 @@ _Row = tuple[tuple[int, ...], float, int]
 # pace goes through two times: at 2048 and 4096 of the large blocks, at 1024 and 2048 of the small
 # ones, which only small results want.
 #
-# 16 bits, in BF16 (FP16's lie beside them; of 8-bit integers only the first without a cluster
-# was timed, 1256 TFLOP/s at 4096).  Microseconds at 1024, 2048, 4096 of the first five:
-# 16.8, 28.9, 180.9;  16.6, 28.9, 181.6;  15.2, 27.3, 181.6;  10.0, 26.7, 182.5;  9.9, 26.7, 189.1.
-# At 1024 the last two take 7.8 and 8.1.  Clusters that share what they read pay from 4096 on:
-# 807 TFLOP/s at 8192, against 780 without.
-_PLAIN: tuple[_Row, ...] = (
+# 8-bit integers, at the paces of BF16: only the third was timed, 1256 TFLOP/s at 4096.
+_INTEGERS: tuple[_Row, ...] = (
     ((256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 2, 8, 132), 1.0, 680),
     ((128, 256, 128, 2, 0, 128, 4, 0, 1, 1, 2, 1, 8, 132), 0.995, 670),
     ((256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 1, 8, 132), 0.985, 490),
@@ -79,6 +75,36 @@ _PROMOTED: tuple[_Row, ...] = (
 )
 
 
+# 16 bits: tiles for large results, for small ones, and for those with a short side, whose tiles
+# all blocks share along k.  What each takes is measured and fitted (`tilewright.portfolio`).
+_SHORT: tuple[tuple[int, ...], ...] = (
+    (256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 2, 8, 132, 0),
+    (128, 256, 128, 2, 0, 128, 4, 0, 1, 1, 2, 1, 8, 132, 0),
+    (256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 1, 8, 132, 0),
+    (128, 128, 128, 2, 1, 128, 6, 0, 1, 1, 1, 1, 8, 132, 0),
+    (128, 128, 128, 2, 0, 128, 6, 0, 1, 1, 1, 1, 4, 132, 0),
+    (128, 64, 128, 1, 0, 128, 8, 0, 1, 1, 1, 1, 4, 0, 0),
+    (64, 128, 64, 2, 0, 128, 8, 0, 1, 1, 1, 1, 8, 0, 0),
+    (128, 128, 128, 2, 1, 128, 6, 0, 1, 1, 2, 1, 8, 132, 0),
+    (192, 128, 192, 2, 0, 128, 5, 0, 1, 1, 1, 1, 8, 132, 0),
+    (128, 192, 128, 3, 0, 128, 5, 0, 1, 1, 1, 1, 8, 132, 0),
+    (64, 64, 64, 1, 0, 128, 6, 0, 1, 2, 1, 1, 8, 0, 0),
+    (256, 64, 256, 1, 0, 128, 5, 0, 1, 1, 1, 1, 8, 0, 0),
+    (64, 256, 64, 2, 0, 128, 5, 0, 1, 1, 1, 1, 8, 0, 0),
+    (256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 1, 8, 132, 1),
+    (128, 256, 128, 2, 0, 128, 4, 0, 1, 1, 1, 1, 8, 132, 1),
+    (256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 1, 8, 132, 2),
+    (128, 128, 128, 2, 0, 128, 6, 0, 1, 1, 1, 1, 8, 132, 1),
+    (128, 64, 128, 1, 0, 128, 8, 0, 1, 1, 1, 1, 8, 132, 1),
+    (64, 128, 64, 2, 0, 128, 8, 0, 1, 1, 1, 1, 8, 132, 1),
+    (256, 64, 256, 1, 0, 128, 5, 0, 1, 1, 1, 1, 8, 132, 1),
+    (64, 256, 64, 2, 0, 128, 5, 0, 1, 1, 1, 1, 8, 132, 1),
+    (64, 64, 64, 1, 0, 128, 6, 0, 1, 2, 1, 1, 8, 132, 1),
+    (128, 64, 128, 1, 0, 128, 4, 0, 1, 2, 1, 1, 8, 132, 1),
+    (64, 128, 64, 1, 0, 128, 4, 0, 1, 2, 1, 1, 8, 132, 1),
+)
+
+
 def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, int], ...]:
     """Return values of all parameters, the fastest for large results first.
 
@@ -91,8 +117,11 @@ def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, 
         what was measured.
     """
     found = []
-    for shape, _, _ in _rows(arithmetic):
-        values = dict(zip(_NAMES, shape, strict=True))
+    shapes = _SHORT if _is_short(arithmetic) else [shape for shape, _, _ in _rows(arithmetic)]
+    for shape in shapes:
+        values = dict(zip(_NAMES, shape, strict=False))  # shapes with a pace have no stream-K
+        if not values.get("stream_k", 0):
+            values.pop("stream_k", None)
         values["block_k"] = values.pop("row_bytes") // arithmetic.element_bytes
         if values["multiprocessors"] and multiprocessors > 1:
             values["multiprocessors"] = multiprocessors
@@ -101,11 +130,18 @@ def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, 
 
 
 def paces(arithmetic: Arithmetic) -> tuple[Pace, ...]:
-    """Return the pace of each of `starts`."""
+    """Return the pace of each of `starts`; none of products whose time is fitted."""
+    if _is_short(arithmetic):
+        return ()
     return tuple(Pace(speed, fill) for _, speed, fill in _rows(arithmetic))
+
+
+def _is_short(arithmetic: Arithmetic) -> bool:
+    """Whether operands are 16-bit numbers in one part."""
+    return arithmetic.element_bytes == 2 and arithmetic.parts == 1
 
 
 def _rows(arithmetic: Arithmetic) -> tuple[_Row, ...]:
     if len(arithmetic.products) > 1:
         return _PROMOTED
-    return _TF32 if arithmetic.element == "tf32" else _PLAIN
+    return _TF32 if arithmetic.element == "tf32" else _INTEGERS

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Space
 from tilewright.stencil.base import (
+    ELEMENTS,
+    OUTPUTS,
     Call,
     Dialect,
     Resources,
@@ -36,18 +38,6 @@ __all__ = ["Wgmma"]
 # wgmma and setmaxnreg are of this architecture (sm_90a) and of no later one.
 _CAPABILITY = 90
 
-_ELEMENTS = {
-    "float16": "ELEMENT_F16",
-    "bfloat16": "ELEMENT_BF16",
-    "tf32": "ELEMENT_TF32",
-    "int8": "ELEMENT_S8",
-}
-_RESULTS = {
-    "float32": "OUTPUT_F32",
-    "float16": "OUTPUT_F16",
-    "bfloat16": "OUTPUT_BF16",
-    "int32": "OUTPUT_S32",
-}
 _SUM_BYTES = 4  # of an accumulator, float or int
 _SUMS = (
     "block_m", "block_n", "block_k", "instruction_m", "consumers", "pingpong", "promote_k",
@@ -188,8 +178,8 @@ class Wgmma(Stencil):
         numbers = [4 * p + q for p, q in made.products]
         split = {name: config.integer(name) for name in ("consumers", "min_blocks")}
         defines: dict[str, int | str] = {
-            "ELEMENT": _ELEMENTS[made.element],
-            "OUTPUT": _RESULTS[made.result],
+            "ELEMENT": ELEMENTS[made.element],
+            "OUTPUT": OUTPUTS[made.result],
             "TRANS_A": int(variant.trans_a.transposed),
             "TRANS_B": int(variant.trans_b.transposed),
             "PARTS": made.parts,
