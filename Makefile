@@ -50,8 +50,8 @@ gpu-stress: $(VENV)/.installed-test
 # some minutes: the portable stencil through CUDA, one variant of each precision; copies that begin
 # anywhere; a small rescheduled kernel.
 SANITIZE := compute-sanitizer --error-exitcode 1 --tool
-PORTABLE := tests/stencil/test_portable_gpu.py -k 'cuda and (snn or dtn or cct or znt)'
-ANYWHERE := tests/stencil/test_simt_async_gpu.py -k 'test_columns_may_begin_anywhere and sN'
+PORTABLE := tests/stencil/portable/test_gpu.py -k 'cuda and (snn or dtn or cct or znt)'
+ANYWHERE := tests/stencil/simt_async/test_gpu.py -k 'test_columns_may_begin_anywhere and sN'
 RESCHEDULED := tests/reschedule/test_bits_gpu.py -k sanitizer
 gpu-sanitize: gpu-sanitize-memcheck gpu-sanitize-racecheck gpu-sanitize-rescheduled
 gpu-sanitize-memcheck: $(VENV)/.installed-test

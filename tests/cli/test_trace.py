@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tests.test_timeline import SCHEMA
+from tests.timeline.test_timeline import SCHEMA
 from tilewright import timeline
 from tilewright.backend import device
 from tilewright.cli.app import app, run

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.sass.compiled import cubin, kept
-from tests.stencil.covering import LENIENT
+from tests.stencil.portable.covering import LENIENT
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc

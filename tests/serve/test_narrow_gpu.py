@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.serve.test_device_arrays import OnlyDLPack, imported, op, shaped
+from tests.serve.arrays.test_device import OnlyDLPack, imported, op, shaped
 from tilewright.serve import narrow, narrow_calls, warm
 from tilewright.serve.calls import forget_plans
 from tilewright.serve.narrow_products import serves

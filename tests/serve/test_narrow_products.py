@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.split.test_chain_on_cuda import EmulatedStream
+from tests.serve.split.test_chain_on_cuda import EmulatedStream
 from tests.stencil.emulator import compiler
 from tilewright.backend import Operand
 from tilewright.backend.cuda.architecture import architecture_spec

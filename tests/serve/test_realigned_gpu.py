@@ -3,7 +3,7 @@
 import pytest
 
 import tilewright as tw
-from tests.serve.test_device_arrays import imported
+from tests.serve.arrays.test_device import imported
 from tilewright.serve import realigned, warm
 from tilewright.serve.calls import forget_plans
 from tilewright.serve.realigned import ways

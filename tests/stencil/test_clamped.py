@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.double_double.oracle import spoils_as_a_plain_loop
-from tests.stencil import test_mma_f64, test_persistent, test_simt_async
 from tests.stencil.contract import bench, computes_the_product, fault_is_found, faulty, has_mode
 from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.mma_f64 import test_stencil as test_mma_f64
 from tests.stencil.portable_harness import variant
+from tests.stencil.simt_async import test_persistent
+from tests.stencil.simt_async import test_stencil as test_simt_async
 from tilewright.backend import LaunchError
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.problem import Problem

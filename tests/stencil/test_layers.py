@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.stencil import test_mma_f64, test_simt_async
 from tests.stencil.contract import (
     bench,
     checks,
@@ -23,7 +22,9 @@ from tests.stencil.contract import (
     faulty,
 )
 from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.mma_f64 import test_stencil as test_mma_f64
 from tests.stencil.portable_harness import variant
+from tests.stencil.simt_async import test_stencil as test_simt_async
 from tilewright.space import Config
 from tilewright.stencil.mma_f64 import MmaF64
 from tilewright.stencil.simt_async import SimtAsync

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.stencil import test_mma_f64, test_simt_async
 from tests.stencil.contract import checks, compiled, computes_the_product, fault_is_found, faulty
 from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.mma_f64 import test_stencil as test_mma_f64
 from tests.stencil.portable_harness import variant
+from tests.stencil.simt_async import test_stencil as test_simt_async
 from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc

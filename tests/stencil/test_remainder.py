@@ -13,11 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.stencil import test_mma_f64, test_simt_async
 from tests.stencil.contract import bench, fails_by_fault, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.mma_f64 import test_stencil as test_mma_f64
 from tests.stencil.portable_harness import variant
-from tests.stencil.test_persistent import SHARING, TINY
+from tests.stencil.simt_async import test_stencil as test_simt_async
+from tests.stencil.simt_async.test_persistent import SHARING, TINY
 from tests.stencil.test_staged import called
 from tilewright.stencil import Stencil
 from tilewright.stencil.mma_f64 import MmaF64

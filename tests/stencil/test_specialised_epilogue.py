@@ -13,11 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.stencil import test_simt_async, test_staged
+from tests.stencil import test_staged
 from tests.stencil.contract import CHECKS, compiled, fault_is_found, faulty, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
 from tests.stencil.portable_harness import variant
-from tests.stencil.test_persistent import SHARING, STAYING, TINY
+from tests.stencil.simt_async import test_stencil as test_simt_async
+from tests.stencil.simt_async.test_persistent import SHARING, STAYING, TINY
 from tilewright.stencil.mma_f64 import MmaF64
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.matrices import Matrix

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.stencil import test_mma_f64, test_simt_async
 from tests.stencil.contract import (
     CHECKS,
     compiled,
@@ -27,8 +26,10 @@ from tests.stencil.contract import (
     thorough_but,
 )
 from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.mma_f64 import test_stencil as test_mma_f64
 from tests.stencil.portable_harness import variant
-from tests.stencil.test_persistent import SHARING, STAYING, TINY
+from tests.stencil.simt_async import test_stencil as test_simt_async
+from tests.stencil.simt_async.test_persistent import SHARING, STAYING, TINY
 from tilewright.backend import LaunchError
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.problem import Problem

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.backend.naive_cuda import NAIVE
+from tests.backend.cuda.naive_cuda import NAIVE
 from tests.tuning.measurement_examples import example
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, transposes_of

@@ -1,0 +1,181 @@
+"""The skinny stencil, its text run on the CPU: every way through it is right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.stencil.contract import (
+    bench,
+    checks,
+    compiled,
+    computes_the_product,
+    fault_is_found,
+    faulty,
+    thorough_but,
+)
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.portable_harness import variant
+from tilewright.precision import PRECISIONS, SHORT
+from tilewright.problem import Trans, transposes_of
+from tilewright.space import Config
+from tilewright.stencil import Variant
+from tilewright.stencil.skinny import Skinny
+from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
+
+FAMILY = Skinny()
+VARIANTS = [
+    str(p.letter) + a + b
+    for p in (PRECISIONS | SHORT).values()
+    for a, b in transposes_of(p)
+    if FAMILY.computes(Variant(p, Trans(a), Trans(b)))
+]
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
+    """A device with this stencil's words."""
+    directory = tmp_path_factory.mktemp("kernels")
+    return EmulatedDevice(directory, multiprocessors=8, words="skinny_words.h")
+
+
+def points(of: Variant, live: EmulatedDevice, **wanted: int) -> list[Config]:
+    """Return the points of the space that have these values; the fewest lanes along k first."""
+    found = [
+        one
+        for one in FAMILY.space(of, live.spec)
+        if all(one.get(name, 0) == value for name, value in wanted.items())
+    ]
+    assert found
+    return sorted(found, key=lambda one: one.integer("lanes_k"))
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize("short_m", [0, 1])
+@pytest.mark.parametrize("name", ["sNN", "dTT", "cCN", "zNC", "bf16TN", "fp16_f32NT"])
+def test_the_contract_is_kept(emulated: EmulatedDevice, name: str, short_m: int) -> None:
+    """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf."""
+    of, width = variant(name), {"block_m" if short_m else "block_n": 4}
+    config = points(of, emulated, short_m=short_m, **width)[0]
+    certify(emulated, compiled(emulated, FAMILY, config, of), FAMILY, config, of)
+
+
+@pytest.mark.parametrize("name", thorough_but({"sNT", "dTN", "cTC", "zCN", "fp16NN", "bf16_f32TT"}, VARIANTS))
+def test_every_start_is_right(emulated: EmulatedDevice, name: str) -> None:
+    of = variant(name)
+    for config in FAMILY.starts(of, emulated.spec)[:4]:
+        computes_the_product(emulated, FAMILY, config, of)
+
+
+@pytest.mark.parametrize("short_m", [0, 1])
+@pytest.mark.parametrize("name", ["sNN", "dTT", "cTN", "zNT", "bf16NT", "fp16TN"])
+def test_threads_share_k_in_every_way(emulated: EmulatedDevice, name: str, short_m: int) -> None:
+    """Rows that end within a chunk and within a block; columns aligned and not."""
+    of, width = variant(name), {"block_m" if short_m else "block_n": 2}
+    for config in points(of, emulated, short_m=short_m, **width):
+        run, rng = bench(emulated, FAMILY, config, of), np.random.default_rng(3)
+        depth = config.integer("block_k")
+        for k in (1, depth - 1, 2 * depth, 2 * depth + 5):
+            sizes = (2, 70) if short_m else (70, 2)
+            run.exact(Check(*sizes, k, beta=1), rng)
+            sizes = (1, 133) if short_m else (133, 1)
+            run.exact(Check(*sizes, k, alpha=-2, padding=1, offset=3, nan_in_c=True), rng)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", VARIANTS)
+def test_any_point_is_right(emulated: EmulatedDevice, name: str) -> None:
+    of = variant(name)
+    for config in FAMILY.space(of, emulated.spec).sample(8, seed=5):
+        computes_the_product(emulated, FAMILY, config, of)
+
+
+class Cut(Skinny):
+    """The stencil with launches of so many slices, however many there are steps."""
+
+    slices = 1
+
+    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Any:
+        """Return the same launch, cut otherwise."""
+        launch = super().launch(config, m, n, k)
+        behind = launch.second_blocks if self.slices > 1 else 0
+        grid = (launch.grid[0] * self.slices, 1)
+        return replace(launch, grid=grid, split_k=None, second_blocks=behind)
+
+
+@pytest.mark.parametrize("slices", [1, 2, 9, 40, 300])
+def test_any_number_of_slices_is_right(emulated: EmulatedDevice, slices: int) -> None:
+    """More than there are steps, too: those without a step leave zeros."""
+    family, of = Cut(), variant("dTN")
+    family.slices = slices
+    config = points(of, emulated, short_m=0, block_n=2)[0]
+    run = Bench(emulated, compiled(emulated, family, config, of), family, config, of)
+    rng = np.random.default_rng(slices)
+    for check in (Check(70, 2, 700, beta=1), Check(65, 1, 647, -3, 2, padding=3, offset=5)):
+        run.exact(check, rng)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    check=checks(4, 300),
+    seed=st.integers(0, 2**32),
+    short_m=st.integers(0, 1),
+    slices=st.integers(1, 5),
+)
+def test_any_problem_is_computed_exactly(
+    emulated: EmulatedDevice, check: Check, seed: int, short_m: int, slices: int
+) -> None:
+    """Long short sides, too: many tiles along either."""
+    family, of = Cut(), variant("sTT")
+    family.slices = slices
+    config = points(of, emulated, short_m=short_m, block_m=8 if short_m else 64)[0]
+    bench(emulated, family, config, of).exact(check, np.random.default_rng(seed))
+
+
+FAULTS = {
+    "a part too few": ("part < PARTS / FEWER;", "part + 1 < PARTS / FEWER;"),
+    "another slice's steps": ("range_of(p.k, BLOCK_ID / tiles,", "range_of(p.k, 0,"),
+    "a slice too few": ("slice < slices; slice", "slice + 1 < slices; slice"),
+    "rows beyond the last": ("row_from<WIDE>(i, v) < rows &&", "row_from<WIDE>(i, v) <= rows &&"),
+    "beyond k": ("step_from<WIDE>(u, v) < left", "step_from<WIDE>(u, v) <= left"),
+    "no new slab": ("if (number == 0) {", "if (l == r.from) {"),
+    "sums in place of a slab in use": ("BARRIER(); /* sums", "/* sums"),
+    "a slab that is not there yet": (
+        "fill_slab(slab, p, at, l, r.to);\n        BARRIER();",
+        "fill_slab(slab, p, at, l, r.to);",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
+    whole = fault == "no new slab"  # slices of so short a sum are a slab each
+    wrong, of = faulty(Cut if whole else Skinny, *FAULTS[fault]), variant("dNN")
+    config = points(of, emulated, short_m=1, block_m=16)[0]
+    if whole:
+        with pytest.raises(WrongResultError):
+            bench(emulated, wrong, config, of).exact(Check(16, 9, 600), np.random.default_rng(1))
+    else:
+        fault_is_found(emulated, wrong, config, of)
+
+
+def test_no_address_is_beyond_an_operand(emulated: EmulatedDevice) -> None:
+    """The last column of A ends with its last row: a chunk that reaches further is a fault."""
+    of = variant("sNN")
+    config = points(of, emulated, short_m=0, block_n=1)[0]
+    bench(emulated, FAMILY, config, of).exact(Check(1021, 1, 9, padding=3), np.random.default_rng())
+
+
+def test_the_text_begins_with_a_drawing() -> None:
+    text = (Path(__file__).parents[3] / "src/tilewright/stencil/skinny/kernel.cuh").read_text()
+    assert "+-----+" in text[: text.index("*/")]

@@ -1,0 +1,103 @@
+"""The tensor-core stencil on a Hopper GPU: what the emulator proved, on the device itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.stencil.wgmma.harness import FAMILY, Case, Run, drawn, small, variant
+from tests.stencil.wgmma.test_stencil import CHOICES, EVERY, PLAIN
+from tilewright.backend import LiveDevice
+from tilewright.stencil.wgmma import Arithmetic
+
+pytestmark = pytest.mark.gpu
+
+ORDERS = [
+    (name, trans)
+    for name, made in EVERY.items()
+    for trans in (("NN", "NT", "TN", "TT") if made.either_order else ("TN",))
+]
+
+
+@pytest.fixture
+def hopper(cuda: LiveDevice) -> LiveDevice:
+    if not FAMILY.suits(cuda.spec):
+        pytest.skip(f"{cuda} is no Hopper GPU")
+    return cuda
+
+
+@pytest.mark.parametrize(("name", "trans"), ORDERS)
+def test_every_start_computes_the_product(hopper: LiveDevice, name: str, trans: str) -> None:
+    """Inner tiles and edges, a remainder of k, and several tiles for each persistent block."""
+    of = variant(trans, EVERY[name])
+    space = FAMILY.space(of, hopper.spec)
+    for config in FAMILY.starts(of, hopper.spec):
+        if config not in space:
+            continue
+        run = Run(hopper, config, of)
+        run.check(Case(515, 389, 331, 2, -1, padding=1, padding_c=3))
+        run.check(Case(3072, 2560, 200, beta=1))
+        run.check(Case(1024, 1280, 100))  # inner tiles, only written
+
+
+@pytest.mark.parametrize("changes", CHOICES, ids=str)
+def test_every_choice_of_tiles_and_clusters(hopper: LiveDevice, changes: dict[str, int]) -> None:
+    of = variant("TN", PLAIN["f16-f32"])
+    Run(hopper, small(of, hopper, **changes), of).check(Case(150, 270, 200, beta=1))
+
+
+@pytest.mark.parametrize("stream_k", [1, 2])
+@pytest.mark.parametrize("name", EVERY)
+def test_blocks_that_share_tiles_compute_the_product(
+    hopper: LiveDevice, name: str, stream_k: int
+) -> None:
+    """The rest of a wave, few tiles, one tile, and no steps; the workspace serves them in turn."""
+    of = variant("TN", EVERY[name])
+    space = FAMILY.space(of, hopper.spec)
+    starts = [config.replace(stream_k=stream_k) for config in FAMILY.starts(of, hopper.spec)]
+    sharing = [config for config in starts if config in space]
+    assert sharing
+    for config in sharing:
+        run = Run(hopper, config, of)
+        run.check(Case(515, 389, 2331, 2, -1, padding=1, padding_c=3))
+        run.check(Case(3072, 2560, 1100, beta=1))
+        run.check(Case(1024, 1280, 1000))
+        run.check(Case(30, 20, 20000))
+        run.check(Case(300, 200, 0, beta=2))
+
+
+@pytest.mark.parametrize("stream_k", [1, 2])
+def test_shared_tiles_have_the_same_bits_in_every_run(hopper: LiveDevice, stream_k: int) -> None:
+    of = variant("NT", EVERY["fp16x3"])
+    space = FAMILY.space(of, hopper.spec)
+    starts = (config.replace(stream_k=stream_k) for config in FAMILY.starts(of, hopper.spec))
+    run = Run(hopper, next(config for config in starts if config in space), of)
+    case = Case(2500, 2200, 3000)
+    rng = np.random.default_rng(6)
+    a, b = rng.standard_normal((2, case.m, case.k)), rng.standard_normal((2, case.k, case.n))
+    c, zero = np.zeros((case.m, case.n)), np.zeros(case.m, int)
+    values = a, b, c, zero, np.zeros(case.n, int)
+    first = run.result(case, values)
+    for _ in range(5):
+        assert np.array_equal(run.result(case, values), first)
+
+
+def test_a_word_in_device_memory_decides(hopper: LiveDevice) -> None:
+    of = variant("TN", Arithmetic("float16", routed=True))
+    run = Run(hopper, small(of, hopper), of)
+    case = Case(64, 64, 64, beta=1)
+    run.check(case)
+    values = drawn(np.random.default_rng(1), case, of)
+    assert np.array_equal(run.result(case, values, route=2), values[2])
+
+
+def test_the_same_bits_in_every_run(hopper: LiveDevice) -> None:
+    of = variant("NT", EVERY["fp16x3"])
+    run = Run(hopper, FAMILY.default(of, hopper.spec), of)
+    case = Case(1000, 1000, 3000)
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((2, case.m, case.k)), rng.standard_normal((2, case.k, case.n))
+    c, zero = np.zeros((case.m, case.n)), np.zeros(case.m, int)
+    first = run.result(case, (a, b, c, zero, zero))
+    for _ in range(5):
+        assert np.array_equal(run.result(case, (a, b, c, zero, zero)), first)
