@@ -171,7 +171,8 @@ def _dtype(name: str) -> np.dtype:
             import ml_dtypes
         except ImportError:
             raise ValueError("dtype=bfloat16 needs: pip install ml_dtypes") from None
-        return np.dtype(ml_dtypes.bfloat16)
+        found: np.dtype = np.dtype(ml_dtypes.bfloat16)
+        return found
     return np.dtype(name)
 
 

@@ -27,24 +27,34 @@ H100 = replace(architecture_spec("sm_90a"), multiprocessors=132, name="H100")
 
 
 @pytest.mark.parametrize(
-    ("matrix", "size", "right"),
+    ("matrix", "right"),
     [
-        (Matrix(256, 40, 64, 64, 1), 2, Laid(256, True, 64)),
-        (Matrix(256, 40, 64, 1, 48), 2, Laid(256, False, 48)),  # 16 bits in either order
-        (Matrix(256, 40, 64, 1, 48), 1, None),  # 8 bits along k only
-        (Matrix(256, 40, 64, 80, 1), 1, Laid(256, True, 80)),
-        (Matrix(256, 40, 64, 68, 1), 2, None),  # columns of 136 bytes
-        (Matrix(258, 40, 64, 64, 1), 2, None),  # an address that is no multiple of 16
-        (Matrix(256, 40, 64, 128, 2), 2, None),  # every second element
-        (Matrix(256, 40, 64, -64, 1), 2, None),
-        (Matrix(256, 40, 64, 0, 1), 2, None),  # one row, again and again
-        (Matrix(256, 1, 45, 45, 1), 1, Laid(256, True, 48)),  # one column: no second one is there
-        (Matrix(256, 64, 1, 1, 64), 1, None),  # k = 1 lies along the side
-        (Matrix(256, 45, 1, 1, 45), 2, Laid(256, False, 48)),
+        (Matrix(256, 40, 64, 1, 48), None),  # along k only
+        (Matrix(256, 40, 64, 80, 1), Laid(256, True, 80)),
+        (Matrix(256, 40, 64, 68, 1), None),  # columns of 68 bytes
+        (Matrix(258, 40, 64, 64, 1), None),  # an address that is no multiple of 16
+        (Matrix(256, 1, 45, 45, 1), Laid(256, True, 48)),  # one column: no second one is there
+        (Matrix(256, 64, 1, 1, 64), None),  # k = 1 lies along the side
     ],
 )
-def test_operands_are_taken_in_place_by_the_rules_of_the_copy_engine(matrix, size, right):
-    assert matrix.laid(size) == right
+def test_bytes_are_taken_in_place_by_the_rules_of_the_copy_engine(matrix, right):
+    assert matrix.along_k == right
+
+
+@pytest.mark.parametrize(
+    ("matrix", "right"),
+    [
+        (Matrix(256, 40, 64, 64, 1), Laid(256, True, 64)),
+        (Matrix(256, 40, 64, 1, 48), Laid(256, False, 48)),
+        (Matrix(258, 40, 64, 67, 1), Laid(258, True, 67)),  # aligned to nothing
+        (Matrix(256, 40, 64, 128, 2), None),  # every second element
+        (Matrix(256, 40, 64, -64, 1), None),
+        (Matrix(256, 40, 64, 0, 1), None),  # one row, again and again
+        (Matrix(256, 45, 1, 1, 45), Laid(256, True, 1)),  # k = 1: either way
+    ],
+)
+def test_16_bit_numbers_are_taken_in_place_as_blas_does(matrix, right):
+    assert matrix.stored == right
 
 
 # -- on emulated tensor cores ------------------------------------------------------------

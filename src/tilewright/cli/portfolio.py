@@ -28,7 +28,9 @@ DeviceOption = Annotated[
     str | None,
     typer.Option("--device", help="A device here, or an architecture such as sm_90a."),
 ]
-NameArgument = Annotated[str, typer.Argument(help="A precision's letter; of all 16-bit ones short; or passes.")]
+NameArgument = Annotated[
+    str, typer.Argument(help="A precision's letter; of all 16-bit ones short; or passes.")
+]
 FolderOption = Annotated[
     Path | None, typer.Option("--folder", help="A folder of portfolios; else the package's own.")
 ]
@@ -204,10 +206,11 @@ def measure(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the shapes.")] = 0,
     seconds: Annotated[float, typer.Option("--seconds", help="Begin no shape after this.")] = 480.0,
     shapes: Annotated[
-        str, typer.Option("--shapes", help="any; short: m or n is; large: all sides from 2048 on.")
+        str, typer.Option("--shapes", help="any; short: m or n is; large: all sides from 2048 on; layers.")
     ] = "any",
     family: Annotated[
-        str | None, typer.Option("--stencil", help="A stencil's configs instead: skinny's, wgmma's.")
+        str | None,
+        typer.Option("--stencil", help="A stencil's configs instead: skinny's, wgmma's."),
     ] = None,
 ) -> None:
     """Time the kernels of the portfolio that serves a device, on shapes as users have them."""
@@ -219,21 +222,22 @@ def measure(
     from tilewright.portfolio import shipped
     from tilewright.portfolio.measure import KINDS, measure_family, text_of
     from tilewright.portfolio.measure import measure as times_of
+    from tilewright.precision import precision
 
     if shapes not in KINDS:
         raise ValueError(f"shapes={shapes!r} is unknown; use one of {', '.join(KINDS)}")
     check_writable(output)
     live = find_device(device)
-    portfolio = shipped(live.spec, name)
+    portfolio = None if name == "passes" else shipped(live.spec, precision(name).portfolio)
     if family is not None and isinstance(live, CUDADevice):
         found = measure_family(live, name, family, count, seed, seconds)
-    elif not isinstance(live, CUDADevice) or portfolio is None or name == "passes":
+    elif not isinstance(live, CUDADevice) or portfolio is None:
         raise ValueError(f"portfolio {name!r} does not serve {live.id}; see: portfolio list")
     else:
         with Progress(transient=True) as bar:
             task = bar.add_task("timing", total=None)
             found = times_of(
-                live, portfolio, count, seed, seconds,
+                live, portfolio, name, count, seed, seconds,
                 lambda done, of: bar.update(task, completed=done, total=of), kind=shapes,
             )  # fmt: skip
     write_atomically(output, text_of(found).encode())
@@ -283,8 +287,8 @@ def build(
     from tilewright.paths import private_directory
     from tilewright.portfolio.build import Work, pack, twins_of
     from tilewright.portfolio.plan import plan
-    from tilewright.precision import letters_of
     from tilewright.portfolio.portfolio import Copying, Portfolio
+    from tilewright.precision import letters_of
 
     if name not in NAMES:
         raise ValueError(f"portfolio={name!r} is unknown; use one of {', '.join(NAMES)}")

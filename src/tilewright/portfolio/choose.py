@@ -367,7 +367,7 @@ def _chosen(
     else:
         found = by_arrays(spec, table, problem, aligned, routed)
     if found is None:
-        return _default_for(variant, spec, problem)
+        return _default_for(variant, spec, problem, aligned)
     at, number, ns = found
     made = table.made.get((at, number, routed))
     if made is None:
@@ -481,19 +481,24 @@ def default_choice(variant: Variant, spec: DeviceSpec) -> Choice:
     return Choice(family, family.default(variant, spec))
 
 
-def _default_for(variant: Variant, spec: DeviceSpec, problem: Problem) -> Choice:
-    return _default_in(variant, spec, _default_geometry(variant, spec).mode(problem))
+def _default_for(variant: Variant, spec: DeviceSpec, problem: Problem, aligned: bool) -> Choice:
+    """Return the default of the most fitting stencil whose kernel takes the operands."""
+    for family in stencils_for(spec, variant):
+        geometry = _default_geometry(family.name, variant, spec)
+        if geometry.takes(problem, aligned):
+            return _default_in(family.name, variant, spec, geometry.mode(problem))
+    raise ValueError(f"{problem} has no default kernel on {spec.name}; tune or build a portfolio")
 
 
 @lru_cache(maxsize=256)
-def _default_geometry(variant: Variant, spec: DeviceSpec) -> Geometry:
-    default = default_choice(variant, spec)
-    return default.stencil.geometry(default.config)
+def _default_geometry(family: str, variant: Variant, spec: DeviceSpec) -> Geometry:
+    return stencil(family).geometry(stencil(family).default(variant, spec))
 
 
 @lru_cache(maxsize=1024)
-def _default_in(variant: Variant, spec: DeviceSpec, wanted: Mode) -> Choice:
+def _default_in(family: str, variant: Variant, spec: DeviceSpec, wanted: Mode) -> Choice:
     """Return the default in a launch mode, or the nearest that it has; a space takes 1 ms."""
-    default = default_choice(variant, spec)
+    of = stencil(family)
+    default = Choice(of, of.default(variant, spec))
     nearest = default.stencil.nearest_mode(default.config, variant, spec, wanted)
     return replace(default, mode=nearest)

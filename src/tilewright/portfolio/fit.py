@@ -21,6 +21,9 @@ Floats = NDArray[np.float64]
 # of 2 GHz (H100: 1.98; CUDA C++ Programming Guide, throughput of arithmetic instructions).
 _MOST_MULTIPLY_ADDS = 256.0
 
+# The same of 16-bit operands on tensor cores: 2048 in a clock (H100 data sheet: 989 TFLOP/s).
+_MOST_OF_TENSOR_CORES = 4096.0
+
 # Fits of a kernel, whose weights settle in three or four; what is slower than the best by less
 # is as good.
 _ROUNDS, _SLOWER = 6, 1.05
@@ -87,9 +90,12 @@ def _solved(
 
 def _least(geometry: Geometry, problems: Iterable[Problem]) -> Floats:
     """Return the least that each of `TERMS` can cost: steps take their multiply-adds."""
-    parts = 4 if any(problem.precision.is_complex for problem in problems) else 1
+    precisions = {problem.precision for problem in problems}
+    parts = 4 if any(one.is_complex for one in precisions) else 1
+    on_tensor_cores = geometry.tma and any(one.is_short for one in precisions)
+    most = _MOST_OF_TENSOR_CORES if on_tensor_cores else _MOST_MULTIPLY_ADDS
     least = np.zeros(len(TERMS))
-    least[_STEPS] = parts * geometry.tile_m * geometry.tile_n / _MOST_MULTIPLY_ADDS
+    least[_STEPS] = parts * geometry.tile_m * geometry.tile_n / most
     return least
 
 

@@ -52,6 +52,7 @@ _SHORT, _LONGEST_SUM = 128, 500_000
 def measure(
     live: CUDADevice,
     portfolio: Portfolio,
+    letter: str,
     count: int,
     seed: int,
     seconds: float,
@@ -66,23 +67,25 @@ def measure(
     live : CUDADevice
         Of the portfolio's architecture.
     portfolio : Portfolio
-        Of a precision; conjugates are not measured, whose loops are as long.
+        Whose kernels; conjugates are not measured, whose loops are as long.
+    letter : str
+        Of one of its precisions.
     count, seed : int
         Shapes of each pair of transposes; the same for the same seed.
     seconds : float
         After which no further shape begins.
     observer : callable
         Called with the number of shapes that are done, and how many there are.
-    kind : {"any", "short", "large"}
-        Sides as users have them; m or n short, k and the other side anything; or all sides from
-        2048 on.
+    kind : {"any", "short", "large", "layers"}
+        Sides as users have them; m or n short, k and the other side anything; all sides from
+        2048 on; or rows of tokens times weights.
     """
     until = time.monotonic() + seconds
-    variants = [one for one in _variants(portfolio) if portfolio.of_variant(one)]
+    of = precision(letter)
+    variants = [one for one in _variants(portfolio) if one.precision == of]
     cases: dict[str, Any] = {}
-    precision = variants[0].precision
-    shapes = list(islice(KINDS[kind](seed, precision), count))
-    memory = matrices(live, precision, seed)
+    shapes = list(islice(KINDS[kind](seed, of), count))
+    memory = matrices(live, of, seed)
     try:
         for number, variant in enumerate(variants):
             kernels = portfolio.of_variant(variant)
@@ -94,13 +97,14 @@ def measure(
             }
             found: dict[str, Any] = {"shapes": [], "configs": [], "ns": [], "won": []}
             for one in kernels:  # of whichever stencil, where it is not the first one's
-                of = one.config.stencil
-                named = {} if of == portfolio.kernels[0].config.stencil else {"stencil": of}
+                family = one.config.stencil
+                first = portfolio.kernels[0].config.stencil
+                named = {} if family == first else {"stencil": family}
                 found["configs"].append(named | dict(one.config))
             for done, sides in enumerate(shapes):
                 if time.monotonic() >= until:
                     break
-                problem = Problem(*sides, precision, variant.trans_a, variant.trans_b)
+                problem = Problem(*sides, of, variant.trans_a, variant.trans_b)
                 workload = Workload(live, problem, memory)
                 found["shapes"].append(list(sides))
                 found["ns"].append(
@@ -111,7 +115,7 @@ def measure(
     finally:
         for handle in memory.values():
             live.free(handle)
-    return _document(live, portfolio.name, portfolio.kernels[0].config.stencil, cases)
+    return _document(live, letter, portfolio.kernels[0].config.stencil, cases)
 
 
 def _document(live: CUDADevice, letter: str, family: str, cases: dict[str, Any]) -> dict[str, Any]:
@@ -278,8 +282,18 @@ def _large(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
         yield m, n, k
 
 
+def _layers(seed: int, of: Precision) -> Iterator[tuple[int, int, int]]:
+    """Yield layers of language models: rows of tokens times weights, in either storage order."""
+    rng = np.random.default_rng(seed)
+    for number in itertools.count():
+        tokens = round(2.0 ** rng.uniform(0, 12))
+        out, features = (round(2.0**x) // 64 * 64 for x in rng.uniform(10, 15, 2))
+        if out * features * of.element_bytes <= _MOST_BYTES:
+            yield (out, tokens, features) if number % 2 else (tokens, out, features)
+
+
 # What shapes are drawn, by name.
-KINDS = {"any": _any, "short": _skinny, "large": _large}
+KINDS = {"any": _any, "short": _skinny, "large": _large, "layers": _layers}
 
 
 def _timer(

@@ -121,7 +121,7 @@ def _planned(live: Any, product: Product) -> Plan:
         with span("lay out"):
             laid = [
                 (kernel_of(live, source), launch, arguments)
-                for source, launch, arguments in steps(live, product, space.need)
+                for source, launch, arguments in steps(live, product, space)
             ]
             begins = product.a.memory % ALIGNMENT, product.b.memory % ALIGNMENT
             found = Planned(Plan(live, laid, space, begins), Laid(laid))
@@ -182,10 +182,7 @@ def on_host(
     if not serves(live):
         return None
     kept: list[Any] = []
-
-    def need(name: str, size: int) -> Any:
-        kept.append(live.allocate(size))
-        return kept[-1]
+    space = _Allocated(live, kept)
 
     def upload(x: NDArray[Any]) -> tuple[Any, tuple[int, ...], tuple[int, int]]:
         transposed = x.flags.f_contiguous and not x.flags.c_contiguous
@@ -204,7 +201,7 @@ def on_host(
         product = call.product(left, right, Operand(memory, 0, call.n), row_major=True)
         if not product.fits():
             return None
-        for source, launch, arguments in steps(live, product, need):
+        for source, launch, arguments in steps(live, product, space):
             event = live.launch(kernel_of(live, source), launch, arguments)
         event.wait()
         live.download(memory, _raw(made))
@@ -215,6 +212,26 @@ def on_host(
         return made
     c[...] = made
     return c
+
+
+@dataclass(frozen=True)
+class _Allocated:
+    """Memory of one call, which frees all that it kept."""
+
+    live: LiveDevice
+    kept: list[Any]
+
+    def need(self, name: str, size: int, *, zeroed: bool = False) -> Any:
+        """Return memory of so many bytes."""
+        zeros = self.live.upload(np.zeros(size, np.uint8)) if zeroed else None
+        self.kept.append(self.live.allocate(size) if zeros is None else zeros)
+        return self.kept[-1]
+
+    @property
+    def zero(self) -> Any:
+        """Return memory with one int, 0."""
+        self.kept.append(self.live.upload(np.zeros(1, np.int32)))
+        return self.kept[-1]
 
 
 def _raw(x: NDArray[Any]) -> NDArray[Any]:

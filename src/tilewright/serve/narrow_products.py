@@ -1,20 +1,22 @@
 """Products of 8- and 16-bit numbers on tensor cores, which take them as they are.
 
-One launch where the copy engine takes the operands as they lie; else a copy before it, in
-scratch memory of the queue, of each operand that it does not take::
+16-bit numbers take the route of any other precision (`tilewright.serve.routes`), once an operand
+without a unit stride has been copied.  8-bit ones are one launch where the copy engine takes the
+operands as they lie; else a copy before it, in scratch memory of the queue, of each operand that it
+does not take::
 
     [copy A] [copy B] product
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.backend import LiveDevice, Operand
-from tilewright.precision import precision
-from tilewright.problem import Trans
+from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
+from tilewright.precision import SHORT, Precision, precision
+from tilewright.problem import Problem, Trans
+from tilewright.serve.routes import MemorySpace, lay_out
 from tilewright.serve.tensor_cores import config_for, wgmma
 from tilewright.stencil import Launch, Source
 from tilewright.stencil.asynchronous.realign import Realigned, aligned_ld
@@ -29,7 +31,7 @@ _MOST_SIZE, _MOST_BYTES = 2**31, 2**40
 
 @dataclass(frozen=True)
 class Laid:
-    """An operand as the copy engine takes it."""
+    """An operand as a kernel takes it."""
 
     memory: Any
     k_fast: bool
@@ -64,25 +66,25 @@ class Matrix:
             side, k, step_side, step_k = k, side, step_k, step_side
         return cls(memory, int(side), int(k), step_side, step_k)
 
-    def laid(self, size: int) -> Laid | None:
-        """Return it as the copy engine takes it in place, if it does.
-
-        Parameters
-        ----------
-        size : int
-            Bytes of an element.  Tensor cores transpose those of 16 bits only.
-        """
+    @property
+    def along_k(self) -> Laid | None:
+        """It as the copy engine takes 8-bit elements, along k and aligned; None if it is not."""
         # What a device allocates is aligned; only numbers are addresses inside of that.
         if isinstance(self.memory, int) and self.memory % ALIGNMENT:
             return None
-        for k_fast in (True, False) if size == 2 else (True,):
+        ld = aligned_ld(self.k, 1) if self.side == 1 else self.step_side
+        fits = (self.step_k == 1 or self.k == 1) and ld >= self.k and ld % ALIGNMENT == 0
+        return Laid(self.memory, True, ld) if fits else None
+
+    @property
+    def stored(self) -> Laid | None:
+        """It as BLAS takes it: unit stride along k or along the side; None if it is not."""
+        for k_fast in (True, False):
             inner, outer = (self.k, self.side) if k_fast else (self.side, self.k)
-            step, ld = self.step_k, self.step_side
-            if not k_fast:
-                step, ld = ld, step
+            step, ld = (self.step_k, self.step_side)[:: 1 if k_fast else -1]
             if outer == 1:  # a step that is never taken
-                ld = aligned_ld(inner, size)
-            if (step == 1 or inner == 1) and ld >= inner and ld * size % ALIGNMENT == 0:
+                ld = inner
+            if (step == 1 or inner == 1) and ld >= inner:
                 return Laid(self.memory, k_fast, ld)
         return None
 
@@ -130,8 +132,17 @@ class Product:
         reach = max(abs(step) for x in (self.a, self.b) for step in (x.step_side, x.step_k))
         return longest < _MOST_SIZE and max(reach, longest + ALIGNMENT) * self.size < _MOST_BYTES
 
+    @property
+    def precision(self) -> Precision:
+        """The precision of 16-bit operands and their result."""
+        return next(
+            one
+            for one in SHORT.values()
+            if (one.dtype_name, one.result_name) == (self.element, self.result)
+        )
 
-Step = tuple[Source, Launch, tuple[Any, ...]]
+
+Step = tuple[Source | Kernel, Launch, tuple[Any, ...]]
 
 
 def serves(live: LiveDevice) -> bool:
@@ -139,7 +150,7 @@ def serves(live: LiveDevice) -> bool:
     return live.dialect == "cuda" and wgmma().suits(live.spec)
 
 
-def steps(live: LiveDevice, product: Product, need: Callable[[str, int], Any]) -> list[Step]:
+def steps(live: LiveDevice, product: Product, space: MemorySpace) -> list[Step]:
     """Return the launches of a product, the one that multiplies last.
 
     Parameters
@@ -148,13 +159,34 @@ def steps(live: LiveDevice, product: Product, need: Callable[[str, int], Any]) -
         Where the memory is; `serves` is true of it.
     product : Product
         What is computed.
-    need : callable
-        Returns memory of a name and so many bytes; called only where an operand is copied.
+    space : MemorySpace
+        Whose memory copies are in.
     """
+    return _by_route(live, product, space) if product.size == 2 else _integers(live, product, space)
+
+
+def _by_route(live: LiveDevice, product: Product, space: MemorySpace) -> list[Step]:
+    """Return the launches of a 16-bit product."""
     made: list[Step] = []
-    size = product.size
     a, b = (
-        matrix.laid(size) or _copy(live, matrix, size, f"aligned {name}", need, made)
+        matrix.stored or _copy(live, matrix, product.size, f"strided {name}", space, made)
+        for name, matrix in (("a", product.a), ("b", product.b))
+    )
+    m, n, k = product.a.side, product.b.side, product.a.k
+    trans = Trans.T if a.k_fast else Trans.N, Trans.N if b.k_fast else Trans.T
+    problem = Problem(m, n, k, product.precision, *trans, a.ld, b.ld, product.c.ld)
+    call = GemmCall(
+        product.precision, m, n, k, product.alpha, Operand(a.memory, 0, a.ld),
+        Operand(b.memory, 0, b.ld), product.beta, product.c,
+    )  # fmt: skip
+    return [*made, *lay_out(live, problem, call, "", space).steps]
+
+
+def _integers(live: LiveDevice, product: Product, space: MemorySpace) -> list[Step]:
+    """Return the launches of an 8-bit product."""
+    made: list[Step] = []
+    a, b = (
+        matrix.along_k or _copy(live, matrix, 1, f"aligned {name}", space, made)
         for name, matrix in (("a", product.a), ("b", product.b))
     )
     arithmetic = Arithmetic(product.element, product.result)  # type: ignore[arg-type]
@@ -178,7 +210,7 @@ def _copy(
     matrix: Matrix,
     size: int,
     name: str,
-    need: Callable[[str, int], Any],
+    space: MemorySpace,
     made: list[Step],
 ) -> Laid:
     """Add the launch that copies an operand, and return the copy."""
@@ -187,7 +219,7 @@ def _copy(
     (outer, inner), (step_outer, step_inner) = (
         (sizes, along) if k_fast else (sizes[::-1], along[::-1])
     )
-    memory = need(name, count)
+    memory = space.need(name, count)
     transposed = abs(step_inner) > abs(step_outer)
     copy = Realigned(size, inner, outer, transposed)
     arguments = copy.arguments(matrix.memory, 0, step_inner, step_outer, memory)

@@ -91,8 +91,15 @@ def _copies(p: Problem, aligned: tuple[bool, bool]) -> list[Copies]:
 def _copy(
     p: Problem, side: int, ld: int, along_k: bool, conjugated: bool, aligned: bool
 ) -> Realigned | None:
-    """Return the copy of an operand that runs along its side, aligned; None where it does."""
+    """Return the copy of an operand that kernels read fastest; None where it lies so.
+
+    Aligned, and along its side unless its elements are of 16 bits.
+    """
     size = p.precision.element_bytes
+    if p.precision.is_short:  # tensor cores read either order as fast
+        if aligned and ld * size % CHUNK_BYTES == 0:
+            return None
+        return Realigned(size, *((p.k, side) if along_k else (side, p.k)), False)
     if not along_k and aligned and ld * size % CHUNK_BYTES == 0:
         return None
     # A conjugate that is not transposed stays with the kernel.

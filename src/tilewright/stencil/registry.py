@@ -12,16 +12,16 @@ __all__ = ["register", "stencil", "stencils", "stencils_for"]
 
 
 # Module and class by name, and whether only CUDA devices run it: others' first call has no time
-# to import it.  Where several suit a device, the first is the most fitting.  Wgmma
-# computes no precision of BLAS: what it multiplies is asked for as an accuracy, or is an array of
-# shorter numbers.  Skinny is for products with a short side only, so behind what serves any.
+# to import it.  Where several suit a device, the first is the most fitting.  Wgmma multiplies
+# 16-bit operands, and what is asked for as an accuracy.  Skinny is for products with a short side
+# only, so behind what serves any.
 _OURS = {
     "mma_f64": ("tilewright.stencil.mma_f64", "MmaF64", True),
     "simt_async": ("tilewright.stencil.simt_async", "SimtAsync", True),
     "packed": ("tilewright.stencil.packed", "Packed", False),
     "portable": ("tilewright.stencil.portable", "Portable", False),
-    "skinny": ("tilewright.stencil.skinny", "Skinny", True),
     "wgmma": ("tilewright.stencil.wgmma", "Wgmma", True),
+    "skinny": ("tilewright.stencil.skinny", "Skinny", True),
 }
 _made: dict[str, Stencil] = {}
 _registered: dict[str, Stencil] = {}

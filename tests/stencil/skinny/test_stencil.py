@@ -68,7 +68,9 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, name: str, short_m: int)
     certify(emulated, compiled(emulated, FAMILY, config, of), FAMILY, config, of)
 
 
-@pytest.mark.parametrize("name", thorough_but({"sNT", "dTN", "cTC", "zCN", "fp16NN", "bf16_f32TT"}, VARIANTS))
+@pytest.mark.parametrize(
+    "name", thorough_but({"sNT", "dTN", "cTC", "zCN", "fp16NN", "bf16_f32TT"}, VARIANTS)
+)
 def test_every_start_is_right(emulated: EmulatedDevice, name: str) -> None:
     of = variant(name)
     for config in FAMILY.starts(of, emulated.spec)[:4]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config
 from tilewright.stencil.asynchronous.resources import SWIZZLED_BARRIER_BYTES
