@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARGUMENTS = 16, MAPS = 2, NAME = 96, WORKSPACE_HEAD = 16384 };
+enum { ARGUMENTS = 16, MAPS = 2, NAME = 96 };
 
 /* What cuTensorMapEncodeTiled is told. */
 typedef struct {
@@ -45,7 +45,7 @@ typedef struct {
 } function;
 
 /* What was asked of the driver. */
-enum { LAUNCH, ALLOCATE, FREE, CLEAR };
+enum { LAUNCH, ALLOCATE, FREE, CLEAR, WAIT };
 enum { EVENTS = 2048, SLOTS = 8, SLOT_BYTES = 128 };
 typedef struct {
     int kind;
@@ -59,8 +59,8 @@ typedef struct {
 launch fake_last, fake_before;
 _Thread_local unsigned long long fake_context = 1;
 int fake_launches, fake_loads, fake_unloads, fake_load_result, fake_launch_result;
-int fake_multiprocessors = 132, fake_major = 9;
-int fake_allocations, fake_frees, fake_capture, fake_allocate_result;
+int fake_multiprocessors = 132, fake_major = 9, fake_gigabytes = 80;
+int fake_allocations, fake_frees, fake_capture, fake_allocate_result, fake_wait_result;
 char fake_name[NAME] = "A GPU of tests";
 int fake_logs, fake_logged, fake_fails_after; /* so many launches succeed before one fails */
 event fake_log[EVENTS];
@@ -119,6 +119,12 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 int cuDeviceGetName(char *name, int length, int device)
 {
     snprintf(name, (size_t)length, "%s", fake_name);
+    return device;
+}
+
+int cuDeviceTotalMem_v2(size_t *bytes, int device)
+{
+    *bytes = (size_t)fake_gigabytes << 30;
     return device;
 }
 
@@ -320,17 +326,8 @@ int cuLaunchKernelEx(const config *how, void *of, void **arguments, void **extra
 
 int cuStreamGetId(void *stream, unsigned long long *id)
 {
-    *id = 1000 + (uintptr_t)stream;
+    *id = fake_context << 48 | (uintptr_t)stream;
     return fake_capture; /* asking spoils a capture */
-}
-
-int cuStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, void **graph,
-                              const void ***dependencies, size_t *count)
-{
-    (void)stream;
-    *status = fake_capture != 0;
-    *id = (unsigned long long)fake_capture;
-    return graph != NULL || dependencies != NULL || count != NULL;
 }
 
 int cuStreamIsCapturing(void *stream, int *status)
@@ -349,10 +346,6 @@ int cuThreadExchangeStreamCaptureMode(int *mode)
     return 0;
 }
 
-int cuStreamDestroy_v2(void *stream) { return stream == NULL; }
-
-int cuStreamSynchronize(void *stream) { return stream == NULL; }
-
 int cuMemsetD8Async(unsigned long long memory, unsigned char value, size_t bytes, void *stream)
 {
     if (fake_logs) {
@@ -360,15 +353,20 @@ int cuMemsetD8Async(unsigned long long memory, unsigned char value, size_t bytes
         return value;
     }
     memset((void *)(uintptr_t)memory, value, bytes);
-    return stream == NULL || bytes != WORKSPACE_HEAD;
+    return 0;
 }
 
-/* Only for tests that look at the log: nothing is there. */
+/* What is in a log is nowhere. */
 int cuMemAllocAsync(unsigned long long *memory, size_t bytes, void *stream)
 {
     static unsigned long long next = 1ull << 44;
     if (fake_allocate_result)
         return fake_allocate_result;
+    __atomic_add_fetch(&fake_allocations, 1, __ATOMIC_RELAXED);
+    if (!fake_logs) {
+        *memory = (uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
+        return *memory == 0;
+    }
     *memory = __atomic_fetch_add(&next, 1ull << 32, __ATOMIC_RELAXED);
     put_down((event){.kind = ALLOCATE, .stream = stream, .memory = *memory, .bytes = bytes});
     return 0;
@@ -376,9 +374,22 @@ int cuMemAllocAsync(unsigned long long *memory, size_t bytes, void *stream)
 
 int cuMemFreeAsync(unsigned long long memory, void *stream)
 {
-    put_down((event){.kind = FREE, .stream = stream, .memory = memory});
+    __atomic_add_fetch(&fake_frees, 1, __ATOMIC_RELAXED);
+    if (fake_logs)
+        put_down((event){.kind = FREE, .stream = stream, .memory = memory});
+    else
+        free((void *)(uintptr_t)memory);
     return 0;
 }
+
+int cuCtxSynchronize(void)
+{
+    if (fake_logs)
+        put_down((event){.kind = WAIT});
+    return fake_wait_result;
+}
+
+int cuMemFree_v2(unsigned long long memory) { return cuMemFreeAsync(memory, NULL); }
 
 /* ---- What a program calls itself ----------------------------------------- */
 
@@ -398,8 +409,6 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
 }
 
 int cuCtxSetCurrent(void *context) { return context == NULL; }
-
-int cuCtxSynchronize(void) { return 0; }
 
 int cuStreamCreate(void **stream, unsigned flags)
 {
@@ -421,13 +430,6 @@ int cuMemAlloc_v2(unsigned long long *memory, size_t bytes)
     __atomic_add_fetch(&fake_allocations, 1, __ATOMIC_RELAXED);
     *memory = (uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
     return fake_allocate_result ? fake_allocate_result : *memory == 0;
-}
-
-int cuMemFree_v2(unsigned long long memory)
-{
-    __atomic_add_fetch(&fake_frees, 1, __ATOMIC_RELAXED);
-    free((void *)(uintptr_t)memory);
-    return 0;
 }
 
 int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes)

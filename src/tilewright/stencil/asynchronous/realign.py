@@ -60,11 +60,6 @@ class Realigned:
         return self.ld * self.outer * self.element_bytes
 
     @property
-    def traffic(self) -> int:
-        """Bytes that are read and written."""
-        return 2 * self.inner * self.outer * self.element_bytes
-
-    @property
     def _side(self) -> int:
         return _SIDE_BELOW_EIGHT if self.element_bytes < 8 else _SIDE
 
