@@ -3,7 +3,7 @@
  * "Device" memory is the host's.  Built as libcuda.so.1, it stands in for NVIDIA's.  Images
  * have no machine code but its name, how many tensor maps a launch has, and whether a workspace.  A
  * launch is computed by the plainest loop there is if FAKE_CUDA_COMPUTES is in the environment;
- * what to compute stands in the name, tw_sgemm_nt_...
+ * what to compute stands in the name, tw_sgemm_nt_... or tw_realign_4_transposed.
  *
  * Functions that tests make themselves, and whatever is done with memory while `fake_logs` is set,
  * are only written down, in order: see `event`.
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARGUMENTS = 16, MAPS = 2, NAME = 96 };
+enum { ARGUMENTS = 16, OF_COPY = 8, MAPS = 2, NAME = 96, KEPT = 8 };
 
 /* What cuTensorMapEncodeTiled is told. */
 typedef struct {
@@ -55,8 +55,8 @@ typedef struct {
     unsigned char arguments[SLOTS][SLOT_BYTES]; /* of numbers 16 bytes */
 } event;
 
-/* What tests look at and set.  Context 0 is none; fake_before is the launch before the last one. */
-launch fake_last, fake_before;
+/* What tests look at and set.  Context 0 is none; the last launches are kept by their numbers. */
+launch fake_kept[KEPT];
 _Thread_local unsigned long long fake_context = 1;
 int fake_launches, fake_loads, fake_unloads, fake_load_result, fake_launch_result;
 int fake_multiprocessors = 132, fake_major = 9, fake_gigabytes = 80;
@@ -88,7 +88,8 @@ void *fake_function(int arguments, unsigned maps)
 
 int cuCtxGetCurrent(void **context)
 {
-    *context = depth ? contexts[depth - 1] : NULL;
+    const uintptr_t own = fake_context > 1 ? (uintptr_t)fake_context : 0;
+    *context = depth ? contexts[depth - 1] : (void *)own;
     return 0;
 }
 
@@ -232,6 +233,21 @@ static void compute(const launch *it)
         }
 }
 
+/* A copy of an operand: inner, outer, x, offset, steps, made, ld. */
+static void realign(const launch *it)
+{
+    const uint64_t *const x = it->arguments;
+    const int64_t size = atoi(it->name + strlen("tw_realign_"));
+    for (int64_t j = 0; j < (int64_t)x[1]; ++j)
+        for (int64_t i = 0; i < (int64_t)x[0]; ++i) {
+            const int64_t from = (int64_t)x[3] + i * (int64_t)x[4] + j * (int64_t)x[5];
+            unsigned char *const to = (unsigned char *)(uintptr_t)x[6] + (i + j * (int64_t)x[7]) * size;
+            memcpy(to, (const char *)(uintptr_t)x[2] + from * size, (size_t)size);
+            if (strstr(it->name, "conjugated") != NULL)
+                to[size - 1] ^= 0x80;
+        }
+}
+
 int cuTensorMapEncodeTiled(void *made, int type, unsigned rank, void *first, const uint64_t *sizes,
                            const uint64_t *strides, const unsigned *box, const unsigned *steps,
                            int interleave, int swizzle, int promotion, int fill)
@@ -300,14 +316,15 @@ int cuLaunchKernelEx(const config *how, void *of, void **arguments, void **extra
     memcpy(now.grid, how->grid, sizeof now.grid);
     memcpy(now.block, how->block, sizeof now.block);
     now.early = how->attribute_count == 1 && how->attributes[0] == 6 && how->attributes[2] == 1;
-    __atomic_add_fetch(&fake_launches, 1, __ATOMIC_RELAXED);
+    const int number = __atomic_add_fetch(&fake_launches, 1, __ATOMIC_RELAXED);
     if (extra != NULL || how->shared_bytes != (unsigned)it->dynamic_shared_bytes)
         return 1;
     snprintf(now.name, sizeof now.name, "%s", it->image);
     memcpy(now.symbol, it->symbol, sizeof now.symbol);
+    const int is_copy = strcmp(now.symbol, "realign") == 0;
     const int is_single = now.name[3] == 's' || now.name[3] == 'c';
-    for (int i = 0; i < ARGUMENTS; ++i) {
-        const int is_real = i == 3 || i == 4 || i == 11 || i == 12;
+    for (int i = 0; i < (is_copy ? OF_COPY : ARGUMENTS); ++i) {
+        const int is_real = !is_copy && (i == 3 || i == 4 || i == 11 || i == 12);
         memcpy(&now.arguments[i], arguments[i], is_real && is_single ? 4 : 8);
     }
     const int maps = it->image[NAME], parts = it->image[NAME + 1];
@@ -315,12 +332,12 @@ int cuLaunchKernelEx(const config *how, void *of, void **arguments, void **extra
         memcpy(&now.maps[i], arguments[ARGUMENTS + i], sizeof now.maps[i]);
     if (parts)
         now.workspace = *(const uint64_t *)arguments[ARGUMENTS + maps];
+    if (getenv("FAKE_CUDA_COMPUTES") && is_copy)
+        realign(&now);
     if (getenv("FAKE_CUDA_COMPUTES") && strcmp(now.symbol, "gemm") == 0)
         compute(&now);
-    if (!getenv("FAKE_CUDA_FORGETS")) {
-        fake_before = fake_last;
-        fake_last = now;
-    }
+    if (!getenv("FAKE_CUDA_FORGETS"))
+        fake_kept[(number - 1) % KEPT] = now;
     return fake_launch_result;
 }
 
@@ -404,7 +421,7 @@ int cuDeviceGet(int *device, int ordinal)
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     (void)device;
-    *context = &fake_last;
+    *context = &fake_kept;
     return 0;
 }
 
@@ -412,7 +429,7 @@ int cuCtxSetCurrent(void *context) { return context == NULL; }
 
 int cuStreamCreate(void **stream, unsigned flags)
 {
-    *stream = &fake_last;
+    *stream = &fake_kept;
     return flags > 1;
 }
 
