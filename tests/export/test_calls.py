@@ -131,8 +131,21 @@ def test_the_public_choice_is_for_columns_without_gaps(exported: Exported):
     assert exported.call("choose", "s", COLUMNS, "N", "N", 0, 8, 8) is None
 
 
-def test_a_remembered_choice_is_for_its_own_problem_only(exported: Exported):
-    """More problems than a thread remembers, one after another and again."""
+def test_more_plans_than_are_kept_are_laid_out_again(exported: Exported):
+    """The least recently used one makes room; what is launched stays the same."""
+    call = exported.call
+
+    def launches(k):
+        return call("gemm", *plain(letter="d", m=30, n=30, k=k, lda=30, ldb=k, ldc=30))["launch"]
+
+    first = launches(64)
+    for k in range(1, 4200):
+        assert launches(k)["arguments"][2] == k
+    assert launches(64) == first
+
+
+def test_a_plan_is_for_its_own_problem_only(exported: Exported):
+    """One after another and again."""
     found = set()
     for k in (*range(1, 40000, 997), *range(1, 40000, 997)):
         for pad in (0, 1):

@@ -15,7 +15,7 @@
  * for each of 132 multiprocessors. */
 enum { LEAST_ZERO = 64 << 10, LEAST_SCRATCH = 8 << 20 };
 
-/* CU_STREAM_CAPTURE_MODE_RELAXED: what a thread does is no part of what others capture. */
+/* CU_STREAM_CAPTURE_MODE_RELAXED: what a thread does with memory spoils no capture. */
 enum { RELAXED = 2 };
 
 typedef struct {
@@ -148,11 +148,23 @@ int tilewright_arena_put(void *context, void *stream, uint64_t scratch, uint64_t
     return put(&made, stream, freed);
 }
 
+int tilewright_take(uint64_t *memory, uint64_t bytes, void *stream)
+{
+    enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
+    int mode = RELAXED;
+    int status = tilewright_driver.exchange_mode(&mode);
+    if (status)
+        return status;
+    status = tilewright_driver.allocate(memory, bytes, stream);
+    tilewright_driver.exchange_mode(&mode);
+    return status == OUT_OF_MEMORY ? TILEWRIGHT_NO_MEMORY : status;
+}
+
 int tilewright_arena_make(void *context, void *stream, uint64_t zero_bytes, uint64_t scratch_bytes,
                           uint64_t *freed)
 {
     uint64_t memory;
-    int status = tilewright_driver.allocate(&memory, zero_bytes + scratch_bytes, stream);
+    int status = tilewright_take(&memory, zero_bytes + scratch_bytes, stream);
     if (status)
         return status;
     const arena made = {context, 0, memory + zero_bytes, zero_bytes, scratch_bytes, 0, 0, 1};

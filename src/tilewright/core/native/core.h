@@ -176,7 +176,11 @@ TILEWRIGHT_API int tilewright_arena_put(void *context, void *stream, uint64_t sc
                                         uint64_t zero_bytes, uint64_t scratch_bytes,
                                         uint64_t *freed);
 
-/* The same in memory of the driver's, which is freed when the arena is no longer used. */
+/* Take memory of the driver's, in a stream's order.  Returns a CUresult or TILEWRIGHT_NO_MEMORY. */
+int tilewright_take(uint64_t *memory, uint64_t bytes, void *stream);
+
+/* The same as tilewright_arena_put in such memory, which is freed when the arena is no longer
+ * used. */
 int tilewright_arena_make(void *context, void *stream, uint64_t zero_bytes, uint64_t scratch_bytes,
                           uint64_t *freed);
 

@@ -219,10 +219,9 @@ static int launch_in(const tilewright_plan *it, const tilewright_call *call, uin
 static int launch_alone(const tilewright_plan *it, const tilewright_call *call)
 {
     uint64_t memory;
-    int status =
-        tilewright_driver.allocate(&memory, tilewright_plan_bytes(it), call->stream);
+    int status = tilewright_take(&memory, tilewright_plan_bytes(it), call->stream);
     if (status)
-        return status == OUT_OF_MEMORY ? TILEWRIGHT_NO_MEMORY : status;
+        return status;
     status = launch_in(it, call, memory);
     const int freed = tilewright_driver.free(memory, call->stream);
     return status ? status : freed;
@@ -256,7 +255,7 @@ static int launch_making(const tilewright_plan *it, const tilewright_call *call,
         status =
             tilewright_arena_make(it->context, call->stream, zero_bytes, scratch_bytes, freed);
         if (status)
-            return status == OUT_OF_MEMORY ? TILEWRIGHT_NO_MEMORY : status;
+            return status;
         status = launch_shared(it, call);
     }
     return status;
