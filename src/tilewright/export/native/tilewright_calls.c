@@ -2,14 +2,15 @@
  *
  *     product  ->  table of plans  ->  addresses, scalars, stream  ->  launches
  *
- * A call holds its plan while it starts it, so that a table that is full, or forgotten, may drop any
- * plan at any time.  The lock is held while the table is looked at, not while plans are laid out or
- * started.
+ * Plans count who holds them: the table, and calls that start them, so that a table that is full, or
+ * forgotten, may drop any plan at any time.  The lock is held while the table is looked at, not while
+ * plans are laid out or started.
  */
 #include "tilewright_internal.h"
 #include "table.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
@@ -19,39 +20,31 @@ typedef struct {
     tilewright_product key;
     tilewright_plan *plan;
     int has_copies;
-    int users;   /* calls that start it */
-    int is_gone; /* whether it is no longer in the table */
+    atomic_int holders;
 } kept;
 
 static tilewright_table plans = {
     .key_bytes = sizeof(tilewright_product), .entry_bytes = sizeof(kept)};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Under the lock, what is no longer in the table: free it, or let its last user. */
-static void drop(kept *it)
+/* Hold an entry no longer. */
+static void let_go(kept *it)
 {
-    it->is_gone = 1;
-    if (it->users > 0)
+    if (atomic_fetch_sub_explicit(&it->holders, 1, memory_order_acq_rel) > 1)
         return;
     tilewright_plan_free(it->plan);
     free(it);
 }
 
-static void let_go(kept *it)
-{
-    pthread_mutex_lock(&lock);
-    --it->users;
-    if (it->is_gone)
-        drop(it);
-    pthread_mutex_unlock(&lock);
-}
+/* Under the lock. */
+static void hold(kept *it) { atomic_fetch_add_explicit(&it->holders, 1, memory_order_relaxed); }
 
 static kept *held(const tilewright_product *key)
 {
     pthread_mutex_lock(&lock);
     kept *const found = tilewright_table_find(&plans, key);
     if (found != NULL)
-        ++found->users;
+        hold(found);
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -67,15 +60,16 @@ static kept *keep(const tilewright_product *key, tilewright_plan *plan, int has_
         if (it != NULL) {
             it->plan = plan;
             it->has_copies = has_copies;
+            hold(it); /* as the table does */
             plan = NULL;
         }
     }
     if (it != NULL)
-        ++it->users;
-    if (removed != NULL)
-        drop(removed);
+        hold(it);
     pthread_mutex_unlock(&lock);
     tilewright_plan_free(plan);
+    if (removed != NULL)
+        let_go(removed);
     return it;
 }
 
@@ -123,6 +117,6 @@ void tilewright_forget_plans(void)
     kept *it;
     pthread_mutex_lock(&lock);
     while ((it = tilewright_table_take(&plans)) != NULL)
-        drop(it);
+        let_go(it);
     pthread_mutex_unlock(&lock);
 }
