@@ -241,7 +241,8 @@ static void realign(const launch *it)
     for (int64_t j = 0; j < (int64_t)x[1]; ++j)
         for (int64_t i = 0; i < (int64_t)x[0]; ++i) {
             const int64_t from = (int64_t)x[3] + i * (int64_t)x[4] + j * (int64_t)x[5];
-            unsigned char *const to = (unsigned char *)(uintptr_t)x[6] + (i + j * (int64_t)x[7]) * size;
+            unsigned char *const to =
+                (unsigned char *)(uintptr_t)x[6] + (i + j * (int64_t)x[7]) * size;
             memcpy(to, (const char *)(uintptr_t)x[2] + from * size, (size_t)size);
             if (strstr(it->name, "conjugated") != NULL)
                 to[size - 1] ^= 0x80;

@@ -52,9 +52,7 @@ def enqueue(live: Any, plan: Plan, call: Any, stream: int, memory: Memory | None
     """
     with span("launch"):
         if memory is None:
-            freed = plan.run(call)
-            with _lock:
-                _owners.pop(freed, None)
+            _drop(plan.run(call))
         elif plan.shares or live.is_captured(stream):
             # Between the two another thread may have given the arena back.
             while not plan.start(call):
@@ -90,7 +88,14 @@ def arena_for(live: Any, plan: Plan, stream: int, memory: Memory) -> None:
 
             raise live.failed(error_of(status, "looking at a stream"))
         _owners[address + zero.value] = owner
-        _owners.pop(freed.value, None)
+    _drop(freed.value)
+
+
+def _drop(scratch: int) -> None:
+    """Let the memory of an arena go that is no longer used, if it is a library's."""
+    with _lock:
+        owner = _owners.pop(scratch, None)
+    del owner  # without the lock: it may run anything
 
 
 @contextlib.contextmanager

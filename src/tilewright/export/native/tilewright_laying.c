@@ -216,11 +216,10 @@ static tw_status put_copy(layout *into, tilewright_context *here, const tilewrig
 }
 
 /* Fill in what a kernel takes. */
-static tw_status put_arguments(layout *into, const tilewright_product *it, const tilewright_way *way,
-                               const tilewright_geometry *by, const operand *a, const operand *b,
-                               int takes_workspace, int shares)
+static tw_status put_arguments(layout *into, const tilewright_product *it,
+                               const tilewright_problem *p, const tilewright_geometry *by,
+                               const operand *a, const operand *b, int takes_workspace, int shares)
 {
-    const tilewright_problem *const p = &way->problem;
     const unsigned char type = it->is_double ? TILEWRIGHT_DOUBLE : TILEWRIGHT_FLOAT;
     const operand c = {TILEWRIGHT_C, 0, p->ldc};
     const operand words = {TILEWRIGHT_SCRATCH, -PARTS_AT, 0};
@@ -268,7 +267,7 @@ static tw_status put_kernel(layout *into, tilewright_context *here, const tilewr
     made->block_x = by->threads_x;
     made->block_y = by->threads_y;
     made->shared_bytes = tilewright_codes[choice->code].shared_bytes;
-    status = put_arguments(into, it, way, by, &operands[0], &operands[1],
+    status = put_arguments(into, it, &way->problem, by, &operands[0], &operands[1],
                            tilewright_codes[choice->code].part_bytes > 0, shares);
     made->count = into->place_count - made->first;
     if (second != NULL && grid->second_x) {
@@ -305,7 +304,8 @@ tw_status tilewright_lay(tilewright_context *here, const tilewright_product *it,
     tw_status status = TW_OK;
     for (int i = 0; i < 2 && status == TW_OK; ++i)
         if (way.copies[i].is_made) /* op(A) alone is conjugated as it is transposed */
-            status = put_copy(&made, here, it, &way.copies[i], i == 0 && it->op_a == 2, &operands[i]);
+            status = put_copy(&made, here, it, &way.copies[i], i == 0 && it->op_a == 2,
+                              &operands[i]);
     if (status == TW_OK)
         status = put_kernel(&made, here, it, &way, &choice, &grid, operands, shares);
     if (status)
