@@ -41,10 +41,13 @@ static void make_newest(tilewright_table *it, tilewright_node *one)
 
 void *tilewright_table_find(tilewright_table *it, const void *key)
 {
-    tilewright_node *one = *bucket_of(it, key);
+    tilewright_node *one = it->newest;
+    if (one != NULL && memcmp(key_of(one), key, it->key_bytes) == 0) /* as most often */
+        return one;
+    one = *bucket_of(it, key);
     while (one != NULL && memcmp(key_of(one), key, it->key_bytes) != 0)
         one = one->next;
-    if (one != NULL && one != it->newest) {
+    if (one != NULL) {
         unlink_node(it, one);
         make_newest(it, one);
     }
