@@ -61,7 +61,7 @@ def named(kernels: KernelSet) -> KernelSet:
     codes = {}
     for name, one in kernels.codes.items():
         image = name.encode().ljust(_NAME_BYTES, b"\0")
-        image += bytes([maps[name], one.code.part_bytes > 0])
+        image += bytes([maps.get(name, 0), one.code.part_bytes > 0])
         codes[name] = replace(one, cubin=image)
     return replace(kernels, codes=codes)
 
@@ -99,7 +99,7 @@ def build_library(sources: Path, output: Path) -> Path:
 
 def build_choosing(sources: Path, output: Path, *flags: str) -> Path:
     """Build what chooses alone: no driver, every function visible."""
-    names = ("choose", "geometry", "model")
+    names = ("choose", "geometry", "model", "ways")
     files: Iterable[Path] = (
         *(sources / f"{name}.c" for name in names),
         sources / "kernels.c",

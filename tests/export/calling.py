@@ -19,3 +19,8 @@ def plain(**changes: Any) -> list[Any]:
     }  # fmt: skip
     assert set(changes) <= set(call)
     return list((call | changes).values())
+
+
+def nothing(status: int) -> dict[str, Any]:
+    """Return what a call is answered that launches nothing."""
+    return {"status": status, "copies": [], "launch": None, "second": None}

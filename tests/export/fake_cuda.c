@@ -3,7 +3,7 @@
  * "Device" memory is the host's.  Built as libcuda.so.1, it stands in for NVIDIA's.  Images
  * have no machine code but its name, how many tensor maps a launch has, and whether a workspace.  A
  * launch is computed by the plainest loop there is if FAKE_CUDA_COMPUTES is in the environment;
- * what to compute stands in the name, tw_sgemm_nt_...
+ * what to compute stands in the name, tw_sgemm_nt_... or tw_realign_4_transposed.
  *
  * Functions that tests make themselves, and whatever is done with memory while `fake_logs` is set,
  * are only written down, in order: see `event`.
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARGUMENTS = 16, MAPS = 2, NAME = 96, WORKSPACE_HEAD = 16384 };
+enum { ARGUMENTS = 16, OF_COPY = 8, MAPS = 2, NAME = 96, KEPT = 8 };
 
 /* What cuTensorMapEncodeTiled is told. */
 typedef struct {
@@ -45,7 +45,7 @@ typedef struct {
 } function;
 
 /* What was asked of the driver. */
-enum { LAUNCH, ALLOCATE, FREE, CLEAR };
+enum { LAUNCH, ALLOCATE, FREE, CLEAR, WAIT };
 enum { EVENTS = 2048, SLOTS = 8, SLOT_BYTES = 128 };
 typedef struct {
     int kind;
@@ -55,12 +55,12 @@ typedef struct {
     unsigned char arguments[SLOTS][SLOT_BYTES]; /* of numbers 16 bytes */
 } event;
 
-/* What tests look at and set.  Context 0 is none; fake_before is the launch before the last one. */
-launch fake_last, fake_before;
+/* What tests look at and set.  Context 0 is none; the last launches are kept by their numbers. */
+launch fake_kept[KEPT];
 _Thread_local unsigned long long fake_context = 1;
 int fake_launches, fake_loads, fake_unloads, fake_load_result, fake_launch_result;
-int fake_multiprocessors = 132, fake_major = 9;
-int fake_allocations, fake_frees, fake_capture, fake_allocate_result;
+int fake_multiprocessors = 132, fake_major = 9, fake_gigabytes = 80;
+int fake_allocations, fake_frees, fake_capture, fake_allocate_result, fake_wait_result;
 char fake_name[NAME] = "A GPU of tests";
 int fake_logs, fake_logged, fake_fails_after; /* so many launches succeed before one fails */
 event fake_log[EVENTS];
@@ -88,7 +88,8 @@ void *fake_function(int arguments, unsigned maps)
 
 int cuCtxGetCurrent(void **context)
 {
-    *context = depth ? contexts[depth - 1] : NULL;
+    const uintptr_t own = fake_context > 1 ? (uintptr_t)fake_context : 0;
+    *context = depth ? contexts[depth - 1] : (void *)own;
     return 0;
 }
 
@@ -119,6 +120,12 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 int cuDeviceGetName(char *name, int length, int device)
 {
     snprintf(name, (size_t)length, "%s", fake_name);
+    return device;
+}
+
+int cuDeviceTotalMem_v2(size_t *bytes, int device)
+{
+    *bytes = (size_t)fake_gigabytes << 30;
     return device;
 }
 
@@ -226,6 +233,22 @@ static void compute(const launch *it)
         }
 }
 
+/* A copy of an operand: inner, outer, x, offset, steps, made, ld. */
+static void realign(const launch *it)
+{
+    const uint64_t *const x = it->arguments;
+    const int64_t size = atoi(it->name + strlen("tw_realign_"));
+    for (int64_t j = 0; j < (int64_t)x[1]; ++j)
+        for (int64_t i = 0; i < (int64_t)x[0]; ++i) {
+            const int64_t from = (int64_t)x[3] + i * (int64_t)x[4] + j * (int64_t)x[5];
+            unsigned char *const to =
+                (unsigned char *)(uintptr_t)x[6] + (i + j * (int64_t)x[7]) * size;
+            memcpy(to, (const char *)(uintptr_t)x[2] + from * size, (size_t)size);
+            if (strstr(it->name, "conjugated") != NULL)
+                to[size - 1] ^= 0x80;
+        }
+}
+
 int cuTensorMapEncodeTiled(void *made, int type, unsigned rank, void *first, const uint64_t *sizes,
                            const uint64_t *strides, const unsigned *box, const unsigned *steps,
                            int interleave, int swizzle, int promotion, int fill)
@@ -294,14 +317,15 @@ int cuLaunchKernelEx(const config *how, void *of, void **arguments, void **extra
     memcpy(now.grid, how->grid, sizeof now.grid);
     memcpy(now.block, how->block, sizeof now.block);
     now.early = how->attribute_count == 1 && how->attributes[0] == 6 && how->attributes[2] == 1;
-    __atomic_add_fetch(&fake_launches, 1, __ATOMIC_RELAXED);
+    const int number = __atomic_add_fetch(&fake_launches, 1, __ATOMIC_RELAXED);
     if (extra != NULL || how->shared_bytes != (unsigned)it->dynamic_shared_bytes)
         return 1;
     snprintf(now.name, sizeof now.name, "%s", it->image);
     memcpy(now.symbol, it->symbol, sizeof now.symbol);
+    const int is_copy = strcmp(now.symbol, "realign") == 0;
     const int is_single = now.name[3] == 's' || now.name[3] == 'c';
-    for (int i = 0; i < ARGUMENTS; ++i) {
-        const int is_real = i == 3 || i == 4 || i == 11 || i == 12;
+    for (int i = 0; i < (is_copy ? OF_COPY : ARGUMENTS); ++i) {
+        const int is_real = !is_copy && (i == 3 || i == 4 || i == 11 || i == 12);
         memcpy(&now.arguments[i], arguments[i], is_real && is_single ? 4 : 8);
     }
     const int maps = it->image[NAME], parts = it->image[NAME + 1];
@@ -309,28 +333,19 @@ int cuLaunchKernelEx(const config *how, void *of, void **arguments, void **extra
         memcpy(&now.maps[i], arguments[ARGUMENTS + i], sizeof now.maps[i]);
     if (parts)
         now.workspace = *(const uint64_t *)arguments[ARGUMENTS + maps];
+    if (getenv("FAKE_CUDA_COMPUTES") && is_copy)
+        realign(&now);
     if (getenv("FAKE_CUDA_COMPUTES") && strcmp(now.symbol, "gemm") == 0)
         compute(&now);
-    if (!getenv("FAKE_CUDA_FORGETS")) {
-        fake_before = fake_last;
-        fake_last = now;
-    }
+    if (!getenv("FAKE_CUDA_FORGETS"))
+        fake_kept[(number - 1) % KEPT] = now;
     return fake_launch_result;
 }
 
 int cuStreamGetId(void *stream, unsigned long long *id)
 {
-    *id = 1000 + (uintptr_t)stream;
+    *id = fake_context << 48 | (uintptr_t)stream;
     return fake_capture; /* asking spoils a capture */
-}
-
-int cuStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, void **graph,
-                              const void ***dependencies, size_t *count)
-{
-    (void)stream;
-    *status = fake_capture != 0;
-    *id = (unsigned long long)fake_capture;
-    return graph != NULL || dependencies != NULL || count != NULL;
 }
 
 int cuStreamIsCapturing(void *stream, int *status)
@@ -349,10 +364,6 @@ int cuThreadExchangeStreamCaptureMode(int *mode)
     return 0;
 }
 
-int cuStreamDestroy_v2(void *stream) { return stream == NULL; }
-
-int cuStreamSynchronize(void *stream) { return stream == NULL; }
-
 int cuMemsetD8Async(unsigned long long memory, unsigned char value, size_t bytes, void *stream)
 {
     if (fake_logs) {
@@ -360,15 +371,20 @@ int cuMemsetD8Async(unsigned long long memory, unsigned char value, size_t bytes
         return value;
     }
     memset((void *)(uintptr_t)memory, value, bytes);
-    return stream == NULL || bytes != WORKSPACE_HEAD;
+    return 0;
 }
 
-/* Only for tests that look at the log: nothing is there. */
+/* What is in a log is nowhere. */
 int cuMemAllocAsync(unsigned long long *memory, size_t bytes, void *stream)
 {
     static unsigned long long next = 1ull << 44;
     if (fake_allocate_result)
         return fake_allocate_result;
+    __atomic_add_fetch(&fake_allocations, 1, __ATOMIC_RELAXED);
+    if (!fake_logs) {
+        *memory = (uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
+        return *memory == 0;
+    }
     *memory = __atomic_fetch_add(&next, 1ull << 32, __ATOMIC_RELAXED);
     put_down((event){.kind = ALLOCATE, .stream = stream, .memory = *memory, .bytes = bytes});
     return 0;
@@ -376,9 +392,22 @@ int cuMemAllocAsync(unsigned long long *memory, size_t bytes, void *stream)
 
 int cuMemFreeAsync(unsigned long long memory, void *stream)
 {
-    put_down((event){.kind = FREE, .stream = stream, .memory = memory});
+    __atomic_add_fetch(&fake_frees, 1, __ATOMIC_RELAXED);
+    if (fake_logs)
+        put_down((event){.kind = FREE, .stream = stream, .memory = memory});
+    else
+        free((void *)(uintptr_t)memory);
     return 0;
 }
+
+int cuCtxSynchronize(void)
+{
+    if (fake_logs)
+        put_down((event){.kind = WAIT});
+    return fake_wait_result;
+}
+
+int cuMemFree_v2(unsigned long long memory) { return cuMemFreeAsync(memory, NULL); }
 
 /* ---- What a program calls itself ----------------------------------------- */
 
@@ -393,17 +422,15 @@ int cuDeviceGet(int *device, int ordinal)
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     (void)device;
-    *context = &fake_last;
+    *context = &fake_kept;
     return 0;
 }
 
 int cuCtxSetCurrent(void *context) { return context == NULL; }
 
-int cuCtxSynchronize(void) { return 0; }
-
 int cuStreamCreate(void **stream, unsigned flags)
 {
-    *stream = &fake_last;
+    *stream = &fake_kept;
     return flags > 1;
 }
 
@@ -421,13 +448,6 @@ int cuMemAlloc_v2(unsigned long long *memory, size_t bytes)
     __atomic_add_fetch(&fake_allocations, 1, __ATOMIC_RELAXED);
     *memory = (uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
     return fake_allocate_result ? fake_allocate_result : *memory == 0;
-}
-
-int cuMemFree_v2(unsigned long long memory)
-{
-    __atomic_add_fetch(&fake_frees, 1, __ATOMIC_RELAXED);
-    free((void *)(uintptr_t)memory);
-    return 0;
 }
 
 int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes)

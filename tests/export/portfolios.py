@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.portfolio import Code, Portfolio, PortfolioKernel, write_portfolio
+from tilewright.portfolio import Code, Copying, Portfolio, PortfolioKernel, write_portfolio
 from tilewright.portfolio.model import TERMS
 from tilewright.precision import PRECISIONS
 from tilewright.problem import transposes_of
@@ -68,7 +68,9 @@ def _modes(rng: np.random.Generator, geometry: Geometry) -> Iterator[Mode]:
             yield mode
 
 
-def drawn(folder: Path, letter: str, seed: int, only_tma: str = "") -> Portfolio:
+def drawn(
+    folder: Path, letter: str, seed: int, only_tma: str = "", copying: Copying | None = None
+) -> Portfolio:
     """Write a portfolio whose kernels are fast at different sizes.
 
     Parameters
@@ -81,6 +83,8 @@ def drawn(folder: Path, letter: str, seed: int, only_tma: str = "") -> Portfolio
         Another one draws other kernels.
     only_tma : str
         Transposes of which every kernel reads its operands by tensor maps.
+    copying : Copying, optional
+        What copies of operands cost.
     """
     rng = np.random.default_rng(seed)
     of = PRECISIONS[letter]
@@ -112,7 +116,7 @@ def drawn(folder: Path, letter: str, seed: int, only_tma: str = "") -> Portfolio
                     config, family.version, variant, geometry, modes, tuple(map(float, costs)), won
                 )
             )
-    made = Portfolio(letter, "sm_90a", DEVICE, 90, MULTIPROCESSORS, tuple(kernels))
+    made = Portfolio(letter, "sm_90a", DEVICE, 90, MULTIPROCESSORS, tuple(kernels), copying=copying)
     folder.mkdir(parents=True, exist_ok=True)
     return write_portfolio(folder, made, {"every": members})
 

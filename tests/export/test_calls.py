@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,37 +13,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.export.building import needs_c
-from tests.export.calling import COLUMNS, ROWS, A, B, C, plain
+from tests.export.calling import COLUMNS, ROWS, A, B, C, nothing, plain
+from tests.export.comparing import PretendedGPU, compare
 from tests.export.conftest import HERE, KEY, OTHER, SPEC, Exported
 from tests.tuning.measurement_examples import few
-from tilewright.backend import Kernel, Operand
 from tilewright.portfolio import choose
 from tilewright.precision import PRECISIONS
-from tilewright.problem import Problem, Trans
-from tilewright.serve.gemm import Request, column_major_call
-from tilewright.serve.routes import direct
-from tilewright.stencil import Source, TensorMap
+from tilewright.problem import Problem
+from tilewright.serve.realigned import best_way
 
 pytestmark = [needs_c, pytest.mark.usefixtures("drawn_portfolios")]
 
 
-class PretendedGPU:
-    """What `direct` asks of a device; compiling hands the source back, loading the code."""
-
-    portfolio_key = KEY
-    dialect = "cuda"
-
-    def __init__(self, spec):
-        self.spec = spec
-
-    def compile(self, source):
-        return Kernel(source, source.entry, 0.0)
-
-    def load(self, code, text):
-        return Kernel(code, code.symbol, 0.0)
-
-
-GPU, ANOTHER = PretendedGPU(SPEC), PretendedGPU(OTHER)
+GPU, ANOTHER = PretendedGPU(SPEC, KEY), PretendedGPU(OTHER, KEY)
 
 sizes = st.one_of(
     st.integers(0, 300), st.integers(1, 20000), st.integers(1, 40).map(lambda x: 64 * x),
@@ -73,46 +57,6 @@ def calls(draw):
     )  # fmt: skip
 
 
-def expected(gpu, call):
-    """Return what `gemm` would launch for arrays on a device; None where it launches nothing."""
-    letter, order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = call
-    alpha, beta = complex(*alpha), complex(*beta)
-    if 0 in (m, n) or ((k == 0 or alpha == 0) and beta == 1):
-        return None
-    row = order == ROWS
-    placed = tuple((Operand(at, 0, ld), row) for at, ld in ((a, lda), (b, ldb), (c, ldc)))
-    request = Request(
-        PRECISIONS[letter], m, n, k, alpha, beta, Trans.parse(ta), Trans.parse(tb), None, None, None
-    )
-    problem, made, _ = column_major_call(request, placed)
-    return direct(gpu, problem, made)
-
-
-def bits(arguments):
-    """Return arguments as the driver reads them, as integers; numbers begin at the first byte."""
-    return [
-        int.from_bytes(x.tobytes(), "little") if isinstance(x, np.generic) else x for x in arguments
-    ]
-
-
-def as_made(tensor: TensorMap):
-    """Return a tensor map as the fake driver remembers it."""
-
-    def padded(numbers, count):
-        return [*numbers, *[0] * (count - len(numbers))]
-
-    return {
-        "address": tensor.memory + tensor.offset,
-        "type": {"float32": 7, "float64": 8}[tensor.element],
-        "rank": len(tensor.sizes),
-        "swizzle": {0: 0, 128: 3}[tensor.swizzle],
-        "promotion": 2,
-        "sizes": padded(tensor.sizes, 3),
-        "strides": padded(tensor.strides, 2),
-        "box": padded(tensor.box, 3),
-    }
-
-
 @pytest.mark.parametrize(("gpu", "context"), [(GPU, 1), (ANOTHER, 2)], ids=["measured", "another"])
 @settings(few, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(call=calls(), stream=st.sampled_from([None, 1, 0x7FFF0000]))
@@ -129,47 +73,48 @@ def test_every_call_launches_what_gemm_launches(exported: Exported, gpu, context
     # Contexts that other tests make are on the first GPU again.
     exported.call("set", "fake_name", GPU.spec.name)
     exported.call("set", "fake_multiprocessors", GPU.spec.multiprocessors)
-    made = expected(gpu, call)
-    if made is None:
-        assert said == {"status": 0, "launch": None, "second": None}
-        return
-    kernel, planned, arguments = made
-    wanted = planned.on(gpu.spec.multiprocessors)
-    if wanted.grid[1] >= 1 << 16:
-        assert said["status"] == 5
-        return
-    assert said["status"] == 0
-    launch = said["launch"]
-    assert launch["arguments"] == bits(arguments[:16])
-    assert launch["stream"] == stream
-    if call[6] == 0 or complex(*call[7]) == 0:
-        assert launch["maps"][0]["rank"] == 0
-        return
-    code = exported.kernels.codes[launch["name"]].code
-    handle = kernel.handle
-    if isinstance(handle, Source):
-        assert code.digest == hashlib.sha256(handle.identity.encode()).hexdigest()
-        assert launch["shared_bytes"] == handle.dynamic_shared_bytes
-    else:
-        assert code.digest == handle.digest
-        assert launch["shared_bytes"] == handle.shared_bytes
-    assert launch["symbol"] == code.symbol
-    assert launch["grid"] == [*wanted.grid, 1]
-    assert launch["block"] == [*wanted.block, 1]
-    assert not launch["early"]
-    maps = [as_made(x) for x in arguments[16:]]
-    assert launch["maps"][: len(maps)] == maps
-    assert (launch["workspace"] > 0) == (code.part_bytes > 0)
-    second = said["second"]
-    assert (second is not None) == bool(code.second)
-    if second is not None:
-        behind = wanted.second
-        assert second["symbol"] == code.second
-        assert second["grid"] == [*behind.grid, 1]
-        assert second["block"] == [*behind.block, 1]
-        assert (second["shared_bytes"], second["early"], second["stream"]) == (0, 1, stream)
-        assert second["arguments"] == launch["arguments"]
-        assert second["workspace"] == launch["workspace"]
+    compare(exported, gpu, call, stream, said)
+
+
+def large_calls(letters: str, count: int) -> Iterator[tuple]:
+    """Yield calls with operands that may be worth copies, in all layouts."""
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        letter, order = str(rng.choice(list(letters))), int(rng.choice([ROWS, COLUMNS]))
+        ta, tb = (str(x) for x in rng.choice(list("NTC"), 2))
+        m, n, k = (int(x) for x in np.exp(rng.uniform(4, 8.7, 3)))
+        if rng.random() < 0.5:
+            m, n, k = (-(-x // 64) * 64 for x in (m, n, k))
+        if rng.random() < 0.1:
+            m = n = k = max(m, n, k)
+        pad, begin = int(rng.choice([0, 0, 1, 2])), PRECISIONS[letter].element_bytes
+
+        def ld(rows, columns, op, row_major=order == ROWS, pad=pad):
+            rows, columns = (columns, rows) if op != "N" else (rows, columns)
+            return (columns if row_major else rows) + pad
+
+        yield (
+            letter, order, ta, tb, m, n, k, (1.0, 0.0), A + begin * int(rng.integers(2)),
+            ld(m, k, ta), B, ld(k, n, tb), (0.0, 0.0), C, ld(m, n, "N"),
+        )  # fmt: skip
+
+
+def test_operands_are_copied_as_gemm_copies_them(exported: Exported):
+    """Among some hundred calls are all ways, of real and of complex elements, in both orders."""
+    seen = set()
+    for call in large_calls("sz", 400):
+        said = exported.call("gemm", *call, None)
+        names = compare(exported, GPU, call, None, said)
+        seen.add((call[0], *sorted(name.split("_")[-1] for name in names)))
+    kinds = {one[1:] for one in seen}
+    assert {
+        (),
+        ("straight",),
+        ("transposed",),
+        ("straight", "transposed"),
+        ("conjugated",),
+    } <= kinds
+    assert {(letter, len(names)) for letter, *names in seen} == set(product("sz", (0, 1, 2)))
 
 
 def test_the_public_choice_is_for_columns_without_gaps(exported: Exported):
@@ -178,15 +123,29 @@ def test_the_public_choice_is_for_columns_without_gaps(exported: Exported):
         letter, ta, tb = (str(x) for x in (rng.choice(list("sdz")), *rng.choice(list("NTC"), 2)))
         m, n, k = (int(x) for x in np.exp(rng.uniform(0, 9, 3)))
         said = exported.call("choose", letter, COLUMNS, ta, tb, m, n, k)
-        choice = choose(HERE, Problem(m, n, k, letter, ta, tb))
+        way = best_way(HERE, Problem(m, n, k, letter, ta, tb), (True, True))
+        choice = choose(HERE, way.problem, way.aligned)
         kernel = next(x for x in exported.kernels.kernels.values() if said in x.codes.values())
         assert kernel.kernel.config == choice.config
         assert kernel.codes[choice.mode] == said
     assert exported.call("choose", "s", COLUMNS, "N", "N", 0, 8, 8) is None
 
 
-def test_a_remembered_choice_is_for_its_own_problem_only(exported: Exported):
-    """More problems than a thread remembers, one after another and again."""
+def test_more_plans_than_are_kept_are_laid_out_again(exported: Exported):
+    """The least recently used one makes room; what is launched stays the same."""
+    call = exported.call
+
+    def launches(k):
+        return call("gemm", *plain(letter="d", m=30, n=30, k=k, lda=30, ldb=k, ldc=30))["launch"]
+
+    first = launches(64)
+    for k in range(1, 4200):
+        assert launches(k)["arguments"][2] == k
+    assert launches(64) == first
+
+
+def test_a_plan_is_for_its_own_problem_only(exported: Exported):
+    """One after another and again."""
     found = set()
     for k in (*range(1, 40000, 997), *range(1, 40000, 997)):
         for pad in (0, 1):
@@ -222,30 +181,34 @@ def test_each_stream_has_a_workspace_of_its_own(exported: Exported):
     assert workspace(None) == first
     assert workspace(7) not in (0, first)
     assert workspace(None) == first
-    before = call("counters")
     streams = [workspace(100 + i) for i in range(40)]
     assert len(set(streams)) >= 32
+    before = call("counters")
+    assert workspace(139) == streams[-1]
+    assert call("counters")["fake_allocations"] == before["fake_allocations"]
+    workspace(500)
     after = call("counters")
-    made = after["fake_allocations"] - before["fake_allocations"]
-    freed = after["fake_frees"] - before["fake_frees"]
-    assert (made, freed) == (40, 10), "of those used longest ago"
+    for name in ("fake_allocations", "fake_frees"):
+        assert after[name] - before[name] == 1, "of the one used longest ago"
     assert call("unload") == 0
     assert call("counters")["fake_frees"] - after["fake_frees"] == 32
     call("set", "fake_context", 1)
 
 
 def test_a_captured_launch_has_a_workspace_of_its_graph(exported: Exported):
+    """Which is allocated and freed in it."""
     call, sizes = exported.call, leaving()
     call("set", "fake_context", 51)
-    found = []
-    for capture in (0, 5, 5, 6, 0):
-        call("set", "fake_capture", capture)
-        said = call("gemm", *plain(stream=7, **sizes))
-        assert said["status"] == 0
-        found.append(said["launch"]["workspace"])
-    assert found[1] == found[2]
-    assert found[0] == found[4]
-    assert len(set(found)) == 3
+    assert call("gemm", *plain(stream=7, **sizes))["status"] == 0
+    before = call("counters")
+    call("set", "fake_capture", 1)
+    assert call("gemm", *plain(stream=7, **sizes))["status"] == 0
+    after = call("counters")
+    for name in ("fake_allocations", "fake_frees"):
+        assert after[name] - before[name] == 1
+    call("set", "fake_capture", 0)
+    assert call("gemm", *plain(stream=7, **sizes))["status"] == 0
+    assert call("counters") == {**after, "fake_launches": call("counters")["fake_launches"]}
     call("set", "fake_context", 1)
 
 
@@ -253,7 +216,32 @@ def test_a_device_without_memory_for_parts_says_so(exported: Exported):
     call, sizes = exported.call, leaving()
     call("set", "fake_context", 52)
     call("set", "fake_allocate_result", 2)
-    assert call("gemm", *plain(**sizes)) == {"status": 1002, "launch": None, "second": None}
+    assert call("gemm", *plain(**sizes)) == nothing(1002)
     call("set", "fake_allocate_result", 0)
     assert call("gemm", *plain(**sizes))["status"] == 0
+    call("set", "fake_context", 1)
+
+
+def test_without_memory_for_copies_the_kernel_for_operands_as_they_lie_serves(exported: Exported):
+    call, seen = exported.call, Counter()
+    for n in range(512, 4096, 256):
+        call("set", "fake_context", 53)
+        sizes = {"letter": "s", "m": n, "n": n, "k": n, "lda": n + 1, "ldb": n + 1, "ldc": n}
+        copied = call("gemm", *plain(**sizes))["copies"]
+        call("unload")
+        call("set", "fake_allocate_result", 2)
+        said = call("gemm", *plain(**sizes))
+        call("set", "fake_allocate_result", 0)
+        choice = choose(HERE, Problem(n, n, n, "s", lda=n + 1, ldb=n + 1))
+        parts = choice.portfolio.codes[choice.digest()].part_bytes if choice.digest() else 0
+        if parts:
+            assert said == nothing(1002)
+        else:
+            assert said["copies"] == []
+            assert said["launch"]["arguments"][7] == n + 1
+            if choice.digest():
+                code = exported.kernels.codes[said["launch"]["name"]].code
+                assert code.digest == choice.digest()
+        seen[bool(copied), bool(parts)] += 1
+    assert seen[True, False]
     call("set", "fake_context", 1)

@@ -45,7 +45,10 @@ class CProblem(ctypes.Structure):
 
 
 class CPlace(ctypes.Structure):
-    _fields_ = (("multiprocessors", ctypes.c_int64), ("names", ctypes.c_uint64))
+    _fields_ = (
+        ("multiprocessors", ctypes.c_int64), ("names", ctypes.c_uint64),
+        ("memory", ctypes.c_uint64),
+    )  # fmt: skip
 
 
 class CChoice(ctypes.Structure):
@@ -276,7 +279,7 @@ ROW_BYTES = 24
 
 def rows_of(choosing: Choosing, p: Problem) -> int:
     """Return the address of a variant's row of the table."""
-    table = (ctypes.c_uint64 * (3 * 36)).in_dll(choosing.library, "tilewright_table")
+    table = (ctypes.c_uint64 * (3 * 36)).in_dll(choosing.library, "tilewright_rows_of")
     letter = LETTERS.index(p.precision.letter)
     a, b = OPERATIONS.index(p.trans_a), OPERATIONS.index(p.trans_b)
     return ctypes.addressof(table) + ROW_BYTES * (9 * letter + 3 * a + b)
@@ -289,7 +292,7 @@ def first_kernel(choosing: Choosing, p: Problem) -> int:
 
 def kernel_bytes(choosing: Choosing) -> int:
     """Return how far apart kernels lie: from the first to the fallback behind the last."""
-    words = (ctypes.c_uint64 * (3 * 36)).in_dll(choosing.library, "tilewright_table")
+    words = (ctypes.c_uint64 * (3 * 36)).in_dll(choosing.library, "tilewright_rows_of")
     for at in range(0, len(words), 3):
         count, last = words[at + 1] & 0xFFFFFFFF, words[at + 2]
         if count and last:

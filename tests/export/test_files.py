@@ -159,7 +159,7 @@ def test_what_was_tuned_comes_first_and_is_left_aside_on_demand(monkeypatch: pyt
     assert target == find_target(KEY)
     assert (target.portfolio_key, target.name) == (KEY, DEVICE)
     rows = pretended(monkeypatch, target, variants_of("s", "NN"))
-    ((_, found),) = rows.rows.items()
+    found = rows.rows[variants_of("s", "NN")[0]]
     own = [one for one in found.kernels if one.own]
     assert own == list(found.kernels[: len(own)])
     assert len(own) == 3

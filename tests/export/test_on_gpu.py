@@ -1,4 +1,4 @@
-"""An exported library on a GPU: the bits of `gemm`'s own launches."""
+"""An exported library on a GPU: the bits of `gemm`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tilewright.backend import LiveDevice, Operand
 from tilewright.cli.app import run as tilewright
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
-from tilewright.serve.gemm import Request, column_major_call
-from tilewright.serve.routes import direct
+from tilewright.serve.calls import planned
+from tilewright.serve.gemm import Request, launch_gemm, wanted_of
 
 pytestmark = [needs_c, pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROWS, COLUMNS = 101, 102
-LETTERS = "dz"
+LETTERS = "sdcz"
 
 
 @pytest.fixture
@@ -45,14 +45,17 @@ def _opened(path: Path) -> ctypes.CDLL:
 
 
 def _call(rng: np.random.Generator) -> dict[str, Any]:
-    """Draw a call of a few megabytes at most, often of whole tiles and aligned columns."""
+    """Draw a call, often of whole tiles and aligned columns, now and then one worth copies."""
     letter = str(rng.choice(list(LETTERS)))
     ta, tb = (str(x) for x in rng.choice(list("NTC"), 2))
     sizes = [int(x) for x in np.exp(rng.uniform(0, 7, 3))]
-    if rng.random() < 0.5:
-        sizes = [-(-x // 64) * 64 for x in sizes]
     if rng.random() < 0.1:
         sizes[int(rng.integers(3))] *= 20
+    elif rng.random() < 0.2:
+        letter = str(rng.choice(["s", "c"]))
+        sizes = [int(x) for x in rng.integers(2000, 3500, 3)]
+    if rng.random() < 0.5:
+        sizes = [-(-x // 64) * 64 for x in sizes]
     pad = int(rng.choice([0, 0, 1, 2, 64]))
     m, n, k = sizes
     order = int(rng.choice([ROWS, COLUMNS]))
@@ -68,11 +71,10 @@ def _call(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def test_exported_calls_give_gemms_bits(cuda, library):
-    """200 random calls, of the kernels for operands as they lie."""
+    """200 random calls, of kernels for operands as they lie and for copies."""
     rng = np.random.default_rng(20)
-    kinds = set()
-    for _ in range(200):
-        call = _call(rng)
+    launches = set()
+    for call in [_call(rng) for _ in range(200)]:
         of = PRECISIONS[call["letter"]]
         (m, n, k), lds = (call[x] for x in "mnk"), call["lds"]
         elements = [
@@ -90,14 +92,13 @@ def test_exported_calls_give_gemms_bits(cuda, library):
         arrays = [_numbers(rng, count, of.dtype_name) for count in elements]
         a, b, ours, theirs = (cuda.upload(x) for x in (*arrays, arrays[2]))
         try:
-            begin = call["begin"]
+            first = call["begin"] * of.element_bytes
             row = call["order"] == ROWS
             placed = tuple(
-                (Operand(x, begin, ld), row) for x, ld in zip((a, b, ours), lds, strict=True)
+                (Operand(x + first, 0, ld), row) for x, ld in zip((a, b, ours), lds, strict=True)
             )
             ops = Trans.parse(call["ta"]), Trans.parse(call["tb"])
             request = Request(of, m, n, k, call["alpha"], call["beta"], *ops, None, None, None)
-            first = begin * of.element_bytes
             with cuda.current():
                 status = library.tw_gemm(
                     call["letter"].encode(), call["order"], call["ta"].encode(),
@@ -106,10 +107,8 @@ def test_exported_calls_give_gemms_bits(cuda, library):
                 )  # fmt: skip
             assert status == 0, (call, library.tw_strerror(status))
             if not (call["alpha"] == 0 and call["beta"] == 1):
-                problem, asked, _ = column_major_call(request, placed)
-                kernel, planned, arguments = direct(cuda, problem, asked)
-                cuda.launch(kernel, planned, arguments).wait()
-                kinds.add((planned.split_k is None, planned.resident > 0))
+                launch_gemm(cuda, request, placed).wait()
+                launches.add(len(planned(cuda, wanted_of(request, placed)).laid.steps))
             found = [np.empty_like(arrays[2]) for _ in "12"]
             for memory, array in zip((ours, theirs), found, strict=True):
                 cuda.download(memory, array)
@@ -119,7 +118,7 @@ def test_exported_calls_give_gemms_bits(cuda, library):
                 cuda.free(memory)
     with cuda.current():
         assert library.tw_unload() == 0
-    assert kinds
+    assert max(launches) > 1, "some operands are copied first"
 
 
 def _numbers(rng: np.random.Generator, count: int, dtype: str) -> np.ndarray:

@@ -129,16 +129,16 @@ def test_cmake_installs_a_library_that_pkg_config_finds(exported, tmp_path, shar
 LAYOUTS = """
 #include <cuda.h>
 #include <stddef.h>
-#include "tilewright_driver.h"
+#include "core.h"
 #define ALIKE(theirs, ours, x, y) \\
     _Static_assert(offsetof(theirs, x) == offsetof(ours, y), "where a field lies")
-ALIKE(CUlaunchConfig, tilewright_config, sharedMemBytes, shared_bytes);
-ALIKE(CUlaunchConfig, tilewright_config, hStream, stream);
-ALIKE(CUlaunchConfig, tilewright_config, attrs, attributes);
-ALIKE(CUlaunchConfig, tilewright_config, numAttrs, attribute_count);
-ALIKE(CUlaunchAttribute, tilewright_attribute, value, value);
-_Static_assert(sizeof(CUlaunchConfig) == sizeof(tilewright_config), "a launch's size");
-_Static_assert(sizeof(CUlaunchAttribute) == sizeof(tilewright_attribute), "an attribute's size");
+ALIKE(CUlaunchConfig, tilewright_cu_config, sharedMemBytes, shared_bytes);
+ALIKE(CUlaunchConfig, tilewright_cu_config, hStream, stream);
+ALIKE(CUlaunchConfig, tilewright_cu_config, attrs, attributes);
+ALIKE(CUlaunchConfig, tilewright_cu_config, numAttrs, attribute_count);
+ALIKE(CUlaunchAttribute, tilewright_cu_attribute, value, value);
+_Static_assert(sizeof(CUlaunchConfig) == sizeof(tilewright_cu_config), "a launch's size");
+_Static_assert(sizeof(CUlaunchAttribute) == sizeof(tilewright_cu_attribute), "an attribute's size");
 _Static_assert(sizeof(CUtensorMap) == 128 && _Alignof(CUtensorMap) <= 128, "a tensor map");
 _Static_assert(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION == 6, "early launches");
 _Static_assert(CU_TENSOR_MAP_DATA_TYPE_FLOAT32 == 7 && CU_TENSOR_MAP_DATA_TYPE_FLOAT64 == 8, "");
@@ -147,7 +147,8 @@ _Static_assert(CU_TENSOR_MAP_L2_PROMOTION_L2_128B == 2, "promotion");
 _Static_assert(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == 8, "shared memory");
 _Static_assert(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT == 16, "multiprocessors");
 _Static_assert(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR == 75, "capability");
-_Static_assert(CU_STREAM_CAPTURE_MODE_RELAXED == 2 && CU_STREAM_NON_BLOCKING == 1, "streams");
+_Static_assert(CU_STREAM_CAPTURE_MODE_RELAXED == 2, "capturing");
+_Static_assert(CUDA_ERROR_OUT_OF_MEMORY == 2, "memory");
 """
 
 

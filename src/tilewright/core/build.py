@@ -16,7 +16,7 @@ __all__ = ["CoreError", "compile_core", "library_path", "packaged_name", "source
 # -ffp-contract=off: every machine rounds alike, so that every caller chooses alike.
 _FLAGS = (
     "-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off",
-    "-D_GNU_SOURCE",
+    "-D_GNU_SOURCE", '-DTILEWRIGHT_API=__attribute__((visibility("default")))',
 )  # fmt: skip
 _LIBRARIES = ("-lm", "-ldl", "-lpthread")
 

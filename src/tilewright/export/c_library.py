@@ -1,6 +1,7 @@
 """The C library: fixed sources, tables and machine code written here.
 
-Choosing is the core's own, copied; calls and launches are those of ``native`` here.
+What chooses and what launches are the core's own, copied; ``native`` here has the C API and lays
+plans out.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ __all__ = ["c_library"]
 
 _OPERATIONS = (Trans.N, Trans.T, Trans.C)
 
-# Of the core: arithmetic on the tables, which takes no driver.
-_CHOOSING = ("choose.c", "geometry.c", "model.c")
+# Of the core: what takes no Python.
+_CORE = (
+    "choose.c", "geometry.c", "model.c", "ways.c", "arena.c", "driver.c", "plan.c", "table.c",
+)  # fmt: skip
 
 _CALLING = (
     "tilewright_gemm.c",
     "tilewright_overlap.c",
-    "tilewright_launch.c",
-    "tilewright_workspace.c",
-    "tilewright_driver.c",
+    "tilewright_calls.c",
+    "tilewright_laying.c",
+    "tilewright_contexts.c",
 )
 _COPIED = {
-    "tilewright.core": (*_CHOOSING, "choice.h"),
-    "tilewright.export": (
-        *_CALLING, "tilewright_internal.h", "tilewright_driver.h", "tilewright-gemm.pc.in",
-    ),
-}  # fmt: skip
+    "tilewright.core": (*_CORE, "choice.h", "core.h", "table.h"),
+    "tilewright.export": (*_CALLING, "tilewright_internal.h", "tilewright-gemm.pc.in"),
+}
 
 _WORDS_A_LINE = 8
 _HEAD = "/* Written by `tilewright export`; see tilewright_internal.h. */\n"
@@ -53,7 +54,7 @@ def c_library(kernels: KernelSet) -> dict[str, bytes]:
         What goes in.
     """
     images = {f"image_{name}.c": text for name, text in _images(kernels)}
-    sources = [*_CALLING, *_CHOOSING, "kernels.c", *images]
+    sources = [*_CALLING, *_CORE, "kernels.c", *images]
     values = {
         "VERSION": VERSION,
         "ARCHITECTURE": kernels.target.arch,
@@ -95,10 +96,13 @@ def _octal(letter: str) -> str:
 
 
 def _images(kernels: KernelSet) -> Iterator[tuple[str, str]]:
-    """Yield each variant's name and a file with its machine code."""
+    """Yield names, of variants and of what copies operands, and files with machine code."""
     for variant, rows in kernels.rows.items():
         names = _code_names(rows)
         yield str(variant), _HEAD + "".join(map(_image, map(kernels.codes.__getitem__, names)))
+    copying = dict.fromkeys(name for one in kernels.copies.values() for name in one.codes)
+    if copying:
+        yield "copies", _HEAD + "".join(map(_image, map(kernels.codes.__getitem__, copying)))
 
 
 def _code_names(rows: Rows) -> list[str]:
@@ -149,7 +153,23 @@ def _tables(kernels: KernelSet) -> Iterator[str]:
     index = {name: place for place, name in enumerate(kernels.codes)}
     for variant, rows in kernels.rows.items():
         yield from _rows(kernels, variant, rows, index)
+    yield from _copies(kernels, index)
     yield from _cells(kernels)
+
+
+def _copies(kernels: KernelSet, index: dict[str, int]) -> Iterator[str]:
+    """Yield the lines of the table of copies, by precision."""
+    yield "const tilewright_copies tilewright_copying_of[TILEWRIGHT_PRECISIONS] = {"
+    for place, letter in enumerate(LETTERS):
+        one = kernels.copies.get(letter)
+        if one is not None:
+            takes = _doubles((one.takes.begin_ns, one.takes.bytes_per_ns))
+            codes = [index[name] for name in one.codes] + [-1] * (3 - len(one.codes))
+            rest = ", ".join(map(str, (one.side, one.threads, *codes)))
+            yield f"    [{place}] = {{{{{takes}}}, {rest}}},"
+    if not kernels.copies:
+        yield "    {{0, 0}, 0, 0, TILEWRIGHT_NONE, TILEWRIGHT_NONE, TILEWRIGHT_NONE},"
+    yield "};\n"
 
 
 def _devices(kernels: KernelSet) -> Iterator[str]:
@@ -236,8 +256,8 @@ def _cells(kernels: KernelSet) -> Iterator[str]:
     """Yield the lines of the table of variants; what was not exported has no row."""
     yield f'_Static_assert(TILEWRIGHT_TERMS == {len(TERMS)}, "as many costs as terms");\n'
     yield "const tilewright_rows"
-    yield "    tilewright_table[TILEWRIGHT_PRECISIONS][TILEWRIGHT_TRANSPOSES]"
-    yield "                    [TILEWRIGHT_TRANSPOSES] = {"
+    yield "    tilewright_rows_of[TILEWRIGHT_PRECISIONS][TILEWRIGHT_TRANSPOSES]"
+    yield "                      [TILEWRIGHT_TRANSPOSES] = {"
     for place, letter in enumerate(LETTERS):
         for trans_a, trans_b in transposes_of(PRECISIONS[letter]):
             variant = Variant(PRECISIONS[letter], trans_a, trans_b)

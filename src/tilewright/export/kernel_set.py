@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +14,17 @@ from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
 from tilewright.export.target import Target
 from tilewright.portfolio.choose import default_choice, held_rows
+from tilewright.portfolio.find import shipped
 from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.native_choice import fits_tables
-from tilewright.portfolio.portfolio import Portfolio
+from tilewright.portfolio.portfolio import Copying, Portfolio
+from tilewright.precision import Precision
+from tilewright.problem import Trans
 from tilewright.stencil import Source, Stencil, Variant, stencil
+from tilewright.stencil.asynchronous.realign import Realigned
 from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Mode
 
-__all__ = ["ExportedCode", "ExportedKernel", "KernelSet", "Rows", "collect"]
+__all__ = ["Copies", "ExportedCode", "ExportedKernel", "KernelSet", "Rows", "collect"]
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,29 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """What copies a precision's operands before a product; see `tilewright.serve.realigned`.
+
+    Parameters
+    ----------
+    takes : Copying
+        How long.
+    codes : tuple of str
+        Names of the machine code that aligns columns, that transposes as well, and for complex
+        elements that conjugates, too.
+    side : int
+        Elements along each side of the tile that a block moves.
+    threads : int
+        Of a block.
+    """
+
+    takes: Copying
+    codes: tuple[str, ...]
+    side: int
+    threads: int
+
+
+@dataclass(frozen=True)
 class KernelSet:
     """Everything exported for one target.
 
@@ -102,11 +130,14 @@ class KernelSet:
         Machine code by name.
     rows : Mapping
         Kernels by variant.
+    copies : Mapping
+        By a precision's letter, where operands may be copied.
     """
 
     target: Target
     codes: Mapping[str, ExportedCode]
     rows: Mapping[Variant, Rows]
+    copies: Mapping[str, Copies]
 
     @property
     def kernels(self) -> Mapping[str, ExportedKernel]:
@@ -139,6 +170,9 @@ def collect(
 ) -> KernelSet:
     """Return the kernels of some variants: those that `gemm` chooses among.
 
+    Where it may copy operands first, the kernels for such copies are among them, of whichever
+    variant they are.
+
     Machine code is taken from the portfolios where they have it; the rest is compiled: defaults
     where nothing ships, and launch modes of the user's own kernels.  No GPU is needed.
 
@@ -162,9 +196,20 @@ def collect(
     """
     rows: dict[Variant, Rows] = {}
     wanted: dict[str, _Wanted] = {}
+    copies: dict[str, Copies] = {}
     for variant in variants:
-        rows[variant], needed = _rows(target.serving(variant.precision.letter), variant)
-        wanted |= {one.name: one for one in needed}
+        of = variant.precision
+        device = target.serving(of.letter)
+        portfolio = shipped(device.spec, of.letter)
+        reached = [variant]
+        if portfolio is not None and portfolio.copying is not None:
+            reached += _of_copies(variant)
+            copies[of.letter], needed = _copies(device, of, portfolio.copying)
+            wanted |= {one.name: one for one in needed}
+        for each in reached:
+            if each not in rows:
+                rows[each], needed = _rows(device, each)
+                wanted |= {one.name: one for one in needed}
     missing = any(one.source is not None for one in wanted.values())
     compiler = f"NVRTC {nvrtc_version()}" if missing else ""  # before threads: found out once
     cache = cache or KernelCache()
@@ -174,7 +219,32 @@ def collect(
         for made in pool.map(lambda x: _made(x, target.arch, cache, compiler), wanted.values()):
             codes[made.name] = made
             observer(len(codes), len(wanted))
-    return KernelSet(target, codes, rows)
+    return KernelSet(target, codes, rows, copies)
+
+
+def _of_copies(variant: Variant) -> list[Variant]:
+    """Return the variants that are computed where A runs along m, or B along n, as copies do."""
+    a = variant.trans_a, Trans.N
+    b = variant.trans_b, variant.trans_b if variant.trans_b.transposed else Trans.T
+    found = dict.fromkeys(Variant(variant.precision, *pair) for pair in itertools.product(a, b))
+    return [one for one in found if one != variant]
+
+
+def _copies(device: Target, of: Precision, takes: Copying) -> tuple[Copies, list[_Wanted]]:
+    """Return what copies operands of a precision, and the machine code that it needs."""
+    passes = shipped(device.spec, "passes")
+    kinds = {"straight": (False, False), "transposed": (True, False)}
+    if of.is_complex:
+        kinds["conjugated"] = (True, True)
+    needed: list[_Wanted] = []
+    for kind, how in kinds.items():
+        source = Realigned(of.element_bytes, 1, 1, *how).source("cuda")
+        name = f"tw_realign_{of.element_bytes}_{kind}"
+        digest = "" if passes is None else passes.sources.get(source.identity, "")
+        needed.append(_Wanted(name, passes, digest, None if digest else source))
+    one = Realigned(of.element_bytes, 1, 1, False)
+    names = tuple(wanted.name for wanted in needed)
+    return Copies(takes, names, one.side, one.launch.block[0]), needed
 
 
 def _rows(device: Target, variant: Variant) -> tuple[Rows, list[_Wanted]]:

@@ -144,6 +144,16 @@ def _manifest(kernels: KernelSet, formats: Sequence[str], made: dict[str, bytes]
             }
             for variant, rows in kernels.rows.items()
         },
+        "copies": {
+            letter: {
+                "begin_ns": one.takes.begin_ns,
+                "bytes_per_ns": one.takes.bytes_per_ns,
+                "side": one.side,
+                "threads": one.threads,
+                "codes": list(one.codes),
+            }
+            for letter, one in kernels.copies.items()
+        },
         "kernels": {name: _kernel(one) for name, one in kernels.kernels.items()},
         "codes": {name: _code(one) for name, one in kernels.codes.items()},
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in made.items()},

@@ -1,4 +1,4 @@
-"""The core's choice of a kernel (choose.c) over a table that is laid out at run time.
+"""The core's choices (choose.c, ways.c) over tables that are laid out at run time.
 
 It decides as NumPy's rule in `tilewright.portfolio.choose` does, to the last bit of the time that
 is expected, in some microseconds.  The structures mirror those of ``core/native/choice.h``.
@@ -7,11 +7,12 @@ is expected, in some microseconds.  The structures mirror those of ``core/native
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tilewright.core import library
 from tilewright.portfolio.kernel import PortfolioKernel
+from tilewright.portfolio.portfolio import Copying
 from tilewright.problem import Problem
 from tilewright.stencil import Variant
 from tilewright.stencil.geometry import Geometry
@@ -23,6 +24,7 @@ _UNSIGNED, _DOUBLE = ctypes.c_uint, ctypes.c_double
 
 _NONE = -1  # TILEWRIGHT_NONE
 _MODES = 8  # TILEWRIGHT_MODES
+_COPIED_B, _COPIED_A, _WAYS = 1, 2, 4  # TILEWRIGHT_WAYS: numbers by what is copied
 
 # Counts of a geometry stay below, so that products of three fit 64 bits; bytes of a block's sums
 # are those of a tile, 1 MB in the largest.
@@ -83,7 +85,11 @@ class _Problem(ctypes.Structure):
 
 
 class _Place(ctypes.Structure):
-    _fields_ = (("multiprocessors", _LONG), ("is_", ctypes.c_uint64))
+    _fields_ = (("multiprocessors", _LONG), ("is_", ctypes.c_uint64), ("memory", ctypes.c_uint64))
+
+
+class _Copying(ctypes.Structure):
+    _fields_ = (("begin_ns", _DOUBLE), ("bytes_per_ns", _DOUBLE))
 
 
 class _Choice(ctypes.Structure):
@@ -165,7 +171,7 @@ class NativeChoice:
     def __init__(
         self, core: ctypes.PyDLL, rows: Sequence[Row], variant: Variant, multiprocessors: int
     ) -> None:
-        self._choose = core.tilewright_chosen
+        self._core, self._choose = core, core.tilewright_chosen
         self._kernels = (_Kernel * len(rows))(*map(_kernel, rows))  # Kept: the table points there.
         timed = any(len(one.costs) for one in rows)
         self._table = _Rows(self._kernels, len(rows), timed, None)
@@ -199,13 +205,62 @@ class NativeChoice:
         tuple or None
             None where no kernel takes the operands as they lie.
         """
-        asked = _Problem(*self._kind, aligned, p.m, p.n, p.k, p.lda, p.ldb, p.ldc)
         found = _Choice()
-        at = self._choose(self._from, ctypes.byref(asked), self._here, ctypes.byref(found))
+        asked = ctypes.byref(self._asked(p, aligned))
+        at = self._choose(self._from, asked, self._here, ctypes.byref(found))
         if at == _NONE:
             return None
         ns = found.ns
         return self._at[at], found.mode, ns if ns == ns else None  # Not a number: unknown.
+
+    def _asked(self, p: Problem, aligned: bool) -> _Problem:
+        return _Problem(*self._kind, aligned, p.m, p.n, p.k, p.lda, p.ldb, p.ldc)
+
+    def copied(
+        self,
+        others: Callable[[bool, bool], NativeChoice | None],
+        p: Problem,
+        aligned: tuple[bool, bool],
+        copying: Copying,
+        memory_bytes: int,
+    ) -> tuple[bool, bool]:
+        """Return whether A and B of a problem are copied first, because that is faster.
+
+        Parameters
+        ----------
+        others : callable
+            Returns the choice for the variant that is computed where A and B are copies, or not;
+            asked for those alone that take a closer look.
+        p : Problem
+            One that it `takes`, of the variant.
+        aligned : tuple of bool
+            Whether A and B begin at multiples of 16 bytes.
+        copying : Copying
+            How long passes take.
+        memory_bytes : int
+            Of the device.
+        """
+        found = self(p, all(aligned))
+        if found is None or found[2] is None:
+            return False, False
+        place = _Place(self._place.multiprocessors, self._place.is_, memory_bytes)
+        cost = _Copying(copying.begin_ns, copying.bytes_per_ns)
+        about = (
+            ctypes.byref(self._asked(p, all(aligned))), *aligned,
+            ctypes.byref(place), ctypes.byref(cost),
+        )  # fmt: skip
+        opened = self._core.tilewright_worth_a_look(*about, _DOUBLE(found[2]))
+        if not opened:
+            return False, False
+        tables = (ctypes.POINTER(_Rows) * _WAYS)(ctypes.pointer(self._table))
+        for way in range(1, _WAYS):
+            other = (
+                others(bool(way & _COPIED_A), bool(way & _COPIED_B)) if opened >> way & 1 else None
+            )
+            if other is not None:
+                tables[way] = ctypes.pointer(other._table)
+        chosen = self._core.tilewright_chosen_way(tables, *about)
+        return bool(chosen & _COPIED_A), bool(chosen & _COPIED_B)
 
 
 def _kernel(row: Row) -> _Kernel:

@@ -78,10 +78,6 @@ class Copying:
     begin_ns: float
     bytes_per_ns: float
 
-    def ns(self, traffic: int) -> float:
-        """Return the nanoseconds for so many bytes."""
-        return self.begin_ns + traffic / self.bytes_per_ns
-
 
 @dataclass(frozen=True, eq=False)
 class Portfolio:

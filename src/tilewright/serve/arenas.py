@@ -1,8 +1,8 @@
 """Memory that calls need besides their arrays: an arena a stream, or taken for one call.
 
 Where the caller's library has an allocator it gives the memory, so that what it keeps for later is
-not lost to it.  The core's table (arena.c) knows where each stream's arena is; this module knows
-whose memory that is.
+not lost to it; this module knows whose it is.  All other memory is the driver's, and the core's
+(arena.c).
 """
 
 from __future__ import annotations
@@ -14,17 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilewright.backend import OutOfMemoryError
-from tilewright.serve.plan import Plan, core
+from tilewright.serve.plan import Plan, WorkspaceError, core
+from tilewright.timeline import span
 
-__all__ = [
-    "MOST_ARENA",
-    "Memory",
-    "WorkspaceError",
-    "arena_for",
-    "borrowed",
-    "release",
-    "workspace",
-]
+__all__ = ["Memory", "arena_for", "borrowed", "enqueue", "release", "workspace"]
 
 Memory = Callable[[int, int], tuple[int, Any]]
 """Takes a device's number and bytes; returns an address and what keeps the memory.
@@ -33,20 +26,9 @@ The memory is the current stream's of the library: whatever is enqueued there la
 once it is no longer kept.
 """
 
-# The least that a stream's arena has: words of four launches' blocks that share sums, and parts
-# of a block for each of 132 multiprocessors.
-_LEAST_ZERO, _LEAST_SCRATCH = 64 * 2**10, 8 * 2**20
-
-# Kept for the next call on a stream; what needs more takes it from its allocator for the call.
-MOST_ARENA = 64 * 2**20
-
-# Whose memory each arena is, by its scratch.
-_owners: dict[int, Callable[[], None]] = {}
+# What keeps each arena's memory, by its scratch.
+_owners: dict[int, Any] = {}
 _lock = threading.Lock()
-
-
-class WorkspaceError(OutOfMemoryError):
-    """A device has too little memory for what a call needs besides; nothing was enqueued."""
 
 
 @contextlib.contextmanager
@@ -58,7 +40,29 @@ def workspace() -> Iterator[None]:
         raise WorkspaceError(str(problem), problem.detail) from problem
 
 
-def arena_for(live: Any, plan: Plan, stream: int, memory: Memory | None = None) -> None:
+def enqueue(live: Any, plan: Plan, call: Any, stream: int, memory: Memory | None = None) -> None:
+    """Start a plan on a stream, with the memory that it needs.
+
+    Raises
+    ------
+    WorkspaceError
+        If the device has too little memory.
+    BackendError
+        As of `Plan.start`.
+    """
+    with span("launch"):
+        if memory is None:
+            _drop(plan.run(call))
+        elif plan.shares or live.is_captured(stream):
+            # Between the two another thread may have given the arena back.
+            while not plan.start(call):
+                arena_for(live, plan, stream, memory)
+        else:
+            with borrowed(live, plan.bytes, memory) as address:
+                plan.start(call, address)
+
+
+def arena_for(live: Any, plan: Plan, stream: int, memory: Memory) -> None:
     """Give a stream an arena that is large enough for a plan; it is zero where it must be.
 
     Raises
@@ -66,75 +70,47 @@ def arena_for(live: Any, plan: Plan, stream: int, memory: Memory | None = None) 
     WorkspaceError
         If the device has too little memory.
     """
-    zero = max(_LEAST_ZERO, _power(plan.zero_bytes))
-    scratch = max(_LEAST_SCRATCH, _power(plan.scratch_bytes))
+    zero, scratch, freed = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
+    core().tilewright_arena_sizes(
+        ctypes.c_void_p(plan.native), ctypes.byref(zero), ctypes.byref(scratch)
+    )
     with _lock, live.current():
-        address, give_back = _take(live, zero + scratch, stream, memory)
-        freed = ctypes.c_uint64()
-        try:
-            cleared = live.api.cuMemsetD8Async(address, 0, zero, stream)
-            live.check(cleared, "clearing a workspace")
-            status = core().tilewright_arena_put(
-                ctypes.c_void_p(live.context), ctypes.c_void_p(stream),
-                ctypes.c_uint64(address + zero), ctypes.c_uint64(zero), ctypes.c_uint64(scratch),
-                ctypes.byref(freed),
-            )  # fmt: skip
-            if status:
-                from tilewright.backend.cuda.driver import error_of
+        with workspace():
+            address, owner = memory(live.ordinal, zero.value + scratch.value)
+        cleared = live.api.cuMemsetD8Async(address, 0, zero.value, stream)
+        live.check(cleared, "clearing a workspace")
+        status = core().tilewright_arena_put(
+            ctypes.c_void_p(live.context), ctypes.c_void_p(stream),
+            ctypes.c_uint64(address + zero.value), zero, scratch, ctypes.byref(freed),
+        )  # fmt: skip
+        if status:
+            from tilewright.backend.cuda.driver import error_of
 
-                raise live.failed(error_of(status, "looking at a stream"))
-        except BaseException:
-            give_back()
-            raise
-        _owners[address + zero] = give_back
-        before = _owners.pop(freed.value, None)
-    if before is not None:
-        before()
+            raise live.failed(error_of(status, "looking at a stream"))
+        _owners[address + zero.value] = owner
+    _drop(freed.value)
 
 
-def _power(size: int) -> int:
-    """Return the power of two that holds so many bytes: growing by doubling, few times."""
-    return 1 << max(0, size - 1).bit_length()
-
-
-def _take(
-    live: Any, size: int, stream: int, memory: Memory | None
-) -> tuple[int, Callable[[], None]]:
-    """Return memory for work on a stream, and what gives it back once that work has ended."""
-    with workspace():
-        if memory is not None:
-            address, owner = memory(live.ordinal, size)
-            held = [owner]
-            return address, held.clear
-        taken = live.api.cuMemAllocAsync(size, stream)
-        address = int(live.check(taken, f"{live.id} cannot allocate {size} bytes"))
-
-    def give_back() -> None:
-        if live.lost is None:
-            with live.current():
-                # The stream may be gone: then its work has ended, and any stream may do it.
-                (status,) = live.api.cuMemFreeAsync(address, stream)
-                if int(status):
-                    live.api.cuMemFree(address)
-
-    return address, give_back
+def _drop(scratch: int) -> None:
+    """Let the memory of an arena go that is no longer used, if it is a library's."""
+    with _lock:
+        owner = _owners.pop(scratch, None)
+    del owner  # without the lock: it may run anything
 
 
 @contextlib.contextmanager
-def borrowed(live: Any, size: int, stream: int, memory: Memory | None = None) -> Iterator[int]:
-    """Return memory for what is enqueued on a stream within a ``with`` block.
+def borrowed(live: Any, size: int, memory: Memory) -> Iterator[int]:
+    """Return memory for what is enqueued on the library's stream within a ``with`` block.
 
     Raises
     ------
     WorkspaceError
         If the device has too little memory.
     """
-    with live.current():
-        address, give_back = _take(live, size, stream, memory)
-    try:
-        yield address
-    finally:
-        give_back()
+    with live.current(), workspace():
+        address, owner = memory(live.ordinal, size)
+    yield address
+    del owner
 
 
 def release() -> None:
@@ -143,21 +119,28 @@ def release() -> None:
     Waits for the devices' work.  Memory that came from PyTorch or CuPy goes back to their
     allocators, which may keep it: ``torch.cuda.empty_cache()``, ``free_all_blocks()``.
     """
+    from tilewright.backend.cuda import probe
     from tilewright.backend.cuda.device import device_at
 
+    if not core.cache_info().currsize:  # no plan was ever started
+        return
+    used = [device_at(ordinal) for ordinal in range(probe.count())]
     with _lock:
         owners = list(_owners.values())
         _owners.clear()
-        if not owners:
-            return
-        core().tilewright_arena_forget()
-    from tilewright.backend.cuda import probe
-
     try:
-        for ordinal in range(probe.count()):
-            live = device_at(ordinal)
+        for live in used:
             if "context" in live.__dict__:  # others were never used
-                live.finish()
+                _release(live)
     finally:  # in the order of each one's stream, whatever the others say
-        for give_back in owners:
-            give_back()
+        owners.clear()
+
+
+def _release(live: Any) -> None:
+    """Forget a context's arenas, once its work has ended."""
+    with live.current():
+        status = core().tilewright_arena_release(ctypes.c_void_p(live.context))
+    if status:
+        from tilewright.backend.cuda.driver import error_of
+
+        raise live.failed(error_of(status, f"waiting for {live.id}"))

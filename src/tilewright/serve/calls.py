@@ -19,15 +19,19 @@ from typing import TYPE_CHECKING, Any
 from tilewright.backend import Event, GemmCall, LiveDevice, Operand, OutOfMemoryError
 from tilewright.portfolio.find import generation, on_reload
 from tilewright.problem import Problem
-from tilewright.serve.arenas import (
-    MOST_ARENA,
-    Memory,
+from tilewright.serve.arenas import Memory, enqueue, workspace
+from tilewright.serve.plan import (
+    ALPHA,
+    BETA,
+    REPORT,
+    A,
+    B,
+    C,
+    Plan,
+    Space,
     WorkspaceError,
-    arena_for,
-    borrowed,
-    workspace,
+    call_of,
 )
-from tilewright.serve.plan import ALPHA, BETA, REPORT, A, B, C, Plan, Space, call_of
 from tilewright.serve.routes import Laid, lay_out
 from tilewright.serve.scratch import TOPS, scratch_of
 from tilewright.timeline import span
@@ -258,18 +262,6 @@ def _tell(report: Decision, wanted: Wanted, laid: Laid) -> None:
 def _terms(problem: Problem) -> int:
     """Return how many real products a sum of parts has: of complex numbers twice as many."""
     return problem.k * (2 if problem.precision.is_complex else 1)
-
-
-def enqueue(live: Any, plan: Plan, native: Any, stream: int, memory: Memory | None = None) -> None:
-    """Start a plan on a stream, with the memory that it needs."""
-    with span("launch"):
-        if plan.bytes > MOST_ARENA and not live.is_captured(stream):
-            with borrowed(live, plan.bytes, stream, memory) as address:
-                plan.start(native, address)
-            return
-        # Between the two another thread may have given the arena back.
-        while not plan.start(native):
-            arena_for(live, plan, stream, memory)
 
 
 def launch(

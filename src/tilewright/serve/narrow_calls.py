@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice, Operand
 from tilewright.serve import warm
-from tilewright.serve.calls import Planned, enqueue, keep, kept
+from tilewright.serve.arenas import enqueue
+from tilewright.serve.calls import Planned, keep, kept
 from tilewright.serve.kernels import kernel_of
 from tilewright.serve.narrow_products import Matrix, Product, serves, steps
 from tilewright.serve.plan import ALPHA, BETA, A, B, C, Plan, Space, call_of

@@ -23,11 +23,24 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.backend import BackendError, Kernel, LaunchError
+from tilewright.backend import BackendError, Kernel, LaunchError, OutOfMemoryError
 from tilewright.core import needed_library
 from tilewright.stencil import Launch, TensorMap, Workspace
 
-__all__ = ["ALPHA", "BETA", "REPORT", "A", "B", "C", "Plan", "Space", "Step", "core"]
+__all__ = [
+    "ALPHA",
+    "BETA",
+    "REPORT",
+    "A",
+    "B",
+    "C",
+    "Plan",
+    "Space",
+    "Step",
+    "WorkspaceError",
+    "call_of",
+    "core",
+]
 
 Step = tuple[Kernel, Launch, tuple[Any, ...]]
 """A kernel with its grid and its arguments."""
@@ -58,6 +71,13 @@ _GRID = (2**31 - 1, 65535)
 _EARLY_FROM = 90
 
 _MAP_BYTES, _PLACE_BYTES = 128, 16
+
+# core.h: statuses that are no CUresults.
+_NO_WORKSPACE, _NO_MEMORY = -1, -2
+
+
+class WorkspaceError(OutOfMemoryError):
+    """A device has too little memory for what a call needs besides; nothing was enqueued."""
 
 
 class _Launch(ctypes.Structure):
@@ -197,6 +217,11 @@ class Plan:
         """What it needs of a workspace."""
         return self.zero_bytes + self.scratch_bytes
 
+    @property
+    def shares(self) -> bool:
+        """Whether that is kept for the next call on a stream; else it is taken for one call."""
+        return bool(core().tilewright_plan_shares(ctypes.c_void_p(self.native)))
+
     def start(self, call: _Call, memory: int = 0) -> bool:
         """Enqueue all launches; False where the stream's arena is too small.
 
@@ -209,21 +234,51 @@ class Plan:
 
         Raises
         ------
+        WorkspaceError
+            If the call is captured, and the device has too little memory for its graph's.
         BackendError
             If the device refuses a launch, or an earlier one has failed.
         """
-        at = ctypes.byref(call)
+        at, native = ctypes.byref(call), ctypes.c_void_p(self.native)
         if memory:
-            status = core().tilewright_start_in(
-                ctypes.c_void_p(self.native), at, ctypes.c_uint64(memory)
-            )
+            status = core().tilewright_start_in(native, at, ctypes.c_uint64(memory))
         else:
-            status = core().tilewright_start(ctypes.c_void_p(self.native), at)
+            status = core().tilewright_start(native, at)
+        return self._is_done(status)
+
+    def run(self, call: _Call) -> int:
+        """Enqueue all launches, in memory of the driver's where the stream's arena is too small.
+
+        Returns
+        -------
+        int
+            The scratch of an arena of somebody's memory that is no longer used; 0 for none.
+
+        Raises
+        ------
+        WorkspaceError
+            If the device has too little memory.
+        BackendError
+            If the device refuses a launch, or an earlier one has failed.
+        """
+        freed = ctypes.c_uint64()
+        status = core().tilewright_run(
+            ctypes.c_void_p(self.native), ctypes.byref(call), ctypes.byref(freed)
+        )
+        self._is_done(status)
+        return freed.value
+
+    def _is_done(self, status: int) -> bool:
+        """Whether launches are enqueued; raises what a status stands for."""
+        if status == _NO_MEMORY:
+            raise WorkspaceError(
+                f"{self._device.id} cannot allocate {self.bytes} bytes for parts of a product"
+            )
         if status > 0:
             from tilewright.backend.cuda.driver import error_of
 
             raise self._device.failed(error_of(status, f"launching on {self._device.id}"))
-        return bool(status == 0)
+        return status != _NO_WORKSPACE
 
 
 def call_of(

@@ -10,8 +10,9 @@ wins with the cube::
     B as it lies, or its copy  --+
 
 All four ways are compared by the times that `choose` expects, and the pass's own, as measured on
-the device that the shipped table is of.  Elements are moved as they are, but for conjugates, which
-are exact; so the arithmetic is the chosen kernel's.
+the device that the shipped table is of: by the core (ways.c), for exported libraries, too.
+Elements are moved as they are, but for conjugates, which are exact; so the arithmetic is the chosen
+kernel's.
 """
 
 from __future__ import annotations
@@ -19,27 +20,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
-from tilewright.portfolio import Served, choose, shipped
+from tilewright.portfolio import Served, shipped
+from tilewright.portfolio.choose import held_rows
+from tilewright.portfolio.native_choice import NativeChoice
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import begins_aligned, kernel_of
 from tilewright.serve.routes import MemorySpace, Step, direct
+from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.realign import Realigned
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 
 __all__ = ["Way", "best_way", "way_of", "way_steps", "ways"]
-
-# Of the time without: what is won by less is not worth the memory, nor is it known so well.
-_WORTH = 0.995
-
-# A kernel is not slower than the best there is by more than passes of so much of its time.
-_MOST = 0.3
-
-# Of a device's memory, for a call's copies: 2.5 GB of 80.
-_SHARE_OF_MEMORY = 1 / 32
-
-
-# Of A and of B; None: the operand itself is read.
-Copies = tuple[Realigned | None, Realigned | None]
 
 
 @dataclass(frozen=True)
@@ -77,15 +68,20 @@ def ways(problem: Problem, aligned: tuple[bool, bool]) -> list[Way]:
     aligned : tuple of bool
         Whether A's and B's first elements lie at multiples of 16 bytes.
     """
-    return [_way(problem, a, b, aligned) for a, b in _copies(problem, aligned)]
+    both = _copies(problem, aligned)
+    copies = [
+        (x, y) for x in dict.fromkeys((None, both[0])) for y in dict.fromkeys((None, both[1]))
+    ]
+    return [_way(problem, x, y, aligned) for x, y in copies]
 
 
-def _copies(p: Problem, aligned: tuple[bool, bool]) -> list[Copies]:
-    """Return which copies of A and B each way has, the one without any first."""
-    a = _copy(p, p.m, p.lda, p.trans_a.transposed, p.trans_a.conjugated, aligned[0])
+def _copies(p: Problem, aligned: tuple[bool, bool]) -> tuple[Realigned | None, Realigned | None]:
+    """Return the copies of A and B that kernels take best; None where the operand is as good."""
     # What B's kernels call transposed runs along n.
-    b = _copy(p, p.n, p.ldb, not p.trans_b.transposed, p.trans_b.conjugated, aligned[1])
-    return [(x, y) for x in dict.fromkeys((None, a)) for y in dict.fromkeys((None, b))]
+    return (
+        _copy(p, p.m, p.lda, p.trans_a.transposed, p.trans_a.conjugated, aligned[0]),
+        _copy(p, p.n, p.ldb, not p.trans_b.transposed, p.trans_b.conjugated, aligned[1]),
+    )
 
 
 def _copy(
@@ -122,7 +118,7 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     """Return the way of which the shortest time is expected.
 
     Without a copy where the device's table does not say what one costs, or has no times of such
-    products in this precision, or what copies win is less than is worth it.
+    products in this precision, or what copies win is less than is worth it; or without a core.
 
     Parameters
     ----------
@@ -131,29 +127,27 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     problem, aligned
         As of `ways`.
     """
+    plain = Way(problem, None, None, all(aligned))
     portfolio = shipped(device.spec, problem.precision.portfolio)
     known = portfolio.copying if portfolio is not None else None
-    if known is None:
-        return Way(problem, None, None, all(aligned))
-    best = Way(problem, None, None, all(aligned))
-    others = _copies(problem, aligned)[1:]
-    if not others:
-        return best
-    expected = choose(device, problem, best.aligned).ns
-    if expected is None:
-        return best
-    shortest = expected * _WORTH
-    room = (device.spec.memory_bytes or 0) * _SHARE_OF_MEMORY
-    for a, b in others:
-        copies = [one for one in (a, b) if one is not None]
-        passes = sum(known.ns(one.traffic) for one in copies)
-        if passes > _MOST * expected or sum(one.size for one in copies) > room:
-            continue
-        way = _way(problem, a, b, aligned)
-        ns = choose(device, way.problem, way.aligned).ns
-        if ns is not None and ns + passes < shortest:
-            best, shortest = way, ns + passes
-    return best
+    native = None if known is None else _native(device, problem)
+    if known is None or native is None or not native.takes(problem):
+        return plain
+    copies = _copies(problem, aligned)
+
+    def way(of_a: bool, of_b: bool) -> Way:
+        return _way(problem, copies[0] if of_a else None, copies[1] if of_b else None, aligned)
+
+    def other(of_a: bool, of_b: bool) -> NativeChoice | None:
+        return _native(device, way(of_a, of_b).problem)
+
+    memory = device.spec.memory_bytes or 0
+    return way(*native.copied(other, problem, aligned, known, memory))
+
+
+def _native(device: Served, problem: Problem) -> NativeChoice | None:
+    """Return the core's choice among the kernels for a problem's variant."""
+    return held_rows(device, Variant.of(problem)).native[False]
 
 
 def way_of(live: LiveDevice, problem: Problem, call: GemmCall) -> Way:

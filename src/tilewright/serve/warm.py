@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.portfolio.find import on_reload
-from tilewright.serve.arenas import MOST_ARENA, Memory
+from tilewright.serve.arenas import Memory
 from tilewright.timeline import is_recording, on_change
 
 __all__ = ["CUPY", "TORCH", "again", "forget", "know", "remember"]
@@ -40,7 +40,7 @@ class _Table:
             return None
         function = found.tilewright_function
         function.restype, function.argtypes = ctypes.py_object, [ctypes.c_char_p]
-        function(b"begin")(int, float, complex, _failed, MOST_ARENA)
+        function(b"begin")(int, float, complex, _failed)
         enable = function(b"enable")
         global again
         again = function(b"again")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
-from tests.core.inside.driver import Device, loaded
+from tests.core.inside.driver import CONTEXT, MOST_ARENA, Device, loaded
 from tilewright.backend import LaunchError, OutOfMemoryError
 from tilewright.backend.cuda import device as cuda_device
 from tilewright.backend.cuda import probe
-from tilewright.serve import arenas, calls
-from tilewright.serve.arenas import WorkspaceError, arena_for, release
+from tilewright.serve import arenas
+from tilewright.serve.arenas import WorkspaceError, arena_for, enqueue, release
 from tilewright.serve.plan import A, Plan, Space, call_of
 from tilewright.stencil import Launch
 
@@ -35,66 +37,77 @@ def _no_owners(monkeypatch):
     monkeypatch.setattr(arenas, "_owners", {})
 
 
-def test_without_an_arena_nothing_is_done(driver, device):
+def test_without_an_arena_nothing_is_done_or_one_is_made(driver, device):
     plan = plan_of(driver, device)
     assert not plan.start(call())
     assert driver.log == []
-    arena_for(device, plan, 7)
-    assert driver.kinds == ["allocate", "clear"]
-    taken, cleared = driver.log
+    assert plan.run(call()) == 0
+    assert driver.kinds == ["allocate", "clear", "launch"]
+    taken, cleared, found = driver.log
     assert (cleared.memory, cleared.stream, taken.stream) == (taken.memory, 7, 7)
-    driver.set(logged=0)
-    assert plan.start(call())
-    assert driver.kinds == ["launch"]
-    [found] = driver.launches
     scratch = taken.memory + cleared.bytes
     assert found.word(0) == scratch
     assert scratch - cleared.bytes <= found.word(1) < scratch
+    driver.set(logged=0)
+    assert plan.start(call())
+    plan.run(call())
+    assert driver.kinds == ["launch"] * 2
     assert not plan.start(call(stream=8))  # another stream's is no good
 
 
 def test_plans_share_the_streams_arena(driver, device):
     first, second = plan_of(driver, device), plan_of(driver, device, scratch=5000, zero=3000)
-    arena_for(device, first, 7)
-    assert first.start(call())
-    assert second.start(call())
+    first.run(call())
+    second.run(call())
+    assert driver.kinds == ["allocate", "clear", "launch", "launch"]
     x, y = driver.launches
     assert x.word(0) == y.word(0)
     assert y.word(1) < x.word(1) < x.word(0)
 
 
-@pytest.mark.parametrize("larger", [{"scratch": 64 << 20}, {"zero": 1 << 20}])
+@pytest.mark.parametrize("larger", [{"scratch": MOST_ARENA - (1 << 20)}, {"zero": 1 << 20}])
 def test_an_arena_that_is_too_small_makes_room_for_a_larger(driver, device, larger):
+    """Its own stream frees it, in its order."""
     small, large = plan_of(driver, device), plan_of(driver, device, **larger)
-    arena_for(device, small, 7)
+    small.run(call())
     first = driver.log[0]
     assert not large.start(call())
     driver.set(logged=0)
-    arena_for(device, large, 7)
-    assert driver.kinds == ["allocate", "clear", "free"]
-    assert driver.log[2].memory == first.memory
-    assert large.start(call())
+    large.run(call())
+    assert driver.kinds == ["allocate", "clear", "free", "launch"]
+    assert (driver.log[2].memory, driver.log[2].stream) == (first.memory, 7)
     assert small.start(call())
 
 
 def test_of_more_streams_the_one_used_longest_ago_makes_room(driver, device):
+    """It may be gone: its work is waited for."""
     plan = plan_of(driver, device)
     for stream in range(1, MANY + 1):
-        arena_for(device, plan, stream)
+        plan.run(call(stream))
     taken = [one.memory for one in driver.log if one.kind == "allocate"]
     assert plan.start(call(stream=1))
     driver.set(logged=0)
-    arena_for(device, plan, 99)
-    assert [one.memory for one in driver.log if one.kind == "free"] == [taken[1]]
-    assert [one.stream for one in driver.log if one.kind == "free"] == [2]
+    plan.run(call(stream=99))
+    assert driver.kinds == ["allocate", "clear", "wait", "free", "launch"]
+    assert driver.log[3].memory == taken[1]
     assert not plan.start(call(stream=2))
     for stream in (1, 3, MANY, 99):
         assert plan.start(call(stream=stream))
 
 
+def test_memory_of_a_stream_that_cannot_be_waited_for_stays(driver, device):
+    plan = plan_of(driver, device)
+    for stream in range(1, MANY + 1):
+        plan.run(call(stream))
+    driver.reset()
+    driver.set(wait_result=900)
+    plan.run(call(stream=99))
+    assert driver.kinds == ["allocate", "clear", "wait", "launch"]
+
+
 def test_a_failed_launch_leaves_nothing_that_the_next_call_relies_on(driver, device):
     plan = plan_of(driver, device, launches=3)
-    arena_for(device, plan, 7)
+    plan.run(call())
     cleared = driver.log[1]
     driver.reset()
     driver.set(launch_result=701, fails_after=1)
@@ -109,14 +122,15 @@ def test_a_failed_launch_leaves_nothing_that_the_next_call_relies_on(driver, dev
             assert (driver.log[0].memory, driver.log[0].bytes) == (cleared.memory, cleared.bytes)
 
 
-def test_what_is_captured_has_memory_of_its_graph(driver, device):
+@pytest.mark.parametrize("started", [True, False])
+def test_what_is_captured_has_memory_of_its_graph(driver, device, started):
     """Which is allocated, cleared and freed in it; the stream's arena is left alone."""
     plan = plan_of(driver, device, launches=2)
-    arena_for(device, plan, 7)
+    plan.run(call())
     arena = driver.log[0].memory
     driver.reset()
     driver.set(capture=1)
-    assert plan.start(call())
+    (plan.start if started else plan.run)(call())
     assert driver.kinds == ["allocate", "clear", "launch", "launch", "free"]
     taken, cleared, first, second, freed = driver.log
     assert taken.memory == cleared.memory == freed.memory != arena
@@ -124,7 +138,7 @@ def test_what_is_captured_has_memory_of_its_graph(driver, device):
     assert first.word(0) == second.word(0) == taken.memory + plan.zero_bytes
     assert {one.stream for one in driver.log} == {7}
     driver.set(allocate_result=2)
-    with pytest.raises(OutOfMemoryError):
+    with pytest.raises(WorkspaceError, match="cannot allocate"):
         plan.start(call())
     driver.set(allocate_result=0, launch_result=701, fails_after=1, logged=0)
     with pytest.raises(LaunchError):
@@ -140,48 +154,78 @@ def test_plans_without_memory_ask_for_none(driver, device):
     assert driver.kinds == ["launch"] * 2
 
 
+def test_more_than_an_arena_keeps_is_the_calls_alone(driver, device):
+    large = plan_of(driver, device, scratch=MOST_ARENA + 1)
+    assert not large.shares
+    assert plan_of(driver, device).shares
+    for _ in range(2):
+        large.run(call())
+    assert driver.kinds == ["allocate", "clear", "launch", "free"] * 2
+    assert {one.stream for one in driver.log} == {7}
+
+
+def test_memory_that_is_not_there_is_said_to_be_of_the_workspace(driver, device):
+    driver.set(allocate_result=2)
+    for scratch in (1000, MOST_ARENA + 1):
+        with pytest.raises(WorkspaceError, match="cannot allocate"):
+            plan_of(driver, device, scratch=scratch).run(call())
+    assert driver.log == []
+
+
 # -- who gives the memory ------------------------------------------------------------------
 
 
+class Library:
+    """An allocator, which tells whether its memory is kept."""
+
+    def __init__(self):
+        self.kept, self.asked = [], []
+
+    def __call__(self, ordinal, size):
+        self.asked.append(size)
+        owner = Owner()
+        self.kept.append(weakref.ref(owner))
+        return (len(self.asked) << 32) + (1 << 50), owner
+
+    @property
+    def alive(self):
+        return [one() is not None for one in self.kept]
+
+
+class Owner:
+    """What keeps memory."""
+
+
 def test_a_librarys_memory_is_kept_while_the_arena_is(driver, device):
-    kept = []
-
-    class Owner:
-        def __init__(self):
-            kept.append(self)
-
-    def memory(ordinal, size):
-        assert ordinal == device.ordinal
-        return 1 << 50, Owner()
-
-    plan = plan_of(driver, device)
-    arena_for(device, plan, 7, memory)
-    assert driver.kinds == ["clear"]
-    import weakref
-
-    gone = weakref.ref(kept.pop())
-    assert gone() is not None
-    arena_for(device, plan_of(driver, device, scratch=64 << 20), 7)
-    assert gone() is None
-
-
-def test_enqueue_takes_an_arena_once_and_more_memory_each_time(driver, device, monkeypatch):
-    plan, large = plan_of(driver, device), plan_of(driver, device, scratch=200 << 20)
+    library = Library()
+    small = plan_of(driver, device)
     for _ in range(2):
-        calls.enqueue(device, plan, call(), 7)
-    assert driver.kinds == ["allocate", "clear", "launch", "launch"]
-    driver.set(logged=0)
+        enqueue(device, small, call(), 7, library)
+    assert driver.kinds == ["clear", "launch", "launch"]
+    assert library.alive == [True]
+    enqueue(device, plan_of(driver, device, zero=1 << 20), call(), 7, library)
+    assert library.alive == [False, True]
+    enqueue(device, plan_of(driver, device, zero=1 << 22), call(), 7)  # of the driver's memory
+    assert library.alive == [False, False]
+    assert driver.kinds[-3:] == ["allocate", "clear", "launch"]
+    enqueue(device, plan_of(driver, device, zero=1 << 24), call(), 7, library)
+    assert driver.kinds[-3:] == ["clear", "free", "launch"]
+
+
+def test_a_librarys_memory_is_taken_each_time_for_what_needs_more(driver, device):
+    library, large = Library(), plan_of(driver, device, scratch=MOST_ARENA + 1)
     for _ in range(2):
-        calls.enqueue(device, large, call(), 7)
-    assert driver.kinds == ["allocate", "clear", "launch", "free"] * 2
-    assert {one.stream for one in driver.log} == {7}
+        enqueue(device, large, call(), 7, library)
+    assert library.asked == [large.bytes] * 2
+    assert library.alive == [False] * 2
+    assert driver.kinds == ["clear", "launch"] * 2
     driver.set(logged=0, capture=1)
-    calls.enqueue(device, large, call(), 7)
+    enqueue(device, large, call(), 7, library)
     assert driver.kinds == ["allocate", "clear", "launch", "free"]
 
 
 def test_an_arena_that_is_given_back_meanwhile_is_made_anew(driver, device, monkeypatch):
-    plan, made = plan_of(driver, device), []
+    made = []
 
     def given_back_at_once(*arguments):
         arena_for(*arguments)
@@ -189,60 +233,65 @@ def test_an_arena_that_is_given_back_meanwhile_is_made_anew(driver, device, monk
         if len(made) == 1:
             arenas.core().tilewright_arena_forget()
 
-    monkeypatch.setattr(calls, "arena_for", given_back_at_once)
-    calls.enqueue(device, plan, call(), 7)
+    monkeypatch.setattr(arenas, "arena_for", given_back_at_once)
+    enqueue(device, plan_of(driver, device), call(), 7, Library())
     assert len(made) == 2
     assert len(driver.launches) == 1
 
 
-def test_memory_that_is_not_there_is_said_to_be_of_the_workspace(driver, device):
-    plan, large = plan_of(driver, device), plan_of(driver, device, scratch=200 << 20)
-    driver.set(allocate_result=2)
-    for one in (plan, large):
+def test_a_librarys_memory_that_is_not_there_is_said_to_be_of_the_workspace(driver, device):
+    def memory(ordinal, size):
+        raise OutOfMemoryError(f"cannot allocate {size} bytes")
+
+    for scratch in (1000, MOST_ARENA + 1):
         with pytest.raises(WorkspaceError, match="cannot allocate"):
-            calls.enqueue(device, one, call(), 7)
+            enqueue(device, plan_of(driver, device, scratch=scratch), call(), 7, memory)
     assert driver.log == []
 
 
 def test_memory_that_cannot_be_cleared_goes_back(driver, device):
-    plan = plan_of(driver, device)
+    plan, library = plan_of(driver, device), Library()
     device.api.cuMemsetD8Async = lambda *_: (1,)
     with pytest.raises(LaunchError, match="clearing"):
-        arena_for(device, plan, 7)
-    assert driver.kinds == ["allocate", "free"]
+        arena_for(device, plan, 7, library)
+    assert library.alive == [False]
     assert not plan.start(call())
 
 
-def test_release_gives_everything_back_after_waiting(driver, device, monkeypatch):
+@pytest.fixture
+def devices(driver, device, monkeypatch):
+    """Two devices, of which one was never used."""
     other = Device(driver)
-    order = []
-    for live in (device, other):
-        live.finish = lambda: order.append(len([x for x in driver.log if x.kind == "free"]))
-    del other.context  # was never used
+    del other.context
     monkeypatch.setattr(probe, "count", lambda: 2)
     monkeypatch.setattr(cuda_device, "device_at", lambda ordinal: (device, other)[ordinal])
+
+
+def test_release_gives_everything_back_after_waiting(driver, device, devices):
     release()
-    assert order == []
-    plan = plan_of(driver, device)
+    assert driver.log == []
+    plan, library = plan_of(driver, device), Library()
     for stream in (7, 8):
-        arena_for(device, plan, stream)
+        plan.run(call(stream))
+    enqueue(device, plan, call(9), 9, library)
     taken = {one.memory for one in driver.log if one.kind == "allocate"}
+    driver.set(logged=0)
     release()
-    assert order == [0]
+    assert driver.kinds == ["wait", "free", "free"]
+    assert {one.context for one in driver.log} == {CONTEXT}
     assert {one.memory for one in driver.log if one.kind == "free"} == taken
-    assert not plan.start(call())
+    assert library.alive == [False]
+    assert not any(plan.start(call(stream)) for stream in (7, 8, 9))
     release()
-    assert len([one for one in driver.log if one.kind == "free"]) == 2
+    assert driver.kinds == ["wait", "free", "free"]
 
 
-def test_release_gives_back_what_it_can_where_a_device_is_lost(driver, device, monkeypatch):
-    def lost():
-        raise LaunchError("lost")
-
-    device.finish = lost
-    monkeypatch.setattr(probe, "count", lambda: 1)
-    monkeypatch.setattr(cuda_device, "device_at", lambda _: device)
-    arena_for(device, plan_of(driver, device), 7)
-    with pytest.raises(LaunchError, match="lost"):
+def test_release_gives_back_what_it_can_where_a_device_is_lost(driver, device, devices):
+    plan, library = plan_of(driver, device), Library()
+    plan.run(call())
+    enqueue(device, plan, call(8), 8, library)
+    driver.set(wait_result=719)
+    with pytest.raises(LaunchError, match="waiting"):
         release()
     assert driver.kinds[-1] == "free"
+    assert library.alive == [False]

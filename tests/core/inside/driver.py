@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-LAUNCH, ALLOCATE, FREE, CLEAR = range(4)
-NAMES = ("launch", "allocate", "free", "clear")
+LAUNCH, ALLOCATE, FREE, CLEAR, WAIT = range(5)
+NAMES = ("launch", "allocate", "free", "clear", "wait")
 _SLOTS, _SLOT_BYTES, _EVENTS = 8, 128, 2048
 
 # Contexts are pointers that nobody follows.
 CONTEXT, OTHER = 0xC0, 0xC1
+
+# plan.c: what needs more takes it for one call.
+MOST_ARENA = 64 << 20
 
 
 class _Event(ctypes.Structure):
@@ -77,7 +80,8 @@ class Driver:
 
     def reset(self) -> None:
         """Forget what was asked; succeed from now on."""
-        self.set(logs=1, logged=0, capture=0, launch_result=0, fails_after=0, allocate_result=0)
+        self.set(logs=1, logged=0, capture=0, launch_result=0, fails_after=0)
+        self.set(allocate_result=0, wait_result=0)
 
     @property
     def log(self) -> list[Event]:
@@ -128,20 +132,7 @@ class Device:
         self._driver = driver
         self.context = CONTEXT
         self.spec = SimpleNamespace(multiprocessors=132, compute_capability=capability)
-        self.api = SimpleNamespace(
-            cuMemAllocAsync=self._allocate, cuMemFreeAsync=self._free, cuMemsetD8Async=self._clear
-        )
-
-    def _allocate(self, size: int, stream: int) -> tuple[Any, ...]:
-        made = ctypes.c_uint64()
-        status = self._driver.library.cuMemAllocAsync(
-            ctypes.byref(made), ctypes.c_size_t(size), ctypes.c_void_p(stream)
-        )
-        return (status, made.value)
-
-    def _free(self, memory: int, stream: int) -> tuple[Any, ...]:
-        at = ctypes.c_uint64(memory)
-        return (self._driver.library.cuMemFreeAsync(at, ctypes.c_void_p(stream)),)
+        self.api = SimpleNamespace(cuMemsetD8Async=self._clear)
 
     def _clear(self, memory: int, value: int, size: int, stream: int) -> tuple[Any, ...]:
         at, many = ctypes.c_uint64(memory), ctypes.c_size_t(size)
@@ -160,9 +151,6 @@ class Device:
 
     def failed(self, error: Exception) -> Exception:
         return error
-
-    def finish(self) -> None:
-        pass
 
 
 def loaded(function: int, second: int = 0, shared: int = 0, parts: int = 0) -> Any:

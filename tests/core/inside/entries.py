@@ -13,12 +13,12 @@ import pytest
 
 import tilewright as tw
 from tests.core.inside.arrays import F4, KINDS, CuPyArray, Tensor, now
+from tests.core.inside.driver import MOST_ARENA
 from tests.core.inside.remembering import MOST, again, order, pair, plan_of, remember
 from tilewright import timeline
 from tilewright.backend import LaunchError, OutOfMemoryError
 from tilewright.portfolio import reload
 from tilewright.serve import warm
-from tilewright.serve.arenas import MOST_ARENA
 from tilewright.serve.split import serve_unproved
 
 both = pytest.mark.parametrize("kind", KINDS)

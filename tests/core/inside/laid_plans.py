@@ -12,7 +12,6 @@ from tilewright.backend import GemmCall, LaunchError, Operand
 from tilewright.core import needed_library
 from tilewright.precision import DOUBLE_DOUBLE, PRECISIONS, precision
 from tilewright.serve import plan as plans
-from tilewright.serve.arenas import arena_for
 from tilewright.serve.double_double import DoubleDouble
 from tilewright.serve.plan import ALPHA, BETA, REPORT, A, B, C, Plan, Space, call_of
 from tilewright.stencil import Launch, TensorMap
@@ -31,10 +30,7 @@ def started(driver, device, steps, call, space=None, begins=(0, 0), stream=7):
     """Return the launches of a call."""
     plan = Plan(device, steps, space or Space(), begins)
     native = call_of(*call, stream)
-    if not plan.start(native):
-        arena_for(device, plan, stream)
-        driver.set(logged=0)
-        assert plan.start(native)
+    plan.run(native)
     return driver.launches
 
 

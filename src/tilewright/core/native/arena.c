@@ -4,18 +4,27 @@
  *                            ^ scratch
  *
  * Kernels whose blocks leave parts of sums to one another find their words at the end of what is
- * zero, and the parts behind them.  Who gives the memory, and takes it back, is the caller's. */
+ * zero, and the parts behind them.  Streams are told apart by the driver's number for them, which is
+ * never given twice, nor at all while a stream is captured: asking for it then spoils the capture. */
 #include "core.h"
 
 #include <pthread.h>
 #include <string.h>
 
+/* The least that an arena has: words of four launches' blocks that share sums, and parts of a block
+ * for each of 132 multiprocessors. */
+enum { LEAST_ZERO = 64 << 10, LEAST_SCRATCH = 8 << 20 };
+
+/* CU_STREAM_CAPTURE_MODE_RELAXED: what a thread does with memory spoils no capture. */
+enum { RELAXED = 2 };
+
 typedef struct {
     void *context;
-    unsigned long long stream; /* the driver's number, which is never given twice */
+    unsigned long long stream; /* the driver's number */
     uint64_t scratch, zero_bytes, scratch_bytes;
     uint64_t used; /* when, in calls */
     int spoiled;
+    int is_drivers; /* whose memory it is: the driver's, or somebody's who is told */
 } arena;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -78,19 +87,114 @@ static arena *place_for(void *context, unsigned long long stream)
     return it;
 }
 
-int tilewright_arena_put(void *context, void *stream, uint64_t scratch, uint64_t zero_bytes,
-                         uint64_t scratch_bytes, uint64_t *freed)
+/* The power of two that holds so many bytes: arenas grow by doubling, few times. */
+static uint64_t power(uint64_t bytes)
+{
+    uint64_t found = 1;
+    while (found < bytes)
+        found *= 2;
+    return found;
+}
+
+void tilewright_arena_sizes(const tilewright_plan *plan, uint64_t *zero_bytes,
+                            uint64_t *scratch_bytes)
+{
+    uint64_t zero, scratch;
+    tilewright_plan_parts(plan, &zero, &scratch);
+    *zero_bytes = zero > LEAST_ZERO ? power(zero) : LEAST_ZERO;
+    *scratch_bytes = scratch > LEAST_SCRATCH ? power(scratch) : LEAST_SCRATCH;
+}
+
+/* Free an arena's memory that is the driver's.  Its own stream does it in its order; of another,
+ * which may be gone, all work has to end first.  Where that cannot be, the memory goes with the
+ * context. */
+static void free_memory(const arena *it, unsigned long long id, void *stream)
+{
+    const uint64_t memory = it->scratch - it->zero_bytes;
+    int mode = RELAXED;
+    if (it->stream == id && tilewright_driver.free(memory, stream) == 0)
+        return;
+    if (tilewright_driver.exchange_mode(&mode))
+        return;
+    if (tilewright_driver.synchronize() == 0)
+        tilewright_driver.free_now(memory);
+    tilewright_driver.exchange_mode(&mode);
+}
+
+static int put(const arena *made, void *stream, uint64_t *freed)
 {
     unsigned long long id;
     const int status = tilewright_driver.stream_id(stream, &id);
     if (status)
         return status;
     pthread_mutex_lock(&lock);
-    arena *const it = place_for(context, id);
-    *freed = it->scratch;
-    *it = (arena){context, id, scratch, zero_bytes, scratch_bytes, ++now, 0};
+    arena *const it = place_for(made->context, id);
+    const arena before = *it;
+    *it = *made;
+    it->stream = id;
+    it->used = ++now;
     pthread_mutex_unlock(&lock);
+    if (before.is_drivers)
+        free_memory(&before, id, stream);
+    else if (before.scratch)
+        *freed = before.scratch;
     return 0;
+}
+
+int tilewright_arena_put(void *context, void *stream, uint64_t scratch, uint64_t zero_bytes,
+                         uint64_t scratch_bytes, uint64_t *freed)
+{
+    const arena made = {context, 0, scratch, zero_bytes, scratch_bytes, 0, 0, 0};
+    return put(&made, stream, freed);
+}
+
+int tilewright_take(uint64_t *memory, uint64_t bytes, void *stream)
+{
+    enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
+    int mode = RELAXED;
+    int status = tilewright_driver.exchange_mode(&mode);
+    if (status)
+        return status;
+    status = tilewright_driver.allocate(memory, bytes, stream);
+    tilewright_driver.exchange_mode(&mode);
+    return status == OUT_OF_MEMORY ? TILEWRIGHT_NO_MEMORY : status;
+}
+
+int tilewright_arena_make(void *context, void *stream, uint64_t zero_bytes, uint64_t scratch_bytes,
+                          uint64_t *freed)
+{
+    uint64_t memory;
+    int status = tilewright_take(&memory, zero_bytes + scratch_bytes, stream);
+    if (status)
+        return status;
+    const arena made = {context, 0, memory + zero_bytes, zero_bytes, scratch_bytes, 0, 0, 1};
+    status = tilewright_driver.clear(memory, 0, zero_bytes, stream);
+    if (status == 0)
+        status = put(&made, stream, freed);
+    if (status)
+        tilewright_driver.free(memory, stream);
+    return status;
+}
+
+int tilewright_arena_release(void *context)
+{
+    arena found[TILEWRIGHT_ARENAS];
+    int many = 0, kept = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < count; ++i)
+        if (arenas[i].context == context)
+            found[many++] = arenas[i];
+        else
+            arenas[kept++] = arenas[i];
+    count = kept;
+    pthread_mutex_unlock(&lock);
+    if (many == 0)
+        return 0;
+    const int status = tilewright_driver.synchronize();
+    for (int i = 0; i < many; ++i)
+        if (found[i].is_drivers)
+            tilewright_driver.free_now(found[i].scratch - found[i].zero_bytes);
+    return status;
 }
 
 void tilewright_arena_forget(void)

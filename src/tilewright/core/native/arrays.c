@@ -6,6 +6,7 @@
  * closer look at its arguments is the caller's, who then lets `remember` keep its plan.  Whatever is
  * unusual (other types, scalars, devices, memory that overlaps) is left to that closer look. */
 #include "seen.h"
+#include "table.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,11 +15,41 @@
 static PyObject *failed; /* failed(device, status): raises the error of a CUresult */
 static int enabled;
 
-/* Bytes of a stream's arena at most: a plan that needs more borrows them for a call. */
-static uint64_t most_arena;
-
 /* Types of numbers. */
 static PyObject *an_int, *a_float, *a_complex;
+
+/* ---- Entries -------------------------------------------------------------------------- */
+
+/* Compared byte by byte: has no padding, and is made zero before it is filled in. */
+typedef struct {
+    const void *type, *out_dtype; /* Python's objects */
+    tilewright_layout a, b, c;
+    int64_t device;
+    char accuracy[16];
+    char trans_a, trans_b, conjugated_a, conjugated_b;
+    char new_c, no_alpha, imaginary, padding;
+} call_key;
+
+_Static_assert(sizeof(call_key) % sizeof(uint64_t) == 0, "the key is whole words");
+
+typedef struct {
+    tilewright_node node;
+    call_key key;
+    const tilewright_plan *plan;
+    void *plan_owner, *shape, *dtype, *device; /* Python's; the last three of a new C */
+    int exchanged;                             /* whether the kernel's A is the caller's b */
+    int is_complex;                            /* whether scalars may be */
+    int whole;                                 /* whether scalars are integers of 32 bits */
+    double most;                               /* finite scalars beyond it are refused */
+    uint64_t extent_a, extent_b, extent_c;     /* bytes from the first element to the last's end */
+    struct {
+        int64_t a, b; /* from them to C: distances at which no element is shared */
+    } apart[8];
+    unsigned apart_count, next_apart;
+} entry;
+
+/* Under Python's lock. */
+static tilewright_table plans = {.key_bytes = sizeof(call_key), .entry_bytes = sizeof(entry)};
 
 /* ---- Calls ---------------------------------------------------------------------------- */
 
@@ -26,7 +57,7 @@ static PyObject *an_int, *a_float, *a_complex;
 enum { A, B, C, ALPHA, BETA, TRANS_A, TRANS_B, ACCURACY, OUT_DTYPE, DEVICE, ARGUMENTS };
 
 typedef struct {
-    tilewright_key key;
+    call_key key;
     tilewright_seen a, b, c;
     tilewright_scalar alpha, beta;
     int kind;
@@ -60,7 +91,7 @@ static int scalar(PyObject *x, tilewright_scalar *it)
     return tilewright_is_well();
 }
 
-static int accuracy_of(PyObject *x, tilewright_key *key)
+static int accuracy_of(PyObject *x, call_key *key)
 {
     intptr_t size = 0;
     const char *const text = PyUnicode_AsUTF8AndSize(x, &size);
@@ -84,7 +115,7 @@ static int read_call(PyObject *const *given, request *it)
     if (grad < 0 || !tilewright_see(it->kind, grad, given[A], &it->a) ||
         !tilewright_see(it->kind, grad, given[B], &it->b))
         return NO;
-    tilewright_key *const key = &it->key;
+    call_key *const key = &it->key;
     key->new_c = (char)is_none(given[C]);
     if (!key->new_c && (!tilewright_see(it->kind, grad, given[C], &it->c) || it->c.conjugated ||
                         it->c.device != it->a.device || !is_none(given[OUT_DTYPE])))
@@ -108,13 +139,13 @@ static int read_call(PyObject *const *given, request *it)
     return YES;
 }
 
-static int is_within(double x, const tilewright_entry *it)
+static int is_within(double x, const entry *it)
 {
     return it->whole ? x == floor(x) && x >= -it->most - 1 && x <= it->most
                      : !(fabs(x) > it->most) || isinf(x);
 }
 
-static int scalars_are_right(const request *call, const tilewright_entry *it)
+static int scalars_are_right(const request *call, const entry *it)
 {
     const tilewright_scalar *const both[] = {&call->alpha, &call->beta};
     for (int i = 0; i < 2; ++i)
@@ -125,7 +156,7 @@ static int scalars_are_right(const request *call, const tilewright_entry *it)
 }
 
 /* Whether C may share an element with an operand. */
-static int may_overlap(const request *call, const tilewright_entry *it)
+static int may_overlap(const request *call, const entry *it)
 {
     const uint64_t a = call->a.address, b = call->b.address, c = call->c.address;
     const uint64_t end = c + it->extent_c;
@@ -140,7 +171,7 @@ static int may_overlap(const request *call, const tilewright_entry *it)
 /* ---- Starting --------------------------------------------------------------------------- */
 
 /* A new C for a call, looked at; null where it takes a closer look. */
-static PyObject *new_result(request *call, const tilewright_entry *it)
+static PyObject *new_result(request *call, const entry *it)
 {
     PyObject *const made = PyObject_CallFunctionObjArgs(
         tilewright_libraries[call->kind].empty, it->shape, it->dtype, it->device, NULL);
@@ -193,7 +224,7 @@ static int start_borrowing(const request *call, const tilewright_plan *plan,
     return status;
 }
 
-static int enqueue(const request *call, const tilewright_entry *it)
+static int enqueue(const request *call, const entry *it)
 {
     PyObject *const device = PyLong_FromLong((long)call->a.device);
     PyObject *const stream =
@@ -207,7 +238,7 @@ static int enqueue(const request *call, const tilewright_entry *it)
                                        call->c.address, 0, call->alpha, call->beta,
                                        (void *)(uintptr_t)at};
         status = started(it->plan, &about, 0);
-        if (status == TILEWRIGHT_NO_WORKSPACE && tilewright_plan_bytes(it->plan) > most_arena)
+        if (status == TILEWRIGHT_NO_WORKSPACE && !tilewright_plan_shares(it->plan))
             status = start_borrowing(call, it->plan, &about, device);
     }
     if (device != NULL)
@@ -239,7 +270,7 @@ static PyObject *raise_status(int64_t device, int status)
 }
 
 /* Do what an entry says, whose objects the caller keeps. */
-static PyObject *repeated(request *call, const tilewright_entry *it, PyObject *c)
+static PyObject *repeated(request *call, const entry *it, PyObject *c)
 {
     if (!call->key.new_c)
         Py_IncRef(c);
@@ -249,7 +280,7 @@ static PyObject *repeated(request *call, const tilewright_entry *it, PyObject *c
     if (status == 0)
         return c;
     Py_DecRef(c);
-    return status == TILEWRIGHT_NO_WORKSPACE ? none() : raise_status(call->a.device, status);
+    return status < 0 ? none() : raise_status(call->a.device, status);
 }
 
 static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
@@ -258,13 +289,13 @@ static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
     (void)self;
     if (!enabled || count != ARGUMENTS || !read_call(given, &call))
         return none();
-    const tilewright_entry *const found = tilewright_table_find(&call.key);
+    const entry *const found = tilewright_table_find(&plans, &call.key);
     if (found == NULL || !scalars_are_right(&call, found))
         return none();
     if (call.key.new_c && (call.beta.re != 0 || call.beta.im != 0))
         return none();
     /* Once Python runs, other threads may let the table forget the entry. */
-    const tilewright_entry it = *found;
+    const entry it = *found;
     PyObject *const used[] = {it.plan_owner, it.shape, it.dtype, it.device};
     for (size_t i = 0; i < sizeof used / sizeof *used; ++i)
         Py_IncRef(used[i]);
@@ -276,7 +307,7 @@ static PyObject *again(PyObject *self, PyObject *const *given, intptr_t count)
 
 /* ---- Remembering ---------------------------------------------------------------------------- */
 
-static void forget_entry(tilewright_entry *it)
+static void forget_entry(entry *it)
 {
     void *const kept[] = {it->plan_owner, it->shape, it->dtype, it->device,
                           (void *)(uintptr_t)it->key.a.dtype, (void *)(uintptr_t)it->key.b.dtype,
@@ -318,7 +349,7 @@ static void keep_type(const void *x)
 }
 
 /* Read what there is to know besides the key; false where something is not what it should be. */
-static int read_entry(PyObject *const *given, tilewright_entry *it)
+static int read_entry(PyObject *const *given, entry *it)
 {
     memset(it, 0, sizeof *it);
     uint64_t *const numbers[] = {&it->extent_a, &it->extent_b, &it->extent_c};
@@ -334,7 +365,7 @@ static int read_entry(PyObject *const *given, tilewright_entry *it)
 }
 
 /* Fill in a new entry, which keeps Python's objects from now on. */
-static void fill_in(tilewright_entry *it, const tilewright_entry *about, PyObject *const *given)
+static void fill_in(entry *it, const entry *about, PyObject *const *given)
 {
     it->plan = about->plan;
     it->exchanged = about->exchanged;
@@ -358,7 +389,8 @@ static void fill_in(tilewright_entry *it, const tilewright_entry *about, PyObjec
 static PyObject *remember(PyObject *self, PyObject *const *given, intptr_t count)
 {
     request call;
-    tilewright_entry about, *removed = NULL;
+    entry about;
+    void *removed = NULL;
     (void)self;
     if (count != REMEMBERED || !read_call(given, &call))
         return none();
@@ -366,8 +398,8 @@ static PyObject *remember(PyObject *self, PyObject *const *given, intptr_t count
         return none();
     if (!read_entry(given, &about))
         return none();
-    tilewright_entry *it = tilewright_table_find(&call.key);
-    if (it == NULL && (it = tilewright_table_add(&call.key, &removed)) != NULL)
+    entry *it = tilewright_table_find(&plans, &call.key);
+    if (it == NULL && (it = tilewright_table_add(&plans, &call.key, &removed)) != NULL)
         fill_in(it, &about, given);
     if (it != NULL) {
         const unsigned most = sizeof it->apart / sizeof *it->apart;
@@ -383,9 +415,9 @@ static PyObject *remember(PyObject *self, PyObject *const *given, intptr_t count
 
 static PyObject *forget(PyObject *self, PyObject *const *given, intptr_t count)
 {
-    tilewright_entry *it;
+    entry *it;
     (void)self, (void)given, (void)count;
-    while ((it = tilewright_table_take()) != NULL)
+    while ((it = tilewright_table_take(&plans)) != NULL)
         forget_entry(it);
     return none();
 }
@@ -415,13 +447,12 @@ static PyObject *know(PyObject *self, PyObject *const *given, intptr_t count)
     return none();
 }
 
-/* begin(int, float, complex, failed, most_arena) */
+/* begin(int, float, complex, failed) */
 static PyObject *begin(PyObject *self, PyObject *const *given, intptr_t count)
 {
     (void)self;
-    if (count != 5)
+    if (count != 4)
         return none();
-    most_arena = PyLong_AsUnsignedLongLong(given[4]);
     tilewright_name_attributes();
     an_int = kept(given[0]);
     a_float = kept(given[1]);

@@ -1,6 +1,7 @@
 /* Which kernel serves a problem: tables of kernels, and what is asked of them.
  *
  *     choose.c     which kernel, in which launch mode
+ *     ways.c       whether operands are copied before it
  *     model.c      how long a kernel is expected to take
  *     geometry.c   how a grid follows from a problem
  *
@@ -80,11 +81,12 @@ typedef struct {
     int64_t m, n, k, lda, ldb, ldc;
 } tilewright_problem;
 
-/* What the device is: its multiprocessors, and which of those that kernels were measured on, a bit
- * each. */
+/* What the device is: its multiprocessors, which of those that kernels were measured on, a bit each,
+ * and its memory in bytes. */
 typedef struct {
     int64_t multiprocessors;
     uint64_t is;
+    uint64_t memory;
 } tilewright_place;
 
 typedef struct {
@@ -99,6 +101,43 @@ typedef struct {
     unsigned grid_x, grid_y;
     unsigned second_x;
 } tilewright_grid;
+
+/* How long a pass over memory takes that copies an operand: whatever its size, and for bytes that it
+ * reads and writes. */
+typedef struct {
+    double begin_ns, bytes_per_ns;
+} tilewright_copying;
+
+/* A copy of an operand that every kernel takes: it runs along m or n in aligned columns. */
+typedef struct {
+    int is_made;
+    int is_transposed; /* whether the operand's memory runs along k */
+    int64_t inner, outer, ld; /* elements along its memory, and across it */
+    int64_t bytes;
+} tilewright_copy;
+
+/* How a product is computed: what the kernel computes, on A, B or their copies. */
+typedef struct {
+    tilewright_problem problem;
+    tilewright_copy copies[2];
+} tilewright_way;
+
+/* What is copied, added up: a way's number. */
+enum { TILEWRIGHT_COPIED_B = 1, TILEWRIGHT_COPIED_A = 2, TILEWRIGHT_WAYS = 4 };
+
+/* Bits of the ways with copies whose passes are short beside the nanoseconds that are expected
+ * without, and whose copies fit: the others need no closer look.  In `problem` A and B are as they
+ * lie; `aligned` says of each whether it begins at a multiple of 16 bytes. */
+unsigned tilewright_open_ways(const tilewright_problem *problem, const int aligned[2],
+                              const tilewright_place *place, const tilewright_copying *copying,
+                              double expected);
+
+/* Find the way of which the shortest time is expected, of rows of kernels by the way's number; null
+ * where there are none. */
+void tilewright_find_way(const tilewright_rows *const from[TILEWRIGHT_WAYS],
+                         const tilewright_problem *problem, const int aligned[2],
+                         const tilewright_place *place, const tilewright_copying *copying,
+                         tilewright_way *way);
 
 /* The kernel for a problem; false where there is none. */
 int tilewright_choose(const tilewright_rows *from, const tilewright_problem *problem,

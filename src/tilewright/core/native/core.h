@@ -4,6 +4,10 @@
  *     arena.c    device memory that the calls of a stream share
  *     plan.c     plans made, and started
  *     table.c    which plan serves a call, by the layout of its arrays
+ *
+ * These, and what chooses (choice.h), are compiled into libraries that are exported, too.  For
+ * Python alone:
+ *
  *     chosen.c   which kernel serves a problem, as choice.h has it
  *     seen.c     what there is to see of CuPy's arrays and PyTorch's tensors
  *     arrays.c   calls with CuPy's arrays and PyTorch's tensors, from Python's objects to a launch
@@ -17,7 +21,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TILEWRIGHT_API __attribute__((visibility("default")))
+/* Of functions that Python calls: where they are the library's own, the build makes them visible. */
+#ifndef TILEWRIGHT_API
+#define TILEWRIGHT_API
+#endif
 
 /* ---- The driver --------------------------------------------------------------- */
 
@@ -46,11 +53,27 @@ typedef struct {
     int (*allocate)(uint64_t *memory, size_t bytes, void *stream);
     int (*free)(uint64_t memory, void *stream);
     int (*clear)(uint64_t memory, unsigned char value, size_t bytes, void *stream);
+    int (*free_now)(uint64_t memory);
+    int (*synchronize)(void);
+    int (*exchange_mode)(int *mode); /* of the thread, in which it captures streams */
+    int (*context_id)(void *context, unsigned long long *id);
+    int (*context_device)(int *device);
+    int (*device_attribute)(int *value, int attribute, int device);
+    int (*device_name)(char *name, int length, int device);
+    int (*device_memory)(size_t *bytes, int device);
+    int (*load)(void **module, const void *image);
+    int (*unload)(void *module);
+    int (*function)(void **function, void *module, const char *name);
+    int (*set_attribute)(void *function, int attribute, int value);
+    int (*error_string)(int result, const char **text);
+    int (*encode_map)(void *map, int type, unsigned rank, void *first, const uint64_t *sizes,
+                      const uint64_t *strides, const unsigned *box, const unsigned *steps,
+                      int interleave, int swizzle, int promotion, int fill);
 } tilewright_cu;
 
 extern tilewright_cu tilewright_driver;
 
-/* Find the driver; 0 where it is not here. */
+/* Find the driver, once; 0 where it is not here, or is older than CUDA 12. */
 TILEWRIGHT_API int tilewright_find_driver(void);
 
 /* ---- Plans -------------------------------------------------------------------- */
@@ -107,11 +130,20 @@ TILEWRIGHT_API tilewright_plan *tilewright_plan_new(
     uint64_t scratch_bytes);
 TILEWRIGHT_API void tilewright_plan_free(tilewright_plan *plan);
 
-/* The bytes of a plan's workspace. */
+/* The bytes of a plan's workspace, and its two parts. */
 TILEWRIGHT_API uint64_t tilewright_plan_bytes(const tilewright_plan *plan);
+void tilewright_plan_parts(const tilewright_plan *plan, uint64_t *zero_bytes,
+                           uint64_t *scratch_bytes);
 
-/* Not a CUresult: the stream's arena is too small for the plan, or has none. */
-enum { TILEWRIGHT_NO_WORKSPACE = -1 };
+/* Whether a plan's workspace is small enough to be kept for the next call on a stream; what needs
+ * more takes it for one call. */
+TILEWRIGHT_API int tilewright_plan_shares(const tilewright_plan *plan);
+
+/* No CUresults; nothing was done. */
+enum {
+    TILEWRIGHT_NO_WORKSPACE = -1, /* the stream's arena is too small for the plan, or has none */
+    TILEWRIGHT_NO_MEMORY = -2     /* the device has too little memory for the plan's workspace */
+};
 
 /* Enqueue a plan's launches; returns a CUresult, or TILEWRIGHT_NO_WORKSPACE with nothing done.
  * Into a stream that is captured go, with them, nodes for memory of the graph's own. */
@@ -121,20 +153,42 @@ TILEWRIGHT_API int tilewright_start(const tilewright_plan *plan, const tilewrigh
 TILEWRIGHT_API int tilewright_start_in(const tilewright_plan *plan, const tilewright_call *call,
                                        uint64_t memory);
 
+/* The same in memory of the driver's: an arena for the stream where it has none that is large
+ * enough, or memory of this call alone.  `freed` as of tilewright_arena_put. */
+TILEWRIGHT_API int tilewright_run(const tilewright_plan *plan, const tilewright_call *call,
+                                  uint64_t *freed);
+
 /* ---- Arenas ------------------------------------------------------------------- */
 
 /* Streams that have one at the same time.  A program that makes a stream for each call must not
  * collect memory for all of them; so many that work at once are rare. */
 enum { TILEWRIGHT_ARENAS = 32 };
 
-/* Give a stream an arena: `zero_bytes` before `scratch`, which are zero, and `scratch_bytes` behind.
- * Returns a CUresult.  `freed` becomes the scratch of an arena that is no longer used: the stream's
- * before, or the one used least recently; 0 for none. */
+/* What an arena has that a plan asks for: no less than most plans need, so that few make it anew. */
+TILEWRIGHT_API void tilewright_arena_sizes(const tilewright_plan *plan, uint64_t *zero_bytes,
+                                           uint64_t *scratch_bytes);
+
+/* Give a stream an arena of the caller's memory: `zero_bytes` before `scratch`, which are zero, and
+ * `scratch_bytes` behind.  Returns a CUresult.  `freed` becomes the scratch of an arena of somebody's
+ * memory that is no longer used, if there is one: the stream's before, or the one used least
+ * recently. */
 TILEWRIGHT_API int tilewright_arena_put(void *context, void *stream, uint64_t scratch,
                                         uint64_t zero_bytes, uint64_t scratch_bytes,
                                         uint64_t *freed);
 
-/* Forget all arenas. */
+/* Take memory of the driver's, in a stream's order.  Returns a CUresult or TILEWRIGHT_NO_MEMORY. */
+int tilewright_take(uint64_t *memory, uint64_t bytes, void *stream);
+
+/* The same as tilewright_arena_put in such memory, which is freed when the arena is no longer
+ * used. */
+int tilewright_arena_make(void *context, void *stream, uint64_t zero_bytes, uint64_t scratch_bytes,
+                          uint64_t *freed);
+
+/* Forget the arenas of the current context, wait for its work, and free those of the driver's
+ * memory.  Returns a CUresult. */
+TILEWRIGHT_API int tilewright_arena_release(void *context);
+
+/* Forget all arenas, whose memory is gone or nobody's. */
 TILEWRIGHT_API void tilewright_arena_forget(void);
 
 void tilewright_arena_lock(void);

@@ -17,6 +17,11 @@ enum { ON_STACK = 8192 };
 /* Tensor maps lie at multiples of 64 bytes (cuda.h). */
 enum { ALIGNMENT = 64 };
 
+/* Of an arena: what streams keep must not fill a device. */
+enum { MOST_ARENA = 64 << 20 };
+
+enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
+
 /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION; CUDA C++ Programming Guide,
  * "Programmatic Dependent Launch". */
 static const tilewright_cu_attribute early = {6, 0, {1}};
@@ -85,6 +90,17 @@ void tilewright_plan_free(tilewright_plan *it)
 uint64_t tilewright_plan_bytes(const tilewright_plan *it)
 {
     return it->zero_bytes + it->scratch_bytes;
+}
+
+void tilewright_plan_parts(const tilewright_plan *it, uint64_t *zero_bytes, uint64_t *scratch_bytes)
+{
+    *zero_bytes = it->zero_bytes;
+    *scratch_bytes = it->scratch_bytes;
+}
+
+int tilewright_plan_shares(const tilewright_plan *it)
+{
+    return tilewright_plan_bytes(it) <= MOST_ARENA;
 }
 
 /* ---- Patching ------------------------------------------------------------------ */
@@ -176,7 +192,6 @@ static int launch_copy(const tilewright_plan *it, const tilewright_call *call, u
 
 static int launch_with(const tilewright_plan *it, const tilewright_call *call, uint64_t scratch)
 {
-    enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
     const size_t bytes = data_bytes(it) + it->place_count * sizeof(void *) + ALIGNMENT;
     if (bytes <= ON_STACK) {
         unsigned char room[ON_STACK];
@@ -199,12 +214,12 @@ static int launch_in(const tilewright_plan *it, const tilewright_call *call, uin
     return status ? status : launch_with(it, call, memory + it->zero_bytes);
 }
 
-/* Into a graph, whose memory it is: graphs run whenever, and at once. */
-static int launch_captured(const tilewright_plan *it, const tilewright_call *call)
+/* In memory of this call alone, which is the driver's.  Into a graph go nodes for it: graphs run
+ * whenever, and at once. */
+static int launch_alone(const tilewright_plan *it, const tilewright_call *call)
 {
     uint64_t memory;
-    int status =
-        tilewright_driver.allocate(&memory, tilewright_plan_bytes(it), call->stream);
+    int status = tilewright_take(&memory, tilewright_plan_bytes(it), call->stream);
     if (status)
         return status;
     status = launch_in(it, call, memory);
@@ -230,40 +245,74 @@ static int launch_shared(const tilewright_plan *it, const tilewright_call *call)
     return status;
 }
 
-static int start(const tilewright_plan *it, const tilewright_call *call, uint64_t memory)
+/* In the stream's arena, made where it is too small; another thread may give it back meanwhile. */
+static int launch_making(const tilewright_plan *it, const tilewright_call *call, uint64_t *freed)
+{
+    uint64_t zero_bytes, scratch_bytes;
+    int status = launch_shared(it, call);
+    while (status == TILEWRIGHT_NO_WORKSPACE) {
+        tilewright_arena_sizes(it, &zero_bytes, &scratch_bytes);
+        status =
+            tilewright_arena_make(it->context, call->stream, zero_bytes, scratch_bytes, freed);
+        if (status)
+            return status;
+        status = launch_shared(it, call);
+    }
+    return status;
+}
+
+/* Where a call's workspace comes from. */
+typedef struct {
+    uint64_t memory; /* the caller's, if not 0 */
+    uint64_t *freed; /* not null: the driver's, where an arena does not do */
+} source;
+
+static int start(const tilewright_plan *it, const tilewright_call *call, const source *from)
 {
     int capturing = 0;
-    if (memory)
-        return launch_in(it, call, memory);
+    if (from->memory)
+        return launch_in(it, call, from->memory);
     if (tilewright_plan_bytes(it) == 0)
         return launch_with(it, call, 0);
     const int status = tilewright_driver.capturing(call->stream, &capturing);
     if (status)
         return status;
-    return capturing ? launch_captured(it, call) : launch_shared(it, call);
+    if (capturing || (from->freed && !tilewright_plan_shares(it)))
+        return launch_alone(it, call);
+    return from->freed ? launch_making(it, call, from->freed) : launch_shared(it, call);
 }
 
 /* The caller's thread may work on another device, or on none yet. */
-static int start_in_context(const tilewright_plan *it, const tilewright_call *call, uint64_t memory)
+static int start_in_context(const tilewright_plan *it, const tilewright_call *call,
+                            const source *from)
 {
     void *now;
     int status = tilewright_driver.current(&now);
     if (status || now == it->context)
-        return status ? status : start(it, call, memory);
+        return status ? status : start(it, call, from);
     status = tilewright_driver.push(it->context);
     if (status)
         return status;
-    status = start(it, call, memory);
+    status = start(it, call, from);
     tilewright_driver.pop(&now);
     return status;
 }
 
 int tilewright_start(const tilewright_plan *plan, const tilewright_call *call)
 {
-    return start_in_context(plan, call, 0);
+    const source from = {0, NULL};
+    return start_in_context(plan, call, &from);
 }
 
 int tilewright_start_in(const tilewright_plan *plan, const tilewright_call *call, uint64_t memory)
 {
-    return start_in_context(plan, call, memory);
+    const source from = {memory, NULL};
+    return start_in_context(plan, call, &from);
+}
+
+int tilewright_run(const tilewright_plan *plan, const tilewright_call *call, uint64_t *freed)
+{
+    const source from = {0, freed};
+    *freed = 0;
+    return start_in_context(plan, call, &from);
 }

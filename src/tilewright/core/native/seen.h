@@ -3,7 +3,6 @@
 #define TILEWRIGHT_SEEN_H
 
 #include "python.h"
-#include "table.h"
 
 enum { NO = 0, YES = 1 };
 
@@ -21,6 +20,13 @@ typedef struct {
 } tilewright_arrays;
 
 extern tilewright_arrays tilewright_libraries[KINDS];
+
+/* What there is to know of an array besides its address.  Strides in the library's own unit. */
+typedef struct {
+    int64_t rows, columns, down, across;
+    const void *dtype; /* Python's object; the entry keeps it */
+    uint64_t begins;   /* its address modulo 16 */
+} tilewright_layout;
 
 typedef struct {
     tilewright_layout layout;

@@ -1,4 +1,4 @@
-/* The table of plans: hashed, the least recently used entry makes room.  Callers hold Python's lock. */
+/* Tables of plans: hashed, the least recently used entry makes room.  Callers hold a lock. */
 #include "table.h"
 
 #include <stdlib.h>
@@ -6,79 +6,81 @@
 
 /* Some hundred layouts are alive in any program we know of; entries and their plans take 2 KB in
  * the mean, so that all of them stay below 16 MB. */
-enum { MOST_ENTRIES = 4096, BUCKETS = 8192 };
+enum { MOST_ENTRIES = 4096 };
 
-static tilewright_entry *buckets[BUCKETS];
-static tilewright_entry *newest, *oldest;
-static unsigned count;
+static const unsigned char *key_of(const tilewright_node *it)
+{
+    return (const unsigned char *)(it + 1);
+}
 
-static unsigned bucket_of(const tilewright_key *key)
+static tilewright_node **bucket_of(tilewright_table *it, const unsigned char *key)
 {
     /* FNV-1a's constants, a word at a time; the high bits are the well mixed ones. */
     uint64_t hash = 14695981039346656037u, word;
-    const unsigned char *const bytes = (const unsigned char *)key;
-    _Static_assert(sizeof *key % sizeof word == 0, "the key is whole words");
-    for (size_t at = 0; at < sizeof *key; at += sizeof word) {
-        memcpy(&word, bytes + at, sizeof word);
+    for (size_t at = 0; at < it->key_bytes; at += sizeof word) {
+        memcpy(&word, key + at, sizeof word);
         hash = (hash ^ word) * 1099511628211u;
         hash ^= hash >> 29;
     }
-    return (unsigned)(hash >> 32) % BUCKETS;
+    return &it->buckets[(hash >> 32) % TILEWRIGHT_BUCKETS];
 }
 
-static void unlink_entry(tilewright_entry *it)
+static void unlink_node(tilewright_table *it, tilewright_node *one)
 {
-    *(it->newer ? &it->newer->older : &newest) = it->older;
-    *(it->older ? &it->older->newer : &oldest) = it->newer;
+    *(one->newer ? &one->newer->older : &it->newest) = one->older;
+    *(one->older ? &one->older->newer : &it->oldest) = one->newer;
 }
 
-static void make_newest(tilewright_entry *it)
+static void make_newest(tilewright_table *it, tilewright_node *one)
 {
-    it->newer = NULL;
-    it->older = newest;
-    *(newest ? &newest->newer : &oldest) = it;
-    newest = it;
+    one->newer = NULL;
+    one->older = it->newest;
+    *(it->newest ? &it->newest->newer : &it->oldest) = one;
+    it->newest = one;
 }
 
-tilewright_entry *tilewright_table_find(const tilewright_key *key)
+void *tilewright_table_find(tilewright_table *it, const void *key)
 {
-    tilewright_entry *it = buckets[bucket_of(key)];
-    while (it != NULL && memcmp(&it->key, key, sizeof *key) != 0)
-        it = it->next;
-    if (it != NULL && it != newest) {
-        unlink_entry(it);
-        make_newest(it);
+    tilewright_node *one = it->newest;
+    if (one != NULL && memcmp(key_of(one), key, it->key_bytes) == 0) /* as most often */
+        return one;
+    one = *bucket_of(it, key);
+    while (one != NULL && memcmp(key_of(one), key, it->key_bytes) != 0)
+        one = one->next;
+    if (one != NULL) {
+        unlink_node(it, one);
+        make_newest(it, one);
     }
-    return it;
+    return one;
 }
 
-tilewright_entry *tilewright_table_take(void)
+void *tilewright_table_take(tilewright_table *it)
 {
-    tilewright_entry *const it = oldest;
-    if (it == NULL)
+    tilewright_node *const one = it->oldest;
+    if (one == NULL)
         return NULL;
-    tilewright_entry **at = &buckets[bucket_of(&it->key)];
-    while (*at != it)
+    tilewright_node **at = bucket_of(it, key_of(one));
+    while (*at != one)
         at = &(*at)->next;
-    *at = it->next;
-    unlink_entry(it);
-    --count;
-    return it;
+    *at = one->next;
+    unlink_node(it, one);
+    --it->count;
+    return one;
 }
 
-tilewright_entry *tilewright_table_add(const tilewright_key *key, tilewright_entry **removed)
+void *tilewright_table_add(tilewright_table *it, const void *key, void **removed)
 {
-    tilewright_entry *const it = calloc(1, sizeof *it);
+    tilewright_node *const one = calloc(1, it->entry_bytes);
     *removed = NULL;
-    if (it == NULL)
+    if (one == NULL)
         return NULL;
-    if (count >= MOST_ENTRIES)
-        *removed = tilewright_table_take();
-    it->key = *key;
-    tilewright_entry **const at = &buckets[bucket_of(key)];
-    it->next = *at;
-    *at = it;
-    make_newest(it);
-    ++count;
-    return it;
+    if (it->count >= MOST_ENTRIES)
+        *removed = tilewright_table_take(it);
+    memcpy(one + 1, key, it->key_bytes);
+    tilewright_node **const at = bucket_of(it, key);
+    one->next = *at;
+    *at = one;
+    make_newest(it, one);
+    ++it->count;
+    return one;
 }

@@ -12,7 +12,7 @@ static const struct {
     int is_double, is_complex;
 } kinds[TILEWRIGHT_PRECISIONS] = {{0, 0}, {1, 0}, {0, 1}, {1, 1}};
 
-int64_t tilewright_element_bytes(int precision)
+int64_t tilewright_element_bytes(uint32_t precision)
 {
     return (kinds[precision].is_double ? 8 : 4) * (kinds[precision].is_complex ? 2 : 1);
 }
@@ -24,7 +24,7 @@ typedef struct {
     int64_t m, n, k;
     tilewright_matrix a, b, c;
     int at_a, at_b;
-} product;
+} request;
 
 static int precision_of(char letter)
 {
@@ -51,7 +51,7 @@ static int operation_of(char letter, int precision)
 /* ---- Checking ------------------------------------------------------------ */
 
 /* Fill in what does not depend on memory. */
-static tw_status describe(product *it, int precision, int order, char transa, char transb,
+static tw_status describe(request *it, int precision, int order, char transa, char transb,
                           int64_t m, int64_t n, int64_t k)
 {
     const int op_a = operation_of(transa, precision), op_b = operation_of(transb, precision);
@@ -87,7 +87,7 @@ static tilewright_matrix stored(int64_t rows, int64_t columns, int op, const voi
 }
 
 /* Put the matrices in; a leading dimension's position is its matrix's plus one. */
-static tw_status place(product *it, const void *a, int64_t lda, const void *b, int64_t ldb,
+static tw_status place(request *it, const void *a, int64_t lda, const void *b, int64_t ldb,
                        const void *c, int64_t ldc)
 {
     const int exchanged = it->at_a == B;
@@ -112,9 +112,9 @@ static tw_status usable(const tilewright_matrix *x, int at, int64_t element_byte
     return tilewright_fits(x, element_bytes) ? TW_OK : TW_TOO_LARGE;
 }
 
-static tw_status check_memory(const product *it, int reads)
+static tw_status check_memory(const request *it, int reads)
 {
-    const int64_t size = tilewright_element_bytes(it->precision);
+    const int64_t size = tilewright_element_bytes((uint32_t)it->precision);
     tw_status status = usable(&it->c, C, size);
     if (status == TW_OK && reads)
         status = usable(&it->a, it->at_a, size);
@@ -128,79 +128,53 @@ static tw_status check_memory(const product *it, int reads)
 
 /* ---- Scalars -------------------------------------------------------------- */
 
-static tilewright_real read_real(const void *scalar, int part, int is_double)
+/* Read a scalar's two parts; a real one has no imaginary part. */
+static tilewright_scalar read_scalar(const void *scalar, int precision)
 {
-    tilewright_real made;
-    if (is_double)
-        made.as_double = ((const double *)scalar)[part];
-    else
-        made.as_float = ((const float *)scalar)[part];
+    const int is_complex = kinds[precision].is_complex;
+    const float *const single = scalar;
+    const double *const wide = scalar;
+    tilewright_scalar made = {0, 0, 0, 0};
+    if (kinds[precision].is_double) {
+        made.re = wide[0];
+        made.im = is_complex ? wide[1] : 0;
+    } else {
+        made.re = (double)single[0];
+        made.im = is_complex ? (double)single[1] : 0;
+    }
     return made;
 }
 
-/* Read a scalar's two parts; a real one has no imaginary part. */
-static void read_scalar(tilewright_real parts[2], const void *scalar, int precision)
-{
-    static const double nothing = 0;
-    const int is_double = kinds[precision].is_double;
-    parts[0] = read_real(scalar, 0, is_double);
-    parts[1] = kinds[precision].is_complex ? read_real(scalar, 1, is_double)
-                                           : read_real(&nothing, 0, is_double);
-}
+static int equals(const tilewright_scalar *x, double value) { return x->re == value && x->im == 0; }
 
-static int equals(const tilewright_real parts[2], int value, int precision)
-{
-    if (kinds[precision].is_double)
-        return parts[0].as_double == value && parts[1].as_double == 0;
-    return parts[0].as_float == (float)value && parts[1].as_float == 0;
-}
+/* ---- The calls ----------------------------------------------------------- */
 
-/* ---- Choosing ------------------------------------------------------------ */
-
-static const tilewright_rows *rows_of(const product *it)
+/* What a product's plan depends on, but for its context; columns where they are. */
+static tilewright_product product_of(const request *it, int reads)
 {
-    return &tilewright_table[it->precision][it->op_a][it->op_b];
-}
-
-/* The product as kernels are chosen for it, its columns contiguous. */
-static tilewright_problem problem_of(const product *it)
-{
-    const tilewright_problem made = {
-        .element_bytes = (int)tilewright_element_bytes(it->precision),
-        .is_single = it->precision == 0,
-        .trans_a = it->op_a != 0,
-        .trans_b = it->op_b != 0,
-        .aligned = 1,
+    const tilewright_product made = {
         .m = it->m,
         .n = it->n,
         .k = it->k,
-        .lda = tilewright_most(1, it->op_a ? it->k : it->m),
-        .ldb = tilewright_most(1, it->op_b ? it->n : it->k),
-        .ldc = tilewright_most(1, it->m),
+        .lda = it->a.ld,
+        .ldb = it->b.ld,
+        .ldc = it->c.ld,
+        .precision = (uint32_t)it->precision,
+        .op_a = (uint32_t)it->op_a,
+        .op_b = (uint32_t)it->op_b,
+        .begins_a = reads ? it->a.first % 16 : 0,
+        .begins_b = reads ? it->b.first % 16 : 0,
+        .reads = reads != 0,
+        .is_double = kinds[it->precision].is_double != 0,
     };
     return made;
 }
-
-/* The same with its columns where they are. */
-static tilewright_problem placed_problem(const product *it, int reads)
-{
-    tilewright_problem made = problem_of(it);
-    /* Where neither A nor B is read, they may begin anywhere; no tensor map is made of them. */
-    made.aligned = reads && (it->a.first | it->b.first) % 16 == 0;
-    made.lda = it->a.ld;
-    made.ldb = it->b.ld;
-    made.ldc = it->c.ld;
-    return made;
-}
-
-/* ---- The calls ----------------------------------------------------------- */
 
 static tw_status gemm(int precision, int order, char transa, char transb, int64_t m, int64_t n,
                       int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
                       int64_t ldb, const void *beta, void *c, int64_t ldc, tw_stream stream)
 {
-    product it;
-    tilewright_real alphas[2], betas[2];
+    request it;
     tw_status status = describe(&it, precision, order, transa, transb, m, n, k);
     if (status)
         return status;
@@ -211,17 +185,20 @@ static tw_status gemm(int precision, int order, char transa, char transb, int64_
     status = place(&it, a, lda, b, ldb, c, ldc);
     if (status || m == 0 || n == 0)
         return status;
-    read_scalar(alphas, alpha, precision);
-    read_scalar(betas, beta, precision);
-    const int reads = k != 0 && !equals(alphas, 0, precision);
-    if (!reads && equals(betas, 1, precision))
+    tilewright_call call = {.alpha = read_scalar(alpha, precision),
+                            .beta = read_scalar(beta, precision),
+                            .stream = stream};
+    const int reads = k != 0 && !equals(&call.alpha, 0);
+    if (!reads && equals(&call.beta, 1))
         return TW_OK;
     status = check_memory(&it, reads);
     if (status)
         return status;
-    const tilewright_problem problem = placed_problem(&it, reads);
-    return tilewright_launch(rows_of(&it), &problem, alphas, it.a.first, it.b.first, betas,
-                             it.c.first, reads, stream);
+    call.a = it.a.first;
+    call.b = it.b.first;
+    call.c = it.c.first;
+    tilewright_product product = product_of(&it, reads);
+    return tilewright_multiply(&product, &call);
 }
 
 tw_status tw_sgemm(tw_order order, char transa, char transb, int64_t m, int64_t n, int64_t k,
@@ -266,14 +243,19 @@ tw_status tw_gemm(char precision, tw_order order, char transa, char transb, int6
 const char *tw_choose(char precision, tw_order order, char transa, char transb, int64_t m,
                       int64_t n, int64_t k)
 {
-    product it;
+    request it;
+    tilewright_way way;
     tilewright_choice found;
     const int letter = precision_of(precision);
     if (letter == NOT_FOUND || describe(&it, letter, order, transa, transb, m, n, k))
         return NULL;
-    const tilewright_problem problem = problem_of(&it);
+    /* Matrices without gaps, aligned. */
+    it.a = stored(it.m, it.k, it.op_a, NULL, tilewright_most(1, it.op_a ? it.k : it.m));
+    it.b = stored(it.k, it.n, it.op_b, NULL, tilewright_most(1, it.op_b ? it.n : it.k));
+    it.c = stored(it.m, it.n, 0, NULL, tilewright_most(1, it.m));
+    const tilewright_product product = product_of(&it, k != 0);
     const tilewright_place here = tilewright_here();
-    if (!tilewright_choose(rows_of(&it), &problem, &here, &found) || found.code == TILEWRIGHT_NONE)
+    if (!tilewright_way_of(&product, &here, &way, &found))
         return NULL;
     return tilewright_codes[found.code].name;
 }

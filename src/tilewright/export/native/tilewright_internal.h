@@ -2,10 +2,11 @@
  *
  *     tilewright_gemm.c       arguments checked, the call made
  *     tilewright_overlap.c    whether two matrices share an element
- *     tilewright_launch.c     arguments and tensor maps laid out, functions launched
- *     tilewright_workspace.c  device memory for parts of sums
- *     tilewright_driver.c     the driver, contexts, and machine code loaded into them
- *     choice.h                which kernel serves a problem: choose.c, model.c, geometry.c
+ *     tilewright_calls.c      plans kept, looked up and started
+ *     tilewright_laying.c     a plan laid out: a way and a kernel chosen, arguments, tensor maps
+ *     tilewright_contexts.c   contexts, and machine code loaded into them
+ *     choice.h                what chooses: choose.c, ways.c, model.c, geometry.c
+ *     core.h                  what launches: plan.c, arena.c, table.c, driver.c
  *     kernels.c               written by the exporter: the tables below
  *     image_*.c               written by the exporter: machine code
  */
@@ -13,6 +14,7 @@
 #define TILEWRIGHT_INTERNAL_H
 
 #include "choice.h"
+#include "core.h"
 #include "tilewright_gemm.h"
 
 enum { TILEWRIGHT_PRECISIONS = 4, TILEWRIGHT_TRANSPOSES = 3 };
@@ -34,17 +36,25 @@ typedef struct {
     int64_t multiprocessors;
 } tilewright_device;
 
+/* What copies a precision's operands (realign.cl). */
+typedef struct {
+    tilewright_copying takes;
+    int64_t side;        /* of the tile that a block moves; 0 where nothing is copied */
+    unsigned threads;    /* of a block */
+    int straight;        /* code of what aligns columns, */
+    int transposed;      /* of what transposes as well, */
+    int conjugated;      /* and conjugates; TILEWRIGHT_NONE for real elements */
+} tilewright_copies;
+
 extern const tilewright_code tilewright_codes[];
 extern const int tilewright_code_count;
 extern const tilewright_device tilewright_devices[];
 extern const int tilewright_device_count; /* at least one, at most 64 */
 
-/* By precision (s d c z) and the operations on A and B (N T C). */
+/* By precision (s d c z), and by the operations on A and B (N T C). */
+extern const tilewright_copies tilewright_copying_of[TILEWRIGHT_PRECISIONS];
 extern const tilewright_rows
-    tilewright_table[TILEWRIGHT_PRECISIONS][TILEWRIGHT_TRANSPOSES][TILEWRIGHT_TRANSPOSES];
-
-/* Bytes of an element of a precision. */
-int64_t tilewright_element_bytes(int precision);
+    tilewright_rows_of[TILEWRIGHT_PRECISIONS][TILEWRIGHT_TRANSPOSES][TILEWRIGHT_TRANSPOSES];
 
 /* ---- Memory ------------------------------------------------------------------ */
 
@@ -61,23 +71,67 @@ int tilewright_fits(const tilewright_matrix *x, int64_t element_bytes);
 int tilewright_overlap(const tilewright_matrix *x, const tilewright_matrix *y,
                        int64_t element_bytes);
 
-/* ---- Launching ----------------------------------------------------------------- */
+/* ---- Contexts ---------------------------------------------------------------- */
 
-typedef union {
-    float as_float;
-    double as_double;
-} tilewright_real;
+/* Of a code in a context: its functions, and the module that they are in. */
+typedef struct {
+    void *function, *second, *module; /* null where it is not loaded */
+} tilewright_loaded;
 
-/* Choose a kernel for a problem whose arguments are right, and launch it in the current context.
- * Where `reads` is false, neither A nor B is read. */
-tw_status tilewright_launch(const tilewright_rows *from, const tilewright_problem *problem,
-                            tilewright_real alpha[2], uintptr_t a, uintptr_t b,
-                            tilewright_real beta[2], uintptr_t c, int reads, tw_stream stream);
+typedef struct tilewright_context {
+    unsigned long long id;
+    struct tilewright_context *next;
+    void *handle;
+    tilewright_place place;
+    int begins_early; /* whether a launch may begin before the one before it has ended */
+    tilewright_loaded loaded[];
+} tilewright_context;
+
+/* The current context; made known to the library if it is new. */
+tw_status tilewright_current(tilewright_context **here);
+
+/* A code's functions in the current context, loaded if they are not. */
+tw_status tilewright_function(tilewright_context *here, int code, void **function, void **second);
 
 /* The current device; the first of tilewright_devices where no context is current. */
 tilewright_place tilewright_here(void);
 
+/* The library's status for a CUresult. */
+tw_status tilewright_status_of(int result);
+
 /* The driver's sentence for a CUresult; null where it has none. */
 const char *tilewright_driver_says(int result);
+
+/* ---- Plans --------------------------------------------------------------------- */
+
+/* A product in column-major terms, and all else that its plan depends on.  Compared byte by byte:
+ * has no padding. */
+typedef struct {
+    uint64_t context;
+    int64_t m, n, k, lda, ldb, ldc;
+    uint32_t precision;
+    uint32_t op_a, op_b;         /* 0 1 2: N T C */
+    uint32_t begins_a, begins_b; /* addresses modulo 16 */
+    uint32_t reads;              /* whether A and B are read: k is not 0, nor alpha */
+    uint32_t lean;               /* whether it does without copies */
+    uint32_t is_double;          /* what scalars are */
+} tilewright_product;
+
+/* Bytes of an element of a precision. */
+int64_t tilewright_element_bytes(uint32_t precision);
+
+/* Find the best way to compute a product on a device, and the kernel for it; false for none. */
+int tilewright_way_of(const tilewright_product *it, const tilewright_place *place,
+                      tilewright_way *way, tilewright_choice *choice);
+
+/* Lay the plan of a product out, in the current context. */
+tw_status tilewright_lay(tilewright_context *here, const tilewright_product *it,
+                         tilewright_plan **plan, int *has_copies);
+
+/* Start the plan of a product in the current context, which is filled in. */
+tw_status tilewright_multiply(tilewright_product *it, const tilewright_call *call);
+
+/* Forget all plans, once nobody starts them any more. */
+void tilewright_forget_plans(void);
 
 #endif

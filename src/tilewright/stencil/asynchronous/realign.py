@@ -60,12 +60,8 @@ class Realigned:
         return self.ld * self.outer * self.element_bytes
 
     @property
-    def traffic(self) -> int:
-        """Bytes that are read and written."""
-        return 2 * self.inner * self.outer * self.element_bytes
-
-    @property
-    def _side(self) -> int:
+    def side(self) -> int:
+        """Elements along each side of the tile that a block moves."""
         return _SIDE_BELOW_EIGHT if self.element_bytes < 8 else _SIDE
 
     def source(self, dialect: Dialect) -> Source:
@@ -73,7 +69,7 @@ class Realigned:
         parts = (f"prelude/dialect_{dialect}.h", "asynchronous/realign.cl")
         defines: dict[str, int | str] = {
             "ELEMENT_BYTES": self.element_bytes,
-            "SIDE": self._side,
+            "SIDE": self.side,
             "ALONG_INNER": int(not self.transposed),
             "CONJUGATED": int(self.conjugated),
         }
@@ -83,7 +79,7 @@ class Realigned:
     @property
     def launch(self) -> Launch:
         """A block for each tile."""
-        tiles = -(-self.inner // self._side) * -(-self.outer // self._side)
+        tiles = -(-self.inner // self.side) * -(-self.outer // self.side)
         return Launch(grid=(tiles, 1), block=(_THREADS, 1))
 
     def arguments(

@@ -1,0 +1,319 @@
+/* Plans laid out: operands copied or not, a kernel chosen, arguments and tensor maps filled in.
+ *
+ * Every kernel takes
+ *
+ *     m, n, k, alpha re im, A, offset, lda, B, offset, ldb, beta re im, C, offset, ldc
+ *
+ * and then, where the copy engine brings its operands, their tensor maps (TMA), and where blocks
+ * leave parts of sums, the address of a workspace.  A kernel that copies an operand takes
+ *
+ *     inner, outer, operand, offset, step inner, step outer, copy, ld
+ *
+ * A plan's workspace, from the scratch on (core.h):
+ *
+ *     number and words, 16384 bytes | a part for each block | copy of A | copy of B
+ *                                   ^ scratch
+ */
+#include "tilewright_internal.h"
+
+#include <string.h>
+
+enum { MAPS = 2, COPIES = 2 };
+enum { OF_COPY = 8, OF_KERNEL = 16 + MAPS + 1, PLACES = COPIES * OF_COPY + OF_KERNEL };
+enum { LAUNCHES = COPIES + 2, PATCHES = PLACES };
+
+/* A launch's workspace: what begins it, and blocks that find a word there. */
+enum { NUMBER_BYTES = 128, WORD_BYTES = 4, PARTS_AT = 16384 };
+enum { MOST_WORDS = (PARTS_AT - NUMBER_BYTES) / WORD_BYTES };
+
+/* What allocators align to, so that no copy is worse off than an array. */
+enum { PIECE_BYTES = 256 };
+
+/* Of cuda.h: CUtensorMap's size, alignment and enums. */
+enum { MAP_BYTES = 128, MAP_ALIGNMENT = 128, CHUNK_BYTES = 16 };
+enum { TYPE_FLOAT32 = 7, TYPE_FLOAT64 = 8, PROMOTION_L2_128B = 2 };
+
+/* Operands have other addresses at each call; maps are made of one that the driver takes. */
+#define MADE_UP ((uintptr_t)1 << 45)
+
+typedef struct {
+    _Alignas(MAP_ALIGNMENT) unsigned char bytes[MAP_BYTES];
+} tensor_map;
+
+/* A plan as it is laid out. */
+typedef struct {
+    tilewright_launch launches[LAUNCHES];
+    struct {
+        _Alignas(16) unsigned char bytes[16];
+    } places[PLACES];
+    int map_of[PLACES];
+    tensor_map maps[MAPS];
+    tilewright_patch patches[PATCHES];
+    unsigned launch_count, place_count, map_count, patch_count;
+    uint64_t zero_bytes, scratch_bytes;
+} layout;
+
+_Static_assert(sizeof(tilewright_product) == 11 * sizeof(uint64_t), "a key without padding");
+
+/* Where an operand is: of a kind of address, so many bytes behind. */
+typedef struct {
+    unsigned char kind;
+    int64_t delta, ld;
+} operand;
+
+/* ---- Ways and kernels ------------------------------------------------------------- */
+
+/* The product as it lies. */
+static tilewright_problem problem_of(const tilewright_product *it)
+{
+    const tilewright_problem made = {
+        .element_bytes = (int)tilewright_element_bytes(it->precision),
+        .is_single = it->precision == 0,
+        .trans_a = it->op_a != 0,
+        .trans_b = it->op_b != 0,
+        /* Where neither A nor B is read, they may begin anywhere; no tensor map is made of them. */
+        .aligned = it->reads && it->begins_a == 0 && it->begins_b == 0,
+        .m = it->m,
+        .n = it->n,
+        .k = it->k,
+        .lda = it->lda,
+        .ldb = it->ldb,
+        .ldc = it->ldc,
+    };
+    return made;
+}
+
+int tilewright_way_of(const tilewright_product *it, const tilewright_place *place,
+                      tilewright_way *way, tilewright_choice *choice)
+{
+    const tilewright_rows(*const of)[TILEWRIGHT_TRANSPOSES] = tilewright_rows_of[it->precision];
+    const tilewright_copies *const copying = &tilewright_copying_of[it->precision];
+    /* A copy of A runs along m, one of B along n; what runs so is conjugated by the kernel. */
+    const uint32_t op_b = it->op_b ? it->op_b : 1;
+    const tilewright_rows *const from[TILEWRIGHT_WAYS] = {
+        &of[it->op_a][it->op_b], &of[it->op_a][op_b], &of[0][it->op_b], &of[0][op_b]};
+    const int aligned[2] = {it->begins_a == 0, it->begins_b == 0};
+    const tilewright_problem problem = problem_of(it);
+    *way = (tilewright_way){.problem = problem};
+    if (it->reads && !it->lean && copying->side > 0)
+        tilewright_find_way(from, &problem, aligned, place, &copying->takes, way);
+    const int which = TILEWRIGHT_COPIED_A * way->copies[0].is_made +
+                      TILEWRIGHT_COPIED_B * way->copies[1].is_made;
+    return tilewright_choose(from[which], &way->problem, place, choice) &&
+           choice->code != TILEWRIGHT_NONE;
+}
+
+/* ---- Arguments -------------------------------------------------------------------- */
+
+static void put(layout *it, int64_t number)
+{
+    memcpy(it->places[it->place_count].bytes, &number, sizeof number);
+    it->map_of[it->place_count++] = -1;
+}
+
+/* What is filled in at each call. */
+static void put_patched(layout *it, unsigned char kind, unsigned char type, int64_t delta)
+{
+    const tilewright_patch made = {it->place_count, kind, type, delta};
+    it->patches[it->patch_count++] = made;
+    put(it, 0);
+}
+
+static void put_address(layout *it, const operand *x)
+{
+    put_patched(it, x->kind, 0, x->delta);
+}
+
+/* Begin a launch, whose arguments follow. */
+static tilewright_launch *begin(layout *it, void *function)
+{
+    tilewright_launch *const made = &it->launches[it->launch_count++];
+    made->function = function;
+    made->first = it->place_count;
+    return made;
+}
+
+/* ---- Tensor maps ------------------------------------------------------------------ */
+
+/* Put the map of an operand that runs along k or along its other side; with lines, in boxes a line
+ * wide, which TMA swizzles, and where lines are whole one box is as many as a tile has. */
+static tw_status put_map(layout *into, const tilewright_geometry *it, int64_t element_bytes,
+                         const operand *x, int64_t side, int64_t k, int64_t tile, int along_k)
+{
+    const int64_t words = tilewright_most(1, element_bytes / 8); /* a map's elements of one */
+    const int64_t long_side = along_k ? k : side, other = along_k ? side : k;
+    const int64_t box_long = along_k ? it->tile_k : tile, box_other = along_k ? tile : it->tile_k;
+    uint64_t sizes[3] = {(uint64_t)(tilewright_most(long_side, 1) * words),
+                         (uint64_t)tilewright_most(other, 1), 1};
+    const uint64_t strides[2] = {(uint64_t)tilewright_most(x->ld * element_bytes, CHUNK_BYTES),
+                                 (uint64_t)it->map_line_bytes};
+    unsigned box[3] = {(unsigned)(box_long * words), (unsigned)box_other, 1};
+    static const unsigned steps[3] = {1, 1, 1};
+    unsigned rank = 2;
+    int swizzle = 0;
+    if (it->map_line_bytes) {
+        const int64_t in_line = it->map_line_bytes / element_bytes;
+        /* 32, 64 and 128 bytes are 1, 2 and 3. */
+        swizzle = it->map_line_bytes == 128 ? 3 : it->map_line_bytes == 64 ? 2 : 1;
+        box[0] = (unsigned)(in_line * words);
+        if (!along_k) {
+            rank = 3;
+            if (long_side > 0 && long_side % in_line == 0) {
+                sizes[2] = (uint64_t)(long_side / in_line);
+                box[2] = (unsigned)(box_long / in_line);
+            }
+            sizes[0] /= sizes[2];
+        }
+    }
+    if (tilewright_driver.encode_map == NULL)
+        return TW_NO_DRIVER;
+    const unsigned place = into->place_count, map = into->map_count++;
+    put_address(into, x);
+    into->map_of[place] = (int)map;
+    return tilewright_status_of(tilewright_driver.encode_map(
+        into->maps[map].bytes, element_bytes < 8 ? TYPE_FLOAT32 : TYPE_FLOAT64, rank,
+        (void *)MADE_UP, sizes, strides, box, steps, 0, swizzle, PROMOTION_L2_128B, 0));
+}
+
+/* ---- Launches --------------------------------------------------------------------- */
+
+/* Lay the copy of an operand out, which takes its place. */
+static tw_status put_copy(layout *into, tilewright_context *here, const tilewright_product *it,
+                          const tilewright_copy *one, int conjugated, operand *x)
+{
+    const tilewright_copies *const by = &tilewright_copying_of[it->precision];
+    const int code = !one->is_transposed ? by->straight
+                     : conjugated        ? by->conjugated
+                                         : by->transposed;
+    const int64_t tiles = tilewright_up(one->inner, by->side) * tilewright_up(one->outer, by->side);
+    const operand to = {TILEWRIGHT_SCRATCH, (int64_t)into->scratch_bytes, one->ld};
+    void *function, *second;
+    if (code == TILEWRIGHT_NONE)
+        return TW_NO_KERNEL;
+    if (tiles > INT32_MAX)
+        return TW_TOO_LARGE;
+    const tw_status status = tilewright_function(here, code, &function, &second);
+    if (status)
+        return status;
+    tilewright_launch *const made = begin(into, function);
+    made->grid_x = (unsigned)tiles;
+    made->grid_y = made->block_y = 1;
+    made->block_x = by->threads;
+    made->shared_bytes = tilewright_codes[code].shared_bytes;
+    made->count = OF_COPY;
+    put(into, one->inner);
+    put(into, one->outer);
+    put_address(into, x);
+    put(into, 0);
+    put(into, one->is_transposed ? x->ld : 1);
+    put(into, one->is_transposed ? 1 : x->ld);
+    put_address(into, &to);
+    put(into, one->ld);
+    into->scratch_bytes +=
+        (uint64_t)tilewright_up(tilewright_most(1, one->bytes), PIECE_BYTES) * PIECE_BYTES;
+    *x = to;
+    return TW_OK;
+}
+
+/* Fill in what a kernel takes. */
+static tw_status put_arguments(layout *into, const tilewright_product *it,
+                               const tilewright_problem *p, const tilewright_geometry *by,
+                               const operand *a, const operand *b, int takes_workspace, int shares)
+{
+    const unsigned char type = it->is_double ? TILEWRIGHT_DOUBLE : TILEWRIGHT_FLOAT;
+    const operand c = {TILEWRIGHT_C, 0, p->ldc};
+    const operand words = {TILEWRIGHT_SCRATCH, -PARTS_AT, 0};
+    put(into, p->m);
+    put(into, p->n);
+    put(into, it->reads ? p->k : 0); /* an empty sum reads neither A nor B, whatever alpha is */
+    put_patched(into, TILEWRIGHT_ALPHA_RE, type, 0);
+    put_patched(into, TILEWRIGHT_ALPHA_IM, type, 0);
+    put_address(into, a);
+    put(into, 0);
+    put(into, a->ld);
+    put_address(into, b);
+    put(into, 0);
+    put(into, b->ld);
+    put_patched(into, TILEWRIGHT_BETA_RE, type, 0);
+    put_patched(into, TILEWRIGHT_BETA_IM, type, 0);
+    put_address(into, &c);
+    put(into, 0);
+    put(into, c.ld);
+    tw_status status = TW_OK;
+    if (by->tma)
+        status = put_map(into, by, p->element_bytes, a, p->m, p->k, by->tile_m, p->trans_a);
+    if (by->tma && status == TW_OK)
+        status = put_map(into, by, p->element_bytes, b, p->n, p->k, by->tile_n, !p->trans_b);
+    if (shares)
+        put_address(into, &words);
+    else if (takes_workspace)
+        put(into, 0); /* whole tiles: nobody looks at it */
+    return status;
+}
+
+/* Lay the kernel's launch out, and that of what adds parts up. */
+static tw_status put_kernel(layout *into, tilewright_context *here, const tilewright_product *it,
+                            const tilewright_way *way, const tilewright_choice *choice,
+                            const tilewright_grid *grid, const operand operands[2], int shares)
+{
+    const tilewright_geometry *const by = &choice->kernel->geometry;
+    void *function, *second;
+    tw_status status = tilewright_function(here, choice->code, &function, &second);
+    if (status)
+        return status;
+    tilewright_launch *const made = begin(into, function);
+    made->grid_x = grid->grid_x;
+    made->grid_y = grid->grid_y;
+    made->block_x = by->threads_x;
+    made->block_y = by->threads_y;
+    made->shared_bytes = tilewright_codes[choice->code].shared_bytes;
+    status = put_arguments(into, it, &way->problem, by, &operands[0], &operands[1],
+                           tilewright_codes[choice->code].part_bytes > 0, shares);
+    made->count = into->place_count - made->first;
+    if (second != NULL && grid->second_x) {
+        /* It may begin before the first has ended; it waits by itself before it reads. */
+        tilewright_launch *const behind = begin(into, second);
+        *behind = (tilewright_launch){second, grid->second_x, 1, by->reduction_threads, 1, 0,
+                                      here->begins_early ? 1u : 0u, made->first, made->count};
+    }
+    return status;
+}
+
+tw_status tilewright_lay(tilewright_context *here, const tilewright_product *it,
+                         tilewright_plan **plan, int *has_copies)
+{
+    tilewright_way way;
+    tilewright_choice choice;
+    tilewright_grid grid;
+    layout made = {.zero_bytes = 0};
+    operand operands[2] = {{TILEWRIGHT_A, 0, it->lda}, {TILEWRIGHT_B, 0, it->ldb}};
+    if (!tilewright_way_of(it, &here->place, &way, &choice))
+        return TW_NO_KERNEL;
+    if (!tilewright_lay_out(&choice.kernel->geometry, &way.problem, here->place.multiprocessors,
+                            &grid))
+        return TW_TOO_LARGE;
+    const tilewright_code *const code = &tilewright_codes[choice.code];
+    const int shares = code->part_bytes > 0 && (code->second == NULL || grid.second_x > 0);
+    if (shares && code->second == NULL && grid.grid_x > MOST_WORDS)
+        return TW_TOO_LARGE;
+    if (shares) {
+        const int64_t parts = (int64_t)grid.grid_x * code->part_bytes;
+        made.zero_bytes = PARTS_AT;
+        made.scratch_bytes = (uint64_t)(tilewright_up(parts, PIECE_BYTES) * PIECE_BYTES);
+    }
+    tw_status status = TW_OK;
+    for (int i = 0; i < 2 && status == TW_OK; ++i)
+        if (way.copies[i].is_made) /* op(A) alone is conjugated as it is transposed */
+            status = put_copy(&made, here, it, &way.copies[i], i == 0 && it->op_a == 2,
+                              &operands[i]);
+    if (status == TW_OK)
+        status = put_kernel(&made, here, it, &way, &choice, &grid, operands, shares);
+    if (status)
+        return status;
+    *has_copies = way.copies[0].is_made || way.copies[1].is_made;
+    *plan = tilewright_plan_new(here->handle, made.launches, made.launch_count, made.places,
+                                made.map_of, made.place_count, made.maps, made.map_count,
+                                made.patches, made.patch_count, made.zero_bytes,
+                                made.scratch_bytes);
+    return *plan == NULL ? TW_NO_MEMORY : TW_OK;
+}

@@ -1,0 +1,167 @@
+"""An exported library's launches beside those that `gemm` lays out."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from tests.export.calling import ROWS, nothing
+from tilewright.backend import Kernel, Operand
+from tilewright.precision import PRECISIONS
+from tilewright.problem import Trans
+from tilewright.serve.gemm import Request, column_major_call
+from tilewright.serve.routes import lay_out
+from tilewright.stencil import Source, TensorMap
+
+# Of copies, as `expected` lays them out.
+POOL = 4 << 40
+
+
+class PretendedGPU:
+    """What `direct` asks of a device; compiling hands the source back, loading the code."""
+
+    dialect = "cuda"
+
+    def __init__(self, spec, key=""):
+        self.spec, self.portfolio_key = spec, key
+
+    def compile(self, source):
+        return Kernel(source, source.entry, 0.0)
+
+    def load(self, code, text):
+        return Kernel(code, code.symbol, 0.0)
+
+
+class Space:
+    """Where copies lie, from the first one on."""
+
+    def __init__(self):
+        self.size = 0
+
+    def need(self, name, size, *, zeroed=False):
+        at = self.size
+        self.size += -(-size // 256) * 256
+        return POOL + at
+
+
+def expected(gpu, call):
+    """Return what `gemm` would launch for arrays on a device, in order; copies are at `POOL`."""
+    letter, order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = call
+    alpha, beta = complex(*alpha), complex(*beta)
+    if 0 in (m, n) or ((k == 0 or alpha == 0) and beta == 1):
+        return []
+    row = order == ROWS
+    placed = tuple((Operand(at, 0, ld), row) for at, ld in ((a, lda), (b, ldb), (c, ldc)))
+    request = Request(
+        PRECISIONS[letter], m, n, k, alpha, beta, Trans.parse(ta), Trans.parse(tb), None, None, None
+    )
+    problem, made, _ = column_major_call(request, placed)
+    return lay_out(gpu, problem, made, "", Space()).steps
+
+
+def bits(arguments, pool):
+    """Return arguments as the driver reads them, as integers, with copies where they are.
+
+    Numbers begin at the first byte.
+    """
+    return [
+        int.from_bytes(x.tobytes(), "little")
+        if isinstance(x, np.generic)
+        else x + (pool - POOL if x >= POOL else 0)
+        for x in arguments
+    ]
+
+
+def as_made(tensor: TensorMap):
+    """Return a tensor map as the fake driver remembers it."""
+
+    def padded(numbers, count):
+        return [*numbers, *[0] * (count - len(numbers))]
+
+    return {
+        "address": tensor.memory + tensor.offset,
+        "type": {"float32": 7, "float64": 8}[tensor.element],
+        "rank": len(tensor.sizes),
+        "swizzle": {0: 0, 128: 3}[tensor.swizzle],
+        "promotion": 2,
+        "sizes": padded(tensor.sizes, 3),
+        "strides": padded(tensor.strides, 2),
+        "box": padded(tensor.box, 3),
+    }
+
+
+def compare(exported, gpu, call, stream, said):
+    """Compare a call's launches with those of `gemm`; return the names of what copies operands.
+
+    The same machine code, grid, shared memory, arguments and tensor maps, bit for bit.  Where
+    neither A nor B is read the library launches a kernel without tensor maps.
+    """
+    made = expected(gpu, call)
+    if not made:
+        assert said == nothing(0)
+        return []
+    *copies, (kernel, planned, arguments) = made
+    wanted = planned.on(gpu.spec.multiprocessors)
+    if wanted.grid[1] >= 1 << 16:
+        assert said["status"] == 5
+        return []
+    assert said["status"] == 0, call
+    launch, names = said["launch"], [one["name"] for one in said["copies"]]
+    pool = check_copies(exported, said["copies"], copies, launch, stream)
+    assert launch["arguments"] == bits(arguments[:16], pool)
+    assert launch["stream"] == stream
+    if call[6] == 0 or complex(*call[7]) == 0:
+        assert launch["maps"][0]["rank"] == 0
+        return names
+    check_code(exported, launch, kernel, wanted)
+    code = exported.kernels.codes[launch["name"]].code
+    maps = [as_made(x) for x in arguments[16:]]
+    for one in maps:
+        one["address"] += pool - POOL if one["address"] >= POOL else 0
+    assert launch["maps"][: len(maps)] == maps
+    behind = wanted.second if code.second else None
+    assert (launch["workspace"] > 0) == (code.part_bytes > 0 and not (code.second and not behind))
+    second = said["second"]
+    assert (second is not None) == (behind is not None)
+    if second is not None:
+        assert second["symbol"] == code.second
+        assert second["grid"] == [*behind.grid, 1]
+        assert second["block"] == [*behind.block, 1]
+        assert (second["shared_bytes"], second["early"], second["stream"]) == (0, 1, stream)
+        assert second["arguments"] == launch["arguments"]
+        assert second["workspace"] == launch["workspace"]
+    return names
+
+
+def check_code(exported, launch, kernel, wanted):
+    """Compare a launch's machine code and grid with a kernel of Python's."""
+    code = exported.kernels.codes[launch["name"]].code
+    handle = kernel.handle
+    if isinstance(handle, Source):
+        assert code.digest == hashlib.sha256(handle.identity.encode()).hexdigest()
+        assert launch["shared_bytes"] == handle.dynamic_shared_bytes
+    else:
+        assert code.digest == handle.digest
+        assert launch["shared_bytes"] == handle.shared_bytes
+    assert launch["symbol"] == code.symbol
+    assert launch["grid"] == [*wanted.grid, 1]
+    assert launch["block"] == [*wanted.block, 1]
+    assert not launch["early"]
+
+
+def check_copies(exported, found, wanted, launch, stream):
+    """Compare the launches that copy operands; return where the first copy is."""
+    assert len(found) == len(wanted)
+    if not wanted:
+        return POOL
+    pool = found[0]["arguments"][6]
+    assert pool % 256 == 0
+    if launch["workspace"]:  # behind all parts of sums
+        parts = launch["grid"][0] * exported.kernels.codes[launch["name"]].code.part_bytes
+        assert pool == launch["workspace"] + 16384 + -(-parts // 256) * 256
+    for one, (kernel, planned, arguments) in zip(found, wanted, strict=True):
+        check_code(exported, one, kernel, planned)
+        assert one["arguments"][:8] == bits(arguments, pool)
+        assert one["stream"] == stream
+    return pool
