@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
+from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import tilewright as tw
 from tests.serve.split.test_chain_on_cuda import EmulatedStream
 from tests.stencil.emulator import compiler
-from tilewright.backend import Operand
+from tilewright.backend import Kernel, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.serve import calls, narrow, narrow_calls
 from tilewright.serve.arrays.device import View
@@ -67,6 +68,12 @@ def emulated(tmp_path_factory):
     return EmulatedStream(tmp_path_factory.mktemp("kernels"))
 
 
+def nothing_ships(monkeypatch):
+    """Let defaults be compiled: machine code needs a driver."""
+    for module in ("serve.kernels", "serve.realigned", "portfolio.choose"):
+        monkeypatch.setattr(import_module(f"tilewright.{module}"), "shipped", lambda *_: None)
+
+
 def entries(emulated, monkeypatch):
     """Return the list that names of launched kernels go to."""
     found, launch = [], emulated.launch
@@ -80,8 +87,8 @@ def entries(emulated, monkeypatch):
     ("dtype", "out", "trans", "shape", "copies"),
     [
         ("float16", None, "NN", (35, 48, 64), 0),  # ld of 64 and 48 elements
-        ("float16", "float32", "TT", (40, 33, 45), 1),  # of 40 and 45
-        ("bfloat16", None, "NC", (33, 31, 50), 2),
+        ("float16", "float32", "TT", (40, 33, 48), 0),  # of 40 and 48
+        ("bfloat16", None, "NC", (33, 31, 56), 0),
         ("int8", None, "NT", (20, 30, 64), 0),  # both along k
         ("int8", None, "TN", (32, 48, 65), 2),  # transposed
     ],
@@ -91,6 +98,7 @@ def test_numpy_arrays_are_multiplied_as_they_are(
 ):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     kind = np.dtype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)
+    nothing_ships(monkeypatch)
     monkeypatch.setattr(narrow, "_floats", None)  # nothing is widened
     monkeypatch.setattr(narrow, "_integers", None)
     m, n, k = shape
@@ -154,14 +162,15 @@ class ActedPlan:
 class ActedDevice:
     """A Hopper GPU that runs nothing."""
 
-    id, dialect, ordinal, spec = "cuda:0", "cuda", 0, H100
+    id, dialect, ordinal, portfolio_key = "cuda:0", "cuda", 0, ""
+    spec = replace(H100, name="acted")
 
     def __init__(self):
         self.plans, self.started, self.remembered, self.compiled = [], [], [], 0
 
     def compile(self, source):
         self.compiled += 1
-        return SimpleNamespace(entry=source.entry, defines=source.defines)
+        return Kernel(None, source.entry, 0.0)
 
     @property
     def launched(self):
@@ -212,8 +221,7 @@ def acted(monkeypatch):
     live = ActedDevice()
     monkeypatch.setattr("tilewright.backend.cuda.device.device_at", lambda ordinal: live)
     monkeypatch.setattr(narrow, "arrays_of", lambda *x: ActedArrays())
-    # What ships needs a driver: these are compiled.
-    monkeypatch.setattr("tilewright.serve.kernels.shipped", lambda *_: None)
+    nothing_ships(monkeypatch)
     monkeypatch.setattr(narrow_calls, "Plan", ActedPlan)
     monkeypatch.setattr(calls, "_plans", OrderedDict())
 
@@ -258,7 +266,7 @@ def test_equal_calls_are_laid_out_once(acted):
     tw.gemm(Acted((64, 64), "float16", 4098), y)
     assert len(acted.plans) == 2
     assert acted.plans[1].begins == (0, 2)
-    assert acted.compiled == compiled + 1  # the copy
+    assert acted.compiled == compiled + 1  # a kernel for what is not aligned
 
 
 def test_calls_are_remembered_with_what_their_scalars_may_be(acted):
@@ -292,25 +300,36 @@ def test_a_named_result_has_a_plan_of_its_own(acted):
 
 
 def test_what_does_not_lie_right_is_copied_in_the_plans_memory(acted):
-    a, b = Acted((40, 63), "float16", 4098), Acted((63, 48), "float16", 8192)
-    tw.gemm(a, b)
+    a, b = Acted((40, 63), "int8", 4098), Acted((48, 63), "int8", 8192, (64, 1))
+    tw.gemm(a, b, trans_b="T")
     (first, copy), (second, values) = acted.launched
     assert (first, second) == ("realign", "gemm")
     assert copy[:3] == (63, 40, B + 2)
     assert copy[4:6] == (1, 63)
     assert acted.plans[0].space.need("aligned b", 1) == copy[6]
     assert maps(values)[1].memory == copy[6]
-    assert maps(values)[1].strides[0] == 2 * 64
+    assert maps(values)[1].strides[0] == 64
+
+
+def test_operands_without_a_unit_stride_are_copied(acted):
+    """Of 16 bits: every second element, or rows from the last to the first."""
+    for strides, step in (((256, 4), 2), ((-128, 2), 1)):
+        a = Acted((64, 64), "float16", 65536, strides)
+        tw.gemm(a, Acted((64, 64), "float16", 32768))
+        (first, copy), (second, values) = acted.launched
+        assert (first, second) == ("realign", "gemm")
+        assert copy[:6] == (64, 64, B, 0, step, strides[0] // 2)
+        assert maps(values)[1].memory == copy[6]
 
 
 @pytest.mark.parametrize("wrong", ["a", "b", "ab"])
 @pytest.mark.parametrize("order", ["row", "column"])
 def test_plans_know_whose_copy_is_whose(acted, wrong, order):
     """A row-major result exchanges the operands, and with them the copies."""
-    a = Acted((64, 64), "float16", 4098 if "a" in wrong else 4096)
-    b = Acted((64, 64), "float16", 32770 if "b" in wrong else 32768)
-    c = Acted((64, 64), "float16", 65536, (128, 2) if order == "row" else (2, 128))
-    tw.gemm(a, b, c)
+    a = Acted((64, 64), "int8", 4098 if "a" in wrong else 4096)
+    b = Acted((64, 64), "int8", 32770 if "b" in wrong else 32768)
+    c = Acted((64, 64), "int32", 65536, (256, 4) if order == "row" else (4, 256))
+    tw.gemm(a, b, c, trans_b="T")
     _, native, _ = acted.started[0]
     assert [native.a, native.b] == [x.address for x in ((b, a) if order == "row" else (a, b))]
     *copies, (_, values) = acted.launched
@@ -391,6 +410,7 @@ def test_memory_is_asked_for_where_something_is_copied(acted):
     asked = []
     odd = Matrix(256, 40, 63, 63, 1)
     product = Product("int8", "int32", 1, 0, odd, odd, Operand(0, 0, 40))
-    made = steps(acted, product, lambda name, size: asked.append((name, size)) or 1024)
+    space = SimpleNamespace(need=lambda name, size: asked.append((name, size)) or 1024)
+    made = steps(acted, product, space)
     assert asked == [("aligned a", 64 * 40), ("aligned b", 64 * 40)]
     assert [source.entry for source, _, _ in made] == ["realign", "realign", "gemm"]

@@ -83,6 +83,12 @@ def h100(ship):
                 made.append(kernel(of, one, costs=costs(200.0 if one.get("tma", 0) else 400.0)))
     ship(*made, copying=Copying(9300.0, 2850.0))
     ship(*[kernel(Problem(1, 1, 1, "d", "T"), name="mma_f64", costs=costs(9.0))], name="d")
+    short = []
+    for trans in ("NN", "NT", "TN", "TT"):
+        of = Variant.of(Problem(1, 1, 1, "bf16", *trans))
+        for name, ns in (("wgmma", 20.0), ("skinny", 300.0)):
+            short.append(kernel(of, stencil(name).default(of, H100), costs=costs(ns)))
+    ship(*short, name="short", copying=Copying(9300.0, 2850.0))
     return Hopper(replace(H100, memory_bytes=80 << 30))
 
 
@@ -96,6 +102,16 @@ def test_large_products_are_worth_copies_and_small_ones_are_not(h100):
 
 def test_precisions_in_which_no_copies_were_timed_have_none(h100):
     assert not best_way(h100, Problem(*[16384] * 3, "d", "T", "N"), ALIGNED).copies
+
+
+def test_16_bit_operands_are_copied_where_they_are_not_aligned_and_stay_in_their_order(h100):
+    """Tensor cores read either order as fast."""
+    sizes = 8192, 8192, 8190
+    assert not best_way(h100, Problem(*[8192] * 3, "bf16", "T", "N"), ALIGNED).copies
+    way = best_way(h100, Problem(*sizes, "bf16", "T", "N"), ALIGNED)
+    assert tuple(way.copies) == ("a", "b")
+    assert (way.a.inner, way.a.outer, way.a.transposed) == (8190, 8192, False)
+    assert (way.problem.trans, way.problem.lda, way.problem.ldb) == ("TN", 8192, 8192)
 
 
 def test_what_the_copy_engine_takes_is_not_copied(h100):
@@ -142,8 +158,8 @@ def test_the_core_decides_by_the_times_of_all_ways(h100):
         sizes = [int(x) for x in np.exp(rng.uniform(2, 9.8, 3))]
         if rng.random() < 0.4:
             sizes = [-(-x // 64) * 64 for x in sizes]
-        trans = rng.choice(list("NT"), 2)
-        problem = laid(Problem(*sizes, "s", *trans), *(int(x) for x in rng.integers(0, 5, 2)))
+        trans, letter = rng.choice(list("NT"), 2), str(rng.choice(["s", "bf16"]))
+        problem = laid(Problem(*sizes, letter, *trans), *(int(x) for x in rng.integers(0, 5, 2)))
         aligned = bool(rng.random() < 0.8), bool(rng.random() < 0.8)
         device = small if rng.random() < 0.3 else h100
         found = best_way(device, problem, aligned)

@@ -108,10 +108,10 @@ typedef struct {
     double begin_ns, bytes_per_ns;
 } tilewright_copying;
 
-/* A copy of an operand that every kernel takes: it runs along m or n in aligned columns. */
+/* A copy of an operand that every kernel takes, in aligned columns. */
 typedef struct {
     int is_made;
-    int is_transposed; /* whether the operand's memory runs along k */
+    int is_transposed; /* whether it runs across the operand's memory */
     int64_t inner, outer, ld; /* elements along its memory, and across it */
     int64_t bytes;
 } tilewright_copy;

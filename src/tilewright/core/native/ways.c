@@ -1,9 +1,9 @@
 /* Whether operands are copied before a product.
  *
  * The fastest kernels take operands that run along m or n in aligned columns, whole tiles of them at
- * once.  A pass over memory (realign.cl) makes such a copy of any operand: transposed if it runs
- * along k, its columns aligned if they were not.  What that costs grows with the square of a size,
- * what it wins with the cube:
+ * once; of 16-bit elements, which tensor cores read in either order, aligned ones that run along k
+ * as well.  A pass over memory (realign.cl) makes such a copy of any operand.  What that costs grows
+ * with the square of a size, what it wins with the cube:
  *
  *     A as it lies, or its copy  --+
  *                                  +-->  the kernel for those  -->  C
@@ -33,16 +33,18 @@ enum { SHARE_OF_MEMORY = 32 };
 
 static const tilewright_copy no_copy;
 
-/* The copy of an operand that has one: one that does not run along its side, aligned. */
+/* The copy of an operand that has one: one that does not lie as kernels read it fastest. */
 static tilewright_copy copy_of(const tilewright_problem *p, int of_b, int aligned)
 {
     const int along_k = of_b ? !p->trans_b : p->trans_a;
     const int64_t side = of_b ? p->n : p->m, ld = of_b ? p->ldb : p->lda;
     const int64_t chunk = tilewright_chunk(p);
-    if (!along_k && aligned && ld % chunk == 0)
+    const int turned = along_k && p->element_bytes != 2;
+    if (!turned && aligned && ld % chunk == 0)
         return no_copy;
-    tilewright_copy made = {1, along_k, side, p->k, 0, 0};
-    made.ld = tilewright_up(tilewright_most(1, side), chunk) * chunk;
+    const int stays = along_k && !turned;
+    tilewright_copy made = {1, turned, stays ? p->k : side, stays ? side : p->k, 0, 0};
+    made.ld = tilewright_up(tilewright_most(1, made.inner), chunk) * chunk;
     made.bytes = made.ld * made.outer * p->element_bytes;
     return made;
 }
@@ -54,12 +56,12 @@ static tilewright_way way_of(const tilewright_problem *p, const int aligned[2], 
     tilewright_way made = {*p, {no_copy, no_copy}};
     if (of_a) {
         made.copies[0] = copy_of(p, 0, aligned[0]);
-        made.problem.trans_a = 0;
+        made.problem.trans_a = p->trans_a && !made.copies[0].is_transposed;
         made.problem.lda = made.copies[0].ld;
     }
     if (of_b) {
         made.copies[1] = copy_of(p, 1, aligned[1]);
-        made.problem.trans_b = 1;
+        made.problem.trans_b = p->trans_b || made.copies[1].is_transposed;
         made.problem.ldb = made.copies[1].ld;
     }
     made.problem.aligned = (aligned[0] || of_a) && (aligned[1] || of_b);
