@@ -71,7 +71,9 @@ def test_errors_are_swept_and_summed_up(tmp_path, capsys):
     command = ["bench", "--size", "33,48x20x70", "--precision", "s,d", "--errors", "--rounds", "2"]
     command += ["--peer", "numpy", "--device", "opencl:0"]
     assert run([*command, "-o", str(path)]) == 0
-    assert "4 products beside numpy" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "4 products beside numpy" in shown
+    assert "eta, in this order" in shown
     (found,) = json.loads(path.read_text())["devices"]
     assert len(found["results"]) == 4
     for row in found["results"]:
@@ -124,6 +126,7 @@ def test_a_summary_is_of_rows_that_have_the_peer():
     assert (found["products"], found["slow"], found["least"]) == (2, 1, 0.5)
     assert found["geometric_mean"] == pytest.approx(1)
     assert found["eta_geometric_mean"] == pytest.approx(2)
+    assert found["eta_larger"] == 1
     assert summary_of([row(1.0, None, 1.0)], "x") is None
 
 

@@ -239,6 +239,8 @@ def test_calls_have_times_of_both_and_their_difference(stand_in):
         assert one["ratio"] == pytest.approx(one["cublas_us"] / one["us"])
         assert one["cublas_us"] <= one["cublas_own_us"]
         assert one["difference"] < 1e-5
+        for eta in (one["eta"], one["cublas_eta"]):
+            assert 0 <= eta <= (one["size"][2] + 4) * UNITS[one["precision"]]
         assert "of cuBLAS" in calls.BENCHMARK.line(one)
     assert [line[:2] for line in calls.BENCHMARK.table(rows)[1]] == [["s", 4], ["z", 4]]
 
