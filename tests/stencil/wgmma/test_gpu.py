@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.stencil.wgmma.test_stencil import CHOICES, EVERY, PLAIN
 from tests.stencil.wgmma.harness import (
     FAMILY,
     Case,
@@ -15,6 +14,7 @@ from tests.stencil.wgmma.harness import (
     small,
     variant,
 )
+from tests.stencil.wgmma.test_stencil import CHOICES, EVERY, PLAIN
 from tilewright.backend import LiveDevice
 from tilewright.stencil.wgmma import Arithmetic
 
