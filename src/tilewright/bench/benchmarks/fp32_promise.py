@@ -20,9 +20,9 @@ import numpy as np
 
 from tilewright.backend import LiveDevice
 from tilewright.bench.benchmarks.calls import WORKSPACE
-from tilewright.bench.call_arrays import cupy_on
+from tilewright.bench.call_arrays import Arrays, cupy_on
 from tilewright.bench.fp32_data import DRAWN, NOT_FINITE
-from tilewright.bench.peers.cublas import blas_handle, prepared
+from tilewright.bench.peers.cublas import Handle, blas_handle, prepared
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.problem import Trans
 from tilewright.serve.gemm import gemm
@@ -61,23 +61,29 @@ class _Judge:
     """Arrays and products of a device, and the SGEMM that ours is compared with."""
 
     live: LiveDevice
-    library: Any = np
-    handle: Any = None
+    arrays: Arrays | None = None
+    handle: Handle | None = None
 
     @classmethod
     def on(cls, live: LiveDevice) -> _Judge:
         """Return cuBLAS's on a CUDA device, elsewhere the device's own in IEEE arithmetic."""
         if live.backend != "cuda":
             return cls(live)
-        return cls(live, cupy_on(live), blas_handle(WORKSPACE))
+        cupy_on(live)
+        return cls(live, Arrays("s"), blas_handle(WORKSPACE))
+
+    @property
+    def library(self) -> Any:
+        """CuPy, or NumPy."""
+        return np if self.arrays is None else self.arrays.library
 
     def sgemm(self, a: Any, b: Any) -> Any:
         """Return the peer's product."""
-        if self.handle is None:
+        if self.arrays is None or self.handle is None:
             return gemm(a, b, device=self.live)
         (m, k), n = a.shape, b.shape[1]
         c = self.library.empty((m, n), np.float32)
-        places = [x.data.ptr for x in (a, b, c)]
+        places = [self.arrays.address(x) for x in (a, b, c)]
         call = prepared(self.handle, "s", (m, n, k), (Trans.N, Trans.N), "C", places)
         if call():
             raise RuntimeError(f"cublas refused {m} x {n} x {k}")
