@@ -45,8 +45,8 @@ _SERVED = (
     (1536, 1536, 4096), (2048, 2048, 4096),
 )  # fmt: skip
 _SERVED_DATA = (
-    "normal", "positive", "exponential", "rows of one sign", "A times its transpose", "phi 1",
-    "a term above all, last",
+    "normal", "positive", "exponential", "rows of one sign", "rows of one number",
+    "A times its transpose", "phi 1", "a term above all, last",
 )  # fmt: skip
 
 # Single precision's smallest number.
