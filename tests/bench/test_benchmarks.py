@@ -13,6 +13,7 @@ from tilewright.backend.cuda.compiler import nvrtc
 from tilewright.bench.benchmarks import register_blocking
 from tilewright.bench.call_cases import drawn_sides
 from tilewright.bench.errors import Sample
+from tilewright.bench.fp32_data import DRAWN
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.registry import Asked, benchmark, names
 from tilewright.bench.summary import summary_of
@@ -70,7 +71,9 @@ def test_errors_are_swept_and_summed_up(tmp_path, capsys):
     command = ["bench", "--size", "33,48x20x70", "--precision", "s,d", "--errors", "--rounds", "2"]
     command += ["--peer", "numpy", "--device", "opencl:0"]
     assert run([*command, "-o", str(path)]) == 0
-    assert "4 products beside numpy" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "4 products beside numpy" in shown
+    assert "eta, in this order" in shown
     (found,) = json.loads(path.read_text())["devices"]
     assert len(found["results"]) == 4
     for row in found["results"]:
@@ -123,6 +126,7 @@ def test_a_summary_is_of_rows_that_have_the_peer():
     assert (found["products"], found["slow"], found["least"]) == (2, 1, 0.5)
     assert found["geometric_mean"] == pytest.approx(1)
     assert found["eta_geometric_mean"] == pytest.approx(2)
+    assert found["eta_larger"] == 1
     assert summary_of([row(1.0, None, 1.0)], "x") is None
 
 
@@ -145,3 +149,13 @@ def test_fp32_accuracy_has_errors_of_every_scheme(capsys):
     (row,) = json.loads(capsys.readouterr().out)["devices"][0]["results"]
     assert {"numpy", "ieee", "fp32", "fp16x3"} <= row["errors"].keys()
     assert row["guard"]["variant"] in ("ieee", "fp16x3", "bf16x6")
+
+
+def test_fp32_promise_judges_every_kind_of_data(capsys):
+    assert run(["bench", "fp32-promise", "--count", "1", "--device", "opencl:0", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["devices"][0]["results"]
+    assert [row["data"] for row in rows] == list(DRAWN)
+    assert all(row["cases"] == 1 and row["violations"] == 0 for row in rows)
+    judged = [row for row in rows if row["worst"]]
+    assert all(0 <= row["worst"]["eta"] < 2**-19 for row in judged)
+    assert len(judged) == sum("ieee" not in row["routes"] for row in rows) > 5

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright.bench import call_cases
-from tilewright.bench.benchmarks import calls, host_cost
+from tilewright.bench.benchmarks import calls, fp32_promise, host_cost
 from tilewright.bench.benchmarks.host_cost import drawn_kinds, percentile_lines
 from tilewright.bench.call_arrays import Arrays, arrays_of, operands, public_call
 from tilewright.bench.call_cases import cases_of
@@ -239,8 +239,23 @@ def test_calls_have_times_of_both_and_their_difference(stand_in):
         assert one["ratio"] == pytest.approx(one["cublas_us"] / one["us"])
         assert one["cublas_us"] <= one["cublas_own_us"]
         assert one["difference"] < 1e-5
+        for eta in (one["eta"], one["cublas_eta"]):
+            assert 0 <= eta <= (one["size"][2] + 4) * UNITS[one["precision"]]
         assert "of cuBLAS" in calls.BENCHMARK.line(one)
     assert [line[:2] for line in calls.BENCHMARK.table(rows)[1]] == [["s", 4], ["z", 4]]
+
+
+def test_promised_errors_are_compared_with_cublas(stand_in, monkeypatch):
+    monkeypatch.setattr(sys.modules["cupy"], "where", np.where, raising=False)
+    monkeypatch.setattr(fp32_promise, "cupy_on", lambda live: None)
+    monkeypatch.setattr(fp32_promise, "blas_handle", calls.blas_handle)
+    judge = fp32_promise._Judge.on(SimpleNamespace(backend="cuda"))
+    a, b = (np.ones(shape, np.float32) / 3 for shape in ((5, 7), (7, 6)))
+    a[2] = 0
+    c = judge.sgemm(a, b)
+    assert np.array_equal(c, a @ b)
+    ours, theirs = judge.etas(a, b, (c + np.float32(2**-10), c))
+    assert 0 <= theirs < 8 * UNITS["s"] < ours
 
 
 def test_cliffs_and_flat_sides_have_tables_of_their_own(stand_in):

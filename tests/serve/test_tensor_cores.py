@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -42,6 +43,16 @@ def test_products_of_parts_take_the_same_blocks_in_every_order(trans):
         parts = variant(ARITHMETICS[scheme], trans)
         blocks = [block(parts, size, promote_k=32) for size in (1024, 2048, 8192)]
         assert blocks == [(64, 128), (256, 128), (256, 128)]
+
+
+def test_few_tiles_are_of_configs_that_compensate():
+    """And these are what would be chosen there anyway, on a whole H100."""
+    of = variant(ARITHMETICS["fp16x3"])
+    for m, n, k in itertools.product((256, 1024, 1408), (512, 1408, 1536), (512, 4096)):
+        free, made = (config_for(of, H100, m, n, k, 32, compensated=x) for x in (False, True))
+        assert wgmma().compensates(made, of)
+        assert free == made
+    assert not wgmma().compensates(config_for(of, H100, 4096, 4096, 4096, 32), of)
 
 
 def test_sums_leave_the_unit_as_often_as_a_scheme_wants():

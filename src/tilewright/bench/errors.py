@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,12 @@ from tilewright.problem import Trans
 from tilewright.tuning.matrices import apply
 from tilewright.tuning.measure import Workload
 
-__all__ = ["Sample", "sampled_errors"]
+__all__ = ["Sample", "etas_of", "sampled_errors"]
 
 # Rows and columns of C that are looked at: exact sums of all of them would take minutes.
 ROWS, COLUMNS = 16, 64
+# A long double takes some nanoseconds for a multiply-add: of longer sums fewer columns.
+_MOST_LONG = 2**24
 # In double-double sums are exact, which takes a thousand times as long.
 ROWS_OF_PAIRS = COLUMNS_OF_PAIRS = 8
 
@@ -78,6 +80,38 @@ def sampled_errors(
     """Return the errors of everybody who writes into the workload's C, by name."""
     sample = Sample(workload)
     return {name: sample.errors_of(call) for name, call in calls.items()}
+
+
+def etas_of(
+    a: Any, b: Any, ops: tuple[Trans, Trans], products: Sequence[Any], precision: Precision
+) -> list[float]:
+    """Return max |C' - AB| / (|A| |B|) of products of arrays, in some rows and columns.
+
+    Parameters
+    ----------
+    a, b : array
+        NumPy's or CuPy's, as they are stored.
+    ops : tuple of Trans
+        What is done to them.
+    products : sequence of array
+        op(A) op(B) by everybody.
+    precision : Precision
+        Of BLAS's.
+    """
+    (m, n), k = products[0].shape, a.shape[0 if ops[0].transposed else 1]
+    few = max(1, _MOST_LONG // (ROWS * k))
+    rows, columns = (_spread(side, most).tolist() for side, most in ((m, ROWS), (n, COLUMNS)))
+    columns = columns[:: -(-len(columns) // few)]
+    x = a[:, rows] if ops[0].transposed else a[rows]
+    y = b[columns] if ops[1].transposed else b[:, columns]
+    right, size = _wide_product(apply(ops[0], _host(x)), apply(ops[1], _host(y)), precision)
+    found = (_host(c[rows][:, columns]) for c in products)
+    return [float(np.max(np.abs(one - right) / size)) for one in found]
+
+
+def _host(x: Any) -> NDArray[Any]:
+    """Return an array in the host's memory."""
+    return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
 def _spread(side: int, most: int) -> NDArray[np.intp]:

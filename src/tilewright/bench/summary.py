@@ -21,7 +21,7 @@ def summary_of(rows: Sequence[Mapping[str, Any]], peer: str) -> dict[str, Any] |
     dict
         ``products``, ``geometric_mean`` and ``least`` of our rate over the peer's, ``slow``: how
         many are below `SLOW`; and where errors were compared ``eta_geometric_mean`` of our eta over
-        the peer's.
+        the peer's, and ``eta_larger``: how often ours is the larger one.
     """
     both = [row for row in rows if {"tilewright", peer} <= row.get("flops_per_second", {}).keys()]
     if not both:
@@ -38,7 +38,10 @@ def summary_of(rows: Sequence[Mapping[str, Any]], peer: str) -> dict[str, Any] |
     compared = [one for one in errors if {"tilewright", peer} <= one.keys()]
     pairs = [(one["tilewright"]["eta"], one[peer]["eta"]) for one in compared]
     etas = [ours / theirs for ours, theirs in pairs if ours > 0 and theirs > 0]  # some are exact
-    return found | ({"eta_geometric_mean": geometric_mean(etas)} if etas else {})
+    if not etas:
+        return found
+    larger = sum(ours > theirs for ours, theirs in pairs)
+    return found | {"eta_geometric_mean": geometric_mean(etas), "eta_larger": larger}
 
 
 # -- squares of the public call ------------------------------------------------------------------

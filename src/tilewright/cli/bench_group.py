@@ -33,7 +33,7 @@ _READ: dict[str, Any] = {
     "trans": (str, typer.Option("--trans", help="NN, NT, TN, TT with commas, or all.")),
     "size": (str, typer.Option("--size", "--sizes", help="As of a sweep; its own by default.")),
     "seed": (int, typer.Option("--seed", min=0, help="Of what is drawn.")),
-    "count": (int, typer.Option("--count", min=1, help="How many shapes are drawn.")),
+    "count": (int, typer.Option("--count", min=1, help="How many shapes, or cases, are drawn.")),
 }
 
 

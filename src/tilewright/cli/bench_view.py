@@ -23,6 +23,9 @@ def show_times(live: LiveDevice, peers: Sequence[Peer], rows: list[dict[str, Any
         table.add_column(f"{one.name} {one.version}")
         table.add_column("ours / it", justify="right")
     limited = any("flops_per_second" in row.get("bound", {}) for row in rows)
+    compared = any(row.get("errors") for row in rows)
+    if compared:
+        table.add_column("eta, in this order", justify="right")
     if limited:
         table.add_column("of bound", justify="right")
     table.add_column("tuned on")
@@ -31,8 +34,10 @@ def show_times(live: LiveDevice, peers: Sequence[Peer], rows: list[dict[str, Any
             table.add_row(row["problem"], f"failed: {row['error']}")
             continue
         tuned = row["tuned_on"] or "(default)"
-        share = [_of_bound(row)] if limited else []
-        table.add_row(row["problem"], *_rates(row["flops_per_second"], peers), *share, tuned)
+        cells = _rates(row["flops_per_second"], peers)
+        cells += [_etas(row, peers)] if compared else []
+        cells += [_of_bound(row)] if limited else []
+        table.add_row(row["problem"], *cells, tuned)
         if "with_transfers" in row:
             rates = _rates(row["with_transfers"]["flops_per_second"], peers)
             table.add_row("  with transfers", *rates)
@@ -40,6 +45,12 @@ def show_times(live: LiveDevice, peers: Sequence[Peer], rows: list[dict[str, Any
     for row in rows:
         for line in row.get("noise", ()):
             say(f"noisy, {row['problem']}: {line}")
+
+
+def _etas(row: dict[str, Any], peers: Sequence[Peer]) -> str:
+    """Return everybody's largest error, ours first."""
+    found = [row["errors"].get(name) for name in ("tilewright", *(one.name for one in peers))]
+    return " / ".join("-" if one is None else f"{one['eta']:.1e}" for one in found)
 
 
 def _of_bound(row: dict[str, Any]) -> str:
@@ -72,7 +83,8 @@ def show_summaries(peers: Sequence[Peer], rows: list[dict[str, Any]]) -> None:
         say(
             f"{found['products']} products beside {one.name}: {found['geometric_mean']:.3f} times"
             f" as fast in the geometric mean, {found['least']:.3f} at the least, {found['slow']}"
-            f" below {SLOW:g}" + (f"; errors (eta) {etas:.2f} of its" if etas else "")
+            f" below {SLOW:g}"
+            + (f"; errors (eta) {etas:.2f} of its, {found['eta_larger']} larger" if etas else "")
         )
 
 

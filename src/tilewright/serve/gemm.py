@@ -84,11 +84,11 @@ def gemm(
         "ieee": arithmetic of the inputs' precision, never less.  Of `DoubleDouble` arrays it
         means "accurate", bounded by 4 (k + 2) u^2 |A| |B|, u = 2^-53; "fast" is bounded by
         32 (k + 2) u^2 |A| |B| and needs less than half of the operations.
-        Of float32 and complex64 arrays, "fp32": as accurate as single precision or more so,
-        on tensor cores where they are known to be; a guard on the device looks at the operands
-        and falls back to IEEE arithmetic where they would not be.  "tf32": operands may be cut to
-        11 significant bits.  "fp16x3", "bf16x6", "bf16x9", "tf32x3": this very scheme of
-        `tilewright.stencil.split`, without a guard, to measure it.  Where a device has no
+        Of float32 and complex64 arrays, "fp32": max |C' - AB| / (|A| |B|) at most the larger of
+        single precision's and 2^-19, on tensor cores where that is known; a guard on the device
+        looks at the operands and falls back to IEEE arithmetic where it is not.  "tf32": operands
+        may be cut to 11 significant bits.  "fp16x3", "bf16x6", "bf16x9", "tf32x3": this very scheme
+        of `tilewright.stencil.split`, without a guard, to measure it.  Where a device has no
         tensor cores that are proved (Hopper's are), "fp32" and "tf32" are "ieee", and the
         schemes run as a model of such units, slowly.  docs/fp32_accurate.md has the bounds.
     out_dtype : dtype, optional

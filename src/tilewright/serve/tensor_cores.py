@@ -22,8 +22,9 @@ def wgmma() -> Wgmma:
 
 @lru_cache(maxsize=4096)
 def config_for(
-    variant: TensorVariant, device: DeviceSpec, m: int, n: int, k: int, promote_k: int = 0
-) -> Config:
+    variant: TensorVariant, device: DeviceSpec, m: int, n: int, k: int, promote_k: int = 0,
+    compensated: bool = False,
+) -> Config:  # fmt: skip
     """Return the start that promises the shortest time, by its pace and its waves of tiles.
 
     Waves of tiles take k steps each and a launch `fill` more (`tilewright.stencil.wgmma.starts`).
@@ -40,30 +41,34 @@ def config_for(
         Sizes.
     promote_k : int
         Sums leave the tensor core after at most so many steps; 0: whenever.
+    compensated : bool
+        Whether it has to make up for the roundings of sums that leave it (`Wgmma.compensates`).
 
     Raises
     ------
     ValueError
         If the device runs none.
     """
-    return _promising(variant, device, (m, n, k), promote_k)[0]
+    return _promising(variant, device, (m, n, k), promote_k, compensated)[0]
 
 
 def multiply_adds(
-    variant: TensorVariant, device: DeviceSpec, m: int, n: int, k: int, promote_k: int = 0
-) -> float:
+    variant: TensorVariant, device: DeviceSpec, m: int, n: int, k: int, promote_k: int = 0,
+    compensated: bool = False,
+) -> float:  # fmt: skip
     """Return what a product takes, counted in multiply-adds of the first start at its pace.
 
     Parameters and errors are those of `config_for`.
     """
-    config, pace = _promising(variant, device, (m, n, k), promote_k)
+    config, pace = _promising(variant, device, (m, n, k), promote_k, compensated)
     return _time(config, pace, device, (m, n, k))
 
 
 def _promising(
-    variant: TensorVariant, device: DeviceSpec, size: tuple[int, int, int], promote_k: int
-) -> tuple[Config, Pace]:
-    able = _able(variant, device, promote_k)
+    variant: TensorVariant, device: DeviceSpec, size: tuple[int, int, int], promote_k: int,
+    compensated: bool,
+) -> tuple[Config, Pace]:  # fmt: skip
+    able = _able(variant, device, promote_k, compensated)
     if not able:
         raise ValueError(f"device={device.name!r} runs no config of wgmma for {variant}")
     return min(able, key=lambda one: _time(one[0], one[1], device, size))
@@ -71,16 +76,18 @@ def _promising(
 
 @lru_cache(maxsize=64)
 def _able(
-    variant: TensorVariant, device: DeviceSpec, promote_k: int
+    variant: TensorVariant, device: DeviceSpec, promote_k: int, compensated: bool
 ) -> tuple[tuple[Config, Pace], ...]:
-    """Return the starts of the space that promote often enough, each with its pace."""
+    """Return the starts of the space that promote as is asked, each with its pace."""
     family = wgmma()
     space = family.space(variant, device)
     both = zip(family.starts(variant, device), family.paces(variant), strict=True)
     return tuple(
         (config, pace)
         for config, pace in both
-        if config in space and (not promote_k or 0 < config.integer("promote_k") <= promote_k)
+        if config in space
+        and (not promote_k or 0 < config.integer("promote_k") <= promote_k)
+        and (not compensated or family.compensates(config, variant))
     )
 
 

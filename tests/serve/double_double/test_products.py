@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -16,11 +17,12 @@ from tests.double_double.oracle import eta_of, plain, wide
 from tests.serve.double_double.variants import MIXED, PLAIN, variant
 from tilewright.backend import Kernel, LiveDevice, devices
 from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.double_double import random
+from tilewright.double_double import error_of_product, random
 from tilewright.precision import DOUBLE_DOUBLE, precision
 from tilewright.problem import Trans, transposes_of
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
+from tilewright.tuning.matrices import Matrix
 from tilewright.tuning.verify import Bench, Check, certify, error_bound, screen
 
 E, W = DOUBLE_DOUBLE["e"], DOUBLE_DOUBLE["w"]
@@ -141,6 +143,22 @@ def test_the_contract_at_k_4096(accuracy, phi):
     assert eta_of(tw.gemm(a, b, accuracy=accuracy, device="opencl"), a, b) <= 2.0**-100
 
 
+@pytest.mark.every(2)
+@pytest.mark.slow
+@pytest.mark.parametrize(("k", "phi"), [(16384, 4), (16384, 2), (1024, 4)])
+@pytest.mark.parametrize("letter", ["e", "f"])
+def test_errors_of_one_chain_grow_with_the_root_of_k(letter, k, phi):
+    """Some elements of a long product, summed as GPU kernels sum, against exact sums."""
+    rng = np.random.default_rng(11)
+    a, b = (random(rng, s, E, phi) for s in ((32, k), (k, 32)))
+    c = Matrix.result(np.zeros((32, 32), E.dtype))
+    bench = Bench(*compiled(PLAIN, f"{letter}NN"))
+    got = c.view(bench.run(Check(32, 32, k), Matrix.place(a), Matrix.place(b), c))
+    error, size = error_of_product(np.ascontiguousarray(got), a, b)
+    eta = np.max(np.abs(error) / size)
+    assert 2.0**-106 < eta <= (1 if letter == "e" else 4) * 2.0**-100 * math.sqrt(k / 1024)
+
+
 @pytest.mark.parametrize("accuracy", ["accurate", "fast"])
 def test_cancellation_keeps_the_digits_that_are_left(accuracy):
     """[X, -X (1 + d)] [Y; Y] = -d X Y: most digits cancel, and d of 2^-60 remains."""
@@ -176,7 +194,6 @@ def test_inf_and_nan_are_those_of_a_plain_loop(config, letter):
     a[9, 1:69] = 0
     right = plain(a, b)
     bench = Bench(*where)
-    from tilewright.tuning.matrices import Matrix
 
     def laid(x: np.ndarray) -> Matrix:
         return Matrix.place(tw.DoubleDouble(x).words.view(E.dtype)[..., 0])

@@ -86,12 +86,13 @@ def instruction(old: NDArray, products: NDArray, extra: int) -> NDArray:
 
 
 def product_of_parts(
-    a: list[NDArray], b: list[NDArray], scheme: Scheme, extra: int = 2, promote: int = 0
-) -> NDArray:
-    """Return the promoted sums of all products of parts: A m x k, B k x n."""
+    a: list[NDArray], b: list[NDArray], scheme: Scheme, extra: int = 2, promote: int = 0,
+    sums: type[np.floating] = np.float32,
+) -> NDArray:  # fmt: skip
+    """Return the promoted sums of all products of parts: A m x k, B k x n; sums in that type."""
     m, k = a[0].shape
     n = b[0].shape[1]
-    sums = np.zeros((m, n), np.float32)
+    total = np.zeros((m, n), sums)
     window = promote or scheme.promote_k or k
     for start in range(0, k, window):
         within = np.zeros((m, n))
@@ -100,8 +101,8 @@ def product_of_parts(
                 stop = min(l0 + scheme.instruction_k, start + window, k)
                 x, y = a[p][:, l0:stop].astype(float), b[q][l0:stop].astype(float)
                 within = instruction(within, x[:, None, :] * y.T[None], extra)
-        sums = sums + within.astype(np.float32)
-    return sums
+        total = total + within.astype(sums)
+    return total
 
 
 def sequential(a: NDArray, b: NDArray) -> NDArray:

@@ -174,3 +174,16 @@ class Run:
                 f"C({i}, {j}) is {got[i, j]}, should be {right[i, j]};"
                 f" {len(wrong)} of {got.size} are wrong ({case})"
             )
+
+
+def assert_compensated(run: Run) -> None:
+    """Compare a sum of 2^24 and nine times 1, one an interval of promotion, bit for bit."""
+    assert run.family.compensates(run.config, run.variant)
+    case, parts = Case(70, 40, 320), run.variant.arithmetic.parts
+    a, b = np.zeros((parts, case.m, case.k)), np.zeros((parts, case.k, case.n))
+    a[0, :, ::32], b[0, ::32] = 1, 1
+    a[0, :, 0], b[0, 0] = 2.0**12, 2.0**12
+    zero = np.zeros((case.m, case.n)), np.zeros(case.m, int), np.zeros(case.n, int)
+    got = run.result(case, (a, b, *zero), 3 if run.variant.arithmetic.routed else None)
+    # 2^24 + 9 is a tie between neighbours in FP32: the even one.
+    assert np.all(got == 2.0**24 + 8)

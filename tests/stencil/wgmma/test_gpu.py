@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.stencil.wgmma.harness import FAMILY, Case, Run, drawn, small, variant
+from tests.stencil.wgmma.harness import (
+    FAMILY,
+    Case,
+    Run,
+    assert_compensated,
+    drawn,
+    small,
+    variant,
+)
 from tests.stencil.wgmma.test_stencil import CHOICES, EVERY, PLAIN
 from tilewright.backend import LiveDevice
 from tilewright.stencil.wgmma import Arithmetic
@@ -80,6 +88,18 @@ def test_shared_tiles_have_the_same_bits_in_every_run(hopper: LiveDevice, stream
     first = run.result(case, values)
     for _ in range(5):
         assert np.array_equal(run.result(case, values), first)
+
+
+@pytest.mark.parametrize("name", ["fp16x3", "bf16x6"])
+def test_roundings_of_promotions_are_made_up_for(hopper: LiveDevice, name: str) -> None:
+    """By all configs that serve small results."""
+    of = variant("TN", EVERY[name])
+    space = FAMILY.space(of, hopper.spec)
+    starts = [one for one in FAMILY.starts(of, hopper.spec) if one in space]
+    some = [one for one in starts if FAMILY.compensates(one, of)]
+    assert len(some) == 3
+    for config in some:
+        assert_compensated(Run(hopper, config, of))
 
 
 def test_a_word_in_device_memory_decides(hopper: LiveDevice) -> None:

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from tests.stencil.contract import faulty, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
-from tests.stencil.wgmma.harness import FAMILY, Case, Run, drawn, small, variant
+from tests.stencil.wgmma.harness import (
+    FAMILY,
+    Case,
+    Run,
+    assert_compensated,
+    drawn,
+    small,
+    variant,
+)
 from tilewright.backend import LaunchError, Operand
 from tilewright.stencil.wgmma import ARITHMETICS, Arithmetic, Parts, TensorCall, Wgmma
 from tilewright.tuning.verify import WrongResultError
@@ -93,6 +101,33 @@ def test_every_way_of_promotion(emulated: EmulatedDevice, changes: dict[str, int
     """Intervals within a stage, a stage, and several of which the last is cut short."""
     of = variant("NT", FP16X3)
     Run(emulated, small(of, emulated, **changes), of).check(Case(70, 130, 233, padding=2))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"block_k": 32},
+        pytest.param({"block_m": 128, "partials": 2, "block_k": 32}, marks=pytest.mark.thorough),
+        pytest.param({"block_n": 64, "consumers": 1}, marks=pytest.mark.thorough),
+    ],
+    ids=str,
+)
+def test_roundings_of_promotions_are_made_up_for(
+    emulated: EmulatedDevice, changes: dict[str, int]
+) -> None:
+    """What a plain sum would lose, 1 for each of 9 intervals, is there at the end."""
+    of = variant("TN", FP16X3)
+    assert_compensated(Run(emulated, small(of, emulated, promote_k=32, **changes), of))
+
+
+def test_infinities_stay_where_nothing_is_made_up_for(emulated: EmulatedDevice) -> None:
+    of = variant("TN", Arithmetic("float16"))
+    config = small(of, emulated, promote_k=32, block_k=32)
+    assert not FAMILY.compensates(config, of)
+    case = Case(64, 8, 96)
+    values = drawn(np.random.default_rng(0), case, of)
+    values[0][:, 0], values[1][:] = np.inf, 1
+    assert np.isposinf(Run(emulated, config, of).result(case, values)[0]).all()
 
 
 def test_scalars_and_addresses(emulated: EmulatedDevice) -> None:

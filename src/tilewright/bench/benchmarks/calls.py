@@ -18,10 +18,12 @@ import numpy as np
 
 from tilewright.bench.call_arrays import Arrays, arrays_of, cupy_on, operands, public_call
 from tilewright.bench.call_cases import Case, cases_of
+from tilewright.bench.errors import etas_of
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.peers.cublas import Handle, blas_handle, prepared
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.summary import flatness, losses
+from tilewright.precision import PRECISIONS, precision
 
 __all__ = ["BATCH_NS", "BENCHMARK", "MOST_CALLS", "ROUNDS", "WORKSPACE", "ratio_table"]
 
@@ -71,7 +73,8 @@ class Calls(Benchmark):
         what = f"{row['precision']} {row['trans']} {row['size']}"
         if "ratio" not in row:
             return f"{what}: {row['flops'] / row['us'] / 1e6:.2f} TFLOP/s"
-        return f"{what}: {row['ratio']:.2f} of cuBLAS"
+        errors = f", eta {row['eta']:.1e} beside {row['cublas_eta']:.1e}" if "eta" in row else ""
+        return f"{what}: {row['ratio']:.2f} of cuBLAS{errors}"
 
     def table(self, rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
         """Return a line a precision; of cliffs a line a side, of flat ones a line a transpose."""
@@ -89,15 +92,17 @@ def ratio_table(rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
         mine = [row for row in rows if row["precision"] == name]
         ratios = sorted(row["ratio"] for row in mine)
         long = [row["ratio"] for row in mine if row["cublas_us"] > 20]
+        etas = [(row["eta"], row["cublas_eta"]) for row in mine if "eta" in row]
         lines.append([
             name, len(mine), f"{geometric_mean(ratios):.3f}", f"{median(ratios):.2f}",
             f"{geometric_mean(long):.3f}" if long else "-",
             f"{100 * sum(x < 0.9 for x in ratios) / len(ratios):.0f}",
             f"{min(long, default=math.nan):.2f}", f"{ratios[0]:.2f}",
+            f"{100 * sum(ours > theirs for ours, theirs in etas) / len(etas):.0f}" if etas else "-",
         ])  # fmt: skip
     return (
         "precision", "shapes", "geometric mean", "median", "mean beyond 20 us", "% below 0.9",
-        "least beyond 20 us", "least",
+        "least beyond 20 us", "least", "% of larger eta",
     ), lines  # fmt: skip
 
 
@@ -139,6 +144,9 @@ def _row(cupy: Any, peers: Sequence[Handle], arrays: Arrays, case: Case, rng: An
         us = _in_turns(cupy, calls[:1])[0] / 1e3
         return found | {"us": us, "missing": {"cublas": f"refuses {arrays.letter} {case[0]}"}}
     times = _in_turns(cupy, calls)
+    if arrays.letter in PRECISIONS:
+        etas = etas_of(a, b, ops, (ours, theirs), precision(arrays.letter))
+        found |= {"eta": etas[0], "cublas_eta": etas[1]}
     return found | {
         "us": times[0] / 1e3, "cublas_us": min(times[1:]) / 1e3, "cublas_own_us": times[1] / 1e3,
         "ratio": min(times[1:]) / times[0], "difference": arrays.difference(ours, theirs),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.bench.fp32_data import Drawn, integers, normal, phi
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.sizes import number
 from tilewright.serve.gemm import gemm
@@ -19,31 +20,15 @@ __all__ = ["BENCHMARK"]
 ARITHMETICS = ("ieee", "fp16x3", "tf32x3", "bf16x6", "bf16x9", "fp32")
 
 Array = NDArray[np.float32]
-Drawn = Callable[[np.random.Generator, tuple[int, int]], NDArray[Any]]
-
-
-def _phi(phi: float) -> Drawn:
-    """Return (U - 1/2) exp(phi N): exponents spread wider with phi."""
-    return lambda rng, shape: (rng.random(shape) - 0.5) * np.exp(phi * rng.standard_normal(shape))
-
-
-def _integers(bits: int) -> Drawn:
-    return lambda rng, shape: rng.integers(-(2**bits), 2**bits, shape)
-
-
-def _normal(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[Any]:
-    return rng.standard_normal(shape)
-
-
 _SPIKED = "one entry of each row 2^40 above"
 
 # Names, lengths of sums, and what draws A and B.
 DATA: tuple[tuple[str, int, Drawn], ...] = (
-    *((f"phi {phi:g}", 1024, _phi(phi)) for phi in (0, 0.5, 1, 2, 4)),
-    *(("normal", k, _normal) for k in (64, 128, 1024, 4096)),
+    *((f"phi {spread:g}", 1024, phi(spread)) for spread in (0, 0.5, 1, 2, 4)),
+    *(("normal", k, normal) for k in (64, 128, 1024, 4096)),
     *(("positive", k, lambda rng, shape: rng.random(shape)) for k in (128, 1024, 4096)),
-    (_SPIKED, 1024, _normal),
-    *((f"integers of {bits} bits", 1024, _integers(bits)) for bits in (8, 12, 16)),
+    (_SPIKED, 1024, normal),
+    *((f"integers of {bits} bits", 1024, integers(bits)) for bits in (8, 12, 16)),
 )
 
 

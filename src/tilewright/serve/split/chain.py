@@ -33,16 +33,13 @@ from tilewright.serve.split.product import (
     Work,
     product_for,
 )
+from tilewright.serve.split.promise import MOST_K
 from tilewright.stencil import Variant
 from tilewright.stencil.split import SCHEMES, Scheme, Sources
 from tilewright.stencil.split.scheme import part_bytes
 from tilewright.stencil.split.sources import Exponents, Operands, Stored
 
-__all__ = ["MOST_K", "Chain"]
-
-# Sums longer than this are cut, and the pieces added in C: sums of 8192 promoted parts would
-# be as inexact as a sum of 8192 numbers, where split or blocked SGEMMs are not.
-MOST_K = 8192
+__all__ = ["Chain"]
 
 _SINGLE = 4  # bytes
 

@@ -20,6 +20,7 @@ from tilewright.backend import Kernel, LiveDevice, Operand
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.serve import warm
+from tilewright.serve.split.promise import is_compensated
 from tilewright.serve.tensor_cores import config_for, wgmma
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source
@@ -172,7 +173,10 @@ class ModelProduct:
             return parts.memory, whole(begin), whole(parts.stride), whole(parts.ld)
 
         return Step(
-            sources.model(work.scheme, work.a.trans, work.b.trans, extra_bits=self.extra_bits),
+            sources.model(
+                work.scheme, work.a.trans, work.b.trans, extra_bits=self.extra_bits,
+                compensated=is_compensated(work.scheme, work.m, work.n, live.spec),
+            ),
             sources.model_launch(work.m, work.n),
             (
                 *map(whole, (work.m, work.n, work.k1 - work.k0)), real(work.alpha),
@@ -209,14 +213,15 @@ class HopperProduct:
         return scheme.name in _PROVED and self.serves(live, scheme)
 
     def step(self, live: LiveDevice, work: Work) -> Step:
-        """Return the launch of a config that promotes often enough, by size."""
+        """Return the launch of a config that promotes as the promise needs it, by size."""
         family = wgmma()
         variant = TensorVariant(
             precision("s"), work.a.trans, work.b.trans, arithmetic=arithmetic_of_scheme(work.scheme)
         )
         config = self.config or config_for(
-            variant, live.spec, work.m, work.n, work.k1 - work.k0, work.scheme.promote_k
-        )
+            variant, live.spec, work.m, work.n, work.k1 - work.k0,
+            work.scheme.promote_k, is_compensated(work.scheme, work.m, work.n, live.spec),
+        )  # fmt: skip
 
         def operand(parts: Parts, k_fast: bool) -> WgmmaParts:
             begin = parts.offset + work.k0 * (1 if k_fast else parts.ld)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
+from tilewright.serve.split.promise import is_compensated
 from tilewright.serve.tensor_cores import multiply_adds
 from tilewright.stencil.split import SCHEMES
 from tilewright.stencil.wgmma import ARITHMETICS, TensorVariant
@@ -55,7 +56,9 @@ def chain_seconds(device: DeviceSpec, m: int, n: int, k: int) -> float:
     variant = TensorVariant(
         precision("s"), Trans.T, Trans.N, arithmetic=ARITHMETICS["fp16x3"]
     )  # either order is as fast
-    work = multiply_adds(variant, device, m, n, k, SCHEMES["fp16x3"].promote_k)
+    scheme = SCHEMES["fp16x3"]
+    compensated = is_compensated(scheme, m, n, device)
+    work = multiply_adds(variant, device, m, n, k, scheme.promote_k, compensated)
     passes = _BYTES * (m + n) * k / _BYTES_PER_SECOND
     return _LAUNCHES + passes + work / (_PER_SECOND * _share(device))
 

@@ -12,7 +12,7 @@
  *     product     1xxxxxxxxxxxxxxxxxxxxxx|
  *
  * Every PROMOTE_K steps along k the sum goes, rounded to nearest, into a second one, and begins
- * again at zero.  Within these steps the small products come first, so that few instructions
+ * again at zero, or with COMPENSATED at what this rounding lost.  Within these steps the small products come first, so that few instructions
  * cut at the size of the large ones:
  *
  *     A_1 B_0  k 0-15, 16-31, ... | A_0 B_1 ... | A_0 B_0 ... | promote
@@ -23,8 +23,8 @@
  *     parts of A:  | part 0: ld_a x columns | part 1 | ...     part p begins p stride_a later
  *
  * Macros: PART, PRODUCTS (four bits a product, the first lowest: 4 p + q), PRODUCT_COUNT,
- * TRANS_A, TRANS_B, INSTRUCTION_K, EXTRA_BITS, PROMOTE_K, RESULT (a number of numbers.h, or 0
- * for FP32).
+ * TRANS_A, TRANS_B, INSTRUCTION_K, EXTRA_BITS, PROMOTE_K, COMPENSATED, RESULT (a number of
+ * numbers.h, or 0 for FP32).
  */
 #include "split/numbers.h"
 #include "split/result.h"
@@ -88,16 +88,20 @@ KERNEL THREADS_PER_BLOCK(THREADS) void model(
     const isize step_a = TRANS_A ? 1 : lda, step_b = TRANS_B ? ldb : 1;
     const GLOBAL part_bits *const row = a + offset_a + i * (TRANS_A ? lda : 1);
     const GLOBAL part_bits *const column = b + offset_b + j * (TRANS_B ? 1 : ldb);
-    float sum = 0;
+    float sum = 0, lost = 0;
     for (isize from = 0; from < k; from += PROMOTE_K) {
         const isize to = from + PROMOTE_K < k ? from + PROMOTE_K : k;
-        float within = 0;
+        float within = lost;
         for (int number = 0; number < PRODUCT_COUNT; ++number) {
             const int parts = (int)((isize)PRODUCTS >> 4 * number & 15);
             within = added(within, row + parts / 4 * stride_a, step_a,
                            column + parts % 4 * stride_b, step_b, from, to);
         }
-        sum += within;
+        const float total = sum + within;
+        if (COMPENSATED)
+            lost = within - (total - sum);
+        sum = total;
     }
+    sum += lost;
     store_result(c_first + offset_c + i + j * ldc, sum, alpha, exponents[exponents_a + i] + exponents[exponents_b + j], beta);
 }

@@ -222,6 +222,7 @@ class Sources:
         *,
         promote_k: int | None = None,
         extra_bits: int = EXTRA_BITS,
+        compensated: bool = False,
     ) -> Source:
         """Return the product of parts as a tensor core computes it; see model.cl.
 
@@ -235,6 +236,8 @@ class Sources:
             Another interval than the scheme's.
         extra_bits : int
             Bits below single precision's last that the unit keeps while it adds.
+        compensated : bool
+            Whether roundings of promoted sums are made up for.
         """
         interval = scheme.promote_k if promote_k is None else promote_k
         defines: dict[str, int | str] = {
@@ -247,6 +250,7 @@ class Sources:
             "INSTRUCTION_K": scheme.instruction_k,
             "EXTRA_BITS": extra_bits,
             "PROMOTE_K": interval or _NEVER,
+            "COMPENSATED": int(compensated),
             "RESULT": 0,
         }
         return self._source("model", defines)

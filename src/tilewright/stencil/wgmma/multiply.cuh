@@ -1,5 +1,10 @@
 /* The loop over k.  A part of kernel.cuh. */
 
+/* Whether roundings of promoted sums are made up for. */
+#ifndef COMPENSATED
+#define COMPENSATED 0
+#endif
+
 /* Steps in k of one instruction: 32 bytes. */
 #define STEP_K (32 / ELEMENT_BYTES)
 
@@ -71,11 +76,25 @@ HELPER void clear(accumulator *sum, int count)
 }
 
 #if PROMOTE_K
-/* Move sums out of the tensor core's truncating additions. */
+/* Move sums out of the tensor core's truncating additions.
+ *
+ * COMPENSATED: what rounding loses of an addition (Kahan, 1965) is what the next partial sum begins
+ * with, so that errors do not grow with k:
+ *
+ *     sum + part = total + lost        part:  | lost | + products of the next interval
+ */
 HELPER void promote(accumulator *sum, accumulator *part, int count)
 {
     settle(part, count);
+#if COMPENSATED
+    UNROLL for (int i = 0; i < count; ++i) {
+        const accumulator total = sum[i] + part[i];
+        part[i] -= total - sum[i];
+        sum[i] = total;
+    }
+#else
     UNROLL for (int i = 0; i < count; ++i) sum[i] += part[i];
+#endif
 }
 #endif
 
@@ -112,6 +131,9 @@ HELPER void multiply_tile(accumulator *sum, shared_at arena, ring *at, unsigned 
 {
     clear(sum, SUMS_OF_THREAD);
     accumulator part[PARTIALS * SUMS];
+#if COMPENSATED /* every piece has a set of its own */
+    clear(part, SUMS_OF_THREAD);
+#endif
     ROLLED for (unsigned int t = 0; t < steps; ++t) {
         wait_for(full_of(arena, at->stage), at->round);
         const view v = view_of(stage_at(arena, at->stage));
@@ -120,7 +142,7 @@ HELPER void multiply_tile(accumulator *sum, shared_at arena, ring *at, unsigned 
             if (turn < turns) {
                 begin_multiplies();
                 start_products<PROMOTE_K>(part + turn % PARTIALS * SUMS, v, turn % PIECES,
-                                          turn / PIECES * PROMOTE_K, 0);
+                                          turn / PIECES * PROMOTE_K, COMPENSATED);
                 end_multiplies();
             }
             const int done = turn - (PARTIALS - 1);
@@ -135,6 +157,9 @@ HELPER void multiply_tile(accumulator *sum, shared_at arena, ring *at, unsigned 
         release(arena, at->stage, rank);
         advance(at);
     }
+#if COMPENSATED
+    UNROLL for (int i = 0; i < SUMS_OF_THREAD; ++i) sum[i] += part[i];
+#endif
 }
 
 #else

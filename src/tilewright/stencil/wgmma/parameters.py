@@ -73,7 +73,8 @@ def _pipeline(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
         Parameter(
             "partials",
             (1, 2),
-            "sets of sums that promotion alternates between: it adds one as the next is computed",
+            "sets of sums that promotion alternates between: it adds one as the next is computed; "
+            "with one for each instruction's result, sums of products in parts are compensated",
             "registers",
         ),
         Parameter(

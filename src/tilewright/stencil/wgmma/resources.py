@@ -15,6 +15,7 @@ __all__ = [
     "GROUP",
     "OTHER_REGISTERS",
     "Values",
+    "compensates",
     "consumer_registers",
     "least_steps",
     "producer_registers",
@@ -30,6 +31,9 @@ Values = Any
 
 # Threads of a warpgroup.
 GROUP = 128
+
+# Rows of an instruction's result.
+_INSTRUCTION_ROWS = 64
 
 # 32-bit registers of a consumer besides its sums: places, counters, and what the epilogue
 # holds of C.  NVRTC 13 needs more than 24 and fits into 40.
@@ -83,6 +87,26 @@ def sums(
     own = block_m * block_n // (GROUP * sharers(consumers=consumers, pingpong=pingpong))
     short = np.where(np.asarray(promote_k) <= block_k, partials * instruction_m // 2, own)
     return own + np.where(np.asarray(promote_k) == 0, 0, short)
+
+
+def compensates(
+    *,
+    block_m: int,
+    block_n: int,
+    block_k: int,
+    instruction_m: int,
+    consumers: int,
+    pingpong: int,
+    promote_k: int,
+    partials: int,
+) -> bool:
+    """Whether every piece of a consumer's sums has a set of partial sums of its own.
+
+    What rounding loses of a promotion then waits there for the next one, in no register more.
+    """
+    own = block_n // int(sharers(consumers=consumers, pingpong=pingpong))
+    pieces = block_m // instruction_m * (own // _INSTRUCTION_ROWS)
+    return 0 < promote_k <= block_k and partials == pieces
 
 
 def starting_registers(*, consumers: Values, min_blocks: Values) -> Values:

@@ -24,6 +24,7 @@ from tilewright.stencil.wgmma.constraints import constraints
 from tilewright.stencil.wgmma.parameters import parameters
 from tilewright.stencil.wgmma.resources import (
     OTHER_REGISTERS,
+    compensates,
     consumer_registers,
     least_steps,
     producer_registers,
@@ -124,6 +125,14 @@ class Wgmma(Stencil):
             registers=int(held) + OTHER_REGISTERS,
         )
 
+    def compensates(self, config: Config, variant: Variant) -> bool:
+        """Whether a config makes up for the roundings of promoted sums.
+
+        Of products in parts only: what an infinity loses of a sum is NaN, and others may have one.
+        """
+        several = len(self.arithmetic(variant).products) > 1
+        return several and compensates(**{name: config.integer(name) for name in _SUMS})
+
     def geometry(self, config: Config) -> Geometry:
         """Return tiles in one dimension, blocks of a cluster side by side."""
         take = config.integer
@@ -192,6 +201,8 @@ class Wgmma(Stencil):
             "PRODUCER_REGISTERS": int(producer_registers(**split)),
             "CONSUMER_REGISTERS": int(consumer_registers(**split)),
         }
+        if self.compensates(config, variant):
+            defines["COMPENSATED"] = 1
         defines |= {name.upper(): config[name] for name in config if name != "multiprocessors"}
         parts = ("prelude/dialect_cuda.h", "wgmma/kernel.cuh")
         text = "\n".join(read_source(part) for part in parts)
