@@ -286,7 +286,7 @@ def build(
 
     from tilewright.paths import private_directory
     from tilewright.portfolio.build import Work, pack, twins_of
-    from tilewright.portfolio.plan import plan
+    from tilewright.portfolio.plan import Planned, plan
     from tilewright.portfolio.portfolio import Copying, Portfolio
     from tilewright.precision import letters_of
 
@@ -300,7 +300,7 @@ def build(
     else:
         from tilewright.portfolio.measured import read_measured
 
-        planned = []
+        planned: list[Planned] = []
         for letter in letters_of(name):
             measured = _measured(letter, times, live)
             more = [read_measured(one, letter) for one in refit or ()]

@@ -2,7 +2,7 @@
 
 `Instruction` names the registers and the predicates written; reordering needs the predicates read,
 carries and uniform predicates too, and has to know what else an instruction does.  The fields are
-those that nvdisasm prints, and ``tests/reschedule/test_access.py`` compares them on every kernel there.
+those that nvdisasm prints, and ``tests/reschedule/test_access.py`` compares them on every kernel.
 
 Resources are numbered through: registers from 0, uniform registers, predicates, uniform predicates.
 """

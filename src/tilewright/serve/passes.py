@@ -22,13 +22,7 @@ from tilewright.stencil.wgmma import Arithmetic, TensorVariant
 
 __all__ = ["sources"]
 
-_PLAIN = (
-    Arithmetic("float16", "float16"),
-    Arithmetic("float16", "float32"),
-    Arithmetic("bfloat16", "bfloat16"),
-    Arithmetic("bfloat16", "float32"),
-    Arithmetic("int8", "int32"),
-)
+_INTEGERS = Arithmetic("int8", "int32")
 _ROUTES = ("fp16x3", "bf16x6")  # of "fp32"
 
 
@@ -36,8 +30,7 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     """Yield what each source is, and the source; `device` has Hopper's tensor cores."""
     yield from (("copies", one) for one in _copies())
     yield from (("splits", one) for one in _splits())
-    for made in _PLAIN:
-        yield from _products(device, made.element, made, 0)
+    yield from _products(device, _INTEGERS.element, _INTEGERS, 0)
     for name in (*_ROUTES, "tf32"):
         scheme = SCHEMES[name]
         yield from _products(device, name, arithmetic_of_scheme(scheme), scheme.promote_k)
