@@ -30,11 +30,11 @@ from tilewright.backend.cuda import probe
 from tilewright.backend.cuda.cubin import Cubin
 from tilewright.backend.cuda.driver import check, driver, stream_state
 from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
+from tilewright.backend.cuda.functions import MAX_DYNAMIC_SHARED_BYTES, NON_BLOCKING
 from tilewright.backend.cuda.hold import Hold
 from tilewright.backend.cuda.launch import PreparedLaunch
 from tilewright.backend.cuda.workspace import Workspaces
 from tilewright.stencil import Launch, Source
-from tilewright.text import install_hint
 from tilewright.timeline import is_recording, span
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class LoadedKernel:
             function = function_of(entry)
             behind = function_of(second) if second else 0
             if dynamic_shared_bytes:
-                most = found.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                most = MAX_DYNAMIC_SHARED_BYTES
                 device.check(
                     found.cuFuncSetAttribute(function, most, dynamic_shared_bytes),
                     f"asking for {dynamic_shared_bytes} bytes of shared memory for {entry!r}",
@@ -124,9 +124,7 @@ class CUDADevice(LiveDevice):
     def __init__(self, ordinal: int, cache: KernelCache | None = None) -> None:
         found = driver()
         if found is None:
-            raise BackendError(
-                f"cuda:{ordinal} needs NVIDIA's driver; with it, {install_hint('cuda')}"
-            )
+            raise BackendError(f"cuda:{ordinal} needs NVIDIA's driver and its GPU; install it")
         self.api = found
         self.ordinal = ordinal
         self.raw = probe.handle(ordinal)
@@ -175,7 +173,7 @@ class CUDADevice(LiveDevice):
     def hardware_key(self) -> str:
         """The driver's number of the device, whichever devices this process may see."""
         found = check(self.api.cuDeviceGetUuid(self.raw), f"asking {self.id} who it is")
-        return bytes(found.bytes)[:16].hex()
+        return bytes(found).hex()
 
     @property
     def portfolio_key(self) -> str:
@@ -199,8 +197,7 @@ class CUDADevice(LiveDevice):
     def stream(self) -> int:
         """Address of this object's own stream."""
         with self._starting, self.current():
-            flag = int(self.api.CUstream_flags.CU_STREAM_NON_BLOCKING)
-            return int(self.check(self.api.cuStreamCreate(flag), "making a stream"))
+            return int(self.check(self.api.cuStreamCreate(NON_BLOCKING), "making a stream"))
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
@@ -359,7 +356,7 @@ class CUDADevice(LiveDevice):
     def allocate(self, size: int) -> int:
         """Return the address of `size` bytes of device memory; at least one, as CUDA wants."""
         with self.current():
-            found = self.api.cuMemAlloc(max(1, size))
+            found = self.api.cuMemAlloc(max(1, int(size)))
             return int(self.check(found, f"{self.id} cannot allocate {size} bytes"))
 
     def upload(self, array: NDArray[Any]) -> int:
