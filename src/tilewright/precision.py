@@ -5,11 +5,12 @@ A new precision is one row here and one prelude in ``stencil/prelude``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
+
+from tilewright.dataclass import dataclass
 
 __all__ = [
     "DOUBLE_DOUBLE",

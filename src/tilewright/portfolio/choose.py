@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.find import generation, own, shipped
 from tilewright.portfolio.fit import alike_costs
@@ -250,8 +251,9 @@ def _is_current(kernel: PortfolioKernel) -> bool:
         return False
     if family.version != kernel.version:
         return False
+    cut = kernel.geometry.split_k
     try:
-        return kernel.geometry.split_k in (None, family.geometry(kernel.config).split_k)
+        return cut is None or cut == family.geometry(kernel.config).split_k
     except KeyError:  # its machine code is all that can serve: `_is_sound` refuses such a config
         return True
 

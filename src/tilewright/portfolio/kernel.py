@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import asdict, astuple, field, fields
 from typing import Any
 
+from tilewright.dataclass import dataclass
 from tilewright.precision import precision
 from tilewright.space import Config
 from tilewright.stencil import Variant

@@ -20,12 +20,13 @@ import re
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import cached_property
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
 from tilewright.paths import write_atomically
 from tilewright.portfolio.kernel import Code, KernelRows, PortfolioKernel

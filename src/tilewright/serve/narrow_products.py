@@ -10,10 +10,10 @@ does not take::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
+from tilewright.dataclass import dataclass
 from tilewright.precision import SHORT, Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.routes import MemorySpace, lay_out

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tilewright.dataclass import dataclass
 
 __all__ = ["Constraint", "Kind"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import keyword
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.dataclass import dataclass
 from tilewright.space.config import Value
 
 __all__ = ["Parameter"]

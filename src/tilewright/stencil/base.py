@@ -30,11 +30,12 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans

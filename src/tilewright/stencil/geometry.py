@@ -16,8 +16,9 @@ split-K launches a block for each part of k of each tile, and a reduction kernel
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
+from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.backend import LiveDevice, Operand
 from tilewright.backend.cuda.device import device_at
+from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.arenas import Memory

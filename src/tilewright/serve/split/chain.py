@@ -14,13 +14,14 @@ device.  A named scheme is the same chain without a choice.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.dataclass import dataclass
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import begin_aligned, ready
 from tilewright.serve.routes import MemorySpace

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice, Operand
+from tilewright.dataclass import dataclass
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.serve import warm
