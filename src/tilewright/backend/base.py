@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
@@ -20,6 +19,8 @@ from tilewright.precision import Precision
 from tilewright.stencil import Dialect, Launch, Source
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tilewright.backend.cache import KernelCache
     from tilewright.backend.cuda.cubin import Cubin
 

@@ -17,10 +17,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
@@ -35,6 +34,11 @@ from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
 from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Launch, Mode
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 __all__ = [
     "Choice",
@@ -55,7 +59,6 @@ __all__ = [
 Sizes = tuple[int, int, int]
 
 # A kernel by its place, the number of the launch mode that suits, and the nanoseconds to expect.
-Floats = NDArray[np.float64]
 Found = tuple[int, int, float | None]
 
 

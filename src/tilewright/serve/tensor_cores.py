@@ -75,12 +75,12 @@ def _able(
 ) -> tuple[tuple[Config, Pace], ...]:
     """Return the starts of the space that promote often enough, each with its pace."""
     family = wgmma()
-    space = family.space(variant, device)
-    both = zip(family.starts(variant, device), family.paces(variant), strict=True)
+    starts = family.starts(variant, device)
+    able = family.space(variant, device).contained(starts)
     return tuple(
         (config, pace)
-        for config, pace in both
-        if config in space and (not promote_k or 0 < config.integer("promote_k") <= promote_k)
+        for config, pace, is_able in zip(starts, family.paces(variant), able, strict=True)
+        if is_able and (not promote_k or 0 < config.integer("promote_k") <= promote_k)
     )
 
 

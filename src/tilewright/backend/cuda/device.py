@@ -15,7 +15,6 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.backend.base import (
     BackendError,
@@ -38,6 +37,8 @@ from tilewright.stencil import Launch, Source
 from tilewright.timeline import is_recording, span
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tilewright.backend.base import Rewrite
 
 __all__ = ["CUDADevice", "LoadedKernel", "device_at", "devices"]
