@@ -70,7 +70,8 @@ _GRID = (2**31 - 1, 65535)
 # From this compute capability on, a launch may begin before the one before it has ended.
 _EARLY_FROM = 90
 
-_MAP_BYTES, _PLACE_BYTES = 128, 16
+_PLACE_BYTES = 16
+_UPPER = bytes(8)  # of a place whose number has eight bytes
 
 # core.h: statuses that are no CUresults.
 _NO_WORKSPACE, _NO_MEMORY = -1, -2
@@ -303,7 +304,7 @@ class _Laid:
         self._begins = dict(zip((A, B), begins, strict=True))
         self._launches: list[_Launch] = []
         self._places: list[bytes] = []
-        self._map_of: list[int] = []
+        self._map_of: dict[int, int] = {}  # by place
         self._maps: list[bytes] = []
         self._addresses: list[tuple[int, int]] = []  # place, made-up address
         self._scalars: list[_Patch] = []
@@ -341,25 +342,25 @@ class _Laid:
 
     def _put(self, value: Any) -> None:
         """Lay out an argument."""
-        place, raw, map_of = len(self._places), b"", -1
+        place = len(self._places)
         if type(value) is np.int64:  # most are sizes, and never scalars
-            raw = value.tobytes()
+            self._places.append(value.tobytes() + _UPPER)
         elif isinstance(value, np.generic):
-            raw = value.tobytes()
             self._scalar(place, value)
+            self._places.append(value.tobytes().ljust(_PLACE_BYTES, b"\0"))
         elif isinstance(value, TensorMap):
-            map_of = len(self._maps)
             from tilewright.backend.cuda.tensor_map import encoded
 
+            self._map_of[place] = len(self._maps)
             self._maps.append(bytes(encoded(value)))
             self._addresses.append((place, int(value.memory) + value.offset))
+            self._places.append(_UPPER + _UPPER)
         else:
-            raw = int(value or 0).to_bytes(8, "little")
-            if value:
-                self._addresses.append((place, int(value)))
-        assert len(raw) <= _PLACE_BYTES, value
-        self._places.append(raw.ljust(_PLACE_BYTES, b"\0"))
-        self._map_of.append(map_of)
+            address = int(value or 0)
+            if address:
+                self._addresses.append((place, address))
+            self._places.append(address.to_bytes(8, "little") + _UPPER)
+        assert len(self._places[-1]) == _PLACE_BYTES, value
 
     def _scalar(self, place: int, value: Any) -> None:
         """Let a made-up scalar be filled in."""
@@ -399,11 +400,14 @@ class _Laid:
         found = (self._patch(*one) for one in self._addresses)
         patches = [*self._scalars, *(one for one in found if one is not None)]
         many = len(self._places)
+        map_of = (ctypes.c_int * many)(*[-1] * many)
+        for place, at in self._map_of.items():
+            map_of[place] = at
         with self._device.current():  # whose kernels these are
             made = core().tilewright_plan_new(
                 ctypes.c_void_p(self._device.context),
                 (_Launch * len(self._launches))(*self._launches), len(self._launches),
-                b"".join(self._places), (ctypes.c_int * many)(*self._map_of), many,
+                b"".join(self._places), map_of, many,
                 b"".join(self._maps), len(self._maps),
                 (_Patch * len(patches))(*patches), len(patches),
                 ctypes.c_uint64(self.zero_bytes), ctypes.c_uint64(self.scratch_bytes),

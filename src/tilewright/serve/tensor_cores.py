@@ -6,11 +6,11 @@ from functools import lru_cache
 
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config
-from tilewright.stencil import stencil
+from tilewright.stencil import Source, stencil
 from tilewright.stencil.wgmma import TensorVariant, Wgmma
 from tilewright.stencil.wgmma.starts import Pace
 
-__all__ = ["config_for", "multiply_adds", "wgmma"]
+__all__ = ["config_for", "multiply_adds", "source_of", "wgmma"]
 
 
 def wgmma() -> Wgmma:
@@ -18,6 +18,12 @@ def wgmma() -> Wgmma:
     found = stencil("wgmma")
     assert isinstance(found, Wgmma)
     return found
+
+
+@lru_cache(maxsize=256)
+def source_of(config: Config, variant: TensorVariant) -> Source:
+    """Return the source of a config: composing one takes longer than all else of a launch."""
+    return wgmma().source(config, variant, "cuda")
 
 
 @lru_cache(maxsize=4096)

@@ -176,7 +176,7 @@ class CUDADevice(LiveDevice):
         found = check(self.api.cuDeviceGetUuid(self.raw), f"asking {self.id} who it is")
         return bytes(found).hex()
 
-    @property
+    @cached_property
     def portfolio_key(self) -> str:
         """Architecture and model: machine code outlives drivers and compilers."""
         return f"{self.arch}-" + re.sub(r"[^a-z0-9]+", "-", self.spec.name.lower())
