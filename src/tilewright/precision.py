@@ -5,12 +5,14 @@ A new precision is one row here and one prelude in ``stencil/prelude``.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from tilewright.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = [
     "DOUBLE_DOUBLE",

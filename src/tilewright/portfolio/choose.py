@@ -229,7 +229,8 @@ def _compiled(kernels: Sequence[PortfolioKernel], routed: bool) -> NDArray[np.bo
     """Return whether there is machine code of each of `MODES`, a row a kernel."""
     found = np.zeros((len(kernels), len(MODES)), np.bool_)
     for at, one in enumerate(kernels):
-        found[at] = [mode in _digests(one, routed) for mode in MODES]
+        for mode in _digests(one, routed):
+            found[at, mode.number] = True
     return found
 
 

@@ -185,8 +185,8 @@ class Workspace:
         return self.cleared_bytes + self.blocks * self.part_bytes
 
 
-# Of C and C++; no kernel source has either in a string.
-_COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+# Of C and C++; no kernel source has either in a string.  `re` compiles it where one is built.
+_COMMENTS = r"(?s:/\*.*?\*/)|//[^\n]*"
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class Source:
     @property
     def digest(self) -> str:
         """A digest of `identity` and of the text without comments and white space."""
-        bare = "".join(_COMMENTS.sub(" ", self.text).split())
+        bare = "".join(re.sub(_COMMENTS, " ", self.text).split())
         return hashlib.sha256(f"{self.identity}{bare}".encode()).hexdigest()[:12]
 
     def run_if(self, value: int) -> Source:

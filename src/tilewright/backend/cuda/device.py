@@ -24,15 +24,10 @@ from tilewright.backend.base import (
     LiveDevice,
     MachineCode,
 )
-from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import probe
 from tilewright.backend.cuda.cubin import Cubin
 from tilewright.backend.cuda.driver import check, driver, stream_state
-from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
 from tilewright.backend.cuda.functions import MAX_DYNAMIC_SHARED_BYTES, NON_BLOCKING
-from tilewright.backend.cuda.hold import Hold
-from tilewright.backend.cuda.launch import PreparedLaunch
-from tilewright.backend.cuda.workspace import Workspaces
 from tilewright.stencil import Launch, Source
 from tilewright.timeline import is_recording, span
 
@@ -40,6 +35,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tilewright.backend.base import Rewrite
+    from tilewright.backend.cache import KernelCache
+    from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
+    from tilewright.backend.cuda.hold import Hold
+    from tilewright.backend.cuda.launch import PreparedLaunch
+    from tilewright.backend.cuda.workspace import Workspaces
 
 __all__ = ["CUDADevice", "LoadedKernel", "device_at", "devices"]
 
@@ -133,10 +133,6 @@ class CUDADevice(LiveDevice):
         self.arch = probe.architecture(self.raw)
         self.spec = probe.spec_of(self.raw)
         self.driver = probe.driver_version() or f"CUDA {probe.cuda_version()}"
-        self.events = EventPool(self)
-        self.workspaces = Workspaces(self)
-        self._clock = DeviceClock(self)
-        self._hold = Hold(self)
         self.lost: DeviceLostError | None = None
         self._given_cache = cache
         self._starting = threading.RLock()
@@ -145,6 +141,34 @@ class CUDADevice(LiveDevice):
     def backend(self) -> str:
         """Name of the backend."""
         return "cuda"
+
+    # What launches between events take, which calls of gemm() do without, is imported on demand.
+
+    @cached_property
+    def events(self) -> EventPool:
+        """Pairs of events to record."""
+        from tilewright.backend.cuda.events import EventPool
+
+        return EventPool(self)
+
+    @cached_property
+    def workspaces(self) -> Workspaces:
+        """Memory of launches whose blocks leave parts of sums to one another."""
+        from tilewright.backend.cuda.workspace import Workspaces
+
+        return Workspaces(self)
+
+    @cached_property
+    def _clock(self) -> DeviceClock:
+        from tilewright.backend.cuda.events import DeviceClock
+
+        return DeviceClock(self)
+
+    @cached_property
+    def _hold(self) -> Hold:
+        from tilewright.backend.cuda.hold import Hold
+
+        return Hold(self)
 
     # NVRTC is needed to tune and to compile, not to serve: it is asked for its version on demand.
 
@@ -157,6 +181,8 @@ class CUDADevice(LiveDevice):
 
     @cached_property
     def _cache(self) -> KernelCache:
+        from tilewright.backend.cache import KernelCache
+
         return self._given_cache or KernelCache()
 
     @cached_property
@@ -256,6 +282,8 @@ class CUDADevice(LiveDevice):
 
     def prepare(self, kernel: Kernel, launch: Launch, arguments: Sequence[Any]) -> PreparedLaunch:
         """Return a launch that is laid out once and enqueued many times."""
+        from tilewright.backend.cuda.launch import PreparedLaunch
+
         loaded = kernel.handle
         wants = loaded.dynamic_shared_bytes, loaded.part_bytes, loaded.second
         return PreparedLaunch(self, loaded.function, launch, arguments, *wants)
@@ -303,6 +331,8 @@ class CUDADevice(LiveDevice):
             So many launches are enqueued while the stream is kept busy.  Without it, events around
             a kernel of ten microseconds measure how fast the host enqueues it.
         """
+        from tilewright.backend.cuda.events import CUDAEvent
+
         stream = self.stream if stream is None else stream
         with self.current():
             for event in after:
