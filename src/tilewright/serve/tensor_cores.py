@@ -13,6 +13,7 @@ from tilewright.stencil.wgmma.starts import Pace
 __all__ = ["config_for", "multiply_adds", "source_of", "wgmma"]
 
 
+@lru_cache(maxsize=1)
 def wgmma() -> Wgmma:
     """Return the stencil, which knows its own argument list."""
     found = stencil("wgmma")

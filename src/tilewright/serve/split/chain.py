@@ -76,8 +76,18 @@ class Chain:
         wants = product_for(self.live, scheme).k_fast and part_bytes(scheme.part) != 2
         return wants and not self._operands.a.k_fast, wants and not self._operands.b.k_fast
 
+    @cached_property
+    def _placed(self) -> dict[tuple[str, int], Parts]:
+        return {}
+
     def _parts(self, scheme: Scheme, which: int) -> Parts:
         """Return where an operand's parts go; memory for any scheme of the chain is there."""
+        key = scheme.name, which
+        if key not in self._placed:
+            self._placed[key] = self._place(scheme, which)
+        return self._placed[key]
+
+    def _place(self, scheme: Scheme, which: int) -> Parts:
         stored, transposed = self._stored(which), self._transposed(scheme)[which]
         k_fast = stored.k_fast or transposed
         trans = (Trans.T if k_fast else Trans.N) if which == 0 else Trans.N if k_fast else Trans.T
