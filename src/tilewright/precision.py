@@ -68,6 +68,10 @@ class Precision:
     result_name: str = ""
     sum_name: str = ""
 
+    def __hash__(self) -> int:
+        """Return what tells precisions apart: every plan is looked up by a problem's."""
+        return hash(self.letter)
+
     @property
     def dtype(self) -> np.dtype:
         """The NumPy dtype of A's and B's elements; structured in double-double."""

@@ -97,11 +97,13 @@ def run(
         if overlap(_place(views[name]), _place(request.c)):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
     operands = _operand("a", request.a), _operand("b", request.b), _operand("c", request.c)
-    stored = replace(
-        request,
-        trans_a=_as_stored(request.trans_a, request.a),
-        trans_b=_as_stored(request.trans_b, request.b),
-    )
+    stored = request
+    if request.a.conjugated or request.b.conjugated:
+        stored = replace(
+            request,
+            trans_a=_as_stored(request.trans_a, request.a),
+            trans_b=_as_stored(request.trans_b, request.b),
+        )
     live = device_at(ordinal)
     wanted = wanted_of(stored, operands)
     found = start(live, wanted, stream_of(ordinal), request.report, memory)
