@@ -56,6 +56,22 @@ def test_what_ships_is_chosen_without_its_space():
     assert run(code) == "[]"
 
 
+def test_a_call_on_cuda_arrays_imports_little():
+    """Each of these takes milliseconds of the first call of a process."""
+    code = (
+        "import sys, tilewright as tw\ntw.gemm\n"
+        "from tilewright.serve.arrays import device\n"
+        "from tilewright.serve import kernels, realigned\n"
+        "from tilewright.serve.split import chain, serve\n"
+        "slow = ('cuda.bindings', 'importlib.resources', 'numpy.typing', 'secrets', 'sysconfig',\n"
+        "    'tilewright.backend.cuda.compiler', 'tilewright.backend.cuda.launch',\n"
+        "    'tilewright.space.diagram', 'tilewright.space.funnel',\n"
+        "    'pyopencl', 'rich', 'sqlite3')\n"
+        "print([name for name in slow if name in sys.modules])"
+    )
+    assert run(code) == "[]"
+
+
 def test_everything_public_can_be_had():
     for name in tilewright.__all__:
         assert getattr(tilewright, name) is not None

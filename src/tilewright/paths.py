@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -161,6 +160,8 @@ def process_directory(parent: Path, prefix: str) -> Path:
         If it cannot be made.
     """
     _remove_abandoned(parent, prefix)
+    import secrets  # most processes need none
+
     made = parent / f"{prefix}{os.getpid()}-{secrets.token_hex(8)}"
     made.mkdir(mode=0o700)
     held = contextlib.ExitStack()
@@ -333,6 +334,8 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """
     check_writable(path)
     target = Path(path)
+    import secrets
+
     temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}.tmp")
     # 0666 less the umask: the mode that a file written plainly would have.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

@@ -5,11 +5,14 @@ A new precision is one row here and one prelude in ``stencil/prelude``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+
+from tilewright.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = [
     "DOUBLE_DOUBLE",
@@ -64,6 +67,10 @@ class Precision:
     parts: int = 1
     result_name: str = ""
     sum_name: str = ""
+
+    def __hash__(self) -> int:
+        """Return what tells precisions apart: every plan is looked up by a problem's."""
+        return hash(self.letter)
 
     @property
     def dtype(self) -> np.dtype:

@@ -7,9 +7,9 @@ library maps row-major arrays onto this by swapping the operands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from tilewright.dataclass import dataclass
 from tilewright.precision import Precision, precision
 
 __all__ = ["Problem", "Trans", "transposes_of"]

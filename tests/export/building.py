@@ -74,10 +74,10 @@ def written(kernels: KernelSet, directory: Path) -> Path:
     return directory
 
 
-def build_fake(directory: Path) -> Path:
-    """Build what stands in for NVIDIA's driver."""
-    fake = directory / "libcuda.so.1"
-    command = (COMPILER, *WARNINGS, "-O1", "-g", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
+def build_fake(directory: Path, name: str = "libcuda.so.1") -> Path:
+    """Build what stands in for NVIDIA's driver, where it has that name."""
+    fake = directory / name
+    command = (COMPILER, *WARNINGS, "-O1", "-g", "-shared", "-fPIC", f"-Wl,-soname,{name}")
     run(*command, HERE / "fake_cuda.c", "-o", fake, "-lpthread")
     return fake
 

@@ -112,6 +112,19 @@ def test_two_machine_codes_may_be_asked_for_in_any_order(tmp_path):
         assert digest(made.machine_code(one)) == one
 
 
+def test_a_block_is_unpacked_as_far_as_somebody_asks(tmp_path):
+    """What lies behind is: in the same block, later."""
+    made = planted(tmp_path, 1)
+    (block,) = made.blocks
+    codes = sorted(made.codes.values(), key=lambda one: one.at)
+    assert len(codes) > 2
+    found = read_portfolio(tmp_path, "s")
+    assert digest(found.machine_code(codes[0].digest)) == codes[0].digest
+    assert len(found._unpacked[block]._found) == codes[0].size
+    for one in reversed(codes):
+        assert digest(found.machine_code(one.digest)) == one.digest
+
+
 def test_a_portfolio_without_kernels_is_one(tmp_path):
     assert write(tmp_path, []).kernels == ()
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
+from tilewright.backend.cuda.functions import NON_BLOCKING
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source, Stencil, Variant
@@ -175,9 +176,10 @@ def disturbed(live: Any, beside: Twins, trans: str, precision: str) -> Iterator[
     trans, precision : str
         What it computes.
     """
-    flag = int(live.api.CUstream_flags.CU_STREAM_NON_BLOCKING)
     with live.current():
-        streams = [live.check(live.api.cuStreamCreate(flag), "making a stream") for _ in "ab"]
+        streams = [
+            live.check(live.api.cuStreamCreate(NON_BLOCKING), "making a stream") for _ in "ab"
+        ]
     memory = [live.allocate(_COPY_BYTES) for _ in "ab"]
     side = _BESIDE
     product = _Product(live, Problem(side, side, side, precision, *trans), seed=7)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright.backend.cuda.driver import check, driver
+from tilewright.backend.cuda.functions import CAPTURE_RELAXED
 from tilewright.bench.call_arrays import Arrays, arrays_of, operands, public_call
 from tilewright.bench.call_cases import Case
 from tilewright.problem import Trans
@@ -159,9 +160,8 @@ class Worker:
     def graph(self, count: int) -> None:
         """Capture some calls, and run them."""
         stream = self.graphs.ptr
-        relaxed = api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         with current(self.graphs):
-            check(api.cuStreamBeginCapture(stream, relaxed), "beginning a capture")
+            check(api.cuStreamBeginCapture(stream, CAPTURE_RELAXED), "beginning a capture")
             for _ in range(count):
                 self.one()
             graph = check(api.cuStreamEndCapture(stream), "ending a capture")
@@ -192,7 +192,7 @@ class Stress:
         self.kinds = kinds_of(seed)  # kept: workers know their results by address
         ordinal = cupy.cuda.Device().id
         self.device = check(api.cuDeviceGet(ordinal), "finding the device")
-        foreign = check(api.cuCtxCreate(None, 0, self.device), "making a context")
+        foreign = check(api.cuCtxCreate(0, self.device), "making a context")
         check(api.cuCtxPopCurrent(), "leaving a context")
         self.wrong = cupy.zeros(1, "u4")
         streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(STREAMS)]

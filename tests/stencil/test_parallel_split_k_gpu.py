@@ -10,6 +10,7 @@ import pytest
 from tests.stencil.contract import bits_on_two_streams, compiled, same_bits_every_time
 from tests.stencil.portable_harness import variant
 from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.backend.cuda.functions import CAPTURE_THREAD_LOCAL
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant
@@ -87,8 +88,7 @@ def test_a_captured_launch_gives_the_same_bits(copying: Any, shares: dict[str, i
     captured = copying.prepare(kernel, launch, calls[1].arguments())
     with copying.current():
         stream = int(check(api.cuStreamCreate(1), "stream"))
-        mode = api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        check(api.cuStreamBeginCapture(stream, mode), "capture")
+        check(api.cuStreamBeginCapture(stream, CAPTURE_THREAD_LOCAL), "capture")
         try:
             captured.enqueue(stream)
         finally:  # else nothing else runs in this thread

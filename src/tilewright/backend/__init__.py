@@ -20,7 +20,6 @@ from tilewright.backend.base import (
     Operand,
     OutOfMemoryError,
 )
-from tilewright.text import install_hint
 
 __all__ = [
     "BackendError",
@@ -94,10 +93,7 @@ def device(name: str | LiveDevice | None = None) -> LiveDevice:
     if not found:
         from tilewright.backend.opencl.platforms import missing
 
-        raise ValueError(
-            f"no device was found: {missing()}; for an NVIDIA GPU with its driver"
-            f" {install_hint('cuda')}"
-        )
+        raise ValueError(f"no device was found: {missing()}; for an NVIDIA GPU install its driver")
     if not wanted:
         return found[0]
     for live in found:

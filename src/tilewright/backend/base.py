@@ -9,17 +9,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.stencil import Dialect, Launch, Source
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tilewright.backend.cache import KernelCache
     from tilewright.backend.cuda.cubin import Cubin
 

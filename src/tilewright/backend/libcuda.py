@@ -13,8 +13,7 @@ __all__ = ["library"]
 def library() -> ctypes.CDLL | None:
     """Return the driver's own library; None on a machine without it.
 
-    Looked for here, first: without the library some calls of cuda.bindings raise
-    SystemError, and the next one never returns.
+    Looked for here, first: where it is missing nothing else of CUDA is imported.
     """
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:

@@ -206,7 +206,8 @@ def measure(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the shapes.")] = 0,
     seconds: Annotated[float, typer.Option("--seconds", help="Begin no shape after this.")] = 480.0,
     shapes: Annotated[
-        str, typer.Option("--shapes", help="any; short: m or n is; large: all sides from 2048 on; layers.")
+        str,
+        typer.Option("--shapes", help="any; short: m or n is; large: all from 2048 on; layers."),
     ] = "any",
     family: Annotated[
         str | None,
@@ -294,13 +295,13 @@ def build(
         raise ValueError(f"portfolio={name!r} is unknown; use one of {', '.join(NAMES)}")
     spec, arch, live = _target(device)
     kept = Work(work, arch)
+    planned: list[Planned] = []
     if name == "passes":
-        planned, twins = [], _passes(spec)
+        twins = _passes(spec)
         base = Portfolio(name, arch, spec.name, spec.compute_capability, spec.multiprocessors, ())
     else:
         from tilewright.portfolio.measured import read_measured
 
-        planned: list[Planned] = []
         for letter in letters_of(name):
             measured = _measured(letter, times, live)
             more = [read_measured(one, letter) for one in refit or ()]

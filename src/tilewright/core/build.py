@@ -6,7 +6,6 @@ import hashlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 
 from tilewright.paths import MAKING, cache_dir, sweep
@@ -32,7 +31,7 @@ class CoreError(RuntimeError):
 
 def sources() -> dict[str, bytes]:
     """Return the source files of the core by name, headers included."""
-    folder = files("tilewright.core").joinpath("native")
+    folder = Path(__file__).with_name("native")
     found = (one for one in folder.iterdir() if one.name.endswith((".c", ".h")))
     return {one.name: one.read_bytes() for one in sorted(found, key=lambda one: one.name)}
 
@@ -51,7 +50,7 @@ def packaged_name(contents: dict[str, bytes] | None = None) -> str:
 
 def _packaged() -> Path | None:
     """Return the package's own library; in a clone, whose sources change, that of these."""
-    folder = Path(str(files("tilewright.core")))
+    folder = Path(__file__).parent
     if folder.parents[2].joinpath("pyproject.toml").is_file():
         made = folder / packaged_name()
         return made if made.is_file() else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from tilewright.dataclass import dataclass
 
 __all__ = ["DeviceSpec"]
 
@@ -69,3 +70,7 @@ class DeviceSpec:
     l2_bytes: int | None = None
     unified_memory: bool = False
     compute_capability: int | None = None
+
+    def __hash__(self) -> int:
+        """Return what tells most devices apart: every choice of a kernel looks one up."""
+        return hash((self.name, self.multiprocessors, self.compute_capability))

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.find import generation, own, shipped
 from tilewright.portfolio.fit import alike_costs
@@ -34,6 +34,11 @@ from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for
 from tilewright.stencil.geometry import MODES, PLAIN, Geometry, Launch, Mode
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 __all__ = [
     "Choice",
@@ -54,7 +59,6 @@ __all__ = [
 Sizes = tuple[int, int, int]
 
 # A kernel by its place, the number of the launch mode that suits, and the nanoseconds to expect.
-Floats = NDArray[np.float64]
 Found = tuple[int, int, float | None]
 
 
@@ -225,7 +229,8 @@ def _compiled(kernels: Sequence[PortfolioKernel], routed: bool) -> NDArray[np.bo
     """Return whether there is machine code of each of `MODES`, a row a kernel."""
     found = np.zeros((len(kernels), len(MODES)), np.bool_)
     for at, one in enumerate(kernels):
-        found[at] = [mode in _digests(one, routed) for mode in MODES]
+        for mode in _digests(one, routed):
+            found[at, mode.number] = True
     return found
 
 
@@ -250,8 +255,9 @@ def _is_current(kernel: PortfolioKernel) -> bool:
         return False
     if family.version != kernel.version:
         return False
+    cut = kernel.geometry.split_k
     try:
-        return kernel.geometry.split_k in (None, family.geometry(kernel.config).split_k)
+        return cut is None or cut == family.geometry(kernel.config).split_k
     except KeyError:  # its machine code is all that can serve: `_is_sound` refuses such a config
         return True
 

@@ -7,8 +7,6 @@ import threading
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from tilewright.hardware import DeviceSpec
@@ -37,9 +35,9 @@ _generation = 0
 _listeners: list[Callable[[], object]] = []
 
 
-def shipped_folder(compute_capability: int | None) -> Traversable | None:
+def shipped_folder(compute_capability: int | None) -> Path | None:
     """Return the package's folder for an architecture; None where nothing ships for it."""
-    folder = files("tilewright.portfolio").joinpath(f"sm_{compute_capability}")
+    folder = Path(__file__).with_name(f"sm_{compute_capability}")
     return folder if folder.is_dir() else None
 
 

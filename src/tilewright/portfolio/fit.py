@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.model import TERMS, Model
 from tilewright.problem import Problem
 from tilewright.stencil.geometry import Geometry
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
 __all__ = ["alike_costs", "fitted_costs"]
 
-Floats = NDArray[np.float64]
 
 # Multiply-adds in a nanosecond that no multiprocessor passes without tensor cores: 128 in a clock
 # of 2 GHz (H100: 1.98; CUDA C++ Programming Guide, throughput of arithmetic instructions).

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import asdict, astuple, field, fields
 from typing import Any
 
+from tilewright.dataclass import dataclass
 from tilewright.precision import precision
 from tilewright.space import Config
 from tilewright.stencil import Variant
@@ -209,6 +210,7 @@ def variant_of(letter: str, trans: str) -> Variant:
 
 
 _PLAIN = Geometry(1, 1, (1, 1))
+_KNOWN = {one.name: type(getattr(_PLAIN, one.name)) for one in fields(Geometry)}
 
 # Every number of parts of a tile is looked at when kernels are chosen: more than any device has
 # blocks at a time is a mistake.
@@ -248,9 +250,8 @@ def geometry_from_json(row: Mapping[str, Any]) -> Geometry:
     values = dict(row)
     x, y = values.pop("threads")
     cut = values.pop("split_k", None)
-    known = {one.name: type(getattr(_PLAIN, one.name)) for one in fields(Geometry)}
     for name, value in values.items():
-        if name not in known or type(value) is not known[name] or value < _LEAST.get(name, 1):
+        if type(value) is not _KNOWN.get(name) or value < _LEAST.get(name, 1):
             raise ValueError(f"{name}={value!r} is no field of a geometry")
     split_k = None if cut is None else SplitK(**cut)
     if not all(map(_is_positive, (x, y))) or (split_k is not None and not _is_good(split_k)):

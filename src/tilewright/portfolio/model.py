@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.problem import Problem
 from tilewright.stencil.asynchronous.division import LEAST_SHARE, MOST_IN_TREE, MOST_SINGLE
@@ -31,10 +30,14 @@ from tilewright.stencil.geometry import (
     elements_of_chunk,
 )
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
 __all__ = ["NEVER", "TERMS", "Model"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TERMS = (
     "launch",  # 1

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tilewright.core import library
+from tilewright.dataclass import dataclass
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.portfolio import Copying
 from tilewright.problem import Problem

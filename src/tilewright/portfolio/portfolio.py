@@ -4,7 +4,7 @@
 
     s.json               device, kernels (geometry, modes, costs), codes (digest, symbol, ...)
     s-0123456789abcdef.xz    machine code in compressed blocks, one behind the other: a block
-                         holds a kernel's twins, and is unpacked by the first call that needs one
+                         holds a kernel's twins, and is unpacked as far as the twin that is needed
 
 What a file says is data: it is checked when it is read, and machine code is loaded only where its
 digest is the one that the manifest names.  Digests say that a file is whole, not that it is good:
@@ -20,12 +20,12 @@ import re
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import cached_property
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
 from tilewright.paths import write_atomically
 from tilewright.portfolio.kernel import Code, KernelRows, PortfolioKernel
@@ -103,7 +103,7 @@ class Portfolio:
         Of operands; None where it was not measured.
     made : Mapping
         When, by which commit, from what.
-    folder : Traversable, optional
+    folder : Path, optional
         Where its files are.
     data : str
         The file with the machine code.
@@ -121,7 +121,7 @@ class Portfolio:
     sources: Mapping[str, str] = field(default_factory=dict)
     copying: Copying | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
-    folder: Traversable | None = None
+    folder: Path | None = None
     data: str = ""
     blocks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -142,7 +142,7 @@ class Portfolio:
         return tuple(one for one in self.kernels if one.variant == variant)
 
     @cached_property
-    def _unpacked(self) -> OrderedDict[str, bytes]:
+    def _unpacked(self) -> OrderedDict[str, _Block]:
         return OrderedDict()
 
     @cached_property
@@ -163,10 +163,13 @@ class Portfolio:
         with self._lock:
             block = self._unpacked.get(code.block)
             if block is None:
-                block = self._unpacked[code.block] = self._unpack(code.block)
+                block = self._unpacked[code.block] = _Block(self._packed(code.block))
                 if len(self._unpacked) > _KEPT_BLOCKS:
                     self._unpacked.popitem(last=False)
-        found = block[code.at : code.at + code.size]
+            try:
+                found = block.cut(code.at, code.size)
+            except lzma.LZMAError as error:
+                raise PortfolioError(f"{self.data} cannot be read: {error}") from None
         if hashlib.sha256(found).hexdigest() != digest:
             raise PortfolioError(
                 f"{self.data} of portfolio {self.name!r} is damaged: {code.block} differs from its"
@@ -174,24 +177,54 @@ class Portfolio:
             )
         return found
 
-    def _unpack(self, name: str) -> bytes:
+    def _packed(self, name: str) -> bytes:
         at, size = self.blocks.get(name, (0, 0))
         assert self.folder is not None
         try:
             with self.folder.joinpath(self.data).open("rb") as file:
                 file.seek(at)
-                packed = file.read(size)
-            return lzma.LZMADecompressor().decompress(packed, _LIMIT_BYTES)
-        except (OSError, lzma.LZMAError) as error:
+                return file.read(size)
+        except OSError as error:
             raise PortfolioError(f"{self.data} cannot be read: {error}") from None
 
 
-def read_portfolio(folder: Traversable, name: str, *, trusted: bool = False) -> Portfolio:
+class _Block:
+    """A compressed block, unpacked as far as somebody asked for: often not beyond a third.
+
+    Parameters
+    ----------
+    packed : bytes
+        As the data file has it.
+    """
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed, self._unpacker = packed, lzma.LZMADecompressor()
+        self._found = bytearray()
+
+    def cut(self, at: int, size: int) -> bytes:
+        """Return some bytes of the block; fewer where it ends before.
+
+        Raises
+        ------
+        lzma.LZMAError
+            If the block is damaged.
+        """
+        end = min(at + size, _LIMIT_BYTES)
+        while len(self._found) < end and not self._unpacker.eof:
+            piece = self._unpacker.decompress(self._packed, end - len(self._found))
+            if not piece and not self._packed:
+                break  # damaged: it ends before its end
+            self._packed = b""  # the unpacker has it
+            self._found += piece
+        return bytes(self._found[at : at + size])
+
+
+def read_portfolio(folder: Path, name: str, *, trusted: bool = False) -> Portfolio:
     """Return a portfolio of a folder.
 
     Parameters
     ----------
-    folder : Traversable
+    folder : Path
         Where its files are.
     name : str
         A precision's letter, or ``"passes"``.
@@ -215,7 +248,7 @@ def read_portfolio(folder: Traversable, name: str, *, trusted: bool = False) -> 
         raise PortfolioError(f"{name}.json is no portfolio: {error!r}") from None
 
 
-def _portfolio(document: Any, name: str, folder: Traversable, trusted: bool) -> Portfolio:
+def _portfolio(document: Any, name: str, folder: Path, trusted: bool) -> Portfolio:
     if document["format"] != _FORMAT:
         raise ValueError(f"format={document['format']!r}, this version reads {_FORMAT}")
     usual = dict(document["usual"])

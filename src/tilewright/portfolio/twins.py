@@ -6,12 +6,14 @@ there, the nearest serves, and takes longer.  ``core/native/choose.c`` reckons a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.stencil.geometry import MODES, Mode
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["NOT_CLAMPED", "NOT_SCALAR", "NOT_STAGED", "lacking", "next_best", "slower"]
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backend import Event, GemmCall, LiveDevice, Operand, OutOfMemoryError
+from tilewright.dataclass import dataclass
 from tilewright.portfolio.find import generation, on_reload
 from tilewright.problem import Problem
 from tilewright.serve.arenas import Memory, enqueue, workspace

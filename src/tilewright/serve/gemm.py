@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.backend import device as find_device
+from tilewright.dataclass import dataclass
 from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
 from tilewright.serve.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy

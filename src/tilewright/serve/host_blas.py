@@ -24,7 +24,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.backend import device as find_device
@@ -35,6 +34,8 @@ from tilewright.problem import Problem
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tilewright.serve.gemm import Request
     from tilewright.tuning.host_blas import Race
 

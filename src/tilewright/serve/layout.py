@@ -7,8 +7,7 @@ that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
 
 __all__ = ["Strided", "column_major", "layout_of", "operation"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice, Operand
+from tilewright.dataclass import dataclass
 from tilewright.serve import warm
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.calls import Planned, keep, kept

@@ -10,14 +10,14 @@ does not take::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
+from tilewright.dataclass import dataclass
 from tilewright.precision import SHORT, Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.routes import MemorySpace, lay_out
-from tilewright.serve.tensor_cores import config_for, wgmma
+from tilewright.serve.tensor_cores import config_for, source_of, wgmma
 from tilewright.stencil import Launch, Source
 from tilewright.stencil.asynchronous.realign import Realigned, aligned_ld
 from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall, TensorVariant
@@ -198,11 +198,8 @@ def _integers(live: LiveDevice, product: Product, space: MemorySpace) -> list[St
         m, n, product.a.k, product.alpha, Parts(a.memory, 0, a.ld), Parts(b.memory, 0, b.ld),
         product.beta, product.c,
     )  # fmt: skip
-    source = family.source(config, variant, live.dialect)
-    return [
-        *made,
-        (source, family.launch(config, m, n), family.arguments(config, variant, call)),
-    ]
+    launch, arguments = family.launch(config, m, n), family.arguments(config, variant, call)
+    return [*made, (source_of(config, variant), launch, arguments)]
 
 
 def _copy(

@@ -16,6 +16,7 @@ finds the plan of a call by its arrays' layouts.
 from __future__ import annotations
 
 import ctypes
+import struct
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
@@ -70,7 +71,8 @@ _GRID = (2**31 - 1, 65535)
 # From this compute capability on, a launch may begin before the one before it has ended.
 _EARLY_FROM = 90
 
-_MAP_BYTES, _PLACE_BYTES = 128, 16
+_PLACE_BYTES = 16
+_UPPER = bytes(8)  # of a place whose number has eight bytes
 
 # core.h: statuses that are no CUresults.
 _NO_WORKSPACE, _NO_MEMORY = -1, -2
@@ -91,15 +93,8 @@ class _Launch(ctypes.Structure):
     )  # fmt: skip
 
 
-class _Patch(ctypes.Structure):
-    """tilewright_patch of core.h."""
-
-    _fields_ = (
-        ("place", ctypes.c_uint),
-        ("kind", ctypes.c_ubyte),
-        ("type", ctypes.c_ubyte),
-        ("delta", ctypes.c_int64),
-    )
+# tilewright_patch of core.h: place, kind, type and delta, aligned as C does.
+_PATCH = struct.Struct("@IBBq")
 
 
 class _Call(ctypes.Structure):
@@ -303,10 +298,10 @@ class _Laid:
         self._begins = dict(zip((A, B), begins, strict=True))
         self._launches: list[_Launch] = []
         self._places: list[bytes] = []
-        self._map_of: list[int] = []
+        self._map_of: dict[int, int] = {}  # by place
         self._maps: list[bytes] = []
         self._addresses: list[tuple[int, int]] = []  # place, made-up address
-        self._scalars: list[_Patch] = []
+        self._scalars: list[bytes] = []  # patches
         self._part_bytes = 0
         self._words = 0
 
@@ -341,25 +336,25 @@ class _Laid:
 
     def _put(self, value: Any) -> None:
         """Lay out an argument."""
-        place, raw, map_of = len(self._places), b"", -1
+        place = len(self._places)
         if type(value) is np.int64:  # most are sizes, and never scalars
-            raw = value.tobytes()
+            self._places.append(value.tobytes() + _UPPER)
         elif isinstance(value, np.generic):
-            raw = value.tobytes()
             self._scalar(place, value)
+            self._places.append(value.tobytes().ljust(_PLACE_BYTES, b"\0"))
         elif isinstance(value, TensorMap):
-            map_of = len(self._maps)
             from tilewright.backend.cuda.tensor_map import encoded
 
+            self._map_of[place] = len(self._maps)
             self._maps.append(bytes(encoded(value)))
             self._addresses.append((place, int(value.memory) + value.offset))
+            self._places.append(_UPPER + _UPPER)
         else:
-            raw = int(value or 0).to_bytes(8, "little")
-            if value:
-                self._addresses.append((place, int(value)))
-        assert len(raw) <= _PLACE_BYTES, value
-        self._places.append(raw.ljust(_PLACE_BYTES, b"\0"))
-        self._map_of.append(map_of)
+            address = int(value or 0)
+            if address:
+                self._addresses.append((place, address))
+            self._places.append(address.to_bytes(8, "little") + _UPPER)
+        assert len(self._places[-1]) == _PLACE_BYTES, value
 
     def _scalar(self, place: int, value: Any) -> None:
         """Let a made-up scalar be filled in."""
@@ -367,7 +362,7 @@ class _Laid:
         kind = _SCALARS.get(float(value["hi"]) if pair else value.item())
         type_of = _PAIR if pair else _TYPES.get(value.dtype.str[1:])
         if kind is not None and type_of is not None:
-            self._scalars.append(_Patch(place, kind, type_of, 0))
+            self._scalars.append(_PATCH.pack(place, kind, type_of, 0))
 
     @property
     def zero_bytes(self) -> int:
@@ -385,27 +380,30 @@ class _Laid:
         """Parts of sums lie first: right behind their words."""
         return -(-self._part_bytes // _ALIGNMENT) * _ALIGNMENT
 
-    def _patch(self, place: int, address: int) -> _Patch | None:
-        """Return how a made-up address is filled in; None of any other."""
+    def _patched(self, place: int, address: int) -> bytes:
+        """Return the patch by which a made-up address is filled in; nothing for any other."""
         base = address >> _RANGE << _RANGE
         beyond = address - base
         if base in _SLOTS:
-            return _Patch(place, _SLOTS[base], 0, beyond - self._begins.get(base, 0))
+            return _PATCH.pack(place, _SLOTS[base], 0, beyond - self._begins.get(base, 0))
         at = {_WORKSPACE: -self._words, _POOL: self._parts, _ZEROS: -self.zero_bytes}.get(base)
-        return None if at is None else _Patch(place, _SCRATCH, 0, at + beyond)
+        return b"" if at is None else _PATCH.pack(place, _SCRATCH, 0, at + beyond)
 
     def made(self) -> int:
         """Return the native plan's address."""
-        found = (self._patch(*one) for one in self._addresses)
-        patches = [*self._scalars, *(one for one in found if one is not None)]
+        found = (self._patched(*one) for one in self._addresses)
+        patches = b"".join((*self._scalars, *found))
         many = len(self._places)
+        map_of = (ctypes.c_int * many)(*[-1] * many)
+        for place, at in self._map_of.items():
+            map_of[place] = at
         with self._device.current():  # whose kernels these are
             made = core().tilewright_plan_new(
                 ctypes.c_void_p(self._device.context),
                 (_Launch * len(self._launches))(*self._launches), len(self._launches),
-                b"".join(self._places), (ctypes.c_int * many)(*self._map_of), many,
+                b"".join(self._places), map_of, many,
                 b"".join(self._maps), len(self._maps),
-                (_Patch * len(patches))(*patches), len(patches),
+                patches, len(patches) // _PATCH.size,
                 ctypes.c_uint64(self.zero_bytes), ctypes.c_uint64(self.scratch_bytes),
             )  # fmt: skip
         if not made:

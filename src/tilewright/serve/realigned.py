@@ -17,9 +17,10 @@ kernel's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.dataclass import dataclass
 from tilewright.portfolio import Served, shipped
 from tilewright.portfolio.choose import held_rows
 from tilewright.portfolio.native_choice import NativeChoice

@@ -13,10 +13,10 @@ of a queue (`tilewright.serve.scratch`), or that of a plan (`tilewright.serve.pl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice
+from tilewright.dataclass import dataclass
 from tilewright.problem import Problem
 from tilewright.serve.kernels import begin_aligned, ready
 from tilewright.stencil import Launch, Variant

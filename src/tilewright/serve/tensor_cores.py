@@ -6,18 +6,25 @@ from functools import lru_cache
 
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config
-from tilewright.stencil import stencil
+from tilewright.stencil import Source, stencil
 from tilewright.stencil.wgmma import TensorVariant, Wgmma
 from tilewright.stencil.wgmma.starts import Pace
 
-__all__ = ["config_for", "multiply_adds", "wgmma"]
+__all__ = ["config_for", "multiply_adds", "source_of", "wgmma"]
 
 
+@lru_cache(maxsize=1)
 def wgmma() -> Wgmma:
     """Return the stencil, which knows its own argument list."""
     found = stencil("wgmma")
     assert isinstance(found, Wgmma)
     return found
+
+
+@lru_cache(maxsize=256)
+def source_of(config: Config, variant: TensorVariant) -> Source:
+    """Return the source of a config: composing one takes longer than all else of a launch."""
+    return wgmma().source(config, variant, "cuda")
 
 
 @lru_cache(maxsize=4096)
@@ -80,12 +87,12 @@ def _able(
 ) -> tuple[tuple[Config, Pace], ...]:
     """Return the starts of the space that promote as is asked, each with its pace."""
     family = wgmma()
-    space = family.space(variant, device)
-    both = zip(family.starts(variant, device), family.paces(variant), strict=True)
+    starts = family.starts(variant, device)
+    able = family.space(variant, device).contained(starts)
     return tuple(
         (config, pace)
-        for config, pace in both
-        if config in space
+        for config, pace, is_able in zip(starts, family.paces(variant), able, strict=True)
+        if is_able
         and (not promote_k or 0 < config.integer("promote_k") <= promote_k)
         and (not compensated or family.compensates(config, variant))
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +34,7 @@ class _Table:
         """Find the functions; return the one that makes a library known, or None."""
         from tilewright.core import library
 
-        found = None if sysconfig.get_config_var("Py_GIL_DISABLED") else library()
+        found = None if "t" in getattr(sys, "abiflags", "") else library()
         if found is None:
             return None
         function = found.tilewright_function

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.space.constraint import Constraint
 from tilewright.space.parameter import Parameter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["Automaton", "factorise", "tabulate"]
 

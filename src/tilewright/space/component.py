@@ -6,15 +6,17 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.space.automaton import Automaton, tabulate
 from tilewright.space.constraint import Constraint
 from tilewright.space.diagram import Diagram, Rules, TooWide
 from tilewright.space.parameter import Parameter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["MOST_EDGES", "Component", "connected"]
 

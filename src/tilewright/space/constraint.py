@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+
+from tilewright.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["Constraint", "Kind"]
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilewright.dataclass import dataclass
 from tilewright.space.automaton import Automaton, factorise
 from tilewright.space.constraint import Constraint
 from tilewright.space.parameter import Parameter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["Diagram", "Rules", "TooWide"]
 
@@ -49,7 +51,7 @@ class Rules:
     direct: tuple[tuple[Constraint, tuple[int, ...]], ...]
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class _Layer:
     """Edges in order of parent and code: ``first[node]`` is a node's first edge."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tilewright.dataclass import dataclass
 from tilewright.space.constraint import Kind
 
 __all__ = ["Funnel", "Stage"]

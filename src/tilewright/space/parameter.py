@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import keyword
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilewright.dataclass import dataclass
 from tilewright.space.config import Value
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["Parameter"]
 

@@ -7,17 +7,20 @@ import math
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.space.aliases import current
-from tilewright.space.component import Component, connected
 from tilewright.space.config import Config, Value
 from tilewright.space.constraint import Constraint, Kind
-from tilewright.space.funnel import Funnel, Stage
 from tilewright.space.parameter import Parameter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tilewright.space.component import Component
+    from tilewright.space.funnel import Funnel
 
 __all__ = ["Space"]
 
@@ -89,6 +92,8 @@ class Space:
     @cached_property
     def _components(self) -> list[Component]:
         """Groups of parameters; the largest varies slowest, so its blocks are met once each."""
+        from tilewright.space.component import Component, connected  # to check points takes none
+
         groups = connected(self.parameters, self.constraints)
         groups.sort(key=lambda group: math.prod(len(p) for p in group[0]), reverse=True)
         return [Component(*group) for group in groups]
@@ -104,6 +109,9 @@ class Space:
 
     def funnel(self) -> Funnel:
         """Return how many raw points survive constraints 1 to i, for each i."""
+        from tilewright.space.component import Component, connected
+        from tilewright.space.funnel import Funnel, Stage
+
         sizes: dict[
             tuple[Constraint | Parameter, ...], int
         ] = {}  # most groups are as in the stage before

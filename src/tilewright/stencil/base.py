@@ -30,11 +30,12 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
@@ -184,8 +185,8 @@ class Workspace:
         return self.cleared_bytes + self.blocks * self.part_bytes
 
 
-# Of C and C++; no kernel source has either in a string.
-_COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+# Of C and C++; no kernel source has either in a string.  `re` compiles it where one is built.
+_COMMENTS = r"(?s:/\*.*?\*/)|//[^\n]*"
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,7 @@ class Source:
     @property
     def digest(self) -> str:
         """A digest of `identity` and of the text without comments and white space."""
-        bare = "".join(_COMMENTS.sub(" ", self.text).split())
+        bare = "".join(re.sub(_COMMENTS, " ", self.text).split())
         return hashlib.sha256(f"{self.identity}{bare}".encode()).hexdigest()[:12]
 
     def run_if(self, value: int) -> Source:

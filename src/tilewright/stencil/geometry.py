@@ -16,8 +16,10 @@ split-K launches a block for each part of k of each tile, and a reduction kernel
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import math
+from dataclasses import fields, replace
 
+from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 
@@ -162,14 +164,17 @@ class SplitK:
         at_once : int
             Blocks that the device holds.
         """
-
-        def cycles(parts: int) -> float:
+        best, least = 1, math.inf
+        for parts in range(1, max(1, min(self.most_parts, steps)) + 1):
+            moved = parts * tiles * self.part_bytes / PART_BYTES_A_CYCLE
+            if moved >= least:
+                break  # more parts move more
             waves = -(-tiles * parts // at_once)
             wave = -(-steps // parts) * self.step_cycles + WAVE_CYCLES
-            moved = parts * tiles * self.part_bytes / PART_BYTES_A_CYCLE
-            return waves * wave + moved + (self.reduction_cycles if parts > 1 else 0.0)
-
-        return min(range(1, max(1, min(self.most_parts, steps)) + 1), key=cycles)
+            cycles = waves * wave + moved + (self.reduction_cycles if parts > 1 else 0.0)
+            if cycles < least:
+                best, least = parts, cycles
+        return best
 
 
 @dataclass(frozen=True)

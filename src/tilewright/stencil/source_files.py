@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from importlib.resources import files
+from importlib import import_module
+from pathlib import Path
 
 __all__ = ["read_source"]
 
@@ -27,5 +28,6 @@ def read_source(path: str, package: str = "tilewright.stencil") -> str:
     package : str
         Where the files are: stencils outside this package bring their own.
     """
-    text = files(package).joinpath(path).read_text(encoding="utf-8")
+    folder = Path(import_module(package).__path__[0])
+    text = folder.joinpath(path).read_text(encoding="utf-8")
     return _INCLUDE.sub(lambda found: read_source(found.group(1), package), text)

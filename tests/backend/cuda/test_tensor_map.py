@@ -15,8 +15,6 @@ from tilewright.backend.cuda import tensor_map
 from tilewright.backend.cuda.launch import ArgumentBlock
 from tilewright.stencil import TensorMap
 
-bindings = pytest.importorskip("cuda.bindings.driver")
-
 MAP = TensorMap(0x7000, 64, "float16", (100, 33, 2), (256, 8448), (64, 16, 1), 128)
 
 
@@ -25,30 +23,25 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Stand in for the driver; the list is what it was asked."""
     calls: list[tuple[Any, ...]] = []
 
-    def encode(*arguments: Any) -> tuple[int, Any]:
+    def encode(*arguments: Any) -> tuple[int]:
         calls.append(arguments)
-        made = bindings.CUtensorMap()
-        ctypes.memset(int(made.getPtr()), 0xA5, 128)
-        return 0, made
+        ctypes.memset(arguments[0], 0xA5, 128)
+        return (0,)
 
-    names = vars(bindings)
-    fake = SimpleNamespace(**{**names, "cuTensorMapEncodeTiled": encode})
+    fake = SimpleNamespace(cuTensorMapEncodeTiled=encode)
     monkeypatch.setattr(tensor_map, "driver", lambda: fake)
     return calls
 
 
 def test_the_driver_is_asked_in_its_words(asked: list[tuple[Any, ...]]) -> None:
     tensor_map.encoded(MAP)
-    kind, rank, address, sizes, strides, box, steps, _, swizzle, _, fill = asked[0]
-    assert kind == bindings.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-    assert (rank, address) == (3, 0x7040)
-    assert [int(x) for x in sizes] == [100, 33, 2]
-    assert [int(x) for x in strides] == [256, 8448]
-    assert [int(x) for x in box] == [64, 16, 1]
-    assert [int(x) for x in steps] == [1, 1, 1]
-    assert swizzle == bindings.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
-    # Anything else would fill with NaN.
-    assert fill == bindings.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
+    _, kind, rank, address, sizes, strides, box, steps, *rest = asked[0]
+    assert (kind, rank, address) == (6, 3, 0x7040)
+    assert list(sizes) == [100, 33, 2]
+    assert list(strides)[:2] == [256, 8448]
+    assert list(box) == [64, 16, 1]
+    assert list(steps) == [1, 1, 1]
+    assert rest == [0, 3, 2, 0], "any other fill is NaN"
 
 
 def test_every_element_type_and_pattern_has_a_name_there(asked: list[tuple[Any, ...]]) -> None:

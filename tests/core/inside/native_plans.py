@@ -32,7 +32,7 @@ class Made:
         self.at = core.tilewright_plan_new(
             ctypes.c_void_p(CONTEXT), laid, len(launches), raw,
             (ctypes.c_int * many)(*(map_of or [-1] * many)), many, b"".join(maps), len(maps),
-            (plans._Patch * len(patches))(*(plans._Patch(*one) for one in patches)), len(patches),
+            b"".join(plans._PATCH.pack(*one) for one in patches), len(patches),
             ctypes.c_uint64(zero), ctypes.c_uint64(scratch),
         )  # fmt: skip
 

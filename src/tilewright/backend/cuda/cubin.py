@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tilewright.dataclass import dataclass
 
 __all__ = ["Cubin", "Usage"]
 

@@ -15,7 +15,6 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.backend.base import (
     BackendError,
@@ -25,20 +24,22 @@ from tilewright.backend.base import (
     LiveDevice,
     MachineCode,
 )
-from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import probe
 from tilewright.backend.cuda.cubin import Cubin
 from tilewright.backend.cuda.driver import check, driver, stream_state
-from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
-from tilewright.backend.cuda.hold import Hold
-from tilewright.backend.cuda.launch import PreparedLaunch
-from tilewright.backend.cuda.workspace import Workspaces
+from tilewright.backend.cuda.functions import MAX_DYNAMIC_SHARED_BYTES, NON_BLOCKING
 from tilewright.stencil import Launch, Source
-from tilewright.text import install_hint
 from tilewright.timeline import is_recording, span
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tilewright.backend.base import Rewrite
+    from tilewright.backend.cache import KernelCache
+    from tilewright.backend.cuda.events import CUDAEvent, DeviceClock, EventPool
+    from tilewright.backend.cuda.hold import Hold
+    from tilewright.backend.cuda.launch import PreparedLaunch
+    from tilewright.backend.cuda.workspace import Workspaces
 
 __all__ = ["CUDADevice", "LoadedKernel", "device_at", "devices"]
 
@@ -86,7 +87,7 @@ class LoadedKernel:
             function = function_of(entry)
             behind = function_of(second) if second else 0
             if dynamic_shared_bytes:
-                most = found.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                most = MAX_DYNAMIC_SHARED_BYTES
                 device.check(
                     found.cuFuncSetAttribute(function, most, dynamic_shared_bytes),
                     f"asking for {dynamic_shared_bytes} bytes of shared memory for {entry!r}",
@@ -124,9 +125,7 @@ class CUDADevice(LiveDevice):
     def __init__(self, ordinal: int, cache: KernelCache | None = None) -> None:
         found = driver()
         if found is None:
-            raise BackendError(
-                f"cuda:{ordinal} needs NVIDIA's driver; with it, {install_hint('cuda')}"
-            )
+            raise BackendError(f"cuda:{ordinal} needs NVIDIA's driver and its GPU; install it")
         self.api = found
         self.ordinal = ordinal
         self.raw = probe.handle(ordinal)
@@ -134,10 +133,6 @@ class CUDADevice(LiveDevice):
         self.arch = probe.architecture(self.raw)
         self.spec = probe.spec_of(self.raw)
         self.driver = probe.driver_version() or f"CUDA {probe.cuda_version()}"
-        self.events = EventPool(self)
-        self.workspaces = Workspaces(self)
-        self._clock = DeviceClock(self)
-        self._hold = Hold(self)
         self.lost: DeviceLostError | None = None
         self._given_cache = cache
         self._starting = threading.RLock()
@@ -146,6 +141,34 @@ class CUDADevice(LiveDevice):
     def backend(self) -> str:
         """Name of the backend."""
         return "cuda"
+
+    # What launches between events take, which calls of gemm() do without, is imported on demand.
+
+    @cached_property
+    def events(self) -> EventPool:
+        """Pairs of events to record."""
+        from tilewright.backend.cuda.events import EventPool
+
+        return EventPool(self)
+
+    @cached_property
+    def workspaces(self) -> Workspaces:
+        """Memory of launches whose blocks leave parts of sums to one another."""
+        from tilewright.backend.cuda.workspace import Workspaces
+
+        return Workspaces(self)
+
+    @cached_property
+    def _clock(self) -> DeviceClock:
+        from tilewright.backend.cuda.events import DeviceClock
+
+        return DeviceClock(self)
+
+    @cached_property
+    def _hold(self) -> Hold:
+        from tilewright.backend.cuda.hold import Hold
+
+        return Hold(self)
 
     # NVRTC is needed to tune and to compile, not to serve: it is asked for its version on demand.
 
@@ -158,6 +181,8 @@ class CUDADevice(LiveDevice):
 
     @cached_property
     def _cache(self) -> KernelCache:
+        from tilewright.backend.cache import KernelCache
+
         return self._given_cache or KernelCache()
 
     @cached_property
@@ -175,9 +200,9 @@ class CUDADevice(LiveDevice):
     def hardware_key(self) -> str:
         """The driver's number of the device, whichever devices this process may see."""
         found = check(self.api.cuDeviceGetUuid(self.raw), f"asking {self.id} who it is")
-        return bytes(found.bytes)[:16].hex()
+        return bytes(found).hex()
 
-    @property
+    @cached_property
     def portfolio_key(self) -> str:
         """Architecture and model: machine code outlives drivers and compilers."""
         return f"{self.arch}-" + re.sub(r"[^a-z0-9]+", "-", self.spec.name.lower())
@@ -199,8 +224,7 @@ class CUDADevice(LiveDevice):
     def stream(self) -> int:
         """Address of this object's own stream."""
         with self._starting, self.current():
-            flag = int(self.api.CUstream_flags.CU_STREAM_NON_BLOCKING)
-            return int(self.check(self.api.cuStreamCreate(flag), "making a stream"))
+            return int(self.check(self.api.cuStreamCreate(NON_BLOCKING), "making a stream"))
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
@@ -258,6 +282,8 @@ class CUDADevice(LiveDevice):
 
     def prepare(self, kernel: Kernel, launch: Launch, arguments: Sequence[Any]) -> PreparedLaunch:
         """Return a launch that is laid out once and enqueued many times."""
+        from tilewright.backend.cuda.launch import PreparedLaunch
+
         loaded = kernel.handle
         wants = loaded.dynamic_shared_bytes, loaded.part_bytes, loaded.second
         return PreparedLaunch(self, loaded.function, launch, arguments, *wants)
@@ -305,6 +331,8 @@ class CUDADevice(LiveDevice):
             So many launches are enqueued while the stream is kept busy.  Without it, events around
             a kernel of ten microseconds measure how fast the host enqueues it.
         """
+        from tilewright.backend.cuda.events import CUDAEvent
+
         stream = self.stream if stream is None else stream
         with self.current():
             for event in after:
@@ -359,7 +387,7 @@ class CUDADevice(LiveDevice):
     def allocate(self, size: int) -> int:
         """Return the address of `size` bytes of device memory; at least one, as CUDA wants."""
         with self.current():
-            found = self.api.cuMemAlloc(max(1, size))
+            found = self.api.cuMemAlloc(max(1, int(size)))
             return int(self.check(found, f"{self.id} cannot allocate {size} bytes"))
 
     def upload(self, array: NDArray[Any]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from types import ModuleType
 from typing import Any
 
 from tilewright.backend.base import (
@@ -14,6 +13,7 @@ from tilewright.backend.base import (
     LaunchError,
     OutOfMemoryError,
 )
+from tilewright.backend.cuda.functions import Functions
 from tilewright.backend.libcuda import library
 
 __all__ = ["LOST", "check", "driver", "error_of", "stream_state"]
@@ -33,16 +33,14 @@ _FAILED = frozenset({46, 100, 214, 220, 304, 709, 721, 802})
 
 
 @lru_cache(maxsize=1)
-def driver() -> ModuleType | None:
-    """Return ``cuda.bindings.driver``, initialised; None without driver, GPU or package."""
-    if library() is None:
+def driver() -> Functions | None:
+    """Return the driver's functions, initialised; None without driver or GPU."""
+    found = library()
+    if found is None:
         return None
-    try:
-        from cuda.bindings import driver as found
-    except ImportError:
-        return None
-    (status,) = found.cuInit(0)
-    return found if int(status) == 0 else None
+    functions = Functions(found)
+    (status,) = functions.cuInit(0)
+    return functions if status == 0 else None
 
 
 @lru_cache(maxsize=1)
@@ -80,7 +78,7 @@ def check(result: tuple[Any, ...], doing: str) -> Any:
     Parameters
     ----------
     result : tuple
-        What a function of ``cuda.bindings.driver`` returned.
+        What a function of the driver's returned.
     doing : str
         What the call was for; the message begins with it.
 
@@ -113,9 +111,7 @@ def _words(status: int) -> tuple[str, str]:
     found = driver()
     if found is None:
         return "CUDA error", str(status)
-    try:
-        code = found.CUresult(status)
-    except ValueError:  # newer than the bindings
+    (_, name), (_, text) = found.cuGetErrorName(status), found.cuGetErrorString(status)
+    if not name:  # no status of this driver's
         return "CUDA error", str(status)
-    _, text = found.cuGetErrorString(code)
-    return str(code.name), text.decode(errors="replace") if text else str(code.name)
+    return name.decode(), text.decode(errors="replace") if text else name.decode()

@@ -6,51 +6,65 @@ import ctypes
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from tilewright.backend.cuda.driver import check, driver
 from tilewright.hardware import DeviceSpec
 
 __all__ = ["architecture", "capability", "count", "cuda_version", "driver_version", "spec_of"]
 
+# CUdevice_attribute of cuda.h, CU_DEVICE_ATTRIBUTE_*.
+_ATTRIBUTES = {
+    "MAX_THREADS_PER_BLOCK": 1,
+    "MAX_SHARED_MEMORY_PER_BLOCK": 8,
+    "WARP_SIZE": 10,
+    "CLOCK_RATE": 13,
+    "MULTIPROCESSOR_COUNT": 16,
+    "INTEGRATED": 18,
+    "L2_CACHE_SIZE": 38,
+    "MAX_THREADS_PER_MULTIPROCESSOR": 39,
+    "COMPUTE_CAPABILITY_MAJOR": 75,
+    "COMPUTE_CAPABILITY_MINOR": 76,
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 81,
+    "MAX_REGISTERS_PER_MULTIPROCESSOR": 82,
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 97,
+    "MAX_BLOCKS_PER_MULTIPROCESSOR": 106,
+}
+
 # Every architecture since Kepler (CUDA C++ Programming Guide, compute capabilities).
 _REGISTERS_PER_THREAD = 255
 
 
 def count() -> int:
-    """Return the number of CUDA devices; zero without driver or package."""
+    """Return the number of CUDA devices; zero without a driver."""
     found = driver()
     if found is None:
         return 0
     status, number = found.cuDeviceGetCount()
-    return int(number) if int(status) == 0 else 0
+    return int(number) if status == 0 else 0
 
 
-def handle(ordinal: int) -> Any:
+def handle(ordinal: int) -> int:
     """Return the driver's handle of a device."""
     found = driver()
     assert found is not None
-    return check(found.cuDeviceGet(ordinal), f"finding cuda:{ordinal}")
+    return int(check(found.cuDeviceGet(ordinal), f"finding cuda:{ordinal}"))
 
 
-def _attribute(device: Any, name: str) -> int | None:
+def _attribute(device: int, name: str) -> int | None:
     """Return a device attribute; None where the driver does not know it."""
     found = driver()
     assert found is not None
-    key = getattr(found.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}", None)
-    if key is None:
-        return None
-    status, value = found.cuDeviceGetAttribute(key, device)
-    return int(value) if int(status) == 0 else None
+    status, value = found.cuDeviceGetAttribute(_ATTRIBUTES[name], device)
+    return int(value) if status == 0 else None
 
 
-def _required(device: Any, name: str) -> int:
+def _required(device: int, name: str) -> int:
     value = _attribute(device, name)
     assert value is not None, name
     return value
 
 
-def capability(device: Any) -> tuple[int, int]:
+def capability(device: int) -> tuple[int, int]:
     """Return the compute capability."""
     return (
         _required(device, "COMPUTE_CAPABILITY_MAJOR"),
@@ -58,7 +72,7 @@ def capability(device: Any) -> tuple[int, int]:
     )
 
 
-def architecture(device: Any) -> str:
+def architecture(device: int) -> str:
     """Return what to compile for: this very architecture with all it has.
 
     From Hopper on the suffix "a" adds instructions that later ones drop.
@@ -67,7 +81,7 @@ def architecture(device: Any) -> str:
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 
-def spec_of(device: Any) -> DeviceSpec:
+def spec_of(device: int) -> DeviceSpec:
     """Return the numbers of a CUDA device.  Source: cuDeviceGetAttribute."""
     found = driver()
     assert found is not None

@@ -21,15 +21,26 @@ _MOST_BOX = 256
 _MOST_SIZE = 2**32
 _MOST_STRIDE = 2**40
 
+# CUtensorMapDataType of cuda.h.
 _TYPES = {
-    "float16": "FLOAT16",
-    "bfloat16": "BFLOAT16",
-    "float32": "FLOAT32",
-    "float64": "FLOAT64",
-    "int32": "INT32",
-    "int8": "UINT8",  # the copy engine looks at no sign
-    "uint8": "UINT8",
+    "float16": 6,
+    "bfloat16": 9,
+    "float32": 7,
+    "float64": 8,
+    "int32": 3,
+    "int8": 0,  # UINT8: the copy engine looks at no sign
+    "uint8": 0,
 }
+
+# By bytes: CUtensorMapSwizzle.
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+
+# CUtensorMapInterleave and CUtensorMapFloatOOBfill: none; any other fill is NaN.
+_NO_INTERLEAVE, _FILL_ZERO = 0, 0
+
+# CUtensorMapL2promotion: a row of a box is at most so long, and its neighbour in memory is soon
+# wanted.
+_PROMOTE_128_BYTES = 2
 
 
 def encoded(tensor: TensorMap) -> ctypes.Array[Any]:
@@ -52,37 +63,32 @@ def encoded(tensor: TensorMap) -> ctypes.Array[Any]:
     if api is None:
         raise LaunchError("tensor maps are made by NVIDIA's driver, which is not here")
     rank = len(tensor.sizes)
-    whole, word = api.cuuint64_t, api.cuuint32_t
-    kind = getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[tensor.element]}")
-    span = f"{tensor.swizzle}B" if tensor.swizzle else "NONE"
-    made = check(
+    whole, word = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank
+    made = _aligned()
+    check(
         api.cuTensorMapEncodeTiled(
-            kind,
+            made,
+            _TYPES[tensor.element],
             rank,
             int(tensor.memory) + tensor.offset,
-            [whole(size) for size in tensor.sizes],
-            [whole(stride) for stride in tensor.strides],
-            [word(side) for side in tensor.box],
-            [word(1)] * rank,
-            api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{span}"),
-            # A row of a box is at most so long, and its neighbour in memory is soon wanted.
-            api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-            api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            whole(*map(int, tensor.sizes)),
+            whole(*map(int, tensor.strides)),
+            word(*map(int, tensor.box)),
+            word(*(1,) * rank),
+            _NO_INTERLEAVE,
+            _SWIZZLES[tensor.swizzle],
+            _PROMOTE_128_BYTES,
+            _FILL_ZERO,
         ),
         f"making a tensor map of {tensor.sizes} elements of {tensor.element}",
     )
-    # Its own object need not lie where a kernel's argument may: a multiple of 64 bytes.
-    return _aligned(ctypes.string_at(int(made.getPtr()), _BYTES))
+    return made
 
 
-def _aligned(raw: bytes) -> ctypes.Array[Any]:
-    """Return a copy of some bytes at a multiple of 64, which keeps its memory alive."""
-    memory = (ctypes.c_char * (len(raw) + 64))()
-    offset = -ctypes.addressof(memory) % 64
-    found = (ctypes.c_char * len(raw)).from_buffer(memory, offset)
-    found.raw = raw
-    return found
+def _aligned() -> ctypes.Array[Any]:
+    """Return room for a map at a multiple of 64 bytes, as cuda.h wants it, which keeps itself."""
+    memory = (ctypes.c_char * (_BYTES + 64))()
+    return (ctypes.c_char * _BYTES).from_buffer(memory, -ctypes.addressof(memory) % 64)
 
 
 def _look_at(tensor: TensorMap) -> None:

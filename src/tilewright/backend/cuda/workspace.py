@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tilewright.backend.cuda.functions import CAPTURE_RELAXED
 from tilewright.stencil import Workspace
 
 __all__ = ["Workspaces"]
@@ -71,7 +73,7 @@ class Workspaces:
         number = self._device.stream_state(stream)
         if number is not None:
             return number, 0
-        found = self._device.api.cuStreamGetCaptureInfo(stream)
+        found = self._device.api.cuStreamGetCaptureInfo(stream, None, None, None)
         self._device.check(found, "looking at a stream")
         return stream, int(found[2])
 
@@ -102,9 +104,9 @@ class Workspaces:
     def _uncaptured(self) -> Iterator[None]:
         """Let this thread allocate while a stream of its own is captured."""
         api, check = self._device.api, self._device.check
-        mode = api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        before = check(api.cuThreadExchangeStreamCaptureMode(mode), "allocating a workspace")
+        mode = ctypes.c_int(CAPTURE_RELAXED)  # each exchange leaves here what was before
+        check(api.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode)), "allocating a workspace")
         try:
             yield
         finally:
-            api.cuThreadExchangeStreamCaptureMode(before)
+            api.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))

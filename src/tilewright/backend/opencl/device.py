@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from tilewright.backend.cache import KernelCache
 from tilewright.backend.opencl.platforms import opencl, ordered_devices, spec_of
 from tilewright.backend.opencl.pocl_cache import Compiled, pocl_cache
 from tilewright.backend.opencl.unknown_cpu import rename_unknown_cpu
+from tilewright.dataclass import dataclass
 from tilewright.paths import cache_dir
 from tilewright.stencil import Launch, Source
 from tilewright.timeline import device_span, is_recording, span

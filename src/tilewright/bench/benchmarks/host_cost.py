@@ -9,6 +9,7 @@ many launches its plan has is counted in a CUDA graph.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.backend.cuda.device import device_at
+from tilewright.backend.cuda.functions import CAPTURE_RELAXED, GRAPH_NODE_KERNEL
 from tilewright.bench.call_arrays import Arrays, arrays_of, cupy_on, operands, public_call
 from tilewright.bench.call_cases import Case
 from tilewright.bench.peers import UnavailableError
@@ -153,22 +155,23 @@ def _launches(cupy: Any, arrays: Arrays, call: Callable[[], Any]) -> int:
     """Return how many kernels a call launches; captured it takes the plan that it has otherwise."""
     live = device_at(cupy.cuda.Device().id)
     api = live.api
-    kernel = api.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
-    relaxed = api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     stream = cupy.cuda.Stream(non_blocking=True)
-    live.check(api.cuStreamBeginCapture(stream.ptr, relaxed), "capturing")
+    live.check(api.cuStreamBeginCapture(stream.ptr, CAPTURE_RELAXED), "capturing")
     try:
         with arrays.on_stream(stream):
             call()
     finally:
         graph = live.check(api.cuStreamEndCapture(stream.ptr), "capturing")
     try:
-        many = api.cuGraphGetNodes(graph)[2]  # without room for any it says how many there are
-        nodes = live.check(api.cuGraphGetNodes(graph, many), "counting launches")
+        many = ctypes.c_size_t()
+        at = ctypes.byref(many)  # without room for any it says how many there are
+        live.check(api.cuGraphGetNodes(graph, None, at), "counting launches")
+        nodes = (ctypes.c_void_p * many.value)()
+        live.check(api.cuGraphGetNodes(graph, nodes, at), "counting launches")
         kinds = [live.check(api.cuGraphNodeGetType(one), "counting launches") for one in nodes]
     finally:
         live.check(api.cuGraphDestroy(graph), "destroying a graph")
-    return sum(one == kernel for one in kinds)
+    return sum(one == GRAPH_NODE_KERNEL for one in kinds)
 
 
 def _time(cupy: Any, calls: Sequence[_Timed], rng: Any) -> None:

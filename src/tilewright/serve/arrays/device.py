@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.backend import LiveDevice, Operand
 from tilewright.backend.cuda.device import device_at
+from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.arenas import Memory
@@ -96,11 +97,13 @@ def run(
         if overlap(_place(views[name]), _place(request.c)):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
     operands = _operand("a", request.a), _operand("b", request.b), _operand("c", request.c)
-    stored = replace(
-        request,
-        trans_a=_as_stored(request.trans_a, request.a),
-        trans_b=_as_stored(request.trans_b, request.b),
-    )
+    stored = request
+    if request.a.conjugated or request.b.conjugated:
+        stored = replace(
+            request,
+            trans_a=_as_stored(request.trans_a, request.a),
+            trans_b=_as_stored(request.trans_b, request.b),
+        )
     live = device_at(ordinal)
     wanted = wanted_of(stored, operands)
     found = start(live, wanted, stream_of(ordinal), request.report, memory)

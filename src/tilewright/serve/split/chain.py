@@ -14,13 +14,14 @@ device.  A named scheme is the same chain without a choice.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.dataclass import dataclass
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import begin_aligned, ready
 from tilewright.serve.routes import MemorySpace
@@ -72,8 +73,18 @@ class Chain:
         wants = product_for(self.live, scheme).k_fast and part_bytes(scheme.part) != 2
         return wants and not self._operands.a.k_fast, wants and not self._operands.b.k_fast
 
+    @cached_property
+    def _placed(self) -> dict[tuple[str, int], Parts]:
+        return {}
+
     def _parts(self, scheme: Scheme, which: int) -> Parts:
         """Return where an operand's parts go; memory for any scheme of the chain is there."""
+        key = scheme.name, which
+        if key not in self._placed:
+            self._placed[key] = self._place(scheme, which)
+        return self._placed[key]
+
+    def _place(self, scheme: Scheme, which: int) -> Parts:
         stored, transposed = self._stored(which), self._transposed(scheme)[which]
         k_fast = stored.k_fast or transposed
         trans = (Trans.T if k_fast else Trans.N) if which == 0 else Trans.N if k_fast else Trans.T

@@ -6,9 +6,10 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tilewright.backend import Event, LiveDevice
 
 __all__ = ["DECISION_WORDS", "ROUTES", "TERMS_BF16", "TERMS_FP16", "Decision"]

@@ -10,18 +10,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from tilewright.backend import Kernel, LiveDevice, Operand
+from tilewright.dataclass import dataclass
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.split.promise import is_compensated
-from tilewright.serve.tensor_cores import config_for, wgmma
+from tilewright.serve.tensor_cores import config_for, source_of, wgmma
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source
 from tilewright.stencil.split import Scheme, Sources
@@ -234,7 +234,7 @@ class HopperProduct:
             work.beta, work.c, exponents_a, exponents_b, work.run_if, work.wanted,
         )  # fmt: skip
         return Step(
-            family.source(config, variant, live.dialect),
+            source_of(config, variant),
             family.launch(config, work.m, work.n),
             family.arguments(config, variant, call),
         )

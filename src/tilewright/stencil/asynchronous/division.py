@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tilewright.dataclass import dataclass
 from tilewright.space import Config
 
 __all__ = ["LEAST_SHARE", "MOST_IN_TREE", "MOST_SINGLE", "Division", "divide"]

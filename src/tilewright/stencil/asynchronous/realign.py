@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilewright.dataclass import dataclass
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.stencil.base import Dialect, Launch, Source
 from tilewright.stencil.source_files import read_source

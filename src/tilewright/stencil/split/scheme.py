@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tilewright.dataclass import dataclass
 from tilewright.stencil.wgmma import ARITHMETICS
 
 __all__ = ["PART_NUMBERS", "SCHEMES", "Scheme", "part_bytes", "scheme"]

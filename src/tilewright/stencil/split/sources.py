@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
 from tilewright.stencil.base import Dialect, Launch, Source
 from tilewright.stencil.source_files import read_source

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, get_args
 
+from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
 from tilewright.stencil.base import Variant
 

@@ -13,11 +13,11 @@ adds bytes to one gives another.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilewright.dataclass import dataclass
 from tilewright.stencil.base import Call, TensorMap
 from tilewright.stencil.wgmma.arithmetic import Arithmetic
 

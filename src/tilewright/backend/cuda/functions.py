@@ -1,0 +1,169 @@
+"""The functions of the CUDA driver, called from Python: values in, a status and values out.
+
+::
+
+    cuDeviceGetAttribute(int *value, int attribute, int device)        cuda.h
+    status, value = functions.cuDeviceGetAttribute(attribute, device)  here
+
+They are called with ctypes on the driver's own library, of which a process has one: importing
+``cuda.bindings.driver`` instead took 38 of the 98 ms that the host needs for a first call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import POINTER, c_char, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from typing import Any
+
+__all__ = [
+    "CAPTURE_RELAXED",
+    "CAPTURE_THREAD_LOCAL",
+    "GRAPH_NODE_KERNEL",
+    "MAX_DYNAMIC_SHARED_BYTES",
+    "NON_BLOCKING",
+    "Functions",
+]
+
+# Enumerators of cuda.h: CU_STREAM_CAPTURE_MODE_*, CU_GRAPH_NODE_TYPE_KERNEL,
+# CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES and CU_STREAM_NON_BLOCKING.
+CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED = 1, 2
+GRAPH_NODE_KERNEL = 0
+MAX_DYNAMIC_SHARED_BYTES = 8
+NON_BLOCKING = 1
+
+_NOT_FOUND = 500  # CUDA_ERROR_NOT_FOUND
+
+# A device's address, and what the driver hands out: contexts, streams, functions and the like.
+_ADDRESS, _HANDLE = c_uint64, c_void_p
+
+# What a function fills in.  Names and numbers are cut there; no device's name is as long.
+_INT, _NUMBER, _FLOAT = POINTER(c_int), POINTER(c_uint64), POINTER(c_float)
+_MADE, _SIZE, _WORDS = POINTER(c_size_t), POINTER(c_size_t), POINTER(c_char_p)
+_TEXT, _UUID = POINTER(c_char * 256), POINTER(c_char * 16)
+
+# By name: the library's name for it, and the parameters as cuda.h has them.
+_FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "cuCtxCreate": ("cuCtxCreate_v2", (_MADE, c_uint, c_int)),
+    "cuCtxGetCurrent": ("cuCtxGetCurrent", (_MADE,)),
+    "cuCtxPopCurrent": ("cuCtxPopCurrent_v2", (_MADE,)),
+    "cuCtxPushCurrent": ("cuCtxPushCurrent_v2", (_HANDLE,)),
+    "cuCtxSynchronize": ("cuCtxSynchronize", ()),
+    "cuDeviceGet": ("cuDeviceGet", (_INT, c_int)),
+    "cuDeviceGetAttribute": ("cuDeviceGetAttribute", (_INT, c_int, c_int)),
+    "cuDeviceGetCount": ("cuDeviceGetCount", (_INT,)),
+    "cuDeviceGetName": ("cuDeviceGetName", (_TEXT, c_int, c_int)),
+    "cuDeviceGetPCIBusId": ("cuDeviceGetPCIBusId", (_TEXT, c_int, c_int)),
+    "cuDeviceGetUuid": ("cuDeviceGetUuid_v2", (_UUID, c_int)),
+    "cuDeviceGraphMemTrim": ("cuDeviceGraphMemTrim", (c_int,)),
+    "cuDevicePrimaryCtxRetain": ("cuDevicePrimaryCtxRetain", (_MADE, c_int)),
+    "cuDeviceTotalMem": ("cuDeviceTotalMem_v2", (_SIZE, c_int)),
+    "cuDriverGetVersion": ("cuDriverGetVersion", (_INT,)),
+    "cuEventCreate": ("cuEventCreate", (_MADE, c_uint)),
+    "cuEventElapsedTime": ("cuEventElapsedTime", (_FLOAT, _HANDLE, _HANDLE)),
+    "cuEventQuery": ("cuEventQuery", (_HANDLE,)),
+    "cuEventRecord": ("cuEventRecord", (_HANDLE, _HANDLE)),
+    "cuEventSynchronize": ("cuEventSynchronize", (_HANDLE,)),
+    "cuFuncSetAttribute": ("cuFuncSetAttribute", (_HANDLE, c_int, c_int)),
+    "cuGetErrorName": ("cuGetErrorName", (c_int, _WORDS)),
+    "cuGetErrorString": ("cuGetErrorString", (c_int, _WORDS)),
+    "cuGraphDestroy": ("cuGraphDestroy", (_HANDLE,)),
+    "cuGraphExecDestroy": ("cuGraphExecDestroy", (_HANDLE,)),
+    # Nodes and how many there are: memory of the caller's, both ways.
+    "cuGraphGetNodes": ("cuGraphGetNodes", (_HANDLE, c_void_p, c_void_p)),
+    "cuGraphInstantiate": ("cuGraphInstantiateWithFlags", (_MADE, _HANDLE, c_uint64)),
+    "cuGraphLaunch": ("cuGraphLaunch", (_HANDLE, _HANDLE)),
+    "cuGraphNodeGetType": ("cuGraphNodeGetType", (_HANDLE, _INT)),
+    "cuInit": ("cuInit", (c_uint,)),
+    "cuMemAlloc": ("cuMemAlloc_v2", (_NUMBER, c_size_t)),
+    "cuMemAllocAsync": ("cuMemAllocAsync", (_NUMBER, c_size_t, _HANDLE)),
+    "cuMemFree": ("cuMemFree_v2", (_ADDRESS,)),
+    "cuMemFreeAsync": ("cuMemFreeAsync", (_ADDRESS, _HANDLE)),
+    "cuMemFreeHost": ("cuMemFreeHost", (c_void_p,)),
+    "cuMemHostAlloc": ("cuMemHostAlloc", (_MADE, c_size_t, c_uint)),
+    "cuMemcpyDtoDAsync": ("cuMemcpyDtoDAsync_v2", (_ADDRESS, _ADDRESS, c_size_t, _HANDLE)),
+    "cuMemcpyDtoHAsync": ("cuMemcpyDtoHAsync_v2", (c_void_p, _ADDRESS, c_size_t, _HANDLE)),
+    "cuMemcpyHtoDAsync": ("cuMemcpyHtoDAsync_v2", (_ADDRESS, c_void_p, c_size_t, _HANDLE)),
+    "cuMemsetD8Async": ("cuMemsetD8Async", (_ADDRESS, c_uint, c_size_t, _HANDLE)),
+    "cuModuleGetFunction": ("cuModuleGetFunction", (_MADE, _HANDLE, c_char_p)),
+    "cuModuleLoadData": ("cuModuleLoadData", (_MADE, c_char_p)),
+    "cuModuleUnload": ("cuModuleUnload", (_HANDLE,)),
+    "cuProfilerStart": ("cuProfilerStart", ()),
+    "cuProfilerStop": ("cuProfilerStop", ()),
+    "cuStreamBeginCapture": ("cuStreamBeginCapture_v2", (_HANDLE, c_int)),
+    "cuStreamCreate": ("cuStreamCreate", (_MADE, c_uint)),
+    "cuStreamDestroy": ("cuStreamDestroy_v2", (_HANDLE,)),
+    "cuStreamEndCapture": ("cuStreamEndCapture", (_HANDLE, _MADE)),
+    # The graph, what it depends on, and how many of these there are: nobody asks.
+    "cuStreamGetCaptureInfo": (
+        "cuStreamGetCaptureInfo_v2", (_HANDLE, _INT, _NUMBER, c_void_p, c_void_p, c_void_p),
+    ),
+    "cuStreamGetId": ("cuStreamGetId", (_HANDLE, _NUMBER)),
+    "cuStreamIsCapturing": ("cuStreamIsCapturing", (_HANDLE, _INT)),
+    "cuStreamSynchronize": ("cuStreamSynchronize", (_HANDLE,)),
+    "cuStreamWaitEvent": ("cuStreamWaitEvent", (_HANDLE, _HANDLE, c_uint)),
+    # The map is memory of the caller's; sizes, strides, box and steps are arrays.
+    "cuTensorMapEncodeTiled": (
+        "cuTensorMapEncodeTiled",
+        (c_void_p, c_int, c_uint, _ADDRESS, *(c_void_p,) * 4, *(c_int,) * 4),
+    ),
+    "cuThreadExchangeStreamCaptureMode": (
+        "cuThreadExchangeStreamCaptureMode", (c_void_p,),  # the caller's: set and filled in
+    ),
+}  # fmt: skip
+
+
+class Functions:
+    """The driver's functions by cuda.h's names.
+
+    A function takes what its C parameters take but for pointers that it fills in, and returns a
+    tuple: its status, as an integer, and the values filled in.  One that the library lacks, an old
+    driver's, returns CUDA_ERROR_NOT_FOUND.
+
+    Parameters
+    ----------
+    library : ctypes.CDLL
+        The driver's.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Callable[..., tuple[Any, ...]]:
+        if name not in _FUNCTIONS:
+            raise AttributeError(f"{name} is no function of the driver's that is called here")
+        symbol, parameters = _FUNCTIONS[name]
+        try:
+            found = self._library[symbol]  # one of its own: others' have other types
+        except AttributeError:
+            made = _lacking
+        else:
+            found.argtypes = parameters
+            made = _called(found, parameters)
+        setattr(self, name, made)
+        return made
+
+
+def _lacking(*_: Any) -> tuple[Any, ...]:
+    return (_NOT_FOUND,)
+
+
+def _called(found: Any, parameters: tuple[Any, ...]) -> Callable[..., tuple[Any, ...]]:
+    """Return a function of what goes in, that returns what comes out."""
+    # Pointers' types, and no others, know what they point to.
+    filled = [
+        (place, one._type_)
+        for place, one in enumerate(parameters)
+        if issubclass(one, ctypes._Pointer)
+    ]
+    if not filled:
+        return lambda *given: (found(*given),)
+
+    def call(*given: Any) -> tuple[Any, ...]:
+        values = [kind() for _, kind in filled]
+        arguments = list(given)
+        for (place, _), value in zip(filled, values, strict=True):
+            arguments.insert(place, ctypes.byref(value))
+        return found(*arguments), *(getattr(one, "raw", one.value) for one in values)
+
+    return call
