@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli.output import JsonOption, emit_json, emit_lines, say
-from tilewright.precision import PRECISIONS
 
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
@@ -35,7 +34,7 @@ FolderOption = Annotated[
     Path | None, typer.Option("--folder", help="A folder of portfolios; else the package's own.")
 ]
 
-NAMES = (*PRECISIONS, "e", "f", "short", "passes")
+NAMES = ("s", "d", "c", "z", "e", "f", "short", "passes")
 
 _NONE = (
     "no portfolio serves this device: defaults do; build one by tilewright tune or portfolio build,"
