@@ -93,6 +93,22 @@ def test_instructions_of_16_rows_are_hoppers() -> None:
     assert "instructions of 16 rows" in [constraint.name for constraint in against]
 
 
+def test_a_warp_multiplies_whole_instructions() -> None:
+    """24 rows are three instructions of complex ones, whose parts have rows each."""
+    device = architecture_spec("sm_90a")
+    tall = {"block_m": 96, "block_n": 96, "warp_m": 24, "warp_n": 48, "block_k": 16, "mma_k": 4}
+
+    def broken(name: str) -> list[str]:
+        space = FAMILY.space(variant(name), device)
+        return [
+            one.name
+            for one in space.violated(FAMILY.default(variant(name), device).replace(**tall))
+        ]
+
+    assert "whole instructions of a warp" in broken("dNT")
+    assert "whole instructions of a warp" not in broken("zNT")
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("letter", "dz")
 def test_a_default_is_in_the_space(arch: str, letter: str) -> None:
