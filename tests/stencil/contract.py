@@ -10,14 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from tests.stencil.portable_harness import variant
 from tilewright.backend import GemmCall, Kernel, LaunchError, LiveDevice, Operand
-from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.backend.cuda.compiler import compile_cubin
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Problem
-from tilewright.sass import occupancy, read_cubin, resources
 from tilewright.space import Config, Space
 from tilewright.stencil import Mode, Source, Stencil, Variant
 from tilewright.tuning.measure import Workload
@@ -174,31 +170,6 @@ def fault_is_found(
     kernel = compiled(live, wrong, config, of, mode)
     with pytest.raises(by):
         screen(live, kernel, wrong, config, of, Mode.parse(mode))
-
-
-def starts_fit_their_registers(family: Stencil, arch: str, name: str) -> None:
-    """No start spills, and as many blocks fit as it was made for."""
-    of, device = variant(name), architecture_spec(arch)
-    space = family.space(of, device)
-    shipped = [config for config in family.starts(of, device) if config in space]
-    assert shipped
-    for config in shipped:
-        source = family.source(config, of, "cuda")
-        cubin = compile_cubin(source, arch)
-        taken = resources(read_cubin(cubin.code).kernel(cubin.lowered[source.entry]))
-        assert taken.local_loads == taken.local_stores == 0, config
-        shared = taken.shared_bytes + source.dynamic_shared_bytes
-        threads = family.resources(config, of).threads
-        fits = occupancy(device.compute_capability, threads, taken.registers, shared)
-        assert fits.blocks >= config.integer("min_blocks"), config
-
-
-def defaults_are_in_the_space(family: Stencil, arch: str, letter: str) -> None:
-    """Of every transpose."""
-    device = architecture_spec(arch)
-    for trans in ("NN", "NT", "TN", "TT"):
-        of = variant(letter + trans)
-        assert family.default(of, device) in family.space(of, device)
 
 
 def same_bits_every_time(

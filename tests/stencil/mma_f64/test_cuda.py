@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stencil.contract import defaults_are_in_the_space, starts_fit_their_registers
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
@@ -16,25 +15,6 @@ from tilewright.tuning.inspection import inspect_config
 FAMILY = MmaF64()
 
 needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
-
-
-@pytest.mark.every(3)
-@needs_nvrtc
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arch", "name"),
-    [
-        ("sm_90a", "dTT"),
-        ("sm_90a", "zTC"),
-        ("sm_80", "dTN"),
-        *(
-            pytest.param("sm_90a", name, marks=pytest.mark.thorough)
-            for name in ("dNN", "dNT", "dTN", "zNN", "zNC", "zTT")
-        ),
-    ],
-)
-def test_what_ships_fits_its_registers(arch: str, name: str) -> None:
-    starts_fit_their_registers(FAMILY, arch, name)
 
 
 @pytest.mark.every(2)
@@ -107,12 +87,6 @@ def test_a_warp_multiplies_whole_instructions() -> None:
 
     assert "whole instructions of a warp" in broken("dNT")
     assert "whole instructions of a warp" not in broken("zNT")
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("letter", "dz")
-def test_a_default_is_in_the_space(arch: str, letter: str) -> None:
-    defaults_are_in_the_space(FAMILY, arch, letter)
 
 
 @pytest.mark.parametrize("name", ["dNN", "dNT", "dTN", "zNN"])
