@@ -1,4 +1,4 @@
-/* Products of an exported library and of cuBLAS, timed in turns; see c_calls.py, which builds and
+/* Products of an exported library and of cuBLAS, timed interleaved; see c_calls.py, which builds and
  * runs this.
  *
  *     c_calls CUBLAS DEVICE
