@@ -12,7 +12,7 @@ from tilewright.bench.cold import ColdCache, host_cache_bytes
 from tilewright.bench.peers import UnavailableError, peer
 from tilewright.bench.session import peers_for
 from tilewright.bench.sweep import Method, sweep, with_transfers
-from tilewright.microbench.texts import FACTOR, OFFSET
+from tilewright.microbench.sources import FACTOR, OFFSET
 from tilewright.problem import Problem
 from tilewright.tuning.measure import Workload
 

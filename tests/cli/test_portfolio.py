@@ -12,8 +12,7 @@ from tests.portfolio.examples import H100, costs, kernel
 from tests.portfolio.times import write_times
 from tilewright.backend import device
 from tilewright.cli.app import run
-from tilewright.portfolio import build, read_portfolio
-from tilewright.portfolio import plan as planning
+from tilewright.portfolio import build, read_portfolio, select
 from tilewright.problem import Problem
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.geometry import PLAIN, Mode
@@ -111,7 +110,7 @@ def compiling(monkeypatch):
     monkeypatch.setattr(build, "reschedule", reschedule)
     monkeypatch.setattr(build, "arranged", lambda made, cache: made)
     monkeypatch.setattr(build, "nvrtc_version", lambda: "1.2")
-    monkeypatch.setattr(planning, "_drawn", functools.partial(planning._drawn, count=50))
+    monkeypatch.setattr(select, "_drawn", functools.partial(select._drawn, count=50))
 
 
 def built(tmp_path, *words):

@@ -19,7 +19,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.portfolio import choose
 from tilewright.portfolio.choose import held_rows
 from tilewright.portfolio.find import shipped_for
-from tilewright.portfolio.twins import NOT_CLAMPED, NOT_SCALAR, NOT_STAGED
+from tilewright.portfolio.instances import NOT_CLAMPED, NOT_SCALAR, NOT_STAGED
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Problem, Trans, transposes_of
 from tilewright.stencil import Variant

@@ -22,7 +22,7 @@ from tilewright.microbench.points import (
     measure_points,
     require_accesses,
 )
-from tilewright.microbench.texts import FACTOR, OFFSET, kernel_source, words_sum
+from tilewright.microbench.sources import FACTOR, OFFSET, kernel_source, words_sum
 
 MIB = 2**20
 expected = bandwidth._expected

@@ -84,7 +84,7 @@ def kernel(
 
 
 def cubin_of(config: Config, of: Variant, mode: Mode, kind: str = "") -> bytes:
-    """Return what stands for the machine code of a twin."""
+    """Return what stands for the machine code of an instance."""
     return f"{of} {config.id} {mode} {kind}".encode() * 20
 
 

@@ -10,7 +10,7 @@ from tests.portfolio.examples import H100, costs, cubin_of, kernel, write
 from tilewright.backend.base import CompileError
 from tilewright.backend.cuda.cubin import Cubin
 from tilewright.portfolio import build
-from tilewright.portfolio.build import Twin, Work
+from tilewright.portfolio.build import Instance, Work
 from tilewright.problem import Problem
 from tilewright.reschedule.levels import LEVELS
 from tilewright.stencil import Variant, stencil
@@ -21,11 +21,11 @@ FAMILY = stencil("simt_async")
 CONFIG = FAMILY.starts(Variant.of(PROBLEM), H100)[0]
 
 
-def twin(**changes) -> Twin:
-    """Return the plain twin of a kernel, changed."""
+def instance(**changes) -> Instance:
+    """Return the plain instance of a kernel, changed."""
     made = kernel(PROBLEM, CONFIG.replace(parallel_split_k=1), costs=costs(1.0))
     source = FAMILY.source(CONFIG, made.variant, "cuda")
-    return replace(Twin(f"{made.name}-v{made.version}-plain", "x", source, made), **changes)
+    return replace(Instance(f"{made.name}-v{made.version}-plain", "x", source, made), **changes)
 
 
 @pytest.fixture
@@ -45,20 +45,20 @@ def work(tmp_path, monkeypatch) -> Work:
 
 def test_a_loop_that_cannot_be_rescheduled_is_the_compilers_own(work):
     level = next(iter(LEVELS.values()))
-    one = twin(level=level)
+    one = instance(level=level)
     assert work.compile([one], 60) == {one.name: "schedule 'ahead' is refused: it has no loop"}
     code, text = work.read(one)
     assert (text, code.rescheduled) == (b"compiled", False)
 
 
 def test_machine_code_of_the_same_launches_is_taken_over(work, tmp_path):
-    one = twin()
+    one = instance()
     work.seed([one], write(tmp_path / "before", [one.kernel]))
     assert work.read(one)[1] == cubin_of(one.kernel.config, one.kernel.variant, PLAIN)
 
 
 def test_machine_code_of_another_source_is_not(work, tmp_path):
-    one = twin()
+    one = instance()
     before = write(tmp_path / "before", [one.kernel])
     codes = {digest: replace(code, source="another") for digest, code in before.codes.items()}
     work.seed([one], replace(before, codes=codes))
@@ -71,7 +71,7 @@ def test_machine_code_of_another_source_is_not(work, tmp_path):
     ("more", "same"), [("/* why */ // and how\n", True), ("  \n", True), ("int x;", False)]
 )
 def test_a_source_that_changed_is_compiled_again(work, more, same):
-    one = twin()
+    one = instance()
     work.compile([one], 60)
     changed = replace(one, source=replace(one.source, text=more + one.source.text))
     assert work.has(one)
@@ -80,7 +80,7 @@ def test_a_source_that_changed_is_compiled_again(work, more, same):
 
 def test_machine_code_of_launches_that_are_cut_otherwise_is_not(work, tmp_path):
     """Before blocks stored whole tiles a second launch always followed."""
-    one = twin()
+    one = instance()
     cut = replace(one.kernel.geometry.split_k, reduction_cycles=0.0)
     before = replace(one.kernel, geometry=replace(one.kernel.geometry, split_k=cut))
     work.seed([one], write(tmp_path / "before", [before]))

@@ -15,7 +15,7 @@ from tilewright.backend import device
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.portfolio import choose, default_choice, held, own_folder, shipped
 from tilewright.portfolio.choose import choices
-from tilewright.portfolio.twins import NOT_SCALAR
+from tilewright.portfolio.instances import NOT_SCALAR
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
@@ -170,7 +170,7 @@ def mode_of(problem: Problem, key: str = "", **more) -> str:
 
 
 @pytest.mark.parametrize("slower", [0.9 * NOT_SCALAR, 1.1 * NOT_SCALAR])
-def test_a_twin_of_another_mode_counts_as_slower(ship, slower):
+def test_an_instance_of_another_mode_counts_as_slower(ship, slower):
     """So that what has the mode's own serves, unless it is slower still."""
     nothing = costs(0.0, launch=1000.0)
     fast = kernel(SQUARE, FIRST, [PLAIN], costs=nothing)
@@ -196,7 +196,7 @@ def test_a_twin_of_another_mode_counts_as_slower(ship, slower):
         (["plain", "clamped"], "plain"),
     ],
 )
-def test_without_the_wanted_mode_the_next_best_twin_serves(ship, there, found):
+def test_without_the_wanted_mode_the_next_best_instance_serves(ship, there, found):
     """Any is right for any problem; copies of single elements weigh most."""
     problem = Problem(63, 101, 101, "s")
     assert str(FAMILY.geometry(FIRST).mode(problem)) == "scalar+clamped+staged"

@@ -41,7 +41,7 @@ def work(g: Geometry, p: Problem, many: int) -> dict[str, float]:
         long = steps_of * g.tile_k
     chunk = max(1, 16 // size)
     scalar = g.mode(p).scalar
-    if g.streamed:  # one twin finds out by itself
+    if g.streamed:  # one instance finds out by itself
         scalar = (p.lda if g.streamed == 1 else p.ldb) % chunk > 0
     passed = p.k * (up(p.n, g.tile_n) * p.m + up(p.m, g.tile_m) * p.n)
     area = g.tile_m * g.tile_n

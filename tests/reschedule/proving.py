@@ -1,4 +1,4 @@
-"""Whether a rescheduled kernel gives its twin's bits: many launches, quiet and disturbed.
+"""Whether a rescheduled kernel gives its baseline's bits: many launches, quiet and disturbed.
 
 A stale operand shows as a wrong bit in one element of a million, in one launch of many, so C is
 compared on the device, word by word, after every launch::
@@ -30,7 +30,7 @@ from tilewright.timeline import span
 from tilewright.tuning.matrices import normal
 from tilewright.tuning.verify import WrongResultError
 
-__all__ = ["PROBLEMS", "Launched", "Twins", "disturbed", "laid_down", "many_launches", "quiet"]
+__all__ = ["PROBLEMS", "Launched", "Pair", "disturbed", "laid_down", "many_launches", "quiet"]
 
 # Inner and edge blocks, a remainder of k, leading dimensions that forbid wide copies, few blocks
 # with a long loop, and enough blocks for several waves.
@@ -51,7 +51,7 @@ _BESIDE = 512  # side of the product that runs beside: a few thread blocks
 
 
 @dataclass(frozen=True)
-class Twins:
+class Pair:
     """Two kernels of one config.
 
     Parameters
@@ -79,9 +79,9 @@ class Launched:
         return Launched(self.launches + other.launches, self.elements + other.elements)
 
 
-def laid_down(problem: Problem, twins: Twins) -> Problem:
+def laid_down(problem: Problem, pair: Pair) -> Problem:
     """Return a problem whose leading dimensions both kernels can read: the least, or rounded up."""
-    step = -(-twins.stencil.operand_alignment(twins.config) // problem.precision.element_bytes)
+    step = -(-pair.stencil.operand_alignment(pair.config) // problem.precision.element_bytes)
     lda, ldb = (-(-ld // step) * step for ld in (problem.lda, problem.ldb))
     return replace(problem, lda=lda, ldb=ldb)
 
@@ -139,7 +139,7 @@ class _Product:
         self.memory |= {name: live.allocate(size) for name in ("c", "reference")}
         self._leading = leading
 
-    def launch(self, twins: Twins, kernel: Kernel, to: str, scalars: tuple[float, float]) -> None:
+    def launch(self, pair: Pair, kernel: Kernel, to: str, scalars: tuple[float, float]) -> None:
         """Enqueue a product."""
         ld, problem = self._leading, self.problem
         a, b = (Operand(self.memory[name], 0, ld[name]) for name in "ab")
@@ -147,8 +147,8 @@ class _Product:
         call = GemmCall(
             problem.precision, problem.m, problem.n, problem.k, scalars[0], a, b, scalars[1], c
         )
-        launch = twins.stencil.launch(twins.config, problem.m, problem.n, problem.k)
-        arguments = twins.stencil.arguments(twins.config, Variant.of(problem), call)
+        launch = pair.stencil.launch(pair.config, problem.m, problem.n, problem.k)
+        arguments = pair.stencil.arguments(pair.config, Variant.of(problem), call)
         self.live.launch(kernel, launch, arguments)
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ def quiet() -> None:
 
 
 @contextmanager
-def disturbed(live: Any, beside: Twins, trans: str, precision: str) -> Iterator[Callable[[], None]]:
+def disturbed(live: Any, beside: Pair, trans: str, precision: str) -> Iterator[Callable[[], None]]:
     """Yield what keeps other streams of a CUDA device busy for one launch.
 
     One stream copies through device memory, the other multiplies small matrices: thread blocks of
@@ -171,7 +171,7 @@ def disturbed(live: Any, beside: Twins, trans: str, precision: str) -> Iterator[
     ----------
     live : CUDADevice
         The device.
-    beside : Twins
+    beside : Pair
         Whose plain kernel runs beside.
     trans, precision : str
         What it computes.
@@ -210,7 +210,7 @@ def disturbed(live: Any, beside: Twins, trans: str, precision: str) -> Iterator[
 
 def many_launches(
     live: LiveDevice,
-    twins: Twins,
+    pair: Pair,
     problem: Problem,
     launches: int,
     *,
@@ -218,13 +218,13 @@ def many_launches(
     seed: int = 0,
     until: float | None = None,
 ) -> Launched:
-    """Launch a rescheduled kernel many times; every word of C must be its twin's.
+    """Launch a rescheduled kernel many times; every word of C must be its baseline's.
 
     Parameters
     ----------
     live : LiveDevice
         Where.
-    twins : Twins
+    pair : Pair
         Both kernels.
     problem : Problem
         What they compute, of random numbers.
@@ -248,11 +248,11 @@ def many_launches(
         with span("many launches", {"problem": str(problem)}):
             for scalars in _SCALARS:
                 comparer.fill(product.memory["reference"], product.words)
-                product.launch(twins, twins.plain, "reference", scalars)
+                product.launch(pair, pair.plain, "reference", scalars)
                 for _ in range(0, launches, _BATCH):
                     if until is not None and time.monotonic() > until:
                         return done
-                    done += _batch(live, twins, product, comparer, scalars, feed)
+                    done += _batch(live, pair, product, comparer, scalars, feed)
     finally:
         comparer.close()
         product.close()
@@ -261,7 +261,7 @@ def many_launches(
 
 def _batch(
     live: LiveDevice,
-    twins: Twins,
+    pair: Pair,
     product: _Product,
     comparer: _Comparer,
     scalars: tuple[float, float],
@@ -271,7 +271,7 @@ def _batch(
     for _ in range(_BATCH):
         feed()
         comparer.fill(product.memory["c"], product.words)
-        product.launch(twins, twins.made, "c", scalars)
+        product.launch(pair, pair.made, "c", scalars)
         comparer.compare(product.memory["c"], product.memory["reference"], product.words)
     live.finish()
     wrong = comparer.total()

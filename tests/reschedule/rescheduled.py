@@ -39,7 +39,7 @@ _OTHERS = (
 
 @functools.cache
 def small() -> tuple[Config, Cubin, Cubin]:
-    """Return a config with a schedule, its twin's cubin and its own; skip without NVRTC."""
+    """Return a config with a schedule, its baseline's cubin and its own; skip without NVRTC."""
     if nvrtc() is None:
         pytest.skip("NVRTC is not here: pip install 'tilewright[tune]'")
     space = schedule_space(FAMILY, TN, architecture_spec("sm_90a"), PROVED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.reschedule.proving import PROBLEMS, Twins, disturbed, many_launches, quiet
+from tests.reschedule.proving import PROBLEMS, Pair, disturbed, many_launches, quiet
 from tests.reschedule.rescheduled import FAMILY, TN, small
 from tilewright.backend import LiveDevice
 from tilewright.problem import Problem
@@ -21,35 +21,35 @@ LAUNCHES = 16
 
 
 @pytest.fixture
-def twins(cuda: LiveDevice) -> Twins:
+def pair(cuda: LiveDevice) -> Pair:
     if cuda.spec.compute_capability != 90:
         pytest.skip(f"{cuda}: the scheduler knows compute capability 9.0 only")
     config, *_ = small()
     source = FAMILY.source(unscheduled(config), TN, "cuda")
     plain, made = (compile_kernel(cuda, source, level) for level in (None, level_of(config)))
     assert plain.code != made.code
-    return Twins(FAMILY, config, plain, made)
+    return Pair(FAMILY, config, plain, made)
 
 
-def test_the_contract_and_its_twins_bits_in_every_class(cuda: LiveDevice, twins: Twins) -> None:
-    certify(cuda, twins.made, FAMILY, twins.config, TN)
-    compared = same_bits(cuda, (twins.plain, twins.made), FAMILY, twins.config, TN)
-    assert compared == sum(check.m * check.n for check in classes(FAMILY, twins.config))
+def test_the_contract_and_its_baselines_bits_in_every_class(cuda: LiveDevice, pair: Pair) -> None:
+    certify(cuda, pair.made, FAMILY, pair.config, TN)
+    compared = same_bits(cuda, (pair.plain, pair.made), FAMILY, pair.config, TN)
+    assert compared == sum(check.m * check.n for check in classes(FAMILY, pair.config))
 
 
 @pytest.mark.parametrize("beside", ["alone", "disturbed"])
-def test_the_same_bits_in_many_launches(cuda: LiveDevice, twins: Twins, beside: str) -> None:
+def test_the_same_bits_in_many_launches(cuda: LiveDevice, pair: Pair, beside: str) -> None:
     """Disturbed: copies fill the memory's pipe, and another kernel shares multiprocessors."""
-    with disturbed(cuda, twins, "TN", "s") as feed:
+    with disturbed(cuda, pair, "TN", "s") as feed:
         for m, n, k in PROBLEMS:
             problem = Problem(m, n, k, "s", "T", "N")
             found = many_launches(
-                cuda, twins, problem, LAUNCHES, feed=feed if beside == "disturbed" else quiet
+                cuda, pair, problem, LAUNCHES, feed=feed if beside == "disturbed" else quiet
             )
             assert found.launches == 2 * LAUNCHES
 
 
-def test_a_kernel_with_one_stale_operand_is_found(cuda: LiveDevice, twins: Twins) -> None:
+def test_a_kernel_with_one_stale_operand_is_found(cuda: LiveDevice, pair: Pair) -> None:
     """One multiply-add of the loop reads another register: what a stale reuse copy would do."""
     import dataclasses
 
@@ -57,7 +57,7 @@ def test_a_kernel_with_one_stale_operand_is_found(cuda: LiveDevice, twins: Twins
     from tilewright.backend.cuda.device import LoadedKernel
     from tilewright.sass import decode, edit, main_loop, patch, read_cubin
 
-    loaded = twins.made.handle
+    loaded = pair.made.handle
     kernel = read_cubin(loaded.cubin.code).kernels[0]
     loop = main_loop(decode(kernel.code, kernel.arch))
     assert loop is not None
@@ -66,23 +66,23 @@ def test_a_kernel_with_one_stale_operand_is_found(cuda: LiveDevice, twins: Twins
     code = patch(loaded.cubin.code, [wrong], kernel.name)
     cubin = dataclasses.replace(loaded.cubin, code=code)
     spoiled = LoadedKernel(cuda, cubin, "gemm", loaded.dynamic_shared_bytes)
-    made = dataclasses.replace(twins, made=Kernel(spoiled, "gemm", 0.0, code))
+    made = dataclasses.replace(pair, made=Kernel(spoiled, "gemm", 0.0, code))
     with pytest.raises(WrongResultError, match="words of C differ"):
         many_launches(cuda, made, Problem(1000, 1028, 540, "s", "T", "N"), 8)
     with pytest.raises(WrongResultError, match="have other bits"):
         same_bits(cuda, (made.plain, made.made), FAMILY, made.config, TN)
 
 
-def test_both_run_in_turns(cuda: LiveDevice, twins: Twins) -> None:
+def test_both_run_interleaved(cuda: LiveDevice, pair: Pair) -> None:
     load = Workload(cuda, Problem(512, 512, 512, "s", "T", "N"))
-    pair = [(twins.made, FAMILY, twins.config), (twins.plain, FAMILY, twins.config)]
-    times = interleaved(load, pair, 0.0, 5)
+    both = [(pair.made, FAMILY, pair.config), (pair.plain, FAMILY, pair.config)]
+    times = interleaved(load, both, 0.0, 5)
     load.close()
     assert [len(one) for one in times] == [5, 5]
     assert np.min(times) > 0
 
 
-def test_a_small_one_for_the_sanitizer(cuda: LiveDevice, twins: Twins) -> None:
+def test_a_small_one_for_the_sanitizer(cuda: LiveDevice, pair: Pair) -> None:
     """Few launches of few blocks: `make gpu-sanitize` runs this under compute-sanitizer."""
-    found = many_launches(cuda, twins, Problem(100, 132, 70, "s", "T", "N"), 8)
+    found = many_launches(cuda, pair, Problem(100, 132, 70, "s", "T", "N"), 8)
     assert found.launches == 16

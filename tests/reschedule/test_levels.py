@@ -8,11 +8,11 @@ from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.reschedule.levels import (
     LEVELS,
+    baseline_and_level,
     level_of,
     may_reschedule,
     permission,
     schedule_space,
-    twin_and_level,
     unscheduled,
 )
 from tilewright.space import Config
@@ -80,12 +80,12 @@ def test_only_a_stencil_that_is_rescheduled_has_levels() -> None:
     names = {one.name for one in schedule_space(other, of, H100, ALL).parameters}
     assert names == {one.name for one in other.space(of, H100).parameters}
     config = Config("portable", {"schedule": 5})
-    assert twin_and_level(config) == (config, None)
+    assert baseline_and_level(config) == (config, None)
 
 
 def test_the_stencil_sees_its_own_parameters() -> None:
-    assert twin_and_level(CONFIG) == (CONFIG, None)
-    assert twin_and_level(CONFIG.replace(schedule=AHEAD)) == (CONFIG, LEVELS[AHEAD])
+    assert baseline_and_level(CONFIG) == (CONFIG, None)
+    assert baseline_and_level(CONFIG.replace(schedule=AHEAD)) == (CONFIG, LEVELS[AHEAD])
     assert "schedule" not in {one.name for one in FAMILY.space(NT, H100).parameters}
 
 

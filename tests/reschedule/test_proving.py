@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.reschedule.proving import PROBLEMS, Launched, Twins, laid_down, many_launches
-from tests.tuning.twinned import Twinned
+from tests.reschedule.proving import PROBLEMS, Launched, Pair, laid_down, many_launches
+from tests.tuning.scheduled import Scheduled
 from tilewright.backend import LiveDevice
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.problem import Problem
@@ -19,29 +19,29 @@ from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.verify import WrongResultError
 
 ROOT = Path(__file__).parents[2]
-FAMILY = Twinned()
+FAMILY = Scheduled()
 
 
-def twins(live: LiveDevice, problem: Problem, level: int) -> Twins:
-    """Return the plain kernel and one of `tests.tuning.twinned`'s levels."""
+def pair_of(live: LiveDevice, problem: Problem, level: int) -> Pair:
+    """Return the plain kernel and one of `tests.tuning.scheduled`'s levels."""
     values = {"slow": 0, "block_m": 8, "block_n": 8, "block_k": 8}
-    of, pair = Variant.of(problem), []
+    of, kernels = Variant.of(problem), []
     for schedule in (0, level):
-        config = Config("twinned", values | ({"schedule": schedule} if schedule else {}))
-        pair.append(live.compile(FAMILY.source(config, of, "opencl")))
-    return Twins(FAMILY, config, *pair)
+        config = Config("scheduled", values | ({"schedule": schedule} if schedule else {}))
+        kernels.append(live.compile(FAMILY.source(config, of, "opencl")))
+    return Pair(FAMILY, config, *kernels)
 
 
 def test_equal_kernels_are_compared_in_every_launch(live: LiveDevice) -> None:
     problem, fed = Problem(33, 20, 16, "s"), []
     found = many_launches(
-        live, twins(live, problem, 1), problem, 16, feed=lambda: fed.append(time.time())
+        live, pair_of(live, problem, 1), problem, 16, feed=lambda: fed.append(time.time())
     )
     # Two pairs of scalars, sixteen launches each.
     assert found == Launched(32, 32 * 33 * 20)
     assert len(fed) == 32
     late = time.monotonic() - 1
-    assert many_launches(live, twins(live, problem, 1), problem, 16, until=late) == Launched()
+    assert many_launches(live, pair_of(live, problem, 1), problem, 16, until=late) == Launched()
 
 
 def test_a_launch_knows_how_long_sums_are(live: LiveDevice, monkeypatch: Any) -> None:
@@ -50,9 +50,9 @@ def test_a_launch_knows_how_long_sums_are(live: LiveDevice, monkeypatch: Any) ->
 
     def launch(config: Config, m: int, n: int, k: int = 0) -> Any:
         asked.add((m, n, k))
-        return Twinned().launch(config, m, n, k)
+        return Scheduled().launch(config, m, n, k)
 
-    pair = twins(live, problem, 1)
+    pair = pair_of(live, problem, 1)
     monkeypatch.setattr(FAMILY, "launch", launch, raising=False)
     many_launches(live, pair, problem, 8)
     assert asked == {(33, 20, 16)}
@@ -67,7 +67,7 @@ def test_other_bits_are_found(live: LiveDevice, level: int, words: str) -> None:
     """The element that is not written holds the pattern, not the last launch's right value."""
     problem = Problem(33, 20, 16, "s")
     with pytest.raises(WrongResultError, match=f"{words} of C differ .* in 8 launches"):
-        many_launches(live, twins(live, problem, level), problem, 16)
+        many_launches(live, pair_of(live, problem, level), problem, 16)
 
 
 def test_the_problems_have_every_class_of_blocks() -> None:
@@ -91,9 +91,9 @@ def test_columns_lie_where_both_kernels_can_read_them(
     problem = Problem(997, 1013, 531, letter, "N", "T")
     config = family.default(Variant.of(problem), architecture_spec("sm_90a"))
     config = config.replace(tma=1) if tma else config
-    found = laid_down(problem, Twins(family, config, None, None))  # type: ignore[arg-type]
+    found = laid_down(problem, Pair(family, config, None, None))  # type: ignore[arg-type]
     assert (found.lda, found.ldb, found.ldc) == (*laid, 997)
     assert (found.m, found.n, found.k) == (997, 1013, 531)
     assert family.takes(config, found)
     padded = Problem(997, 1013, 531, letter, "N", "T", 1200, 1400)
-    assert laid_down(padded, Twins(family, config, None, None)) == padded  # type: ignore[arg-type]
+    assert laid_down(padded, Pair(family, config, None, None)) == padded  # type: ignore[arg-type]

@@ -70,7 +70,7 @@ def test_what_the_driver_refuses_is_named_once_and_the_next_best_serves(ship):
     assert not live.compiled
 
 
-def test_a_refused_twin_leaves_its_place_to_another_of_the_same_kernel(ship):
+def test_a_refused_instance_leaves_its_place_to_another_of_the_same_kernel(ship):
     ship(kernel(SQUARE, FIRST, EVERY_MODE, costs=costs(1.0)))
     odd = Problem(4097, 4097, 5000, "s")
     wanted = stencil("simt_async").geometry(FIRST).mode(odd)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from tests.stencil.portable_harness import variant
 from tilewright.backend import GemmCall, Kernel, LaunchError, LiveDevice, Operand
-from tilewright.backend.cuda.architecture import architecture_spec
-from tilewright.backend.cuda.compiler import compile_cubin
 from tilewright.hardware import DeviceSpec
 from tilewright.precision import precision
 from tilewright.problem import Problem
-from tilewright.sass import occupancy, read_cubin, resources
 from tilewright.space import Config, Space
 from tilewright.stencil import Mode, Source, Stencil, Variant
 from tilewright.tuning.measure import Workload
@@ -44,10 +40,15 @@ def compiled(
 
 
 def bench(
-    live: LiveDevice, family: Stencil, config: Config, of: Variant, mode: str = "plain"
+    live: LiveDevice,
+    family: Stencil,
+    config: Config,
+    of: Variant,
+    mode: str = "plain",
+    blocks: int | None = None,
 ) -> Bench:
-    """Return a config, compiled in a launch mode, to run any number of checks."""
-    return Bench(live, compiled(live, family, config, of, mode), family, config, of)
+    """Return a config, compiled in a launch mode, to run any number of checks on so many blocks."""
+    return Bench(live, compiled(live, family, config, of, mode), family, config, of, blocks)
 
 
 def computes_the_product(
@@ -137,6 +138,19 @@ def faulty(family: type[Stencil], old: str, new: str) -> Any:
     return Faulty()
 
 
+def cut(family: type[Stencil], slices: int) -> Stencil:
+    """Return a stencil whose launches have so many slices of k, however many steps there are."""
+
+    class Cut(family):  # type: ignore[misc, valid-type]
+        def launch(self, config: Config, m: int, n: int, k: int = 0) -> Any:
+            launch = super().launch(config, m, n, k)
+            behind = launch.second_blocks if slices > 1 else 0
+            grid = (launch.grid[0] * slices, 1)
+            return replace(launch, grid=grid, split_k=None, second_blocks=behind)
+
+    return Cut()
+
+
 def mode_rules(family: Any, of: Variant, device: DeviceSpec, mode: str) -> Space:
     """Return all points that have what one launch mode needs, likely ones or not."""
     return Space(
@@ -156,38 +170,6 @@ def fault_is_found(
     kernel = compiled(live, wrong, config, of, mode)
     with pytest.raises(by):
         screen(live, kernel, wrong, config, of, Mode.parse(mode))
-
-
-def fails_by_fault(check: Callable[[Stencil], None], family: type[Stencil], *words: str) -> None:
-    """A check that the text passes fails where old words of it have wrong ones in their place."""
-    check(family())
-    with pytest.raises((WrongResultError, LaunchError)):
-        check(faulty(family, *words))
-
-
-def starts_fit_their_registers(family: Stencil, arch: str, name: str) -> None:
-    """No start spills, and as many blocks fit as it was made for."""
-    of, device = variant(name), architecture_spec(arch)
-    space = family.space(of, device)
-    shipped = [config for config in family.starts(of, device) if config in space]
-    assert shipped
-    for config in shipped:
-        source = family.source(config, of, "cuda")
-        cubin = compile_cubin(source, arch)
-        taken = resources(read_cubin(cubin.code).kernel(cubin.lowered[source.entry]))
-        assert taken.local_loads == taken.local_stores == 0, config
-        shared = taken.shared_bytes + source.dynamic_shared_bytes
-        threads = family.resources(config, of).threads
-        fits = occupancy(device.compute_capability, threads, taken.registers, shared)
-        assert fits.blocks >= config.integer("min_blocks"), config
-
-
-def defaults_are_in_the_space(family: Stencil, arch: str, letter: str) -> None:
-    """Of every transpose."""
-    device = architecture_spec(arch)
-    for trans in ("NN", "NT", "TN", "TT"):
-        of = variant(letter + trans)
-        assert family.default(of, device) in family.space(of, device)
 
 
 def same_bits_every_time(

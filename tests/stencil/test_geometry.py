@@ -166,7 +166,7 @@ def is_whole(elements: int, size: int) -> bool:
 
 
 def plain_mode(geometry: Geometry, p: Problem) -> Mode:
-    """Say which twin a problem asks for, operand by operand."""
+    """Say which instance a problem asks for, operand by operand."""
     size = p.precision.element_bytes
     room = geometry.tile_k * (geometry.tile_m + geometry.tile_n) * size
     staged = (

@@ -1,140 +1,40 @@
-"""Parallel split-K, whose parts of C a reduction kernel adds up: kernels run on the CPU.
-
-What is asked here: how a launch is cut, that both kernels agree on who left which part, and who
-stores which element, at every edge; and that grids of any number of slices are right.
-"""
+"""Parallel split-K: how a launch is cut, and who may have slices; `test_contract` runs them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from tests.stencil.contract import checks, compiled, computes_the_product, fault_is_found, faulty
+from tests.stencil.contract import cut
 from tests.stencil.emulator import EmulatedDevice, compiler
-from tests.stencil.mma_f64 import test_stencil as test_mma_f64
 from tests.stencil.portable_harness import variant
-from tests.stencil.simt_async import test_stencil as test_simt_async
+from tests.stencil.ways import SIMT, simt
 from tests.tuning.measurement_examples import example
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.problem import Problem
 from tilewright.sass import read_cubin
-from tilewright.space import Config
 from tilewright.stencil import Variant
-from tilewright.stencil.mma_f64 import MmaF64
 from tilewright.stencil.simt_async import SimtAsync
 from tilewright.tuning.forecast import forecast
 from tilewright.tuning.reproduce import reproducer
-from tilewright.tuning.verify import Bench, Check, certify
-
-SIMT, MMA = SimtAsync(), MmaF64()
+from tilewright.tuning.verify import Check
 
 needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
-
-
-def small(live: EmulatedDevice, name: str, family: Any = SIMT, **changes: int) -> Config:
-    """Return a config of few threads with slices."""
-    smalls = test_mma_f64.small if isinstance(family, MmaF64) else test_simt_async.small
-    return smalls(variant(name), live, **{"parallel_split_k": 1, **changes})
-
-
-def bench(live: EmulatedDevice, name: str, family: Any = SIMT, **changes: int) -> Bench:
-    """Return such a config, compiled."""
-    of, config = variant(name), small(live, name, family, **changes)
-    return Bench(live, compiled(live, family, config, of), family, config, of)
-
-
-@pytest.mark.every(3)
-@needs_compiler
-@pytest.mark.parametrize("name", ["sNT", "cCN", "dNN"])
-def test_the_contract_is_kept(emulated: EmulatedDevice, name: str) -> None:
-    """All classes of alpha and beta, ragged sizes, paddings, offsets, NaN and Inf."""
-    run = bench(emulated, name, MMA if name[0] == "d" else SIMT)
-    certify(emulated, run.kernel, run.stencil, run.config, run.variant)
-
-
-# Copies of every kind: what a block does with its steps is the same as without slices.
-WAYS: list[dict[str, Any]] = [
-    {"name": "sTT"},
-    {"name": "sNN", "lanes_m": 4, "block_n": 64},
-    {"name": "sNT", "mode": "scalar"},
-    {"name": "sTN", "mode": "clamped"},
-    {"name": "zNC"},
-]
-
-
-@pytest.mark.every(2)
-@needs_compiler
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_every_way_to_copy_serves_slices(emulated: EmulatedDevice, way: dict[str, Any]) -> None:
-    name, mode = way["name"], way.get("mode", "plain")
-    changes = {key: value for key, value in way.items() if key not in ("name", "mode")}
-    config = small(emulated, name, **changes)
-    computes_the_product(emulated, SIMT, config, variant(name), mode)
-
-
-@pytest.mark.every(2)
-@needs_compiler
-@pytest.mark.parametrize("name", ["dTN", "zTC"])
-def test_tensor_cores_have_slices(emulated: EmulatedDevice, name: str) -> None:
-    computes_the_product(emulated, MMA, small(emulated, name, MMA), variant(name))
-
-
-class Cut(SimtAsync):
-    """The stencil with launches of so many slices, however many there are steps."""
-
-    slices = 1
-
-    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Any:
-        """Return the same launch, cut otherwise."""
-        launch = super().launch(config, m, n, k)
-        behind = launch.second_blocks if self.slices > 1 else 0
-        grid = (launch.grid[0] * self.slices, 1)
-        return replace(launch, grid=grid, split_k=None, second_blocks=behind)
 
 
 @needs_compiler
 @pytest.mark.parametrize("slices", [1, 2, 3, 7, 20])
 def test_any_number_of_slices_is_right(emulated: EmulatedDevice, slices: int) -> None:
     """More than there are steps, too: those without a step leave zeros."""
-    family = Cut()
-    family.slices = slices
-    of, config = variant("sNN"), small(emulated, "sNN")
-    run = Bench(emulated, compiled(emulated, family, config, of), family, config, of)
+    run = simt("sNN", parallel_split_k=1).bench(emulated, family=cut(SimtAsync, slices))
     rng = np.random.default_rng(slices)
     for check in (Check(70, 40, 100, beta=1), Check(65, 33, 47, -3, 2, padding=3, offset=5)):
         run.exact(check, rng)
-
-
-@needs_compiler
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(check=checks(4, 300), seed=st.integers(0, 2**32))
-def test_any_problem_is_computed_exactly(emulated: EmulatedDevice, check: Check, seed: int) -> None:
-    bench(emulated, "sNT").exact(check, np.random.default_rng(seed))
-
-
-FAULTS = {
-    "a slice too few": ("slice < slices;", "slice + 1 < slices;"),
-    "a slice twice": ("slice = 1; slice < slices", "slice = 0; slice < slices"),
-    "another tile's part": ("part_at(workspace, tile) +", "part_at(workspace, tile ^ 1) +"),
-    "another slice's steps": ("BLOCK_ID / tiles, GRID", "0, GRID"),
-}
-
-
-@needs_compiler
-@pytest.mark.parametrize("fault", FAULTS)
-def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
-    wrong, of = faulty(SimtAsync, *FAULTS[fault]), variant("sNT")
-    fault_is_found(emulated, wrong, small(emulated, "sNT"), of)
 
 
 @pytest.mark.every(2)

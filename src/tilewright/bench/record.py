@@ -23,7 +23,7 @@ from tilewright.version import VERSION
 __all__ = ["device_record", "environment_record", "row_record"]
 
 _WARM = (
-    "random data, warm cache, peers in turns (A B A B) in one process, medians;"
+    "random data, warm cache, peers interleaved (A B A B) in one process, medians;"
     " device events on GPUs, around what is enqueued while they are held, the host's clock around"
     " a waiting call on CPUs"
 )

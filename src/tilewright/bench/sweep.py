@@ -1,4 +1,4 @@
-"""Sweeps over problems: ours and the peers' in turns, in one process, on one device."""
+"""Sweeps over problems: ours and the peers' interleaved, in one process, on one device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
     "Call",
     "Method",
     "Row",
-    "in_turns",
+    "interleaved_calls",
     "our_call",
     "sweep",
     "way_call",
@@ -48,7 +48,7 @@ SPIN_SECONDS = 0.25
 
 Call = Callable[[], int]
 
-_TRANSFERS = " with transfers"  # behind a name, in turns
+_TRANSFERS = " with transfers"  # behind a name
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Row:
     problem : Problem
         What was computed.
     seconds : dict
-        For ``"tilewright"`` and each peer, the times of all turns.
+        For ``"tilewright"`` and each peer, the times of all rounds.
     choice : Choice
         Our stencil and config, and the problem it won; none for a default.
     missing : dict
@@ -141,7 +141,7 @@ def sweep(
     """Measure problem after problem on random data.
 
     Each problem's matrices are made once and used by everybody; ours and the peers' calls
-    come in turns, so that clocks and neighbours disturb all alike.  On a CPU device each
+    are interleaved, so that clocks and neighbours disturb all alike.  On a CPU device each
     call that counts follows one that does not: it wakes the library's threads.
     """
     with _cold(live, peers, method) as flush:
@@ -251,14 +251,14 @@ def _measure(
     errors = sampled_errors(workload, compared) if method.errors else {}
     shared = live.spec.kind == "cpu"
     others = OutsideLoad() if shared else None  # the host's cores have no part in a GPU's times
-    times = in_turns(calls | totals, method.rounds, flush=flush, shared=shared)
+    times = interleaved_calls(calls | totals, method.rounds, flush=flush, shared=shared)
     seconds = {name: times[name] for name in calls}
     total_seconds = {name.removesuffix(_TRANSFERS): times[name] for name in totals}
     doubts = tuple(noise(seconds, others.share() if others is not None else None))
     return Row(problem, seconds, choice, missing, total_seconds, copies, errors, doubts)
 
 
-def in_turns(
+def interleaved_calls(
     calls: Mapping[str, Call],
     rounds: int,
     *,

@@ -21,8 +21,8 @@ __all__ = ["app"]
 app = typer.Typer(
     name="bench",
     cls=BenchmarkGroup,
-    help="Time kernels beside other libraries in one process, in turns; or run a benchmark by its"
-    " name.",
+    help="Time kernels beside other libraries in one process, interleaved; or run a benchmark"
+    " by its name.",
     invoke_without_command=True,
     subcommand_metavar="[BENCHMARK]",
 )

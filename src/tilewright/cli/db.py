@@ -298,7 +298,7 @@ def _kernel(measurement: Measurement) -> tuple[Source, Callable[[int, int], Laun
     RuntimeError
         If its stencil or this config of it no longer exists.
     """
-    from tilewright.reschedule.levels import twin_and_level
+    from tilewright.reschedule.levels import baseline_and_level
     from tilewright.stencil import Variant
     from tilewright.stencil.registry import stencil
 
@@ -316,8 +316,8 @@ def _kernel(measurement: Measurement) -> tuple[Source, Callable[[int, int], Laun
                 f" its own; see `tilewright db show {measurement.id}` for the config"
             )
         dialect: Any = measurement.backend
-        twin, _ = twin_and_level(config)
-        source = family.source(twin, Variant.of(measurement.problem), dialect, measurement.mode)
+        baseline, _ = baseline_and_level(config)
+        source = family.source(baseline, Variant.of(measurement.problem), dialect, measurement.mode)
     except (LookupError, ValueError) as problem:
         raise RuntimeError(f"the kernel cannot be made any more: {problem}") from problem
     return source, lambda m, n: family.launch(config, m, n)

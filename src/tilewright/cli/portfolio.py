@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
     from tilewright.hardware import DeviceSpec
     from tilewright.portfolio import Portfolio
-    from tilewright.portfolio.build import Twin, Work
+    from tilewright.portfolio.build import Instance, Work
     from tilewright.portfolio.measured import Measured
+    from tilewright.portfolio.select import Selected
 
 __all__ = ["app"]
 
@@ -285,18 +286,18 @@ def build(
     from json import loads
 
     from tilewright.paths import private_directory
-    from tilewright.portfolio.build import Work, pack, twins_of
-    from tilewright.portfolio.plan import Planned, plan
+    from tilewright.portfolio.build import Work, instances_of, pack
     from tilewright.portfolio.portfolio import Copying, Portfolio
+    from tilewright.portfolio.select import select
     from tilewright.precision import letters_of
 
     if name not in NAMES:
         raise ValueError(f"portfolio={name!r} is unknown; use one of {', '.join(NAMES)}")
     spec, arch, live = _target(device)
     kept = Work(work, arch)
-    planned: list[Planned] = []
+    selected: list[Selected] = []
     if name == "passes":
-        twins = _passes(spec)
+        instances = _passes(spec)
         base = Portfolio(name, arch, spec.name, spec.compute_capability, spec.multiprocessors, ())
     else:
         from tilewright.portfolio.measured import read_measured
@@ -305,26 +306,26 @@ def build(
             measured = _measured(letter, times, live)
             more = [read_measured(one, letter) for one in refit or ()]
             others = [read_measured(one, letter) for one in also or ()]
-            planned += plan(measured, spec, mean, most, more, others)
-        twins = twins_of(planned)
+            selected += select(measured, spec, mean, most, more, others)
+        instances = instances_of(selected)
         base = Portfolio(
             name, arch, measured.device, measured.compute_capability, measured.multiprocessors, (),
             copying=None if measured.copying is None else Copying(*measured.copying),
             made=measured.made,
         )  # fmt: skip
-    say(f"{len(planned)} kernels, {len(twins)} twins")
+    say(f"{len(selected)} kernels, {len(instances)} instances")
     for portfolio, _ in _serving(device):
         if portfolio.name == name and portfolio.arch == arch:
-            kept.seed(twins, portfolio)
+            kept.seed(instances, portfolio)
             if name == "passes" and live is None:  # what was known of its device still holds
                 base = replace(portfolio, kernels=(), codes={}, sources={})
-    missing = _compile(kept, twins, seconds, _share(share))
+    missing = _compile(kept, instances, seconds, _share(share))
     if missing:
-        raise RuntimeError(f"{missing} twins are still to be compiled; run it again to go on")
+        raise RuntimeError(f"{missing} instances are still to be compiled; run it again to go on")
     checked = None if verified is None else loads(verified.read_text(encoding="utf-8"))
     folder = output or _own_folder(live)
-    kernels = [one.kernel for one in planned]
-    made = pack(kept, twins, kernels, base, private_directory(folder), checked)
+    kernels = [one.kernel for one in selected]
+    made = pack(kept, instances, kernels, base, private_directory(folder), checked)
     say(f"{folder / (name + '.json')}: {len(made.kernels)} kernels, {len(made.codes)} codes")
 
 
@@ -409,11 +410,11 @@ def _measured(name: str, times: Path | None, live: LiveDevice | None) -> Measure
     return from_store(rows, name, spec.name, spec.compute_capability, spec.multiprocessors)
 
 
-def _passes(spec: DeviceSpec) -> list[Twin]:
-    from tilewright.portfolio.build import Twin
+def _passes(spec: DeviceSpec) -> list[Instance]:
+    from tilewright.portfolio.build import Instance
     from tilewright.serve.passes import sources
 
-    return [Twin(f"passes-{one.identity}", block, one) for block, one in sources(spec)]
+    return [Instance(f"passes-{one.identity}", block, one) for block, one in sources(spec)]
 
 
 def _share(text: str) -> tuple[int, int]:
@@ -427,18 +428,18 @@ def _share(text: str) -> tuple[int, int]:
     return first, of
 
 
-def _compile(kept: Work, twins: list[Twin], seconds: float, share: tuple[int, int]) -> int:
+def _compile(kept: Work, instances: list[Instance], seconds: float, share: tuple[int, int]) -> int:
     """Compile what is missing; return how many are still missing."""
     from rich.progress import Progress
 
     with Progress(transient=True) as bar:
-        task = bar.add_task("compiling", total=len(twins))
+        task = bar.add_task("compiling", total=len(instances))
         refused = kept.compile(
-            twins, seconds, share, lambda done, _: bar.update(task, completed=done)
+            instances, seconds, share, lambda done, _: bar.update(task, completed=done)
         )
     for name, why in refused.items():
         say(f"refused {name}: {why}")
-    return sum(not kept.has(one) for one in twins if one.name not in refused)
+    return sum(not kept.has(one) for one in instances if one.name not in refused)
 
 
 def _run(

@@ -34,7 +34,7 @@ __all__ = ["command"]
 _AGAIN_SECONDS = 20.0
 
 # Of Tilewright and NumPy: odd, so that the median is a time that was measured.
-_TURNS = 9
+_ROUNDS = 9
 
 
 def command(
@@ -161,7 +161,7 @@ def _compare(problem: Problem, live: LiveDevice) -> dict[str, Any]:
     """
     import numpy as np
 
-    from tilewright.bench.sweep import in_turns
+    from tilewright.bench.sweep import interleaved_calls
     from tilewright.serve.gemm import gemm
     from tilewright.serve.host_blas import left_out
 
@@ -187,7 +187,7 @@ def _compare(problem: Problem, live: LiveDevice) -> dict[str, Any]:
         "tilewright": timed(by_kernel),
         "numpy": timed(lambda: np.matmul(a, b, out=theirs)),
     }
-    runs = in_turns(calls, _TURNS, shared=True)
+    runs = interleaved_calls(calls, _ROUNDS, shared=True)
     wide = np.result_type(dtype, np.float64)
     size = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
     exact = a.astype(wide) @ b.astype(wide)

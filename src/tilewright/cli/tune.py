@@ -122,7 +122,7 @@ def progress_bar(peak: float, *, quiet: bool = False) -> Iterator[Callable[[Prog
 
 def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
     """Return a tuning result as plain data."""
-    from tilewright.tuning.twins import gain
+    from tilewright.tuning.baselines import gain
 
     winner, served = result.winner, result.served
     counted = ("tried", "failed", "resumed", "seconds", "candidates_per_second")
@@ -144,7 +144,7 @@ def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
 
 def describe(result: TuningResult, peak: float) -> None:
     """Print a tuning result for people."""
-    from tilewright.tuning.twins import gain
+    from tilewright.tuning.baselines import gain
 
     winner = result.winner
     if result.resumed:

@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.backend import Kernel, LiveDevice
 from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.points import Point, check_code, launched, measure_points, refused
-from tilewright.microbench.texts import FACTOR, OFFSET, kernel_source, words_sum
+from tilewright.microbench.sources import FACTOR, OFFSET, kernel_source, words_sum
 from tilewright.microbench.timing import alone
 from tilewright.stencil import Launch
 

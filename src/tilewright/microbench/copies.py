@@ -15,7 +15,7 @@ from tilewright.backend import LiveDevice
 from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.loops import check_names
 from tilewright.microbench.points import Point
-from tilewright.microbench.texts import kernel_text
+from tilewright.microbench.sources import kernel_file
 from tilewright.microbench.timing import LoopTimer, time_loops
 from tilewright.stencil import Source
 
@@ -169,7 +169,7 @@ class Pattern:
             "PLACES": _PLACES,
         }
         shared = _WARPS * _WARP_BYTES
-        return Source(kernel_text("copies.cu"), defines, "loop", dynamic_shared_bytes=shared)
+        return Source(kernel_file("copies.cu"), defines, "loop", dynamic_shared_bytes=shared)
 
 
 def patterns() -> Iterator[Pattern]:
@@ -219,7 +219,7 @@ def measured(timer: LoopTimer, pattern: Pattern) -> Row:
 
 
 def check(code: bytes, pattern: Pattern) -> None:
-    """Refuse a compiled text whose loop is not a trip's copies and little else.
+    """Refuse a compiled source whose loop is not a trip's copies and little else.
 
     Raises
     ------

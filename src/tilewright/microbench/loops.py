@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tilewright.backend.cuda.cubin import Cubin
-from tilewright.microbench.texts import kernel_text
+from tilewright.microbench.sources import kernel_file
 from tilewright.sass import Instruction, Loop, decode, edit, find_loops, patch, read_cubin
 from tilewright.sass.decode import INSTRUCTION_BYTES, RZ, decode_one
 from tilewright.stencil import Source
@@ -89,7 +89,7 @@ def loop_source(threads: int, accumulators: int, factors: int, slots: int) -> So
         "FACTORS": factors,
         "SLOTS": slots,
     }
-    return Source(kernel_text("loop.cu"), defines, "loop")
+    return Source(kernel_file("loop.cu"), defines, "loop")
 
 
 @dataclass(frozen=True)

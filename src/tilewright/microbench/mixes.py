@@ -83,7 +83,7 @@ def mixture(loop: Template, mix: Mixture) -> list[Slot]:
 
 
 def _load_registers(loop: Template, mix: Mixture) -> tuple[Iterator[Slot], set[int]]:
-    """Return loads into two aligned groups in turns, and the registers that are left."""
+    """Return loads into two aligned groups alternately, and the registers that are left."""
     free = set(loop.registers)
     if mix.load_bits is None:
         return itertools.repeat(Slot("LDS", 0)), free
@@ -100,7 +100,7 @@ def _multiply_adds(mix: Mixture, free: list[int]) -> Iterator[Slot]:
     """Return an endless run of multiply-adds on these registers.
 
     ``kept``: slot A keeps its register, B and C lie in different banks: two reads a cycle for
-    two banks.  ``two_banks``: three different registers, banks in turns, so three reads for two
+    two banks.  ``two_banks``: three different registers, banks alternating, so three reads for two
     banks.  ``one_bank``: all three in one bank.  A double is a register of each bank.
     """
     if mix.multiply_add == "DFMA":
@@ -123,8 +123,8 @@ def _multiply_adds(mix: Mixture, free: list[int]) -> Iterator[Slot]:
         )
     if mix.bank_pattern == "one_bank":
         return _three(itertools.cycle(even), itertools.repeat("EEE"), itertools.cycle(odd))
-    turns = itertools.cycle(("EOE", "OEO"))
-    return _three(itertools.cycle(even), turns, itertools.cycle(odd))
+    alternating = itertools.cycle(("EOE", "OEO"))
+    return _three(itertools.cycle(even), alternating, itertools.cycle(odd))
 
 
 def _three(even: Iterator[int], banks: Iterator[str], odd: Iterator[int]) -> Iterator[Slot]:

@@ -15,7 +15,7 @@ from tilewright.backend import BackendError, LiveDevice
 from tilewright.hardware.catalogue import CatalogueDevice, described
 from tilewright.hardware.host import highest_clock_hz, threads_per_core
 from tilewright.hardware.quantity import QUANTITIES, Quantity
-from tilewright.microbench.texts import kernel_source
+from tilewright.microbench.sources import kernel_source
 from tilewright.stencil import Launch
 
 __all__ = ["live_numbers", "measured_clock"]

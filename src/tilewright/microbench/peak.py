@@ -12,7 +12,7 @@ from tilewright.bounds.double_double import SEQUENCE_OF, SEQUENCES
 from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.numbers import live_numbers
 from tilewright.microbench.points import Point, measure_points
-from tilewright.microbench.texts import kernel_source
+from tilewright.microbench.sources import kernel_source
 from tilewright.precision import PRECISIONS, Precision
 from tilewright.stencil import Dialect, Launch, Source
 
@@ -26,7 +26,7 @@ _TRIPS = 200_000
 
 
 def peak_source(dialect: Dialect, real_bytes: int, defines: Mapping[str, int | str]) -> Source:
-    """Return the kernel's text after a dialect's and a real precision's prelude."""
+    """Return the kernel's source after a dialect's and a real precision's prelude."""
     return kernel_source(dialect, "peak", defines, "s" if real_bytes == 4 else "d")
 
 

@@ -132,7 +132,7 @@ def require_accesses(code: bytes, name: str, mnemonic: str, bits: int, count: in
         there = sorted({(m, b, n) for loop in loops for (m, b), n in loop.items() if m == mnemonic})
         raise ValueError(
             f"kernel={name!r} has no loop with {count} {mnemonic} of {bits} bits but {there};"
-            " this compiler needs another text"
+            " this compiler needs another source"
         )
 
 

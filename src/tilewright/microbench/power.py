@@ -25,7 +25,7 @@ from tilewright.microbench.bandwidth import Stream, Walker, memory_sizes
 from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.points import check_code, measure_points
 from tilewright.microbench.sensors import Reading, reasons_of, sensors
-from tilewright.microbench.texts import kernel_source
+from tilewright.microbench.sources import kernel_source
 from tilewright.microbench.timing import alone
 from tilewright.stencil import Launch
 
@@ -217,7 +217,7 @@ def _check_outer(found: Any, side: int, vector: int, depth: int, trips: int) -> 
     rows, columns = threads // 16, 16
 
     def values(lanes: int, shift: int) -> Any:
-        # [k, piece, lane, word], as the text's drawing has it
+        # [k, piece, lane, word], as the source's drawing has it
         flat = _noise(depth * lanes * side, shift)
         return flat.reshape(depth, side // vector, lanes, vector).transpose(0, 2, 1, 3)
 

@@ -1,6 +1,6 @@
 """How many multiply-adds of each kind a multiprocessor does in a cycle, by warps.
 
-One row a kind and number of warps.  Each loop is one text compiled with independent sums
+One row a kind and number of warps.  Each loop is one source compiled with independent sums
 (``kernels/rates.cu``) or with tiles in shared memory (``kernels/wgmma.cu``); a loop that the
 compiler filled with anything else is refused.
 """
@@ -16,7 +16,7 @@ from tilewright.backend.cuda.device import LoadedKernel
 from tilewright.microbench.experiment import Experiment, Row
 from tilewright.microbench.loops import LoopRejectedError, check_names
 from tilewright.microbench.points import Point, refused
-from tilewright.microbench.texts import kernel_text
+from tilewright.microbench.sources import kernel_file
 from tilewright.microbench.timing import LoopTimer, time_loops
 from tilewright.stencil import Source
 
@@ -33,7 +33,7 @@ class Kind:
     Parameters
     ----------
     name : str
-        As rows have it, and its macro in the text.
+        As rows have it, and its macro in the source.
     instruction : str
         Its name when decoded.
     multiply_adds : int
@@ -48,7 +48,7 @@ class Kind:
     expected : float
         Multiply-adds a cycle and multiprocessor that are roughly to be expected; says only how
         many trips are run.
-    text : str
+    file : str
         File of the kernel.
     """
 
@@ -59,7 +59,7 @@ class Kind:
     rounds: int
     warps: tuple[int, ...]
     expected: float
-    text: str = "rates.cu"
+    file: str = "rates.cu"
 
     @property
     def instructions(self) -> int:
@@ -67,15 +67,15 @@ class Kind:
         return self.chains * self.rounds
 
     def source(self) -> Source:
-        """Return the specialised text."""
+        """Return the specialised source."""
         defines: dict[str, int | str] = {
             f"KIND_{self.name.upper()}": 1,
             "ROUNDS": self.rounds,
             "THREADS": 32 * max(self.warps),
         }
-        if self.text == "rates.cu":
+        if self.file == "rates.cu":
             defines["CHAINS"] = self.chains
-        return Source(kernel_text(self.text), defines, "loop")
+        return Source(kernel_file(self.file), defines, "loop")
 
     def check(self, code: bytes) -> int:
         """Return the fillers in the compiled loop.
@@ -85,7 +85,7 @@ class Kind:
         LoopRejectedError
             If it is no loop of just this instruction.
         """
-        extra = _EXTRA if self.text == "rates.cu" else _EXTRA_WARPGROUP
+        extra = _EXTRA if self.file == "rates.cu" else _EXTRA_WARPGROUP
         return check_names(code, {self.instruction: self.instructions}, extra)
 
 

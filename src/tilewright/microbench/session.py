@@ -95,7 +95,7 @@ def run_experiments(
     started: Callable[[Result], None] = lambda _: None,
     emitted: Callable[[], None] = lambda: None,
 ) -> list[Result]:
-    """Run experiments in turn; none of them can end the run.
+    """Run experiments one by one; none of them can end the run.
 
     Parameters
     ----------

@@ -1,13 +1,13 @@
-"""From a plan to a portfolio: compile every twin, pack them.
+"""From a selection to a portfolio: compile every instance, pack them.
 
 ::
 
-    everything measured --plan--> kernels, modes --compile--> cubins --pack--> portfolio
+    everything measured --select--> kernels, modes --compile--> cubins --pack--> portfolio
                                                      |
                                                      +-- work folder: goes on where it stopped
 
-Compiling needs no GPU.  What is made is kept in a work folder, one file a twin, so that a build may
-be stopped at any moment and goes on.  `tilewright.portfolio.verify` runs what was packed.
+Compiling needs no GPU.  What is made is kept in a work folder, one file an instance, so that a
+build may be stopped at any moment and goes on.  `tilewright.portfolio.verify` runs what was packed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
 from tilewright.paths import private_directory, write_atomically
 from tilewright.portfolio.kernel import Code, PortfolioKernel
-from tilewright.portfolio.plan import Planned
 from tilewright.portfolio.portfolio import Portfolio, write_portfolio
+from tilewright.portfolio.select import Selected
 from tilewright.reschedule.cubin import reschedule
 from tilewright.reschedule.levels import SCHEDULE, Level, level_of
 from tilewright.stencil import Source, stencil
 from tilewright.stencil.geometry import PLAIN, Mode, SplitK
 
-__all__ = ["Twin", "Work", "pack", "twins_of"]
+__all__ = ["Instance", "Work", "instances_of", "pack"]
 
 
 @dataclass(frozen=True)
-class Twin:
+class Instance:
     """One source to compile: a kernel in one launch mode, or what has no config.
 
     Parameters
@@ -50,7 +50,7 @@ class Twin:
     source : Source
         Kernel source and macros.
     kernel : PortfolioKernel, optional
-        Whose twin it is.
+        Whose instance it is.
     mode : Mode
         Of the kernel.
     routed : bool
@@ -68,10 +68,10 @@ class Twin:
     level: Level | None = None
 
 
-def twins_of(planned: Iterable[Planned]) -> list[Twin]:
-    """Return every twin of a plan."""
+def instances_of(selected: Iterable[Selected]) -> list[Instance]:
+    """Return every instance of a selection."""
     found = []
-    for one in planned:
+    for one in selected:
         kernel, family = one.kernel, stencil(one.kernel.config.stencil)
         for routed, modes in ((False, kernel.modes), (True, kernel.routed)):
             for mode in modes:
@@ -82,24 +82,24 @@ def twins_of(planned: Iterable[Planned]) -> list[Twin]:
                     source = source.run_if(0)
                 name = _name(kernel, mode, routed)
                 block = _block(kernel)
-                found.append(Twin(name, block, source, kernel, mode, routed, level))
+                found.append(Instance(name, block, source, kernel, mode, routed, level))
     return found
 
 
 def _name(kernel: PortfolioKernel, mode: Mode, routed: bool) -> str:
-    """Return what a twin is called: the stencil's version is part of it."""
+    """Return what an instance is called: the stencil's version is part of it."""
     return f"{kernel.name}-v{kernel.version}-{mode}{'-routed' if routed else ''}"
 
 
-def _identity(twin: Twin) -> tuple[str, SplitK | None]:
+def _identity(instance: Instance) -> tuple[str, SplitK | None]:
     """Return what equal machine code has in common: its name, and how its launches are cut."""
-    if twin.kernel is None:
-        return twin.source.identity, None
-    return twin.name, twin.kernel.geometry.split_k
+    if instance.kernel is None:
+        return instance.source.identity, None
+    return instance.name, instance.kernel.geometry.split_k
 
 
 def _block(kernel: PortfolioKernel) -> str:
-    """Return what a twin is compressed together with: its config's others, of all transposes.
+    """Return what an instance is compressed together with: its config's others, of all transposes.
 
     These differ little, and are unpacked in some milliseconds.
     """
@@ -122,42 +122,42 @@ class Work:
 
     def compile(
         self,
-        twins: Iterable[Twin],
+        instances: Iterable[Instance],
         seconds: float,
         share: tuple[int, int] = (0, 1),
         observer: Callable[[int, int], None] = lambda done, of: None,
     ) -> dict[str, str]:
         """Compile what is missing, for so many seconds; return why some were refused.
 
-        Where a loop cannot be rescheduled, its twin is the compiler's own code.
+        Where a loop cannot be rescheduled, its instance is the compiler's own code.
 
         Parameters
         ----------
-        twins : iterable of Twin
+        instances : iterable of Instance
             All that the portfolio is to have.
         seconds : float
             After which no further compilation begins.
         share : tuple of int
-            Which part of the twins, and of how many: rescheduling takes a process each.
+            Which part of the instances, and of how many: rescheduling takes a process each.
         observer : callable
-            Called with the twins that are there, and how many there are in all.
+            Called with the instances that are there, and how many there are in all.
         """
-        every = list(twins)[share[0] :: share[1]]
+        every = list(instances)[share[0] :: share[1]]
         missing = [one for one in every if not self.has(one)]
         refused: dict[str, str] = {}
         until = time.monotonic() + seconds
         cache, compiler = KernelCache(), f"NVRTC {nvrtc_version()}"
         done = len(every) - len(missing)
 
-        def one(twin: Twin) -> None:
+        def one(instance: Instance) -> None:
             if time.monotonic() >= until:
                 return
             try:
-                self._compile(twin, cache, compiler)
+                self._compile(instance, cache, compiler)
             except BackendError as error:
-                refused[twin.name] = str(error)
-                if twin.level is not None:  # as the compiler made it, then
-                    self._compile(replace(twin, level=None), cache, compiler)
+                refused[instance.name] = str(error)
+                if instance.level is not None:  # as the compiler made it, then
+                    self._compile(replace(instance, level=None), cache, compiler)
 
         # NVRTC works outside Python's lock: as many at once as there are cores.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -166,23 +166,23 @@ class Work:
                 observer(done, len(every))
         return refused
 
-    def _compile(self, twin: Twin, cache: KernelCache, compiler: str) -> None:
-        source = twin.source
+    def _compile(self, instance: Instance, cache: KernelCache, compiler: str) -> None:
+        source = instance.source
         cubin = cached_cubin(source, self.arch, cache)
-        if twin.level is not None:
-            cubin = reschedule(cubin, source.entry, twin.level, cache)
+        if instance.level is not None:
+            cubin = reschedule(cubin, source.entry, instance.level, cache)
         made = arranged(cubin, cache)
         digest = hashlib.sha256(made.code).hexdigest()
         names = made.lowered
         code = Code(
-            digest, twin.block, 0, len(made.code), names.get(source.entry, source.entry),
+            digest, instance.block, 0, len(made.code), names.get(source.entry, source.entry),
             names.get(source.second, source.second), source.dynamic_shared_bytes,
-            source.part_bytes, compiler, twin.level is not None, "", source.digest,
+            source.part_bytes, compiler, instance.level is not None, "", source.digest,
         )  # fmt: skip
-        write_atomically(self._file(twin, "cubin"), made.code)
-        write_atomically(self._file(twin, "json"), json.dumps(vars(code)).encode())
+        write_atomically(self._file(instance, "cubin"), made.code)
+        write_atomically(self._file(instance, "json"), json.dumps(vars(code)).encode())
 
-    def seed(self, twins: Iterable[Twin], portfolio: Portfolio) -> None:
+    def seed(self, instances: Iterable[Instance], portfolio: Portfolio) -> None:
         """Take over the machine code of an earlier portfolio, so that it is not compiled again.
 
         What another source was compiled to is not taken over; where a portfolio does not say, its
@@ -190,7 +190,7 @@ class Work:
 
         Parameters
         ----------
-        twins : iterable of Twin
+        instances : iterable of Instance
             All that the new one is to have.
         portfolio : Portfolio
             For the same architecture.
@@ -203,33 +203,35 @@ class Work:
                 for mode, digest in modes.items():
                     name = _name(kernel, mode, routed)
                     digests[name, kernel.geometry.split_k] = digest
-        for twin in twins:
-            known = digests.get(_identity(twin))
-            if known is None or self.has(twin):
+        for instance in instances:
+            known = digests.get(_identity(instance))
+            if known is None or self.has(instance):
                 continue
-            source = twin.source.digest
+            source = instance.source.digest
             if portfolio.codes[known].source in ("", source):
-                code = replace(portfolio.codes[known], block=twin.block, at=0, source=source)
-                write_atomically(self._file(twin, "cubin"), portfolio.machine_code(known))
-                write_atomically(self._file(twin, "json"), json.dumps(vars(code)).encode())
+                code = replace(portfolio.codes[known], block=instance.block, at=0, source=source)
+                write_atomically(self._file(instance, "cubin"), portfolio.machine_code(known))
+                write_atomically(self._file(instance, "json"), json.dumps(vars(code)).encode())
 
-    def has(self, twin: Twin) -> bool:
-        """Whether a twin was compiled, from the source that it has today."""
-        path = self._file(twin, "json")
-        return path.exists() and json.loads(path.read_text()).get("source") == twin.source.digest
+    def has(self, instance: Instance) -> bool:
+        """Whether an instance was compiled, from the source that it has today."""
+        path = self._file(instance, "json")
+        return (
+            path.exists() and json.loads(path.read_text()).get("source") == instance.source.digest
+        )
 
-    def read(self, twin: Twin) -> tuple[Code, bytes]:
+    def read(self, instance: Instance) -> tuple[Code, bytes]:
         """Return what was compiled."""
-        row = json.loads(self._file(twin, "json").read_text())
-        return Code(**row), self._file(twin, "cubin").read_bytes()
+        row = json.loads(self._file(instance, "json").read_text())
+        return Code(**row), self._file(instance, "cubin").read_bytes()
 
-    def _file(self, twin: Twin, kind: str) -> Path:
-        return self.folder / f"{twin.name}.{kind}"
+    def _file(self, instance: Instance, kind: str) -> Path:
+        return self.folder / f"{instance.name}.{kind}"
 
 
 def pack(
     work: Work,
-    twins: Iterable[Twin],
+    instances: Iterable[Instance],
     kernels: Iterable[PortfolioKernel],
     portfolio: Portfolio,
     folder: Path,
@@ -241,10 +243,10 @@ def pack(
     ----------
     work : Work
         Where that is.
-    twins : iterable of Twin
+    instances : iterable of Instance
         All that it may have.
     kernels : iterable of PortfolioKernel
-        Of the plan, without digests.
+        Of the selection, without digests.
     portfolio : Portfolio
         Name, device and provenance.
     folder : Path
@@ -255,19 +257,21 @@ def pack(
     blocks: dict[str, dict[str, tuple[Code, bytes]]] = {}
     digests: dict[tuple[str, bool], dict[Mode, str]] = {}
     sources: dict[str, str] = {}
-    for twin in twins:
-        if not work.has(twin):
+    for instance in instances:
+        if not work.has(instance):
             continue
-        code, cubin = work.read(twin)
+        code, cubin = work.read(instance)
         if checked is not None:
             if code.digest not in checked:
                 continue
             code = replace(code, checked=checked[code.digest])
-        blocks.setdefault(twin.block, {}).setdefault(code.digest, (code, cubin))
-        if twin.kernel is None:
-            sources[twin.source.identity] = code.digest
+        blocks.setdefault(instance.block, {}).setdefault(code.digest, (code, cubin))
+        if instance.kernel is None:
+            sources[instance.source.identity] = code.digest
         else:
-            digests.setdefault((twin.kernel.name, twin.routed), {})[twin.mode] = code.digest
+            digests.setdefault((instance.kernel.name, instance.routed), {})[instance.mode] = (
+                code.digest
+            )
     packed = tuple(
         replace(
             one,

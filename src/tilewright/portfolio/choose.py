@@ -2,7 +2,7 @@
 
 1. What won a race of exactly this size, columns contiguous, on this model of device.
 2. Else the kernel of which the shortest time is expected (`tilewright.portfolio.model`), more where
-   its machine code for the problem's launch mode does not ship (`tilewright.portfolio.twins`).
+   its machine code for the problem's launch mode does not ship (`tilewright.portfolio.instances`).
 3. On a device without costs the kernel tuned nearest in size; without any the stencil's default.
 
 Ties go to the user's own kernels, then to the first in the portfolio.
@@ -25,11 +25,11 @@ from tilewright.dataclass import dataclass
 from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.find import generation, own, shipped
 from tilewright.portfolio.fit import alike_costs
+from tilewright.portfolio.instances import lacking, next_best, slower
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.model import NEVER, TERMS, Model
 from tilewright.portfolio.native_choice import NativeChoice, Row, native_choice
 from tilewright.portfolio.portfolio import Portfolio
-from tilewright.portfolio.twins import lacking, next_best, slower
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil, stencils_for

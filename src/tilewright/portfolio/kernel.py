@@ -73,7 +73,7 @@ class Code:
 
 @dataclass(frozen=True)
 class PortfolioKernel:
-    """One config of one variant with its compiled twins and what its launches cost.
+    """One config of one variant with its compiled instances and what its launches cost.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def held_out(measured: Measured, mean: float, most: float, folds: int = 5) -> It
     measured : Measured
         Everything measured in a precision.
     mean, most : float
-        As of `tilewright.portfolio.plan.plan`.
+        As of `tilewright.portfolio.select.select`.
     folds : int
         Two at least.
     """

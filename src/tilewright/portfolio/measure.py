@@ -22,8 +22,8 @@ from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.compiler import cached_cubin
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.kernel import PortfolioKernel
-from tilewright.portfolio.plan import drawn_sides
 from tilewright.portfolio.portfolio import Portfolio
+from tilewright.portfolio.select import drawn_sides
 from tilewright.precision import Precision, precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config

@@ -4,7 +4,7 @@
 
     s.json               device, kernels (geometry, modes, costs), codes (digest, symbol, ...)
     s-0123456789abcdef.xz    machine code in compressed blocks, one behind the other: a block
-                         holds a kernel's twins, and is unpacked as far as the twin that is needed
+                         holds a kernel's instances, and is unpacked as far as one is needed
 
 What a file says is data: it is checked when it is read, and machine code is loaded only where its
 digest is the one that the manifest names.  Digests say that a file is whole, not that it is good:
@@ -38,7 +38,7 @@ _FORMAT = 1
 # Far above any block's machine code: a damaged file cannot fill the memory.
 _LIMIT_BYTES = 1 << 28
 
-# Blocks that stay unpacked, a megabyte or less each: the twins of a kernel are wanted together.
+# Blocks that stay unpacked, a megabyte or less each: the instances of a kernel are wanted together.
 _KEPT_BLOCKS = 8
 
 # A block's kernels repeat each other's machine code; `lp` and `pb` say that instructions are 16

@@ -22,7 +22,7 @@ from tilewright.portfolio.portfolio import (
     write_portfolio,
 )
 from tilewright.reschedule.cubin import compile_kernel
-from tilewright.reschedule.levels import twin_and_level, unscheduled
+from tilewright.reschedule.levels import baseline_and_level, unscheduled
 from tilewright.stencil import Variant, stencil, stencils
 from tilewright.stencil.geometry import Mode
 from tilewright.tuning import tuner
@@ -141,8 +141,8 @@ def _codes(portfolio: Portfolio, digests: list[str]) -> list[tuple[Code, bytes]]
 def machine_code(live: LiveDevice, winner: Measurement) -> tuple[Code, bytes]:
     """Return what was tuned: the winner's cubin, from the compiler's cache."""
     family, variant = stencil(winner.config.stencil), Variant.of(winner.problem)
-    twin, level = twin_and_level(winner.config)
-    source = family.source(twin, variant, live.dialect, winner.mode)
+    baseline, level = baseline_and_level(winner.config)
+    source = family.source(baseline, variant, live.dialect, winner.mode)
     loaded = compile_kernel(live, source, level).handle
     cubin, names = loaded.cubin, loaded.cubin.lowered
     digest = hashlib.sha256(cubin.code).hexdigest()

@@ -1,4 +1,4 @@
-"""Every twin of a portfolio on the device: all that the numerics contract promises, bit by bit."""
+"""Every instance of a portfolio on the device: the whole numerics contract, bit by bit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Verified:
     wrong : dict
         By digest: what is wrong with it.
     left : int
-        Twins that there was no time for.
+        Instances that there was no time for.
     """
 
     right: dict[str, str] = field(default_factory=dict)
@@ -52,8 +52,8 @@ def verify(
 ) -> Verified:
     """Check the machine code of a portfolio's kernels.
 
-    Each twin is loaded as `gemm` loads it and must pass `tilewright.tuning.verify.certify` at the
-    sizes of its own mode and at all others: any twin is right for any problem.
+    Each instance is loaded as `gemm` loads it and must pass `tilewright.tuning.verify.certify`
+    at the sizes of its own mode and at all others: any instance is right for any problem.
 
     Parameters
     ----------
@@ -62,13 +62,13 @@ def verify(
     portfolio : Portfolio
         With machine code.
     seconds : float
-        After which no further twin begins.
+        After which no further instance begins.
     share : tuple of int
-        Which part of the twins, and of how many: several processes share a device.
+        Which part of the instances, and of how many: several processes share a device.
     passed : container of str
         Digests that passed before and are left out.
     observer : callable
-        Called with the number of twins that passed or failed, and how many there are.
+        Called with the number of instances that passed or failed, and how many there are.
 
     Raises
     ------
@@ -78,11 +78,11 @@ def verify(
     found = Verified()
     until = time.monotonic() + seconds
     first, of = share
-    every = [one for one in _twins(portfolio) if one[2].digest not in passed]
-    twins = every[first::of]
-    for done, (kernel, mode, code) in enumerate(twins):
+    every = [one for one in _instances(portfolio) if one[2].digest not in passed]
+    instances = every[first::of]
+    for done, (kernel, mode, code) in enumerate(instances):
         if time.monotonic() >= until:
-            found.left = len(twins) - done
+            found.left = len(instances) - done
             break
         why = _wrong(live, portfolio, kernel, mode, code)
         if why:
@@ -90,11 +90,11 @@ def verify(
         else:
             today = datetime.now(UTC).date().isoformat()
             found.right[code.digest] = f"{live.spec.name}, driver {live.driver}, {today}"
-        observer(done + 1, len(twins))
+        observer(done + 1, len(instances))
     return found
 
 
-def _twins(portfolio: Portfolio) -> Iterator[tuple[PortfolioKernel, Mode, Code]]:
+def _instances(portfolio: Portfolio) -> Iterator[tuple[PortfolioKernel, Mode, Code]]:
     """Yield each machine code once, those of one compressed file together."""
     every = {
         digest: (kernel, mode, portfolio.codes[digest])
@@ -122,7 +122,7 @@ class _Routed:
 def _wrong(
     live: CUDADevice, portfolio: Portfolio, kernel: PortfolioKernel, mode: Mode, code: Code
 ) -> str:
-    """Return what is wrong with a twin; nothing if it passes."""
+    """Return what is wrong with an instance; nothing if it passes."""
     family: Any = stencil(kernel.config.stencil)
     decision = None
     try:

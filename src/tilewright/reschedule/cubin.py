@@ -45,7 +45,7 @@ _PROOF = 2  # part of its key: raise it when a proof asks for more, as its model
 
 
 class RefusedScheduleError(CompileError):
-    """A kernel could not be rescheduled, or was not proved to be the same; the twin runs."""
+    """A kernel could not be rescheduled, or was not proved to be the same; the baseline runs."""
 
 
 def schedule_key(code: bytes, arch: int, level: Level) -> str:

@@ -62,9 +62,9 @@ _WRITE: dict[str, dict[str, int]] = {
 # their issue, and moves and constants write soon after theirs.  ptxas leaves three cycles in many
 # kernels and less in none; a rescheduled one with two between USEL and UMOV was wrong on an H100.
 # What takes longer to write may follow at once: in the uniform pipe itself, as in two places of
-# rescheduled kernels that gave their twins' bits (ptxas leaves two cycles, its pace); R2UR, S2UR
-# and, after two cycles, VOTEU, as ptxas has them.  Everything else reads before any result could
-# arrive.
+# rescheduled kernels that gave their baselines' bits (ptxas leaves two cycles, its pace);
+# R2UR, S2UR and, after two cycles, VOTEU, as ptxas has them.  Everything else reads before any
+# result could arrive.
 _OVERWRITE = {"uniform": {"uniform": 1, "to uniform": 1, "other": 1, "vote": 2, "": 3}}
 
 

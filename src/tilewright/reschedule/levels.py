@@ -24,12 +24,12 @@ __all__ = [
     "SCHEDULE",
     "SCHEDULE_SECONDS",
     "Level",
+    "baseline_and_level",
     "is_rescheduled",
     "level_of",
     "may_reschedule",
     "permission",
     "schedule_space",
-    "twin_and_level",
     "unscheduled",
 ]
 
@@ -150,7 +150,7 @@ def level_of(config: Mapping[str, Value]) -> Level | None:
     return LEVELS[value]
 
 
-def twin_and_level(config: Config) -> tuple[Config, Level | None]:
+def baseline_and_level(config: Config) -> tuple[Config, Level | None]:
     """Return what the stencil compiles for a config, and how that is rescheduled.
 
     Raises
@@ -164,7 +164,7 @@ def twin_and_level(config: Config) -> tuple[Config, Level | None]:
 
 
 def unscheduled(config: Config) -> Config:
-    """Return a config's twin: the same kernel as the compiler left it."""
+    """Return a config's baseline: the same kernel as the compiler left it."""
     return config.without(SCHEDULE)
 
 

@@ -57,7 +57,7 @@ class Proof:
     stencil, precision, level : str
         Whose kernels; the level by its name.
     kernels : int
-        Different kernels that gave the same bits as their twins.
+        Different kernels that gave the same bits as their baselines.
     launches : int
         Of them, all compared.
     elements : int
@@ -146,7 +146,7 @@ class Run:
 def earned(rows: Iterable[Mapping[str, Any]], run: Run) -> tuple[Proof, ...]:
     """Return what a run proved.
 
-    A level is proved for a stencil and a precision where no kernel differed from its twin or
+    A level is proved for a stencil and a precision where no kernel differed from its baseline or
     failed, and enough kernels in all four transposes gave the same bits often enough.  Kernels
     that the scheduler refused, and those that there was no time for, count for nothing.
 
@@ -178,7 +178,7 @@ def earned(rows: Iterable[Mapping[str, Any]], run: Run) -> tuple[Proof, ...]:
 
 
 def _all_same(group: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return a level's kernels that had their twins' bits; none if that proves nothing."""
+    """Return a level's kernels that had their baselines' bits; none if that proves nothing."""
     ran = [row for row in group if row["status"] in ("same", "wrong", "failed")]
     enough = (
         all(row["status"] == "same" for row in ran)

@@ -280,7 +280,7 @@ class Geometry:
         Results are staged, where there is room, for sums of at most so many steps; 0: never.
     streamed : int
         Which operand is read once, straight to registers, while the other one is short: 1: A,
-        2: B; 0: neither.  Such a kernel sees by itself how that operand is aligned: one twin
+        2: B; 0: neither.  Such a kernel sees by itself how that operand is aligned: one instance
         serves every mode.
     """
 

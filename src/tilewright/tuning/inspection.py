@@ -12,7 +12,7 @@ from tilewright.backend.cuda.compiler import Cubin, compile_cubin
 from tilewright.problem import Problem, Trans
 from tilewright.reschedule.compare import Comparison, compare
 from tilewright.reschedule.cubin import reschedule
-from tilewright.reschedule.levels import Level, schedule_space, twin_and_level
+from tilewright.reschedule.levels import Level, baseline_and_level, schedule_space
 from tilewright.reschedule.proofs import proved
 from tilewright.sass import Inspection, inspect_kernel, read_cubin
 from tilewright.space import Config, Value
@@ -140,12 +140,12 @@ def inspect_config(
     if config is None or partial:
         given = {**family.default(variant, device), **values}
     checked = space.config(given, kinds=("divisibility", "hardware"))
-    twin, level = twin_and_level(checked)
-    if mode not in (able := family.modes(twin, variant, device)):
+    baseline, level = baseline_and_level(checked)
+    if mode not in (able := family.modes(baseline, variant, device)):
         names = ", ".join(map(str, able))
         raise ValueError(f"mode={mode} is none of this config; use one of {names}")
-    source = family.source(twin, variant, "cuda", mode)
-    estimated = family.resources(twin, variant)
+    source = family.source(baseline, variant, "cuda", mode)
+    estimated = family.resources(baseline, variant)
     cubin, changed = compile_cubin(source, arch), None
     if level is not None:
         cubin, changed = _rescheduled(cubin, source, level, estimated.threads)

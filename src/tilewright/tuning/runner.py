@@ -22,11 +22,11 @@ from typing import Any
 from tilewright.reschedule.levels import SCHEDULE_SECONDS, is_rescheduled
 from tilewright.space import Config
 from tilewright.stencil import Mode
+from tilewright.tuning.baselines import grouped
 from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.process import Answer, WorkerProcess, WorkerSettings
 from tilewright.tuning.ready import ReadyQueue
 from tilewright.tuning.strategies import Strategy
-from tilewright.tuning.twins import grouped
 
 __all__ = ["Limits", "Runner", "TuningError"]
 
@@ -258,7 +258,7 @@ class Runner:
         """Time the finalists interleaved, in one process, on a quiet machine.
 
         A finalist that brings the process down costs the race: the others are then
-        timed one by one, rescheduled ones with their twins, beside which alone they count.
+        timed one by one, rescheduled ones with their baselines, beside which alone they count.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Two kernels that must give the same bits: a rescheduled one and its twin."""
+"""Two kernels that must give the same bits: a rescheduled one and its baseline."""
 
 from __future__ import annotations
 
@@ -84,6 +84,6 @@ def _compare(check: Check, right: NDArray[Any], got: NDArray[Any]) -> None:
     if len(wrong):
         at = int(wrong[0])
         raise WrongResultError(
-            f"C's element {at} in memory is {got[at]}, its twin's {right[at]};"
+            f"C's element {at} in memory is {got[at]}, its baseline's {right[at]};"
             f" {len(wrong)} have other bits ({check})"
         )

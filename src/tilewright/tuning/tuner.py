@@ -30,6 +30,7 @@ from tilewright.stencil import stencil as find_stencil
 from tilewright.timeline import span
 from tilewright.tuning import host_blas
 from tilewright.tuning.alone import alone_on
+from tilewright.tuning.baselines import is_current, judged, marked, with_baselines
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
 from tilewright.tuning.noise import noise
 from tilewright.tuning.process import WorkerSettings
@@ -38,8 +39,7 @@ from tilewright.tuning.runner import Limits, Runner, TuningError
 from tilewright.tuning.store import Store
 from tilewright.tuning.strategies import Strategy
 from tilewright.tuning.strategies import strategy as make_strategy
-from tilewright.tuning.strategies.twins_first import TwinsFirst
-from tilewright.tuning.twins import is_current, judged, marked, with_twins
+from tilewright.tuning.strategies.baselines_first import BaselinesFirst
 from tilewright.tuning.worker import problem_to_json
 from tilewright.version import VERSION
 
@@ -346,7 +346,7 @@ class _Session:
         starts = [*list(told)[:FINALISTS], *self.family.starts(self.variant, self.spec)]
         chosen = make_strategy(name, space, seed, [start for start in starts if start in space])
         names = {parameter.name for parameter in space.parameters}
-        return TwinsFirst(chosen) if SCHEDULE in names else chosen
+        return BaselinesFirst(chosen) if SCHEDULE in names else chosen
 
     def _stored(self) -> list[Measurement]:
         """Return what the store has of this problem's space."""
@@ -419,7 +419,7 @@ class _Session:
         self.observer(Progress(stage, self.tried, self.failed, best, elapsed, self.budget))
 
     def _decide(self, runner: Runner) -> tuple[Measurement, ...]:
-        """Race the best with their twins; return what may win, fastest first."""
+        """Race the best with their baselines; return what may win, fastest first."""
         ranked = sorted(self.screened, key=lambda m: m.median_ns)[:FINALISTS]
         if not ranked:
             raise TuningError(
@@ -429,7 +429,7 @@ class _Session:
         self._tell("final")
         seconds = min(_RACE_SECONDS, max(1.0, self.budget * _FINAL_SHARE / 2))
         with span("race"):
-            racing = [replace(m, stage=Stage.FINAL) for m in with_twins(ranked)]
+            racing = [replace(m, stage=Stage.FINAL) for m in with_baselines(ranked)]
             raced = [marked(m) for m in runner.race(racing, seconds)]
         for result in raced:
             self.store.add(replace(result, created=now()))

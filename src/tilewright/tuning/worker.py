@@ -33,7 +33,7 @@ from tilewright.backend import (
 )
 from tilewright.problem import Problem, Trans
 from tilewright.reschedule.cubin import compile_kernel
-from tilewright.reschedule.levels import is_rescheduled, twin_and_level, unscheduled
+from tilewright.reschedule.levels import baseline_and_level, is_rescheduled, unscheduled
 from tilewright.space import Config
 from tilewright.stencil import Mode, Stencil, Variant, stencil
 from tilewright.timeline import drain, span, start
@@ -115,8 +115,8 @@ class Worker:
         return self._compiled(family, config, variant, mode), family, config, variant, mode
 
     def _compiled(self, family: Stencil, config: Config, variant: Variant, mode: Mode) -> Kernel:
-        twin, level = twin_and_level(config)
-        source = family.source(twin, variant, self.device.dialect, mode)
+        baseline, level = baseline_and_level(config)
+        source = family.source(baseline, variant, self.device.dialect, mode)
         return compile_kernel(self.device, source, level)
 
     def _load(self, request: dict[str, Any]) -> Workload:
@@ -133,24 +133,24 @@ class Worker:
         if not family.takes(config, problem_from_json(request["problem"])):
             raise LaunchError("it is not for the problem's sides and leading dimensions")
         screen(self.device, kernel, family, config, variant, mode)
-        self._like_its_twin(kernel, family, config, variant, mode)
+        self._like_its_baseline(kernel, family, config, variant, mode)
         answer: dict[str, Any] = {"compile_seconds": kernel.compile_seconds}
         if request.get("forecast") and kernel.code is not None:
             problem = problem_from_json(request["problem"])
             launch = family.launch(config, problem.m, problem.n, problem.k)
-            twin, _ = twin_and_level(config)
-            source = family.source(twin, variant, self.device.dialect, mode)
+            baseline, _ = baseline_and_level(config)
+            source = family.source(baseline, variant, self.device.dialect, mode)
             units = self.device.spec.multiprocessors
             answer["forecast"] = forecast(kernel.code, launch, units, source.dynamic_shared_bytes)
         return answer
 
-    def _like_its_twin(
+    def _like_its_baseline(
         self, kernel: Kernel, family: Stencil, config: Config, variant: Variant, mode: Mode
     ) -> None:
         """Check that a rescheduled kernel gives the bits of the compiler's own code."""
         if is_rescheduled(config):
-            twin = self._compiled(family, unscheduled(config), variant, mode)
-            same_bits(self.device, (twin, kernel), family, config, variant)
+            baseline = self._compiled(family, unscheduled(config), variant, mode)
+            same_bits(self.device, (baseline, kernel), family, config, variant)
 
     def do_time(self, request: dict[str, Any]) -> dict[str, Any]:
         """Time a prepared candidate on the problem itself."""

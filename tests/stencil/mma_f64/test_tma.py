@@ -1,27 +1,14 @@
-"""Tiles in lines that TMA swizzles, for tensor cores: run on the CPU, and as compiled.
-
-The emulated engine swizzles pieces of 16 bytes as the real one does, by their addresses, and
-refuses boxes that begin elsewhere; how it and warps alternate is `simt_async`'s (test_tma.py).
-"""
+"""Tiles in lines that TMA swizzles, for tensor cores: bits, as compiled, and their maps."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from tests.stencil.contract import (
-    bench,
-    checks,
-    compiled,
-    fault_is_found,
-    faulty,
-    thorough_but,
-)
+from tests.stencil.contract import compiled
 from tests.stencil.emulator import EmulatedDevice, compiler
-from tests.stencil.mma_f64.test_stencil import small
 from tests.stencil.portable_harness import variant
+from tests.stencil.ways import MMA, small_mma
 from tilewright.backend import GemmCall, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import nvrtc
@@ -30,40 +17,12 @@ from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import TensorMap, Variant
 from tilewright.stencil.geometry import PLAIN
-from tilewright.stencil.mma_f64 import MmaF64
 from tilewright.tuning.inspection import inspect_config
-from tilewright.tuning.verify import Check
 
-FAMILY = MmaF64()
 HOPPER = architecture_spec("sm_90a")
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
-
-
-def boxed(of: Variant, live: EmulatedDevice, **changes: int) -> Config:
-    """Return a config of four warps whose tiles come in lines."""
-    return small(of, live, **{"tma": 1, **changes})
-
-
-@pytest.mark.thorough
-@needs_compiler
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    name=st.sampled_from(["dNN", "dNT", "dTN", "dTT"]),
-    way=st.sampled_from([{}, {"persistent": 1, "stream_k": 2}]),
-    mode=st.sampled_from(["plain", "staged"]),
-    check=checks(chunk=2, most_k=120),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_any_problem_is_computed_exactly(
-    emulated: EmulatedDevice, name: str, way: dict[str, int], mode: str, check: Check, seed: int
-) -> None:
-    """Sides and sums shorter than a line, one that is empty, and rings that go round."""
-    of = variant(name)
-    bench(emulated, FAMILY, boxed(of, emulated, **way), of, mode).exact(
-        check, np.random.default_rng(seed)
-    )
 
 
 @pytest.mark.every(3)
@@ -72,7 +31,7 @@ def test_any_problem_is_computed_exactly(
 def test_bits_are_those_of_tiles_that_threads_copy(emulated: EmulatedDevice, name: str) -> None:
     """Which rows a lane has changes nothing in an element's chain of whole tiles."""
     of = variant(name)
-    bits = [bits_of_a_product(emulated, boxed(of, emulated, tma=tma), of) for tma in (0, 1)]
+    bits = [bits_of_a_product(emulated, small_mma(of, emulated, tma=tma), of) for tma in (0, 1)]
     assert bits[0] == bits[1]
 
 
@@ -84,45 +43,11 @@ def bits_of_a_product(live: EmulatedDevice, config: Config, of: Variant) -> byte
     call = GemmCall(
         of.precision, 70, 50, 40, 1, Operand(a, 0, 80), Operand(b, 0, 80), 0, Operand(c, 0, 70)
     )
-    kernel = compiled(live, FAMILY, config, of)
-    live.launch(kernel, FAMILY.launch(config, 70, 50), FAMILY.arguments(config, of, call)).wait()
+    kernel = compiled(live, MMA, config, of)
+    live.launch(kernel, MMA.launch(config, 70, 50), MMA.arguments(config, of, call)).wait()
     found = np.empty(70 * 50 * size, np.uint8)
     live.download(c, found)
     return found.tobytes()
-
-
-FAULTS = {
-    "lanes have other pieces than the engine swizzles apart": (
-        "dNT", "return g / 2 + g % 2 * 4;", "return g;"
-    ),
-    "lines are read as if not swizzled": ("dNT", "ELEM_BYTES ^ t * 16)", "ELEM_BYTES ^ 0)"),
-    "a row's swizzle is forgotten": ("dTN", "ELEM_BYTES ^ at % 8 * 16)", "ELEM_BYTES ^ 0)"),
-    "a neighbour's row is swizzled as the first one": (
-        "dTN", "ELEM_BYTES ^ on % 8 * 16))", "ELEM_BYTES))"
-    ),
-    "steps behind four are swizzled as the first ones": ("dNT", " ^ k % 8 * 16))", "))"),
-    "rows of an operand along k count as doubles of two": (
-        "zTN", "(K_FAST_A ? 1 : BOX_WORDS)", "BOX_WORDS"
-    ),
-    "lines of a side that is not whole are one box": (
-        "dNT", "return side % IN_LINE == 0;", "return true;"
-    ),
-    "all lines of such a side are the first one": (
-        "dNT", "x.at + on * BOX_WORDS, k_at", "x.at, k_at"
-    ),
-    "the first tile along k begins before the matrix": (
-        "dTN", "K_FAST_A || K_FAST_B ? (int)(mine.begin * BLOCK_K)", "false ? 0"
-    ),
-}  # fmt: skip
-
-
-@needs_compiler
-@pytest.mark.parametrize("fault", thorough_but(list(FAULTS)[1::3], FAULTS))
-def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
-    """Each fault, put into the text, fails the check that candidates pass."""
-    name, old, new = FAULTS[fault]
-    of = variant(name)
-    fault_is_found(emulated, faulty(MmaF64, old, new), boxed(of, emulated, stages=2), of)
 
 
 # -- as compiled ---------------------------------------------------------------------------
@@ -162,16 +87,16 @@ def call(letter: str, *, n: int = 60, lda: int = 100, ldb: int = 60, k: int = 30
 
 
 def shape(name: str, **changes: int) -> Config:
-    return FAMILY.default(variant(name), HOPPER).replace(tma=1, **changes)
+    return MMA.default(variant(name), HOPPER).replace(tma=1, **changes)
 
 
 def test_a_box_is_a_line_wide() -> None:
     """Its other side is the tile's; sizes count what is contiguous first."""
     config = shape("dNN", block_m=64, block_n=128, block_k=16)
-    *_, a, b = FAMILY.arguments(config, variant("dNN"), call("d", ldb=30))
+    *_, a, b = MMA.arguments(config, variant("dNN"), call("d", ldb=30))
     assert a == TensorMap("A", 16, "float64", (100, 30, 1), (800, 128), (16, 16, 1), swizzle=128)
     assert b == TensorMap("B", 0, "float64", (30, 60), (240,), (16, 128), swizzle=128)
-    *_, a, b = FAMILY.arguments(shape("zTC", block_k=8), variant("zTC"), call("z", lda=31))
+    *_, a, b = MMA.arguments(shape("zTC", block_k=8), variant("zTC"), call("z", lda=31))
     assert a == TensorMap("A", 32, "float64", (60, 100), (496,), (16, 64), swizzle=128)
     assert b.sizes == (120, 30, 1)
 
@@ -179,17 +104,17 @@ def test_a_box_is_a_line_wide() -> None:
 def test_lines_of_a_side_that_is_whole_lines_are_one_box() -> None:
     """60 columns are not; 48 are three lines of doubles, of which a tile has four."""
     config = shape("dNT", block_m=64, block_n=64, block_k=16)
-    *_, b = FAMILY.arguments(config, variant("dNT"), call("d", n=48))
+    *_, b = MMA.arguments(config, variant("dNT"), call("d", n=48))
     assert b == TensorMap("B", 0, "float64", (16, 30, 3), (480, 128), (16, 16, 4), swizzle=128)
-    *_, b = FAMILY.arguments(config, variant("dNT"), call("d", n=48, k=0))
+    *_, b = MMA.arguments(config, variant("dNT"), call("d", n=48, k=0))
     assert b.sizes == (16, 1, 3)  # no side of a map may be zero
-    *_, b = FAMILY.arguments(config, variant("dNT"), call("d", n=0))
+    *_, b = MMA.arguments(config, variant("dNT"), call("d", n=0))
     assert b.sizes == (1, 30, 1)
 
 
 def test_a_line_along_k_needs_steps_to_fill_it() -> None:
     def broken(name: str, **changes: int) -> list[str]:
-        space = FAMILY.space(variant(name), HOPPER)
+        space = MMA.space(variant(name), HOPPER)
         found = space.violated(shape(name, **changes))
         return [one.name for one in found if one.kind in ("divisibility", "hardware")]
 
@@ -198,9 +123,9 @@ def test_a_line_along_k_needs_steps_to_fill_it() -> None:
     assert broken("dNT", block_k=8, mma_k=4) == []
     assert broken("dNT", warp_n=16, mma_k=8) == ["columns of B one by one"]
     assert broken("dTN", double_buffered=0) == ["TMA with double-buffered fragments"]
-    able = FAMILY.modes(shape("dTN"), variant("dTN"), HOPPER)
+    able = MMA.modes(shape("dTN"), variant("dTN"), HOPPER)
     assert [str(mode) for mode in able] == ["plain", "staged"]
-    older = FAMILY.space(variant("dNT"), architecture_spec("sm_80"))
+    older = MMA.space(variant("dNT"), architecture_spec("sm_80"))
     assert "TMA" in [one.name for one in older.violated(shape("dNT", mma_m=8, mma_k=4))]
 
 
@@ -209,7 +134,7 @@ def test_stages_begin_where_the_engine_counts_lines_from() -> None:
     of = variant("dNN")
     config = shape("dNN", stages=3)
     ring = 3 * config.integer("block_k") * (config.integer("block_m") + config.integer("block_n"))
-    assert FAMILY.resources(config, of).shared_bytes == 8 * ring + 3 * 1024
+    assert MMA.resources(config, of).shared_bytes == 8 * ring + 3 * 1024
 
 
 @pytest.mark.parametrize(
@@ -217,9 +142,9 @@ def test_stages_begin_where_the_engine_counts_lines_from() -> None:
 )
 def test_odd_leading_dimensions_are_for_others(lda: int, ldb: int, taken: bool) -> None:
     problem = Problem(60, 44, 40, "d", "T", "N", lda, ldb)
-    assert FAMILY.takes(shape("dTN"), problem) is taken
+    assert MMA.takes(shape("dTN"), problem) is taken
     odd = Problem(60, 44, 41, "d", "T", "N", 64, 48)
-    assert FAMILY.geometry(shape("dTN")).mode(odd) == PLAIN
+    assert MMA.geometry(shape("dTN")).mode(odd) == PLAIN
 
 
 @pytest.mark.parametrize(
@@ -240,5 +165,5 @@ def test_sides_that_are_no_whole_lines_are_for_others(
 ) -> None:
     """They can be read, a box for each line, but copies by threads are faster then."""
     problem = Problem(m, n, 40, name[0], name[1], name[2], 80, 80, 80)
-    assert FAMILY.takes(shape(name), problem) is taken
-    assert FAMILY.takes(shape(name).replace(tma=0), problem)
+    assert MMA.takes(shape(name), problem) is taken
+    assert MMA.takes(shape(name).replace(tma=0), problem)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stencil.contract import defaults_are_in_the_space, starts_fit_their_registers
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import nvrtc
@@ -15,17 +14,6 @@ from tilewright.tuning.inspection import inspect_config
 FAMILY = SimtAsync()
 
 needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
-
-
-@pytest.mark.every(5)
-@needs_nvrtc
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arch", "name"),
-    [("sm_90a", "sNT"), ("sm_90a", "sTN"), ("sm_90a", "cCN"), ("sm_90a", "zTR"), ("sm_80", "sTT")],
-)
-def test_what_ships_fits_its_registers(arch: str, name: str) -> None:
-    starts_fit_their_registers(FAMILY, arch, name)
 
 
 @needs_nvrtc
@@ -73,12 +61,6 @@ def test_clusters_are_for_devices_that_have_them() -> None:
     assert split in FAMILY.space(of, architecture_spec("sm_90a"))
     against = FAMILY.space(of, architecture_spec("sm_80")).violated(split)
     assert [constraint.name for constraint in against] == ["clusters"]
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("letter", "sdcz")
-def test_a_default_is_in_the_space(arch: str, letter: str) -> None:
-    defaults_are_in_the_space(FAMILY, arch, letter)
 
 
 def test_shared_memory_is_what_the_text_has() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from tests.stencil.contract import (
     checks,
     compiled,
     computes_the_product,
+    cut,
     fault_is_found,
     faulty,
     thorough_but,
@@ -100,24 +99,10 @@ def test_any_point_is_right(emulated: EmulatedDevice, name: str) -> None:
         computes_the_product(emulated, FAMILY, config, of)
 
 
-class Cut(Skinny):
-    """The stencil with launches of so many slices, however many there are steps."""
-
-    slices = 1
-
-    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Any:
-        """Return the same launch, cut otherwise."""
-        launch = super().launch(config, m, n, k)
-        behind = launch.second_blocks if self.slices > 1 else 0
-        grid = (launch.grid[0] * self.slices, 1)
-        return replace(launch, grid=grid, split_k=None, second_blocks=behind)
-
-
 @pytest.mark.parametrize("slices", [1, 2, 9, 40, 300])
 def test_any_number_of_slices_is_right(emulated: EmulatedDevice, slices: int) -> None:
     """More than there are steps, too: those without a step leave zeros."""
-    family, of = Cut(), variant("dTN")
-    family.slices = slices
+    family, of = cut(Skinny, slices), variant("dTN")
     config = points(of, emulated, short_m=0, block_n=2)[0]
     run = Bench(emulated, compiled(emulated, family, config, of), family, config, of)
     rng = np.random.default_rng(slices)
@@ -138,8 +123,7 @@ def test_any_problem_is_computed_exactly(
     emulated: EmulatedDevice, check: Check, seed: int, short_m: int, slices: int
 ) -> None:
     """Long short sides, too: many tiles along either."""
-    family, of = Cut(), variant("sTT")
-    family.slices = slices
+    family, of = cut(Skinny, slices), variant("sTT")
     config = points(of, emulated, short_m=short_m, block_m=8 if short_m else 64)[0]
     bench(emulated, family, config, of).exact(check, np.random.default_rng(seed))
 
@@ -162,7 +146,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
     whole = fault == "no new slab"  # slices of so short a sum are a slab each
-    wrong, of = faulty(Cut if whole else Skinny, *FAULTS[fault]), variant("dNN")
+    wrong, of = faulty(type(cut(Skinny, 1)) if whole else Skinny, *FAULTS[fault]), variant("dNN")
     config = points(of, emulated, short_m=1, block_m=16)[0]
     if whole:
         with pytest.raises(WrongResultError):

@@ -1,4 +1,4 @@
-/* Products of an exported library and of cuBLAS, timed in turns; see c_calls.py, which builds and
+/* Products of an exported library and of cuBLAS, timed interleaved; see c_calls.py, which builds and
  * runs this.
  *
  *     c_calls CUBLAS DEVICE
@@ -191,7 +191,7 @@ static int ascending(const void *x, const void *y)
 }
 
 /* Median nanoseconds a call of each; who failed, or CALLS. */
-static int in_turns(const product *p, double median[CALLS])
+static int interleaved(const product *p, double median[CALLS])
 {
     double times[CALLS][ROUNDS], longest = 1;
     for (int who = 0; who < CALLS; ++who) { /* chosen and loaded */
@@ -322,7 +322,7 @@ static const char *timed(const product *p)
     /* Bytes of not-a-numbers: what nobody writes shows. */
     if (cu.fill(p->ours, 0xff, bytes) || cu.fill(p->theirs, 0xff, bytes))
         return "filling C";
-    const int who = in_turns(p, times);
+    const int who = interleaved(p, times);
     return who < CALLS ? names[who] : compared(p, times);
 }
 

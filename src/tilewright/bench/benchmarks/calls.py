@@ -3,7 +3,7 @@
 Nothing is held back: a batch of calls is enqueued as fast as the caller can, and its time is what
 the host's clock says until the device has ended.  cuBLAS is called with arguments prepared
 beforehand, in its default math mode, with its own workspace and with one of 64 MiB; the faster
-counts.  Batches come in turns.
+counts.  Batches are interleaved.
 """
 
 from __future__ import annotations
@@ -136,14 +136,14 @@ def _row(cupy: Any, peers: Sequence[Handle], arrays: Arrays, case: Case, rng: An
         "trans": "".join(ops), "order": order, "size": [m, n, k], "flops": arrays.flops * m * n * k,
     }  # fmt: skip
     if not arrays.letter:
-        return found | {"us": _in_turns(cupy, calls)[0] / 1e3}
+        return found | {"us": _interleaved(cupy, calls)[0] / 1e3}
     theirs = arrays.empty((m, n), order)
     addresses = [arrays.address(x) for x in (a, b, theirs)]
     calls += [prepared(one, arrays.letter, *case, addresses) for one in peers]
     if any(call() for call in calls[1:]):  # integers in most transposes
-        us = _in_turns(cupy, calls[:1])[0] / 1e3
+        us = _interleaved(cupy, calls[:1])[0] / 1e3
         return found | {"us": us, "missing": {"cublas": f"refuses {arrays.letter} {case[0]}"}}
-    times = _in_turns(cupy, calls)
+    times = _interleaved(cupy, calls)
     if arrays.letter in PRECISIONS:
         etas = etas_of(a, b, ops, (ours, theirs), precision(arrays.letter))
         found |= {"eta": etas[0], "cublas_eta": etas[1]}
@@ -153,8 +153,8 @@ def _row(cupy: Any, peers: Sequence[Handle], arrays: Arrays, case: Case, rng: An
     }  # fmt: skip
 
 
-def _in_turns(cupy: Any, calls: Sequence[Call]) -> list[float]:
-    """Return the median nanoseconds a call, batches in turns."""
+def _interleaved(cupy: Any, calls: Sequence[Call]) -> list[float]:
+    """Return the median nanoseconds a call, batches interleaved."""
     wait = cupy.cuda.Device().synchronize  # whatever library's stream
 
     def batch(call: Call, count: int) -> float:

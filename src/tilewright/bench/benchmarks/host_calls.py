@@ -1,7 +1,7 @@
 """The public call on NumPy's arrays beside ``numpy.matmul``, of random shapes.
 
 Both are given row-major arrays and a C to fill.  NumPy has views for transposes and a copy for a
-conjugate, as whoever has no other library writes it.  Batches of calls come in turns, and the
+conjugate, as whoever has no other library writes it.  Batches of calls are interleaved, and the
 fastest of each count, by the processor time of this process: other programs do not count in it, but
 BLAS's threads do where they wait for one another, so give BLAS one (``OPENBLAS_NUM_THREADS=1``).
 """
@@ -30,8 +30,8 @@ __all__ = ["BENCHMARK"]
 # The longest side, and the most operations (2 m n k): a second of a core.
 MOST = (4096, 2**36)
 
-# A batch takes 1 ms or one call, and as many come in turns as fit in this, but three at least.
-BATCH_NS, TURNS_NS = 1_000_000, 50_000_000
+# A batch takes 1 ms or one call, and as many rounds as fit in this follow, but three at least.
+BATCH_NS, ROUNDS_NS = 1_000_000, 50_000_000
 
 # What Python itself takes is the larger part of shorter calls.
 LONG_US = 20
@@ -103,7 +103,7 @@ def _row(live: Any, rng: Any, shape: tuple[int, int, int], case: tuple[str, str,
 
     a, b = matrix(m, k, op_a), matrix(k, n, op_b)
     ours, theirs = np.empty((m, n), of.dtype), np.empty((m, n), of.dtype)
-    mine, others = _in_turns(
+    mine, others = _interleaved(
         lambda: gemm(a, b, ours, trans_a=op_a, trans_b=op_b, device=live),
         lambda: np.matmul(seen(a, op_a), seen(b, op_b), out=theirs),
     )
@@ -116,8 +116,8 @@ def _row(live: Any, rng: Any, shape: tuple[int, int, int], case: tuple[str, str,
     }  # fmt: skip
 
 
-def _in_turns(*calls: Callable[[], Any]) -> list[float]:
-    """Return the least nanoseconds a call, of batches in turns."""
+def _interleaved(*calls: Callable[[], Any]) -> list[float]:
+    """Return the least nanoseconds a call, of interleaved batches."""
 
     def batch(call: Callable[[], Any], count: int) -> float:
         started = time.process_time_ns()
@@ -130,7 +130,7 @@ def _in_turns(*calls: Callable[[], Any]) -> list[float]:
     slowest = max(1.0, *(batch(call, 1) for call in calls))
     count = max(1, int(BATCH_NS / slowest))
     times: list[list[float]] = [[] for _ in calls]
-    for _ in range(max(3, int(TURNS_NS / (count * slowest)))):
+    for _ in range(max(3, int(ROUNDS_NS / (count * slowest)))):
         for call, taken in zip(calls, times, strict=True):
             taken.append(batch(call, count))
     return [min(taken) for taken in times]

@@ -28,7 +28,7 @@ from tilewright.problem import Trans
 
 __all__ = ["BENCHMARK", "drawn_kinds", "percentile_lines"]
 
-# Of each call, in turns: enough for a median, a few seconds in all.
+# Of each call, interleaved: enough for a median, a few seconds in all.
 _ROUNDS = 21
 
 # In a row: the first of them wakes an idle device, which takes longer than a call (on an H100 each

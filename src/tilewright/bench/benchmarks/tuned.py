@@ -1,7 +1,7 @@
 """What tuning a shape for 20 seconds would gain over the kernel that a call takes.
 
 Each random shape is tuned from nothing, in a store of its own that is thrown away; then the winner
-and the kernel that the shipped portfolio chooses are timed in turns, launches held.
+and the kernel that the shipped portfolio chooses are timed interleaved, launches held.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["BENCHMARK"]
 # What a user may wait for.
 _BUDGET = "20s"
 
-# Of the comparison: some hundred turns of a short product.
+# Of the comparison: some hundred rounds of a short product.
 _SECONDS = 0.2
 
 

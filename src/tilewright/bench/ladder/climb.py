@@ -129,7 +129,7 @@ def climb(
     rounds: int,
     observer: Observer = lambda name: None,
 ) -> list[Result]:
-    """Measure contenders and peers on one problem: errors, kernel times in turns, total times.
+    """Measure contenders and peers on one problem: errors, interleaved kernel times, total times.
 
     Parameters
     ----------

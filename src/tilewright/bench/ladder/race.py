@@ -1,4 +1,4 @@
-"""What both ladders do alike: contenders and libraries in turns, each judged before it counts."""
+"""What both ladders do alike: contenders and libraries interleaved, each judged first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.backend import BackendError, LiveDevice
 from tilewright.bench.peers import UnavailableError
-from tilewright.bench.sweep import Call, in_turns
+from tilewright.bench.sweep import Call, interleaved_calls
 from tilewright.problem import Problem
 from tilewright.tuning.verify import WrongResultError
 
@@ -27,7 +27,7 @@ class Result:
     name, title, idea : str
         Who; what is new, in a few words; why that should help, in one sentence.
     seconds : list of float
-        Of the kernel alone, in turns with all others.
+        Of the kernel alone, interleaved with all others.
     total_seconds : list of float
         Of copying A and B to the device, the kernel, and copying C back, on the host's clock.
     max_error, eta : float or None
@@ -153,7 +153,7 @@ def race(
     observer : callable
         Called with each name before it is judged.
     shared : bool
-        See `in_turns`.
+        See `interleaved_calls`.
     """
     calls: dict[str, Call] = {}
     results: list[Result] = []
@@ -171,5 +171,5 @@ def race(
     for call in calls.values():
         call()
         call()
-    times = in_turns(calls, rounds, shared=shared)
+    times = interleaved_calls(calls, rounds, shared=shared)
     return [replace(one, seconds=times.get(one.name, [])) for one in results]

@@ -1,4 +1,4 @@
-"""The rungs: each a small kernel text of its own and its constants.
+"""The rungs: each a small kernel source of its own and its constants.
 
 A rung is a stencil whose parameters have one value each, so that everything which compiles,
 launches, checks and inspects stencils does so with rungs.  The kernels are written for row-major
@@ -50,7 +50,7 @@ _OTHER_REGISTERS = 32
 
 
 class Rung(Stencil):
-    """One step of the ladder: a kernel text with fixed constants.
+    """One step of the ladder: a kernel source with fixed constants.
 
     Attributes
     ----------
@@ -67,9 +67,9 @@ class Rung(Stencil):
     ahead : bool
         Whether threads hold their share of the next tiles in registers.
     dialects : tuple of str
-        What the text compiles as.
+        What the source compiles as.
     suffix : str
-        Of the text's file, whose name is the rung's.
+        Of the source's file, whose name is the rung's.
     """
 
     version: ClassVar[int] = 1
@@ -123,7 +123,7 @@ class Rung(Stencil):
     def source(
         self, config: Config, variant: Variant, dialect: Dialect, mode: Mode = PLAIN
     ) -> Source:
-        """Return dialect, what rungs share, and the rung as one text, with its macros.
+        """Return dialect, what rungs share, and the rung as one source, with its macros.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class Rung(Stencil):
             raise ValueError(f"variant={variant} has no {self.name}; rungs compute SGEMM NN only")
         if dialect not in self.dialects:
             raise ValueError(f"dialect={dialect!r} has no {self.name}; it is CUDA only")
-        text = "\n".join(
+        source = "\n".join(
             (
                 read_source(f"prelude/dialect_{dialect}.h"),
                 read_source("kernels/rung.h", PACKAGE),
@@ -144,7 +144,7 @@ class Rung(Stencil):
         defines: dict[str, int | str] = {n.upper(): v for n, v in self.constants.items()}
         shared = self.resources(config, variant).shared_bytes
         dynamic = shared if dialect == "cuda" and shared > STATIC_SHARED_BYTES else 0
-        return Source(text, defines | {"THREADS": self.threads}, dynamic_shared_bytes=dynamic)
+        return Source(source, defines | {"THREADS": self.threads}, dynamic_shared_bytes=dynamic)
 
 
 def frozen(**values: int) -> Mapping[str, int]:

@@ -17,7 +17,7 @@
 
 enum { TILEWRIGHT_TERMS = 11, TILEWRIGHT_NONE = -1 };
 
-/* What a kernel's time counts for where its twin for the problem's launch mode is not there: so many
+/* What a kernel's time counts for where its instance for the problem's launch mode is not there: so many
  * times, and nanoseconds more for a million elements of C; as tilewright.portfolio.choose has it. */
 #define TILEWRIGHT_NOT_SCALAR 1.4
 #define TILEWRIGHT_NOT_CLAMPED 1.15

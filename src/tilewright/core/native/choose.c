@@ -26,7 +26,7 @@ static int served_mode(const tilewright_kernel *it, int mode)
     return TILEWRIGHT_NONE;
 }
 
-/* Nanoseconds with what the twin which serves lacks. */
+/* Nanoseconds with what the instance which serves lacks. */
 static double slower(const tilewright_kernel *it, const tilewright_problem *p, double ns)
 {
     const int mode = tilewright_mode(&it->geometry, p);
@@ -125,7 +125,7 @@ static const tilewright_kernel *nearest(const tilewright_rows *from, const tilew
     return best;
 }
 
-/* The shortest expected time, where a twin of another mode serves with that. */
+/* The shortest expected time, where an instance of another mode serves with that. */
 static const tilewright_kernel *fastest(const tilewright_rows *from, const tilewright_problem *p,
                                         int64_t multiprocessors, double *least)
 {

@@ -33,8 +33,8 @@ def section(data: Gathered) -> Section:
         "best",
         "Best configs beside the vendor's library",
         "For every precision and pair of transposes, our best kernel and the other libraries in "
-        "the same process, in turns (ASTRA's Figures 3 to 6). A tiling is the block of C and the "
-        "step in k, then the shape of the threads that compute C, read A and read B.",
+        "the same process, interleaved (ASTRA's Figures 3 to 6). A tiling is the block of C and "
+        "the step in k, then the shape of the threads that compute C, read A and read B.",
         tables=(Table("Best configs", columns, tuple(tilings)),) if tilings else (),
         figures=tuple(figures),
         command="tilewright bench --trans all --size 1024 --peer numpy --tune 30s"

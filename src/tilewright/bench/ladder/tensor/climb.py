@@ -159,7 +159,7 @@ def climb_tensor(
     rounds: int,
     observer: Observer = lambda name: None,
 ) -> list[Result]:
-    """Measure contenders and peers on one problem: errors, and kernel times in turns.
+    """Measure contenders and peers on one problem: errors, and interleaved kernel times.
 
     Parameters
     ----------

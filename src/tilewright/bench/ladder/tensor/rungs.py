@@ -1,4 +1,4 @@
-"""The rungs of the tensor ladder: each a small CUDA text for Hopper (sm_90a) and its constants.
+"""The rungs of the tensor ladder: each a small CUDA source for Hopper (sm_90a) and its constants.
 
 C <- A B^T with A m x k and B n x k in BF16 and C m x n in FP32, all row-major: column-major, as
 `tilewright.problem.Problem` is, that is n x m x k with the transposes T and N.
@@ -52,7 +52,7 @@ class TensorRung:
     threads : int
         Of a block.
     constants : Mapping
-        By the names of the text's macros in lower case.
+        By the names of the source's macros in lower case.
     persistent : bool
         Whether blocks go through several blocks of C.
     """
@@ -82,8 +82,8 @@ class TensorRung:
         return self.constants["stages"] * stage + _ALIGNMENT
 
     def source(self) -> Source:
-        """Return dialect, what rungs share, and the rung as one text, with its macros."""
-        text = "\n".join(
+        """Return dialect, what rungs share, and the rung as one source, with its macros."""
+        source = "\n".join(
             (
                 read_source("prelude/dialect_cuda.h"),
                 read_source("kernels/tensor/rung.h", PACKAGE),
@@ -92,7 +92,7 @@ class TensorRung:
         )
         defines: dict[str, int | str] = {n.upper(): v for n, v in self.constants.items()}
         defines |= {"BLOCK_K": _BLOCK_K, "THREADS": self.threads}
-        return Source(text, defines, dynamic_shared_bytes=self.shared_bytes)
+        return Source(source, defines, dynamic_shared_bytes=self.shared_bytes)
 
     def launch(self, m: int, n: int) -> Launch:
         """Return a line of blocks that covers a row-major m x n result."""
@@ -205,7 +205,7 @@ class StencilRung(TensorRung):
         return _FAMILY.resources(self.config, _VARIANT).shared_bytes
 
     def source(self) -> Source:
-        """Return the stencil's text, with the config's macros."""
+        """Return the stencil's source, with the config's macros."""
         return _FAMILY.source(self.config, _VARIANT, "cuda")
 
     def launch(self, m: int, n: int) -> Launch:

@@ -1,4 +1,4 @@
-"""Rescheduled configs come after their twins, and only where these are among the fastest."""
+"""Rescheduled configs come after their baselines, and only where these are among the fastest."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tilewright.reschedule.levels import unscheduled
 from tilewright.space import Config
 from tilewright.tuning.strategies.base import Strategy
 
-__all__ = ["TwinsFirst"]
+__all__ = ["BaselinesFirst"]
 
 # Rescheduling takes up to minutes for each kernel, and the model promises a few percent at most
 # (docs/scheduling.md): a kernel slower than the best by more than this does not win by it.
 _WITHIN = 1.1
 
 
-class TwinsFirst(Strategy):
+class BaselinesFirst(Strategy):
     """Put the compiler's own code before what is made of it, whatever a strategy proposes.
 
     Parameters
@@ -30,11 +30,11 @@ class TwinsFirst(Strategy):
         self._inner = inner
         self._asked: set[Config] = set()
         self._times: dict[Config, float] = {}
-        self._waiting: dict[Config, list[Config]] = {}  # by the twin that is not timed yet
+        self._waiting: dict[Config, list[Config]] = {}  # by the baseline that is not timed yet
         self._ready: deque[Config] = deque()
 
     def propose(self) -> Config | None:
-        """Return what the strategy proposes, or first the twin that it was made of."""
+        """Return what the strategy proposes, or first the baseline that it was made of."""
         while True:
             while self._ready:
                 config = self._ready.popleft()
@@ -44,25 +44,25 @@ class TwinsFirst(Strategy):
             found = self._inner.propose()
             if found is None:
                 return None
-            twin = unscheduled(found)
-            if twin != found:
-                self._wait(found, twin)
-            if twin not in self._asked:
-                self._asked.add(twin)
-                return twin
+            baseline = unscheduled(found)
+            if baseline != found:
+                self._wait(found, baseline)
+            if baseline not in self._asked:
+                self._asked.add(baseline)
+                return baseline
 
-    def _wait(self, config: Config, twin: Config) -> None:
-        """Keep a rescheduled config until its twin was timed."""
-        if twin in self._times:
+    def _wait(self, config: Config, baseline: Config) -> None:
+        """Keep a rescheduled config until its baseline was timed."""
+        if baseline in self._times:
             self._ready.append(config)
         else:
-            self._waiting.setdefault(twin, []).append(config)
+            self._waiting.setdefault(baseline, []).append(config)
 
     def _best(self) -> float:
         return min(self._times.values(), default=math.inf)
 
     def observe(self, config: Config, seconds: float | None) -> None:
-        """Learn a time; a twin's lets go what waited for it."""
+        """Learn a time; a baseline's lets go what waited for it."""
         self._inner.observe(config, seconds)
         if unscheduled(config) != config:
             return

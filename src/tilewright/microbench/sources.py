@@ -1,4 +1,4 @@
-"""Kernel texts of microbenchmarks: files in ``kernels/``, compiled after a dialect's prelude."""
+"""Kernel sources of microbenchmarks: files in ``kernels/``, compiled after a dialect's prelude."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from tilewright.stencil import Dialect, Source
 from tilewright.stencil.source_files import read_source
 
-__all__ = ["FACTOR", "OFFSET", "kernel_source", "kernel_text", "words_sum"]
+__all__ = ["FACTOR", "OFFSET", "kernel_file", "kernel_source", "words_sum"]
 
 # Arrays are filled with w * FACTOR + OFFSET modulo 2^32, w the word's number: an odd factor near
 # 2^32 / golden ratio (Knuth, volume 3, section 6.4) spreads neighbours over all bits.
 FACTOR, OFFSET = 2654435769, 12345
 
 
-def kernel_text(name: str) -> str:
+def kernel_file(name: str) -> str:
     """Return a file of ``kernels/`` with its includes in place."""
     return read_source(f"kernels/{name}", "tilewright.microbench")
 
@@ -37,7 +37,7 @@ def kernel_source(
     defines : Mapping
         Macros.
     real : {"", "s", "d"}
-        Real precision whose prelude comes first, for a text in terms of REAL.
+        Real precision whose prelude comes first, for a source in terms of REAL.
     dynamic_shared_bytes : int
         Asked for at launch besides; see `tilewright.microbench.timing.alone`.
     """
@@ -45,7 +45,7 @@ def kernel_source(
     if real:
         prelude += read_source(f"prelude/{real}.h")
     macros = {"FACTOR": f"{FACTOR}u", "OFFSET": f"{OFFSET}u", **defines}
-    return Source(prelude + kernel_text(f"{entry}.cl"), macros, entry, dynamic_shared_bytes)
+    return Source(prelude + kernel_file(f"{entry}.cl"), macros, entry, dynamic_shared_bytes)
 
 
 def words_sum(count: int) -> int:

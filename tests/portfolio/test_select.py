@@ -10,61 +10,61 @@ import pytest
 
 from tests.portfolio.examples import H100
 from tests.portfolio.times import FAMILY, STARTS, write_times
-from tilewright.portfolio.build import twins_of
+from tilewright.portfolio.build import instances_of
+from tilewright.portfolio.instances import lacking, slower
 from tilewright.portfolio.measured import Case, Measured, read_measured
 from tilewright.portfolio.model import TERMS, Model
-from tilewright.portfolio.plan import drawn_sides, plan, variants_with_conjugates
-from tilewright.portfolio.twins import lacking, slower
+from tilewright.portfolio.select import drawn_sides, select, variants_with_conjugates
 from tilewright.problem import Problem, Trans
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.geometry import MODES, PLAIN
 
 
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory):
+def selected(tmp_path_factory):
     found = read_measured(write_times(tmp_path_factory.mktemp("times")))
-    return plan(found, H100)
+    return select(found, H100)
 
 
-def of(planned, trans: str):
-    """Return a variant's planned kernels by config."""
+def of(selected, trans: str):
+    """Return a variant's selected kernels by config."""
     ops = tuple(Trans(one) for one in trans)
     return {
         one.kernel.config: one
-        for one in planned
+        for one in selected
         if (one.kernel.variant.trans_a, one.kernel.variant.trans_b) == ops
     }
 
 
-def test_the_kernels_that_keep_losses_small_are_picked(planned):
-    assert set(of(planned, "TN")) == set(STARTS[:2])
-    assert of(planned, "TT") == {}  # nothing was measured
+def test_the_kernels_that_keep_losses_small_are_picked(selected):
+    assert set(of(selected, "TN")) == set(STARTS[:2])
+    assert of(selected, "TT") == {}  # nothing was measured
 
 
-def test_what_won_a_race_is_there_besides(planned):
-    found = of(planned, "NN")
+def test_what_won_a_race_is_there_besides(selected):
+    found = of(selected, "NN")
     assert set(found) == set(STARTS)
     assert found[STARTS[2]].kernel.won == {(2048, 2048, 2048): 1e6}
     assert not found[STARTS[0]].kernel.won
 
 
-def test_every_kernel_has_costs_or_races_that_it_won_and_its_plain_mode(planned):
-    for one in planned:
+def test_every_kernel_has_costs_or_races_that_it_won_and_its_plain_mode(selected):
+    for one in selected:
         assert len(one.kernel.costs) == len(TERMS) or (one.kernel.won and not one.kernel.costs)
         assert min(one.kernel.costs, default=0) >= 0
         assert PLAIN in one.kernel.modes
         assert not one.kernel.routed
 
 
-def test_kernels_can_be_compiled_in_their_modes(planned):
-    for one in planned:
+def test_kernels_can_be_compiled_in_their_modes(selected):
+    for one in selected:
         able = FAMILY.modes(one.kernel.config, one.kernel.variant, H100)
         assert set(one.kernel.modes) <= set(able)
 
 
 @pytest.mark.parametrize("trans", ["NN", "TN"])
-def test_twins_that_are_left_out_cost_little_on_shapes_as_users_have_them(planned, trans):
-    kernels = [one.kernel for one in of(planned, trans).values() if one.kernel.costs]
+def test_instances_that_are_left_out_cost_little_on_shapes_as_users_have_them(selected, trans):
+    kernels = [one.kernel for one in of(selected, trans).values() if one.kernel.costs]
     model = Model([one.geometry for one in kernels], np.array([one.costs for one in kernels]))
     compiled = np.array([[mode in one.modes for mode in MODES] for one in kernels])
     for m, n, k in islice(drawn_sides(31), 300):
@@ -77,8 +77,8 @@ def test_twins_that_are_left_out_cost_little_on_shapes_as_users_have_them(planne
 @pytest.mark.parametrize(
     ("trans", "like"), [("CN", "TN"), ("NC", "NT"), ("RN", "NN"), ("NR", "NN"), ("CR", "TN")]
 )
-def test_conjugates_take_the_kernels_of_their_transposes(planned, trans, like):
-    plain, found = of(planned, like), of(planned, trans)
+def test_conjugates_take_the_kernels_of_their_transposes(selected, trans, like):
+    plain, found = of(selected, like), of(selected, trans)
     assert found
     assert set(found) <= set(plain)
     for config, one in found.items():
@@ -88,21 +88,21 @@ def test_conjugates_take_the_kernels_of_their_transposes(planned, trans, like):
         assert set(found) == set(plain)
 
 
-def test_a_loop_is_rescheduled_where_that_was_faster(planned):
-    first = of(planned, "NN")[STARTS[0]]
+def test_a_loop_is_rescheduled_where_that_was_faster(selected):
+    first = of(selected, "NN")[STARTS[0]]
     assert first.level == 5
     assert first.kernel.geometry.stages_k == 149
-    assert of(planned, "RN")[STARTS[0]].level == 5
-    assert of(planned, "TN")[STARTS[0]].level == 0
-    twins = {(one.kernel.config, one.mode): one.level for one in twins_of([first])}
-    assert {mode: level is not None for (_, mode), level in twins.items()} == {
+    assert of(selected, "RN")[STARTS[0]].level == 5
+    assert of(selected, "TN")[STARTS[0]].level == 0
+    instances = {(one.kernel.config, one.mode): one.level for one in instances_of([first])}
+    assert {mode: level is not None for (_, mode), level in instances.items()} == {
         mode: mode == PLAIN for mode in first.kernel.modes
     }
 
 
-def test_twins_have_names_of_their_own(planned):
-    names = [one.name for one in twins_of(planned)]
-    assert len(set(names)) == len(names) == sum(len(one.kernel.modes) for one in planned)
+def test_instances_have_names_of_their_own(selected):
+    names = [one.name for one in instances_of(selected)]
+    assert len(set(names)) == len(names) == sum(len(one.kernel.modes) for one in selected)
 
 
 def test_single_precision_has_kernels_for_a_guard():
@@ -112,12 +112,14 @@ def test_single_precision_has_kernels_for_a_guard():
     problems = tuple(Problem(n, n, n, "s") for n in (512, 1024, 4096))
     ns = np.array([[n.flops / 3e4, n.flops / 4e4] for n in problems])
     measured = Measured("s", H100.name, 90, 132, {variant: Case(problems, starts, ns)})
-    (one,) = plan(measured, H100)
+    (one,) = select(measured, H100)
     assert one.kernel.config == starts[1]
     assert one.kernel.routed == one.kernel.modes
-    names = [twin.name for twin in twins_of([one])]
+    names = [instance.name for instance in instances_of([one])]
     assert sum(name.endswith("-routed") for name in names) == len(one.kernel.routed)
-    assert all(("RUN_IF" in twin.source.defines) == twin.routed for twin in twins_of([one]))
+    assert all(
+        ("RUN_IF" in instance.source.defines) == instance.routed for instance in instances_of([one])
+    )
 
 
 def test_all_operations_are_named():
@@ -128,4 +130,4 @@ def test_all_operations_are_named():
 def test_what_is_worse_everywhere_is_not_there(tmp_path):
     found = read_measured(write_times(tmp_path))
     cases = {v: replace(case, won={}) for v, case in found.cases.items()}
-    assert STARTS[2] not in {one.kernel.config for one in plan(replace(found, cases=cases), H100)}
+    assert STARTS[2] not in {one.kernel.config for one in select(replace(found, cases=cases), H100)}

@@ -1,7 +1,8 @@
-"""What a twin costs that lacks some of what a problem's launch mode asks for.
+"""What an instance costs that lacks some of what a problem's launch mode asks for.
 
-Any twin of a kernel is right for any problem; where the one for the problem's launch mode is not
-there, the nearest serves, and takes longer.  ``core/native/choose.c`` reckons alike.
+An instance is a kernel compiled in one launch mode.  Any is right for any problem; where the one
+for the problem's launch mode is not there, the nearest serves, and takes longer.
+``core/native/choose.c`` reckons alike.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_CLAMPED", "NOT_SCALAR", "NOT_STAGED", "lacking", "next_best", "slower"]
 
-# What a kernel's time counts for where its twin for the problem's launch mode is not there, and
+# What a kernel's time counts for where its instance for the problem's launch mode is not there, and
 # what serves lacks scalar copies or clamped loads: so many times, geometric means of 7,800
 # launches of S, D, C and Z on an H100 (1.26 to 1.43, 1.06 to 1.16).
 NOT_SCALAR, NOT_CLAMPED = 1.4, 1.15
@@ -32,7 +33,7 @@ _STAGED, _CLAMPED, _SCALAR = (
 )
 _DROPPED = (0, _STAGED, _CLAMPED, _STAGED | _CLAMPED, _STAGED | _CLAMPED | _SCALAR)
 
-# By what a twin lacks, a mode's number: the dearest of it.
+# By what an instance lacks, a mode's number: the dearest of it.
 _SLOWER = np.array(
     [
         NOT_SCALAR if lacks & _SCALAR
@@ -44,12 +45,12 @@ _SLOWER = np.array(
 
 
 def next_best(wanted: int) -> tuple[int, ...]:
-    """Return the numbers of the twins that may serve a launch mode, the nearest first."""
+    """Return the numbers of the instances that may serve a launch mode, the nearest first."""
     return tuple(dict.fromkeys(wanted & ~dropped for dropped in _DROPPED))
 
 
 def lacking(compiled: NDArray[np.bool_], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return what the twins lack that would serve.
+    """Return what the instances lack that would serve.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def lacking(compiled: NDArray[np.bool_], wanted: NDArray[np.int64]) -> NDArray[n
     Returns
     -------
     array
-        The number of a mode for each kernel: 0 where it has the twin.
+        The number of a mode for each kernel: 0 where it has the instance.
     """
     rows = np.arange(len(wanted))
     lacks = np.full_like(wanted, _SCALAR)  # where there is no machine code at all
@@ -71,12 +72,12 @@ def lacking(compiled: NDArray[np.bool_], wanted: NDArray[np.int64]) -> NDArray[n
 
 
 def slower(ns: NDArray[np.float64], lacks: NDArray[np.int64], area: Any) -> NDArray[np.float64]:
-    """Return the times to expect of twins that lack something.
+    """Return the times to expect of instances that lack something.
 
     Parameters
     ----------
     ns : array
-        Of the twins that lack nothing.
+        Of the instances that lack nothing.
     lacks : array
         As `lacking` has it.
     area : float or array of float

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.fit import fitted_costs
+from tilewright.portfolio.instances import next_best, slower
 from tilewright.portfolio.kernel import PortfolioKernel
 from tilewright.portfolio.measured import Case, Measured, Rescheduled
 from tilewright.portfolio.model import NEVER, TERMS, Model
 from tilewright.portfolio.pick import pick
-from tilewright.portfolio.twins import next_best, slower
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.reschedule.levels import SCHEDULE, unscheduled
@@ -26,14 +26,14 @@ from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.geometry import MODES, PLAIN, Mode
 
-__all__ = ["Planned", "drawn_sides", "plan", "variants_with_conjugates"]
+__all__ = ["Selected", "drawn_sides", "select", "variants_with_conjugates"]
 
 # Shapes that say which launch modes a kernel is wanted in: sides log-uniform, a third of them odd,
 # as users' are; fewer operations than 2^41, a second or so.
 _DRAWN, _LONGEST, _MOST_PRODUCTS = 1500, 14.0, 2.0**40
 
-# Losses beside all twins of all kernels, as `plan` has them: what keeps a portfolio below 8 MB.
-_TWINS_MEAN, _TWINS_MOST = 0.005, 0.20
+# Losses beside all instances of all kernels, as in `select`: what keeps a portfolio below 8 MB.
+_INSTANCES_MEAN, _INSTANCES_MOST = 0.005, 0.20
 
 # Kernels that a guard may fall back to (`accuracy="fp32"`): large products alone are guarded.
 _ROUTED, _ROUTED_SIDE = 3, 512
@@ -49,15 +49,15 @@ _OTHERS_SHORT = 4
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A kernel whose twins are still to be compiled.
+class Selected:
+    """A kernel whose instances are still to be compiled.
 
     Parameters
     ----------
     kernel : PortfolioKernel
         With an empty digest for each mode.
     level : int
-        Of the schedule of the plain twin; 0: the compiler's own.
+        Of the schedule of the plain instance; 0: the compiler's own.
     """
 
     kernel: PortfolioKernel
@@ -71,14 +71,14 @@ def variants_with_conjugates(letter: str) -> list[Variant]:
     return [Variant(of, a, b) for a, b in itertools.product(ops, ops)]
 
 
-def plan(
+def select(
     measured: Measured,
     device: DeviceSpec,
     mean: float = 0.016,
     most: float = 0.07,
     more: Sequence[Measured] = (),
     others: Sequence[Measured] = (),
-) -> list[Planned]:
+) -> list[Selected]:
     """Return the kernels of a portfolio.
 
     Of each variant the fewest that lose at most `mean` in the mean of the problems measured and
@@ -133,7 +133,7 @@ def _where_faster(other: Measured, measured: Measured) -> Measured:
 class _Kind:
     """Kernels of one stencil for a variant, and the columns that the picked ones have in a case."""
 
-    planned: list[Planned]
+    selected: list[Selected]
     case: Case
     columns: tuple[int, ...]
 
@@ -160,12 +160,12 @@ def _without_conjugates(variant: Variant) -> Variant:
 
 def _of_variant(
     measured: Measured, variant: Variant, case: Case, mean: float, most: float
-) -> tuple[list[Planned], tuple[int, ...]]:
+) -> tuple[list[Selected], tuple[int, ...]]:
     """Return the kernels of one variant, and the columns that the first ones have in `case.ns`."""
     columns = pick(case.ns, mean, most, _limit(case, variant)).columns
     best = dict(zip(case.problems, case.ns.min(axis=1), strict=True))
     family = stencil(case.configs[0].stencil)
-    kernels: dict[Config, Planned] = {}
+    kernels: dict[Config, Selected] = {}
     for column in columns:
         config = case.configs[column]
         geometry = family.geometry(config)
@@ -176,7 +176,7 @@ def _of_variant(
             if math.isfinite(ns)
         }
         costs = fitted_costs(geometry, times, best, measured.multiprocessors)
-        kernels[unscheduled(config)] = _planned(variant, config, faster, costs)
+        kernels[unscheduled(config)] = _selected(variant, config, faster, costs)
     if not _is_rare(variant):
         _add_winners(measured, variant, kernels)
     return list(kernels.values()), columns
@@ -198,13 +198,15 @@ def _limit(case: Case, variant: Variant) -> int:
     return _OTHERS if variant == _without_conjugates(variant) else _CONJUGATED
 
 
-def _refitted(planned: list[Planned], case: Case, more: Sequence[Case], many: int) -> list[Planned]:
+def _refitted(
+    selected: list[Selected], case: Case, more: Sequence[Case], many: int
+) -> list[Selected]:
     """Return kernels with costs fitted to more times: those of the machine code that serves."""
     best: dict[Problem, float] = {}
     for each in (*more, case):
         best |= dict(zip(each.problems, each.ns.min(axis=1), strict=True))
     found = []
-    for one in planned:
+    for one in selected:
         times = _times_of(case, one.kernel.config)
         for each in more:
             times |= _times_of(each, one.kernel.config)
@@ -240,25 +242,25 @@ def _rescheduling(measured: Measured, variant: Variant, config: Config) -> Resch
 
 
 def _saved(plain: bool, config: Config, faster: Rescheduled | None) -> float:
-    """Return by what the time of a twin is multiplied, as its code is rescheduled now."""
+    """Return by what the time of an instance is multiplied, as its code is rescheduled now."""
     if not plain or faster is None or config.integer(SCHEDULE, 0):
         return 1.0
     return faster.ratio
 
 
-def _planned(
+def _selected(
     variant: Variant, config: Config, faster: Rescheduled | None, costs: NDArray[np.float64]
-) -> Planned:
+) -> Selected:
     config = unscheduled(config)
     family = stencil(config.stencil)
     geometry = family.geometry(config)
     if faster is not None and faster.unstaged_from < geometry.stages_k:
         geometry = replace(geometry, stages_k=int(faster.unstaged_from) - 1)
     kernel = PortfolioKernel(config, family.version, variant, geometry, {PLAIN: ""}, tuple(costs))
-    return Planned(kernel, faster.level if faster is not None else 0)
+    return Selected(kernel, faster.level if faster is not None else 0)
 
 
-def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Planned]) -> None:
+def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Selected]) -> None:
     """Add what won races of exactly one size; note where a kernel that is there did.
 
     One that was timed at these sizes alone serves them alone.  Costs guessed from a kernel like it
@@ -276,7 +278,7 @@ def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Pla
             if len(times) > 2 * len(TERMS):
                 geometry = stencil(base.stencil).geometry(base)
                 costs = fitted_costs(geometry, times, best, measured.multiprocessors)
-            kernels[base] = _planned(variant, config, faster, costs)
+            kernels[base] = _selected(variant, config, faster, costs)
         before = kernels[base]
         won = {**before.kernel.won, (problem.m, problem.n, problem.k): ns}
         kernels[base] = replace(before, kernel=replace(before.kernel, won=won))
@@ -285,49 +287,49 @@ def _add_winners(measured: Measured, variant: Variant, kernels: dict[Config, Pla
 # -- launch modes ------------------------------------------------------------------------
 
 
-def _with_modes(kinds: Sequence[_Kind], device: DeviceSpec, many: int) -> list[Planned]:
+def _with_modes(kinds: Sequence[_Kind], device: DeviceSpec, many: int) -> list[Selected]:
     """Return kernels with the launch modes that they are wanted in, and those of a guard.
 
-    The fewest twins that lose little beside all twins of all kernels, on what was measured and on
+    The fewest instances that lose little beside all of all kernels, on what was measured and on
     shapes as users have them; a kernel of which none is wanted, and that won no race, is left out.
     """
-    planned = [one for kind in kinds for one in kind.planned]
-    times = _TwinTimes(planned, device, many)
+    selected = [one for kind in kinds for one in kind.selected]
+    times = _InstanceTimes(selected, device, many)
     first = 0
     for kind in kinds:
         for row, problem in enumerate(kind.case.problems):
             times.add(problem, kind.case.ns[row, list(kind.columns)], first)
-        first += len(kind.planned)
+        first += len(kind.selected)
     large = times.add_drawn()
     wanted = times.picked()
-    for at, one in enumerate(planned):
+    for at, one in enumerate(selected):
         for m, n, k in one.kernel.won:
             mode = one.kernel.geometry.mode(_of(one.kernel.variant, m, n, k))
             wanted.setdefault(at, {PLAIN})
             if times.is_able(at, mode):
                 wanted[at].add(mode)
-    routed = {at for at, _ in large.most_common(_ROUTED)} if _is_guarded(planned) else set()
+    routed = {at for at, _ in large.most_common(_ROUTED)} if _is_guarded(selected) else set()
     found = []
     for at in sorted(wanted):
         modes = dict.fromkeys(sorted(wanted[at], key=str), "")
-        kernel = replace(planned[at].kernel, modes=modes)
+        kernel = replace(selected[at].kernel, modes=modes)
         if at in routed:
             kernel = replace(kernel, routed=modes)
-        found.append(replace(planned[at], kernel=kernel))
+        found.append(replace(selected[at], kernel=kernel))
     return found
 
 
-def _is_guarded(planned: list[Planned]) -> bool:
+def _is_guarded(selected: list[Selected]) -> bool:
     """Whether calls of this precision may be guarded, as those of ``accuracy="fp32"`` are."""
-    return planned[0].kernel.variant.precision.letter == "s"
+    return selected[0].kernel.variant.precision.letter == "s"
 
 
-class _TwinTimes:
-    """Times of every twin of some kernels, a row a problem: measured or expected ones."""
+class _InstanceTimes:
+    """Times of every instance of some kernels, a row a problem: measured or expected ones."""
 
-    def __init__(self, planned: Sequence[Planned], device: DeviceSpec, many: int) -> None:
-        self._planned, self._device, self._many = planned, device, many
-        # Places of twins: of a kernel's by the launch mode's number, as they are met.
+    def __init__(self, selected: Sequence[Selected], device: DeviceSpec, many: int) -> None:
+        self._selected, self._device, self._many = selected, device, many
+        # Places of instances: of a kernel's by the launch mode's number, as they are met.
         self._columns: dict[tuple[int, int], int] = {}
         self._able: dict[int, tuple[Mode, ...]] = {}
         self._rows: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
@@ -335,7 +337,7 @@ class _TwinTimes:
     def is_able(self, at: int, mode: Mode) -> bool:
         """Whether a kernel can be compiled in a launch mode."""
         if at not in self._able:
-            kernel = self._planned[at].kernel
+            kernel = self._selected[at].kernel
             family = stencil(kernel.config.stencil)
             self._able[at] = family.modes(kernel.config, kernel.variant, self._device)
         return mode in self._able[at]
@@ -346,7 +348,7 @@ class _TwinTimes:
         times: list[NDArray[np.float64]] = []
         area = float(problem.m) * float(problem.n)
         for at in map(int, np.flatnonzero(np.isfinite(ns))):
-            mode = self._planned[first + at].kernel.geometry.mode(problem)
+            mode = self._selected[first + at].kernel.geometry.mode(problem)
             wanted = mode.number
             for number in next_best(wanted):
                 if self.is_able(first + at, MODES[number]):
@@ -359,7 +361,7 @@ class _TwinTimes:
     def add_drawn(self) -> Counter[int]:
         """Add shapes as users have them; return how often kernels are the best of large ones."""
         large: Counter[int] = Counter()
-        kernels = [one.kernel for one in self._planned]
+        kernels = [one.kernel for one in self._selected]
         costs = np.array([one.costs or NEVER for one in kernels])
         model = Model([one.geometry for one in kernels], costs)
         for problem in _drawn(kernels[0].variant):
@@ -375,10 +377,10 @@ class _TwinTimes:
         ns = np.full((len(self._rows), len(self._columns)), np.inf)
         for row, (columns, times) in enumerate(self._rows):
             ns[row, columns] = times
-        twins = list(self._columns)
+        instances = list(self._columns)
         wanted: dict[int, set[Mode]] = {}
-        for column in pick(ns, _TWINS_MEAN, _TWINS_MOST, len(twins)).columns:
-            at, number = twins[column]
+        for column in pick(ns, _INSTANCES_MEAN, _INSTANCES_MOST, len(instances)).columns:
+            at, number = instances[column]
             wanted.setdefault(at, {PLAIN}).add(MODES[number])
         return wanted
 

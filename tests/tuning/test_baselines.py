@@ -1,4 +1,4 @@
-"""A rescheduled kernel is compared with its twin, kept where it wins, and served where proved."""
+"""A rescheduled kernel is kept where it beats its baseline, and served where proved."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.tuning.measurement_examples import example
-from tests.tuning.twinned import Twinned
+from tests.tuning.scheduled import Scheduled
 from tilewright import reload
 from tilewright.backend import device
 from tilewright.portfolio import choose
@@ -15,32 +15,32 @@ from tilewright.portfolio.tuned import keep
 from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Variant
-from tilewright.tuning.measurement import Measurement, Stage, Status
-from tilewright.tuning.runner import Limits
-from tilewright.tuning.same_bits import same_bits
-from tilewright.tuning.store import Store
-from tilewright.tuning.strategies import Strategy
-from tilewright.tuning.strategies.twins_first import TwinsFirst
-from tilewright.tuning.tuner import tune
-from tilewright.tuning.twins import (
-    beats_its_twin,
+from tilewright.tuning.baselines import (
+    beats_its_baseline,
     gain,
     grouped,
     is_current,
     judged,
     marked,
-    with_twins,
+    with_baselines,
 )
+from tilewright.tuning.measurement import Measurement, Stage, Status
+from tilewright.tuning.runner import Limits
+from tilewright.tuning.same_bits import same_bits
+from tilewright.tuning.store import Store
+from tilewright.tuning.strategies import Strategy
+from tilewright.tuning.strategies.baselines_first import BaselinesFirst
+from tilewright.tuning.tuner import tune
 from tilewright.tuning.verify import Check, WrongResultError, classes, screen
 
 ROOT = Path(__file__).parents[2]
 PROBLEM = Problem(48, 40, 32, "s")
-FAMILY = Twinned()
+FAMILY = Scheduled()
 
 
 def config(schedule: int = 0, slow: int = 0) -> Config:
     values = {"slow": slow, "block_m": 8, "block_n": 8, "block_k": 8}
-    return Config("twinned", values | ({"schedule": schedule} if schedule else {}))
+    return Config("scheduled", values | ({"schedule": schedule} if schedule else {}))
 
 
 def timed(schedule: int, *times: int, **changes) -> Measurement:
@@ -59,9 +59,9 @@ def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             PROBLEM,
             budget=40,
             strategy="exhaustive",
-            stencil="twinned",
+            stencil="scheduled",
             limits=Limits(prepare=20.0, time=20.0, final=60.0),
-            modules=("tests.tuning.twinned",),
+            modules=("tests.tuning.scheduled",),
             store=store,
             unproved_schedules=True,
         )
@@ -72,7 +72,7 @@ def test_every_level_has_its_row_and_only_what_is_proved_serves(tuned) -> None:
     result, store = tuned
     found = {m.config: m for m in store.query(stage=Stage.SCREEN)}
     status = {c["schedule"]: m.status for c, m in found.items() if "schedule" in c}
-    # The twin ten times slower wins by no schedule, so that none was made of it.
+    # The baseline ten times slower wins by no schedule, so that none was made of it.
     assert not any(c["slow"] and "schedule" in c for c in found)
     assert found[config(slow=1)].status == Status.OK
     assert status == {
@@ -81,7 +81,7 @@ def test_every_level_has_its_row_and_only_what_is_proved_serves(tuned) -> None:
     }  # fmt: skip
     assert "have other bits" in found[config(2)].reason
 
-    # What beat its twin wins and carries its time; what lost to it is no finalist.
+    # What beat its baseline wins and carries its time; what lost to it is no finalist.
     assert result.winner.config == config(1)
     saved = gain(result.winner)
     assert saved is not None
@@ -101,8 +101,8 @@ def test_without_the_opt_in_nothing_unproved_is_tried(tmp_path: Path, monkeypatc
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}/src:{ROOT}")
     with Store(tmp_path / "store.sqlite") as store:
         result = tune(
-            PROBLEM, budget=20, strategy="exhaustive", stencil="twinned", store=store,
-            modules=("tests.tuning.twinned",),
+            PROBLEM, budget=20, strategy="exhaustive", stencil="scheduled", store=store,
+            modules=("tests.tuning.scheduled",),
         )  # fmt: skip
         assert {m.config for m in store.query()} == {config(), config(slow=1)}
         assert result.served == result.winner
@@ -114,7 +114,7 @@ def test_other_bits_are_found_where_integers_hide_them() -> None:
     screen(live, made[2], FAMILY, config(2), of)
     compared = same_bits(live, (made[0], made[1]), FAMILY, config(1), of)
     assert compared == sum(check.m * check.n for check in classes(FAMILY, config(1)))
-    with pytest.raises(WrongResultError, match=r"its twin's .* have other bits \(m=13"):
+    with pytest.raises(WrongResultError, match=r"its baseline's .* have other bits \(m=13"):
         same_bits(live, (made[0], made[2]), FAMILY, config(2), of, [Check(13, 13, 40)])
 
 
@@ -135,12 +135,12 @@ class Fixed(Strategy):
         self.told.append((config, seconds))
 
 
-def test_twins_come_first_and_slow_ones_are_not_rescheduled() -> None:
+def test_baselines_come_first_and_slow_ones_are_not_rescheduled() -> None:
     inner = Fixed(config(1), config(2), config(), config(1, slow=1), config(3))
-    strategy = TwinsFirst(inner)
+    strategy = BaselinesFirst(inner)
     assert strategy.propose() == config()
     assert strategy.propose() == config(slow=1)
-    assert strategy.propose() is None  # until a twin's time is known
+    assert strategy.propose() is None  # until a baseline's time is known
     strategy.observe(config(), 1.0)
     assert [strategy.propose() for _ in range(3)] == [config(1), config(2), config(3)]
     strategy.observe(config(slow=1), 10.0)
@@ -150,7 +150,7 @@ def test_twins_come_first_and_slow_ones_are_not_rescheduled() -> None:
 
 def test_what_is_made_of_a_wrong_kernel_is_not_tried() -> None:
     inner = Fixed(config(1))
-    strategy = TwinsFirst(inner)
+    strategy = BaselinesFirst(inner)
     assert strategy.propose() == config()
     strategy.observe(config(), None)
     assert strategy.propose() is None
@@ -160,11 +160,11 @@ def test_what_is_made_of_a_wrong_kernel_is_not_tried() -> None:
 # -- which are kept -----------------------------------------------------------------------
 
 
-def test_finalists_bring_their_twins_and_stand_beside_them() -> None:
+def test_finalists_bring_their_baselines_and_stand_beside_them() -> None:
     other = example(config=config(slow=1))
-    racing = with_twins([timed(1, 5), other, timed(2, 6), timed(0, 7)])
+    racing = with_baselines([timed(1, 5), other, timed(2, 6), timed(0, 7)])
     assert [m.config for m in racing] == [config(1), config(2), config(), config(slow=1)]
-    alone = with_twins([timed(1, 5)])
+    alone = with_baselines([timed(1, 5)])
     assert [(m.config, m.times_ns) for m in alone] == [(config(1), (5,)), (config(), ())]
     assert [[m.config for m in group] for group in grouped(racing)] == [
         [config(1), config(2), config()],
@@ -174,30 +174,30 @@ def test_finalists_bring_their_twins_and_stand_beside_them() -> None:
 
 def test_rounds_are_compared_one_by_one() -> None:
     """Clocks fall in a race: medians alone would let the later ones look slow."""
-    twin = timed(0, 100, 110, 120, 130, 140)
-    (first, second) = judged([twin, timed(1, 99, 109, 119, 129, 300)])
+    baseline = timed(0, 100, 110, 120, 130, 140)
+    (first, second) = judged([baseline, timed(1, 99, 109, 119, 129, 300)])
     assert (first.config, second.config) == (config(1), config())
     assert gain(first) == pytest.approx(1 / 120)
-    assert judged([twin, timed(1, 101, 111, 50, 131, 141)]) == [twin]
+    assert judged([baseline, timed(1, 101, 111, 50, 131, 141)]) == [baseline]
 
 
-def test_without_its_twin_in_the_same_race_nothing_is_kept() -> None:
+def test_without_its_baseline_in_the_same_race_nothing_is_kept() -> None:
     mine = timed(1, 1, 1, 1)
     assert judged([mine]) == []
     failed = example(config=config(), status="crash")
     assert judged([mine, failed]) == []
     assert judged([mine, timed(0, 9, 9)]) == [timed(0, 9, 9)]
-    assert not beats_its_twin(mine)
+    assert not beats_its_baseline(mine)
 
 
 @pytest.mark.parametrize(
-    "twin", [None, [], {}, {"saved_ns": 5}, {"saved_ns": "5", "median_ns": 9},
+    "baseline", [None, [], {}, {"saved_ns": 5}, {"saved_ns": "5", "median_ns": 9},
              {"saved_ns": -1, "median_ns": 9}, {"saved_ns": True, "median_ns": 9}],
 )  # fmt: skip
-def test_a_store_may_say_anything_of_a_twin(twin) -> None:
-    environment = {} if twin is None else {"unscheduled": twin}
-    assert not beats_its_twin(timed(1, 5, environment=environment))
-    assert beats_its_twin(timed(0, 5, environment=environment))
+def test_a_store_may_say_anything_of_a_baseline(baseline) -> None:
+    environment = {} if baseline is None else {"unscheduled": baseline}
+    assert not beats_its_baseline(timed(1, 5, environment=environment))
+    assert beats_its_baseline(timed(0, 5, environment=environment))
 
 
 def test_another_scheduler_makes_another_kernel(monkeypatch) -> None:
@@ -205,7 +205,7 @@ def test_another_scheduler_makes_another_kernel(monkeypatch) -> None:
     assert is_current(mine)
     assert marked(timed(0, 5)).environment == timed(0, 5).environment
     assert not is_current(timed(1, 5))
-    monkeypatch.setattr("tilewright.tuning.twins.SCHEDULER_VERSION", -1)
+    monkeypatch.setattr("tilewright.tuning.baselines.SCHEDULER_VERSION", -1)
     assert not is_current(mine)
     assert is_current(timed(0, 5))
 
@@ -217,12 +217,12 @@ def test_a_winner_of_each_kind_is_stored_and_kept(tmp_path: Path) -> None:
             store.add(timed(schedule, ns, stage=Stage.WINNER))
         kept = store.winners("a1b2c3d4e5f6", "s")
         assert [(m.config, m.times_ns) for m in kept] == [(config(1), (6,)), (config(), (8,))]
-        store.prune(current_versions={"twinned": 2})
+        store.prune(current_versions={"scheduled": 2})
         assert store.winners("a1b2c3d4e5f6", "s") == kept
 
 
-def test_a_race_that_breaks_is_run_again_with_twins_together(monkeypatch) -> None:
-    """One that crashes costs its own group; its twin is timed alone."""
+def test_a_race_that_breaks_is_run_again_with_baselines_together(monkeypatch) -> None:
+    """One that crashes costs its own group; its baseline is timed alone."""
     from tilewright.tuning.process import Answer
     from tilewright.tuning.runner import Runner
 

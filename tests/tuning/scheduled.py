@@ -51,10 +51,10 @@ kernel void gemm(long m, long n, long k, float alpha, float unused, global const
 WORK = {0: 64, 1: 16, 2: 8, 3: 256, 4: 4, 5: 8}
 
 
-class Twinned(Stencil):
-    """A naive kernel; `slow` makes every one of its twins ten times slower."""
+class Scheduled(Stencil):
+    """A naive kernel; `slow` makes every one of its baselines ten times slower."""
 
-    name: ClassVar[str] = "twinned"
+    name: ClassVar[str] = "scheduled"
     version: ClassVar[int] = 1
     proved: ClassVar[tuple[int, ...]] = (0,)
 
@@ -88,4 +88,4 @@ class Twinned(Stencil):
         return Source(TEXT, {"LEVEL": level, "ROUNDS": work})
 
 
-register(Twinned())
+register(Scheduled())
