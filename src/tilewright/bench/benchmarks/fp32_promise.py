@@ -97,13 +97,13 @@ class _Judge:
     def etas(self, a: Any, b: Any, products: Sequence[Any]) -> list[float]:
         """Return max |C' - AB| / (|A| |B|) of products; where |A| |B| is 0, C has to be.
 
-        Without what rounding to a subnormal number loses.
+        Without what rounding products and the result to subnormal numbers loses.
         """
         of = self.library
         x, y = a.astype(np.float64), b.astype(np.float64)
         right, size = x @ y, abs(x) @ abs(y)
-        size = of.where(size > 0, size, 1.0)
-        return [float(((abs(c - right) - _LEAST).clip(0) / size).max()) for c in products]
+        size, lost = of.where(size > 0, size, 1.0), (a.shape[1] + 1) * _LEAST
+        return [float(((abs(c - right) - lost).clip(0) / size).max()) for c in products]
 
 
 @dataclass
