@@ -42,6 +42,7 @@ from of_calls import (
 )
 from tilewright.bench.counters import COUNTERS, stalls_that_count, told
 from tilewright.microbench.mixes import WIDTHS
+from tilewright.portfolio.portfolio import read_portfolio
 
 # -- portfolios -------------------------------------------------------------------------------
 
@@ -66,6 +67,23 @@ def portfolio_loss() -> str:
     head = ["", "shapes", "kernels a case", "best of them: mean", "95 %", "most",
             "the one chosen: mean", "95 %", "most"]  # fmt: skip
     return table(head, lines)
+
+
+def ships() -> str:
+    """Return what ships for Hopper, a line a portfolio."""
+    folder = ROOT / "src/tilewright/portfolio/sm_90"
+    lines = []
+    for name in ("s", "d", "c", "z", "e", "f", "short", "passes"):
+        codes = read_portfolio(folder, name).codes.values()
+        lines.append([
+            f"`{name}`", str(len(read_portfolio(folder, name).kernels) or ""), str(len(codes)),
+            f"{sum(one.size for one in codes) / 1e6:.1f}",
+            str(sum(one.rescheduled for one in codes) or ""),
+            str(sum(bool(one.checked) for one in codes)),
+        ])  # fmt: skip
+    packed = sum(one.stat().st_size for one in folder.glob("*.xz")) / 1e6
+    head = ("portfolio", "kernels", "machine codes", "MB", "rescheduled", "verified on the device")
+    return f"{table(head, lines, 1)}\n\nCompressed, all of it is {packed:.2f} MB."
 
 
 def first_calls() -> str:
@@ -303,7 +321,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"results": readme, "calls": public_calls},
     "docs/hopper.md": {"squares": lambda: squares("s"), "complex": lambda: squares("c")},
     "docs/dgemm.md": {"squares": lambda: squares("d"), "complex": lambda: squares("z")},
-    "docs/portfolio.md": {"first": first_calls},
+    "docs/portfolio.md": {"ships": ships, "first": first_calls},
     "docs/serving.md": {"host": host_cost, "host-calls": host_calls},
     "docs/export.md": {"calls": c_calls},
     "docs/random_shapes.md": {
