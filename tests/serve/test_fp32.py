@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.backend import BackendError, OutOfMemoryError
 from tilewright.serve import scratch as scratches
+from tilewright.serve.calls import forget_plans
 from tilewright.serve.split import serve_unproved
 
 DEVICE = "opencl"
@@ -188,7 +189,9 @@ def test_a_long_sum_is_cut_in_pieces(monkeypatch):
     with serve_unproved():
         whole = tw.gemm(a, b, c.copy(), beta=3, alpha=2, accuracy="fp16x3", device=DEVICE)
         monkeypatch.setattr(chain, "MOST_K", 64)
+        forget_plans()
         cut = tw.gemm(a, b, c.copy(), beta=3, alpha=2, accuracy="fp16x3", device=DEVICE)
+    forget_plans()
     right = 2 * (a.astype(float) @ b) + 3
     for made in (whole, cut):
         assert np.abs(made - right).max() < 1e-4

@@ -2,25 +2,28 @@
 
 ::
 
-    call  ->  route: which launches, laid out  ->  plan (CUDA), or launches in order (OpenCL)
+    call  ->  route: which launches, laid out  ->  plan  ->  started: in C (CUDA), in order (OpenCL)
 
-On CUDA what is laid out is kept as a plan, by everything that it depends on but addresses and
-scalars' values, so that a later call looks it up and starts it.
+What is laid out is kept as a plan, by everything that it depends on but addresses and scalars'
+values, so that a later call looks it up and starts it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tilewright.backend import Event, GemmCall, LiveDevice, Operand, OutOfMemoryError
+from tilewright.backend import Event, GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
 from tilewright.portfolio.find import generation, on_reload
 from tilewright.problem import Problem
 from tilewright.serve.arenas import Memory, enqueue, workspace
+from tilewright.serve.kernels import begins
+from tilewright.serve.ordered import OrderedPlan, made_up
 from tilewright.serve.plan import (
     ALPHA,
     BETA,
@@ -34,13 +37,15 @@ from tilewright.serve.plan import (
     call_of,
 )
 from tilewright.serve.routes import Laid, lay_out
-from tilewright.serve.scratch import TOPS, scratch_of
+from tilewright.serve.scratch import scratch_of
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
     from tilewright.serve.split.decision import Decision
 
 __all__ = ["Planned", "Wanted", "forget_plans", "launch", "start"]
+
+T = TypeVar("T")
 
 # Some hundred layouts are alive in any program we know of; a plan takes 2 KB in the mean.
 _MOST_PLANS = 4096
@@ -74,15 +79,15 @@ class Planned:
 
     Parameters
     ----------
-    plan : Plan
-        The launches.
+    plan : Plan or OrderedPlan
+        The launches, of a CUDA or of an OpenCL device.
     laid : Laid
         Whose arithmetic serves, and why.
     lean : bool
         Whether it does without memory.
     """
 
-    plan: Plan
+    plan: Any
     laid: Laid
     lean: bool = False
 
@@ -100,20 +105,15 @@ def forget_plans() -> None:
 on_reload(forget_plans)
 
 
-def _begins(x: Operand) -> int:
-    """How far beyond a multiple of 16 bytes an operand begins."""
-    return x.memory % 16 if isinstance(x.memory, int) else 0
-
-
 def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool = False) -> Planned:
     """Return the plan of a call, laid out if none is kept.
 
     Parameters
     ----------
     live : LiveDevice
-        A CUDA device.
+        Where the operands are.
     wanted : Wanted
-        Whose operands' offsets are 0.
+        Whose operands' offsets are 0 on a CUDA device.
     told : bool
         Whether a report is told what is decided on the device.
     lean : bool
@@ -123,29 +123,45 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
     reads = bool(call.alpha != 0 and call.k)
     real = not (_imaginary(call.alpha) or _imaginary(call.beta))
     arithmetic = "" if lean else wanted.arithmetic
-    begins = _begins(call.a), _begins(call.b)
+    first = begins(call.a, p.precision), begins(call.b, p.precision)
     of = _circumstances() if arithmetic else None
-    key = (live, p, begins, arithmetic, reads, real, told, lean, generation(), of)
+    key = (live, p, first, arithmetic, reads, real, told, lean, generation(), of)
     found = kept(key)
     if found is not None:
         return found
     alpha, beta = (ALPHA.real, BETA.real) if real else (ALPHA, BETA)
-    made_up = replace(
+    ordered = _is_ordered(live)
+    operand = partial(made_up, of=p.precision) if ordered else _at_address
+    call = replace(
         call,
         alpha=alpha if reads else 0,
         beta=beta,
-        a=Operand(A + begins[0], 0, call.a.ld),
-        b=Operand(B + begins[1], 0, call.b.ld),
-        c=Operand(C, 0, call.c.ld),
+        a=operand(A, first[0], call.a.ld),
+        b=operand(B, first[1], call.b.ld),
+        c=operand(C, 0, call.c.ld),
     )
     space = Space()
     with span("lay out"):
         laid = lay_out(
-            live, p, made_up, arithmetic, space, report=REPORT if told else None, copies=not lean
+            live, p, call, arithmetic, space, report=REPORT if told else None, copies=not lean
         )
-        found = Planned(Plan(live, laid.steps, space, begins, laid.name), laid, lean)
+        if ordered:
+            plan: Any = OrderedPlan(p.precision, laid.steps, space, first)
+        else:
+            plan = Plan(live, laid.steps, space, first, laid.name)
+    found = Planned(plan, laid, lean)
     keep(key, found)
     return found
+
+
+def _is_ordered(live: LiveDevice) -> bool:
+    """Whether a device's launches are enqueued one by one, each told what to wait for."""
+    return not hasattr(live, "between_events")
+
+
+def _at_address(base: int, begins: int, ld: int) -> Operand:
+    """Return an operand to lay out with on a CUDA device."""
+    return Operand(base + begins, 0, ld)
 
 
 def _circumstances() -> Hashable:
@@ -211,47 +227,67 @@ def start(
     BackendError
         If the device refuses, or has too little memory even for IEEE arithmetic without copies.
     """
+
+    def begin(found: Planned, words: Any) -> Event | None:
+        call = wanted.call
+        a, b, c = call.a.memory, call.b.memory, call.c.memory
+        native = call_of(a, b, c, call.alpha, call.beta, stream, words or 0)
+        enqueue(live, found.plan, native, stream, memory)
+        return live.between_events(lambda: None, stream) if words else None
+
+    return _started(live, wanted, report, begin)[0]
+
+
+def _started(
+    live: LiveDevice,
+    wanted: Wanted,
+    report: Decision | None,
+    begin: Callable[[Planned, Any], T],
+) -> tuple[Planned, T]:
+    """Let a product's plan be begun, and another one where there is too little memory.
+
+    Parameters
+    ----------
+    live, wanted, report
+        As of `start`.
+    begin : callable
+        Starts a plan, given memory where a decision is written, or None; returns an event.
+    """
     told = report is not None and wanted.arithmetic == "fp32"
     found = planned(live, wanted, told=told)
     if report is not None and not found.laid.guarded:
         _tell(report, wanted, found.laid)
         report = None
     try:
-        _start(live, found, wanted, stream, report, memory)
+        return found, _begun(live, found, wanted, report, begin)
     except WorkspaceError:  # before anything was enqueued: beta C is computed once
         if found.plan.bytes == 0 or wanted.arithmetic not in ("", "fp32"):
             raise
         found = planned(live, wanted, lean=True)
         if report is not None:
             report.fixed("ieee", "the device has too little memory left for parts")
-        _start(live, found, wanted, stream, None, memory)
-    return found
+        return found, begin(found, None)
 
 
-def _start(
-    live: Any,
+def _begun(
+    live: LiveDevice,
     found: Planned,
     wanted: Wanted,
-    stream: int,
     report: Decision | None,
-    memory: Memory | None,
-) -> None:
-    call, words = wanted.call, 0
-    if report is not None and found.laid.guarded:
-        with workspace():
-            words = live.allocate(_decision_bytes())
-    native = call_of(
-        call.a.memory, call.b.memory, call.c.memory, call.alpha, call.beta, stream, words
-    )
+    begin: Callable[[Planned, Any], T],
+) -> T:
+    """Begin a plan, and tell a report where the guard's decision will be."""
+    if report is None:
+        return begin(found, None)
+    with workspace():
+        words = live.allocate(_decision_bytes())
     try:
-        enqueue(live, found.plan, native, stream, memory)
-        event = live.between_events(lambda: None, stream) if words else None
+        event: Any = begin(found, words)
     except BaseException:
-        if words:
-            live.free(words)
+        live.free(words)
         raise
-    if report is not None and event is not None:
-        report.pending(live, words, event, _terms(wanted.problem), wanted.exchanged)
+    report.pending(live, words, event, _terms(wanted.problem), wanted.exchanged)
+    return event  # type: ignore[no-any-return]
 
 
 def _tell(report: Decision, wanted: Wanted, laid: Laid) -> None:
@@ -283,8 +319,15 @@ def launch(
     Event
         Of all its launches, or of the last.
     """
-    if not hasattr(live, "between_events"):
-        return _in_order(live, wanted, queue, after, report)
+    if _is_ordered(live):
+
+        def begin(found: Planned, words: Any) -> Event:
+            call = wanted.call
+            places = tuple((x.memory, x.offset) for x in (call.a, call.b, call.c))
+            scratch, scalars = scratch_of(live, queue), (call.alpha, call.beta)
+            return found.plan.start(scratch, places, scalars, queue, after, words)  # type: ignore[no-any-return]
+
+        return _started(live, wanted, report, begin)[1]
     stream = int(getattr(live, "stream") if queue is None else queue)  # noqa: B009  # CUDA's
     held = len(planned(live, wanted).laid.steps) if timed else 0
     made: list[Planned] = []
@@ -292,49 +335,6 @@ def launch(
     def enqueue_all() -> None:
         made.append(start(live, wanted, stream, report))
 
-    event: Event = live.between_events(enqueue_all, stream, after, made, "gemm", held)
+    on_stream: Any = live
+    event: Event = on_stream.between_events(enqueue_all, stream, after, made, "gemm", held)
     return event
-
-
-def _in_order(
-    live: LiveDevice,
-    wanted: Wanted,
-    queue: Any,
-    after: tuple[Any, ...],
-    report: Decision | None,
-) -> Event:
-    """One launch after the other, each told to wait for the one before."""
-    scratch = scratch_of(live, queue)
-    with scratch.lock:
-        told = None
-        if report is not None and wanted.arithmetic == "fp32":
-            told = live.allocate(_decision_bytes())
-        try:
-            laid = _laid_with(live, wanted, scratch, told)
-            with scratch.spoiled_by_failure(TOPS):
-                event = scratch.run(laid.steps, queue, after)
-        except BaseException:
-            if told is not None:
-                live.free(told)
-            raise
-    if report is not None and laid.guarded:
-        report.pending(live, told, event, _terms(wanted.problem), wanted.exchanged)
-    elif report is not None:
-        if told is not None:
-            live.free(told)
-        _tell(report, wanted, laid)
-    return event
-
-
-def _laid_with(live: LiveDevice, wanted: Wanted, scratch: Any, told: Any) -> Laid:
-    """Lay out a call, without memory where there is too little."""
-    call = wanted.call
-    if wanted.arithmetic:  # whatever the caller's scalars are, real ones may be compared
-        call = replace(call, alpha=complex(call.alpha), beta=complex(call.beta))
-    try:
-        return lay_out(live, wanted.problem, call, wanted.arithmetic, scratch, report=told)
-    except OutOfMemoryError:
-        if wanted.arithmetic not in ("", "fp32"):
-            raise
-        why = "the device has too little memory left for parts"
-        return replace(lay_out(live, wanted.problem, call, "", scratch, copies=False), why=why)

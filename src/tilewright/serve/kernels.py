@@ -16,7 +16,7 @@ from tilewright.stencil import Source, Variant
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.text import install_hint
 
-__all__ = ["begin_aligned", "begins_aligned", "kernel_of", "ready"]
+__all__ = ["begin_aligned", "begins", "begins_aligned", "kernel_of", "ready"]
 
 # Kernels belong to a device's context and go with it.
 _kernels: WeakKeyDictionary[LiveDevice, dict[Any, Kernel]] = WeakKeyDictionary()
@@ -30,12 +30,17 @@ def begin_aligned(call: GemmCall) -> bool:
 
 
 def begins_aligned(x: Operand, precision: Precision) -> bool:
-    """Whether an operand's first element lies at a multiple of 16 bytes, as far as one can see.
+    """Whether an operand's first element lies at a multiple of 16 bytes, as far as one can see."""
+    return begins(x, precision) == 0
 
-    Handles that are no addresses are of memory that begins so.
+
+def begins(x: Operand, precision: Precision) -> int:
+    """Return how many bytes beyond a multiple of 16 an operand's first element lies.
+
+    Handles that are no addresses are of memory that begins at one.
     """
     first = x.memory if isinstance(x.memory, int) else 0
-    return (first + x.offset * precision.element_bytes) % CHUNK_BYTES == 0
+    return (first + x.offset * precision.element_bytes) % CHUNK_BYTES
 
 
 def ready(

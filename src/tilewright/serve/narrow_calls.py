@@ -128,7 +128,8 @@ def _planned(live: Any, product: Product) -> Plan:
             begins = product.a.memory % ALIGNMENT, product.b.memory % ALIGNMENT
             found = Planned(Plan(live, laid, space, begins), Laid(laid))
         keep(key, found)
-    return found.plan
+    plan: Plan = found.plan
+    return plan
 
 
 def _remember(

@@ -1,4 +1,4 @@
-"""Plans: the launches of a call, laid out once and started again and again, in C.
+"""Plans: the launches of a call, laid out once and started again and again; on CUDA in C.
 
 A plan is laid out at made-up addresses and with made-up scalars: whatever route lays it out works
 on numbers as it would for one call.  Every argument that turns out to be a made-up address plus a
@@ -129,13 +129,17 @@ def core() -> ctypes.CDLL:
 
 
 class Space:
-    """Device memory that a plan will have at each call, by names.
+    """Device memory that a plan will have at each call, by names; addresses are made up.
 
-    The same `need` as `tilewright.serve.scratch.Scratch`; addresses are made up.
+    Attributes
+    ----------
+    asked : dict
+        By a piece's address: its name, its bytes, and whether it is zero at each call.
     """
 
     def __init__(self) -> None:
         self._pieces: dict[str, tuple[int, int]] = {}
+        self.asked: dict[int, tuple[str, int, bool]] = {}
         self.pool_bytes = self.zero_bytes = 0
 
     def need(self, name: str, size: int, *, zeroed: bool = False) -> int:
@@ -159,6 +163,7 @@ class Space:
         else:
             at, self.pool_bytes = _POOL + self.pool_bytes, self.pool_bytes + whole
         self._pieces[name] = at, size
+        self.asked[at] = name, size, zeroed
         return at
 
     @property

@@ -6,8 +6,8 @@
     operands worth copying         copies, then the kernel for those     realigned.py
     all others                     the kernel for the operands           here
 
-A route works on a `GemmCall` as kernels see it, and takes memory from a space by name: the memory
-of a queue (`tilewright.serve.scratch`), or that of a plan (`tilewright.serve.plan`).
+A route works on a `GemmCall` as kernels see it, and takes memory from a space by name: that of a
+plan (`tilewright.serve.plan`), or one call's.
 """
 
 from __future__ import annotations

@@ -44,7 +44,6 @@ class Scratch:
         self._live = live
         self._pieces: dict[str, tuple[Any, int]] = {}
         self._spoiled: set[str] = set()
-        self._zero: Any = None
 
     def need(self, name: str, size: int, *, zeroed: bool = False) -> Any:
         """Return a piece of at least so many bytes.
@@ -110,13 +109,6 @@ class Scratch:
         if held is not None:
             self._live.finish()  # an earlier call may still use it
             self._live.free(held[0])
-
-    @property
-    def zero(self) -> Any:
-        """Memory with one int, 0, that nobody writes."""
-        if self._zero is None:
-            self._zero = self._live.upload(np.zeros(1, np.int32))
-        return self._zero
 
     def close(self) -> None:
         """Give all memory back once nothing uses it."""
