@@ -5,6 +5,8 @@ A new precision is one row here and one prelude in ``stencil/prelude``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,11 +96,6 @@ class Precision:
         return "short" if self.is_short else self.letter
 
     @property
-    def sum_dtype(self) -> np.dtype:
-        """The NumPy dtype of one real of a sum, of alpha and of beta."""
-        return np.dtype(self.sum_name or self.real_name)
-
-    @property
     def is_short(self) -> bool:
         """Whether operands are of fewer bits than their sums."""
         return self.sum_name != ""
@@ -151,18 +148,28 @@ class Precision:
         tuple of NumPy scalar
             Each one real: a float, or in double-double a structure of two.
         """
+        if type(value) in (int, float) and self.parts == 1:  # as nearly all are
+            of, zero = _numbers(self.sum_name or self.real_name)
+            return of(value), zero
         if self.parts == 1 and not hasattr(value, "hi"):
-            number, of = complex(value), self.sum_dtype.type
+            number, (of, _) = complex(value), _numbers(self.sum_name or self.real_name)
             return of(number.real), of(number.imag)
         words = [complex(x) for x in (getattr(value, "hi", value), getattr(value, "lo", 0.0))]
         if self.parts == 1:
-            whole, real = sum(words), self.real_dtype.type
-            return real(whole.real), real(whole.imag)
+            whole, (of, _) = sum(words), _numbers(self.sum_name or self.real_name)
+            return of(whole.real), of(whole.imag)
         parts = [(x.real, x.imag) for x in words]
         return tuple(np.array(pair, _PAIR)[()] for pair in zip(*parts, strict=True))  # type: ignore[return-value]
 
     def __str__(self) -> str:
         return self.letter
+
+
+@lru_cache(maxsize=8)
+def _numbers(name: str) -> tuple[Callable[[Any], Any], Any]:
+    """Return the type of numbers of a name, and its 0: to look it up takes as long as all else."""
+    of = np.dtype(name).type
+    return of, of(0)
 
 
 def _dtype(name: str) -> np.dtype:

@@ -37,7 +37,6 @@ from tilewright.serve.plan import (
     call_of,
 )
 from tilewright.serve.routes import Laid, lay_out
-from tilewright.serve.scratch import scratch_of
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class Planned:
     lean: bool = False
 
 
-_plans: OrderedDict[Hashable, Planned] = OrderedDict()
+_plans: OrderedDict[Hashable, Any] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -126,7 +125,7 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
     first = begins(call.a, p.precision), begins(call.b, p.precision)
     of = _circumstances() if arithmetic else None
     key = (live, p, first, arithmetic, reads, real, told, lean, generation(), of)
-    found = kept(key)
+    found: Planned | None = kept(key)
     if found is not None:
         return found
     alpha, beta = (ALPHA.real, BETA.real) if real else (ALPHA, BETA)
@@ -146,7 +145,7 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
             live, p, call, arithmetic, space, report=REPORT if told else None, copies=not lean
         )
         if ordered:
-            plan: Any = OrderedPlan(p.precision, laid.steps, space, first)
+            plan: Any = OrderedPlan(live, p.precision, laid.steps, space, first)
         else:
             plan = Plan(live, laid.steps, space, first, laid.name)
     found = Planned(plan, laid, lean)
@@ -177,16 +176,16 @@ def _decision_bytes() -> int:
     return 4 * DECISION_WORDS
 
 
-def keep(key: Hashable, made: Planned) -> None:
-    """Keep a plan; the least recently used one makes room."""
+def keep(key: Hashable, made: Any) -> None:
+    """Keep a plan and what is known of it; the least recently used one makes room."""
     with _lock:
         _plans[key] = made
         while len(_plans) > _MOST_PLANS:
             _plans.popitem(last=False)
 
 
-def kept(key: Hashable) -> Planned | None:
-    """Return the plan of a key that `keep` was given."""
+def kept(key: Hashable) -> Any:
+    """Return what `keep` was given with a key; None of any other."""
     with _lock:
         found = _plans.get(key)
         if found is not None:
@@ -324,8 +323,7 @@ def launch(
         def begin(found: Planned, words: Any) -> Event:
             call = wanted.call
             places = tuple((x.memory, x.offset) for x in (call.a, call.b, call.c))
-            scratch, scalars = scratch_of(live, queue), (call.alpha, call.beta)
-            return found.plan.start(scratch, places, scalars, queue, after, words)  # type: ignore[no-any-return]
+            return found.plan.start(places, call.alpha, call.beta, queue, after, words)  # type: ignore[no-any-return]
 
         return _started(live, wanted, report, begin)[1]
     stream = int(getattr(live, "stream") if queue is None else queue)  # noqa: B009  # CUDA's

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
-from tilewright.backend import device as find_device
 from tilewright.dataclass import dataclass
 from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
@@ -17,7 +16,7 @@ from tilewright.serve.accuracy import arithmetic_of, check_report, refuse_contra
 from tilewright.serve.host_blas import at_once
 from tilewright.serve.layout import Strided, layout_of, operation
 from tilewright.serve.narrow_types import is_narrow
-from tilewright.serve.warm import again
+from tilewright.serve.warm import looks
 from tilewright.text import shown
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ __all__ = [
     "column_major_call",
     "gemm",
     "launch_gemm",
-    "live_device",
     "sizes_of",
     "strided",
     "wanted_of",
@@ -135,14 +133,16 @@ def gemm(
     DLPack arrays on the stream that `c` (else `a`) names in its
     ``__cuda_array_interface__``, or else on the legacy default stream.
     """
-    made = None
     if report is None:
-        if type(a) is not np.ndarray:
-            made = again(a, b, c, alpha, beta, trans_a, trans_b, accuracy, out_dtype, device)
-        elif accuracy == "ieee" and out_dtype is None:
+        if type(a) is np.ndarray and accuracy == "ieee" and out_dtype is None:
             made = at_once(a, b, c, alpha, beta, trans_a, trans_b, device)
-        if made is not None:
-            return made
+            if made is not None:
+                return made
+        look = looks.get(type(a))
+        if look is not None:
+            made = look(a, b, c, alpha, beta, trans_a, trans_b, accuracy, out_dtype, device)
+            if made is not None:
+                return made
     check_report(report)
     check_given(a, b)
     if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack_device__"):
@@ -386,11 +386,6 @@ def wanted_of(request: Request, operands: tuple[Placed, Placed, Placed]) -> Want
     from tilewright.serve.calls import Wanted
 
     return Wanted(*column_major_call(request, operands), request.arithmetic)
-
-
-def live_device(device: str | LiveDevice | None) -> LiveDevice:
-    """Return the device that NumPy arrays are multiplied on."""
-    return find_device(device)
 
 
 def strided(shape: Any, strides: Any, itemsize: int) -> tuple[bool, int] | None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextvars
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -28,10 +28,10 @@ import numpy as np
 from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.portfolio.choose import choose
-from tilewright.portfolio.find import generation, own
+from tilewright.portfolio.find import on_reload, own
 from tilewright.precision import PRECISIONS, Precision
 from tilewright.problem import Problem
-from tilewright.timeline import span
+from tilewright.timeline import on_change, span, traced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tilewright.serve.gemm import Request
     from tilewright.tuning.host_blas import Race
 
-__all__ = ["at_once", "left_out", "serve"]
+__all__ = ["at_once", "is_plain", "is_serving", "left_out", "serve"]
 
 # As it is when the process begins, so that equal calls give equal bits; see `left_out`.
 _serves = os.environ.get("TILEWRIGHT_HOST_BLAS") != "0"
@@ -57,6 +57,17 @@ _TRANS = frozenset("NTC")
 _QUIET = contextvars.copy_context()
 _QUIET.run(np.seterr, all="ignore")
 
+_matmul: Callable[..., Any] = np.matmul
+
+
+def _trace() -> None:
+    """Let a timeline see short products, too; with none, nothing stands between."""
+    global _matmul
+    _matmul = traced("BLAS", np.matmul)
+
+
+on_change(_trace)
+
 
 def at_once(
     a: NDArray[Any], b: Any, c: Any, alpha: Any, beta: Any, trans_a: Any, trans_b: Any,
@@ -73,27 +84,29 @@ def at_once(
         return None
     if not type(trans_a) is type(trans_b) is str or not a.ndim == b.ndim == 2:
         return None
-    if trans_a not in _TRANS or trans_b not in _TRANS:
+    if not (trans_a == trans_b == "N" or (trans_a in _TRANS and trans_b in _TRANS)):
         return None
     unscaled = type(alpha) is type(beta) is int and alpha == 1 and beta == 0
-    if not unscaled and not (_is_plain(alpha) and alpha != 0 and _is_plain(beta)):
+    if not unscaled and not (is_plain(alpha) and alpha != 0 and is_plain(beta)):
         return None
     x = a if trans_a == "N" else _operand(a, trans_a)
     y = b if trans_b == "N" else _operand(b, trans_b)
     (m, k), (terms, n) = x.shape, y.shape
-    least = _least_of_kernels(find_device(device), precision.letter, generation())
+    least = _least_of_kernels(find_device(device), precision.letter)
     if k != terms or not 0 < m * n * k < least:
         return None
     if beta != 0 if c is None else not _is_writable(c, kind, (m, n), a, b):
         return None
+    if unscaled and k > 1:  # as `_computed` would
+        made: NDArray[Any] = _QUIET.copy().run(_matmul, x, y, c)
+        if kind.kind == "c" and _may_have_nan(x, y, made):
+            _QUIET.copy().run(_keep_infinities, x, y, made)
+        return made
     with span("BLAS"):
-        if unscaled and k > 1 and kind.kind == "f":  # as `_computed` would
-            made: NDArray[Any] = _QUIET.copy().run(np.matmul, x, y, c)
-            return made
         return _QUIET.copy().run(_computed, x, y, c, alpha, beta, precision)
 
 
-def _is_plain(scalar: Any) -> bool:
+def is_plain(scalar: Any) -> bool:
     """Whether a scalar is a real number that is the same in single precision, but for rounding."""
     return type(scalar) in (int, float) and (scalar == 0 or 1e-30 < abs(scalar) < 1e30)
 
@@ -130,7 +143,7 @@ def serve(live: LiveDevice, request: Request) -> bool:
     precision = request.precision
     if not _serves or live.spec.kind != "cpu" or precision.letter not in PRECISIONS:
         return False
-    least = _least_of_kernels(live, precision.letter, generation())
+    least = _least_of_kernels(live, precision.letter)
     if request.m * request.n * request.k >= least and _kernel_is_faster(
         live, _as_kernels_see(request)[0]
     ):
@@ -154,6 +167,11 @@ def serve(live: LiveDevice, request: Request) -> bool:
     return True
 
 
+def is_serving() -> bool:
+    """Whether BLAS serves at all."""
+    return _serves
+
+
 @contextmanager
 def left_out() -> Iterator[None]:
     """Let kernels serve all threads within a ``with`` block, to measure them."""
@@ -169,7 +187,7 @@ def left_out() -> Iterator[None]:
 
 
 @lru_cache(maxsize=64)
-def _least_of_kernels(live: LiveDevice, letter: str, _generation: int) -> float:
+def _least_of_kernels(live: LiveDevice, letter: str) -> float:
     """Return the least m n k at which a kernel may be faster: of any race; 0 on a GPU."""
     if live.spec.kind != "cpu":
         return 0
@@ -185,7 +203,7 @@ def _kernel_is_faster(live: LiveDevice, problem: Problem) -> bool:
     products are hardly faster, by either.
     """
     kernel = choose(live, problem).kernel
-    times = _raced(live.portfolio_key, generation())
+    times = _raced(live.portfolio_key)
     letter, sides = problem.precision.letter, (problem.m, problem.n, problem.k)
     known = [
         (math.prod(sizes), ns, times[letter, problem.trans, *sizes])
@@ -200,11 +218,15 @@ def _kernel_is_faster(live: LiveDevice, problem: Problem) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _raced(key: str, _generation: int) -> dict[Race, int]:
+def _raced(key: str) -> dict[Race, int]:
     """Return BLAS's times in races; read once, as portfolios are."""
     from tilewright.tuning.host_blas import times
 
     return times(key)
+
+
+on_reload(_least_of_kernels.cache_clear)
+on_reload(_raced.cache_clear)
 
 
 def _as_kernels_see(request: Request) -> tuple[Problem, GemmCall]:
@@ -261,12 +283,13 @@ def _may_have_nan(x: NDArray[Any], y: NDArray[Any], made: NDArray[Any]) -> bool:
     """Whether a complex product may have a NaN, by a look at the operands if they are smaller.
 
     No sum exceeds the root of the product of the operands' sums of squares; 4 is for rounding.
+    Squares of the product itself have a NaN or an infinity in their real parts wherever it has one.
     """
-    for one in (x, y) if x.size + y.size < made.size else (made,):
-        flat = one.ravel(order="K")
-        if not math.isfinite(4 * np.vdot(flat, flat).real):
-            return True
-    return False
+    if x.size + y.size >= made.size:
+        flat = made.ravel(order="K")
+        return not math.isfinite(flat.dot(flat).real)
+    flats = x.ravel(order="K"), y.ravel(order="K")
+    return not all(math.isfinite(4 * np.vdot(flat, flat).real) for flat in flats)
 
 
 def _keep_infinities(x: NDArray[Any], y: NDArray[Any], made: NDArray[Any]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice, Operand
+from tilewright.backend import device as find_device
 from tilewright.dataclass import dataclass
 from tilewright.serve import warm
 from tilewright.serve.arenas import enqueue
@@ -179,9 +180,7 @@ def on_host(
 
     They travel there and back, each as densely as it can lie.
     """
-    from tilewright.serve.gemm import live_device
-
-    live = live_device(device)
+    live = find_device(device)
     if not serves(live):
         return None
     kept: list[Any] = []

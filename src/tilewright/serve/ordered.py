@@ -14,32 +14,34 @@ where in it an operand begins is an argument of its own, so that offsets are mad
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
-from tilewright.backend import Event, Kernel, Operand
+from tilewright.backend import Event, LiveDevice, Operand
 from tilewright.precision import Precision
 from tilewright.serve.arenas import workspace
 from tilewright.serve.plan import ALPHA, BETA, REPORT, A, B, C, Space
 from tilewright.serve.routes import Step
-from tilewright.serve.scratch import TOPS, Scratch
-from tilewright.stencil import Launch
+from tilewright.serve.scratch import TOPS, scratch_of
 
-__all__ = ["OrderedPlan", "Place", "made_up"]
+__all__ = ["OrderedPlan", "Places", "made_up"]
 
 Place = tuple[Any, int]
 """A handle of memory, and the elements in it before an operand's first."""
+
+Places = tuple[Place, Place, Place]
 
 # More than any matrix has, and apart from each other by what kernels multiply offsets with; of
 # each the first element is as aligned as the memory.
 OFFSETS = {A: 1 << 50, B: 1 << 54, C: 1 << 58}
 
-# Where a call's values stand that arguments are filled in from; pieces of memory come behind.
+# Where a call's own values stand.  Behind them: pieces of memory, what is the same at each call,
+# and offsets.
 _HANDLES = {A: 0, B: 1, C: 2, REPORT: 3}
-_ELEMENTS = {A: 4, B: 5, C: 6}
-_SCALARS = {ALPHA.real: 7, ALPHA.imag: 8, BETA.real: 9, BETA.imag: 10}
-_FIXED = 11
+_SCALARS = {ALPHA.real: 4, ALPHA.imag: 5, BETA.real: 6, BETA.imag: 7}
+_OWN = 8
 
 
 def made_up(base: int, begins: int, ld: int, of: Precision) -> Operand:
@@ -47,27 +49,13 @@ def made_up(base: int, begins: int, ld: int, of: Precision) -> Operand:
     return Operand(base, OFFSETS[base] + begins // of.element_bytes, ld)
 
 
-class _Hole(NamedTuple):
-    """An argument that each call fills in: times `factor`, and `more`, of an offset."""
-
-    argument: int
-    value: int
-    factor: int = 0
-    more: int = 0
-
-
-class _Laid(NamedTuple):
-    kernel: Kernel
-    launch: Launch
-    arguments: tuple[Any, ...]
-    holes: tuple[_Hole, ...]
-
-
 class OrderedPlan:
     """Launches of one OpenCL device, ready to be enqueued with any memory and scalars.
 
     Parameters
     ----------
+    live : LiveDevice
+        Where they run.
     precision : Precision
         Of the call, whose scalars they take.
     steps : sequence of Step
@@ -79,45 +67,34 @@ class OrderedPlan:
     """
 
     def __init__(
-        self, precision: Precision, steps: Sequence[Step], space: Space, begins: tuple[int, int]
+        self,
+        live: LiveDevice,
+        precision: Precision,
+        steps: Sequence[Step],
+        space: Space,
+        begins: tuple[int, int],
     ) -> None:
-        self._precision = precision
-        size = precision.element_bytes
-        self._begins = {A: begins[0] // size, B: begins[1] // size, C: 0}
+        self._live = live
+        self._scalar = precision.scalar
         self._pieces = list(space.asked.values())
-        at = {address: _FIXED + number for number, address in enumerate(space.asked)}
-        self._handles = {**_HANDLES, **at}
-        self._steps = [self._laid(*step) for step in steps]
+        laid = _Arguments(space, [one // precision.element_bytes for one in begins])
+        self._steps = [
+            (kernel, launch, itemgetter(*map(laid.position, arguments)))
+            for kernel, launch, arguments in steps
+        ]
+        self._always, self._offsets = laid.always, laid.offsets
+        self._first = [np.int64(more) for _, _, more in laid.offsets]  # of arrays by themselves
 
     @property
     def bytes(self) -> int:
         """What it needs of the queue's memory."""
         return sum(size for _, size, _ in self._pieces)
 
-    def _laid(self, kernel: Kernel, launch: Launch, arguments: tuple[Any, ...]) -> _Laid:
-        found = (self._hole(at, value) for at, value in enumerate(arguments))
-        return _Laid(kernel, launch, arguments, tuple(one for one in found if one is not None))
-
-    def _hole(self, at: int, value: Any) -> _Hole | None:
-        """Return how an argument is filled in; None where it stays."""
-        if type(value) is np.int64:
-            for base in (C, B, A):  # the largest first
-                if value >= OFFSETS[base]:
-                    factor, more = divmod(int(value), OFFSETS[base])
-                    return _Hole(at, _ELEMENTS[base], factor, more - factor * self._begins[base])
-        elif isinstance(value, np.generic):
-            number = value["hi"] if isinstance(value, np.void) else value
-            kind = _SCALARS.get(float(number))
-            return None if kind is None else _Hole(at, kind)
-        elif value:
-            return _Hole(at, self._handles[value])
-        return None
-
     def start(
         self,
-        scratch: Scratch,
-        places: tuple[Place, Place, Place],
-        scalars: tuple[Any, Any],
+        places: Places,
+        alpha: Any,
+        beta: Any,
         queue: Any = None,
         after: tuple[Any, ...] = (),
         report: Any = None,
@@ -126,12 +103,10 @@ class OrderedPlan:
 
         Parameters
         ----------
-        scratch : Scratch
-            Of the queue.
-        places : tuple of Place
+        places : Places
             The kernels' A, B and C.
-        scalars : tuple
-            Alpha and beta.
+        alpha, beta : number
+            Scalars.
         queue, after
             As of `LiveDevice.launch`.
         report : object, optional
@@ -150,22 +125,69 @@ class OrderedPlan:
             If the device refuses.
         """
         (a, begin_a), (b, begin_b), (c, begin_c) = places
-        of = self._precision.scalar
-        values = [a, b, c, report, begin_a, begin_b, begin_c, *of(scalars[0]), *of(scalars[1])]
+        own = a, b, c, report, *self._scalar(alpha), *self._scalar(beta)
+        if begin_a == begin_b == begin_c == 0:
+            offsets = self._first
+        else:
+            begins = begin_a, begin_b, begin_c
+            offsets = [np.int64(times * begins[of] + more) for of, times, more in self._offsets]
+        live = self._live
+        if len(self._steps) == 1 and not self._pieces:
+            kernel, launch, arguments = self._steps[0]
+            return live.launch(
+                kernel, launch, arguments((*own, *self._always, *offsets)), queue, after
+            )
+        scratch = scratch_of(live, queue)
         with scratch.lock:
-            if self._pieces:
-                with workspace():
-                    values += [
-                        scratch.need(name, size, zeroed=zero) for name, size, zero in self._pieces
-                    ]
-            steps = [(one.kernel, one.launch, _filled(one, values)) for one in self._steps]
+            with workspace():
+                pieces = [
+                    scratch.need(name, size, zeroed=zero) for name, size, zero in self._pieces
+                ]
+            values = *own, *pieces, *self._always, *offsets
+            steps = [
+                (kernel, launch, arguments(values)) for kernel, launch, arguments in self._steps
+            ]
             with scratch.spoiled_by_failure(TOPS):
                 return scratch.run(steps, queue, after)
 
 
-def _filled(step: _Laid, values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return a launch's arguments for one call."""
-    made = list(step.arguments)
-    for at, value, factor, more in step.holes:
-        made[at] = np.int64(factor * values[value] + more) if factor else values[value]
-    return tuple(made)
+class _Arguments:
+    """Where in a call's values a plan's arguments are.
+
+    Attributes
+    ----------
+    always : list
+        What is the same at each call.
+    offsets : list of tuple
+        Whose offset (0 for A), how many times, and what is added.
+    """
+
+    def __init__(self, space: Space, begins: Sequence[int]) -> None:
+        self.always: list[Any] = []
+        self.offsets: list[tuple[int, int, int]] = []
+        self._handles = _HANDLES | {at: _OWN + number for number, at in enumerate(space.asked)}
+        self._before = _OWN + len(space.asked)
+        self._begins = (*begins, 0)
+
+    def position(self, value: Any) -> int:
+        """Return where an argument is that was laid out as a value."""
+        if type(value) is np.int64:
+            found = self._offset(int(value))
+        elif isinstance(value, np.generic):
+            number = value["hi"] if isinstance(value, np.void) else value
+            found = _SCALARS.get(float(number))
+        else:
+            found = self._handles.get(value)
+        if found is None:
+            self.always.append(value)
+            found = self._before + len(self.always) - 1
+        return found
+
+    def _offset(self, value: int) -> int | None:
+        """Return where an offset is, from the end on; None of any other number."""
+        for of, base in reversed(list(enumerate(OFFSETS.values()))):  # the largest first
+            if value >= base:
+                times, beyond = divmod(value, base)
+                self.offsets.insert(0, (of, times, beyond - times * self._begins[of]))
+                return -len(self.offsets)
+        return None

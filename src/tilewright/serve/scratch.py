@@ -22,9 +22,6 @@ TOPS = "tops"
 # Programs use one stream or a few; what more of them keep would only fill the device.
 _MOST_QUEUES = 8
 
-# Arguments belong to an OpenCL kernel until it is enqueued, whatever the queue.
-_enqueuing = threading.Lock()
-
 
 class Scratch:
     """Named pieces of memory that only grow, for one device and queue.
@@ -95,10 +92,9 @@ class Scratch:
         """
         shares = len(steps) > 1 and self.last is not None
         waits = tuple(after) + ((self.last.raw,) if shares else ())  # type: ignore[union-attr]
-        with _enqueuing:
-            for kernel, launch, arguments in steps:
-                event: Any = self._live.launch(kernel, launch, arguments, queue, waits)
-                waits = (event.raw,)
+        for kernel, launch, arguments in steps:
+            event: Any = self._live.launch(kernel, launch, arguments, queue, waits)
+            waits = (event.raw,)
         if len(steps) > 1:
             self.last = event
         return event  # type: ignore[no-any-return]

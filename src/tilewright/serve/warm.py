@@ -2,7 +2,8 @@
 
 CuPy's arrays and PyTorch's tensors are known by what an adapter tells of its library; a call that
 had its closer look in Python is remembered by its arrays' layouts, types and alignment, transposes,
-accuracy and kind of scalars, never by addresses.
+accuracy and kind of scalars, never by addresses.  `tilewright.serve.repeated` does so for arrays
+that OpenCL's devices take.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tilewright.portfolio.find import on_reload
 from tilewright.serve.arenas import Memory
 from tilewright.timeline import is_recording, on_change
 
-__all__ = ["CUPY", "TORCH", "again", "forget", "know", "remember"]
+__all__ = ["CUPY", "TORCH", "again", "forget", "know", "looks", "remember"]
 
 # arrays.c: libraries.
 CUPY, TORCH = 0, 1
@@ -43,7 +44,6 @@ class _Table:
         enable = function(b"enable")
         global again
         again = function(b"again")
-        _tell(again)
         self.remember, self.forget = function(b"remember"), function(b"forget")
         on_change(lambda: enable(not is_recording()))  # a timeline sees launches made in Python
         on_reload(self.forget)
@@ -58,16 +58,12 @@ def _nothing(*_: Any) -> None:
 again: Callable[..., Any] = _nothing
 """Does all of gemm() for a call like one made before; returns None for any other."""
 
+looks: dict[type, Callable[..., Any]] = {}
+"""What does all of gemm() for a call like one made before, by the kind of a; of others None."""
+
 _table = _Table()
 _known: list[Any] = []
 _beginning = threading.Lock()
-
-
-def _tell(function: Callable[..., Any]) -> None:
-    """Let `gemm` call the core's function."""
-    gemm = sys.modules.get("tilewright.serve.gemm")
-    if gemm is not None:
-        gemm.again = function  # type: ignore[attr-defined]
 
 
 def know(
@@ -101,6 +97,7 @@ def know(
             _known.append(_table.begin())
     if _known[0] is not None:
         _known[0](library, kind, stream, empty, memory, grad, strided)
+        looks[kind] = again
 
 
 def remember(given: tuple[Any, ...], used: Any, plan: Any, *about: Any) -> None:

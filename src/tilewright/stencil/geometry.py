@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from functools import cached_property
 
 from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
@@ -214,6 +215,11 @@ class Launch:
     held: int = 1
     second_blocks: int = 0
     second_threads: int = 0
+
+    @cached_property
+    def threads(self) -> tuple[int, ...]:
+        """Threads of the whole grid in x and y."""
+        return tuple(g * b for g, b in zip(self.grid, self.block, strict=True))
 
     def on(self, multiprocessors: int) -> Launch:
         """Return the launch as a device with so many multiprocessors runs it."""

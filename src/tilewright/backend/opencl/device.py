@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,10 @@ __all__ = ["OPTIONS", "OpenCLDevice", "OpenCLEvent", "devices"]
 
 # No option that relaxes IEEE arithmetic may ever stand here: the numerics contract.
 OPTIONS = ("-cl-std=CL1.2",)
+
+
+# Arguments belong to a kernel until it is enqueued, whatever the queue.
+_enqueuing = threading.Lock()
 
 
 class OpenCLEvent(Event):
@@ -326,12 +331,12 @@ class OpenCLDevice(LiveDevice):
             raise LaunchError(
                 "this process was forked after OpenCL started; use multiprocessing's 'spawn'"
             )
-        size = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
+        size = launch.threads
         assert isinstance(kernel, _CompiledKernel)
         compiled = kernel.compiled
         then = None if compiled is None else compiled.launching(kernel.entry, size, launch.block)
         try:
-            with span("launch"):
+            with span("launch"), _enqueuing:
                 kernel.set_arguments(arguments)
                 event = self._cl.enqueue_nd_range_kernel(
                     queue or self.queue,

@@ -126,8 +126,4 @@ class _OnPyOpenCL(_OnNumPy):
     def run(self, request: Request, device: str | LiveDevice | None) -> None:
         from tilewright.serve.arrays import pyopencl as on_pyopencl
 
-        on_pyopencl.run(request, device)
-        # The words' own array has to wait for the product too.
-        assert self._result is not None
-        for event in request.c.events:
-            self._result.words.add_event(event)
+        on_pyopencl.run(request, device)  # words and views of them have one list of events
