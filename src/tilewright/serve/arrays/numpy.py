@@ -115,7 +115,8 @@ def again(
         return known.start(places, alpha, beta, None, ())
 
     _wrapped(live, pieces, -1, begin)
-    return c
+    made: NDArray[Any] = c
+    return made
 
 
 def _where(live: LiveDevice) -> Hashable:
