@@ -118,11 +118,17 @@ def _is_writable(
     if type(c) is not np.ndarray or c.dtype is not kind or c.shape != shape:
         return False
     flags = c.flags
-    if not (flags.forc and flags.writeable):
+    if not flags.writeable or not (flags.forc or _has_whole_rows(c)):
         return False
     if flags.owndata and a.base is b.base is None and c is not a and c is not b:
         return True
-    return not (np.may_share_memory(a, c) or np.may_share_memory(b, c))
+    return not (np.shares_memory(a, c) or np.shares_memory(b, c))
+
+
+def _has_whole_rows(c: NDArray[Any]) -> bool:
+    """Whether C is part of a row-major matrix, as blocks of factorisations are."""
+    down, across = c.strides
+    return across == c.itemsize and down >= across * c.shape[1]
 
 
 def serve(live: LiveDevice, request: Request) -> bool:
@@ -259,6 +265,9 @@ def _computed(
 ) -> NDArray[Any]:  # fmt: skip
     """Return alpha x y + beta c, in c if it is given; without a term that is 0."""
     made = _product(x, y, c if beta == 0 else None)
+    if c is not None and type(alpha) is int and alpha == -1 and beta == 1:  # as two passes would
+        np.subtract(c, made, out=c)
+        return c
     if type(alpha) is not int or alpha != 1:
         _scale(made, alpha, precision)
     if c is None or beta == 0:

@@ -1,8 +1,11 @@
 """Dense linear systems on top of gemm(), as LINPACK solves them.
 
-Blocked LU factorisation with partial pivoting (Golub & Van Loan, *Matrix Computations*,
-section 3.4): a narrow panel of columns is factored, then everything right of it is
-updated by one matrix product.  All but O(n^2) of the work is in those products.
+LU factorisation with partial pivoting by halves (Toledo, SIAM J. Matrix Anal. Appl. 18(4), 1997)::
+
+    left half of the columns  ->  U of the right half  ->  right half -= L U  ->  its lower rows
+
+and so on within each half, down to a few columns, which are factored one after the other.  All but
+O(n^2) of the work is in matrix products, and a sum of n terms is rounded to memory log n times.
 """
 
 from __future__ import annotations
@@ -23,18 +26,17 @@ __all__ = ["lu_factor", "lu_solve", "scaled_residual"]
 
 Matrix = NDArray[Any] | DoubleDouble
 
-# Columns a panel has by default: wide enough that the trailing products run near their
-# best speed (k of some hundred), narrow enough that panels stay a small share.
-BLOCK = 128
+# Up to so many columns are factored one after the other: fewer are Python's work, more are passes
+# over memory.
+_FEW_COLUMNS = 8
 
-# Below this many columns a product is cheaper in NumPy than a kernel launch.
-_LEAF = 16
+# Up to so many rows are solved for without a product.
+_FEW_ROWS = 64
 
 
 def lu_factor(
     a: Matrix,
     *,
-    block: int = BLOCK,
     device: str | LiveDevice | None = None,
 ) -> tuple[Any, NDArray[np.intp]]:
     """Factor P A = L U with partial pivoting.
@@ -43,8 +45,6 @@ def lu_factor(
     ----------
     a : ndarray or DoubleDouble, shape (n, n)
         float32, float64, complex64, complex128 or double-double; not changed.
-    block : int
-        Columns in a panel.
     device : str or LiveDevice, optional
         Where the products run.
 
@@ -58,32 +58,20 @@ def lu_factor(
     Raises
     ------
     ValueError
-        If `a` is not square or has no precision here, or `block` is not positive.
+        If `a` is not square or has no precision here.
     numpy.linalg.LinAlgError
         If a pivot is exactly zero.
     """
     _check_square(a)
-    if block < 1:
-        raise ValueError(f"block={block} is not a number of columns; give 1 or more")
     try:
         precision_of(a.dtype)
     except ValueError as error:
         raise ValueError(f"a.{error}") from None
     n = len(a)
     lu = a.copy() if isinstance(a, DoubleDouble) else np.array(a, order="C")
-    pivots = np.arange(n)
-    for start in range(0, n, block):
-        stop = min(start + block, n)
-        _panel(lu[:, start:stop], start, pivots[start:stop], device)
-        for column, pivot in enumerate(pivots[start:stop], start):
-            if pivot != column:
-                for side in (lu[:, :start], lu[:, stop:]):
-                    side[[column, pivot]] = side[[pivot, column]]
-        if stop < n:
-            right = lu[:, stop:]
-            _solve_unit_lower(lu[start:stop, start:stop], right[start:stop], device)
-            _update(right[stop:], lu[stop:, start:stop], right[start:stop], device)
-    return lu, pivots
+    if not n:
+        return lu, np.arange(n)
+    return lu, _factor(lu, 0, device)[0]
 
 
 def _update(c: Matrix, a: Matrix, b: Matrix, device: str | LiveDevice | None) -> None:
@@ -91,31 +79,39 @@ def _update(c: Matrix, a: Matrix, b: Matrix, device: str | LiveDevice | None) ->
     gemm(a, b, c, alpha=-1, beta=1, device=device)
 
 
-def _panel(
-    panel: Matrix,
-    top: int,
-    pivots: NDArray[np.intp],
-    device: str | LiveDevice | None,
-) -> None:
-    """Factor the rows of a panel from `top` on, splitting its columns in half.
+def _factor(
+    columns: Matrix, top: int, device: str | LiveDevice | None
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Factor the rows of some columns from `top` on, splitting the columns in half.
 
-    Toledo, SIAM J. Matrix Anal. Appl. 18(4), 1997: the halves' update is a product too.
+    Returns
+    -------
+    pivots : ndarray of int
+        By column, the row that its row was exchanged with.
+    order : ndarray of int
+        Where all rows from `top` on were before, counted from there.
     """
-    width = panel.shape[1]
-    if width <= _LEAF:
-        _panel_by_columns(panel, top, pivots)
-        return
+    width = columns.shape[1]
+    if width <= _FEW_COLUMNS:
+        return _factor_leaf(columns, top)
     half = width // 2
-    left, right = panel[:, :half], panel[:, half:]
-    _panel(left, top, pivots[:half], device)
-    for column, pivot in enumerate(pivots[:half], top):
-        right[[column, pivot]] = right[[pivot, column]]
+    left, right = columns[:, :half], columns[:, half:]
     middle = top + half
-    _solve_unit_lower(left[top:middle], right[top:middle], device)
+    first, order = _factor(left, top, device)
+    _rearrange(right[top:], order)
+    _solve_lower(left[top:middle], right[top:middle], device)
     _update(right[middle:], left[middle:], right[top:middle], device)
-    _panel(right, middle, pivots[half:], device)
-    for column, pivot in enumerate(pivots[half:], middle):
-        left[[column, pivot]] = left[[pivot, column]]
+    second, below = _factor(right, middle, device)
+    _rearrange(left[middle:], below)
+    order[half:] = order[half:][below]
+    return np.concatenate((first, second)), order
+
+
+def _rearrange(rows: Any, order: NDArray[np.intp]) -> None:
+    """Let row i be what row ``order[i]`` was."""
+    moved = np.flatnonzero(order != np.arange(len(order)))
+    if len(moved):
+        rows[moved] = rows[order[moved]]
 
 
 def _sizes(x: Matrix) -> NDArray[Any]:
@@ -123,67 +119,115 @@ def _sizes(x: Matrix) -> NDArray[Any]:
     return np.abs(x.hi if isinstance(x, DoubleDouble) else x)
 
 
-def _panel_by_columns(panel: Matrix, top: int, pivots: NDArray[np.intp]) -> None:
-    """Factor a few columns one after the other."""
-    for j in range(panel.shape[1]):
-        row = top + j
-        pivot = row + int(np.argmax(_sizes(panel[row:, j])))
-        pivots[j] = pivot
+def _factor_leaf(columns: Matrix, top: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Factor a few columns one after the other, in a copy whose columns are whole in memory."""
+    rows = columns[top:]
+    panel = rows.copy() if isinstance(rows, DoubleDouble) else np.array(rows, order="F")
+    order = np.arange(len(panel))
+    pivots = order[: panel.shape[1]] + top
+    for j in range(len(pivots)):
+        pivot = j + int(_sizes(panel[j:, j]).argmax())
         if panel[pivot, j] == 0:
-            raise np.linalg.LinAlgError(f"a is singular: pivot {row} is exactly zero")
-        if pivot != row:
-            panel[[row, pivot]] = panel[[pivot, row]]
-        panel[row + 1 :, j] /= panel[row, j]
-        panel[row + 1 :, j + 1 :] -= panel[row + 1 :, j, None] * panel[row, None, j + 1 :]
+            raise np.linalg.LinAlgError(f"a is singular: pivot {top + j} is exactly zero")
+        if pivot != j:
+            pivots[j] = top + pivot
+            order[j], order[pivot] = order[pivot], order[j]
+            upper = panel[j].copy()  # a third of the time of two rows by their numbers
+            panel[j], panel[pivot] = panel[pivot], upper
+        panel[j + 1 :, j] /= panel[j, j]
+        panel[j + 1 :, j + 1 :] -= panel[j + 1 :, j, None] * panel[j, None, j + 1 :]
+    rows[...] = panel
+    return pivots, order
 
 
-def _solve_unit_lower(lower: Matrix, b: Matrix, device: str | LiveDevice | None) -> None:
-    """B <- L^-1 b in place for a unit lower triangle, splitting it in half."""
+def _solve_lower(lower: Matrix, b: Matrix, device: str | LiveDevice | None) -> None:
+    """B <- L^-1 b in place for a lower triangle with a unit diagonal, splitting it in half."""
     size = len(lower)
-    if size <= _LEAF:
-        for i in range(size - 1):
-            b[i + 1 :] -= lower[i + 1 :, i, None] * b[i, None]
+    if size <= _FEW_ROWS:
+        _solve_few(lower, b, upper=False)
         return
     half = size // 2
-    _solve_unit_lower(lower[:half, :half], b[:half], device)
+    _solve_lower(lower[:half, :half], b[:half], device)
     _update(b[half:], lower[half:, :half], b[:half], device)
-    _solve_unit_lower(lower[half:, half:], b[half:], device)
+    _solve_lower(lower[half:, half:], b[half:], device)
 
 
-def lu_solve(factored: tuple[Matrix, NDArray[np.intp]], b: Matrix) -> Any:
+def _solve_upper(upper: Matrix, b: Matrix, device: str | LiveDevice | None) -> None:
+    """B <- U^-1 b in place for an upper triangle, splitting it in half."""
+    size = len(upper)
+    if size <= _FEW_ROWS:
+        _solve_few(upper, b, upper=True)
+        return
+    half = size // 2
+    _solve_upper(upper[half:, half:], b[half:], device)
+    _update(b[:half], upper[:half, half:], b[half:], device)
+    _solve_upper(upper[:half, :half], b[:half], device)
+
+
+def _solve_few(x: Matrix, b: Matrix, *, upper: bool) -> None:
+    """Solve for a few rows with a triangle of x: L, whose diagonal is 1, or U.
+
+    LAPACK's general solver exchanges no rows of either, and finds what substitution does.
+    """
+    if isinstance(x, np.ndarray):
+        triangle = np.triu(x) if upper else np.tril(x, -1) + np.eye(len(x), dtype=x.dtype)
+        b[...] = np.linalg.solve(triangle, np.asarray(b))
+    elif upper:
+        for i in range(len(x) - 1, -1, -1):
+            b[i] /= x[i, i]
+            b[:i] -= x[:i, i, None] * b[i, None]
+    else:
+        for i in range(len(x) - 1):
+            b[i + 1 :] -= x[i + 1 :, i, None] * b[i, None]
+
+
+def lu_solve(
+    factored: tuple[Matrix, NDArray[np.intp]], b: Matrix, *, device: str | LiveDevice | None = None
+) -> Any:
     """Solve A x = b with the result of `lu_factor`.
 
     Parameters
     ----------
     factored : tuple
         What `lu_factor` returned.
-    b : ndarray or DoubleDouble, shape (n,)
-        Right-hand side.
+    b : ndarray or DoubleDouble, shape (n,) or (n, r)
+        Right-hand side, or r of them.
+    device : str or LiveDevice, optional
+        Where the products run.
 
     Returns
     -------
-    ndarray or DoubleDouble, shape (n,)
+    ndarray or DoubleDouble, of b's shape
         The solution, in lu's precision.
+
+    Raises
+    ------
+    TypeError
+        If `b` is no array.
+    ValueError
+        If it does not fit, or is complex and A is not.
     """
     lu, pivots = factored
     n = len(lu)
     if not isinstance(b, np.ndarray | DoubleDouble):
         raise TypeError(f"b is a {type(b).__name__}; give np.asarray(b), or a DoubleDouble")
-    if b.shape != (n,):
-        raise ValueError(f"b.shape={b.shape} should be {(n,)}")
+    if b.ndim not in (1, 2) or len(b) != n:
+        raise ValueError(f"b.shape={b.shape} should be {(n,)}, or {n} rows of right-hand sides")
     if _is_complex(b) and not _is_complex(lu):
         raise ValueError("b is complex but a is real; factor a * (1 + 0j)")
     if isinstance(lu, DoubleDouble):
         x: Any = DoubleDouble(b) + DoubleDouble(0j if lu.is_complex else 0)
     else:
-        x = np.array(b, lu.dtype)
+        x = np.array(b, lu.dtype, order="C")
+    sides = x[:, None] if b.ndim == 1 else x
+    if 0 in sides.shape:
+        return x
+    order = np.arange(n)
     for i, pivot in enumerate(pivots):
-        if pivot != i:
-            x[[i, pivot]] = x[[pivot, i]]
-    for i in range(1, n):
-        x[i] -= (lu[i, :i] * x[:i]).sum()
-    for i in range(n - 1, -1, -1):
-        x[i] = (x[i] - (lu[i, i + 1 :] * x[i + 1 :]).sum()) / lu[i, i]
+        order[[i, pivot]] = order[[pivot, i]]
+    _rearrange(sides, order)
+    _solve_lower(lu, sides, device)
+    _solve_upper(lu, sides, device)
     return x
 
 
