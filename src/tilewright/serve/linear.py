@@ -222,10 +222,10 @@ def lu_solve(
     sides = x[:, None] if b.ndim == 1 else x
     if 0 in sides.shape:
         return x
-    order = np.arange(n)
-    for i, pivot in enumerate(pivots):
-        order[[i, pivot]] = order[[pivot, i]]
-    _rearrange(sides, order)
+    order = list(range(n))
+    for i, pivot in enumerate(np.asarray(pivots).tolist()):
+        order[i], order[pivot] = order[pivot], order[i]
+    _rearrange(sides, np.array(order))
     _solve_lower(lu, sides, device)
     _solve_upper(lu, sides, device)
     return x

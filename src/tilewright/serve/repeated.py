@@ -27,12 +27,14 @@ __all__ = ["Known", "find", "may_be_known", "remember"]
 class Known(NamedTuple):
     """What calls that are alike have in common.
 
-    `reach` is how many bytes A, B and C each have, from the first element to the end of the last.
+    `reach` is how many bytes A, B and C each have, from the first element to the end of the last;
+    `whole` whether all of these are elements.
     """
 
     plan: OrderedPlan
     exchanged: bool
     reach: tuple[int, int, int]
+    whole: bool
 
     def start(self, places: Places, alpha: Any, beta: Any, queue: Any, after: Any) -> Event:
         """Enqueue the product of the caller's A, B and C; see `OrderedPlan.start`."""
@@ -93,7 +95,8 @@ def remember(
     x = request
     key = _key(x.a, x.b, x.c, x.trans_a.value, x.trans_b.value, where)
     a, b, c = map(_reach, (x.a, x.b, x.c))
-    keep(key, Known(planned(live, wanted).plan, wanted.exchanged, (a, b, c)))
+    whole = (a, b, c) == (x.a.nbytes, x.b.nbytes, x.c.nbytes)
+    keep(key, Known(planned(live, wanted).plan, wanted.exchanged, (a, b, c), whole))
 
 
 def _reach(x: Any) -> int:

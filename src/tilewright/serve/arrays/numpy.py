@@ -16,7 +16,7 @@ from tilewright.backend import device as find_device
 from tilewright.serve.gemm import launch_gemm, strided
 from tilewright.serve.host_blas import is_serving, serve
 from tilewright.serve.overlap import overlaps_itself
-from tilewright.serve.repeated import find, may_be_known, remember
+from tilewright.serve.repeated import Known, find, may_be_known, remember
 from tilewright.serve.warm import looks
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ __all__ = ["again", "empty_like", "result", "run", "view"]
 
 Span = tuple[int, int]
 """Addresses of the first byte and of the one behind the last."""
+
+Buffer = NDArray[Any] | memoryview
 
 # Bytes: an element that takes more is loaded in pieces.
 _WIDEST_LOAD = 16
@@ -100,21 +102,16 @@ def again(
     known = find(a, b, c, trans_a, trans_b, _where(live))
     if known is None:
         return None
-    first, second, third = _address(a), _address(b), _address(c)
-    if not _stand_alone((first, second, third), known.reach, c.itemsize):
+    buffers = _apart(a, b, c, known)
+    if not buffers:
         return None
-    pieces = [
-        (low, low + reach) for low, reach in zip((first, second, third), known.reach, strict=True)
-    ]
-    if first == second:
-        del pieces[0]
 
     def begin(memory: list[Any]) -> Event:
         # Of two, the first is A's and B's.
         places = (memory[0], 0), (memory[-2], 0), (memory[-1], 0)
         return known.start(places, alpha, beta, None, ())
 
-    _wrapped(live, pieces, -1, begin)
+    _wrapped(live, buffers, -1, begin)
     made: NDArray[Any] = c
     return made
 
@@ -124,22 +121,27 @@ def _where(live: LiveDevice) -> Hashable:
     return live, is_serving()
 
 
-def _stand_alone(begin: tuple[int, int, int], reach: tuple[int, int, int], size: int) -> bool:
-    """Whether A, B and C begin where kernels can load from, and lie apart; A and B may be one.
+def _apart(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], known: Known) -> list[Buffer]:
+    """Return the memory of A, B and C, or of A and C where B is A.
 
-    Parameters
-    ----------
-    begin, reach : tuple of int
-        Addresses of their first bytes, and how many each has.
-    size : int
-        Bytes of an element.
+    Empty where they overlap otherwise, or begin where kernels cannot load from.
     """
-    (a, b, c), (bytes_a, bytes_b, bytes_c) = begin, reach
-    if (a | b | c) % min(size, _WIDEST_LOAD):
-        return False
-    if not (c >= a + bytes_a or a >= c + bytes_c) or not (c >= b + bytes_b or b >= c + bytes_c):
-        return False
-    return (a == b and bytes_a == bytes_b) or a >= b + bytes_b or b >= a + bytes_a
+    own = a.flags.owndata and b.flags.owndata and c.flags.owndata
+    # NumPy's own memory is aligned to 16 bytes; what it calls aligned is so to a number's parts.
+    if known.whole and (own or (c.dtype.kind == "f" and all(x.flags.aligned for x in (a, b, c)))):
+        share = np.may_share_memory
+        if c is a or c is b or (not own and (share(a, c) or share(b, c))):
+            return []
+        if a is b:
+            return [a, c]
+        return [] if not own and share(a, b) else [a, b, c]
+    first, second, third = spans = [
+        (low, low + size) for low, size in zip(map(_address, (a, b, c)), known.reach, strict=True)
+    ]
+    if any(low % min(c.itemsize, _WIDEST_LOAD) for low, _ in spans):
+        return []
+    pieces = [first, third] if first == second else spans
+    return [_bytes(*one) for one in pieces] if _merged(pieces) == sorted(pieces) else []
 
 
 def _address(x: NDArray[Any]) -> int:
@@ -208,7 +210,7 @@ def _in_place(live: Any, request: Request, a: _Matrix, b: _Matrix, c: _Matrix) -
             remember(live, request, (one, other, target), _where(live))
         return event
 
-    _wrapped(live, pieces, at[2], begin)
+    _wrapped(live, [_bytes(*one) for one in pieces], at[2], begin)
 
 
 def _is_shared(live: LiveDevice) -> bool:
@@ -217,7 +219,7 @@ def _is_shared(live: LiveDevice) -> bool:
 
 
 def _wrapped(
-    live: Any, pieces: list[Span], written: int, begin: Callable[[list[Any]], Event]
+    live: Any, buffers: list[Buffer], written: int, begin: Callable[[list[Any]], Event]
 ) -> None:
     """Let a product run on the host's memory, and wait for it.
 
@@ -225,14 +227,13 @@ def _wrapped(
     ----------
     live : LiveDevice
         Where it runs.
-    pieces : list of Span
-        Of memory.
+    buffers : list of Buffer
+        Memory, none of it twice.
     written : int
         In which of them C is.
     begin : callable
-        Enqueues the product, given the pieces' handles.
+        Enqueues the product, given the handles of these.
     """
-    buffers = [_bytes(low, high) for low, high in pieces]
     memory: list[Any] = []
     try:
         for buffer in buffers:
