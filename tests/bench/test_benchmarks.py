@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.backend import device
 from tilewright.backend.cuda.compiler import nvrtc
-from tilewright.bench.benchmarks import register_blocking
+from tilewright.bench.benchmarks import linear_systems, opencl_calls, register_blocking
 from tilewright.bench.call_cases import drawn_sides
 from tilewright.bench.errors import Sample
 from tilewright.bench.fp32_data import DRAWN
@@ -64,6 +64,29 @@ def test_calls_on_numpy_arrays_are_compared_with_numpy(tmp_path, capsys):
     (found,) = json.loads(path.read_text())["devices"]
     assert [row["precision"] for row in found["results"]] == ["s"] * 3 + ["z"] * 3
     assert all(row["us"] > 0 and row["difference"] < 1e-4 for row in found["results"])
+
+
+def test_warm_calls_are_compared_with_bare_enqueues(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(opencl_calls, "TURNS", 2)
+    path = tmp_path / "opencl_calls.json"
+    command = ["bench", "opencl-calls", "--precision", "s", "--size", "8,24x9x17"]
+    assert run([*command, "--device", "opencl:0", "-o", str(path)]) == 0
+    assert "the least" in capsys.readouterr().out
+    (found,) = json.loads(path.read_text())["devices"]
+    assert [row["size"] for row in found["results"] if "row_us" in row] == [[8] * 3, [24, 9, 17]]
+    for row in found["results"]:
+        assert row["us"] > row["least_us"] > 0
+
+
+def test_linear_systems_are_compared_with_lapack(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(linear_systems, "TURNS_SECONDS", 0)
+    path = tmp_path / "linear_systems.json"
+    command = ["bench", "linear-systems", "--precision", "s,z", "--size", "40"]
+    assert run([*command, "--device", "opencl:0", "-o", str(path)]) == 0
+    assert "LAPACK" in capsys.readouterr().out
+    (found,) = json.loads(path.read_text())["devices"]
+    assert [row["sides"] for row in found["results"]] == [0, 1, 16, 256] * 2
+    assert all(row["ratio"] > 0 for row in found["results"])
 
 
 def test_errors_are_swept_and_summed_up(tmp_path, capsys):
