@@ -34,6 +34,8 @@ from of_calls import (
     flat,
     host_calls,
     host_cost,
+    linear_systems,
+    opencl_calls,
     public_calls,
     readme,
     regret,
@@ -322,7 +324,10 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/hopper.md": {"squares": lambda: squares("s"), "complex": lambda: squares("c")},
     "docs/dgemm.md": {"squares": lambda: squares("d"), "complex": lambda: squares("z")},
     "docs/portfolio.md": {"ships": ships, "first": first_calls},
-    "docs/serving.md": {"host": host_cost, "host-calls": host_calls},
+    "docs/serving.md": {
+        "host": host_cost, "host-calls": host_calls, "opencl-calls": opencl_calls,
+        "linear-systems": linear_systems,
+    },
     "docs/export.md": {"calls": c_calls},
     "docs/random_shapes.md": {
         "loss": portfolio_loss, "regret": regret, "tuned": tuned, "calls": calls,

@@ -224,6 +224,35 @@ def host_calls() -> str:
     return f"{about('cpu/host_calls')}.\n\n{table(head, lines, 2)}"
 
 
+def opencl_calls() -> str:
+    """Return what a warm call on an OpenCL device takes more than a bare enqueue."""
+    lines = []
+    for row in rows("cpu/opencl_calls"):
+        in_a_row = f"{row['row_us'] - row['least_row_us']:.1f}" if "row_us" in row else ""
+        lines.append([
+            row["arrays"], name_of(row["precision"]), "x".join(map(str, row["size"])),
+            f"{row['least_us']:.1f}", f"{row['us']:.1f}", f"{row['us'] - row['least_us']:.1f}",
+            in_a_row,
+        ])  # fmt: skip
+    head = ["arrays", "", "m x n x k", "the least, us", "a call, waited for", "more",
+            "more, eight in a row"]  # fmt: skip
+    return f"{about('cpu/opencl_calls')}.\n\n{table(head, lines, 3)}"
+
+
+def linear_systems() -> str:
+    """Return how linear systems stand beside LAPACK's, a line a size."""
+    found = rows("cpu/linear_systems")
+    sides = list(dict.fromkeys(row["sides"] for row in found))
+    ratio = {(row["size"], row["sides"]): f"{row['ratio']:.2f}" for row in found}
+    lines = [
+        [str(n), *(ratio[n, one] for one in sides)]
+        for n in dict.fromkeys(row["size"] for row in found)
+    ]
+    head = ["n", *(f"{one} right-hand sides" if one else "LAPACK's time / ours: factor"
+                   for one in sides)]  # fmt: skip
+    return f"{about('cpu/linear_systems')}.\n\n{table(head, lines)}"
+
+
 def host_cost() -> str:
     """Return what a warm call costs the host, by launches."""
     if not is_there("h100/host_cost"):

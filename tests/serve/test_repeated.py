@@ -143,6 +143,16 @@ def test_a_result_that_cannot_be_written_is_refused(cpu):
         tw.gemm(a, a, [[0.0] * 3] * 3, device=cpu)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "c8"])
+def test_operands_may_be_read_only(cpu, dtype):
+    a, c = np.arange(9).astype(dtype).reshape(3, 3), np.zeros((3, 3), dtype)
+    for x in (a, a.copy(), a[:, ::-1].copy()[:, ::-1]):
+        x.flags.writeable = False
+        for _ in range(3):
+            tw.gemm(x, x, c, device=cpu)
+            np.testing.assert_array_equal(c, a @ a)
+
+
 def test_elements_off_their_size_are_copied(cpu):
     raw = np.zeros(9 * 8 + 4, "u1")
     a, c = raw[4:].view("c8").reshape(3, 3), np.zeros((3, 3), "c8")

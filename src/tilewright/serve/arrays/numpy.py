@@ -126,9 +126,12 @@ def _apart(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], known: Known) -> l
 
     Empty where they overlap otherwise, or begin where kernels cannot load from.
     """
-    own = a.flags.owndata and b.flags.owndata and c.flags.owndata
+    flags = a.flags, b.flags, c.flags
+    own = all(x.owndata for x in flags)
     # NumPy's own memory is aligned to 16 bytes; what it calls aligned is so to a number's parts.
-    if known.whole and (own or (c.dtype.kind == "f" and all(x.flags.aligned for x in (a, b, c)))):
+    aligned = own or (c.dtype.kind == "f" and all(x.aligned for x in flags))
+    # Memory that cannot be written makes no buffer by its array's leave.
+    if known.whole and aligned and all(x.writeable for x in flags):
         share = np.may_share_memory
         if c is a or c is b or (not own and (share(a, c) or share(b, c))):
             return []
@@ -206,7 +209,8 @@ def _in_place(live: Any, request: Request, a: _Matrix, b: _Matrix, c: _Matrix) -
         )
         event: Event = launch_gemm(live, request, (one, other, target))
         given = request.a, request.b, request.c
-        if all(x.array is y for x, y in zip((a, b, c), given, strict=True)):
+        whole = all(x.array is y for x, y in zip((a, b, c), given, strict=True))
+        if whole and one[0].offset == other[0].offset == target[0].offset == 0:
             remember(live, request, (one, other, target), _where(live))
         return event
 
