@@ -46,7 +46,7 @@ _serves = os.environ.get("TILEWRIGHT_HOST_BLAS") != "0"
 
 # From the call to the kernel's first instruction, and back from its last: what 8 x 8 x 8 takes by
 # PoCL 3 on two cores of a Zen 3, whose kernel takes 2 us.
-_LAUNCH_NS = 250_000
+_LAUNCH_NS = 120_000
 
 _OF_DTYPE = {p.dtype: p for p in PRECISIONS.values()}
 
