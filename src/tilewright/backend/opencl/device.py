@@ -338,13 +338,11 @@ class OpenCLDevice(LiveDevice):
         try:
             with span("launch"), _enqueuing:
                 kernel.set_arguments(arguments)
+                # By position: pyopencl takes longer for names.
                 event = self._cl.enqueue_nd_range_kernel(
-                    queue or self.queue,
-                    kernel.handle,
-                    size,
-                    launch.block,
-                    wait_for=list(after) or None,
-                )
+                    queue or self.queue, kernel.handle, size, launch.block, None,
+                    list(after) or None,
+                )  # fmt: skip
         except self._cl.MemoryError as error:
             raise OutOfMemoryError(f"{self.id} has too little memory", str(error)) from error
         except self._cl.Error as error:

@@ -126,12 +126,12 @@ def _apart(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], known: Known) -> l
 
     Empty where they overlap otherwise, or begin where kernels cannot load from.
     """
-    flags = a.flags, b.flags, c.flags
-    own = all(x.owndata for x in flags)
+    x, y, z = a.flags, b.flags, c.flags
+    own = x.owndata and y.owndata and z.owndata
     # NumPy's own memory is aligned to 16 bytes; what it calls aligned is so to a number's parts.
-    aligned = own or (c.dtype.kind == "f" and all(x.aligned for x in flags))
+    aligned = own or (c.dtype.kind == "f" and x.aligned and y.aligned and z.aligned)
     # Memory that cannot be written makes no buffer by its array's leave.
-    if known.whole and aligned and all(x.writeable for x in flags):
+    if known.whole and aligned and x.writeable and y.writeable:
         share = np.may_share_memory
         if c is a or c is b or (not own and (share(a, c) or share(b, c))):
             return []
