@@ -9,11 +9,14 @@ where in it an operand begins is an argument of its own, so that offsets are mad
     2 OFFSETS[A]    ->  twice as many
     POOL + 4096     ->  the piece of that name of the queue's memory
     ALPHA           ->  the call's alpha
+
+What lies within a piece, and tensor maps, are made of these anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -25,6 +28,7 @@ from tilewright.serve.arenas import workspace
 from tilewright.serve.plan import ALPHA, BETA, REPORT, A, B, C, Space
 from tilewright.serve.routes import Step
 from tilewright.serve.scratch import TOPS, scratch_of
+from tilewright.stencil import TensorMap
 
 __all__ = ["OrderedPlan", "Places", "made_up"]
 
@@ -32,6 +36,8 @@ Place = tuple[Any, int]
 """A handle of memory, and the elements in it before an operand's first."""
 
 Places = tuple[Place, Place, Place]
+
+Values = Sequence[Any]
 
 # More than any matrix has, and apart from each other by what kernels multiply offsets with; of
 # each the first element is as aligned as the memory.
@@ -82,7 +88,7 @@ class OrderedPlan:
             (kernel, launch, itemgetter(*map(laid.position, arguments)))
             for kernel, launch, arguments in steps
         ]
-        self._always, self._offsets = laid.always, laid.offsets
+        self._always, self._offsets, self._made = laid.always, laid.offsets, laid.made
         self._first = [np.int64(more) for _, _, more in laid.offsets]  # of arrays by themselves
 
     @property
@@ -132,21 +138,20 @@ class OrderedPlan:
             begins = begin_a, begin_b, begin_c
             offsets = [np.int64(times * begins[of] + more) for of, times, more in self._offsets]
         live = self._live
-        if len(self._steps) == 1 and not self._pieces:
+        if len(self._steps) == 1 and not self._pieces and not self._made:
             kernel, launch, arguments = self._steps[0]
-            return live.launch(
-                kernel, launch, arguments((*own, *self._always, *offsets)), queue, after
-            )
+            values = *own, *self._always, *offsets
+            return live.launch(kernel, launch, arguments(values), queue, after)
         scratch = scratch_of(live, queue)
         with scratch.lock:
             with workspace():
                 pieces = [
                     scratch.need(name, size, zeroed=zero) for name, size, zero in self._pieces
                 ]
-            values = *own, *pieces, *self._always, *offsets
-            steps = [
-                (kernel, launch, arguments(values)) for kernel, launch, arguments in self._steps
-            ]
+            held = [*own, *pieces, *self._always, *offsets]
+            for at, make in self._made:
+                held[at] = make(held)
+            steps = [(kernel, launch, arguments(held)) for kernel, launch, arguments in self._steps]
             with scratch.spoiled_by_failure(TOPS):
                 return scratch.run(steps, queue, after)
 
@@ -157,13 +162,16 @@ class _Arguments:
     Attributes
     ----------
     always : list
-        What is the same at each call.
+        What is the same at each call; None where something is made.
+    made : list of tuple
+        Where, and a function of all other values.
     offsets : list of tuple
-        Whose offset (0 for A), how many times, and what is added.
+        Whose offset (0 for A), how many times, and what is added; they stand at the end.
     """
 
     def __init__(self, space: Space, begins: Sequence[int]) -> None:
         self.always: list[Any] = []
+        self.made: list[tuple[int, Callable[[Values], Any]]] = []
         self.offsets: list[tuple[int, int, int]] = []
         self._handles = _HANDLES | {at: _OWN + number for number, at in enumerate(space.asked)}
         self._before = _OWN + len(space.asked)
@@ -171,17 +179,45 @@ class _Arguments:
 
     def position(self, value: Any) -> int:
         """Return where an argument is that was laid out as a value."""
+        if isinstance(value, TensorMap):
+            return self._make(self._tensor_map(value))
         if type(value) is np.int64:
             found = self._offset(int(value))
         elif isinstance(value, np.generic):
             number = value["hi"] if isinstance(value, np.void) else value
             found = _SCALARS.get(float(number))
+        elif value in self._handles:
+            return self._handles[value]
         else:
-            found = self._handles.get(value)
-        if found is None:
-            self.always.append(value)
-            found = self._before + len(self.always) - 1
-        return found
+            return self._make(self._within(value)) if value else self._keep(value)
+        return self._keep(value) if found is None else found
+
+    def _keep(self, value: Any) -> int:
+        self.always.append(value)
+        return self._before + len(self.always) - 1
+
+    def _make(self, make: Callable[[Values], Any]) -> int:
+        self.made.append((self._keep(None), make))
+        return self.made[-1][0]
+
+    def _within(self, address: int) -> Callable[[Values], Any]:
+        """Return what is so far within the memory that begins last before an address.
+
+        An operand's offset in bytes may be added to it.
+        """
+        bytes_before = address // OFFSETS[A] * OFFSETS[A]  # all memory is made up below these
+        offset = self._offset(bytes_before)
+        begin = max(one for one in self._handles if one <= address - bytes_before)
+        at, beyond = self._handles[begin], address - bytes_before - begin
+        if offset is not None:
+            return lambda values: values[at] + (beyond + int(values[offset]))
+        return lambda values: values[at] + beyond if beyond else values[at]
+
+    def _tensor_map(self, one: TensorMap) -> Callable[[Values], Any]:
+        memory, offset = self._within(one.memory), self._offset(one.offset)
+        if offset is None:
+            return lambda values: replace(one, memory=memory(values))
+        return lambda values: replace(one, memory=memory(values), offset=int(values[offset]))
 
     def _offset(self, value: int) -> int | None:
         """Return where an offset is, from the end on; None of any other number."""
