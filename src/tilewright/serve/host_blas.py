@@ -58,12 +58,13 @@ _QUIET = contextvars.copy_context()
 _QUIET.run(np.seterr, all="ignore")
 
 _matmul: Callable[..., Any] = np.matmul
+_multiply: Callable[..., Any] = np.multiply
 
 
 def _trace() -> None:
     """Let a timeline see short products, too; with none, nothing stands between."""
-    global _matmul
-    _matmul = traced("BLAS", np.matmul)
+    global _matmul, _multiply
+    _matmul, _multiply = traced("BLAS", np.matmul), traced("BLAS", np.multiply)
 
 
 on_change(_trace)
@@ -89,17 +90,18 @@ def at_once(
     unscaled = type(alpha) is type(beta) is int and alpha == 1 and beta == 0
     if not unscaled and not (is_plain(alpha) and alpha != 0 and is_plain(beta)):
         return None
-    x = a if trans_a == "N" else _operand(a, trans_a)
-    y = b if trans_b == "N" else _operand(b, trans_b)
+    real = kind.kind == "f"
+    x = a if trans_a == "N" else a.T if real else _operand(a, trans_a)
+    y = b if trans_b == "N" else b.T if real else _operand(b, trans_b)
     (m, k), (terms, n) = x.shape, y.shape
     least = _least_of_kernels(find_device(device), precision.letter)
     if k != terms or not 0 < m * n * k < least:
         return None
     if beta != 0 if c is None else not _is_writable(c, kind, (m, n), a, b):
         return None
-    if unscaled and k > 1:  # as `_computed` would
-        made: NDArray[Any] = _QUIET.copy().run(_matmul, x, y, c)
-        if kind.kind == "c" and _may_have_nan(x, y, made):
+    if unscaled:  # as `_computed` would
+        made: NDArray[Any] = _QUIET.copy().run(_matmul if k > 1 else _multiply, x, y, c)
+        if not real and k > 1 and _may_have_nan(x, y, made):
             _QUIET.copy().run(_keep_infinities, x, y, made)
         return made
     with span("BLAS"):
