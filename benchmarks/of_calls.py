@@ -248,7 +248,7 @@ def linear_systems() -> str:
         [str(n), *(ratio[n, one] for one in sides)]
         for n in dict.fromkeys(row["size"] for row in found)
     ]
-    head = ["n", *(f"{one} right-hand sides" if one else "LAPACK's time / ours: factor"
+    head = ["n", *(f"solve for {one}" if one else "LAPACK's time / ours: factor"
                    for one in sides)]  # fmt: skip
     return f"{about('cpu/linear_systems')}.\n\n{table(head, lines)}"
 
