@@ -28,7 +28,7 @@ Matrix = NDArray[Any] | DoubleDouble
 
 # Up to so many columns are factored one after the other: fewer are Python's work, more are passes
 # over memory.
-_FEW_COLUMNS = 8
+_FEW_COLUMNS = 16
 
 # Up to so many rows are solved for without a product.
 _FEW_ROWS = 64
