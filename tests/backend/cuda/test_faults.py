@@ -79,6 +79,7 @@ def request(fault):
         "problem": problem_to_json(PROBLEM),
         "stencil": NAIVE.name,
         "config": dict(NAIVE.config(fault)),
+        "mode": "plain",
     }
 
 
