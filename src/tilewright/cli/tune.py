@@ -158,10 +158,13 @@ def describe(result: TuningResult, peak: float) -> None:
         f" {result.seconds:.0f} s with the final race and the winner's checks"
     )
     speed = winner.flops_per_second
+    # What is measured is the peak of multiply-add units, which tensor cores are none of.
+    share = f" {100 * speed / peak:.0f} % of the measured peak ({gigaflops(peak)});"
+    if winner.problem.precision.is_short:
+        share = ""
     say(
-        f"winner for {winner.problem}: {gigaflops(speed)},"
-        f" {100 * speed / peak:.0f} % of the measured peak ({gigaflops(peak)});"
-        f" every check passed, eta {winner.error:.1e}"
+        f"winner for {winner.problem}: {gigaflops(speed)};{share} every check passed, eta"
+        f" {winner.error:.1e}"
     )
     for line in result.noise:
         say(f"  noisy: {line}")
