@@ -1,6 +1,6 @@
 """A linear system that double precision cannot solve, solved in double-double.
 
-    python examples/ill_conditioned.py [--size 13] [--device opencl]
+    python examples/ill_conditioned.py [--size 15] [--device opencl]
 
 The Hilbert matrix of size n has a condition number of about 2^(5 n).  Row by row scaled to
 integers it is exactly representable, and so is b for the solution x = (1, -1, 1, ...), so

@@ -122,6 +122,7 @@ def test_no_committed_measurement_exceeds_the_bound_beside_it(path):
 WITHOUT_PRODUCTS = {
     *("fp32_accuracy", "cycle_model", "first_call", "host_cost", "microbench", "portfolio_loss"),
     *("rescheduling_random_shapes", "rescheduling_squares", "register_blocking"),
+    *("fp32_promise", "linear_systems", "opencl_calls"),
 }
 
 
