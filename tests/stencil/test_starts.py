@@ -11,9 +11,9 @@ from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.sass import occupancy, read_cubin, resources
 from tilewright.stencil import Stencil
 
-QUICK = [(SIMT, "sm_90a", "sNT"), (MMA, "sm_90a", "dTT")]
+QUICK = [(MMA, "sm_90a", "dTT")]
 THOROUGH = [
-    *((SIMT, "sm_90a", name) for name in ("sTN", "cCN", "zTR")),
+    *((SIMT, "sm_90a", name) for name in ("sNT", "sTN", "cCN", "zTR")),
     (SIMT, "sm_80", "sTT"),
     *((MMA, "sm_90a", name) for name in ("dNN", "dNT", "dTN", "zNN", "zNC", "zTC", "zTT")),
     (MMA, "sm_80", "dTN"),
