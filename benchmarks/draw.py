@@ -168,6 +168,25 @@ def tensor_kernels() -> str:
     return f"{about('h100/tensor_cores')}.\n\n{table(head, lines)}"
 
 
+def fp32_promise() -> str:
+    """Return on which data errors come near what is promised, and on how many of all."""
+    floors = ("2^-20", "2^-21", "2^-22", "2^-23")
+
+    def line(name: str, of: list[Row]) -> list[str]:
+        counts = [sum(row[key] for row in of) for key in ("cases", "violations", "beyond_bound")]
+        above = [sum(row["above_a_lower_floor"].get(floor, 0) for row in of) for floor in floors]
+        return [name, *map(str, (*counts, *above))]
+
+    found = rows("h100/fp32_promise")
+    lines = [line("all", found)]
+    for row in found:
+        if row["beyond_bound"] or row["above_a_lower_floor"].get("2^-22"):
+            lines.append(line(row["data"] + (", as served" if row["as_served"] else ""), [row]))
+    head = ["products", "", "break the promise", "beyond the bound"]
+    head += [f"above SGEMM's and {floor}" for floor in floors]
+    return f"{about('h100/fp32_promise')}.\n\n{table(head, lines, 1)}"
+
+
 def fp32_accuracy(name: str, columns: Mapping[str, str]) -> Callable[[], str]:
     def drawn() -> str:
         lines = []
@@ -336,7 +355,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},
     "docs/tensor_cores.md": {"squares": lambda: squares("bf16"), "kernels": tensor_kernels},
     "docs/fp32_accurate.md": {
-        "squares": lambda: squares("fp32"),
+        "squares": lambda: squares("fp32"), "promise": fp32_promise,
         "device errors": fp32_accuracy("h100/fp32_accuracy", ON_DEVICE),
         "model errors": fp32_accuracy("cpu/fp32_accuracy", ON_MODEL),
     },

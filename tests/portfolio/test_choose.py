@@ -48,6 +48,19 @@ def test_the_default_serves_where_there_is_nothing(ship):
     assert chosen.launch(SQUARE) == FAMILY.launch(chosen.config, 4096, 4096, 4096)
 
 
+def test_a_default_takes_the_operands_as_they_lie(ship):
+    """Of 16-bit operands tensor cores' where columns are aligned, else one that needs no such."""
+    assert config_of(square(256, letter="bf16")).stencil == "wgmma"
+    assert config_of(square(255, letter="bf16")).stencil == "skinny"
+    assert config_of(square(256, letter="bf16"), aligned=False).stencil == "skinny"
+
+
+def test_a_precision_without_a_stencil_is_named():
+    cpu = device("opencl")
+    with pytest.raises(ValueError, match="has no stencil for BF16 GEMM"):
+        choose(cpu, square(64, letter="bf16"))
+
+
 def test_the_default_is_fitted_to_its_problem(ship):
     odd = square(4097)
     chosen = choose(Hopper(), odd)

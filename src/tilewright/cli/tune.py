@@ -65,6 +65,7 @@ def command(
     problem = Problem(m, n, k, precision, trans_a, trans_b)  # type: ignore[arg-type]
     live = find_device(device)
     with alone_on(live, f"tilewright tune, {problem}"):
+        # Of multiply-add units, also where the kernels run on tensor cores.
         peak = measured_peak(live, problem.precision)
         with progress_bar(peak, quiet=json) as observer:
             found = tune(

@@ -493,7 +493,10 @@ def _default_for(variant: Variant, spec: DeviceSpec, problem: Problem, aligned: 
         geometry = _default_geometry(family.name, variant, spec)
         if geometry.takes(problem, aligned):
             return _default_in(family.name, variant, spec, geometry.mode(problem))
-    raise ValueError(f"{problem} has no default kernel on {spec.name}; tune or build a portfolio")
+    raise ValueError(
+        f"device={spec.name} has no stencil for {problem.precision.name}; use one with tensor"
+        " cores, or precision s, which gemm converts such arrays to"
+    )
 
 
 @lru_cache(maxsize=256)

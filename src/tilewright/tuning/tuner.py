@@ -258,7 +258,10 @@ def _family(live: LiveDevice, name: str | None, problem: Problem) -> Stencil:
         return _named(live, name, problem)
     fitting = stencils_for(live.spec, Variant.of(problem))
     if not fitting:
-        raise ValueError(f"device={live.id} has no stencil that suits it; name one")
+        raise ValueError(
+            f"device={live.id} has no stencil for {problem.precision.name}; use another device, or"
+            " name a stencil"
+        )
     return fitting[0]
 
 

@@ -75,9 +75,8 @@ _PROMOTED: tuple[_Row, ...] = (
 )
 
 
-# 16 bits: of 326 configs on an H100 those that lose least together, on 62 products as layers of
-# language models have them and squares from 512 to 6144.  What each takes is measured and fitted
-# (`tilewright.portfolio`).
+# 16 bits: those that lose least together in a search on an H100 over layers of language models and
+# squares.  What each takes is measured and fitted (`tilewright.portfolio`).
 _SHORT: tuple[tuple[int, ...], ...] = (
     (256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 1, 4, 132, 0),
     (256, 128, 256, 2, 0, 128, 4, 0, 1, 1, 1, 2, 4, 132, 0),
