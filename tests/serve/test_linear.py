@@ -6,6 +6,16 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.serve import linear
+
+
+@pytest.fixture(params=["by LAPACK", "by products"], autouse=True)
+def solver(request, monkeypatch):
+    """With SciPy's LAPACK, and as where SciPy is not installed."""
+    if request.param == "by LAPACK":
+        pytest.importorskip("scipy")
+    else:
+        monkeypatch.setattr(linear, "_routine", lambda name, dtype: None)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])

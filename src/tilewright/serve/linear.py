@@ -6,18 +6,25 @@ LU factorisation with partial pivoting by halves (Toledo, SIAM J. Matrix Anal. A
 
 and so on within each half, down to a few columns, which are factored one after the other.  All but
 O(n^2) of the work is in matrix products, and a sum of n terms is rounded to memory log n times.
+
+Where NumPy's BLAS serves products (`tilewright.serve.host_blas`) and SciPy is installed, its LAPACK
+serves systems.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import LiveDevice
+from tilewright.backend import device as find_device
 from tilewright.double_double import error_of_product
 from tilewright.precision import precision_of
+from tilewright.serve import host_blas
 from tilewright.serve.arrays import numpy as on_numpy
 from tilewright.serve.double_double import DoubleDouble
 from tilewright.serve.gemm import gemm
@@ -68,10 +75,37 @@ def lu_factor(
     except ValueError as error:
         raise ValueError(f"a.{error}") from None
     n = len(a)
-    lu = a.copy() if isinstance(a, DoubleDouble) else np.array(a, order="C")
     if not n:
-        return lu, np.arange(n)
-    return lu, _factor(lu, 0, device)[0]
+        return a.copy(), np.arange(n)
+    factor = _lapack("getrf", a, device)
+    if factor is None:
+        lu = a.copy() if isinstance(a, DoubleDouble) else np.array(a, order="C")
+        return lu, _factor(lu, 0, device)[0]
+    lu, pivots, zero = factor(a)  # as is said of getrf: the first zero pivot, counted from 1
+    if zero > 0:
+        raise _singular(zero - 1)
+    return lu, pivots.astype(np.intp)
+
+
+def _lapack(name: str, a: Matrix, device: str | LiveDevice | None) -> Callable[..., Any] | None:
+    """Return SciPy's LAPACK routine for a's type; None where kernels serve, or it is missing."""
+    if not isinstance(a, np.ndarray) or not host_blas.is_serving():
+        return None
+    return _routine(name, a.dtype.char) if find_device(device).spec.kind == "cpu" else None
+
+
+@lru_cache(maxsize=8)
+def _routine(name: str, dtype: str) -> Callable[..., Any] | None:
+    try:
+        from scipy.linalg import lapack
+    except ImportError:
+        return None
+    found: Callable[..., Any] = lapack.get_lapack_funcs(name, dtype=dtype)
+    return found
+
+
+def _singular(pivot: int) -> np.linalg.LinAlgError:
+    return np.linalg.LinAlgError(f"a is singular: pivot {pivot} is exactly zero")
 
 
 def _update(c: Matrix, a: Matrix, b: Matrix, device: str | LiveDevice | None) -> None:
@@ -128,7 +162,7 @@ def _factor_leaf(columns: Matrix, top: int) -> tuple[NDArray[np.intp], NDArray[n
     for j in range(len(pivots)):
         pivot = j + int(_sizes(panel[j:, j]).argmax())
         if panel[pivot, j] == 0:
-            raise np.linalg.LinAlgError(f"a is singular: pivot {top + j} is exactly zero")
+            raise _singular(top + j)
         if pivot != j:
             pivots[j] = top + pivot
             order[j], order[pivot] = order[pivot], order[j]
@@ -222,6 +256,9 @@ def lu_solve(
     sides = x[:, None] if b.ndim == 1 else x
     if 0 in sides.shape:
         return x
+    solve = _lapack("getrs", lu, device)
+    if solve is not None:
+        return solve(lu, pivots, x)[0]
     order = list(range(n))
     for i, pivot in enumerate(np.asarray(pivots).tolist()):
         order[i], order[pivot] = order[pivot], order[i]
