@@ -1,1 +1,0 @@
-"""The ladder of tensor cores: five kernels for Hopper's wgmma, one idea each."""
