@@ -67,8 +67,8 @@ def html(data):
 
 
 def test_every_section_has_figures_with_a_table_behind_each(data):
-    names = ("summary", "devices", "funnel", "progress", "best", "sizes", "shapes", "tensor")
-    for name in (*names, "roofline", "ladder", "accuracy", "share", "mix"):
+    names = ("summary", "devices", "progress", "best", "sizes", "shapes", "tensor")
+    for name in (*names, "roofline", "ladder", "accuracy", "share"):
         found = named(data, name)
         assert found.figures, name
         for figure in found.figures:
@@ -172,12 +172,12 @@ def test_what_none_of_your_devices_can_make_is_not_asked_for(tmp_path):
 
 def test_commands_that_make_data_exist():
     for section in make_sections(gather(None, None)):
-        parse(shlex.split(section.command.partition(" > ")[0]))
+        parse(shlex.split(section.command))
 
 
 def test_files_that_cannot_be_used_are_named_with_the_reason(data, html):
     assert set(data.results.left_out) == {
-        *("broken.json", "endless.json", "foreign.json", "wrong.json")
+        *("broken.json", "foreign.json", "wrong.json")
     }
     assert "h100/first_call.json" in data.results.other
     assert "its &#39;results&#39; is missing" in html
@@ -241,23 +241,6 @@ def test_double_double_has_rates_and_errors(tmp_path):
         if "errors" in row and row["precision"] == "e"
     )
     assert f"{worst:.1e}" in named(data, "accuracy").figures[0].description
-
-
-def test_mixed_loops_are_drawn_for_each_instruction(tmp_path):
-    document = committed("microbench.json")
-    (tmp_path / "micro.json").write_text(json.dumps(document))
-    data = gather(None, tmp_path)
-    figures = named(data, "mix").figures
-    assert [figure.title.split()[0] for figure in figures] == ["FFMA", "DFMA"]
-    known = {
-        (row["load_bits"], row["ratio"]): row["share_of_peak"]
-        for row in document["experiments"]["mixes"]["rows"]
-        if row["multiply_add"] == "FFMA"
-        and row["warps_per_multiprocessor"] == 32
-        and (row["lane_pattern"], row["bank_pattern"]) == ("conflict_free", "kept")
-    }
-    ratio, *shares = figures[0].table.rows[3]
-    assert shares == [f"{100 * known[bits, int(ratio)]:.1f} %" for bits in (32, 64, 128)]
 
 
 def test_a_device_is_chosen_by_a_part_of_its_name(store):
