@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from tilewright.backend.cuda.compiler import Cubin, compile_cubin, nvrtc
-from tilewright.microbench import mixes, ports
+from tilewright.microbench import mixes
 from tilewright.microbench.loops import Slot, Template, loop_source, template
-from tilewright.microbench.port_patterns import TRIP
 from tilewright.sass import Loop, decode, find_loops, read_cubin
 from tilewright.stencil import Source
 
@@ -35,10 +34,9 @@ def narrow() -> Template:
     return template(_cubin(*where))
 
 
-def wide() -> Template:
-    """Return the loop of register patterns: 128 registers."""
-    where = ports.THREADS, ports.ACCUMULATORS, ports.FACTORS, TRIP
-    return ports.checked(template(_cubin(*where)))
+def banks(loop: Template) -> tuple[list[int], list[int]]:
+    """Return a loop's registers of even and of odd number."""
+    return [r for r in loop.registers if r % 2 == 0], [r for r in loop.registers if r % 2]
 
 
 def trip(loop: Template, body: Sequence[Slot]) -> Loop:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.microbench.compiled import compiled, narrow, trip, wide
+from tests.microbench.compiled import banks, compiled, narrow, trip
 from tests.sass import nvdisasm
 from tilewright.microbench.loops import LoopRejectedError, Slot, Template, check_names, template
 from tilewright.microbench.rates import KINDS
@@ -18,7 +18,7 @@ from tilewright.stencil import Source
 
 def _body(loop: Template, count: int) -> list[Slot]:
     """Return multiply-adds with a load between every eight."""
-    even, odd = loop.even, loop.odd
+    even, odd = banks(loop)
     body = []
     for i in range(count):
         if i % 8 == 0:
@@ -66,7 +66,7 @@ def test_nvdisasm_reads_the_same_loop(tmp_path: Path) -> None:
 
 
 def test_the_loop_keeps_out_of_registers_that_mean_something() -> None:
-    loop = wide()
+    loop = narrow()
     kernel = read_cubin(loop.cubin.code).kernel()
     load = loop.kinds["LDS"].srcs[0].value
     assert load not in loop.registers
@@ -85,7 +85,8 @@ def test_a_body_that_does_not_fit_is_refused(count: int) -> None:
 def test_a_loop_with_another_instruction_is_rejected() -> None:
     """The check decodes what is in the cubin, not what was meant to be written."""
     loop = narrow()
-    body = [Slot("FFMA", loop.odd[0], loop.even[0], loop.even[1], loop.odd[0])] * 100
+    even, odd = banks(loop)
+    body = [Slot("FFMA", odd[0], even[0], even[1], odd[0])] * 100
     wrong = dataclasses.replace(loop, kinds={**loop.kinds, "FFMA": loop.kinds["DFMA"]})
     with pytest.raises(LoopRejectedError, match="DFMA"):
         wrong.filled(body)

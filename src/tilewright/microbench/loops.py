@@ -68,8 +68,6 @@ class Slot(NamedTuple):
         Registers; 255 is RZ.  A load takes `d` only.
     reuse : int
         Reuse flags: 1 for slot A, 2 for B, 4 for C.
-    yields : bool
-        Whether it advises the scheduler to turn to another warp.
     """
 
     kind: str
@@ -78,7 +76,6 @@ class Slot(NamedTuple):
     b: int = RZ
     c: int = RZ
     reuse: int = 0
-    yields: bool = False
 
 
 def loop_source(threads: int, accumulators: int, factors: int, slots: int) -> Source:
@@ -133,16 +130,6 @@ class Template:
         """Instructions that a trip has besides its body."""
         return len(self.counting)
 
-    @property
-    def even(self) -> tuple[int, ...]:
-        """Registers of the one bank."""
-        return tuple(r for r in self.registers if r % 2 == 0)
-
-    @property
-    def odd(self) -> tuple[int, ...]:
-        """Registers of the other bank."""
-        return tuple(r for r in self.registers if r % 2)
-
     def aligned(self, words: int) -> list[range]:
         """Return groups of so many registers side by side, as wide loads write them, ascending."""
         groups = (range(r, r + words) for r in self.registers if r % words == 0)
@@ -188,7 +175,7 @@ class Template:
         if not load:
             raw |= slot.a << 24 | slot.b << 32 | slot.c << 64
         barriers = (LOAD_BARRIER if load else 7) << 110 | 7 << 113
-        return raw | 1 << 105 | int(not slot.yields) << 109 | barriers | slot.reuse << 122
+        return raw | 1 << 105 | 1 << 109 | barriers | slot.reuse << 122
 
     def _trip(self, words: list[int], first: int) -> list[int]:
         """Return a trip's words: the body with the counting instructions between."""
@@ -249,9 +236,9 @@ def _described(word: int, arch: int) -> Slot:
     d = found.dst[0] if found.dst else RZ
     flags = sum(flag << i for i, flag in enumerate(found.control.reuse))
     if found.mnemonic not in ("FFMA", "DFMA"):
-        return Slot(found.name, d, reuse=flags, yields=found.control.yields)
+        return Slot(found.name, d, reuse=flags)
     a, b, c = (operand.value for operand in found.srcs)
-    return Slot(found.name, d, a, b, c, flags, found.control.yields)
+    return Slot(found.name, d, a, b, c, flags)
 
 
 def template(cubin: Cubin) -> Template:

@@ -71,8 +71,7 @@ class Machine:
         wherever they lie: the least of the same.
     memory_apart : bool
         Whether memory instructions read their registers without the operands'
-        latches, so that copies for reuse outlive them.  Not known: experiment
-        latches of `tilewright microbench` asks a device.
+        latches, so that copies for reuse outlive them.  Not known: no.
     """
 
     queue: int = 4
