@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -13,8 +12,7 @@ import tilewright as tw
 from tests.hardware.test_catalogue import DEVICES, GOOD
 from tilewright.backend import device as live_device
 from tilewright.cli.app import run
-from tilewright.hardware.catalogue import catalogue_device, described
-from tilewright.hardware.quantity import Mix
+from tilewright.hardware.catalogue import described
 from tilewright.hardware.spec import DeviceSpec
 from tilewright.serve.bound import bound
 
@@ -176,9 +174,7 @@ def test_command(capsys):
         (["--device", "gtx9000"], 2, "device='gtx9000'"),
         (["--device", "gtx580", "--precision", "q"], 2, "precision='q' is unknown"),
         (["--device", "gtx580", "--size", "0"], 2, "is empty"),
-        (["--device", "gtx580", "--link", "fast"], 2, "link='fast'"),
-        (["--device", "gtx580", "--link", "-3"], 2, "link='-3'"),
-        (["--device", "gtx580", "--transfer", "--figure", "x.svg"], 2, "give --link"),
+        (["--device", "gtx580", "--link", "-3"], 2, "link=-3"),
         (["--device", "gtx580", "--rate", "-1", "--transfer"], 2, "rate=-1 is no rate"),
         (
             ["--device", "gtx580", "--rate", "9"],
@@ -197,48 +193,3 @@ def test_command_refuses_in_one_line(arguments, status, message, capsys, tmp_pat
     told = capsys.readouterr().err
     assert message in told
     assert told.count("\n") == 1
-
-
-def test_figure_2_shows_measured_mixes(tmp_path):
-    pytest.importorskip("matplotlib")
-    from tilewright.cli.bound_figure import draw_device
-    from tilewright.precision import precision
-
-    mixes = tuple(Mix(128, r, 100.0 + r, "measured", "here") for r in (8, 16, 24))
-    path = tmp_path / "h100.svg"
-    draw_device(path, replace(catalogue_device("h100"), mixes=mixes), precision("s"))
-    text = path.read_text()
-    # Text is drawn as glyphs, but every label is a comment.
-    assert "128-bit loads, measured" in text
-    assert "the same, as the table says" in text
-
-
-@pytest.mark.every(2)
-@pytest.mark.parametrize("device", ["gtx580", "gtx280", "hd5870", "h100", "avx2"])
-def test_figures(device, tmp_path):
-    pytest.importorskip("matplotlib")
-    from tilewright.cli.bound_figure import draw_device
-    from tilewright.precision import precision
-
-    for letter in "sz":
-        first, second = tmp_path / "1.svg", tmp_path / "2.svg"
-        for path in (first, second):
-            draw_device(path, catalogue_device(device), precision(letter))
-        assert first.read_text() == second.read_text()
-        assert "Figure 2" in first.read_text() or "<path" in first.read_text()
-
-
-def test_a_figure_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
-
-    def stops(self, target, **options):
-        target.write(b"<svg half of")
-        raise OSError("File too large")
-
-    monkeypatch.setattr(Figure, "savefig", stops)
-    path = tmp_path / "bound.svg"
-    path.write_text("old")
-    assert run(["bound", "--device", "h100", "--figure", str(path)]) == 1
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]

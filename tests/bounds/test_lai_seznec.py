@@ -29,12 +29,6 @@ def test_table_1_peaks(device, gigaflops):
     assert peak == pytest.approx(gigaflops * 1e9, rel=1e-3)
 
 
-def test_largest_register_blocking_is_7_by_the_loose_condition_and_6_by_the_tight_one():
-    assert lai_seznec.largest_blocking(GTX580, S, tight=False) == 7
-    assert lai_seznec.largest_blocking(GTX580, S, tight=True) == 6
-    assert lai_seznec.largest_blocking(GTX680, S, tight=True) == 6  # "is also applicable"
-
-
 def test_63_registers_as_section_4_1_lists_them():
     prefetch, a_and_b, pointers, end, store, load = 12, 6 + 2, 2, 1, 2, 2
     listed = 36 + prefetch + a_and_b + pointers + end + store + load

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["SEQUENCES", "SEQUENCE_OF", "Sequence", "nakasato_peak"]
+__all__ = ["SEQUENCES", "SEQUENCE_OF", "Sequence"]
 
 
 @dataclass(frozen=True)
@@ -83,20 +83,3 @@ SEQUENCES: dict[str, Sequence] = {
 
 # What the kernels of each double-double precision compute with.
 SEQUENCE_OF = {"e": "chained", "f": "dot2", "w": "chained", "v": "dot2"}
-
-
-def nakasato_peak(peak: float, addition: float, multiplication: float) -> float:
-    """Return the double-double peak as Nakasato's appendix A defines it, in FLOP/s.
-
-    He divides the double-precision peak, which counts 2 operations a multiply-add, by the
-    average instructions of an addition and a multiplication: every instruction is taken to
-    run at the rate of Cypress's additions, two a cycle and thread processor.
-
-    Parameters
-    ----------
-    peak : float
-        Double-precision peak in FLOP/s.
-    addition, multiplication : float
-        Instructions of a double-double addition and multiplication: 21 and 25, or 8 with FMA.
-    """
-    return peak / ((addition + multiplication) / 2)

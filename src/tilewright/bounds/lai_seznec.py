@@ -25,7 +25,6 @@ __all__ = [
     "blockings",
     "derating",
     "ffma_share",
-    "largest_blocking",
     "loose_registers",
     "memory_bound",
     "sm_bound",
@@ -126,28 +125,6 @@ def tight_registers(
     w = _words(precision)
     prefetch = 0 if async_copy else 2 * isqrt(t_b) * b_r * stride // t_b * w
     return (b_r * b_r + b_r) * w + max(w, width_bits // 32) + prefetch + R_INDEX
-
-
-def largest_blocking(device: CatalogueDevice, precision: Precision, *, tight: bool) -> int:
-    """Return the largest B_R that R_Max allows, by equation 4 or (`tight`) by equation 7.
-
-    Raises
-    ------
-    ValueError
-        If R_Max is unknown or nothing fits.
-    """
-    r_max = int(device.needs("max_registers_per_thread"))
-    if not tight:
-        fits = [b for b in range(1, r_max) if loose_registers(b, precision) < r_max]
-    else:
-        fits = [
-            b
-            for b, t_b, stride, width in _candidates(device)
-            if tight_registers(b, t_b, stride, width, precision, async_copy=_async(device)) <= r_max
-        ]
-    if not fits:
-        raise ValueError(f"precision={precision} has no blocking on {device.id}: {r_max} registers")
-    return max(fits)
 
 
 def ffma_share(b_r: int, width_bits: int, precision: Precision) -> float:

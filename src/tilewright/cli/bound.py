@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,16 +66,10 @@ def command(
     sustained: Annotated[
         bool, typer.Option("--sustained", help="In an endless run: at the clock that power leaves.")
     ] = False,
-    link: Annotated[
-        str | None, typer.Option("--link", help="GB/s to the host; several with commas in figures.")
-    ] = None,
+    link: Annotated[float | None, typer.Option("--link", help="GB/s to the host.")] = None,
     rate: Annotated[
         float | None,
         typer.Option("--rate", help="A kernel's GFLOP/s, for --transfer in place of the bound."),
-    ] = None,
-    figure: Annotated[
-        Path | None,
-        typer.Option("--figure", help="Draw an SVG file; with --transfer, rate against size."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -88,12 +81,13 @@ def command(
 
     m, n, k = parse_size(size)
     problem = Problem(m, n, k, precision, *parse_trans(trans))  # type: ignore[arg-type]
-    links = _links(link)
+    if link is not None and not link > 0:
+        raise ValueError(f"link={link:g} is not a speed; give GB/s, such as 3")
     if rate is not None and not rate > 0:
         raise ValueError(f"rate={rate:g} is no rate; give GFLOP/s above 0")
     if rate is not None and not transfer:
         raise ValueError(f"rate={rate:g} means nothing without transfer; leave it out")
-    numbers = _with_link(numbers_of(find_device(device)), links)
+    numbers = _with_link(numbers_of(find_device(device)), link)
     found = bound(
         problem,
         numbers,
@@ -108,42 +102,17 @@ def command(
         sustained=sustained,
         kernel_rate=None if rate is None else rate * 1e9,
     )
-    if figure is not None:
-        from tilewright.cli import bound_figure
-
-        if transfer:
-            kernel = found.term("host transfer (Nakasato eqs. 3-5)")
-            speed = next(q.value for q in kernel.inputs if q.name == "F")
-            if not links and numbers.value("link_bytes_per_s") is None:
-                raise ValueError("link is not known of this device; give --link GB/s")
-            links = links or [numbers.needs("link_bytes_per_s")]
-            bound_figure.draw_transfer(figure, problem.precision, links, speed)
-        else:
-            bound_figure.draw_device(figure, numbers, problem.precision)
     if json:
         emit_json(found.as_dict())
         return
     say(found.explain())
-    if figure is not None:
-        say(f"written to {figure}")
 
 
-def _links(text: str | None) -> list[float]:
-    """Return the speeds of ``3,10`` in bytes a second."""
-    try:
-        found = [float(part) * 1e9 for part in text.split(",")] if text else []
-    except ValueError:
-        found = [0.0]
-    if not all(speed > 0 for speed in found):
-        raise ValueError(f"link={text!r} is not a speed; give GB/s, such as 3 or 3,10")
-    return found
-
-
-def _with_link(numbers: CatalogueDevice, links: list[float]) -> CatalogueDevice:
-    """Return the device with the first given link in place of its own."""
+def _with_link(numbers: CatalogueDevice, link: float | None) -> CatalogueDevice:
+    """Return the device with a given link, in GB/s, in place of its own."""
     from tilewright.hardware.quantity import Quantity
 
-    if not links:
+    if link is None:
         return numbers
-    own = Quantity("link_bytes_per_s", links[0], "B/s", "given as --link")
+    own = Quantity("link_bytes_per_s", link * 1e9, "B/s", "given as --link")
     return replace(numbers, quantities={**numbers.quantities, own.name: own})
