@@ -176,9 +176,7 @@ def test_commands_that_make_data_exist():
 
 
 def test_files_that_cannot_be_used_are_named_with_the_reason(data, html):
-    assert set(data.results.left_out) == {
-        *("broken.json", "foreign.json", "wrong.json")
-    }
+    assert set(data.results.left_out) == {*("broken.json", "foreign.json", "wrong.json")}
     assert "h100/first_call.json" in data.results.other
     assert "its &#39;results&#39; is missing" in html
     assert "KeyError" not in html

@@ -88,7 +88,7 @@ def command(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show a kernel's resources, occupancy, main loop, registers and bounding resource."""
+    """Show a kernel's resources, occupancy, main loop and bounding resource."""
     for_configs = {
         "stencil": stencil, "precision": precision, "trans": trans, "mode": mode, "arch": arch,
         "arithmetic": None if arithmetic == "ieee" else arithmetic, "result": result,
@@ -196,7 +196,7 @@ def _report(one: Inspection, listing: bool, estimated: int | None = None) -> Non
 
 
 def _show(one: Inspection, estimated: int | None) -> None:
-    """Print tables of resources, the loop's mix and its registers."""
+    """Print tables of resources and of the loop's mix."""
     taken, fits = one.resources, one.occupancy
     registers = str(taken.registers)
     if estimated is not None:
@@ -217,13 +217,11 @@ def _show(one: Inspection, estimated: int | None) -> None:
         "occupancy": occupancy,
         "instructions": f"{taken.instructions}, {one.unknown} of them not known here",
     }  # fmt: skip
-    if one.loop is not None and one.registers is not None:
-        roles = ", ".join(f"{count} {role}" for role, count in one.registers.most.items())
+    if one.loop is not None:
         told |= {
             "main loop": ", ".join(f"{count} {name}" for name, count in one.loop.mix().items()),
             "its place": _place(one, one.loop),
             "multiply-adds": f"{100 * one.loop.useful_share:.1f} % of its instructions",
-            "registers in it": f"{roles}; {one.registers.peak_live} live at most",
         }
     if one.cycles is not None:
         terms = ", ".join(f"{name} {value:.0f}" for name, value in one.cycles.terms.items())

@@ -1,8 +1,7 @@
 """Operand fetch on tuples of numbers, fast enough for tens of thousands of calls a search.
 
-`cycles` is `tilewright.sass.Ports` for one warp, and `flagged` is `tilewright.reschedule.reuse`, on
-tuples instead of decoded instructions; the tests hold the pairs against each other.  Latches are
-numbered 2 * slot + bank.
+`cycles` is `tilewright.sass.Ports` for one warp on tuples instead of decoded instructions; a test
+holds both against each other.  Latches are numbered 2 * slot + bank.
 """
 
 from __future__ import annotations

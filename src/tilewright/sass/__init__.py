@@ -15,7 +15,6 @@ from tilewright.sass.loops import Loop, ffma_share, find_loops, main_loop
 from tilewright.sass.machine import Machine
 from tilewright.sass.occupancy import Occupancy, occupancy
 from tilewright.sass.ports import Ports, PortUse, port_use
-from tilewright.sass.registers import RegisterMap, register_map
 from tilewright.sass.report import Inspection, inspect_kernel
 from tilewright.sass.resources import Resources, resources
 from tilewright.sass.shared import wavefronts
@@ -39,7 +38,6 @@ __all__ = [
     "PortUse",
     "Ports",
     "RefusedError",
-    "RegisterMap",
     "Resources",
     "annotate",
     "decode",
@@ -56,7 +54,6 @@ __all__ = [
     "patch",
     "port_use",
     "read_cubin",
-    "register_map",
     "resources",
     "simulate",
     "steady_trace",

@@ -15,7 +15,6 @@ from tilewright.sass.loops import Loop, main_loop
 from tilewright.sass.machine import FETCHED_BYTES
 from tilewright.sass.occupancy import Occupancy, occupancy
 from tilewright.sass.pipes import WARP, pipe_of
-from tilewright.sass.registers import RegisterMap, register_map
 from tilewright.sass.resources import Resources, resources
 from tilewright.sass.trace import k_loop
 from tilewright.sass.warpgroups import MULTIPLIES, WarpgroupLoop, multiply_runs
@@ -40,7 +39,6 @@ class Inspection:
     occupancy: Occupancy
     unknown: int
     loop: Loop | None
-    registers: RegisterMap | None
     cycles: LoopCycles | None
     wavefronts: dict[int, int] = field(default_factory=dict)
     lines: dict[int, LinePairs] = field(default_factory=dict)
@@ -87,7 +85,6 @@ class Inspection:
             },
             "wavefronts": {f"{at:#x}": count for at, count in self.wavefronts.items()},
             "lines": {f"{at:#x}": asdict(pairs) for at, pairs in self.lines.items()},
-            "registers": self.registers and asdict(self.registers),
             "cycles": self.cycles
             and {
                 "terms": self.cycles.terms,
@@ -134,12 +131,11 @@ def inspect_kernel(
     loop = main_loop(instructions)
     if loop is None:
         return Inspection(
-            taken, size, fits, unknown, None, None, None, dynamic_shared_bytes=dynamic_shared_bytes
+            taken, size, fits, unknown, None, None, dynamic_shared_bytes=dynamic_shared_bytes
         )
     if loop.multiplies:
         return Inspection(
-            taken, size, fits, unknown, loop, register_map(instructions, loop), None,
-            dynamic_shared_bytes=dynamic_shared_bytes,
+            taken, size, fits, unknown, loop, None, dynamic_shared_bytes=dynamic_shared_bytes,
             warpgroups=_warpgroups(loop, kernel.arch),
         )  # fmt: skip
     warps = -(-size // WARP)
@@ -149,8 +145,7 @@ def inspect_kernel(
         wavefronts=seen.wavefronts, lines=seen.lines,
     )  # fmt: skip
     return Inspection(
-        taken, size, fits, unknown, loop, register_map(instructions, loop), cycles,
-        seen.wavefronts, seen.lines, dynamic_shared_bytes,
+        taken, size, fits, unknown, loop, cycles, seen.wavefronts, seen.lines, dynamic_shared_bytes,
     )  # fmt: skip
 
 
