@@ -286,14 +286,13 @@ def micro_memory() -> str:
 def micro_power() -> str:
     lines = []
     for row in experiment("power"):
-        if "at_seconds" not in row:
-            flops, rate = row.get("flops_per_second"), row.get("bytes_per_second")
-            lines.append([
-                row["load"],
-                f"{flops / 1e12:.1f} TFLOP/s" if flops else f"{(rate or 0) / 1e9:,.0f} GB/s",
-                f"{row['power_w']:.0f}", f"{row['clock_hz'] / 1e6:.0f}",
-                row["throttle_reasons"] or "nothing",
-            ])  # fmt: skip
+        flops, rate = row.get("flops_per_second"), row.get("bytes_per_second")
+        lines.append([
+            row["load"],
+            f"{flops / 1e12:.1f} TFLOP/s" if flops else f"{(rate or 0) / 1e9:,.0f} GB/s",
+            f"{row['power_w']:.0f}", f"{row['clock_hz'] / 1e6:.0f}",
+            row["throttle_reasons"] or "nothing",
+        ])  # fmt: skip
     return table(["load", "rate", "W", "MHz", "held down by"], lines)
 
 

@@ -36,7 +36,6 @@ RESULTS = {
     },
     "power": {
         "rows": [
-            POWER | {"at_seconds": 0.1, "clock_hz": 1980e6, "power_w": 100.0},
             POWER | {"clock_hz": 1900e6, "counted_clock_hz": 1905e6, "power_w": 651.0},
         ]
     },

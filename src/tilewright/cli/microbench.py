@@ -121,8 +121,8 @@ def measure(
 
 
 def _show(result: Result) -> None:
-    """Print an experiment's rows as a table; single readings of a load are left out."""
-    rows = [row for row in result.rows if "at_seconds" not in row]
+    """Print an experiment's rows as a table."""
+    rows = result.rows
     columns = list(dict.fromkeys(key for row in rows for key in row))
     lines = ([_cell(key, row.get(key)) for key in columns] for row in rows[:_MOST_ROWS])
     emit_lines(columns, lines, title=f"{result.title} ({result.seconds:.1f} s)")

@@ -2,8 +2,7 @@
 
 Loads: outer products from shared memory in single and in double precision (a GEMM's main loop
 with random data, because power depends on the bits that toggle), and copying device memory.
-A row tells the second half of a load, when power and clock have settled.  Rows with ``at`` are
-single readings, for a figure.
+A row tells the second half of a load, when power and clock have settled.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from tilewright.stencil import Launch
 __all__ = ["EXPERIMENT", "PowerSamples", "outer_defines", "sample_power"]
 
 _INTERVAL = 0.02  # NVML's clock is renewed about every 20 ms
-_TOLD = 0.25  # seconds between readings that become rows
 # Launches: one runs, others wait behind it; on a GPU for longer than Python may be held up.
 _IN_FLIGHT = {"gpu": 8, "cpu": 2}
 # Longer brings nothing: on an H100 power settles within about a second.
@@ -262,11 +260,8 @@ def _busy(load: Load, seconds: float, in_flight: int) -> tuple[list[float], floa
     return late, seconds / 2
 
 
-def _measure(
-    device: LiveDevice, emit: Callable[[Row], None], named: Row, make: Callable[[], Load],
-    seconds: float,
-) -> Row:  # fmt: skip
-    """Run one load and return its row's rest; single readings are emitted on the way."""
+def _measure(device: LiveDevice, named: Row, make: Callable[[], Load], seconds: float) -> Row:
+    """Run one load and return its row's rest."""
     load = make()
     try:
         load.enqueue().wait()
@@ -277,11 +272,6 @@ def _measure(
     finally:
         for memory in load.memory:
             device.free(memory)
-    told = -_TOLD
-    for moment, reading in samples.readings:
-        if moment - told >= _TOLD:
-            told = moment
-            emit({**named, "at_seconds": round(moment, 3), **_reading_row(reading)})
     late = samples.since(half)
     unit = "bytes_per_second" if named["load"] == "copy" else "flops_per_second"
     row: Row = {
@@ -300,15 +290,6 @@ def _measure(
     return row
 
 
-def _reading_row(reading: Reading) -> Row:
-    return {
-        "clock_hz": reading.clock_hz,
-        "power_w": reading.power_w,
-        "temperature_c": reading.temperature_c,
-        "throttle_reasons": reasons_of(reading.reasons),
-    }
-
-
 def _run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> None:
     loads: list[tuple[str, Callable[[], Load]]] = [
         ("outer products, single precision", partial(_outer_load, device, "s")),
@@ -320,7 +301,7 @@ def _run(device: LiveDevice, emit: Callable[[Row], None], seconds: float) -> Non
     named: list[Row] = [{"load": name} for name, _ in loads]
     measure_points(
         (
-            (row, partial(_measure, device, emit, row, make, each))
+            (row, partial(_measure, device, row, make, each))
             for row, (_, make) in zip(named, loads, strict=True)
         ),
         emit,
