@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -117,8 +118,12 @@ def release() -> None:
     """Give back the memory that calls on CUDA devices keep for the next ones on their streams.
 
     Waits for the devices' work.  Memory that came from PyTorch or CuPy goes back to their
-    allocators, which may keep it: ``torch.cuda.empty_cache()``, ``free_all_blocks()``.
+    allocators, which may keep it: ``torch.cuda.empty_cache()``, ``free_all_blocks()``.  So do
+    pinned buffers for matrices in the host's memory.
     """
+    streamed = sys.modules.get("tilewright.serve.streamed.overlapped")  # which imports this
+    if streamed is not None:
+        streamed.release_buffers()
     from tilewright.backend.cuda import probe
     from tilewright.backend.cuda.device import device_at
 

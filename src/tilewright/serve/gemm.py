@@ -50,6 +50,8 @@ def gemm(
     out_dtype: Any = None,
     report: Decision | None = None,
     device: str | LiveDevice | None = None,
+    max_device_memory: int | None = None,
+    max_host_memory: int | None = None,
 ) -> Any:
     """Return alpha op(a) op(b) + beta c, computed by the best kernel known here.
 
@@ -65,7 +67,8 @@ def gemm(
         also float16 and bfloat16 (products summed in float32 and rounded once; on Hopper's
         tensor cores, which cut sums: docs/tensor_cores.md has the bound) and int8 (exact in
         int32, modulo 2^32), of any kind but pyopencl's.
-        NumPy arrays; other arrays in the host's memory with DLPack, such as PyTorch's on the
+        NumPy arrays, memory-mapped ones too; arrays that give and take parts (Zarr's, h5py's,
+        Dask's); other arrays in the host's memory with DLPack, such as PyTorch's on the
         CPU; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or anything's
         with DLPack.  Or `DoubleDouble` arrays whose words are NumPy's, CuPy's or
         pyopencl's.  op(a) is m x k, op(b) is k x n.
@@ -97,6 +100,10 @@ def gemm(
     device : str or LiveDevice, optional
         Where arrays in the host's memory are multiplied; see `tilewright.device`.  Arrays that
         are on a device are multiplied there.
+    max_device_memory, max_host_memory : int, optional
+        Bytes that a product of matrices in the host's memory takes of the device's, and of the
+        host's besides the matrices: pinned buffers, or parts that are read.  By default what is
+        free, and 96 MiB.
 
     Returns
     -------
@@ -119,9 +126,10 @@ def gemm(
     Only an array that BLAS itself could not take (two non-unit strides, a negative or
     zero stride, elements not aligned to their size) is copied.  Of arrays on a device such a
     one is refused, but 8- and 16-bit numbers take a copy.  On a device that does not share the
-    host's memory, NumPy arrays travel there and back.  On a CPU NumPy's own BLAS serves them unless
-    a tuned kernel is known to be faster (`tilewright.serve.host_blas`).  Equal config and equal
-    data give equal bits.
+    host's memory, NumPy arrays travel there and back, large ones tile by tile
+    (`tilewright.serve.streamed`): they may be larger than the device's memory.  On a CPU NumPy's
+    own BLAS serves them unless a tuned kernel is known to be faster (`tilewright.serve.host_blas`).
+    Equal config and equal data give equal bits.
 
     Operands of large products may be copied on the device where that is expected to be faster
     (`tilewright.serve.realigned`).  What calls need of memory besides their arrays comes from
@@ -133,7 +141,8 @@ def gemm(
     DLPack arrays on the stream that `c` (else `a`) names in its
     ``__cuda_array_interface__``, or else on the legacy default stream.
     """
-    if report is None:
+    limits = _limits(max_device_memory, max_host_memory)
+    if report is None and limits is None:
         if type(a) is np.ndarray and accuracy == "ieee" and out_dtype is None:
             made = at_once(a, b, c, alpha, beta, trans_a, trans_b, device)
             if made is not None:
@@ -148,7 +157,8 @@ def gemm(
     if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack_device__"):
         made = _on_host(
             a, b, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, accuracy=accuracy,
-            out_dtype=out_dtype, report=report, device=device,
+            out_dtype=out_dtype, report=report, device=device, max_device_memory=max_device_memory,
+            max_host_memory=max_host_memory,
         )  # fmt: skip
         if made is not None:
             return made
@@ -159,11 +169,18 @@ def gemm(
         from tilewright.serve.narrow import narrow_gemm
 
         refuse_contract(accuracy, report)
+        if limits is not None:
+            raise ValueError(f"max_device_memory is for float32 and wider arrays, not {a.dtype}")
         return narrow_gemm(given_a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
     if out_dtype is not None:
         raise ValueError(
             f"out_dtype={out_dtype!r} is for arrays of float16, bfloat16 and int8, and these are of"
             f" {a.dtype}; leave it out"
+        )
+    if limits is not None and not getattr(adapter, "IS_OF_HOST", False):
+        raise ValueError(
+            f"{'max_device_memory' if limits[0] else 'max_host_memory'} is for matrices in the"
+            " host's memory, and these are on a device; leave it out"
         )
     b = adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
@@ -178,7 +195,9 @@ def gemm(
     check_scalars(alpha, beta, precision, c)
     if c is None:
         c = adapter.empty_like(a, (m, n))
-    request = Request(precision, m, n, k, alpha, beta, op_a, op_b, a, b, c, arithmetic, report)
+    request = Request(
+        precision, m, n, k, alpha, beta, op_a, op_b, a, b, c, arithmetic, report, limits
+    )
     if 0 not in (m, n) and not ((k == 0 or alpha == 0) and beta == 1):
         adapter.run(request, device)
     return adapter.result(c)
@@ -212,6 +231,17 @@ class Request:
     c: Any
     arithmetic: str = ""  # how products are computed, if not by the units for this precision
     report: Decision | None = None
+    limits: tuple[int | None, int | None] | None = None  # bytes of the device's memory, the host's
+
+
+def _limits(device: Any, host: Any) -> tuple[int | None, int | None] | None:
+    """Return limits of memory; None where there are none."""
+    if device is None and host is None:
+        return None
+    for name, value in (("max_device_memory", device), ("max_host_memory", host)):
+        if value is not None and (not isinstance(value, int) or value <= 0):
+            raise ValueError(f"{name}={shown(value)} is not a number of bytes; give one above 0")
+    return device, host
 
 
 def _adapter(a: Any, b: Any, c: Any) -> Any:
@@ -254,6 +284,10 @@ def _adapter(a: Any, b: Any, c: Any) -> Any:
         from tilewright.serve.arrays.dlpack import DLPackArrays
 
         return DLPackArrays(a, b, c)
+    from tilewright.serve.arrays import sliced as on_sliced
+
+    if all(map(on_sliced.is_sliced, given)):
+        return on_sliced
     for name, x in (("a", a), ("b", b), ("c", c)):
         if isinstance(x, list | tuple | int | float | complex):
             raise TypeError(f"{name} is a {type(x).__name__}; give np.asarray({name})")

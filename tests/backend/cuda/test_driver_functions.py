@@ -22,8 +22,9 @@ NEWER = {"cuCtxCreate", "cuStreamGetCaptureInfo"}
 BYTES = {"CUdevice": 4, "CUdeviceptr": 8, "CUuuid": 16, "cuuint32_t": 4, "cuuint64_t": 8,
          "char": 256, "float": 4, "int": 4, "size_t": 8, "unsigned char": 4, "unsigned int": 4,
          "unsigned long long": 8}  # fmt: skip
-ENUMERATIONS = ("CUdevice_attribute", "CUfunction_attribute", "CUgraphNodeType", "CUresult",
-                "CUstreamCaptureMode", "CUstreamCaptureStatus", "CUtensorMap")  # fmt: skip
+ENUMERATIONS = ("CUdevice_attribute", "CUfunction_attribute", "CUgraphNodeType",
+                "CUpointer_attribute", "CUresult", "CUstreamCaptureMode", "CUstreamCaptureStatus",
+                "CUtensorMap")  # fmt: skip
 
 
 def declared(name: str) -> list[str]:
@@ -68,6 +69,21 @@ def test_numbers_are_those_of_cudas_header() -> None:
     most = bindings.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     assert most == functions.MAX_DYNAMIC_SHARED_BYTES
     assert bindings.CUstream_flags.CU_STREAM_NON_BLOCKING == functions.NON_BLOCKING
+    memory, asked = bindings.CUmemorytype, bindings.CUpointer_attribute
+    assert memory.CU_MEMORYTYPE_HOST == functions.MEMORY_HOST
+    assert memory.CU_MEMORYTYPE_DEVICE == functions.MEMORY_DEVICE
+    assert asked.CU_POINTER_ATTRIBUTE_MEMORY_TYPE == functions.MEMORY_TYPE
+
+
+def test_copies_of_lines_are_described_as_in_cudas_header() -> None:
+    theirs = bindings.CUDA_MEMCPY2D()
+    mine = functions.Copy2D.of((1, 4096, 0, 256), (2, 0, 8192, 512), 200, 7)
+    theirs.srcMemoryType = bindings.CUmemorytype.CU_MEMORYTYPE_HOST
+    theirs.dstMemoryType = bindings.CUmemorytype.CU_MEMORYTYPE_DEVICE
+    theirs.srcHost, theirs.srcPitch, theirs.dstDevice, theirs.dstPitch = 4096, 256, 8192, 512
+    theirs.WidthInBytes, theirs.Height = 200, 7
+    size = ctypes.sizeof(mine)
+    assert bytes(mine) == ctypes.string_at(theirs.getPtr(), size)
 
 
 def test_tensor_maps_are_asked_for_in_the_numbers_of_cudas_header() -> None:

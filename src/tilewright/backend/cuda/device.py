@@ -27,7 +27,12 @@ from tilewright.backend.base import (
 from tilewright.backend.cuda import probe
 from tilewright.backend.cuda.cubin import Cubin
 from tilewright.backend.cuda.driver import check, driver, stream_state
-from tilewright.backend.cuda.functions import MAX_DYNAMIC_SHARED_BYTES, NON_BLOCKING
+from tilewright.backend.cuda.functions import (
+    MAX_DYNAMIC_SHARED_BYTES,
+    MEMORY_HOST,
+    MEMORY_TYPE,
+    NON_BLOCKING,
+)
 from tilewright.stencil import Launch, Source
 from tilewright.timeline import is_recording, span
 
@@ -439,6 +444,19 @@ class CUDADevice(LiveDevice):
             if self.lost is None:
                 with self.current():
                     self.check(self.api.cuMemFreeHost(address), f"{self.id} could not free memory")
+
+    def is_pinned(self, address: int) -> bool:
+        """Whether an address is of host memory whose pages are locked."""
+        kind = ctypes.c_uint()
+        with self.current():
+            status, *_ = self.api.cuPointerGetAttribute(ctypes.byref(kind), MEMORY_TYPE, address)
+        return status == 0 and kind.value == MEMORY_HOST
+
+    @property
+    def free_memory(self) -> int:
+        """Bytes of device memory that nobody has taken."""
+        with self.current():
+            return int(self.check(self.api.cuMemGetInfo(), f"asking {self.id} for its memory"))
 
     def environment(self) -> dict[str, str]:
         """Return what a measurement should remember about the software."""

@@ -21,16 +21,22 @@ __all__ = [
     "CAPTURE_THREAD_LOCAL",
     "GRAPH_NODE_KERNEL",
     "MAX_DYNAMIC_SHARED_BYTES",
+    "MEMORY_DEVICE",
+    "MEMORY_HOST",
     "NON_BLOCKING",
+    "Copy2D",
     "Functions",
 ]
 
 # Enumerators of cuda.h: CU_STREAM_CAPTURE_MODE_*, CU_GRAPH_NODE_TYPE_KERNEL,
-# CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES and CU_STREAM_NON_BLOCKING.
+# CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_STREAM_NON_BLOCKING, CU_MEMORYTYPE_* and
+# CU_POINTER_ATTRIBUTE_MEMORY_TYPE.
 CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED = 1, 2
 GRAPH_NODE_KERNEL = 0
 MAX_DYNAMIC_SHARED_BYTES = 8
 NON_BLOCKING = 1
+MEMORY_HOST, MEMORY_DEVICE = 1, 2
+MEMORY_TYPE = 2
 
 _NOT_FOUND = 500  # CUDA_ERROR_NOT_FOUND
 
@@ -81,6 +87,8 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuMemFreeAsync": ("cuMemFreeAsync", (_ADDRESS, _HANDLE)),
     "cuMemFreeHost": ("cuMemFreeHost", (c_void_p,)),
     "cuMemHostAlloc": ("cuMemHostAlloc", (_MADE, c_size_t, c_uint)),
+    "cuMemGetInfo": ("cuMemGetInfo_v2", (_SIZE, _SIZE)),
+    "cuMemcpy2DAsync": ("cuMemcpy2DAsync_v2", (c_void_p, _HANDLE)),
     "cuMemcpyDtoDAsync": ("cuMemcpyDtoDAsync_v2", (_ADDRESS, _ADDRESS, c_size_t, _HANDLE)),
     "cuMemcpyDtoHAsync": ("cuMemcpyDtoHAsync_v2", (c_void_p, _ADDRESS, c_size_t, _HANDLE)),
     "cuMemcpyHtoDAsync": ("cuMemcpyHtoDAsync_v2", (_ADDRESS, c_void_p, c_size_t, _HANDLE)),
@@ -88,6 +96,8 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuModuleGetFunction": ("cuModuleGetFunction", (_MADE, _HANDLE, c_char_p)),
     "cuModuleLoadData": ("cuModuleLoadData", (_MADE, c_char_p)),
     "cuModuleUnload": ("cuModuleUnload", (_HANDLE,)),
+    # What is told is memory of the caller's: its type follows from the attribute.
+    "cuPointerGetAttribute": ("cuPointerGetAttribute", (c_void_p, c_int, _ADDRESS)),
     "cuProfilerStart": ("cuProfilerStart", ()),
     "cuProfilerStop": ("cuProfilerStop", ()),
     "cuStreamBeginCapture": ("cuStreamBeginCapture_v2", (_HANDLE, c_int)),
@@ -111,6 +121,34 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
         "cuThreadExchangeStreamCaptureMode", (c_void_p,),  # the caller's: set and filled in
     ),
 }  # fmt: skip
+
+
+class Copy2D(ctypes.Structure):
+    """CUDA_MEMCPY2D of cuda.h: lines between two places, each with a pitch of its own."""
+
+    _fields_ = [
+        (side + name, of)
+        for side in ("src", "dst")
+        for name, of in (
+            ("XInBytes", c_size_t), ("Y", c_size_t), ("MemoryType", c_int), ("Host", c_void_p),
+            ("Device", _ADDRESS), ("Array", c_void_p), ("Pitch", c_size_t),
+        )
+    ] + [("WidthInBytes", c_size_t), ("Height", c_size_t)]  # fmt: skip
+
+    @classmethod
+    def of(
+        cls,
+        source: tuple[int, int, int, int],
+        to: tuple[int, int, int, int],
+        width: int,
+        lines: int,
+    ) -> Copy2D:
+        """Return a copy between two places: memory type, host's and device's address, pitch."""
+        made = cls(WidthInBytes=width, Height=lines)
+        for side, place in (("src", source), ("dst", to)):
+            for name, value in zip(("MemoryType", "Host", "Device", "Pitch"), place, strict=True):
+                setattr(made, side + name, value)
+        return made
 
 
 class Functions:

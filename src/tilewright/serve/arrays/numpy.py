@@ -22,7 +22,10 @@ from tilewright.serve.warm import looks
 if TYPE_CHECKING:
     from tilewright.serve.gemm import Request
 
-__all__ = ["again", "empty_like", "result", "run", "view"]
+__all__ = ["again", "empty_like", "is_shared", "result", "run", "view"]
+
+# Whether calls may bound the memory that they take.
+IS_OF_HOST = True
 
 Span = tuple[int, int]
 """Addresses of the first byte and of the one behind the last."""
@@ -72,10 +75,17 @@ def run(request: Request, device: str | LiveDevice | None) -> None:
     live = find_device(device)
     if serve(live, request):
         return
+    if not is_shared(live):
+        from tilewright.serve.streamed.serve import is_wanted
+        from tilewright.serve.streamed.serve import serve as serve_streamed
+
+        if is_wanted(live, request):
+            serve_streamed(live, request)
+            return
     a, b, target = _taken(request.a), _taken(request.b), _matrix(c)
     if target is None:
         target = _taken(c if request.beta != 0 else np.empty(c.shape, c.dtype))
-    if _is_shared(live):
+    if is_shared(live):
         _in_place(live, request, a, b, target)
     else:
         _staged(live, request, a, b, target)
@@ -217,7 +227,7 @@ def _in_place(live: Any, request: Request, a: _Matrix, b: _Matrix, c: _Matrix) -
     _wrapped(live, [_bytes(*one) for one in pieces], at[2], begin)
 
 
-def _is_shared(live: LiveDevice) -> bool:
+def is_shared(live: LiveDevice) -> bool:
     """Whether a device reads and writes the host's memory where it is."""
     return live.spec.unified_memory and hasattr(live, "wrap")
 

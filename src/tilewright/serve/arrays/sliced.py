@@ -1,0 +1,71 @@
+"""Arrays of which parts are read and written by slices: Zarr's, h5py's, Dask's, beside NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.backend import LiveDevice
+from tilewright.backend import device as find_device
+from tilewright.serve.arrays import numpy as on_numpy
+
+__all__ = ["empty_like", "is_sliced", "result", "run", "view"]
+
+# Whether calls may bound the memory that they take.
+IS_OF_HOST = True
+
+
+def is_sliced(x: Any) -> bool:
+    """Whether an array gives parts: it has a shape, a NumPy dtype and subscripts."""
+    if isinstance(x, np.ndarray):
+        return True
+    known = isinstance(getattr(x, "dtype", None), np.dtype) and hasattr(x, "shape")
+    return known and hasattr(x, "__getitem__") and not hasattr(x, "__dlpack_device__")
+
+
+def view(name: str, x: Any) -> Any:
+    """Return the array itself.
+
+    Raises
+    ------
+    ValueError
+        If its bytes are in another machine's order.
+    """
+    return on_numpy.view(name, x)
+
+
+def result(x: Any) -> Any:
+    """Return the array itself."""
+    return x
+
+
+def empty_like(like: Any, shape: tuple[int, int]) -> NDArray[Any]:
+    """Return a new NumPy array of the same dtype."""
+    return np.empty(shape, like.dtype)
+
+
+def run(request: Any, device: str | LiveDevice | None) -> None:
+    """Compute into ``request.c`` part by part, and wait for it.
+
+    Raises
+    ------
+    ValueError
+        If C is A or B, or takes no parts.
+    """
+    if not hasattr(request.c, "__setitem__"):
+        raise ValueError(f"c is a {type(request.c).__name__}, which takes no parts; give another")
+    for name, x in (("a", request.a), ("b", request.b)):
+        both = isinstance(x, np.ndarray) and isinstance(request.c, np.ndarray)
+        if x is request.c or (both and np.shares_memory(x, request.c)):
+            raise ValueError(f"c overlaps {name}; give c memory of its own")
+    live = find_device(device)
+    if on_numpy.is_shared(live):
+        from tilewright.serve.streamed.on_host import serve
+
+        serve(live, request, on_numpy.run)
+    else:
+        from tilewright.serve.streamed.serve import serve as serve_streamed
+
+        serve_streamed(live, request)

@@ -1,0 +1,44 @@
+"""Matrices in the host's memory, or behind it, of which parts are read and written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.serve.streamed.tiling import Piece
+
+__all__ = ["HostMatrix"]
+
+
+class HostMatrix:
+    """An array whose parts are looked at as lines: rows of a row-major one, else columns.
+
+    Parameters
+    ----------
+    array : ndarray or any array
+        Two-dimensional.  What is no NumPy array gives and takes parts by ``array[i0:i1, j0:j1]``,
+        as Zarr's, h5py's and Dask's do.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.is_here = isinstance(array, np.ndarray)
+        strides = array.strides if self.is_here else (1, 0)
+        # A column-major one has short steps down its columns.
+        self.row_major = abs(strides[1]) <= abs(strides[0]) or array.shape[0] == 1
+
+    def part(self, rows: Piece, columns: Piece) -> NDArray[Any]:
+        """Return a part: a view of what is here, else what is read."""
+        part = self.array[slice(*rows), slice(*columns)]
+        return part if self.is_here else np.asarray(part, self.array.dtype)
+
+    def lines(self, rows: Piece, columns: Piece) -> NDArray[Any]:
+        """Return a part as lines."""
+        part = self.part(rows, columns)
+        return part if self.row_major else part.T
+
+    def put(self, rows: Piece, columns: Piece, part: NDArray[Any]) -> None:
+        """Write a part."""
+        self.array[slice(*rows), slice(*columns)] = part

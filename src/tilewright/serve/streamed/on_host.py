@@ -1,0 +1,63 @@
+"""Products of arrays that give and take parts, where the device's memory is the host's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from tilewright.backend import LiveDevice
+from tilewright.serve.gemm import Request
+from tilewright.serve.streamed.host import HostMatrix
+from tilewright.serve.streamed.tiling import Tiling
+
+__all__ = ["serve"]
+
+
+def serve(live: LiveDevice, request: Request, run: Callable[[Request, LiveDevice], None]) -> None:
+    """Compute into ``request.c``, part by part.
+
+    Parameters
+    ----------
+    live : LiveDevice
+        Whose memory is the host's.
+    request : Request
+        Of arrays that give and take parts.
+    run : callable
+        Computes a request of NumPy arrays in place.
+
+    Raises
+    ------
+    ValueError
+        If the limit leaves no room.
+    """
+    limit = (request.limits or (None, None))[1] or _host_memory() // 4
+    size = request.precision.element_bytes
+    tiling = Tiling.of(request.m, request.n, request.k, size, limit)
+    a, b, c = map(HostMatrix, (request.a, request.b, request.c))
+    for rows, columns in product(tiling.m, tiling.n):
+        shape = rows[1] - rows[0], columns[1] - columns[0]
+        reads = any(request.precision.scalar(request.beta))
+        tile = np.array(c.part(rows, columns)) if reads else np.empty(shape, request.c.dtype)
+        for number, terms in enumerate(tiling.k):
+            x, y = request.trans_a.transposed, request.trans_b.transposed
+            part = replace(
+                request,
+                m=shape[0], n=shape[1], k=terms[1] - terms[0],
+                a=a.part(*((terms, rows) if x else (rows, terms))),
+                b=b.part(*((columns, terms) if y else (terms, columns))),
+                c=tile, beta=1 if number else request.beta, limits=None,
+            )  # fmt: skip
+            run(part, live)
+        c.put(rows, columns, tile)
+
+
+def _host_memory() -> int:
+    """Return the bytes of the host's memory that are free, as far as the system tells."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return 4 << 30

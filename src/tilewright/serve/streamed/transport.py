@@ -1,0 +1,88 @@
+"""What carries parts of matrices to a device and back, and lets it multiply: in order, one by one.
+
+Devices that copy and compute at the same time have one of their own
+(`tilewright.serve.streamed.overlapped`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.backend import Event, LiveDevice
+
+__all__ = ["InOrder", "Transport"]
+
+
+class Transport(Protocol):
+    """Copies and products of one call.
+
+    Lines on the device are `ld` elements apart.  What is enqueued waits for the events `after`; the
+    one that is returned is of its end.
+    """
+
+    overlaps: bool
+
+    def allocate(self, size: int) -> Any:
+        """Return device memory, until `close`."""
+
+    def upload(
+        self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]
+    ) -> Event | None:
+        """Enqueue a copy to the device."""
+
+    def multiply(self, request: Any, operands: Any, after: Sequence[Event]) -> Event | None:
+        """Enqueue a product of what is on the device."""
+
+    def download(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
+        """Copy to the host, and wait for it."""
+
+    def close(self) -> None:
+        """Wait for all that was enqueued, and give back what is held."""
+
+
+class InOrder:
+    """Each copy and each product waits for the one before.
+
+    Parameters
+    ----------
+    live : LiveDevice
+        Where the memory is.
+    """
+
+    overlaps = False
+
+    def __init__(self, live: LiveDevice) -> None:
+        self._live = live
+        self._held: list[Any] = []
+
+    def allocate(self, size: int) -> Any:
+        """Return device memory, until `close`."""
+        self._held.append(self._live.allocate(size))
+        return self._held[-1]
+
+    def upload(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
+        """Copy to the device."""
+        dense = np.zeros((len(lines), ld), lines.dtype)
+        dense[:, : lines.shape[1]] = lines
+        self._live.write(memory, dense)
+
+    def multiply(self, request: Any, operands: Any, after: Sequence[Event]) -> None:
+        """Multiply, and wait for it."""
+        from tilewright.serve.gemm import launch_gemm
+
+        launch_gemm(self._live, request, operands).wait()
+
+    def download(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
+        """Copy to the host."""
+        dense = np.empty((len(lines), ld), lines.dtype)
+        self._live.download(memory, dense)
+        lines[...] = dense[:, : lines.shape[1]]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        while self._held:
+            self._live.free(self._held.pop())

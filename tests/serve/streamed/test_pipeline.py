@@ -1,0 +1,152 @@
+"""Products of matrices in the host's memory, tile by tile through another one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tilewright as tw
+from tilewright.backend import BackendError
+from tilewright.serve import host_blas
+from tilewright.serve.arrays import numpy as on_numpy
+from tilewright.serve.streamed import serve
+from tilewright.serve.streamed.transport import InOrder
+
+
+class Threaded(InOrder):
+    """A device that copies finished tiles while it computes others, as CUDA's do."""
+
+    overlaps = True
+
+
+class Sliced:
+    """An array that gives and takes parts, as Zarr's and h5py's do."""
+
+    def __init__(self, array):
+        self._array = array
+        self.shape, self.dtype, self.taken = array.shape, array.dtype, []
+
+    def __getitem__(self, part):
+        self.taken.append(part)
+        return self._array[part].copy()
+
+    def __setitem__(self, part, values):
+        self._array[part] = values
+
+
+@pytest.fixture(autouse=True, params=[InOrder, Threaded])
+def apart(request, monkeypatch):
+    """The first OpenCL device, as if its memory were its own."""
+    monkeypatch.setattr(on_numpy, "is_shared", lambda live: False)
+    monkeypatch.setattr(serve, "InOrder", request.param)
+    with host_blas.left_out():
+        yield
+
+
+def drawn(rng, shape, dtype, order):
+    x = rng.standard_normal(shape).astype(dtype)
+    if x.dtype.kind == "c":
+        x.imag = rng.standard_normal(shape)
+    return np.asarray(x, order=order)
+
+
+def applied(x, trans):
+    wide = x.astype(np.complex128)
+    return {"N": wide, "T": wide.T, "C": wide.conj().T}[trans]
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    sizes=st.tuples(*[st.integers(1, 90)] * 3),
+    dtype=st.sampled_from(["f4", "f8", "c8", "c16"]),
+    trans=st.tuples(*[st.sampled_from("NTC")] * 2),
+    orders=st.text("CF", min_size=3, max_size=3),
+    beta=st.sampled_from([0, 0.5]),
+    kib=st.sampled_from([64, 256, 4096]),
+    seed=st.integers(0, 99),
+)
+def test_limits_change_no_result(sizes, dtype, trans, orders, beta, kib, seed):
+    (m, n, k), rng = sizes, np.random.default_rng(seed)
+    a = drawn(rng, (m, k) if trans[0] == "N" else (k, m), dtype, orders[0])
+    b = drawn(rng, (k, n) if trans[1] == "N" else (n, k), dtype, orders[1])
+    c = drawn(rng, (m, n), dtype, orders[2])
+    expected = 2 * (applied(a, trans[0]) @ applied(b, trans[1])) + beta * c
+    size = 2 * (abs(applied(a, trans[0])) @ abs(applied(b, trans[1]))) + abs(c)
+    if not beta:
+        c.fill(np.nan)
+    tw.gemm(
+        a, b, c, alpha=2, beta=beta, trans_a=trans[0], trans_b=trans[1],
+        max_device_memory=kib << 10,
+    )  # fmt: skip
+    assert (abs(c - expected) <= 8 * (k + 2) * np.finfo(dtype).eps * size).all()
+
+
+def test_operands_that_are_not_read_may_hold_anything():
+    a, b, c = np.full((70, 40), np.nan), np.full((40, 70), np.nan), np.ones((70, 70))
+    tw.gemm(a, b, c, alpha=0, beta=3, max_device_memory=64 << 10)
+    assert (c == 3).all()
+    tw.gemm(a[:, :0], b[:0], c, beta=2, max_device_memory=64 << 10)
+    assert (c == 6).all()
+
+
+def test_parts_of_other_arrays_are_read_and_written():
+    rng = np.random.default_rng(1)
+    a, b, c = (rng.standard_normal(shape) for shape in ((90, 60), (70, 60), (90, 70)))
+    expected = a @ b.T + c
+    target = Sliced(c)
+    made = tw.gemm(Sliced(a), b, target, beta=1, trans_b="T", max_device_memory=64 << 10)
+    assert made is target
+    assert np.allclose(c, expected)
+    new = tw.gemm(Sliced(a), Sliced(b), trans_b="T")
+    assert np.allclose(new, a @ b.T)
+
+
+class Broken(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, BackendError, Broken])
+def test_what_was_computed_is_told_where_a_call_ends_early(error, monkeypatch):
+    calls = []
+
+    def fail(self, request, operands, after):
+        calls.append(request)
+        if len(calls) == 5:
+            raise error("no more")
+        return Base.multiply(self, request, operands, after)
+
+    Base = serve.InOrder
+    monkeypatch.setattr(serve, "InOrder", type("Failing", (Base,), {"multiply": fail}))
+    a = np.ones((64, 16))
+    c = np.full((64, 64), -1.0)
+    with pytest.raises(error) as caught:
+        tw.gemm(a, a.T.copy(), c, max_device_memory=24 << 10)
+    told = " ".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert "4 of 16 tiles of c are computed" in told
+    assert (c == 16).sum() == 4 * 16 * 16
+    assert (c == -1).sum() == 12 * 16 * 16
+
+
+def test_a_tile_that_cannot_be_written_ends_the_call():
+    class Full(Sliced):
+        def __setitem__(self, part, values):
+            raise OSError(28, "No space left on device")
+
+    a = np.ones((64, 16))
+    with pytest.raises(OSError, match="No space left") as caught:
+        tw.gemm(a, a.T.copy(), Full(np.zeros((64, 64))), max_device_memory=24 << 10)
+    assert "0 of 16 tiles" in caught.value.__notes__[0]
+
+
+def test_limits_are_checked():
+    a = np.ones((8, 8))
+    with pytest.raises(ValueError, match=r"max_device_memory=0 is not a number of bytes"):
+        tw.gemm(a, a, max_device_memory=0)
+    with pytest.raises(ValueError, match=r"max_host_memory='1' is not a number of bytes"):
+        tw.gemm(a, a, max_host_memory="1")
+    with pytest.raises(ValueError, match=r"float32 and wider"):
+        tw.gemm(a.astype("f2"), a.astype("f2"), max_device_memory=1 << 20)

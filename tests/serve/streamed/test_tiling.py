@@ -1,0 +1,63 @@
+"""How products are cut: every element once, within the memory that is given."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.serve.streamed.tiling import Tiling, longest, slot_elements
+
+SIDES = st.integers(1, 60_000)
+
+
+@given(SIDES, SIDES, st.integers(0, 60_000), st.sampled_from([4, 8, 16, 32]), st.integers(20, 38))
+def test_pieces_cover_each_side_and_slots_fit(m, n, k, itemsize, bits):
+    limit = 2**bits
+    found = Tiling.of(m, n, k, itemsize, limit)
+    for side, pieces in ((m, found.m), (n, found.n), (k, found.k)):
+        assert pieces[0][0] == 0
+        assert pieces[-1][1] == side
+        assert all(a[1] == b[0] for a, b in pairwise(pieces))
+    x, y, z = longest(found.m), longest(found.n), longest(found.k)
+    held = (
+        found.panels_a * slot_elements(x, z, itemsize)
+        + found.panels_b * slot_elements(z, y, itemsize)
+        + found.tiles_c * slot_elements(x, y, itemsize)
+    )
+    assert held * itemsize <= limit
+
+
+@given(st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 3000), st.integers(22, 34))
+def test_each_tile_is_computed_once_in_the_order_of_k(m, n, k, bits):
+    found = Tiling.of(m, n, k, 4, 2**bits)
+    if len(found.m) * len(found.n) * len(found.k) > 20_000:
+        return
+    sums = np.zeros((len(found.m), len(found.n)), int)
+    for one in found.tasks():
+        assert sums[one.i, one.j] == one.p
+        assert one.is_first == (one.p == 0)
+        sums[one.i, one.j] += 1
+        assert one.is_last == (sums[one.i, one.j] == len(found.k))
+    assert (sums == len(found.k)).all()
+
+
+def test_what_fits_is_copied_once_and_begins_with_few_panels():
+    found = Tiling.of(8192, 8192, 8192, 4, 2**33)
+    assert len(found.k) == 1
+    assert (found.panels_a, found.panels_b) == (len(found.m), len(found.n))
+    seen_a, seen_b, copied = set(), set(), []
+    for one in found.tasks():
+        copied.append(len({one.i} - seen_a) + len({one.j} - seen_b))
+        seen_a.add(one.i)
+        seen_b.add(one.j)
+    # No tile but the first waits for two panels.
+    assert max(copied[1:]) <= 1
+
+
+def test_too_little_memory_is_refused_with_what_it_takes():
+    with pytest.raises(ValueError, match=r"max_device_memory=1000 holds no tiles; give at least"):
+        Tiling.of(100, 100, 100, 8, 1000)
