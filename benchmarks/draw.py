@@ -40,6 +40,7 @@ from of_calls import (
     readme,
     regret,
     squares,
+    transfers,
     tuned,
 )
 from tilewright.bench.counters import COUNTERS, stalls_that_count, told
@@ -344,7 +345,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/portfolio.md": {"ships": ships, "first": first_calls},
     "docs/serving.md": {
         "host": host_cost, "host-calls": host_calls, "opencl-calls": opencl_calls,
-        "linear-systems": linear_systems,
+        "linear-systems": linear_systems, "transfers": transfers,
     },
     "docs/export.md": {"calls": c_calls},
     "docs/random_shapes.md": {

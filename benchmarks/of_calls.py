@@ -253,6 +253,23 @@ def linear_systems() -> str:
     return f"{about('cpu/linear_systems')}.\n\n{table(head, lines)}"
 
 
+def transfers() -> str:
+    """Return how products of matrices in the host's memory stand beside link, kernel and peer."""
+    if not is_there("h100/transfers"):
+        return ""
+    lines = [
+        [
+            {"s": "SGEMM", "d": "DGEMM", "fp32": '`"fp32"`'}[row["precision"]], str(row["size"]),
+            row["memory"], f"{row['ms']:.1f}", f"{row['kernel_ms']:.1f}", f"{row['link_ms']:.1f}",
+            f"{row['of_longest']:.2f}", "" if row["xt_ms"] is None else f"{row['xt_ms']:.1f}",
+        ]
+        for row in rows("h100/transfers")
+    ]  # fmt: skip
+    head = ["", "n", "memory", "a call, ms", "kernel alone", "link alone", "call / the longer",
+            "cuBLASXt, ms"]  # fmt: skip
+    return f"{about('h100/transfers')}.\n\n{table(head, lines, 3)}"
+
+
 def host_cost() -> str:
     """Return what a warm call costs the host, by launches."""
     if not is_there("h100/host_cost"):
