@@ -5,6 +5,12 @@
 #define CLUSTER
 
 inline shared_at shared_memory() { return 0; }
+#if PARALLEL_SPLIT_K
+inline sums_of_chunk *second_shared_memory()
+{
+    return (sums_of_chunk *)emulated::shared_bytes(emulated::rank_now(), 0, 1, "a thread names");
+}
+#endif
 inline unsigned int cluster_rank() { return CLUSTER_BLOCKS > 1 ? emulated::rank_now() : 0; }
 inline void cluster_barrier()
 {
@@ -69,6 +75,18 @@ inline output rounded(float v) { return emulated::bfloat16_bits(v); }
 #else
 inline output rounded(accumulator v) { return v; }
 inline accumulator widened(output v) { return v; }
+#endif
+
+#if OUTPUT_BYTES == 2
+inline unsigned int rounded_pair(const accumulator *v)
+{
+    return rounded(v[0]) | (unsigned)rounded(v[1]) << 16;
+}
+
+inline unsigned int of_quad_lane(unsigned int v, int lane)
+{
+    return emulated::among(4, {v})[lane & 3][0];
+}
 #endif
 
 inline void round_chunk(chunk *to, const accumulator *v)

@@ -120,9 +120,10 @@ def compile_cubin(source: Source, arch: str, options: Sequence[str] = OPTIONS) -
     finally:
         found.nvrtcDestroyProgram(program)
     code, log, lowered = made
-    static = max((kernel.shared_bytes for kernel in read_cubin(code).kernels), default=0)
-    _check_shared(static, log)
-    _check_dynamic_shared(static, source.dynamic_shared_bytes, arch, log)
+    static = {kernel.name: kernel.shared_bytes for kernel in read_cubin(code).kernels}
+    _check_shared(max(static.values(), default=0), log)
+    # A second function's launch asks for none.
+    _check_dynamic_shared(static.get(lowered, 0), source.dynamic_shared_bytes, arch, log)
     return Cubin(code, log, {source.entry: lowered}, arch, time.perf_counter() - started)
 
 

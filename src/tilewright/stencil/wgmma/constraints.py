@@ -77,13 +77,18 @@ def _streams() -> tuple[Constraint, ...]:
     return (
         Constraint(
             "one way to share a tile",
-            lambda stream_k, multiprocessors: (stream_k == 0) | (multiprocessors > 0),
-            "stream-K is of persistent blocks",
+            lambda stream_k, parallel_split_k, multiprocessors: (
+                (stream_k == 0) | (multiprocessors > 0)
+            )
+            & ((parallel_split_k == 0) | (multiprocessors == 0)),
+            "stream-K is of persistent blocks, parallel split-K of others",
             "divisibility",
         ),
         Constraint(
             "shares of single blocks",
-            lambda stream_k, cluster_m, cluster_n: (stream_k == 0) | (cluster_m * cluster_n == 1),
+            lambda stream_k, parallel_split_k, cluster_m, cluster_n: (
+                (stream_k + parallel_split_k == 0) | (cluster_m * cluster_n == 1)
+            ),
             "blocks of a cluster bring each other's operands, so they would need equal shares",
             "divisibility",
         ),

@@ -52,7 +52,8 @@
  * could not tell whether they are full of this tile's or of one's before.
  *
  * With STREAM_K blocks share what would not fill the device evenly, in pieces of tiles
- * (shares.cuh); no clusters then, and no PINGPONG.
+ * (shares.cuh); no clusters then, and no PINGPONG.  With PARALLEL_SPLIT_K blocks have slices of k,
+ * which a second kernel adds up (parallel_split_k.cuh).
  *
  * The tensor core's sums are truncated, not rounded.  With PROMOTE_K they are moved every
  * PROMOTE_K steps of k into sums that ordinary additions round.
@@ -72,6 +73,11 @@
 #define OUTPUT_BF16 3
 #define OUTPUT_S32 4
 
+/* A config need not name it. */
+#ifndef PARALLEL_SPLIT_K
+#define PARALLEL_SPLIT_K 0
+#endif
+
 #define CLUSTER_BLOCKS (CLUSTER_M * CLUSTER_N)
 /* Consumers that share a tile of C: all, or one where they ping-pong. */
 #define SHARERS (PINGPONG ? 1 : CONSUMERS)
@@ -86,12 +92,15 @@
 #include "wgmma/multiply.cuh"
 #include "wgmma/store.cuh"
 #include "wgmma/shares.cuh"
+#include "wgmma/parallel_split_k.cuh"
 
-KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(
-    isize m, isize n, isize k, scalar alpha, const GRID_CONSTANT tensor_map a,
-    const GRID_CONSTANT tensor_map b, scalar beta, output *c, isize ldc,
-    const int *exponents_a, const int *exponents_b, const int *run_if, int run_value
-    WORKSPACE_ARGUMENT)
+#define ARGUMENTS                                                                              \
+    isize m, isize n, isize k, scalar alpha, const GRID_CONSTANT tensor_map a,                 \
+        const GRID_CONSTANT tensor_map b, scalar beta, output *c, isize ldc,                   \
+        const int *exponents_a, const int *exponents_b, const int *run_if, int run_value       \
+        WORKSPACE_ARGUMENT
+
+KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
 {
     const int run = ROUTED ? *run_if : run_value; /* on its way while barriers begin */
     const unsigned int rank = cluster_rank();
@@ -115,6 +124,11 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(
         give_registers();
 #if STREAM_K
         bring_pieces(&a, &b, arena, &at, divide(&all_of_c), m, n, workspace);
+#elif PARALLEL_SPLIT_K
+        const piece mine = slice_of(steps, BLOCK_ID / all.count, GRID_BLOCKS / all.count);
+        if (THREAD_ID % GROUP == 0)
+            bring_tile(&a, &b, arena, &at, tile_at(m, n, BLOCK_ID % all.count, 0), mine.first,
+                       mine.count);
 #else
         if (THREAD_ID % GROUP == 0)
             for (unsigned int number = all.first; number < all.count; number += all.stride)
@@ -126,6 +140,17 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(
         const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, aligned};
 #if STREAM_K
         multiply_pieces(to, arena, &at, divide(&all_of_c), workspace);
+#elif PARALLEL_SPLIT_K
+        const unsigned int slices = GRID_BLOCKS / all.count;
+        const tile mine = tile_at(m, n, BLOCK_ID % all.count, 0);
+        accumulator sum[SUMS_OF_THREAD];
+        multiply_tile(sum, arena, &at, 0, slice_of(steps, BLOCK_ID / all.count, slices).count);
+        if (slices == 1) {
+            store_tile(to, mine, sum);
+        } else {
+            LET_NEXT_BEGIN();
+            leave_sums(m, n, mine, sum, workspace);
+        }
 #else
         const unsigned int turn = PINGPONG ? THREAD_ID / GROUP : 0, turns = PINGPONG ? CONSUMERS : 1;
         unsigned int round = turn == 0; /* nobody comes before the first */
@@ -147,3 +172,14 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(
     if (CLUSTER_BLOCKS > 1)
         cluster_barrier(); /* nobody leaves while others copy to it or report to it */
 }
+
+#if PARALLEL_SPLIT_K
+KERNEL __launch_bounds__(SECOND_THREADS) void add_parts_of_slices(ARGUMENTS)
+{
+    WAIT_FOR_PREVIOUS();
+    if (ROUTED && *run_if != run_value)
+        return;
+    const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, false};
+    add_slices(to, workspace);
+}
+#endif

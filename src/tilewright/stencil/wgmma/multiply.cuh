@@ -105,6 +105,9 @@ HELPER void multiply_tile(accumulator *sum, shared_at arena, ring *at, unsigned 
                           unsigned int steps)
 {
     clear(sum, SUMS_OF_THREAD);
+    /* Compilers that see zeros before the first of a block's only tile wait for each multiply. */
+    if (PARALLEL_SPLIT_K)
+        settle(sum, SUMS_OF_THREAD);
     unsigned int last = 0;
     ROLLED for (unsigned int t = 0; t < steps; ++t) {
         wait_for(full_of(arena, at->stage), at->round);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
-from tilewright.stencil.asynchronous.parameters import STREAM_K, block_sides
+from tilewright.stencil.asynchronous.parameters import PARALLEL_SPLIT_K, STREAM_K, block_sides
 from tilewright.stencil.wgmma.arithmetic import Arithmetic
 
 __all__ = ["parameters"]
@@ -115,4 +115,5 @@ def _grid(multiprocessors: int) -> tuple[Parameter, ...]:
             "persistent: a block that is late has no other to take its work",
         ),
         STREAM_K,
+        PARALLEL_SPLIT_K,
     )

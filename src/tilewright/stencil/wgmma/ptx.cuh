@@ -36,6 +36,11 @@ union ALIGNED(8) chunk {
     unsigned int pairs[2]; /* of 2-byte elements */
 };
 
+/* Four sums side by side, as slices of k leave them (parallel_split_k.cuh). */
+struct ALIGNED(16) sums_of_chunk {
+    accumulator e[4];
+};
+
 /* Numbers that a thread holds of an instruction's 64 x INSTRUCTION_M results. */
 #define SUMS (INSTRUCTION_M / 2)
 
@@ -73,6 +78,15 @@ HELPER shared_at shared_memory(void)
     asm("cvta.to.shared.u64 %0, %1;" : "=l"(at) : "l"(arena));
     return ((shared_at)at + 1023) & ~1023u;
 }
+
+#if PARALLEL_SPLIT_K
+/* The reduction kernel's. */
+HELPER sums_of_chunk *second_shared_memory(void)
+{
+    SHARED_ARRAY sums_of_chunk second[SECOND_THREADS];
+    return second;
+}
+#endif
 
 /* ---- blocks and warpgroups ---- */
 
@@ -237,12 +251,28 @@ HELPER float widened(output bits)
     asm("cvt.f32." NARROW " %0, %1;" : "=f"(v) : "h"(bits));
     return v;
 }
+
+/* Two results, the first in the low half. */
+HELPER unsigned int rounded_pair(const accumulator *v)
+{
+    unsigned int pair;
+    asm("cvt.rn." NARROW "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(v[1]), "f"(v[0]));
+    return pair;
+}
+
 HELPER void round_chunk(chunk *to, const accumulator *v)
 {
-    UNROLL for (int i = 0; i < 2; ++i)
-        asm("cvt.rn." NARROW "x2.f32 %0, %1, %2;"
-            : "=r"(to->pairs[i])
-            : "f"(v[2 * i + 1]), "f"(v[2 * i]));
+    UNROLL for (int i = 0; i < 2; ++i) to->pairs[i] = rounded_pair(v + 2 * i);
+}
+
+/* A word of the lane with a number, modulo 4, among the four that this one is of. */
+HELPER unsigned int of_quad_lane(unsigned int v, int lane)
+{
+    unsigned int found;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1c1f, 0xffffffff;"
+                 : "=r"(found)
+                 : "r"(v), "r"(lane));
+    return found;
 }
 #else
 HELPER output rounded(accumulator v) { return v; }

@@ -11,7 +11,7 @@ __all__ = ["Pace", "paces", "starts"]
 _NAMES = (
     "block_m", "block_n", "instruction_m", "consumers", "pingpong", "row_bytes", "stages",
     "promote_k", "partials", "min_blocks", "cluster_m", "cluster_n", "swizzle_rows",
-    "multiprocessors", "stream_k",
+    "multiprocessors", "stream_k", "parallel_split_k",
 )  # fmt: skip
 
 
@@ -117,9 +117,10 @@ def starts(arithmetic: Arithmetic, multiprocessors: int = 1) -> tuple[dict[str, 
     found = []
     shapes = _SHORT if _is_short(arithmetic) else [shape for shape, _, _ in _rows(arithmetic)]
     for shape in shapes:
-        values = dict(zip(_NAMES, shape, strict=False))  # shapes with a pace have no stream-K
-        if not values.get("stream_k", 0):
-            values.pop("stream_k", None)
+        values = dict(zip(_NAMES, shape, strict=False))  # shapes with a pace share no tile
+        for name in ("stream_k", "parallel_split_k"):
+            if not values.get(name, 0):
+                values.pop(name, None)
         values["block_k"] = values.pop("row_bytes") // arithmetic.element_bytes
         if values["multiprocessors"] and multiprocessors > 1:
             values["multiprocessors"] = multiprocessors

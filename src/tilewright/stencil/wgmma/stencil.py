@@ -16,7 +16,7 @@ from tilewright.stencil.base import (
     Stencil,
     Variant,
 )
-from tilewright.stencil.geometry import PLAIN, Geometry, Mode
+from tilewright.stencil.geometry import PLAIN, Geometry, Mode, SplitK
 from tilewright.stencil.source_files import read_source
 from tilewright.stencil.wgmma.arithmetic import Arithmetic, TensorVariant, plain
 from tilewright.stencil.wgmma.call import ALIGNMENT, TensorCall, arguments, whole_call
@@ -44,6 +44,18 @@ _SUMS = (
     "block_m", "block_n", "block_k", "instruction_m", "consumers", "pingpong", "promote_k",
     "partials",
 )  # fmt: skip
+
+
+# Blocks of the reduction kernel (parallel_split_k.cuh) for each block of the first, and their
+# threads: a multiprocessor that had one block of the first has 1024 threads.
+_SECOND_BLOCKS, _SECOND_THREADS = 4, 256
+
+# By how many cycles slices must be shorter than whole tiles: 2 us on an H100, as for simt_async.
+_SECOND_CYCLES = 4000.0
+
+# Bytes of a stage's rows, of m or n: its usual block_k.  A multiprocessor gets half of what L2 gives
+# at best, 64 bytes a cycle, while all want theirs; tensor cores take less time.
+_ROW_BYTES, _BYTES_A_CYCLE = 128, 32
 
 
 class Wgmma(Stencil):
@@ -136,9 +148,17 @@ class Wgmma(Stencil):
     def geometry(self, config: Config) -> Geometry:
         """Return tiles in one dimension, blocks of a cluster side by side."""
         take = config.integer
+        sides = take("block_m"), take("block_n")
+        split_k = None
+        if config.get("parallel_split_k", 0):
+            step = _ROW_BYTES * sum(sides) * take("min_blocks") / _BYTES_A_CYCLE
+            area = sides[0] * sides[1]
+            split_k = SplitK(
+                step, _SUM_BYTES * area, _SECOND_BLOCKS, _SECOND_THREADS,
+                reduction_cycles=_SECOND_CYCLES,
+            )  # fmt: skip
         return Geometry(
-            take("block_m"),
-            take("block_n"),
+            *sides,
             (threads(consumers=take("consumers")), 1),
             tile_k=take("block_k"),
             stages=take("stages"),
@@ -147,6 +167,7 @@ class Wgmma(Stencil):
             cluster_n=take("cluster_n"),
             persistent=take("multiprocessors") > 0 or take("stream_k", 0) > 0,
             stream_k=take("stream_k", 0),
+            split_k=split_k,
             tma=True,
         )
 
@@ -208,6 +229,15 @@ class Wgmma(Stencil):
         text = "\n".join(read_source(part) for part in parts)
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n") * _SUM_BYTES
-        part *= int(config.get("stream_k", 0)) > 0
-        unit = f"{self.name} {self.version}"
-        return Source(text, defines, dynamic_shared_bytes=shared, part_bytes=part, unit=unit)
+        split_k = int(config.get("parallel_split_k", 0)) > 0
+        part *= split_k or int(config.get("stream_k", 0)) > 0
+        if split_k:
+            defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
+        return Source(
+            text,
+            defines,
+            dynamic_shared_bytes=shared,
+            part_bytes=part,
+            second="add_parts_of_slices" if split_k else "",
+            unit=f"{self.name} {self.version}",
+        )

@@ -61,26 +61,53 @@ HELPER void store_chunk(result to, accumulator *sum, isize i, isize j, int expon
     }
 }
 
-/* Write what this thread's group of warps has summed.  In an instruction's result, lane l of
+/* Write one element. */
+HELPER void store_element(result to, accumulator sum, isize i, isize j)
+{
+    output *const at = to.c + i + j * to.ld;
+    const int exponent = SCALED ? to.exponents_a[i] + to.exponents_b[j] : 0;
+    *at = rounded(combined(to, sum, exponent, at));
+}
+
+/* Where a thread's sums are.  In an instruction's result, lane l of
  * warp w has rows 16 w + l / 4 and 8 more, and of every 8 columns the pair number l % 4:
  *
  *     column   0   1   2   3   4   5   6   7   8 ...
  *     row 0    lane 0  lane 1  lane 2  lane 3  lane 0 ...
  *     row 1    lane 4  lane 5  ...
  *
- * Of 4-byte results a pair is a chunk.  Of 2-byte results two lanes exchange pairs of 16
- * columns: even ones have those of the first 8 then, odd ones of the others.
+ * C's columns are these rows: a thread has LINES of them, and of each a pair of every 8 elements.
+ */
+#define LINES (2 * ROWS)
+
+/* A column of C within the block's tile. */
+HELPER int column_of(int line)
+{
+    const int lane = THREAD_ID % 32, warp = THREAD_ID / 32;
+    const int own = PINGPONG ? 0 : warp / 4 * (ROWS * 64);
+    return own + warp % 4 * 16 + lane / 4 + line / 2 * 64 + line % 2 * 8;
+}
+
+/* The pair of a line among its elements from `row` on, a multiple of 8. */
+HELPER const accumulator *pair_of(const accumulator *sum, int line, int row)
+{
+    const int piece = line / 2 * COLUMNS + row / INSTRUCTION_M;
+    return sum + piece * SUMS + row % INSTRUCTION_M / 2 + line % 2 * 2;
+}
+
+/* Write what this thread's group of warps has summed.  Of 4-byte results a pair is a chunk.  Of
+ * 2-byte results two lanes exchange pairs of 16 elements: even ones have those of the first 8 then,
+ * odd ones of the others.
  *
  * PLAIN: the tile is inside C, which is not read.
  */
 template <bool PLAIN> HELPER void store_sums(result to, tile at, const accumulator *sum)
 {
-    const int lane = THREAD_ID % 32, warp = THREAD_ID / 32;
-    const int own = PINGPONG ? 0 : warp / 4 * (ROWS * 64);
+    const int lane = THREAD_ID % 32;
     const int place = OUTPUT_BYTES == 4 ? lane % 4 * 2 : lane % 2 * 8 + lane % 4 / 2 * 4;
-    const isize j0 = at.j0 + own + warp % 4 * 16 + lane / 4;
-    int exponents_b[2 * ROWS] = {};
-    UNROLL for (int line = 0; SCALED && line < 2 * ROWS; ++line) {
+    const isize j0 = at.j0 + column_of(0);
+    int exponents_b[LINES] = {};
+    UNROLL for (int line = 0; SCALED && line < LINES; ++line) {
         const isize j = j0 + line / 2 * 64 + line % 2 * 8;
         if (PLAIN || j < to.n)
             exponents_b[line] = to.exponents_b[j];
@@ -92,11 +119,9 @@ template <bool PLAIN> HELPER void store_sums(result to, tile at, const accumulat
         UNROLL for (int e = 0; SCALED && e < CHUNK; ++e)
             if (whole)
                 exponents_a[e] = to.exponents_a[i + e];
-        UNROLL for (int line = 0; line < 2 * ROWS; ++line) { /* rows of 64, two lines of each */
+        UNROLL for (int line = 0; line < LINES; ++line) {
             const isize j = j0 + line / 2 * 64 + line % 2 * 8;
-            const int piece = line / 2 * COLUMNS + column / INSTRUCTION_M;
-            const accumulator *const from =
-                sum + piece * SUMS + column % INSTRUCTION_M / 2 + line % 2 * 2;
+            const accumulator *const from = pair_of(sum, line, column);
             accumulator v[CHUNK];
             UNROLL for (int e = 0; e < CHUNK; ++e) v[e] = from[e / 2 * 4 + e % 2];
             exchange_pairs(v);
@@ -113,11 +138,100 @@ template <bool PLAIN> HELPER void store_sums(result to, tile at, const accumulat
     }
 }
 
+/* Whether columns that are not aligned are written in whole sectors. */
+#define SHIFTED (OUTPUT_BYTES == 2 && !SCALED)
+
+#if SHIFTED
+/* Elements of a sector of device memory, 32 bytes: what is written in parts is read before. */
+#define SECTOR 16
+
+/* Words of a column whose first element lies `shift` behind the start of a sector, as they lie in
+ * memory: lane q of four has word q of every 16 bytes.
+ *
+ *     shift 3      | - - | - 0 | 1 2 | 3 4 |  5 6 | 7 8 | ...     elements
+ *                  lane 0  lane 1  lane 2  lane 3  lane 0 ...
+ *
+ * A lane had pair q of every 8 elements.  Where `shift` is even pairs move to other lanes, where it
+ * is odd a word is made of two pairs' halves.
+ */
+HELPER void shift_words(unsigned int *word, int shift)
+{
+    const int q = THREAD_ID % 4, by = shift / 2 % 4;
+    const bool odd = shift % 2;
+    unsigned int low_before = 0, high_before = 0;
+    UNROLL for (int g = 0; g <= BLOCK_M / 8; ++g) {
+        const unsigned int own = g < BLOCK_M / 8 ? word[g] : 0;
+        /* Pairs that give a word's high half, or all of it, and its low half. */
+        const unsigned int high = of_quad_lane(own, q - by), low = of_quad_lane(own, q - by - 1);
+        const unsigned int whole = q >= by ? high : high_before;
+        const unsigned int half = q > by ? low : low_before;
+        word[g] = odd ? half >> 16 | whole << 16 : whole;
+        high_before = high;
+        low_before = low;
+    }
+}
+
+/* Write what of four elements, from place `at` of a column of `rows` on, lies inside. */
+HELPER void store_some(output *column, const unsigned int *words, int at, int rows)
+{
+    UNROLL for (int e = 0; e < 4; ++e)
+        if (at + e >= 0 && at + e < rows)
+            column[at + e] = (output)(words[e / 2] >> 16 * (e % 2));
+}
+
+/* Write a C that is not read, whose columns begin and end anywhere: sector after sector, four lanes
+ * each. */
+HELPER void store_shifted(result to, tile at, const accumulator *sum)
+{
+    const bool odd = THREAD_ID & 1;
+    const int place = odd * 8 + THREAD_ID % 4 / 2 * 4;
+    const int rows = to.m - at.i0 < BLOCK_M ? (int)(to.m - at.i0) : BLOCK_M;
+    UNROLL for (int line = 0; line < LINES; ++line) {
+        const isize j = at.j0 + column_of(line);
+        output *const column = to.c + at.i0 + j * to.ld;
+        const int shift = (int)(ADDRESS(column) / 2 % SECTOR), size = j < to.n ? rows : 0;
+        unsigned int word[BLOCK_M / 8 + 1];
+        UNROLL for (int g = 0; g < BLOCK_M / 8; ++g) {
+            const accumulator *const from = pair_of(sum, line, g * 8);
+            const accumulator v[2] = {to.alpha * from[0], to.alpha * from[1]};
+            word[g] = rounded_pair(v);
+        }
+        shift_words(word, shift);
+        unsigned int last[2] = {};
+        int last_at = size; /* none */
+        UNROLL for (int s = 0; s <= BLOCK_M / SECTOR; ++s) {
+            const bool far = shift >= SECTOR / 2;
+            const unsigned int before = s ? word[2 * s - 1] : 0, here = word[2 * s];
+            const unsigned int behind = s < BLOCK_M / SECTOR ? word[2 * s + 1] : 0;
+            const unsigned int first = far ? before : here, second = far ? here : behind;
+            const unsigned int got = of_quad_lane(odd ? first : second, THREAD_ID ^ 1);
+            const unsigned int words[2] = {odd ? got : first, odd ? second : got};
+            const int e = s * SECTOR - shift + place;
+            if (e >= 0 && e + 4 <= size) {
+                chunk v;
+                UNROLL for (int w = 0; w < 2; ++w) v.pairs[w] = words[w];
+                *(chunk *)(column + e) = v;
+            } else if (s == 0 && e < 0) {
+                store_some(column, words, e, size);
+            } else if (e < size) {
+                last_at = e;
+                UNROLL for (int w = 0; w < 2; ++w) last[w] = words[w];
+            }
+        }
+        store_some(column, last, last_at, size);
+    }
+}
+#endif
+
 /* Inner tiles of a C that is only written have a way of their own, without checks. */
 HELPER void store_tile(result to, tile at, const accumulator *sum)
 {
     if (to.aligned && to.beta == 0 && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n)
         store_sums<true>(to, at, sum);
+#if SHIFTED
+    else if (!to.aligned && to.beta == 0)
+        store_shifted(to, at, sum);
+#endif
     else
         store_sums<false>(to, at, sum);
 }
