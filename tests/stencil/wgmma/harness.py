@@ -121,7 +121,7 @@ class Run:
 
     def launch(self, call: TensorCall) -> None:
         """Launch once and wait."""
-        launch = self.family.launch(self.config, call.m, call.n)
+        launch = self.family.launch(self.config, call.m, call.n, call.k)
         arguments = self.family.arguments(self.config, self.variant, call)
         self.live.launch(self.kernel, launch, arguments).wait()
 

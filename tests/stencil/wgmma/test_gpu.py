@@ -74,6 +74,29 @@ def test_blocks_that_share_tiles_compute_the_product(
         run.check(Case(300, 200, 0, beta=2))
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_slices_of_k_compute_the_product(hopper: LiveDevice, name: str) -> None:
+    """As many as the launch has for these sizes: all of k, a few slices, one for each SM."""
+    of = variant("TN", EVERY[name])
+    space = FAMILY.space(of, hopper.spec)
+    sliced = {"multiprocessors": 0, "stream_k": 0, "parallel_split_k": 1}
+    starts = dict.fromkeys(config.replace(**sliced) for config in FAMILY.starts(of, hopper.spec))
+    for config in [config for config in starts if config in space]:
+        run = Run(hopper, config, of)
+        run.check(Case(515, 389, 2331, 2, -1, padding=1, padding_c=3))
+        run.check(Case(30, 20, 20000, offset_c=1))
+        run.check(Case(300, 200, 0, beta=2))
+        run.check(Case(2000, 1000, 70))
+
+
+@pytest.mark.parametrize("apart", range(8))
+def test_columns_of_two_byte_results_may_begin_anywhere(hopper: LiveDevice, apart: int) -> None:
+    of = variant("NT", EVERY["bf16"])
+    run = Run(hopper, FAMILY.default(of, hopper.spec), of)
+    run.check(Case(1031, 515, 40, padding_c=apart, offset_c=apart * 3 % 8))
+    run.check(Case(1024, 512, 40, padding_c=apart, offset_c=apart))
+
+
 @pytest.mark.parametrize("stream_k", [1, 2])
 def test_shared_tiles_have_the_same_bits_in_every_run(hopper: LiveDevice, stream_k: int) -> None:
     of = variant("NT", EVERY["fp16x3"])

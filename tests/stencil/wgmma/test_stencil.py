@@ -146,6 +146,15 @@ def test_scalars_and_addresses(emulated: EmulatedDevice) -> None:
     assert not run.result(Case(8, 8, 8, alpha=0), values).any()
 
 
+@pytest.mark.parametrize("m", thorough_but([67], [1, 2, 3, 15, 16, 17, 64, 65, 67]))
+def test_columns_of_two_byte_results_may_begin_anywhere(emulated: EmulatedDevice, m: int) -> None:
+    """Those that are not aligned pass through other lanes, by any number of elements."""
+    of = variant("TN", PLAIN["bf16"])
+    run = Run(emulated, small(of, emulated, block_k=32), of)
+    for apart in range(0, 17, 3):
+        run.check(Case(m, 20, 5, alpha=2, padding_c=apart, offset_c=apart % 5))
+
+
 class Few(Wgmma):
     """Launches of four blocks."""
 

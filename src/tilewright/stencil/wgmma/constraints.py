@@ -78,9 +78,9 @@ def _streams() -> tuple[Constraint, ...]:
         Constraint(
             "one way to share a tile",
             lambda stream_k, parallel_split_k, multiprocessors: (
-                (stream_k == 0) | (multiprocessors > 0)
-            )
-            & ((parallel_split_k == 0) | (multiprocessors == 0)),
+                ((stream_k == 0) | (multiprocessors > 0))
+                & ((parallel_split_k == 0) | (multiprocessors == 0))
+            ),
             "stream-K is of persistent blocks, parallel split-K of others",
             "divisibility",
         ),

@@ -1,0 +1,133 @@
+"""Slices of k of tensor-core tiles: their text run on the CPU, and their machine code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.stencil.contract import cut, thorough_but
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.wgmma.harness import FAMILY, Case, Run, drawn, small, variant
+from tests.stencil.wgmma.test_cuda import check
+from tests.stencil.wgmma.test_stencil import EVERY
+from tilewright.backend import LaunchError
+from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.backend.cuda.compiler import nvrtc
+from tilewright.stencil import Source
+from tilewright.stencil.wgmma import Arithmetic, Wgmma
+from tilewright.tuning.verify import WrongResultError
+
+HOPPER = architecture_spec("sm_90a")
+SLICED = {"multiprocessors": 0, "stream_k": 0, "parallel_split_k": 1}
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
+    return EmulatedDevice(tmp_path_factory.mktemp("kernels"), words="wgmma_words.h")
+
+
+def sliced(live: EmulatedDevice, name: str, slices: int, trans: str = "TN", **changes: int) -> Run:
+    """Return a config whose launches have so many slices of each tile."""
+    of = variant(trans, EVERY[name])
+    config = small(of, live, **{**SLICED, **changes})
+    return Run(live, config, of, cut(Wgmma, slices))  # type: ignore[arg-type]
+
+
+@needs_compiler
+@pytest.mark.parametrize("slices", thorough_but([1, 11], [1, 2, 3, 11, 70]))
+def test_any_number_of_slices_is_right(emulated: EmulatedDevice, slices: int) -> None:
+    """More than there are steps, too; and so many that lanes of the reduction kernel share them."""
+    run = sliced(emulated, "bf16", slices)
+    run.check(Case(70, 133, 300, 2, -1, padding=1, padding_c=3))
+    run.check(Case(3, 5, 200, offset_c=1))
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", thorough_but(["s8", "fp16x3"], EVERY))
+def test_every_arithmetic_may_be_sliced(emulated: EmulatedDevice, name: str) -> None:
+    """Parts are sums before exponents, alpha and rounding to C's type."""
+    promotion = {"promote_k": 32} if len(EVERY[name].products) > 1 else {}
+    run = sliced(emulated, name, 3, **promotion)
+    run.check(Case(70, 131, 900 // EVERY[name].element_bytes, 2, 1, padding_c=1))
+    run.check(Case(70, 20, 0, 1, 3))
+
+
+@needs_compiler
+def test_operands_of_empty_products_are_not_read(emulated: EmulatedDevice) -> None:
+    run = sliced(emulated, "f16", 2)
+    values = drawn(np.random.default_rng(0), Case(8, 8, 70), run.variant)
+    values[0][:] = np.nan
+    assert not run.result(Case(8, 8, 70, alpha=0), values).any()
+
+
+@needs_compiler
+def test_both_kernels_are_held_back(emulated: EmulatedDevice) -> None:
+    of = variant("TN", Arithmetic("float16", routed=True))
+    family = cut(Wgmma, 2)
+    run = Run(emulated, small(of, emulated, **SLICED), of, family)  # type: ignore[arg-type]
+    case = Case(64, 64, 150, beta=1)
+    values = drawn(np.random.default_rng(1), case, of)
+    assert np.array_equal(run.result(case, values, route=2), values[2])
+    run.check(case)
+
+
+FAULTS = {
+    "a slice begins where another does": ("mine.first,\n                       mine.count",
+                                          "0,\n                       mine.count"),
+    "parts overlap": ("block * (BLOCK_M * BLOCK_N)", "block * BLOCK_M"),
+    "lanes do not wait": ("    BARRIER();\n    ROLLED", "    ROLLED"),
+    "the last steps are forgotten": ("slice < left ? slice : left", "0"),
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", thorough_but(["parts overlap"], FAULTS))
+def test_the_emulator_finds(emulated: EmulatedDevice, fault: str) -> None:
+    class Faulty(type(cut(Wgmma, 11))):  # type: ignore[misc]
+        def source(self, *arguments: Any) -> Source:
+            made = super().source(*arguments)
+            assert FAULTS[fault][0] in made.text
+            return replace(made, text=made.text.replace(*FAULTS[fault]))
+
+    of = variant("TN", EVERY["f16-f32"])
+    with pytest.raises((WrongResultError, LaunchError)):
+        Run(emulated, small(of, emulated, **SLICED), of, Faulty()).check(Case(70, 133, 1000))
+
+
+@pytest.mark.every(2)
+@needs_nvrtc
+@pytest.mark.parametrize("name", thorough_but(["f16"], EVERY))
+def test_starts_in_slices_neither_spill_nor_wait_for_each_multiply(name: str) -> None:
+    of = variant("TN", EVERY[name])
+    space = FAMILY.space(of, HOPPER)
+    starts = dict.fromkeys(config.replace(**SLICED) for config in FAMILY.starts(of, HOPPER))
+    some = [config for config in starts if config in space]
+    assert len(some) >= 3
+    for config in some:
+        check(config, of)
+
+
+def test_slices_are_of_blocks_that_stand_alone() -> None:
+    of = variant("TN", EVERY["f16"])
+    space = FAMILY.space(of, HOPPER)
+    config = FAMILY.default(of, HOPPER).replace(cluster_m=1, cluster_n=1, **SLICED)
+    assert config in space
+    for changes in ({"cluster_n": 2}, {"multiprocessors": 132}, {"stream_k": 1}):
+        with pytest.raises(ValueError, match="share"):
+            space.config({**config, **changes}, kinds=("divisibility",))
+
+
+def test_a_single_tile_is_cut_for_all_multiprocessors() -> None:
+    of = variant("TN", EVERY["f16"])
+    config = FAMILY.default(of, HOPPER).replace(cluster_m=1, cluster_n=1, **SLICED)
+    launch = FAMILY.launch(config, 100, 100, 100_000).on(132)
+    assert launch.grid[0] > 100
+    assert launch.second is not None
+    assert FAMILY.launch(config, 100, 100, 64).on(132).second is None
+    assert FAMILY.source(config, of, "cuda").second
