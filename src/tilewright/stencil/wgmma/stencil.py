@@ -53,8 +53,8 @@ _SECOND_BLOCKS, _SECOND_THREADS = 4, 256
 # By how many cycles slices must be shorter than whole tiles: 2 us on an H100, as for simt_async.
 _SECOND_CYCLES = 4000.0
 
-# Bytes of a stage's rows, of m or n: its usual block_k.  A multiprocessor gets half of the 64 bytes a
-# cycle that L2 gives one while all want theirs; tensor cores take less time.
+# Bytes of a stage's rows, of m or n: its usual block_k.  While all multiprocessors want theirs one
+# gets half of the 64 bytes a cycle that L2 gives it alone; tensor cores take less time.
 _ROW_BYTES, _BYTES_A_CYCLE = 128, 32
 
 
