@@ -55,6 +55,17 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure for a moment only: what is shown does not depend on how exact times are."""
+    from tilewright.bench import sweep
+    from tilewright.tuning import host_blas, tuner
+
+    monkeypatch.setattr(tuner, "_RACE_SECONDS", 0.3)
+    monkeypatch.setattr(host_blas, "_SECONDS", 0.1)
+    monkeypatch.setattr(sweep, "SPIN_SECONDS", 0.005)
+
+
 def _present(*backends: str) -> list[object]:
     """Return a parameter for each device of these backends; GPUs carry the marker."""
     return [

@@ -165,7 +165,6 @@ def test_a_config_is_compiled_in_the_mode_that_is_asked_for_or_stored(
         assert run(["inspect", what, "--stencil", "simt_async", *options, "--json"]) == 0
         return str(json.loads(capsys.readouterr().out)["mode"])
 
-    assert inspected("default") == "plain"
     assert inspected("default", "--mode", "scalar+staged") == "scalar+staged"
     assert inspected("default,narrow=1") == "scalar"  # as it was written once
     store = tmp_path / "results.sqlite"

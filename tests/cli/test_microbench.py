@@ -79,7 +79,7 @@ def test_an_experiment_of_another_backend_is_refused(monkeypatch, capsys):
 @pytest.mark.slow
 def test_a_probe_is_a_device_for_bounds(tmp_path, capsys):
     path = tmp_path / "here.toml"
-    command = ["devices", "--probe", "--device", "opencl:0", "--seconds", "8", "-o", str(path)]
+    command = ["devices", "--probe", "--device", "opencl:0", "--seconds", "4", "-o", str(path)]
     assert run(command) == 0
     assert f"tilewright bound --device {path}" in capsys.readouterr().out
     written = tomllib.loads(path.read_text())

@@ -88,7 +88,7 @@ def test_kernels_lie_between_their_launch_and_the_next(tmp_path):
 
 def test_a_tuning_run_shows_its_workers(tmp_path, capsys):
     out = tmp_path / "out.json"
-    command = ["tune", "--size", "64", "--budget", "5s", "--strategy", "random"]
+    command = ["tune", "--size", "64", "--budget", "2s", "--strategy", "random"]
     assert run([*command, "--trace", str(out)]) == 0
     count, events = spans(out)
     assert count["search"] == count["race"] == count["certify"] == 1

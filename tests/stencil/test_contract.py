@@ -100,7 +100,7 @@ def passes(live: EmulatedDevice, fault: Fault, family: Stencil) -> None:
         way.bench(live, blocks, family).exact(check, np.random.default_rng(seed))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("feature", "name"), rows(lambda one: one.faults))
 def test_the_emulator_finds(emulated: EmulatedDevice, feature: Feature, name: str) -> None:
     """Each fault, put into the source, fails checks that the source passes."""

@@ -52,7 +52,7 @@ class Faulty(Stencil):
     name: ClassVar[str] = "faulty"
     version: ClassVar[int] = 1
     faults: ClassVar[tuple[int, ...]] = (0, 1, 2, 3, 4, 5, 6)
-    speeds: ClassVar[tuple[int, ...]] = (1, 4, 16)
+    speeds: ClassVar[tuple[int, ...]] = (1, 16)
 
     def suits(self, device: DeviceSpec) -> bool:
         return False

@@ -70,10 +70,11 @@ def test_the_contract_is_kept(emulated: EmulatedDevice, name: str, short_m: int)
 @pytest.mark.parametrize("name", thorough_but({"sNT", "dTN", "cTC", "zCN", "fp16NN"}, VARIANTS))
 def test_every_start_is_right(emulated: EmulatedDevice, name: str) -> None:
     of = variant(name)
-    for config in FAMILY.starts(of, emulated.spec)[:4]:
+    for config in FAMILY.starts(of, emulated.spec)[:2]:
         computes_the_product(emulated, FAMILY, config, of)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("short_m", [0, 1])
 @pytest.mark.parametrize("name", ["sNN", "dTT", "cTN", "zNT", "bf16NT"])
 def test_threads_share_k_in_every_way(emulated: EmulatedDevice, name: str, short_m: int) -> None:
