@@ -7,6 +7,7 @@ library maps row-major arrays onto this by swapping the operands.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 
 from tilewright.dataclass import dataclass
@@ -96,6 +97,14 @@ def _leading(name: str, value: object, rows: int) -> int:
     return found
 
 
+def _batch(value: object) -> int:
+    """Return a number of products."""
+    found = _size("batch", value)
+    if not found:
+        raise ValueError("batch=0 has no product; give 1 or more")
+    return found
+
+
 @dataclass(frozen=True)
 class Problem:
     """C <- alpha op(A) op(B) + beta C with op(A) m x k, op(B) k x n, C m x n.
@@ -111,6 +120,11 @@ class Problem:
     lda, ldb, ldc : int, optional
         Leading dimensions in elements; 0 (the default) stands for the least
         that BLAS allows.
+    batch : int, optional
+        How many such products, one or more.
+    step_a, step_b, step_c : int, optional
+        Elements from a matrix to the next of the batch; 0 where all products have the same, and
+        None (the default) stands for matrices behind each other.  0 where there is one product.
 
     Raises
     ------
@@ -128,12 +142,28 @@ class Problem:
     lda: int = 0
     ldb: int = 0
     ldc: int = 0
+    batch: int = 1
+    step_a: int = None  # type: ignore[assignment]  # None is replaced below
+    step_b: int = None  # type: ignore[assignment]
+    step_c: int = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         of = precision(self.precision)
         op_a = Trans.parse(self.trans_a, "trans_a").on(of)
         op_b = Trans.parse(self.trans_b, "trans_b").on(of)
         m, n, k = _size("m", self.m), _size("n", self.n), _size("k", self.k)
+        lda = _leading("lda", self.lda, k if op_a.transposed else m)
+        ldb = _leading("ldb", self.ldb, n if op_b.transposed else k)
+        ldc = _leading("ldc", self.ldc, m)
+        batch = self.batch if self.batch == 1 else _batch(self.batch)
+        steps = (self.step_a, self.step_b, self.step_c) if batch > 1 else (0, 0, 0)
+        if batch > 1 and self.step_c == 0:
+            raise ValueError("step_c=0 stores all products of the batch in one matrix; give a step")
+        if None in steps:
+            whole = lda * (m if op_a.transposed else k), ldb * (k if op_b.transposed else n), ldc * n
+            steps = tuple(
+                x if step is None else step for x, step in zip(whole, steps, strict=True)
+            )  # type: ignore[assignment]
         # One update: a frozen dataclass's fields one by one take three times as long.
         self.__dict__.update(
             precision=of,
@@ -142,15 +172,24 @@ class Problem:
             m=m,
             n=n,
             k=k,
-            lda=_leading("lda", self.lda, k if op_a.transposed else m),
-            ldb=_leading("ldb", self.ldb, n if op_b.transposed else k),
-            ldc=_leading("ldc", self.ldc, m),
+            lda=lda,
+            ldb=ldb,
+            ldc=ldc,
+            batch=batch,
+            step_a=steps[0],
+            step_b=steps[1],
+            step_c=steps[2],
         )
 
     @property
     def flops(self) -> int:
         """Floating-point operations of the product, as BLAS counts them."""
-        return self.precision.flops * self.m * self.n * self.k
+        return self.precision.flops * self.batch * self.m * self.n * self.k
+
+    @property
+    def one(self) -> Problem:
+        """The product of a single matrix of the batch."""
+        return self if self.batch == 1 else replace(self, batch=1)
 
     @property
     def trans(self) -> str:
@@ -159,10 +198,11 @@ class Problem:
 
     @property
     def shape(self) -> str:
-        """The sizes as ``m x n x k``, or one number where they are equal."""
+        """The sizes as ``m x n x k``, or one number where they are equal; ``batch * `` before."""
+        many = f"{self.batch} * " if self.batch > 1 else ""
         if self.m == self.n == self.k:
-            return str(self.m)
-        return f"{self.m}x{self.n}x{self.k}"
+            return f"{many}{self.m}"
+        return f"{many}{self.m}x{self.n}x{self.k}"
 
     def __str__(self) -> str:
         return f"{self.precision.name} {self.trans} {self.shape}"

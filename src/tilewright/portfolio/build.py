@@ -26,7 +26,7 @@ from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.arranging import arranged
 from tilewright.backend.cuda.compiler import cached_cubin, nvrtc_version
 from tilewright.paths import private_directory, write_atomically
-from tilewright.portfolio.kernel import Code, PortfolioKernel
+from tilewright.portfolio.kernel import BATCHED, ROUTED, Code, PortfolioKernel
 from tilewright.portfolio.portfolio import Portfolio, write_portfolio
 from tilewright.portfolio.select import Selected
 from tilewright.reschedule.cubin import reschedule
@@ -53,8 +53,8 @@ class Instance:
         Whose instance it is.
     mode : Mode
         Of the kernel.
-    routed : bool
-        Whether it runs only where a number in device memory says so.
+    form : int
+        0; `ROUTED`, where it runs only where a number in device memory says so; `BATCHED`.
     level : Level, optional
         How the main loop is rescheduled; None for the compiler's own code.
     """
@@ -64,7 +64,7 @@ class Instance:
     source: Source
     kernel: PortfolioKernel | None = None
     mode: Mode = PLAIN
-    routed: bool = False
+    form: int = 0
     level: Level | None = None
 
 
@@ -73,22 +73,24 @@ def instances_of(selected: Iterable[Selected]) -> list[Instance]:
     found = []
     for one in selected:
         kernel, family = one.kernel, stencil(one.kernel.config.stencil)
-        for routed, modes in ((False, kernel.modes), (True, kernel.routed)):
+        for form, modes in enumerate(kernel.forms):
             for mode in modes:
                 source = family.source(kernel.config, kernel.variant, "cuda", mode)
-                plain = mode == Mode() and not routed
+                plain = mode == Mode() and form == 0
                 level = level_of({SCHEDULE: one.level}) if plain else None
-                if routed:
+                if form == ROUTED:
                     source = source.run_if(0)
-                name = _name(kernel, mode, routed)
+                elif form == BATCHED:
+                    source = source.batched()
+                name = _name(kernel, mode, form)
                 block = _block(kernel)
-                found.append(Instance(name, block, source, kernel, mode, routed, level))
+                found.append(Instance(name, block, source, kernel, mode, form, level))
     return found
 
 
-def _name(kernel: PortfolioKernel, mode: Mode, routed: bool) -> str:
+def _name(kernel: PortfolioKernel, mode: Mode, form: int) -> str:
     """Return what an instance is called: the stencil's version is part of it."""
-    return f"{kernel.name}-v{kernel.version}-{mode}{'-routed' if routed else ''}"
+    return f"{kernel.name}-v{kernel.version}-{mode}{('', '-routed', '-batched')[form]}"
 
 
 def _identity(instance: Instance) -> tuple[str, SplitK | None]:
@@ -199,9 +201,9 @@ class Work:
             (identity, None): digest for identity, digest in portfolio.sources.items()
         }
         for kernel in portfolio.kernels:
-            for routed, modes in ((False, kernel.modes), (True, kernel.routed)):
+            for form, modes in enumerate(kernel.forms):
                 for mode, digest in modes.items():
-                    name = _name(kernel, mode, routed)
+                    name = _name(kernel, mode, form)
                     digests[name, kernel.geometry.split_k] = digest
         for instance in instances:
             known = digests.get(_identity(instance))
@@ -255,7 +257,7 @@ def pack(
         By digest where each was verified: what was not is left out.
     """
     blocks: dict[str, dict[str, tuple[Code, bytes]]] = {}
-    digests: dict[tuple[str, bool], dict[Mode, str]] = {}
+    digests: dict[tuple[str, int], dict[Mode, str]] = {}
     sources: dict[str, str] = {}
     for instance in instances:
         if not work.has(instance):
@@ -269,17 +271,18 @@ def pack(
         if instance.kernel is None:
             sources[instance.source.identity] = code.digest
         else:
-            digests.setdefault((instance.kernel.name, instance.routed), {})[instance.mode] = (
+            digests.setdefault((instance.kernel.name, instance.form), {})[instance.mode] = (
                 code.digest
             )
     packed = tuple(
         replace(
             one,
-            modes=digests[one.name, False],
-            routed=digests.get((one.name, True), {}),
+            modes=digests[one.name, 0],
+            routed=digests.get((one.name, ROUTED), {}),
+            batched=digests.get((one.name, BATCHED), {}),
         )
         for one in kernels
-        if Mode() in digests.get((one.name, False), {})
+        if Mode() in digests.get((one.name, 0), {})
     )
     made = replace(portfolio, kernels=packed, sources=sources)
     return write_portfolio(folder, made, _ordered(blocks))

@@ -26,7 +26,7 @@ from tilewright.hardware import DeviceSpec
 from tilewright.portfolio.find import generation, own, shipped
 from tilewright.portfolio.fit import alike_costs
 from tilewright.portfolio.instances import lacking, next_best, slower
-from tilewright.portfolio.kernel import PortfolioKernel
+from tilewright.portfolio.kernel import BATCHED, PortfolioKernel
 from tilewright.portfolio.model import NEVER, TERMS, Model
 from tilewright.portfolio.native_choice import NativeChoice, Row, native_choice
 from tilewright.portfolio.portfolio import Portfolio
@@ -48,10 +48,12 @@ __all__ = [
     "choices",
     "choose",
     "default_choice",
+    "digests",
     "distance",
     "held",
     "held_of",
     "held_rows",
+    "made_choice",
     "refuse",
 ]
 
@@ -94,6 +96,8 @@ class Choice:
         That holds it.
     ns : float or None
         The time that is expected of it, where that is known.
+    batched : bool
+        Whether one launch computes all products of a batch.
     """
 
     stencil: Stencil
@@ -103,15 +107,25 @@ class Choice:
     kernel: PortfolioKernel | None = None
     portfolio: Portfolio | None = None
     ns: float | None = None
+    batched: bool = False
 
     def digest(self, routed: bool = False) -> str:
         """Which machine code serves it; empty where it is compiled."""
         if self.kernel is None or self.portfolio is None or self.portfolio.folder is None:
             return ""
-        return _digests(self.kernel, routed).get(self.mode, "")
+        return digests(self.kernel, BATCHED if self.batched else routed).get(self.mode, "")
+
+    @property
+    def geometry(self) -> Geometry:
+        """How its launches cover a result."""
+        if self.kernel is not None:
+            return self.kernel.geometry
+        return self.stencil.geometry(self.config)
 
     def launch(self, problem: Problem) -> Launch:
         """Return the launch for a problem."""
+        if self.batched:
+            return self.geometry.batched(problem.m, problem.n, problem.batch)
         sizes = problem.m, problem.n, problem.k
         if self.kernel is not None:
             return self.kernel.geometry.launch(*sizes)
@@ -149,14 +163,14 @@ class Held:
     own: tuple[bool, ...]
     is_own: NDArray[np.bool_]
     model: Model | None
-    # Whether machine code of each of `MODES` is there, a row a kernel: plain and routed.
-    compiled: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+    # Whether machine code of each of `MODES` is there, a row a kernel: plain, routed and batched.
+    compiled: tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
     tma: bool  # whether any kernel does not take all operands
     won: frozenset[Sizes]
-    # The core's choice among those with machine code: plain and routed.
-    native: tuple[NativeChoice | None, NativeChoice | None]
-    # What was chosen before, by kernel, number of the mode and whether it is routed.
-    made: dict[tuple[int, int, bool], Choice] = field(default_factory=dict)
+    # The core's choice among those with machine code: plain, routed and batched.
+    native: tuple[NativeChoice | None, NativeChoice | None, NativeChoice | None]
+    # What was chosen before, by kernel, number of the mode and form.
+    made: dict[tuple[int, int, int], Choice] = field(default_factory=dict)
     # Names of races, by kernel and sizes.
     names: dict[tuple[int, Sizes], str] = field(default_factory=dict)
 
@@ -216,29 +230,29 @@ def held_of(
         is_own,
         np.array(is_own, np.bool_),
         _model(kernels, is_own, theirs),
-        (_compiled(kernels, False), _compiled(kernels, True)),
+        (_compiled(kernels, False), _compiled(kernels, True), _compiled(kernels, BATCHED)),
         any(one.geometry.tma for one in kernels),
         frozenset(sizes for one in kernels for sizes in one.won),
-        (None, None),
+        (None, None, None),
     )
-    native = _native(table, variant, spec, False), _native(table, variant, spec, True)
-    return replace(table, native=native)
+    plain, routed, batched = (_native(table, variant, spec, form) for form in range(3))
+    return replace(table, native=(plain, routed, batched))
 
 
-def _compiled(kernels: Sequence[PortfolioKernel], routed: bool) -> NDArray[np.bool_]:
+def _compiled(kernels: Sequence[PortfolioKernel], form: int) -> NDArray[np.bool_]:
     """Return whether there is machine code of each of `MODES`, a row a kernel."""
     found = np.zeros((len(kernels), len(MODES)), np.bool_)
     for at, one in enumerate(kernels):
-        for mode in _digests(one, routed):
+        for mode in digests(one, form):
             found[at, mode.number] = True
     return found
 
 
-def _native(table: Held, variant: Variant, spec: DeviceSpec, routed: bool) -> NativeChoice | None:
+def _native(table: Held, variant: Variant, spec: DeviceSpec, form: int) -> NativeChoice | None:
     """Return the core's choice among the kernels that may serve at all."""
     rows = []
-    for at in map(int, np.flatnonzero(_there(table, routed))):
-        named, compiled = table.portfolios[at].names(spec), table.compiled[routed][at].tolist()
+    for at in map(int, np.flatnonzero(_there(table, form))):
+        named, compiled = table.portfolios[at].names(spec), table.compiled[form][at].tolist()
         costs = [] if table.model is None else table.model.costs[at].tolist()
         rows.append(Row(at, table.kernels[at], costs, compiled, table.own[at], named))
     return native_choice(rows, variant, spec.multiprocessors)
@@ -281,7 +295,7 @@ def _of_other_transposes(
     found = []
     for one in portfolio.kernels:
         if _is_current(one) and _is_sound(one, variant, spec):
-            found.append(replace(one, variant=variant, modes={}, routed={}))
+            found.append(replace(one, variant=variant, modes={}, routed={}, batched={}))
     return found
 
 
@@ -355,7 +369,7 @@ def choices(device: Served, problem: Problem) -> Iterator[Choice]:
     model = table.model
     expected = None if model is None else model.expected(problem, device.spec.multiprocessors)
     for at in map(int, np.flatnonzero(_able(table, problem, True, False))):
-        made = _made(table, at, table.kernels[at].geometry.mode(problem), device.spec, False)
+        made = made_choice(table, at, table.kernels[at].geometry.mode(problem), device.spec, False)
         if made.digest():
             yield replace(made, ns=None if expected is None else float(expected[at]))
 
@@ -377,16 +391,16 @@ def _chosen(
     at, number, ns = found
     made = table.made.get((at, number, routed))
     if made is None:
-        made = table.made[at, number, routed] = _made(table, at, MODES[number], spec, routed)
+        made = table.made[at, number, routed] = made_choice(table, at, MODES[number], spec, routed)
     on = _tuned_on(table, at, problem)
     return Choice(made.stencil, made.config, made.mode, on, made.kernel, made.portfolio, ns)
 
 
 def by_arrays(
-    spec: DeviceSpec, table: Held, problem: Problem, aligned: bool, routed: bool
+    spec: DeviceSpec, table: Held, problem: Problem, aligned: bool, form: int
 ) -> Found | None:
     """Return what the core chooses, by NumPy; None where no kernel takes the operands."""
-    able = np.flatnonzero(_able(table, problem, aligned, routed))
+    able = np.flatnonzero(_able(table, problem, aligned, form))
     if not len(able):
         return None
     ns: float | None = None
@@ -397,26 +411,27 @@ def by_arrays(
         best = int(min(able, key=lambda at: _nearest(table.kernels[at], problem)))
     else:
         expected = table.model.expected(problem, spec.multiprocessors)
-        lacks = lacking(table.compiled[routed], table.model.modes(problem))
+        lacks = lacking(table.compiled[form], table.model.modes(problem))
         lacks = np.where(table.is_own, 0, lacks)
-        expected = slower(expected, lacks, float(problem.m) * float(problem.n))
+        area = float(problem.m) * float(problem.n) * float(problem.batch)
+        expected = slower(expected, lacks, area)
         best = int(able[np.argmin(expected[able])])
         ns = float(expected[best])
     mode = table.kernels[best].geometry.mode(problem)
     return best, mode.number, ns
 
 
-def _there(table: Held, routed: bool) -> NDArray[np.bool_]:
+def _there(table: Held, form: int) -> NDArray[np.bool_]:
     """Return which kernels have machine code or may be compiled."""
-    some: NDArray[np.bool_] = np.asarray(table.compiled[routed].any(axis=1))
-    if not routed:
+    some: NDArray[np.bool_] = np.asarray(table.compiled[form].any(axis=1))
+    if form == 0:
         some |= table.is_own
     return some
 
 
-def _able(table: Held, problem: Problem, aligned: bool, routed: bool) -> NDArray[np.bool_]:
+def _able(table: Held, problem: Problem, aligned: bool, form: int) -> NDArray[np.bool_]:
     """Return which of them take the operands."""
-    some = _there(table, routed)
+    some = _there(table, form)
     if table.tma:
         some &= np.array([one.geometry.takes(problem, aligned) for one in table.kernels])
     return some
@@ -426,7 +441,7 @@ def _raced(
     spec: DeviceSpec, table: Held, problem: Problem, able: NDArray[np.intp]
 ) -> tuple[int, float] | None:
     """Return which kernel won a race of exactly this problem, and its time."""
-    if (problem.m, problem.n, problem.k) not in table.won:
+    if problem.batch > 1 or (problem.m, problem.n, problem.k) not in table.won:
         return None
     if problem != replace(problem, lda=0, ldb=0, ldc=0):
         return None
@@ -448,23 +463,22 @@ def _nearest(kernel: PortfolioKernel, problem: Problem) -> float:
     return min((distance(problem, sizes) for sizes in kernel.won), default=math.inf)
 
 
-def _digests(kernel: PortfolioKernel, routed: bool) -> dict[Mode, str]:
+def digests(kernel: PortfolioKernel, form: int) -> dict[Mode, str]:
     """Return the machine code that was not refused."""
-    modes = kernel.routed if routed else kernel.modes
-    return {mode: digest for mode, digest in modes.items() if digest not in _refused}
+    return {mode: digest for mode, digest in kernel.forms[form].items() if digest not in _refused}
 
 
-def _made(table: Held, at: int, wanted: Mode, spec: DeviceSpec, routed: bool) -> Choice:
+def made_choice(table: Held, at: int, wanted: Mode, spec: DeviceSpec, form: int) -> Choice:
     """Return a kernel in the launch mode that suits, or the nearest one that there is."""
     kernel, portfolio = table.kernels[at], table.portfolios[at]
     family = stencil(kernel.config.stencil)
-    modes = _digests(kernel, routed)
+    modes = digests(kernel, form)
     if table.own[at] and wanted not in modes:
         wanted = family.nearest_mode(kernel.config, kernel.variant, spec, wanted)
     elif wanted not in modes:
         others = (MODES[each] for each in next_best(wanted.number))
         wanted = next((one for one in others if one in modes), Mode())
-    return Choice(family, kernel.config, wanted, "", kernel, portfolio)
+    return Choice(family, kernel.config, wanted, "", kernel, portfolio, batched=form == BATCHED)
 
 
 def _tuned_on(table: Held, at: int, problem: Problem) -> str:

@@ -15,6 +15,8 @@ from tilewright.stencil.geometry import MOST_PARTS, PLAIN, Geometry, Mode, Split
 from tilewright.stencil.stored import config_and_mode
 
 __all__ = [
+    "BATCHED",
+    "ROUTED",
     "Code",
     "KernelRows",
     "PortfolioKernel",
@@ -24,6 +26,10 @@ __all__ = [
 ]
 
 Sizes = tuple[int, int, int]
+
+# Forms of a kernel's instances, besides 0: they run where a number in device memory says so, or
+# compute all products of a batch.
+ROUTED, BATCHED = 1, 2
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,8 @@ class PortfolioKernel:
         By m, n and k: nanoseconds of races of exactly this size, columns contiguous, that it won.
     routed : Mapping
         The same as `modes`, compiled to run only where a number in device memory says so.
+    batched : Mapping
+        The same, compiled for batches.
     """
 
     config: Config
@@ -104,6 +112,12 @@ class PortfolioKernel:
     costs: tuple[float, ...] = ()
     won: Mapping[Sizes, float] = field(default_factory=dict)
     routed: Mapping[Mode, str] = field(default_factory=dict)
+    batched: Mapping[Mode, str] = field(default_factory=dict)
+
+    @property
+    def forms(self) -> tuple[Mapping[Mode, str], ...]:
+        """Digests by launch mode: of instances as they are, `ROUTED` and `BATCHED`."""
+        return self.modes, self.routed, self.batched
 
     @property
     def name(self) -> str:
@@ -123,8 +137,9 @@ class PortfolioKernel:
             "costs": [float(f"{cost:.6g}") for cost in self.costs],
             "won": [[*sizes, round(ns)] for sizes, ns in self.won.items()],
         }
-        if self.routed:
-            made["routed"] = {str(mode): digest for mode, digest in self.routed.items()}
+        for name, modes in (("routed", self.routed), ("batched", self.batched)):
+            if modes:
+                made[name] = {str(mode): digest for mode, digest in modes.items()}
         return made
 
     @classmethod
@@ -154,6 +169,7 @@ class PortfolioKernel:
             tuple(float(cost) for cost in row["costs"]),
             {(int(m), int(n), int(k)): float(ns) for m, n, k, ns in row["won"]},
             digests(row.get("routed", {})),
+            digests(row.get("batched", {})),
         )
 
 

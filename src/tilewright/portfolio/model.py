@@ -122,7 +122,7 @@ class Model:
         Of what is larger than anything that a device holds, none: any kernel will do.
         """
         m, n, k = (max(1, side) for side in (problem.m, problem.n, problem.k))
-        if max(m * n, m * k, n * k) > _MOST_ELEMENTS:
+        if max(m * n, m * k, n * k) * problem.batch > _MOST_ELEMENTS:
             return np.zeros(len(self.costs))
         does = self.work(problem, multiprocessors)
         total = self.costs[:, 0] * does[:, 0]
@@ -135,8 +135,9 @@ class Model:
         p, size = problem, problem.precision.element_bytes
         rows = _up(p.m, self._tile_m * self._cluster_m) * self._cluster_m
         columns = _up(p.n, self._tile_n * self._cluster_n) * self._cluster_n
-        tiles, steps = rows * columns, _up(p.k, self._tile_k)
-        parts = self._parts(steps, tiles, multiprocessors)
+        tiles, steps = rows * columns * p.batch, _up(p.k, self._tile_k)
+        # Batches are of whole tiles.
+        parts = self._parts(steps, tiles, multiprocessors) if p.batch == 1 else np.ones_like(tiles)
         reached = np.maximum(1, np.rint(multiprocessors * self._reached)).astype(np.int64)
         # Data-parallel: whole blocks, one after another.
         blocks = tiles * self._cluster_k * parts
@@ -154,16 +155,17 @@ class Model:
             )
         together = np.clip(each, 1, self._resident)
         waits = long / self._tile_k / together / np.maximum(1, self._stages - 1)
-        passed = p.k * (_up(p.n, self._tile_n) * p.m + _up(p.m, self._tile_m) * p.n)
+        passed = p.k * (_up(p.n, self._tile_n) * p.m + _up(p.m, self._tile_m) * p.n) * p.batch
+        area = p.m * p.n * p.batch
         scalar = self._scalar(p)
         ragged = p.ldc % elements_of_chunk(p) != 0
-        reduced = self._split & ((parts > 1) | ~self._direct)
+        reduced = self._split & ((parts > 1) | ~self._direct) & (p.batch == 1)
         added = np.where(reduced, np.where(self._streamed > 0, 1, parts), added)
         # A streamed operand is read anew for each tile of the short side.
         read = (
             p.m * p.k * np.where(self._streamed == 1, columns, 1)
             + p.k * p.n * np.where(self._streamed == 2, rows, 1)
-        )  # fmt: skip
+        ) * p.batch  # fmt: skip
         does = np.empty((len(tiles), len(TERMS)))
         columns_of_work: tuple[Any, ...] = (
             1.0,
@@ -171,9 +173,9 @@ class Model:
             np.where(scalar, long, 0),
             stored,
             waits,
-            size * (read + p.m * p.n) * 1e-6,
+            size * (read + area) * 1e-6,
             size * (passed + 2 * left * self._area) * 1e-6,
-            np.where(ragged & (self._streamed == 0) & ~reduced, p.m * p.n * 1e-6, 0.0),
+            np.where(ragged & (self._streamed == 0) & ~reduced, area * 1e-6, 0.0),
             added,
             np.where(reduced, size * blocks * self._area * 1e-6, 0.0),
             waves,

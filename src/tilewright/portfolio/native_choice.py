@@ -80,7 +80,7 @@ class _Problem(ctypes.Structure):
     _fields_ = (
         *((name, _INT) for name in ("element_bytes", "is_single")),
         *((name, _INT) for name in ("trans_a", "trans_b", "aligned")),
-        *((name, _LONG) for name in ("m", "n", "k", "lda", "ldb", "ldc")),
+        *((name, _LONG) for name in ("m", "n", "k", "lda", "ldb", "ldc", "batch")),
     )
 
 
@@ -188,7 +188,7 @@ class NativeChoice:
     @staticmethod
     def takes(p: Problem) -> bool:
         """Whether C's integers hold a problem, and there is something to compute."""
-        return p.m > 0 < p.n and max(p.n, p.k, p.lda, p.ldb, p.ldc) < _MOST_SIZE
+        return p.m > 0 < p.n and max(p.n, p.k, p.lda, p.ldb, p.ldc, p.batch) < _MOST_SIZE
 
     def __call__(self, p: Problem, aligned: bool) -> tuple[int, int, float | None] | None:
         """Return the kernel, the number of the launch mode, and the nanoseconds to expect.
@@ -214,7 +214,7 @@ class NativeChoice:
         return self._at[at], found.mode, ns if ns == ns else None  # Not a number: unknown.
 
     def _asked(self, p: Problem, aligned: bool) -> _Problem:
-        return _Problem(*self._kind, aligned, p.m, p.n, p.k, p.lda, p.ldb, p.ldc)
+        return _Problem(*self._kind, aligned, p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.batch)
 
     def copied(
         self,

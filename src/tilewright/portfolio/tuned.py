@@ -103,12 +103,18 @@ def _with(
         made = replace(mine, modes={**mine.modes, **modes}, won=won)
         kernels = [made, *(one for one in others if one.won or one.costs)]
     known = {code.digest for code, _ in codes}
-    digests = [x for one in kernels for x in (*one.modes.values(), *one.routed.values())]
+    digests = [x for one in kernels for modes in one.forms for x in modes.values()]
     digests += before.sources.values()
     codes += _codes(before, [one for one in dict.fromkeys(digests) if one not in known])
     known = {code.digest for code, _ in codes}
     whole = tuple(
-        replace(one, modes=_of(one.modes, known), routed=_of(one.routed, known)) for one in kernels
+        replace(
+            one,
+            modes=_of(one.modes, known),
+            routed=_of(one.routed, known),
+            batched=_of(one.batched, known),
+        )
+        for one in kernels
     )
     return replace(before, kernels=whole, codes={}, sources=_of(before.sources, known)), codes
 

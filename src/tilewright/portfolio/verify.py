@@ -99,7 +99,7 @@ def _instances(portfolio: Portfolio) -> Iterator[tuple[PortfolioKernel, Mode, Co
     every = {
         digest: (kernel, mode, portfolio.codes[digest])
         for kernel in portfolio.kernels
-        for modes in (kernel.modes, kernel.routed)
+        for modes in kernel.forms
         for mode, digest in modes.items()
     }
     yield from sorted(every.values(), key=lambda one: (one[2].block, one[2].at))

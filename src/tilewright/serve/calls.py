@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tilewright.backend import Event, GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
 from tilewright.portfolio.find import generation, on_reload
+from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.serve.arenas import Memory, enqueue, workspace
+from tilewright.serve.batches import Repeat
 from tilewright.serve.kernels import begins
+from tilewright.serve.one_launch import keeps_alignment
 from tilewright.serve.ordered import OrderedPlan, made_up
 from tilewright.serve.plan import (
     ALPHA,
@@ -42,7 +45,7 @@ from tilewright.timeline import span
 if TYPE_CHECKING:
     from tilewright.serve.split.decision import Decision
 
-__all__ = ["Planned", "Wanted", "forget_plans", "launch", "start"]
+__all__ = ["Planned", "Wanted", "forget_plans", "in_bytes", "launch", "start"]
 
 T = TypeVar("T")
 
@@ -64,12 +67,15 @@ class Wanted:
         Whether the kernels' A is the caller's b.
     arithmetic : str
         "fp32" or a scheme's name; empty for IEEE arithmetic of the precision.
+    repeats : tuple of Repeat
+        Of a batch: how the product is repeated, in elements of the kernels' A, B and C.
     """
 
     problem: Problem
     call: GemmCall
     exchanged: bool
     arithmetic: str = ""
+    repeats: tuple[Repeat, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,9 +128,9 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
     reads = bool(call.alpha != 0 and call.k)
     real = not (_imaginary(call.alpha) or _imaginary(call.beta))
     arithmetic = "" if lean else wanted.arithmetic
-    first = begins(call.a, p.precision), begins(call.b, p.precision)
+    first = _begins(call.a, p.precision, wanted.repeats, 1), _begins(call.b, p.precision, wanted.repeats, 2)
     of = _circumstances() if arithmetic else None
-    key = (live, p, first, arithmetic, reads, real, told, lean, generation(), of)
+    key = (live, p, wanted.repeats, first, arithmetic, reads, real, told, lean, generation(), of)
     found: Planned | None = kept(key)
     if found is not None:
         return found
@@ -142,15 +148,32 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
     space = Space()
     with span("lay out"):
         laid = lay_out(
-            live, p, call, arithmetic, space, report=REPORT if told else None, copies=not lean
-        )
+            live, p, call, arithmetic, space, report=REPORT if told else None, copies=not lean,
+            repeats=wanted.repeats,
+        )  # fmt: skip
         if ordered:
-            plan: Any = OrderedPlan(live, p.precision, laid.steps, space, first)
+            plan: Any = OrderedPlan(live, p.precision, laid.steps, space, first, laid.repeats)
         else:
-            plan = Plan(live, laid.steps, space, first, laid.name)
+            plan = Plan(live, laid.steps, space, first, laid.name, in_bytes(laid.repeats, p.precision))
     found = Planned(plan, laid, lean)
     keep(key, found)
     return found
+
+
+def _begins(x: Operand, of: Precision, repeats: tuple[Repeat, ...], which: int) -> int:
+    """Return how many bytes beyond what is aligned an operand of a plan begins.
+
+    Where later products' matrices are aligned otherwise, all are laid out as not aligned.
+    """
+    found = begins(x, of)
+    size = of.element_bytes
+    return found or (0 if keeps_alignment((one[which] for one in repeats), size) else size)
+
+
+def in_bytes(repeats: tuple[Repeat, ...], of: Precision) -> tuple[Repeat, ...]:
+    """Return repeats that are in elements in bytes."""
+    size, result = of.element_bytes, of.result_dtype.itemsize
+    return tuple((count, a * size, b * size, c * result) for count, a, b, c in repeats)
 
 
 def _is_ordered(live: LiveDevice) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
 from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
+from tilewright.serve.batches import Arranged, Repeat, arrange, shapes_of
 from tilewright.serve.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy
 from tilewright.serve.host_blas import at_once
 from tilewright.serve.layout import Strided, layout_of, operation
@@ -31,7 +33,6 @@ __all__ = [
     "column_major_call",
     "gemm",
     "launch_gemm",
-    "sizes_of",
     "strided",
     "wanted_of",
 ]
@@ -191,15 +192,15 @@ def gemm(
         report.begin(accuracy)
     if precision.parts == 2:
         alpha, beta = _pairs(alpha, beta)
-    m, n, k = sizes_of(a, b, c, op_a, op_b)
+    batch, m, n, k = shapes_of(a, b, c, op_a, op_b)
     check_scalars(alpha, beta, precision, c)
     if c is None:
-        c = adapter.empty_like(a, (m, n))
+        c = adapter.empty_like(a, (*batch, m, n))
     request = Request(
         precision, m, n, k, alpha, beta, op_a, op_b, a, b, c, arithmetic, report, limits
     )
-    if 0 not in (m, n) and not ((k == 0 or alpha == 0) and beta == 1):
-        adapter.run(request, device)
+    if 0 not in (*batch, m, n) and not ((k == 0 or alpha == 0) and beta == 1):
+        adapter.run(request if not batch else request.arranged(), device)
     return adapter.result(c)
 
 
@@ -232,6 +233,28 @@ class Request:
     arithmetic: str = ""  # how products are computed, if not by the units for this precision
     report: Decision | None = None
     limits: tuple[int | None, int | None] | None = None  # bytes of the device's memory, the host's
+    batch: Arranged | None = None  # how the arrays are matrices, where they are not
+
+    def arranged(self) -> Request:
+        """Return it as matrices and repeats, with the sizes of these."""
+        for name, x in (("a", self.a), ("b", self.b), ("c", self.c)):
+            if not hasattr(x, "strides"):  # read part by part
+                raise ValueError(f"{name} is a {type(x).__name__}, whose matrices are multiplied one"
+                                 f" by one; give {name} with two dimensions")  # fmt: skip
+        found = arrange(self.a, self.b, self.c, self.trans_a, self.trans_b)
+        return replace(self, m=found.m, n=found.n, k=found.k, batch=found)
+
+    def matrix(self, name: str) -> Any:
+        """Return what has shape and strides, in bytes, of the first product's a, b or c."""
+        return getattr(self if self.batch is None else self.batch, name)
+
+    @property
+    def repeats(self) -> tuple[Repeat, ...]:
+        """How the product is repeated, in elements of the arrays."""
+        if self.batch is None:
+            return ()
+        size = self.precision.element_bytes
+        return tuple((n, a // size, b // size, c // size) for n, a, b, c in self.batch.repeats)
 
 
 def _limits(device: Any, host: Any) -> tuple[int | None, int | None] | None:
@@ -333,23 +356,6 @@ def _pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
     return made[0], made[1]
 
 
-def sizes_of(a: Any, b: Any, c: Any, op_a: Trans, op_b: Trans) -> tuple[int, int, int]:
-    """Return m, n and k of matrices that fit."""
-    for name, x in (("a", a), ("b", b), ("c", c)):
-        if x is not None and len(x.shape) != 2:
-            raise ValueError(f"{name}.shape={tuple(x.shape)} is not a matrix; give two dimensions")
-    m, k = a.shape[::-1] if op_a.transposed else a.shape
-    k_b, n = b.shape[::-1] if op_b.transposed else b.shape
-    if k != k_b:
-        raise ValueError(
-            f"b.shape={tuple(b.shape)} does not fit: op(a) is {m} x {k}, op(b) is {k_b} x {n};"
-            " their inner sizes must agree"
-        )
-    if c is not None and tuple(c.shape) != (m, n):
-        raise ValueError(f"c.shape={tuple(c.shape)} should be {(m, n)}")
-    return int(m), int(n), int(k)
-
-
 def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -> None:
     """Refuse scalars that are no numbers of a precision, and a beta without its C."""
     for name, value in (("alpha", alpha), ("beta", beta)):
@@ -419,7 +425,11 @@ def wanted_of(request: Request, operands: tuple[Placed, Placed, Placed]) -> Want
     """Return a request as it is served: as kernels see it."""
     from tilewright.serve.calls import Wanted
 
-    return Wanted(*column_major_call(request, operands), request.arithmetic)
+    found = column_major_call(request, operands)
+    repeats = request.repeats
+    if found[2]:
+        repeats = tuple((count, b, a, c) for count, a, b, c in repeats)
+    return Wanted(*found, request.arithmetic, repeats)
 
 
 def strided(shape: Any, strides: Any, itemsize: int) -> tuple[bool, int] | None:

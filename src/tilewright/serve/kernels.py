@@ -10,13 +10,14 @@ from weakref import WeakKeyDictionary
 
 from tilewright.backend import BackendError, CompileError, GemmCall, Kernel, LiveDevice, Operand
 from tilewright.portfolio import Choice, PortfolioError, choose, refuse, shipped
+from tilewright.portfolio.batches import choose_batched
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.stencil import Source, Variant
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 from tilewright.text import install_hint
 
-__all__ = ["begin_aligned", "begins", "begins_aligned", "kernel_of", "ready"]
+__all__ = ["begin_aligned", "begins", "begins_aligned", "kernel_of", "ready", "ready_for_batch"]
 
 # Kernels belong to a device's context and go with it.
 _kernels: WeakKeyDictionary[LiveDevice, dict[Any, Kernel]] = WeakKeyDictionary()
@@ -66,13 +67,34 @@ def ready(
             refuse(chosen.digest(routed))
 
 
+def ready_for_batch(
+    live: LiveDevice, problem: Problem, aligned: bool
+) -> tuple[Choice, Kernel] | None:
+    """Return the kernel that computes a batch in one launch, loaded; see `choose_batched`.
+
+    Raises
+    ------
+    BackendError
+        As of `ready`.
+    """
+    while True:
+        chosen = choose_batched(live, problem, aligned)
+        if chosen is None:
+            return None
+        try:
+            return chosen, _kernel(live, chosen, Variant.of(problem), False)
+        except (PortfolioError, _RefusedError) as problem_with_it:
+            _warn_once(str(problem_with_it))
+            refuse(chosen.digest())
+
+
 class _RefusedError(BackendError):
     """A driver does not take a kernel's machine code."""
 
 
 def _kernel(live: LiveDevice, chosen: Choice, variant: Variant, routed: bool) -> Kernel:
     digest = chosen.digest(routed)
-    key = digest or (chosen.config, chosen.mode, variant, routed)
+    key = digest or (chosen.config, chosen.mode, variant, routed, chosen.batched)
     with _loading:
         known = _kernels.setdefault(live, {})
         if key not in known:
@@ -80,6 +102,8 @@ def _kernel(live: LiveDevice, chosen: Choice, variant: Variant, routed: bool) ->
                 known[key] = _loaded(live, chosen, digest)
             else:
                 source = chosen.stencil.source(chosen.config, variant, live.dialect, chosen.mode)
+                if chosen.batched:
+                    source = source.batched()
                 known[key] = live.compile(source.run_if(0) if routed else source)
         return known[key]
 

@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.backend import LiveDevice
 from tilewright.precision import precision
 from tilewright.problem import Trans
+from tilewright.serve.batches import meets_itself, shapes_of
 from tilewright.serve.narrow_arrays import Arrays, ExportedArrays, arrays_of
 from tilewright.serve.narrow_calls import Call, on_arrays_device, on_host
 from tilewright.serve.narrow_types import type_name
@@ -69,7 +70,8 @@ def _checked(library: Arrays, a: Any, b: Any, c: Any, out_dtype: Any) -> str:
     if type_name(b.dtype) != kind:
         raise ValueError(f"b.dtype={b.dtype} but a.dtype={a.dtype}; convert one with astype")
     out = _out(library, kind, c, out_dtype)
-    if c is not None and overlaps_itself(c.shape, library.steps(c)):
+    meets = overlaps_itself if len(a.shape) == len(b.shape) == 2 else meets_itself
+    if c is not None and meets(c.shape, library.steps(c)):
         raise ValueError("c overlaps itself; give c memory of its own")
     for name, x in (("a", a), ("b", b)):
         if c is not None and library.shared(x, c):
@@ -82,15 +84,15 @@ def _on_tensor_cores(
     rest: dict[str, Any],
 ) -> Any:  # fmt: skip
     """Return the result of tensor cores; None where there are none, or nothing for them."""
-    from tilewright.serve.gemm import sizes_of
-
     op_a, op_b = Trans.parse(rest["trans_a"], "trans_a"), Trans.parse(rest["trans_b"], "trans_b")
-    m, n, k = sizes_of(a, b, c, op_a, op_b)
+    batch, m, n, k = shapes_of(a, b, c, op_a, op_b)
     alpha, beta = scalars_of(alpha, beta, c, whole=out == "int32")
-    if 0 in (m, n, k) or alpha == 0:  # nothing is multiplied
+    if 0 in (*batch, m, n, k) or alpha == 0:  # nothing is multiplied
         return None
     call = Call(type_name(a.dtype), out, m, n, k, alpha, beta, op_a, op_b)
     if isinstance(a, np.ndarray):
+        if batch:  # travels in pieces, in single precision
+            return None
         return on_host(call, a, b, c, rest["device"])
     if rest["device"] is not None:  # which is refused elsewhere
         return None
@@ -168,17 +170,17 @@ def _floats(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest
 
 def _integers(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any) -> Any:
     """Return the result in 64-bit integers: the sum over k in exact pieces."""
-    from tilewright.serve.gemm import gemm, sizes_of
+    from tilewright.serve.gemm import gemm
 
     alpha, beta = scalars_of(alpha, beta, c, whole=True)
     op_a, op_b = Trans.parse(rest["trans_a"], "trans_a"), Trans.parse(rest["trans_b"], "trans_b")
     across_a, across_b = op_a.transposed, op_b.transposed
-    _, _, k = sizes_of(a, b, c, op_a, op_b)
+    *_, k = shapes_of(a, b, c, op_a, op_b)
     total = None
     for start in range(0, max(1, k), _EXACT_K):
         part = slice(start, start + _EXACT_K)
-        x = library.cast(a[part] if across_a else a[:, part], "float32")
-        y = library.cast(b[:, part] if across_b else b[part], "float32")
+        x = library.cast(a[..., part, :] if across_a else a[..., part], "float32")
+        y = library.cast(b[..., part] if across_b else b[..., part, :], "float32")
         piece = library.cast(gemm(x, y, **rest), "int64")
         total = piece if total is None else total + piece
     assert total is not None

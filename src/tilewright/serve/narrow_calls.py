@@ -13,8 +13,10 @@ from tilewright.backend import device as find_device
 from tilewright.dataclass import dataclass
 from tilewright.serve import warm
 from tilewright.serve.arenas import enqueue
+from tilewright.serve.batches import Repeat, arrange, shapes_of
 from tilewright.serve.calls import Planned, keep, kept
 from tilewright.serve.kernels import kernel_of
+from tilewright.serve.layout import Strided
 from tilewright.serve.narrow_products import Matrix, Product, serves, steps
 from tilewright.serve.plan import ALPHA, BETA, A, B, C, Plan, Space, call_of
 from tilewright.serve.routes import Laid
@@ -82,20 +84,26 @@ def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked:
     live = device_at(views[0].ordinal)
     if not serves(live) or not all(map(_is_whole, views)):
         return None
-    target = views[2] if c is not None else library.new(views[0], (call.m, call.n), call.result)
-    placed = _placed(target)
+    batch, *_ = shapes_of(a, b, c, call.trans_a, call.trans_b)
+    shape = (*batch, call.m, call.n)
+    target = views[2] if c is not None else library.new(views[0], shape, call.result)
+    found = arrange(*views[:2], target, call.trans_a, call.trans_b)
+    placed = _placed(target, found.c)
     if placed is None:
         return None
     row_major, result = placed
+    repeats = tuple(
+        (count, *((y, x) if row_major else (x, y)), z) for count, x, y, z in found.repeats
+    )
     bases = (B, A) if row_major else (A, B)
     left, right = (
-        (base + view.address % ALIGNMENT, view.shape, _steps(view))
-        for base, view in zip(bases, views[:2], strict=True)
+        (base + _begins(view, which, found.repeats), matrix.shape, _steps(view, matrix))
+        for base, view, matrix, which in zip(bases, views[:2], (found.a, found.b), (1, 2), strict=True)
     )
     product = _made_up(call).product(left, right, Operand(C, 0, result.ld), row_major=row_major)
     if not product.fits():
         return None
-    plan = _planned(live, product)
+    plan = _planned(live, product, repeats)
     first, second = views[1::-1] if row_major else views[:2]
     native = call_of(
         first.address, second.address, target.address, call.alpha, call.beta,
@@ -115,9 +123,18 @@ def _made_up(call: Call) -> Call:
     return replace(call, alpha=alpha, beta=beta)
 
 
-def _planned(live: Any, product: Product) -> Plan:
-    """Return the plan of a product at made-up addresses."""
-    key = (live, product)
+def _begins(view: View, which: int, repeats: tuple[Repeat, ...]) -> int:
+    """Return how many bytes beyond what is aligned an operand begins.
+
+    Where later products' matrices begin otherwise, all are laid out as not aligned.
+    """
+    alike = all(one[which] % ALIGNMENT == 0 for one in repeats)
+    return view.address % ALIGNMENT or (0 if alike else view.dtype.itemsize)
+
+
+def _planned(live: Any, product: Product, repeats: tuple[Repeat, ...]) -> Plan:
+    """Return the plan of a product at made-up addresses, repeated as so many bytes say."""
+    key = (live, product, repeats)
     found = kept(key)
     if found is None:
         space = Space()
@@ -127,7 +144,7 @@ def _planned(live: Any, product: Product) -> Plan:
                 for source, launch, arguments in steps(live, product, space)
             ]
             begins = product.a.memory % ALIGNMENT, product.b.memory % ALIGNMENT
-            found = Planned(Plan(live, laid, space, begins), Laid(laid))
+            found = Planned(Plan(live, laid, space, begins, repeats=repeats), Laid(laid))
         keep(key, found)
     plan: Plan = found.plan
     return plan
@@ -137,7 +154,7 @@ def _remember(
     call: Call, given: tuple[Any, ...], views: tuple[View, ...], plan: Plan, exchanged: bool
 ) -> None:
     """Let calls like this one be started by `warm.again`."""
-    if any(step < 0 for view in views[:2] for step in view.strides):
+    if any(step < 0 for view in views for step in view.strides):
         return  # overlap is looked for from the first element on
     a, b, c, asked = given
     whole = call.result == "int32"
@@ -147,13 +164,13 @@ def _remember(
     trans = call.trans_a.value, call.trans_b.value
     warm.remember(
         (a, b, c, call.alpha, call.beta, *trans, "ieee", asked, None),
-        target.array, plan, (call.m, call.n), target.array.dtype, where, exchanged, False, whole,
+        target.array, plan, target.shape, target.array.dtype, where, exchanged, False, whole,
         most, *(view.extent for view in views),
     )  # fmt: skip
 
 
-def _steps(view: View) -> tuple[int, ...]:
-    return tuple(step // view.dtype.itemsize for step in view.strides)
+def _steps(view: View, matrix: Strided) -> tuple[int, ...]:
+    return tuple(step // view.dtype.itemsize for step in matrix.strides)
 
 
 def _is_whole(view: View) -> bool:
@@ -162,11 +179,11 @@ def _is_whole(view: View) -> bool:
     return view.address % size == 0 and not any(step % size for step in view.strides)
 
 
-def _placed(target: View) -> tuple[bool, Operand] | None:
+def _placed(target: View, matrix: Strided) -> tuple[bool, Operand] | None:
     """Return whether C is row-major, and C as column-major; None if BLAS could not take it."""
     from tilewright.serve.gemm import strided
 
-    layout = strided(target.shape, target.strides, target.dtype.itemsize)
+    layout = strided(matrix.shape, matrix.strides, target.dtype.itemsize)
     return None if layout is None else (layout[0], Operand(target.address, 0, layout[1]))
 
 

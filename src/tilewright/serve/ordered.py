@@ -15,8 +15,9 @@ What lies within a piece, and tensor maps, are made of these anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from operator import itemgetter
 from typing import Any
 
@@ -25,6 +26,7 @@ import numpy as np
 from tilewright.backend import Event, LiveDevice, Operand
 from tilewright.precision import Precision
 from tilewright.serve.arenas import workspace
+from tilewright.serve.batches import Repeat
 from tilewright.serve.plan import ALPHA, BETA, REPORT, A, B, C, Space
 from tilewright.serve.routes import Step
 from tilewright.serve.scratch import TOPS, scratch_of
@@ -70,6 +72,8 @@ class OrderedPlan:
         Where its pieces come from.
     begins : tuple of int
         How many bytes beyond what is aligned A and B were laid out to begin.
+    repeats : sequence of Repeat
+        Of a batch: how all launches are repeated, in elements, the slowest first.
     """
 
     def __init__(
@@ -79,8 +83,9 @@ class OrderedPlan:
         steps: Sequence[Step],
         space: Space,
         begins: tuple[int, int],
+        repeats: Sequence[Repeat] = (),
     ) -> None:
-        self._live = live
+        self._live, self._repeats = live, repeats
         self._scalar = precision.scalar
         self._pieces = list(space.asked.values())
         laid = _Arguments(space, [one // precision.element_bytes for one in begins])
@@ -130,6 +135,16 @@ class OrderedPlan:
         LaunchError
             If the device refuses.
         """
+        event: Any = None
+        for each in _products(places, self._repeats):
+            before = after if event is None else (event.raw,)
+            event = self._start(each, alpha, beta, queue, before, report)
+        return event  # type: ignore[no-any-return]
+
+    def _start(
+        self, places: Places, alpha: Any, beta: Any, queue: Any, after: tuple[Any, ...], report: Any
+    ) -> Event:
+        """Enqueue all launches of one product."""
         (a, begin_a), (b, begin_b), (c, begin_c) = places
         own = a, b, c, report, *self._scalar(alpha), *self._scalar(beta)
         if begin_a == begin_b == begin_c == 0:
@@ -154,6 +169,16 @@ class OrderedPlan:
             steps = [(kernel, launch, arguments(held)) for kernel, launch, arguments in self._steps]
             with scratch.spoiled_by_failure(TOPS):
                 return scratch.run(steps, queue, after)
+
+
+def _products(places: Places, repeats: Sequence[Repeat]) -> Iterator[Places]:
+    """Yield where each product of a batch has its matrices."""
+    for at in product(*(range(count) for count, *_ in repeats)):
+        a, b, c = (
+            (memory, first + sum(x * one[which] for x, one in zip(at, repeats, strict=True)))
+            for which, (memory, first) in enumerate(places, 1)
+        )
+        yield a, b, c
 
 
 class _Arguments:

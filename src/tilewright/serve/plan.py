@@ -26,6 +26,7 @@ import numpy as np
 
 from tilewright.backend import BackendError, Kernel, LaunchError, OutOfMemoryError
 from tilewright.core import needed_library
+from tilewright.serve.batches import Repeat
 from tilewright.stencil import Launch, TensorMap, Workspace
 
 __all__ = [
@@ -88,7 +89,7 @@ class _Launch(ctypes.Structure):
     _fields_ = (
         ("function", ctypes.c_void_p),
         *((name, ctypes.c_uint) for name in (
-            "grid_x", "grid_y", "block_x", "block_y", "shared_bytes", "early", "first", "count",
+            "grid_x", "grid_y", "grid_z", "block_x", "block_y", "shared_bytes", "early", "first", "count",
         )),
     )  # fmt: skip
 
@@ -187,6 +188,8 @@ class Plan:
         How far beyond `A` and `B` the operands were laid out to begin: their alignment.
     name : str
         What a timeline calls it.
+    repeats : sequence of Repeat
+        Of a batch: how all launches are repeated, in bytes, the slowest first.
 
     Raises
     ------
@@ -201,6 +204,7 @@ class Plan:
         space: Space,
         begins: tuple[int, int] = (0, 0),
         name: str = "gemm",
+        repeats: Sequence[Repeat] = (),
     ) -> None:
         self.name = name
         self._device = device
@@ -210,6 +214,11 @@ class Plan:
             laid.add(kernel.handle, launch, arguments)
         self.zero_bytes, self.scratch_bytes = laid.zero_bytes, laid.scratch_bytes
         self.native = laid.made()
+        if repeats:
+            flat = (ctypes.c_int64 * (4 * len(repeats)))(*(x for one in repeats for x in one))
+            native = ctypes.c_void_p(self.native)
+            if not core().tilewright_plan_repeat(native, flat, len(repeats)):
+                raise MemoryError
         weakref.finalize(self, core().tilewright_plan_free, self.native).atexit = False
 
     @property
@@ -335,7 +344,8 @@ class _Laid:
 
     def _start(self, function: int, launch: Launch, shared: int, first: int, many: int) -> None:
         able = (self._device.spec.compute_capability or 0) >= _EARLY_FROM
-        made = _Launch(function, *launch.grid, *launch.block, shared, launch.early and able)
+        grid = *launch.grid, launch.batch
+        made = _Launch(function, *grid, *launch.block, shared, launch.early and able)
         made.first, made.count = first, many
         self._launches.append(made)
 

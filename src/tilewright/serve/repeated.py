@@ -91,6 +91,8 @@ def remember(
     """
     if request.arithmetic or request.k == 0 or request.precision.parts == 2:
         return  # depends on more; reads nothing; is not looked for
+    if any(step < 0 for x in (request.a, request.b, request.c) for step in x.strides):
+        return  # a batch backwards: `reach` is from the first element on
     wanted = wanted_of(replace(request, alpha=1, beta=0), operands)
     x = request
     key = _key(x.a, x.b, x.c, x.trans_a.value, x.trans_b.value, where)

@@ -4,6 +4,7 @@
 
     accuracy="fp32" and schemes    split operands, products of parts     split/
     operands worth copying         copies, then the kernel for those     realigned.py
+    batches                        one launch for all, if it is faster   one_launch.py
     all others                     the kernel for the operands           here
 
 A route works on a `GemmCall` as kernels see it, and takes memory from a space by name: that of a
@@ -13,11 +14,13 @@ plan (`tilewright.serve.plan`), or one call's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice
 from tilewright.dataclass import dataclass
 from tilewright.problem import Problem
+from tilewright.serve.batches import Repeat
 from tilewright.serve.kernels import begin_aligned, ready
 from tilewright.stencil import Launch, Variant
 from tilewright.timeline import span
@@ -55,6 +58,8 @@ class Laid:
         Why that, in one sentence.
     guarded : bool
         Whether the device decides while the call is under way.
+    repeats : tuple of Repeat
+        How all of them are repeated, in elements, the slowest first.
     """
 
     steps: Sequence[Step]
@@ -62,6 +67,7 @@ class Laid:
     arithmetic: str = ""
     why: str = ""
     guarded: bool = False
+    repeats: tuple[Repeat, ...] = ()
 
 
 def lay_out(
@@ -73,6 +79,7 @@ def lay_out(
     *,
     report: Any = None,
     copies: bool = True,
+    repeats: tuple[Repeat, ...] = (),
 ) -> Laid:
     """Return the launches of a call.
 
@@ -90,6 +97,8 @@ def lay_out(
         Device memory where a guard's decision is written once more.
     copies : bool
         Whether operands may be copied first.
+    repeats : tuple of Repeat
+        Of a batch: how the product is repeated, in elements.
 
     Raises
     ------
@@ -102,14 +111,22 @@ def lay_out(
 
         why = why_ieee(live, problem, call, arithmetic)
         if not why:
-            return split_steps(live, space, problem, call, arithmetic, report)
+            return replace(
+                split_steps(live, space, problem, call, arithmetic, report), repeats=repeats
+            )
+    if repeats:
+        from tilewright.serve.one_launch import one_launch
+
+        together = one_launch(live, problem, call, repeats)
+        if together is not None:
+            return Laid(together[0], why=why, repeats=together[1])
     if copies and call.alpha != 0 and call.k != 0:  # else neither operand is read
         from tilewright.serve.realigned import way_of, way_steps
 
         way = way_of(live, problem, call)
         if way.copies:
-            return Laid(way_steps(live, way, call, space), why=why)
-    return Laid([direct(live, problem, call)], why=why)
+            return Laid(way_steps(live, way, call, space), why=why, repeats=repeats)
+    return Laid([direct(live, problem, call)], why=why, repeats=repeats)
 
 
 def direct(live: LiveDevice, problem: Problem, call: GemmCall) -> Step:

@@ -42,6 +42,7 @@ from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.space.aliases import oldest_macros
 from tilewright.stencil.geometry import PLAIN, Geometry, Launch, Mode
+from tilewright.stencil.source_files import read_source
 
 if TYPE_CHECKING:
     from tilewright.space import Space
@@ -245,6 +246,24 @@ class Source:
         nothing.  Every stencil's kernels can be held back so (prelude/run_if.h).
         """
         return replace(self, defines={**self.defines, "RUN_IF": value})
+
+    def batched(self) -> Source:
+        """Return this kernel for batches: with the steps of A, B and C as arguments behind the others.
+
+        Blocks in z compute matrices of their own (prelude/batched.h, in place of prelude/run_if.h,
+        so that the text of other kernels stays as it was compiled).
+
+        Raises
+        ------
+        ValueError
+            If it is none of a stencil's kernels.
+        """
+        alone, many = read_source("prelude/run_if.h"), read_source("prelude/batched.h")
+        if alone not in self.text:
+            raise ValueError(f"unit={self.unit!r} takes no batches; use a stencil's kernel")
+        return replace(
+            self, text=self.text.replace(alone, many), defines={**self.defines, "BATCHED": 1}
+        )
 
 
 @dataclass(frozen=True)

@@ -203,6 +203,8 @@ class Launch:
     second_blocks, second_threads : int
         Of the source's second function, for each block of the first, and threads of each; without
         blocks it is not launched.
+    batch : int
+        Blocks in z: matrices of a batched kernel.
     """
 
     grid: tuple[int, int]
@@ -215,11 +217,13 @@ class Launch:
     held: int = 1
     second_blocks: int = 0
     second_threads: int = 0
+    batch: int = 1
 
     @cached_property
     def threads(self) -> tuple[int, ...]:
-        """Threads of the whole grid in x and y."""
-        return tuple(g * b for g, b in zip(self.grid, self.block, strict=True))
+        """Threads of the whole grid in x and y, and in z where it has more than one."""
+        plane = tuple(g * b for g, b in zip(self.grid, self.block, strict=True))
+        return (*plane, self.batch) if self.batch > 1 else plane
 
     def on(self, multiprocessors: int) -> Launch:
         """Return the launch as a device with so many multiprocessors runs it."""
@@ -314,6 +318,20 @@ class Geometry:
         """Return the tiles of an m x n result along each side, of whole clusters."""
         rows = -(-m // (self.tile_m * self.cluster_m)) * self.cluster_m
         return rows, -(-n // (self.tile_n * self.cluster_n)) * self.cluster_n
+
+    @property
+    def batches(self) -> bool:
+        """Whether a launch may compute many products, each by blocks of its own.
+
+        Blocks that take tile after tile, or share a workspace, are of one product; so are tensor
+        maps.  A streaming kernel stores whole tiles where the launch has a block for each.
+        """
+        whole = self.split_k is None or self.streamed > 0
+        return whole and self.folded and not (self.tma or self.persistent or self.stream_k)
+
+    def batched(self, m: int, n: int, batch: int) -> Launch:
+        """Return the launch for m x n results of so many products, where a kernel `batches`."""
+        return replace(replace(self, split_k=None).launch(m, n), batch=batch)
 
     def launch(self, m: int, n: int, k: int = 0) -> Launch:
         """Return the launch for an m x n result of sums of k."""

@@ -118,7 +118,7 @@ class _Start:
     """A function with its grid and block as the driver wants them."""
 
     def __init__(self, device: Any, function: int, launch: Launch, shared_bytes: int = 0) -> None:
-        self.config = _Config(*launch.grid, 1, *launch.block, 1, shared_bytes)
+        self.config = _Config(*launch.grid, launch.batch, *launch.block, 1, shared_bytes)
         if launch.early and _number_of(device.arch) >= _EARLY_FROM:
             self._attribute = _Attribute(_EARLY, 0, (ctypes.c_uint * 16)(1))
             self.config.attributes = ctypes.addressof(self._attribute)

@@ -79,6 +79,7 @@ typedef struct {
     int trans_a, trans_b; /* whether rows become columns */
     int aligned;          /* whether A and B begin at multiples of 16 bytes */
     int64_t m, n, k, lda, ldb, ldc;
+    int64_t batch; /* such products in one launch; 0 or 1: one */
 } tilewright_problem;
 
 /* What the device is: its multiprocessors, which of those that kernels were measured on, a bit each,

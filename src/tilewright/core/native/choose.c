@@ -36,7 +36,8 @@ static double slower(const tilewright_kernel *it, const tilewright_problem *p, d
                          : lacks & TILEWRIGHT_CLAMPED ? TILEWRIGHT_NOT_CLAMPED
                                                       : 1.0;
     const double more = lacks & TILEWRIGHT_STAGED ? TILEWRIGHT_NOT_STAGED : 0.0;
-    return ns * times + (double)p->m * (double)p->n * 1e-6 * more;
+    const double area = (double)p->m * (double)p->n * (double)tilewright_most(1, p->batch);
+    return ns * times + area * 1e-6 * more;
 }
 
 static int is_named(const tilewright_kernel *it, const tilewright_place *place)
@@ -69,7 +70,7 @@ static const tilewright_kernel *fastest_raced(const tilewright_rows *from,
 {
     const tilewright_kernel *best = NULL;
     int alike = 1; /* times of one model may be compared */
-    if (!is_contiguous(p))
+    if (!is_contiguous(p) || p->batch > 1)
         return NULL;
     for (int i = 0; i < from->count; ++i) {
         const tilewright_kernel *const it = &from->kernels[i];

@@ -81,7 +81,7 @@ TILEWRIGHT_API int tilewright_find_driver(void);
 /* A launch; its arguments are `count` places of the plan's, from `first` on. */
 typedef struct {
     void *function; /* CUfunction */
-    unsigned grid_x, grid_y, block_x, block_y, shared_bytes;
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, shared_bytes;
     unsigned early; /* whether its blocks may begin before the launch before it has ended */
     unsigned first, count;
 } tilewright_launch;
@@ -129,6 +129,17 @@ TILEWRIGHT_API tilewright_plan *tilewright_plan_new(
     const tilewright_patch *patches, unsigned patch_count, uint64_t zero_bytes,
     uint64_t scratch_bytes);
 TILEWRIGHT_API void tilewright_plan_free(tilewright_plan *plan);
+
+/* Matrices of a batch: how many, and bytes from those of one product to the next's. */
+typedef struct {
+    int64_t count, a, b, c;
+} tilewright_repeat;
+
+/* Let a plan that has not been started be started for each product of a batch of some dimensions,
+ * the first one slowest: its launches are enqueued again and again, at other addresses.  False where
+ * memory is short. */
+TILEWRIGHT_API int tilewright_plan_repeat(tilewright_plan *plan, const tilewright_repeat *repeats,
+                                          unsigned count);
 
 /* The bytes of a plan's workspace, and its two parts. */
 TILEWRIGHT_API uint64_t tilewright_plan_bytes(const tilewright_plan *plan);

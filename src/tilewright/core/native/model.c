@@ -47,8 +47,10 @@ static int is_held(int64_t x, int64_t y)
 
 int tilewright_is_modelled(const tilewright_problem *p)
 {
+    const int64_t many = tilewright_most(1, p->batch);
     return p->m > 0 && p->n > 0 && p->k >= 0 && is_held(p->m, p->n) && is_held(p->m, p->k) &&
-           is_held(p->n, p->k);
+           is_held(p->n, p->k) && is_held(p->m * p->n, many) && is_held(p->m * p->k, many) &&
+           is_held(p->n * p->k, many);
 }
 
 /* Multiprocessors that clusters reach.  Blocks of a cluster are neighbours on the chip, so that
@@ -139,9 +141,10 @@ double tilewright_expected(const tilewright_kernel *kernel, const tilewright_pro
     const int64_t area = it->tile_m * it->tile_n, resident = tilewright_most(1, it->resident);
     const int64_t rows = tilewright_tiles(p->m, it->tile_m, it->cluster_m);
     const int64_t columns = tilewright_tiles(p->n, it->tile_n, it->cluster_n);
-    const int64_t tiles = rows * columns;
+    const int64_t many = tilewright_most(1, p->batch), tiles = rows * columns * many;
     const int64_t steps = tilewright_up(p->k, it->tile_k);
-    const int64_t parts = it->split_k ? tilewright_parts(it, steps, tiles, multiprocessors) : 1;
+    const int cut = it->split_k && many == 1; /* batches are of whole tiles */
+    const int64_t parts = cut ? tilewright_parts(it, steps, tiles, multiprocessors) : 1;
     /* Data-parallel: whole blocks, one after another. */
     const int64_t blocks = tiles * it->cluster_k * parts;
     const int64_t each = tilewright_up(blocks, reached(multiprocessors, it->cluster_k));
@@ -152,13 +155,15 @@ double tilewright_expected(const tilewright_kernel *kernel, const tilewright_pro
     if (it->persistent)
         on = shared_work(it, p, tiles, steps, multiprocessors);
     const int64_t together = tilewright_least(tilewright_most(each, 1), resident);
-    const int64_t passed = p->k * (tilewright_up(p->n, it->tile_n) * p->m +
-                                   tilewright_up(p->m, it->tile_m) * p->n);
+    const int64_t passed = many * p->k *
+                           (tilewright_up(p->n, it->tile_n) * p->m +
+                            tilewright_up(p->m, it->tile_m) * p->n);
     /* A streamed operand is read anew for each tile of the short side. */
-    const int64_t read = p->m * p->k * (it->streamed == 1 ? columns : 1) +
-                         p->k * p->n * (it->streamed == 2 ? rows : 1);
+    const int64_t read = many * (p->m * p->k * (it->streamed == 1 ? columns : 1) +
+                                 p->k * p->n * (it->streamed == 2 ? rows : 1));
+    const int64_t area_c = many * p->m * p->n;
     const int scalar = is_scalar(it, p, chunk);
-    const int reduced = tilewright_reduces(it, parts);
+    const int reduced = many == 1 && tilewright_reduces(it, parts);
     if (reduced) /* one after another, or by threads that share them */
         on.added = it->streamed ? 1 : parts;
     const double does[TILEWRIGHT_TERMS] = {
@@ -168,10 +173,10 @@ double tilewright_expected(const tilewright_kernel *kernel, const tilewright_pro
         [TILES] = (double)on.stored,
         [LATENCIES] = on.along_k / (double)it->tile_k / (double)together /
                       (double)tilewright_most(1, it->stages - 1),
-        [MEMORY] = (double)(size * (read + p->m * p->n)) * 1e-6,
+        [MEMORY] = (double)(size * (read + area_c)) * 1e-6,
         [L2] = (double)(size * (passed + 2 * on.left * area)) * 1e-6,
         [RAGGED_C] =
-            p->ldc % chunk && !it->streamed && !reduced ? (double)(p->m * p->n) * 1e-6 : 0.0,
+            p->ldc % chunk && !it->streamed && !reduced ? (double)area_c * 1e-6 : 0.0,
         [PARTS] = (double)on.added,
         [SPLIT_K] = reduced ? (double)(size * blocks * area) * 1e-6 : 0.0,
         [WAVES] = (double)on.waves,

@@ -34,6 +34,8 @@ struct tilewright_plan {
     unsigned char *data;
     unsigned launch_count, patch_count, place_count, map_count;
     uint64_t zero_bytes, scratch_bytes;
+    tilewright_repeat *repeats;
+    unsigned repeat_count;
 };
 
 static size_t data_bytes(const tilewright_plan *it)
@@ -84,7 +86,15 @@ void tilewright_plan_free(tilewright_plan *it)
     free(it->patches);
     free(it->map_of);
     free(it->data);
+    free(it->repeats);
     free(it);
+}
+
+int tilewright_plan_repeat(tilewright_plan *it, const tilewright_repeat *repeats, unsigned count)
+{
+    it->repeats = copied(repeats, count * sizeof *repeats);
+    it->repeat_count = it->repeats == NULL ? 0 : count;
+    return it->repeats != NULL;
 }
 
 uint64_t tilewright_plan_bytes(const tilewright_plan *it)
@@ -165,7 +175,7 @@ static int launch_all(const tilewright_plan *it, void *stream, void **pointers)
     for (unsigned i = 0; i < it->launch_count; ++i) {
         const tilewright_launch *const one = &it->launches[i];
         const tilewright_cu_config config = {
-            one->grid_x, one->grid_y, 1, one->block_x, one->block_y, 1, one->shared_bytes,
+            one->grid_x, one->grid_y, one->grid_z, one->block_x, one->block_y, 1, one->shared_bytes,
             stream, one->early ? &early : NULL, one->early ? 1u : 0u};
         const int status =
             tilewright_driver.launch(&config, one->function, pointers + one->first, NULL);
@@ -190,17 +200,50 @@ static int launch_copy(const tilewright_plan *it, const tilewright_call *call, u
     return status ? status : launch_all(it, call->stream, pointers);
 }
 
+/* The addresses of the product of a number: repeats count as digits do, the last one fastest. */
+static tilewright_call product_of(const tilewright_plan *it, const tilewright_call *call,
+                                  int64_t number)
+{
+    tilewright_call mine = *call;
+    for (unsigned i = it->repeat_count; i-- > 0;) {
+        const tilewright_repeat *const one = &it->repeats[i];
+        const int64_t at = number % one->count;
+        number /= one->count;
+        mine.a += (uint64_t)(at * one->a);
+        mine.b += (uint64_t)(at * one->b);
+        mine.c += (uint64_t)(at * one->c);
+    }
+    return mine;
+}
+
+/* All products of a batch, one after the other in the stream's order; they share the workspace. */
+static int launch_each(const tilewright_plan *it, const tilewright_call *call, uint64_t scratch,
+                       unsigned char *room)
+{
+    int64_t count = 1;
+    int status = 0;
+    if (it->repeat_count == 0)
+        return launch_copy(it, call, scratch, room);
+    for (unsigned i = 0; i < it->repeat_count; ++i)
+        count *= it->repeats[i].count;
+    for (int64_t number = 0; number < count && status == 0; ++number) {
+        const tilewright_call mine = product_of(it, call, number);
+        status = launch_copy(it, &mine, scratch, room);
+    }
+    return status;
+}
+
 static int launch_with(const tilewright_plan *it, const tilewright_call *call, uint64_t scratch)
 {
     const size_t bytes = data_bytes(it) + it->place_count * sizeof(void *) + ALIGNMENT;
     if (bytes <= ON_STACK) {
         unsigned char room[ON_STACK];
-        return launch_copy(it, call, scratch, room);
+        return launch_each(it, call, scratch, room);
     }
     unsigned char *const room = malloc(bytes);
     if (room == NULL)
         return OUT_OF_MEMORY;
-    const int status = launch_copy(it, call, scratch, room);
+    const int status = launch_each(it, call, scratch, room);
     free(room);
     return status;
 }

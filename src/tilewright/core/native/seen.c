@@ -50,18 +50,25 @@ int tilewright_truth(PyObject *x)
     return found;
 }
 
-/* Read a tuple of two integers and drop it. */
-static int two(PyObject *x, int64_t *first, int64_t *second)
+/* Read a tuple of integers, one for each dimension, and drop it; returns how many, or 0. */
+static int64_t several(PyObject *x, int64_t *to)
 {
     if (x == NULL)
-        return NO;
-    const int good = PyTuple_Size(x) == 2;
-    if (good) {
-        *first = PyLong_AsLongLong(PyTuple_GetItem(x, 0));
-        *second = tilewright_is_well() ? PyLong_AsLongLong(PyTuple_GetItem(x, 1)) : 0;
-    }
+        return 0;
+    int64_t count = PyTuple_Size(x);
+    if (count < 2 || count > MOST_DIMENSIONS)
+        count = 0;
+    for (int64_t i = 0; i < count && tilewright_is_well(); ++i)
+        to[i] = PyLong_AsLongLong(PyTuple_GetItem(x, i));
     Py_DecRef(x);
-    return good && tilewright_is_well();
+    return tilewright_is_well() ? count : 0;
+}
+
+/* Read both tuples of an array. */
+static int see_layout(PyObject *sizes, PyObject *along, tilewright_layout *it)
+{
+    it->dimensions = several(sizes, it->shape);
+    return several(along, it->steps) == it->dimensions && it->dimensions > 0;
 }
 
 /* The type's object, which lives as long as the array that has it. */
@@ -83,8 +90,7 @@ static int see_cupy(PyObject *x, tilewright_seen *it)
         it->device = number(PyObject_GetAttr(memory, device_id));
     Py_DecRef(memory);
     return tilewright_is_well() &&
-           two(PyObject_GetAttr(x, shape), &it->layout.rows, &it->layout.columns) &&
-           two(PyObject_GetAttr(x, strides), &it->layout.down, &it->layout.across);
+           see_layout(PyObject_GetAttr(x, shape), PyObject_GetAttr(x, strides), &it->layout);
 }
 
 static int see_torch(PyObject *x, int grad, tilewright_seen *it)
@@ -103,8 +109,8 @@ static int see_torch(PyObject *x, int grad, tilewright_seen *it)
     if (tilewright_is_well())
         it->conjugated = tilewright_truth(PyObject_CallMethodObjArgs(x, is_conj, NULL));
     return tilewright_is_well() &&
-           two(PyObject_GetAttr(x, shape), &it->layout.rows, &it->layout.columns) &&
-           two(PyObject_CallMethodObjArgs(x, stride, NULL), &it->layout.down, &it->layout.across);
+           see_layout(PyObject_GetAttr(x, shape), PyObject_CallMethodObjArgs(x, stride, NULL),
+                      &it->layout);
 }
 
 int tilewright_see(int kind, int grad, PyObject *x, tilewright_seen *it)

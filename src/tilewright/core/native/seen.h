@@ -21,9 +21,12 @@ typedef struct {
 
 extern tilewright_arrays tilewright_libraries[KINDS];
 
+/* Arrays of more dimensions take a closer look at every call. */
+enum { MOST_DIMENSIONS = 4 };
+
 /* What there is to know of an array besides its address.  Strides in the library's own unit. */
 typedef struct {
-    int64_t rows, columns, down, across;
+    int64_t dimensions, shape[MOST_DIMENSIONS], steps[MOST_DIMENSIONS];
     const void *dtype; /* Python's object; the entry keeps it */
     uint64_t begins;   /* its address modulo 16 */
 } tilewright_layout;

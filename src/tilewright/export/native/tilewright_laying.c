@@ -197,7 +197,7 @@ static tw_status put_copy(layout *into, tilewright_context *here, const tilewrig
         return status;
     tilewright_launch *const made = begin(into, function);
     made->grid_x = (unsigned)tiles;
-    made->grid_y = made->block_y = 1;
+    made->grid_y = made->grid_z = made->block_y = 1;
     made->block_x = by->threads;
     made->shared_bytes = tilewright_codes[code].shared_bytes;
     made->count = OF_COPY;
@@ -264,6 +264,7 @@ static tw_status put_kernel(layout *into, tilewright_context *here, const tilewr
     tilewright_launch *const made = begin(into, function);
     made->grid_x = grid->grid_x;
     made->grid_y = grid->grid_y;
+    made->grid_z = 1;
     made->block_x = by->threads_x;
     made->block_y = by->threads_y;
     made->shared_bytes = tilewright_codes[choice->code].shared_bytes;
@@ -273,7 +274,7 @@ static tw_status put_kernel(layout *into, tilewright_context *here, const tilewr
     if (second != NULL && grid->second_x) {
         /* It may begin before the first has ended; it waits by itself before it reads. */
         tilewright_launch *const behind = begin(into, second);
-        *behind = (tilewright_launch){second, grid->second_x, 1, by->reduction_threads, 1, 0,
+        *behind = (tilewright_launch){second, grid->second_x, 1, 1, by->reduction_threads, 1, 0,
                                       here->begins_early ? 1u : 0u, made->first, made->count};
     }
     return status;

@@ -14,6 +14,7 @@ from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.arenas import Memory
+from tilewright.serve.batches import meets_itself
 from tilewright.serve.calls import Planned, start
 from tilewright.serve.gemm import Placed, strided, wanted_of
 from tilewright.serve.overlap import overlap
@@ -96,7 +97,10 @@ def run(
     for name in ("a", "b"):
         if overlap(_place(views[name]), _place(request.c)):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
-    operands = _operand("a", request.a), _operand("b", request.b), _operand("c", request.c)
+    if request.batch is not None and meets_itself(request.c.shape, request.c.strides):
+        raise ValueError(f"c.strides={request.c.strides} overlap themselves; give c its own memory")
+    a, b, c = (_operand(name, view, request.matrix(name)) for name, view in views.items())
+    operands = a, b, c
     stored = request
     if request.a.conjugated or request.b.conjugated:
         stored = replace(
@@ -109,7 +113,9 @@ def run(
     found = start(live, wanted, stream_of(ordinal), request.report, memory)
     # One that did without memory was not as others will be, nor one under a special rule.
     usual = not found.lean and (not request.arithmetic or _is_standard())
-    if where is not None and request.report is None and usual:
+    # Overlap is looked for from the first element on.
+    forward = all(step >= 0 for view in views.values() for step in view.strides)
+    if where is not None and request.report is None and usual and forward:
         _remember(request, found, wanted.exchanged, where)
 
 
@@ -128,7 +134,7 @@ def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> 
     )  # fmt: skip
     precision = request.precision
     warm.remember(
-        given, c.array, found.plan, (request.m, request.n), c.array.dtype, where, exchanged,
+        given, c.array, found.plan, c.shape, c.array.dtype, where, exchanged,
         precision.is_complex, False, float(np.finfo(precision.real_dtype).max),
         a.extent, b.extent, c.extent,
     )  # fmt: skip
@@ -149,9 +155,11 @@ def _place(view: View) -> tuple[Any, ...]:
     return view.address, view.shape, view.strides, view.dtype
 
 
-def _operand(name: str, view: View) -> Placed:
-    layout = strided(view.shape, view.strides, view.dtype.itemsize)
-    if layout is None or view.address % view.dtype.itemsize:
+def _operand(name: str, view: View, matrix: Any) -> Placed:
+    """Return an operand whose first product's matrix has `matrix`'s shape and strides."""
+    size = view.dtype.itemsize
+    layout = strided(matrix.shape, matrix.strides, size)
+    if layout is None or view.address % size or any(step % size for step in view.strides):
         raise ValueError(
             f"{name}.strides={view.strides} (bytes, from address {view.address:#x}) is not a"
             f" BLAS matrix; copy it first ({name}.copy())"

@@ -88,7 +88,7 @@ class _OnCuPy(_OnNumPy):
     def empty_like(self, like: Any, shape: tuple[int, int]) -> Any:
         import cupy
 
-        is_complex = like.array.ndim > 3
+        is_complex = like.dtype.names == ("re", "im")
         with cupy.cuda.Device(like.ordinal):
             words = cupy.empty((*shape, 2, 2) if is_complex else (*shape, 2))
         return self.view("c", DoubleDouble.of_words(words, is_complex))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from tilewright.backend import Event, LiveDevice, Operand
 from tilewright.backend import device as find_device
+from tilewright.serve.batches import meets_itself, shapes_of
 from tilewright.serve.gemm import launch_gemm, strided
 from tilewright.serve.host_blas import is_serving, serve
 from tilewright.serve.overlap import overlaps_itself
@@ -67,7 +69,8 @@ def run(request: Request, device: str | LiveDevice | None) -> None:
     c = request.c
     if not c.flags.writeable:
         raise ValueError("c is read-only; give a writeable array")
-    if not c.flags.forc and overlaps_itself(c.shape, c.strides):
+    meets = overlaps_itself if c.ndim == 2 else meets_itself
+    if not c.flags.forc and meets(c.shape, c.strides):
         raise ValueError(f"c.strides={c.strides} overlap themselves; give c memory of its own")
     for name, x in (("a", request.a), ("b", request.b)):
         if np.shares_memory(x, c):
@@ -80,11 +83,10 @@ def run(request: Request, device: str | LiveDevice | None) -> None:
         from tilewright.serve.streamed.serve import serve as serve_streamed
 
         if is_wanted(live, request):
-            serve_streamed(live, request)
+            for part in _products(request):
+                serve_streamed(live, part)
             return
-    a, b, target = _taken(request.a), _taken(request.b), _matrix(c)
-    if target is None:
-        target = _taken(c if request.beta != 0 else np.empty(c.shape, c.dtype))
+    request, (a, b, target) = _arrays_taken(request)
     if is_shared(live):
         _in_place(live, request, a, b, target)
     else:
@@ -169,27 +171,40 @@ class _Matrix(NamedTuple):
     ld: int
     low: int
     high: int
+    first: int  # where its first element is
 
 
-def _matrix(x: NDArray[Any]) -> _Matrix | None:
+def _matrix(x: NDArray[Any], matrix: Any) -> _Matrix | None:
+    """Return an array whose first product's matrix has `matrix`'s shape and strides."""
     size = x.itemsize
     # Vector loads of complex elements want them aligned to their size, not to their parts'.
-    low = _address(x)
-    if low % min(size, _WIDEST_LOAD):
+    first = _address(x)
+    if first % min(size, _WIDEST_LOAD) or any(step % size for step in x.strides):
         return None
-    layout = strided(x.shape, x.strides, size)
+    layout = strided(matrix.shape, matrix.strides, size)
     if layout is None:
         return None
-    (rows, columns), (down, right) = x.shape, x.strides
-    reach = (rows - 1) * down + (columns - 1) * right + size if rows and columns else 0
-    return _Matrix(x, *layout, low, low + reach)
+    low = high = first
+    for count, step in zip(x.shape, x.strides, strict=True):
+        low, high = low + min(0, (count - 1) * step), high + max(0, (count - 1) * step)
+    return _Matrix(x, *layout, low, high + size if x.size else low, first)
 
 
-def _taken(x: NDArray[Any]) -> _Matrix:
-    """Return the array itself, or a copy where BLAS could not take it."""
-    found = _matrix(x) or _matrix(np.array(x, order="C"))
-    assert found is not None
-    return found
+def _arrays_taken(request: Request) -> tuple[Request, tuple[_Matrix, _Matrix, _Matrix]]:
+    """Return a request with its arrays, and copies of those that BLAS could not take."""
+    copies: dict[str, Any] = {}
+    for name in "abc":
+        x = getattr(request, name)
+        if _matrix(x, request.matrix(name)) is None:
+            keep = name != "c" or request.beta != 0
+            copies[name] = np.array(x, order="C") if keep else np.empty(x.shape, x.dtype)
+    if copies:
+        request = replace(request, batch=None, **copies)
+        if request.c.ndim > 2:
+            request = request.arranged()
+    a, b, c = (_matrix(getattr(request, name), request.matrix(name)) for name in "abc")
+    assert a is not None and b is not None and c is not None
+    return request, (a, b, c)
 
 
 def _in_place(live: Any, request: Request, a: _Matrix, b: _Matrix, c: _Matrix) -> None:
@@ -201,16 +216,18 @@ def _in_place(live: Any, request: Request, a: _Matrix, b: _Matrix, c: _Matrix) -
     pieces = _merged([(x.low, x.high) for x in (a, b, c)])
     most = live.max_allocation
     if most is not None and any(high - low > most for low, high in pieces):
-        for part, *arrays in _halves(request, a, b, c, most):
-            _in_place(live, part, *map(_taken, arrays))
+        for part in _parts(request, a, b, c, most):
+            part, arrays = _arrays_taken(part)
+            _in_place(live, part, *arrays)
         return
     starts = [low for low, _ in pieces]
+    given = request.a, request.b, request.c
     at = [bisect_right(starts, x.low) - 1 for x in (a, b, c)]
 
     def begin(memory: list[Any]) -> Event:
         one, other, target = (
             (
-                Operand(memory[piece], (x.low - starts[piece]) // x.array.itemsize, x.ld)
+                Operand(memory[piece], (x.first - starts[piece]) // x.array.itemsize, x.ld)
                 if x.high > x.low
                 else Operand(None, 0, x.ld),
                 x.row_major,
@@ -218,8 +235,7 @@ def _in_place(live: Any, request: Request, a: _Matrix, b: _Matrix, c: _Matrix) -
             for piece, x in zip(at, (a, b, c), strict=True)
         )
         event: Event = launch_gemm(live, request, (one, other, target))
-        given = request.a, request.b, request.c
-        whole = all(x.array is y for x, y in zip((a, b, c), given, strict=True))
+        whole = all(x.array is y and x.low == x.first for x, y in zip((a, b, c), given, strict=True))
         if whole and one[0].offset == other[0].offset == target[0].offset == 0:
             remember(live, request, (one, other, target), _where(live))
         return event
@@ -260,10 +276,53 @@ def _wrapped(
             live.free(mem)
 
 
+def _parts(
+    request: Request, a: _Matrix, b: _Matrix, c: _Matrix, most: int
+) -> Iterator[Request]:
+    """Yield products whose spans are shorter: devices limit a single buffer.
+
+    Those of a batch, or halves of one.
+    """
+    if request.c.ndim > 2:
+        for at in range(request.c.shape[0]):
+            yield _slice(request, at)
+    else:
+        yield from _halves(request, a, b, c, most)
+
+
+def _products(request: Request) -> Iterator[Request]:
+    """Yield the products of a batch, or what is one."""
+    if request.c.ndim == 2:
+        yield request
+    elif request.batch is not None and not request.batch.repeats:
+        a, b, c = (
+            as_strided(getattr(request, name), matrix.shape, matrix.strides)
+            for name, matrix in zip("abc", map(request.matrix, "abc"), strict=True)
+        )
+        yield replace(request, a=a, b=b, c=c, batch=None)
+    else:
+        for at in range(len(request.c)):
+            yield from _products(_slice(request, at))
+
+
+def _slice(request: Request, at: int) -> Request:
+    """Return a part of a batch along its first dimension."""
+    parts: dict[str, Any] = {}
+    for name in "abc":
+        x = getattr(request, name)
+        if x.ndim == request.c.ndim:
+            x = x[at if len(x) > 1 else 0]
+        parts[name] = x
+    a, b, c = parts.values()
+    _, m, n, k = shapes_of(a, b, c, request.trans_a, request.trans_b)
+    made = replace(request, m=m, n=n, k=k, batch=None, **parts)
+    return made if c.ndim == 2 else made.arranged()
+
+
 def _halves(
     request: Request, a: _Matrix, b: _Matrix, c: _Matrix, most: int
-) -> list[tuple[Request, NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """Cut a product in two whose spans are shorter: devices limit a single buffer.
+) -> list[Request]:
+    """Cut a product in two whose spans are shorter.
 
     The operand that spans more than `most` bytes is cut across its longer stride; where
     only a union of operands does, C is.
@@ -292,8 +351,7 @@ def _halves(
         changes: dict[str, Any] = {cut: stop - start}
         if cut == "k" and start:
             changes["beta"] = 1
-        part = replace(request, **changes)
-        parts.append((part, pieces[0], pieces[1], pieces[2]))
+        parts.append(replace(request, a=pieces[0], b=pieces[1], c=pieces[2], **changes))
     return parts
 
 
@@ -318,6 +376,9 @@ def _bytes(low: int, high: int) -> memoryview:
 def _staged(live: LiveDevice, request: Request, a: _Matrix, b: _Matrix, target: _Matrix) -> None:
     """Copy the operands to the device, multiply, and copy C back."""
     memory, c = [], target.array
+    if c.ndim > 2:
+        _staged_batch(live, request, target.array)
+        return
 
     def upload(x: _Matrix, *, content: bool = True) -> tuple[Operand, bool]:
         dense = np.ascontiguousarray(x.array if x.row_major else x.array.T)
@@ -332,6 +393,29 @@ def _staged(live: LiveDevice, request: Request, a: _Matrix, b: _Matrix, target: 
         result = np.empty(c.shape if row_major else c.shape[::-1], c.dtype)
         live.download(operands[2][0].memory, result)
         c[...] = result if row_major else result.T
+    finally:
+        for mem in memory:
+            live.free(mem)
+
+
+def _staged_batch(live: LiveDevice, request: Request, c: NDArray[Any]) -> None:
+    """The same of a batch, whose arrays travel row-major."""
+    result = np.array(c, order="C")
+    dense = {"a": np.ascontiguousarray(request.a), "b": np.ascontiguousarray(request.b), "c": result}
+    there = replace(request, batch=None, **dense).arranged()
+    memory: list[Any] = []
+    try:
+        for x in dense.values():
+            memory.append(live.upload(x))
+        placed = [_matrix(x, there.matrix(name)) for name, x in dense.items()]
+        one, other, target = (
+            (Operand(where, 0, x.ld), x.row_major)
+            for where, x in zip(memory, placed, strict=True)
+            if x is not None
+        )
+        launch_gemm(live, there, (one, other, target)).wait()
+        live.download(memory[2], result)
+        c[...] = result
     finally:
         for mem in memory:
             live.free(mem)

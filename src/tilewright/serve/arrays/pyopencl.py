@@ -9,6 +9,7 @@ import pyopencl.array
 
 from tilewright.backend import LiveDevice, Operand
 from tilewright.backend.opencl.device import OpenCLDevice
+from tilewright.serve.batches import meets_itself
 from tilewright.serve.gemm import launch_gemm, strided
 from tilewright.serve.overlap import overlap
 from tilewright.serve.repeated import find, may_be_known, remember
@@ -63,7 +64,9 @@ def run(request: Request, device: str | LiveDevice | None) -> None:
     for name in ("a", "b"):
         if _overlap(arrays[name], request.c):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
-    a, b, c = (_operand(name, x) for name, x in arrays.items())
+    if request.c.ndim > 2 and meets_itself(request.c.shape, request.c.strides):
+        raise ValueError(f"c.strides={request.c.strides} overlap themselves; give c its own memory")
+    a, b, c = (_operand(name, x, request.matrix(name)) for name, x in arrays.items())
     given = request.a, request.b, request.c
     live = _device(queue)
     event = launch_gemm(live, request, (a, b, c), queue, _events(*given))
@@ -116,9 +119,11 @@ def _wait_for(event: Any, *arrays: Any) -> None:
         x.events[:] = [event.raw]
 
 
-def _operand(name: str, x: Any) -> tuple[Operand, bool]:
-    layout = strided(x.shape, x.strides, x.dtype.itemsize)
-    if layout is None or x.offset % x.dtype.itemsize:
+def _operand(name: str, x: Any, matrix: Any) -> tuple[Operand, bool]:
+    """Return an operand whose first product's matrix has `matrix`'s shape and strides."""
+    size = x.dtype.itemsize
+    layout = strided(matrix.shape, matrix.strides, size)
+    if layout is None or x.offset % size or any(step % size for step in x.strides):
         raise ValueError(
             f"{name}.strides={x.strides} is not a BLAS matrix; copy it first ({name}.copy())"
         )
