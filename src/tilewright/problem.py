@@ -160,10 +160,12 @@ class Problem:
         if batch > 1 and self.step_c == 0:
             raise ValueError("step_c=0 stores all products of the batch in one matrix; give a step")
         if None in steps:
-            whole = lda * (m if op_a.transposed else k), ldb * (k if op_b.transposed else n), ldc * n
-            steps = tuple(
-                x if step is None else step for x, step in zip(whole, steps, strict=True)
-            )  # type: ignore[assignment]
+            whole = (
+                lda * (m if op_a.transposed else k),
+                ldb * (k if op_b.transposed else n),
+                ldc * n,
+            )
+            steps = tuple(x if step is None else step for x, step in zip(whole, steps, strict=True))  # type: ignore[assignment]
         # One update: a frozen dataclass's fields one by one take three times as long.
         self.__dict__.update(
             precision=of,

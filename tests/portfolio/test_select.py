@@ -12,6 +12,7 @@ from tests.portfolio.examples import H100
 from tests.portfolio.times import FAMILY, STARTS, write_times
 from tilewright.portfolio.build import instances_of
 from tilewright.portfolio.instances import lacking, slower
+from tilewright.portfolio.kernel import ROUTED
 from tilewright.portfolio.measured import Case, Measured, read_measured
 from tilewright.portfolio.model import TERMS, Model
 from tilewright.portfolio.select import drawn_sides, select, variants_with_conjugates
@@ -118,7 +119,8 @@ def test_single_precision_has_kernels_for_a_guard():
     names = [instance.name for instance in instances_of([one])]
     assert sum(name.endswith("-routed") for name in names) == len(one.kernel.routed)
     assert all(
-        ("RUN_IF" in instance.source.defines) == instance.routed for instance in instances_of([one])
+        ("RUN_IF" in instance.source.defines) == (instance.form == ROUTED)
+        for instance in instances_of([one])
     )
 
 

@@ -88,9 +88,7 @@ def test_agrees_with_matmul(live, data):
     shape = (*np.broadcast_shapes(of_a, of_b), m, n)
     before = drawn(rng, shape, dtype) if beta else np.full(shape, np.nan, dtype)
     c = draw(laid(before)) if beta or draw(st.booleans()) else None
-    got = tw.gemm(
-        a, b, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, device=live.id
-    )
+    got = tw.gemm(a, b, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, device=live.id)
     assert c is None or got is c
     x, y = op(trans_a, a), op(trans_b, b)
     assert_right(got, x, y, before, alpha, beta, dtype)
@@ -189,5 +187,5 @@ def test_what_may_meet_itself_is_told(data):
 
 @given(st.permutations(range(4)), st.lists(st.integers(1, 4), min_size=4, max_size=4))
 def test_parts_of_arrays_do_not_meet_themselves(order, shape):
-    x = np.zeros([2 * size for size in shape])[:: 2, 1:].transpose(order)
+    x = np.zeros([2 * size for size in shape])[::2, 1:].transpose(order)
     assert not meets_itself(x.shape, x.strides)

@@ -154,7 +154,8 @@ class ActedPlan:
 
     bytes = 0
 
-    def __init__(self, device, steps, space, begins):
+    def __init__(self, device, steps, space, begins, repeats=()):
+        self.repeats = repeats
         self.live, self.steps, self.space, self.begins = device, list(steps), space, begins
         device.plans.append(self)
 

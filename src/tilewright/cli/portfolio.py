@@ -207,7 +207,9 @@ def measure(
     seconds: Annotated[float, typer.Option("--seconds", help="Begin no shape after this.")] = 480.0,
     shapes: Annotated[
         str,
-        typer.Option("--shapes", help="any; short: m or n is; large: all from 2048 on; layers."),
+        typer.Option(
+            "--shapes", help="any; short: m or n is; large: all from 2048 on; layers; batches."
+        ),
     ] = "any",
     family: Annotated[
         str | None,
@@ -225,12 +227,16 @@ def measure(
     from tilewright.portfolio.measure import measure as times_of
     from tilewright.precision import precision
 
-    if shapes not in KINDS:
-        raise ValueError(f"shapes={shapes!r} is unknown; use one of {', '.join(KINDS)}")
+    if shapes not in (*KINDS, "batches"):
+        raise ValueError(f"shapes={shapes!r} is unknown; use one of {', '.join(KINDS)}, batches")
     check_writable(output)
     live = find_device(device)
     portfolio = None if name == "passes" else shipped(live.spec, precision(name).portfolio)
-    if family is not None and isinstance(live, CUDADevice):
+    if shapes == "batches" and isinstance(live, CUDADevice):
+        from tilewright.portfolio.measure_batches import measure_batches
+
+        found = measure_batches(live, name, count, seed, seconds)
+    elif family is not None and isinstance(live, CUDADevice):
         found = measure_family(live, name, family, count, seed, seconds)
     elif not isinstance(live, CUDADevice) or portfolio is None:
         raise ValueError(f"portfolio {name!r} does not serve {live.id}; see: portfolio list")
@@ -276,6 +282,9 @@ def build(
         list[Path] | None,
         typer.Option("--also", help="Times that `measure --stencil` wrote, of one more stencil."),
     ] = None,
+    batches: Annotated[
+        Path | None, typer.Option("--batches", help="Times that `measure --shapes batches` wrote.")
+    ] = None,
 ) -> None:
     """Pick, compile and pack; a run goes on where the one before it stopped.
 
@@ -306,7 +315,8 @@ def build(
             measured = _measured(letter, times, live)
             more = [read_measured(one, letter) for one in refit or ()]
             others = [read_measured(one, letter) for one in also or ()]
-            selected += select(measured, spec, mean, most, more, others)
+            many = None if batches is None else read_measured(batches, letter)
+            selected += select(measured, spec, mean, most, more, others, many)
         instances = instances_of(selected)
         base = Portfolio(
             name, arch, measured.device, measured.compute_capability, measured.multiprocessors, (),

@@ -277,12 +277,12 @@ def pack(
     packed = tuple(
         replace(
             one,
-            modes=digests[one.name, 0],
+            modes=digests.get((one.name, 0), {}),
             routed=digests.get((one.name, ROUTED), {}),
             batched=digests.get((one.name, BATCHED), {}),
         )
         for one in kernels
-        if Mode() in digests.get((one.name, 0), {})
+        if Mode() in digests.get((one.name, 0), {}) or (one.name, BATCHED) in digests
     )
     made = replace(portfolio, kernels=packed, sources=sources)
     return write_portfolio(folder, made, _ordered(blocks))

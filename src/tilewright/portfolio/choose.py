@@ -196,7 +196,7 @@ def _held(key: str, spec: DeviceSpec, variant: Variant, seen: int) -> Held:
             rows += [
                 (one, portfolio, is_own)
                 for one in found
-                if _is_current(one) and (one.modes or _is_sound(one, variant, spec))
+                if _is_current(one) and (one.modes or one.batched or _is_sound(one, variant, spec))
             ]
     if not rows and mine is not None:
         rows = [(one, mine, True) for one in _of_other_transposes(mine, variant, spec)]

@@ -31,7 +31,15 @@ from tilewright.stencil import Stencil, Variant, stencil
 from tilewright.stencil.geometry import elements_of_chunk
 from tilewright.tuning.measure import Workload, random_matrix
 
-__all__ = ["KINDS", "interleaved_medians", "matrices", "measure", "measure_family", "text_of"]
+__all__ = [
+    "KINDS",
+    "document",
+    "interleaved_medians",
+    "matrices",
+    "measure",
+    "measure_family",
+    "text_of",
+]
 
 # Of a matrix at most, drawn once and used by every problem: the long operand of a skinny product
 # fills it, any other matrix has so few elements that no kernel takes a tenth of a second.
@@ -115,10 +123,11 @@ def measure(
     finally:
         for handle in memory.values():
             live.free(handle)
-    return _document(live, letter, portfolio.kernels[0].config.stencil, cases)
+    return document(live, letter, portfolio.kernels[0].config.stencil, cases)
 
 
-def _document(live: CUDADevice, letter: str, family: str, cases: dict[str, Any]) -> dict[str, Any]:
+def document(live: CUDADevice, letter: str, family: str, cases: dict[str, Any]) -> dict[str, Any]:
+    """Return times with what they were measured on."""
     spec = live.spec
     return {
         "precision": letter,
@@ -183,7 +192,7 @@ def measure_family(
     finally:
         for handle in memory.values():
             live.free(handle)
-    return _document(live, letter, name, cases)
+    return document(live, letter, name, cases)
 
 
 def _candidates(family: Stencil, variant: Variant, live: CUDADevice) -> list[Config]:

@@ -136,8 +136,9 @@ def _measured(document: Any, letter: str) -> Measured:
         variant = variant_of(letter, trans)
 
         def problem(sizes: list[int], of: str = trans) -> Problem:
-            m, n, k = sizes
-            return Problem(m, n, k, letter, Trans(of[0]), Trans(of[1]))  # type: ignore[arg-type]
+            m, n, k, *batch = sizes
+            ops = Trans(of[0]), Trans(of[1])
+            return Problem(m, n, k, letter, *ops, batch=sum(batch) or 1)  # type: ignore[arg-type]
 
         ns = [[math.inf if x is None else float(x) for x in row] for row in found["ns"]]
         shape = len(found["shapes"]), len(found["configs"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -26,7 +26,7 @@ from tilewright.space import Config
 from tilewright.stencil import Variant, stencil
 from tilewright.stencil.geometry import MODES, PLAIN, Mode
 
-__all__ = ["Selected", "drawn_sides", "select", "variants_with_conjugates"]
+__all__ = ["Selected", "drawn_batches", "drawn_sides", "select", "variants_with_conjugates"]
 
 # Shapes that say which launch modes a kernel is wanted in: sides log-uniform, a third of them odd,
 # as users' are; fewer operations than 2^41, a second or so.
@@ -46,6 +46,11 @@ _MOST, _OTHERS, _CONJUGATED, _RARE = 64, 16, 12, 3
 # The same of 16-bit operands, which tensor cores read as fast from a side of about 8 on: as many as
 # keep all that ships below 8 MB.
 _OTHERS_SHORT = 4
+
+# Of batches: what may be lost beside all that was timed, configs and their instances of a variant.
+# So few that all of them take less than a tenth of what ships.
+_BATCHES_MEAN, _BATCHES_MOST = 0.02, 0.15
+_BATCH_CONFIGS, _BATCH_INSTANCES = 5, 6
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,7 @@ def select(
     most: float = 0.07,
     more: Sequence[Measured] = (),
     others: Sequence[Measured] = (),
+    batches: Measured | None = None,
 ) -> list[Selected]:
     """Return the kernels of a portfolio.
 
@@ -99,6 +105,8 @@ def select(
     others : sequence of Measured
         Of stencils for some problems only (`tilewright.portfolio.measure.measure_family`), each
         picked by itself.
+    batches : Measured, optional
+        Times of batches, of configs for these (`tilewright.portfolio.measure_batches`).
     """
     found = []
     for variant in variants_with_conjugates(measured.precision):
@@ -108,7 +116,37 @@ def select(
         some = [one for one in kinds if one is not None]
         if some:
             found += _with_modes(some, device, measured.multiprocessors)
+        if batches is not None and not _is_rare(variant):
+            found += _for_batches(batches, variant, device)
     return found
+
+
+def _for_batches(batches: Measured, variant: Variant, device: DeviceSpec) -> list[Selected]:
+    """Return kernels for batches: the few that lose least, in the launch modes that these want."""
+    kind = _kind(batches, variant, _BATCHES_MEAN, _BATCHES_MOST, (), _BATCH_CONFIGS)
+    if kind is None:
+        return []
+    times = _InstanceTimes(kind.selected, device, batches.multiprocessors)
+    for row, problem in enumerate(kind.case.problems):
+        times.add(problem, kind.case.ns[row, list(kind.columns)])
+    times.add_drawn(drawn_batches(variant, 31, _DRAWN // 3))
+    found = []
+    for at, modes in sorted(times.picked(_BATCH_INSTANCES).items()):
+        batched = dict.fromkeys(sorted(modes, key=str), "")
+        kernel = replace(kind.selected[at].kernel, modes={}, batched=batched)
+        found.append(Selected(kernel))
+    return found
+
+
+def drawn_batches(variant: Variant, seed: int, count: int) -> Iterator[Problem]:
+    """Yield batches: 2 to 4096 products with sides from 8 to 512, every third odd."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        sides = [round(2.0**x) for x in rng.uniform(3, 9, 3)]
+        odd = rng.random(3) < 1 / 3
+        m, n, k = (x | 1 if o else x // 8 * 8 for x, o in zip(sides, odd, strict=True))
+        batch = round(2.0 ** rng.uniform(1, 12))
+        yield Problem(m, n, k, variant.precision, variant.trans_a, variant.trans_b, batch=batch)
 
 
 def _where_faster(other: Measured, measured: Measured) -> Measured:
@@ -139,14 +177,15 @@ class _Kind:
 
 
 def _kind(
-    measured: Measured, variant: Variant, mean: float, most: float, more: Sequence[Measured]
-) -> _Kind | None:
+    measured: Measured, variant: Variant, mean: float, most: float, more: Sequence[Measured],
+    limit: int = 0,
+) -> _Kind | None:  # fmt: skip
     """Return what is picked of one file of times; None where it has none of the variant."""
     plain = _without_conjugates(variant)
     case = measured.cases.get(plain)
     if case is None or not len(case.problems):
         return None
-    made, columns = _of_variant(measured, variant, case, mean, most)
+    made, columns = _of_variant(measured, variant, case, mean, most, limit)
     cases = [one.cases[plain] for one in more if plain in one.cases]
     if cases:
         made = _refitted(made, case, cases, measured.multiprocessors)
@@ -159,16 +198,15 @@ def _without_conjugates(variant: Variant) -> Variant:
 
 
 def _of_variant(
-    measured: Measured, variant: Variant, case: Case, mean: float, most: float
+    measured: Measured, variant: Variant, case: Case, mean: float, most: float, limit: int = 0
 ) -> tuple[list[Selected], tuple[int, ...]]:
     """Return the kernels of one variant, and the columns that the first ones have in `case.ns`."""
-    columns = pick(case.ns, mean, most, _limit(case, variant)).columns
+    columns = pick(case.ns, mean, most, limit or _limit(case, variant)).columns
     best = dict(zip(case.problems, case.ns.min(axis=1), strict=True))
-    family = stencil(case.configs[0].stencil)
     kernels: dict[Config, Selected] = {}
     for column in columns:
         config = case.configs[column]
-        geometry = family.geometry(config)
+        geometry = stencil(config.stencil).geometry(config)
         faster = _rescheduling(measured, variant, config)
         times = {
             problem: float(ns) * _saved(geometry.mode(problem) == PLAIN, config, faster)
@@ -346,7 +384,7 @@ class _InstanceTimes:
         """Add a problem with the time of each kernel from the first on; infinite: unknown."""
         columns: list[int] = []
         times: list[NDArray[np.float64]] = []
-        area = float(problem.m) * float(problem.n)
+        area = float(problem.m) * float(problem.n) * float(problem.batch)
         for at in map(int, np.flatnonzero(np.isfinite(ns))):
             mode = self._selected[first + at].kernel.geometry.mode(problem)
             wanted = mode.number
@@ -358,13 +396,13 @@ class _InstanceTimes:
         if times:
             self._rows.append((np.array(columns), np.concatenate(times)))
 
-    def add_drawn(self) -> Counter[int]:
+    def add_drawn(self, drawn: Iterable[Problem] = ()) -> Counter[int]:
         """Add shapes as users have them; return how often kernels are the best of large ones."""
         large: Counter[int] = Counter()
         kernels = [one.kernel for one in self._selected]
         costs = np.array([one.costs or NEVER for one in kernels])
         model = Model([one.geometry for one in kernels], costs)
-        for problem in _drawn(kernels[0].variant):
+        for problem in drawn or _drawn(kernels[0].variant):
             ns = model.expected(problem, self._many)
             ns[[not one.geometry.takes(problem) for one in kernels]] = np.inf
             self.add(problem, ns)
@@ -372,16 +410,19 @@ class _InstanceTimes:
                 large[int(np.argmin(ns))] += 1
         return large
 
-    def picked(self) -> dict[int, set[Mode]]:
-        """Return the modes of the kernels that are wanted, the plain one among them."""
+    def picked(self, limit: int = 0) -> dict[int, set[Mode]]:
+        """Return the modes of the kernels that are wanted, the plain one among them.
+
+        With a limit so many instances at most, and the plain one is not among them unless wanted.
+        """
         ns = np.full((len(self._rows), len(self._columns)), np.inf)
         for row, (columns, times) in enumerate(self._rows):
             ns[row, columns] = times
         instances = list(self._columns)
         wanted: dict[int, set[Mode]] = {}
-        for column in pick(ns, _INSTANCES_MEAN, _INSTANCES_MOST, len(instances)).columns:
+        for column in pick(ns, _INSTANCES_MEAN, _INSTANCES_MOST, limit or len(instances)).columns:
             at, number = instances[column]
-            wanted.setdefault(at, {PLAIN}).add(MODES[number])
+            wanted.setdefault(at, set() if limit else {PLAIN}).add(MODES[number])
         return wanted
 
 

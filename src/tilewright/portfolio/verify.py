@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from tilewright.backend.base import BackendError, DeviceLostError
+from tilewright.backend.base import BackendError, DeviceLostError, GemmCall
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.kernel import Code, PortfolioKernel
 from tilewright.portfolio.portfolio import Portfolio, PortfolioError
 from tilewright.space import Config
 from tilewright.stencil import Stencil, Variant, stencil
 from tilewright.stencil.base import Call
-from tilewright.stencil.geometry import Mode
-from tilewright.tuning.verify import WrongResultError, certify
+from tilewright.stencil.geometry import Launch, Mode
+from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
 
 __all__ = ["Verified", "verify"]
 
@@ -119,6 +119,53 @@ class _Routed:
         return (*self._family.arguments(config, variant, call), self._decision)
 
 
+class _Batched:
+    """A stencil whose kernels compute a result as a batch: by thirds of its columns or its rows.
+
+    Of a result that has no thirds, a batch of one.
+    """
+
+    def __init__(self, family: Stencil) -> None:
+        self._family = family
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._family, name)
+
+    def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
+        """Return the launch that covers an m x n result."""
+        one_m, one_n = _one_of(m, n)
+        return self._family.geometry(config).batched(one_m, one_n, max(m // one_m, n // one_n))
+
+    def arguments(self, config: Config, variant: Variant, call: GemmCall) -> tuple[Any, ...]:
+        """Return the kernel's arguments, from a matrix to the next last."""
+        m, n = _one_of(call.m, call.n)
+        step_a = step_b = step_c = 0
+        if m < call.m:
+            step_a, step_c = m * (call.a.ld if variant.trans_a.transposed else 1), m
+        elif n < call.n:
+            step_b, step_c = n * (1 if variant.trans_b.transposed else call.b.ld), n * call.c.ld
+        found = self._family.arguments(config, variant, replace(call, m=m, n=n))
+        return (*found, *map(np.int64, (step_a, step_b, step_c)))
+
+
+def _one_of(m: int, n: int) -> tuple[int, int]:
+    """Return the sizes of one product of a batch that makes an m x n result."""
+    if n % 3 == 0:
+        return m, n // 3
+    return (m // 3, n) if m % 3 == 0 else (m, n)
+
+
+def _check_batches(bench: Bench) -> None:
+    """Check batches along either side, of inner and edge blocks."""
+    rng = np.random.default_rng(3)
+    high, wide = (bench.config.integer(f"block_{side}") for side in "mn")
+    whole = wide + 1 + ((wide + 1) % 3 == 0)  # has no thirds
+    k = 2 * bench.config.integer("block_k") + 5
+    for m, n in ((high + 7, 3 * wide + 9), (3 * high + 6, whole), (3 * 5, 7), (high, 3 * wide)):
+        bench.exact(Check(m, n, k, alpha=-3, beta=2, padding=3, offset=5), rng)
+        bench.exact(Check(m, n, k, nan_in_c=True), rng)
+
+
 def _wrong(
     live: CUDADevice, portfolio: Portfolio, kernel: PortfolioKernel, mode: Mode, code: Code
 ) -> str:
@@ -129,8 +176,13 @@ def _wrong(
         if code.digest in kernel.routed.values():
             decision = live.upload(np.zeros(1, np.int32))
             family = _Routed(family, decision)
+        batched = code.digest in kernel.batched.values()
+        if batched:
+            family = _Batched(family)
         loaded = live.load(code, portfolio.machine_code(code.digest))
         certify(live, loaded, family, kernel.config, kernel.variant)
+        if batched:
+            _check_batches(Bench(live, loaded, family, kernel.config, kernel.variant))
     except DeviceLostError as error:
         raise DeviceLostError(f"{kernel.name}, {mode}: {error}") from None
     except (WrongResultError, BackendError, PortfolioError) as error:

@@ -2,10 +2,10 @@
 
 ::
 
-    a, b, c  ->  NumPy's broadcasting  ->  dimensions that step alike are one  ->  folded  ->  repeats
+    a, b, c  ->  broadcast  ->  dimensions that step alike are one  ->  folded  ->  repeats
 
-A batch folds into one product where an operand is the same in all of it and the other one's matrices
-continue each other, as tokens times weights do::
+A batch folds into one product where an operand is the same in all of it and the other one's
+matrices continue each other, as tokens times weights do::
 
     [batch, seq, d] @ [d, n]    ->    [batch seq, d] @ [d, n]
 
@@ -25,7 +25,7 @@ from tilewright.serve.layout import Strided, layout_of
 __all__ = ["Arranged", "Repeat", "arrange", "meets_itself", "shapes_of"]
 
 Repeat = tuple[int, int, int, int]
-"""How many products, and from the matrices A, B and C of one to the next one's; the unit is theirs."""
+"""How many products, and from A, B and C of one to those of the next, in elements or bytes."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,8 @@ def arrange(a: Any, b: Any, c: Any, op_a: Trans, op_b: Trans) -> Arranged:
                 del found[at]
                 break
         else:
-            return Arranged(m, n, k, *matrices, repeats=tuple(found))
+            first_a, first_b, first_c = matrices
+            return Arranged(m, n, k, first_a, first_b, first_c, tuple(found))
 
 
 def _steps(x: Any, dimensions: int) -> list[int]:
@@ -205,4 +206,3 @@ def meets_itself(shape: Sequence[int], steps: Sequence[int]) -> bool:
                 return True
             reach += step * (size - 1)
     return False
-

@@ -128,7 +128,10 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
     reads = bool(call.alpha != 0 and call.k)
     real = not (_imaginary(call.alpha) or _imaginary(call.beta))
     arithmetic = "" if lean else wanted.arithmetic
-    first = _begins(call.a, p.precision, wanted.repeats, 1), _begins(call.b, p.precision, wanted.repeats, 2)
+    first = (
+        _begins(call.a, p.precision, wanted.repeats, 1),
+        _begins(call.b, p.precision, wanted.repeats, 2),
+    )
     of = _circumstances() if arithmetic else None
     key = (live, p, wanted.repeats, first, arithmetic, reads, real, told, lean, generation(), of)
     found: Planned | None = kept(key)
@@ -154,7 +157,9 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
         if ordered:
             plan: Any = OrderedPlan(live, p.precision, laid.steps, space, first, laid.repeats)
         else:
-            plan = Plan(live, laid.steps, space, first, laid.name, in_bytes(laid.repeats, p.precision))
+            plan = Plan(
+                live, laid.steps, space, first, laid.name, in_bytes(laid.repeats, p.precision)
+            )
     found = Planned(plan, laid, lean)
     keep(key, found)
     return found

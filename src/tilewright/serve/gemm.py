@@ -13,8 +13,8 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
 from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
-from tilewright.serve.batches import Arranged, Repeat, arrange, shapes_of
 from tilewright.serve.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy
+from tilewright.serve.batches import Arranged, Repeat, arrange, shapes_of
 from tilewright.serve.host_blas import at_once
 from tilewright.serve.layout import Strided, layout_of, operation
 from tilewright.serve.narrow_types import is_narrow

@@ -41,7 +41,7 @@ class Arrays(Protocol):
     def view(self, name: str, x: Any) -> Any:
         """Return the `View` of an array on a device; None of others, or where it has none."""
 
-    def new(self, like: Any, shape: tuple[int, int], name: str) -> Any:
+    def new(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
         """Return the view of a new row-major array of a type, beside another view's."""
 
     def stream(self, ordinal: int) -> int:
@@ -98,7 +98,7 @@ class _NumPyLike:
 
         return on_cupy.view(name, x)
 
-    def new(self, like: Any, shape: tuple[int, int], name: str) -> Any:
+    def new(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
         from tilewright.serve.arrays import cupy as on_cupy
 
         return on_cupy.new(like, shape, _dtype(name))
@@ -162,7 +162,7 @@ class _TorchTensors:
 
         return on_torch.narrow_view(x)
 
-    def new(self, like: Any, shape: tuple[int, int], name: str) -> Any:
+    def new(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
         from tilewright.serve.arrays import torch as on_torch
 
         return on_torch.new(like, shape, getattr(self._module, name))
@@ -213,7 +213,7 @@ class ExportedArrays:
         """Return the view itself."""
         return x
 
-    def new(self, like: Any, shape: tuple[int, int], name: str) -> Any:
+    def new(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
         """Return the view of a new CuPy array."""
         return self.adapter.new(like, shape, _dtype(name))
 

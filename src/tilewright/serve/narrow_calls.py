@@ -87,7 +87,7 @@ def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked:
     batch, *_ = shapes_of(a, b, c, call.trans_a, call.trans_b)
     shape = (*batch, call.m, call.n)
     target = views[2] if c is not None else library.new(views[0], shape, call.result)
-    found = arrange(*views[:2], target, call.trans_a, call.trans_b)
+    found = arrange(views[0], views[1], target, call.trans_a, call.trans_b)
     placed = _placed(target, found.c)
     if placed is None:
         return None
@@ -98,7 +98,9 @@ def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked:
     bases = (B, A) if row_major else (A, B)
     left, right = (
         (base + _begins(view, which, found.repeats), matrix.shape, _steps(view, matrix))
-        for base, view, matrix, which in zip(bases, views[:2], (found.a, found.b), (1, 2), strict=True)
+        for base, view, matrix, which in zip(
+            bases, views[:2], (found.a, found.b), (1, 2), strict=True
+        )
     )
     product = _made_up(call).product(left, right, Operand(C, 0, result.ld), row_major=row_major)
     if not product.fits():

@@ -54,9 +54,7 @@ def one_launch(
     count, *steps = repeats[at]
     size = problem.precision.element_bytes
     aligned = begin_aligned(call) and keeps_alignment((s for x in repeats for s in x[1:3]), size)
-    whole = replace(
-        problem, batch=count, step_a=steps[0], step_b=steps[1], step_c=steps[2]
-    )
+    whole = replace(problem, batch=count, step_a=steps[0], step_b=steps[1], step_c=steps[2])
     with span("choose"):
         found = ready_for_batch(live, whole, aligned)
     if found is None:

@@ -89,7 +89,8 @@ class _Launch(ctypes.Structure):
     _fields_ = (
         ("function", ctypes.c_void_p),
         *((name, ctypes.c_uint) for name in (
-            "grid_x", "grid_y", "grid_z", "block_x", "block_y", "shared_bytes", "early", "first", "count",
+            "grid_x", "grid_y", "grid_z", "block_x", "block_y", "shared_bytes", "early", "first",
+            "count",
         )),
     )  # fmt: skip
 

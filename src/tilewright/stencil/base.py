@@ -248,7 +248,7 @@ class Source:
         return replace(self, defines={**self.defines, "RUN_IF": value})
 
     def batched(self) -> Source:
-        """Return this kernel for batches: with the steps of A, B and C as arguments behind the others.
+        """Return this kernel for batches: with steps of A, B and C as arguments behind the others.
 
         Blocks in z compute matrices of their own (prelude/batched.h, in place of prelude/run_if.h,
         so that the text of other kernels stays as it was compiled).

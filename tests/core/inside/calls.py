@@ -60,14 +60,18 @@ class Routes:
         monkeypatch.setattr(calls, "_plans", type(calls._plans)())
         monkeypatch.setattr(arenas, "_owners", {})
 
-    def __call__(self, live, problem, call, arithmetic, space, *, report=None, copies=True):
+    def __call__(
+        self, live, problem, call, arithmetic, space, *, report=None, copies=True, repeats=()
+    ):
         self.made.append((call, arithmetic, report, copies))
         pieces = [space.need("x", self.scratch)] if self.scratch and copies else []
         real, imaginary = (np.float64(complex(call.alpha).real), np.float64(call.alpha.imag))
         arguments = (call.a.memory, call.b.memory, call.c.memory, real, imaginary, report, *pieces)
         function = loaded(self.driver.function(len(arguments)))
         guarded = arithmetic == "fp32"
-        return Laid([(function, GRID, arguments)] * self.launches, "gemm", arithmetic, "", guarded)
+        return Laid(
+            [(function, GRID, arguments)] * self.launches, "gemm", arithmetic, "", guarded, repeats
+        )
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ class Made:
         for one, (function, grid, first, count, more) in zip(laid, launches, strict=True):
             one.function = function
             one.grid_x, one.grid_y, one.block_x, one.block_y = grid
+            one.grid_z = 1
             one.first, one.count = first, count
             one.shared_bytes, one.early = more
         raw = b"".join(one.ljust(16, b"\0") for one in places)

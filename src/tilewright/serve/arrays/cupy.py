@@ -30,12 +30,12 @@ def result(x: View) -> Any:
     return x.array
 
 
-def empty_like(like: View, shape: tuple[int, int]) -> View:
+def empty_like(like: View, shape: tuple[int, ...]) -> View:
     """Return a new row-major array on the same device."""
     return new(like, shape, like.dtype)
 
 
-def new(like: View, shape: tuple[int, int], dtype: Any) -> View:
+def new(like: View, shape: tuple[int, ...], dtype: Any) -> View:
     """Return a new row-major array of a type on the same device."""
     with cupy.cuda.Device(like.ordinal):
         made = _empty(shape, dtype)
@@ -66,7 +66,7 @@ def memory(ordinal: int, size: int) -> tuple[int, Any]:
     return int(made.ptr), made
 
 
-def _empty_on(shape: tuple[int, int], dtype: Any, _: int) -> Any:
+def _empty_on(shape: tuple[int, ...], dtype: Any, _: int) -> Any:
     """Return a new array of the current device; what cupy.empty calls, without the call around."""
     return cupy.ndarray(shape, dtype)
 

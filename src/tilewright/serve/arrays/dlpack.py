@@ -181,11 +181,11 @@ class DLPackArrays:
         """Return the caller's array."""
         return x.array
 
-    def empty_like(self, like: View, shape: tuple[int, int]) -> View:
+    def empty_like(self, like: View, shape: tuple[int, ...]) -> View:
         """Return a new row-major CuPy array on the same device, made on our stream."""
         return self.new(like, shape, like.dtype)
 
-    def new(self, like: View, shape: tuple[int, int], dtype: Any) -> View:
+    def new(self, like: View, shape: tuple[int, ...], dtype: Any) -> View:
         """Return a new row-major CuPy array of a type on the same device."""
         try:
             import cupy

@@ -58,7 +58,7 @@ class _OnNumPy:
             return np.empty(x.shape, x.dtype)
         return x.words.reshape(*x.shape, -1).view(x.dtype)[..., 0]
 
-    def empty_like(self, like: Any, shape: tuple[int, int]) -> Any:
+    def empty_like(self, like: Any, shape: tuple[int, ...]) -> Any:
         is_complex = like.dtype.names == ("re", "im")
         words = np.empty((*shape, 2, 2) if is_complex else (*shape, 2))
         return self.view("c", DoubleDouble.of_words(words, is_complex))
@@ -85,7 +85,7 @@ class _OnCuPy(_OnNumPy):
         w = x.words
         return View(w, w.data.ptr, x.shape, w.strides[: x.ndim], x.dtype, w.data.device_id)
 
-    def empty_like(self, like: Any, shape: tuple[int, int]) -> Any:
+    def empty_like(self, like: Any, shape: tuple[int, ...]) -> Any:
         import cupy
 
         is_complex = like.dtype.names == ("re", "im")
@@ -115,7 +115,7 @@ class _OnPyOpenCL(_OnNumPy):
             strides=w.strides[: x.ndim], events=w.events,
         )  # fmt: skip
 
-    def empty_like(self, like: Any, shape: tuple[int, int]) -> Any:
+    def empty_like(self, like: Any, shape: tuple[int, ...]) -> Any:
         import pyopencl.array
 
         is_complex = like.dtype.names == ("re", "im")

@@ -59,7 +59,7 @@ def result(x: Any) -> Any:
     return x
 
 
-def empty_like(like: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+def empty_like(like: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Return a new row-major array of the same dtype."""
     return np.empty(shape, like.dtype)
 
@@ -203,7 +203,9 @@ def _arrays_taken(request: Request) -> tuple[Request, tuple[_Matrix, _Matrix, _M
         if request.c.ndim > 2:
             request = request.arranged()
     a, b, c = (_matrix(getattr(request, name), request.matrix(name)) for name in "abc")
-    assert a is not None and b is not None and c is not None
+    assert a is not None
+    assert b is not None
+    assert c is not None
     return request, (a, b, c)
 
 
@@ -235,7 +237,9 @@ def _in_place(live: Any, request: Request, a: _Matrix, b: _Matrix, c: _Matrix) -
             for piece, x in zip(at, (a, b, c), strict=True)
         )
         event: Event = launch_gemm(live, request, (one, other, target))
-        whole = all(x.array is y and x.low == x.first for x, y in zip((a, b, c), given, strict=True))
+        whole = all(
+            x.array is y and x.low == x.first for x, y in zip((a, b, c), given, strict=True)
+        )
         if whole and one[0].offset == other[0].offset == target[0].offset == 0:
             remember(live, request, (one, other, target), _where(live))
         return event
@@ -276,9 +280,7 @@ def _wrapped(
             live.free(mem)
 
 
-def _parts(
-    request: Request, a: _Matrix, b: _Matrix, c: _Matrix, most: int
-) -> Iterator[Request]:
+def _parts(request: Request, a: _Matrix, b: _Matrix, c: _Matrix, most: int) -> Iterator[Request]:
     """Yield products whose spans are shorter: devices limit a single buffer.
 
     Those of a batch, or halves of one.
@@ -319,9 +321,7 @@ def _slice(request: Request, at: int) -> Request:
     return made if c.ndim == 2 else made.arranged()
 
 
-def _halves(
-    request: Request, a: _Matrix, b: _Matrix, c: _Matrix, most: int
-) -> list[Request]:
+def _halves(request: Request, a: _Matrix, b: _Matrix, c: _Matrix, most: int) -> list[Request]:
     """Cut a product in two whose spans are shorter.
 
     The operand that spans more than `most` bytes is cut across its longer stride; where
@@ -399,10 +399,14 @@ def _staged(live: LiveDevice, request: Request, a: _Matrix, b: _Matrix, target: 
 
 
 def _staged_batch(live: LiveDevice, request: Request, c: NDArray[Any]) -> None:
-    """The same of a batch, whose arrays travel row-major."""
+    """Do so with a batch, whose arrays travel row-major."""
     result = np.array(c, order="C")
-    dense = {"a": np.ascontiguousarray(request.a), "b": np.ascontiguousarray(request.b), "c": result}
-    there = replace(request, batch=None, **dense).arranged()
+    dense = {
+        "a": np.ascontiguousarray(request.a),
+        "b": np.ascontiguousarray(request.b),
+        "c": result,
+    }
+    there = replace(request, batch=None, a=dense["a"], b=dense["b"], c=result).arranged()
     memory: list[Any] = []
     try:
         for x in dense.values():

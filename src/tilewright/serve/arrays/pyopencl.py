@@ -34,7 +34,7 @@ def result(x: Any) -> Any:
     return x
 
 
-def empty_like(like: Any, shape: tuple[int, int]) -> Any:
+def empty_like(like: Any, shape: tuple[int, ...]) -> Any:
     """Return a new row-major array on the same queue."""
     return pyopencl.array.empty(_queue(like), shape, like.dtype)
 

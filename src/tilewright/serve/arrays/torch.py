@@ -75,12 +75,12 @@ def result(x: View) -> Any:
     return x.array
 
 
-def empty_like(like: View, shape: tuple[int, int]) -> View:
+def empty_like(like: View, shape: tuple[int, ...]) -> View:
     """Return a new row-major tensor on the same device."""
     return new(like, shape, like.array.dtype)
 
 
-def new(like: View, shape: tuple[int, int], dtype: Any) -> View:
+def new(like: View, shape: tuple[int, ...], dtype: Any) -> View:
     """Return a new row-major tensor of a type on the same device."""
     made = _empty(shape, dtype=dtype, device=like.array.device)
     return _strided_view(made, (_NARROW | _DTYPES)[dtype], made_here=True)
@@ -110,7 +110,7 @@ def _stream_of() -> Callable[[int], int]:
 stream_of = _stream_of()
 
 
-def _empty_on(shape: tuple[int, int], dtype: Any, device: Any) -> Any:
+def _empty_on(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
     return _empty(shape, dtype=dtype, device=device)
 
 

@@ -1,0 +1,123 @@
+"""Times of batches: of the configs that may serve them, compiled for batches."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tilewright.backend import GemmCall, Kernel, Operand
+from tilewright.backend.cache import KernelCache
+from tilewright.backend.cuda.compiler import cached_cubin
+from tilewright.backend.cuda.device import CUDADevice
+from tilewright.portfolio.batch_configs import batch_configs
+from tilewright.portfolio.measure import document, interleaved_medians, matrices
+from tilewright.portfolio.select import drawn_batches
+from tilewright.precision import precision
+from tilewright.problem import Problem, Trans
+from tilewright.space import Config
+from tilewright.stencil import Source, Variant, stencil
+from tilewright.stencil.geometry import PLAIN, Mode
+
+__all__ = ["batch_sources", "measure_batches"]
+
+# Elements of a matrix of all products; more of them take longer by as much.
+_MOST = 1 << 25
+
+# A launch mode besides the plain one that is timed: most tiles are longer than small sides.
+_CLAMPED = Mode(clamped=True)
+
+_PAIRS = tuple(itertools.product((Trans.N, Trans.T), repeat=2))
+
+
+def batch_sources(letter: str) -> Iterator[tuple[Variant, Config, Mode, Source]]:
+    """Yield what is timed of a precision: configs in the launch modes that they are timed in."""
+    of = precision(letter)
+    for a, b in _PAIRS:
+        variant = Variant(of, a, b)
+        for config in batch_configs(variant):
+            family = stencil(config.stencil)
+            for mode in (PLAIN, _CLAMPED) if family.geometry(config).stages > 1 else (PLAIN,):
+                source = family.source(config, variant, "cuda", mode)
+                yield variant, config, mode, source.batched()
+
+
+def measure_batches(
+    live: CUDADevice, letter: str, count: int, seed: int, seconds: float
+) -> dict[str, Any]:
+    """Return times of a precision, as `tilewright.portfolio.measured.read_measured` takes them.
+
+    Parameters
+    ----------
+    live : CUDADevice
+        Where.
+    letter : str
+        Of the precision.
+    count, seed : int
+        Batches of each pair of transposes; the same for the same seed.
+    seconds : float
+        After which no further batch begins.
+    """
+    until = time.monotonic() + seconds
+    of = precision(letter)
+    every = list(batch_sources(letter))
+    with ThreadPoolExecutor() as pool:  # NVRTC works outside Python's lock
+        list(pool.map(lambda one: cached_cubin(one[-1], live.arch, KernelCache()), every))
+    kernels = {one[:3]: live.compile(one[3]) for one in every}
+    memory, cases = matrices(live, of, seed), {}
+    try:
+        for at, (a, b) in enumerate(_PAIRS):
+            variant = Variant(of, a, b)
+            configs = list(batch_configs(variant))
+            share = time.monotonic() + (until - time.monotonic()) / (len(_PAIRS) - at)
+            shapes: list[list[int]] = []
+            rows = []
+            for drawn in drawn_batches(variant, seed, count):
+                if time.monotonic() >= share:
+                    break
+                problem = _aligned(drawn)
+                timers = [
+                    partial(_run, live, kernels, problem, config, memory) for config in configs
+                ]
+                shapes.append([problem.m, problem.n, problem.k, problem.batch])
+                rows.append(interleaved_medians(timers))
+            cases[f"{a}{b}"] = {
+                "shapes": shapes,
+                "configs": [{"stencil": one.stencil, **one} for one in configs],
+                "ns": rows, "won": [],
+            }  # fmt: skip
+    finally:
+        for handle in memory.values():
+            live.free(handle)
+    return document(live, letter, "simt_async", cases)
+
+
+def _aligned(drawn: Problem) -> Problem:
+    """Return a batch whose columns are aligned, of no more elements than there is memory for."""
+    m, n, k = (-(-side // 4) * 4 for side in (drawn.m, drawn.n, drawn.k))
+    most = max(2, _MOST // max(m * n, m * k, n * k))
+    ops = drawn.trans_a, drawn.trans_b
+    return Problem(m, n, k, drawn.precision, *ops, batch=min(drawn.batch, most))
+
+
+def _run(
+    live: CUDADevice, kernels: dict[Any, Kernel], p: Problem, config: Config, memory: dict[str, Any]
+) -> int:
+    """Run a config once and return its nanoseconds."""
+    variant, family = Variant.of(p), stencil(config.stencil)
+    geometry = family.geometry(config)
+    mode = geometry.mode(p)
+    mode = _CLAMPED if mode.clamped and (variant, config, _CLAMPED) in kernels else PLAIN
+    a, b, c = (
+        Operand(memory[name], 0, ld) for name, ld in zip("abc", (p.lda, p.ldb, p.ldc), strict=True)
+    )
+    call = GemmCall(p.precision, p.m, p.n, p.k, 1, a, b, 0, c)
+    steps = map(np.int64, (p.step_a, p.step_b, p.step_c))
+    arguments = (*family.arguments(config, variant, call), *steps)
+    launch = geometry.batched(p.m, p.n, p.batch)
+    return live.launch_timed(kernels[variant, config, mode], launch, arguments).nanoseconds()
