@@ -40,7 +40,7 @@ class CProblem(ctypes.Structure):
             (name, ctypes.c_int)
             for name in ("element_bytes", "is_single", "trans_a", "trans_b", "aligned")
         ),
-        *((name, ctypes.c_int64) for name in ("m", "n", "k", "lda", "ldb", "ldc")),
+        *((name, ctypes.c_int64) for name in ("m", "n", "k", "lda", "ldb", "ldc", "batch")),
     )
 
 

@@ -85,6 +85,9 @@ def drawn(letter: str, count: int) -> Sequence[tuple[Problem, bool, bool]]:
         if rng.random() < 0.4:
             more = [int(x) for x in rng.choice([0, 1, 2, 4, 64, 2**40], 3, p=[0.3, *[0.14] * 5])]
             p = replace(p, lda=p.lda + more[0], ldb=p.ldb + more[1], ldc=p.ldc + more[2])
+        if rng.random() < 0.15:
+            many = int(2 ** rng.uniform(1, 14))
+            p = replace(p, batch=many, step_a=None, step_b=None, step_c=None)
         made.append((p, bool(rng.random() < 0.8), bool(rng.random() < 0.2)))
     return made
 

@@ -274,17 +274,21 @@ def pack(
             digests.setdefault((instance.kernel.name, instance.form), {})[instance.mode] = (
                 code.digest
             )
-    packed = tuple(
-        replace(
-            one,
-            modes=digests.get((one.name, 0), {}),
-            routed=digests.get((one.name, ROUTED), {}),
-            batched=digests.get((one.name, BATCHED), {}),
-        )
-        for one in kernels
-        if Mode() in digests.get((one.name, 0), {}) or (one.name, BATCHED) in digests
-    )
-    made = replace(portfolio, kernels=packed, sources=sources)
+    packed = []
+    for one in kernels:  # of one config and variant some may be for batches alone
+        forms = [
+            {
+                mode: digest
+                for mode, digest in digests.get((one.name, form), {}).items()
+                if mode in own
+            }
+            for form, own in enumerate(one.forms)
+        ]
+        if Mode() in forms[0] or (not one.modes and forms[BATCHED]):
+            packed.append(
+                replace(one, modes=forms[0], routed=forms[ROUTED], batched=forms[BATCHED])
+            )
+    made = replace(portfolio, kernels=tuple(packed), sources=sources)
     return write_portfolio(folder, made, _ordered(blocks))
 
 

@@ -16,13 +16,14 @@ from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.compiler import cached_cubin
 from tilewright.backend.cuda.device import CUDADevice
 from tilewright.portfolio.batch_configs import batch_configs
-from tilewright.portfolio.measure import document, interleaved_medians, matrices
+from tilewright.portfolio.measure import document, interleaved_medians
 from tilewright.portfolio.select import drawn_batches
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Source, Variant, stencil
 from tilewright.stencil.geometry import PLAIN, Mode
+from tilewright.tuning.measure import random_matrix
 
 __all__ = ["batch_sources", "measure_batches"]
 
@@ -69,7 +70,8 @@ def measure_batches(
     with ThreadPoolExecutor() as pool:  # NVRTC works outside Python's lock
         list(pool.map(lambda one: cached_cubin(one[-1], live.arch, KernelCache()), every))
     kernels = {one[:3]: live.compile(one[3]) for one in every}
-    memory, cases = matrices(live, of, seed), {}
+    whole = random_matrix(np.random.default_rng(seed), _MOST, Problem(1, 1, 1, of))
+    memory, cases = {name: live.upload(whole) for name in "abc"}, {}
     try:
         for at, (a, b) in enumerate(_PAIRS):
             variant = Variant(of, a, b)
@@ -100,7 +102,7 @@ def measure_batches(
 def _aligned(drawn: Problem) -> Problem:
     """Return a batch whose columns are aligned, of no more elements than there is memory for."""
     m, n, k = (-(-side // 4) * 4 for side in (drawn.m, drawn.n, drawn.k))
-    most = max(2, _MOST // max(m * n, m * k, n * k))
+    most = _MOST // max(m * n, m * k, n * k)
     ops = drawn.trans_a, drawn.trans_b
     return Problem(m, n, k, drawn.precision, *ops, batch=min(drawn.batch, most))
 

@@ -47,10 +47,10 @@ _MOST, _OTHERS, _CONJUGATED, _RARE = 64, 16, 12, 3
 # keep all that ships below 8 MB.
 _OTHERS_SHORT = 4
 
-# Of batches: what may be lost beside all that was timed, configs and their instances of a variant.
-# So few that all of them take less than a tenth of what ships.
+# Of batches: what may be lost beside all that was timed; configs of a variant, their instances, and
+# these where operands are conjugated: so few that they take less than a tenth of what ships.
 _BATCHES_MEAN, _BATCHES_MOST = 0.02, 0.15
-_BATCH_CONFIGS, _BATCH_INSTANCES = 5, 6
+_BATCH_CONFIGS, _BATCH_INSTANCES, _BATCH_CONJUGATED = 5, 6, 3
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ def _for_batches(batches: Measured, variant: Variant, device: DeviceSpec) -> lis
         times.add(problem, kind.case.ns[row, list(kind.columns)])
     times.add_drawn(drawn_batches(variant, 31, _DRAWN // 3))
     found = []
-    for at, modes in sorted(times.picked(_BATCH_INSTANCES).items()):
+    limit = _BATCH_INSTANCES if variant == _without_conjugates(variant) else _BATCH_CONJUGATED
+    for at, modes in sorted(times.picked(limit).items()):
         batched = dict.fromkeys(sorted(modes, key=str), "")
         kernel = replace(kind.selected[at].kernel, modes={}, batched=batched)
         found.append(Selected(kernel))
