@@ -239,8 +239,10 @@ class Request:
         """Return it as matrices and repeats, with the sizes of these."""
         for name, x in (("a", self.a), ("b", self.b), ("c", self.c)):
             if not hasattr(x, "strides"):  # read part by part
-                raise ValueError(f"{name} is a {type(x).__name__}, whose matrices are multiplied one"
-                                 f" by one; give {name} with two dimensions")  # fmt: skip
+                raise ValueError(
+                    f"{name} is a {type(x).__name__}, whose matrices are multiplied one by one;"
+                    f" give {name} with two dimensions"
+                )
         found = arrange(self.a, self.b, self.c, self.trans_a, self.trans_b)
         return replace(self, m=found.m, n=found.n, k=found.k, batch=found)
 
