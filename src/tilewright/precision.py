@@ -22,6 +22,7 @@ __all__ = [
     "SHORT",
     "Precision",
     "double_double_row",
+    "dtype_of",
     "letters_of",
     "precision",
     "precision_of",
@@ -78,17 +79,17 @@ class Precision:
     def dtype(self) -> np.dtype:
         """The NumPy dtype of A's and B's elements; structured in double-double."""
         if self.parts == 1:
-            return _dtype(self.dtype_name)
+            return dtype_of(self.dtype_name)
         return np.dtype([("re", _PAIR), ("im", _PAIR)]) if self.is_complex else _PAIR
 
     @property
     def real_dtype(self) -> np.dtype:
         """The NumPy dtype of the floating-point type that the element is made of."""
-        return _dtype(self.real_name)
+        return dtype_of(self.real_name)
 
     @property
     def portfolio(self) -> str:
-        """Name of the portfolio that has its kernels: one of all 16-bit operands.
+        """Name of the portfolio that has its kernels: one of all operands of tensor cores.
 
         Their machine code differs in a few instructions and is small where it is compressed
         together.
@@ -97,8 +98,23 @@ class Precision:
 
     @property
     def is_short(self) -> bool:
-        """Whether operands are of fewer bits than their sums."""
+        """Whether tensor cores multiply operands, of which they take fewer bits than of sums."""
         return self.sum_name != ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether sums, alpha and beta are integers, exact modulo 2^32."""
+        return self.sum_name == "int32"
+
+    @property
+    def reads_along_k(self) -> bool:
+        """Whether tensor cores read operands along k alone: they transpose 16-bit elements."""
+        return self.is_short and self.element_bytes != 2
+
+    @property
+    def pace(self) -> tuple[int, str]:
+        """What precisions have in common whose kernels take the same time."""
+        return self.element_bytes, self.sum_name or self.dtype_name
 
     @property
     def is_complex(self) -> bool:
@@ -108,32 +124,32 @@ class Precision:
     @property
     def element_bytes(self) -> int:
         """Bytes of one element of A or B."""
-        return _SHORT_BYTES if self.is_short else self.dtype.itemsize
+        return _BYTES[self.dtype_name] if self.is_short else self.dtype.itemsize
 
     @property
     def result_bytes(self) -> int:
         """Bytes of one element of C."""
-        return self.sum_bytes if self.result_name == self.sum_name else self.element_bytes
+        return _BYTES[self.result_name] if self.is_short else self.element_bytes
 
     @property
     def result_dtype(self) -> np.dtype:
         """The NumPy dtype of C's elements."""
-        return _dtype(self.result_name) if self.result_name else self.dtype
+        return dtype_of(self.result_name) if self.result_name else self.dtype
 
     @property
     def result_roundoff(self) -> float:
         """Largest relative error of rounding a sum to an element of C; 0 where C holds sums."""
-        return 0.0 if self.result_bytes == self.sum_bytes else _ROUNDOFF[self.dtype_name]
+        return 0.0 if self.result_name == self.sum_name else _ROUNDOFF[self.result_name]
 
     @property
     def sum_bytes(self) -> int:
         """Bytes of the sum that an element of C is rounded from."""
-        return np.dtype(self.sum_name).itemsize if self.is_short else self.element_bytes
+        return _BYTES[self.sum_name] if self.is_short else self.element_bytes
 
     @property
     def real_bytes(self) -> int:
         """Bytes of one real word."""
-        return _SHORT_BYTES if self.is_short else self.real_dtype.itemsize
+        return self.element_bytes if self.is_short else self.real_dtype.itemsize
 
     def scalar(self, value: Any) -> tuple[Any, Any]:
         """Return real and imaginary part of alpha or beta as a kernel's arguments.
@@ -172,22 +188,22 @@ def _numbers(name: str) -> tuple[Callable[[Any], Any], Any]:
     return of, of(0)
 
 
-def _dtype(name: str) -> np.dtype:
+def dtype_of(name: str) -> np.dtype:
     """Return the NumPy dtype of a name.
 
     Raises
     ------
     ValueError
-        If it is bfloat16 and ml_dtypes is missing, which has that type.
+        If it is one of ml_dtypes, and that is missing.
     """
-    if name == "bfloat16":
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise ValueError("dtype=bfloat16 needs: pip install ml_dtypes") from None
-        found: np.dtype = np.dtype(ml_dtypes.bfloat16)
-        return found
-    return np.dtype(name)
+    if name not in _OF_ML_DTYPES:
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise ValueError(f"dtype={name} needs: pip install ml_dtypes") from None
+    found: np.dtype = np.dtype(getattr(ml_dtypes, name))
+    return found
 
 
 # A double-double real in memory: the number is hi + lo, and lo at most half a unit in the
@@ -218,21 +234,42 @@ DOUBLE_DOUBLE: dict[str, Precision] = {
     )
 }
 
-# Of tensor cores: sums are float32, and results are rounded once.  The error of one operation is
-# that of the sum: what hardware keeps of its bits is in docs/tensor_cores.md.
-_SHORT_BYTES = 2
+# Of tensor cores.  The error of one operation is that of the sum, where operands are taken as they
+# are: what hardware keeps of its bits is in docs/tensor_cores.md.  Sums of FP8 keep 13 bits behind
+# the largest product's first.
+_BYTES = {
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1, "float16": 2, "bfloat16": 2, "float32": 4,
+    "int32": 4,
+}  # fmt: skip
+_OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 _ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+def _short(letter: str, name: str, roundoff: float, result: str) -> tuple[Precision, Precision]:
+    """Return floating-point operands with a narrow result and with one of float32."""
+    title = f"{letter.upper()} GEMM"
+    wide = f"{title} with float32 results"
+    rest = 1, 2, roundoff, 1
+    return (
+        Precision(letter, title, name, name, *rest, result, "float32"),
+        Precision(f"{letter}_f32", wide, name, name, *rest, "float32", "float32"),
+    )
+
+
 SHORT: dict[str, Precision] = {
     p.letter: p
     for p in (
+        *_short("fp16", "float16", 2.0**-24, "float16"),
+        *_short("bf16", "bfloat16", 2.0**-24, "bfloat16"),
+        *_short("e4m3", "float8_e4m3fn", 2.0**-13, "bfloat16"),
+        *_short("e5m2", "float8_e5m2", 2.0**-13, "bfloat16"),
+        Precision("int8", "INT8 GEMM", "int8", "int8", 1, 2, 0.0, 1, "int32", "int32"),
+        # Of float32 operands the first 11 bits count: each loses 2^-10 of itself at most.
         Precision(
-            f"{letter}{suffix}", f"{letter.upper()} GEMM{of}", name, name, 1, 2, 2.0**-24,
-            result_name=result, sum_name="float32",
-        )
-        for letter, name in (("fp16", "float16"), ("bf16", "bfloat16"))
-        for suffix, of, result in (("", "", name), ("_f32", " with float32 results", "float32"))
+            "tf32", "TF32 GEMM", "float32", "float32", 1, 2, 2.0**-9, 1, "float32", "float32"
+        ),
     )
-}  # fmt: skip
+}
 
 # "f" and "v" are stored as "e" and "w", which come first.
 _OF_DTYPE = {p.dtype: p for p in reversed((PRECISIONS | DOUBLE_DOUBLE).values())}
@@ -245,8 +282,9 @@ def precision(letter: str | Precision) -> Precision:
     ----------
     letter : str or Precision
         BLAS's ``"s"``, ``"d"``, ``"c"`` or ``"z"`` in either case; ``"e"`` (double-double) or
-        ``"f"`` (the same faster, less accurate), ``"w"`` or ``"v"`` (their complex); ``"fp16"``,
-        ``"bf16"``, ``"fp16_f32"`` or ``"bf16_f32"``; a Precision is returned as it is.
+        ``"f"`` (the same faster, less accurate), ``"w"`` or ``"v"`` (their complex); ``"tf32"``,
+        ``"int8"``; ``"fp16"``, ``"bf16"``, ``"e4m3"`` or ``"e5m2"``, with ``"_f32"`` behind it for
+        float32 results; a Precision is returned as it is.
 
     Raises
     ------

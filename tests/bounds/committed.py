@@ -7,16 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tilewright.precision import SHORT
 from tilewright.problem import Problem
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
-# What bounds call the formats of tensor cores.
-ARITHMETICS = {"f16": "fp16", "float16": "fp16", "bfloat16": "bf16"}
-
-
-# Of calls: what bounds have as an arithmetic of single precision.
-SHORT = ("fp32", "bf16", "fp16", "tf32", "int8")
+# What older files call precisions of tensor cores.
+OLD = {"f16": "fp16", "float16": "fp16", "bfloat16": "bf16"}
 
 
 class Run(NamedTuple):
@@ -43,8 +40,9 @@ def runs_of(document: Mapping[str, Any], file: str = "") -> Iterator[Run]:
 
 
 def _product(row: Mapping[str, Any], file: str) -> Iterator[Run]:
-    letter = row.get("precision", "s")
-    problem = Problem(*row["size"], "s" if letter in SHORT else letter, *row["trans"])
+    letter, kind = row.get("precision", "s"), _kind(row)
+    letter = kind if kind in SHORT else {"fp32": "s"}.get(letter, letter)
+    problem = Problem(*row["size"], letter, *row["trans"])
     rates = row.get("flops_per_second", {})
     keys = {"us": "tilewright", "best_us": "best", "tuned_us": "tuned", "cublas_us": "cublas"}
     times = {who: row.get(key) for key, who in keys.items()}
@@ -52,6 +50,12 @@ def _product(row: Mapping[str, Any], file: str) -> Iterator[Run]:
         rates = {who: problem.flops / (1e-6 * time) for who, time in times.items() if time}
     if isinstance(rates, dict):
         yield from _runs(problem, rates, row, file)
+
+
+def _kind(row: Mapping[str, Any]) -> str | None:
+    """Return the arithmetic that a row names."""
+    name = row.get("arithmetic", row.get("kind"))
+    return OLD.get(name, name)
 
 
 def _runs(
@@ -67,16 +71,14 @@ def _runs(
 
 def _how(row: Mapping[str, Any], who: str) -> dict[str, Any]:
     """Return the arguments of the bound that somebody's arithmetic has."""
-    name = row.get("arithmetic", row.get("kind"))
+    name = _kind(row)
     if row.get("precision") == "fp32":
         return {"accuracy": "fp32"} if who == "tilewright" else {}
-    if row.get("precision") in SHORT:
-        return {"arithmetic": row["precision"]}
-    if name is None:
+    if name is None or name in SHORT:
         return {}
     if name == "fp16x3" and who in ("cublas", "guarded"):
         return {} if who == "cublas" else {"accuracy": "fp32"}
-    how = {"arithmetic": ARITHMETICS.get(name, name)}
+    how = {"arithmetic": name}
     return how | ({"presplit": True} if who == "product" else {})
 
 

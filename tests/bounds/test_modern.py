@@ -8,8 +8,6 @@ from itertools import product
 import pytest
 
 from tilewright.bounds import Compiled, lai_seznec, modern
-from tilewright.bounds.schemes import SCHEMES
-from tilewright.bounds.units import ARITHMETIC
 from tilewright.hardware.catalogue import catalogue_device
 from tilewright.hardware.quantity import Mix, Quantity
 from tilewright.problem import Problem
@@ -89,22 +87,25 @@ def test_the_shared_cache_reads_thin_blocks_once():
     assert modern.cache_rate(thin, 1e12, 256, 4) == pytest.approx(1e12 * thin.flops / once)
 
 
-@pytest.mark.parametrize("arithmetic", sorted(ARITHMETIC.keys() - SCHEMES.keys() - {"ieee"}))
+@pytest.mark.parametrize("letter", ["tf32", "fp16", "bf16_f32", "int8"])
 @pytest.mark.parametrize("device", ["a100", "h100", "h200", "b200", "mi300x", "rtx4070"])
-def test_tensor_rates_are_data(device, arithmetic):
-    problem = Problem(8192, 8192, 8192, "s")
-    reduced, ieee = bound(problem, device, arithmetic=arithmetic), bound(problem, device)
+def test_tensor_rates_are_data(device, letter):
+    reduced, ieee = (bound(Problem(8192, 8192, 8192, one), device) for one in (letter, "s"))
     assert reduced.limit > ieee.limit or device == "rtx4070"
-    with pytest.raises(ValueError, match=r"goes with precision s"):
-        bound(Problem(8, 8, 8, "d"), device, arithmetic=arithmetic)
+
+
+def test_fp8_is_promoted_and_needs_its_rate():
+    whole, half = (bound(Problem(8192, 8192, 8192, one), "h100") for one in ("e4m3", "fp16"))
+    assert whole.term("arithmetic peak").value == 2 * half.term("arithmetic peak").value
+    assert "promotion (additions)" in {term.name for term in whole.terms}
+    assert "tensor.fp8" in bound(Problem(64, 64, 64, "e5m2"), "a100").missing["arithmetic peak"]
 
 
 def test_published_tensor_peaks():
-    problem = Problem(8192, 8192, 8192, "s")
-    for arithmetic, teraflops in (("tf32", 156), ("fp16", 312), ("bf16", 312), ("int8", 624)):
-        peak = bound(problem, "a100", arithmetic=arithmetic).term("arithmetic peak").value
+    for letter, teraflops in (("tf32", 156), ("fp16", 312), ("bf16", 312), ("int8", 624)):
+        peak = bound(Problem(8192, 8192, 8192, letter), "a100").term("arithmetic peak").value
         assert peak == pytest.approx(teraflops * 1e12, rel=2e-3)
-    without = bound(problem, "gtx580", arithmetic="fp16")
+    without = bound(Problem(8192, 8192, 8192, "fp16"), "gtx580")
     assert "tensor.fp16" in without.missing["arithmetic peak"]
     # What memory would allow is no bound of units that nobody knows to be there.
     with pytest.raises(ValueError, match=r"device='gtx580' has no bound .*tensor\.fp16"):

@@ -9,11 +9,11 @@ import pytest
 
 import tilewright as tw
 from tilewright.bounds import modern, tensor
-from tilewright.bounds.schemes import OF_SINGLE, SCHEMES, arithmetic_of
+from tilewright.bounds.schemes import SCHEMES, arithmetic_of
 from tilewright.bounds.units import units_of
 from tilewright.cli.app import run
 from tilewright.hardware.catalogue import catalogue_device
-from tilewright.precision import Precision
+from tilewright.precision import SHORT
 from tilewright.problem import Problem
 from tilewright.serve.bound import bound
 from tilewright.stencil import split
@@ -23,12 +23,21 @@ H100 = catalogue_device("h100")
 SIZES = (1, 7, 100, 1024, 4097, 16384)
 
 
-def square(n):
-    return Problem(n, n, n, "s")
+def square(n, letter="s"):
+    return Problem(n, n, n, letter)
 
 
-def units(arithmetic):
-    return units_of(square(1), H100, arithmetic, None)
+def units(name):
+    """Return the units of a precision, or of an arithmetic of single precision."""
+    letter, arithmetic = (name, "ieee") if name in SHORT else ("s", name)
+    return units_of(square(1, letter), H100, arithmetic, None)
+
+
+def bound_of(n, name, **how):
+    """Return the bound of a square in a precision, or in an arithmetic of single precision."""
+    if name in SHORT:
+        return bound(square(n, name), H100, **how)
+    return bound(square(n), H100, arithmetic=name, **how)
 
 
 def with_number(name, value, device=H100):
@@ -50,7 +59,7 @@ def with_number(name, value, device=H100):
         (1, 64, (1, 1), 2 / 4),
     ],
 )
-@pytest.mark.parametrize("arithmetic", ["fp16", "bf16", "tf32", "int8"])
+@pytest.mark.parametrize("arithmetic", ["fp16", "bf16", "tf32", "int8", "e4m3"])
 def test_feed_by_hand(arithmetic, stacked, columns, groups, share):
     """All types alike: where elements are half as long, twice as many are multiplied."""
     found = tensor.feed(H100, units(arithmetic), stacked, columns, groups)
@@ -145,13 +154,14 @@ MEASURED = [
 
 @pytest.mark.parametrize(("arithmetic", "n", "teraflops"), MEASURED)
 def test_what_was_measured_is_below_the_limit(arithmetic, n, teraflops):
-    found = bound(square(n), H100, arithmetic=arithmetic, presplit=True)
+    presplit = {} if arithmetic in SHORT else {"presplit": True}
+    found = bound_of(n, arithmetic, **presplit)
     assert 0.39 < teraflops * 1e12 / found.limit < 1
 
 
 @pytest.mark.parametrize("n", SIZES)
 def test_more_products_of_the_same_parts_never_raise_the_limit(n):
-    one, three = (bound(square(n), H100, arithmetic=a).limit for a in ("fp16", "fp16x3"))
+    one, three = (bound_of(n, a).limit for a in ("fp16_f32", "fp16x3"))
     six, nine = (bound(square(n), H100, arithmetic=a).limit for a in ("bf16x6", "bf16x9"))
     assert one >= three
     assert six >= nine > 0
@@ -174,8 +184,7 @@ def test_more_of_anything_never_lowers_a_limit(arithmetic, n):
 
 
 def test_promotion_costs_registers_even_for_a_plain_type():
-    plain = bound(square(4096), H100, arithmetic="bf16")
-    taken = bound(square(4096), H100, arithmetic="bf16", promote_k=64)
+    plain, taken = (bound_of(4096, "bf16", promote_k=interval) for interval in (None, 64))
     assert "promotion (additions)" not in {t.name for t in plain.terms}
     assert taken.limit <= plain.limit
     # Half the sums: no tile that shared memory feeds at the whole rate.
@@ -191,7 +200,7 @@ def complex_and_real(arithmetic, m, n, k, **how):
     return tuple(bound(problem, H100, arithmetic=arithmetic, **how) for problem in problems)
 
 
-@pytest.mark.parametrize("arithmetic", OF_SINGLE)
+@pytest.mark.parametrize("arithmetic", SCHEMES)
 def test_a_complex_product_in_parts_is_a_real_one(arithmetic):
     whole, real = complex_and_real(arithmetic, 512, 1000, 256, presplit=True)
     assert {t.name: t.value for t in whole.terms} == {t.name: t.value for t in real.terms}
@@ -206,8 +215,6 @@ def test_a_complex_product_in_parts_is_a_real_one(arithmetic):
         # parts, one of B two numbers.
         ("fp16x3", 4096**2 * (8 + 8 + 4 * 4 + 2 * 4)),
         ("bf16x9", 4096**2 * (8 + 8 + 4 * 6 + 2 * 6)),
-        # In one part B is multiplied as it lies.
-        ("tf32", 4096**2 * (8 + 4 * 4)),
     ],
 )
 def test_the_pass_before_a_complex_product_by_hand(arithmetic, moved):
@@ -228,8 +235,13 @@ def test_complex_single_precision_is_met_by_parts():
     fast = tw.bound(Problem(4096, 4096, 4096, "c"), "h100", accuracy="fp32")
     assert "fp16x3" in fast.arithmetic
     assert fast.limit > 4 * tw.bound(Problem(4096, 4096, 4096, "c"), "h100").limit
-    with pytest.raises(ValueError, match="arithmetic='bf16' goes with precision s, not c"):
-        bound(Problem(8, 8, 8, "c"), H100, arithmetic="bf16")
+    # In one part B is multiplied as it lies.
+    split = tw.bound(Problem(4096, 4096, 4096, "c"), "h100", accuracy="tf32")
+    split = split.term("split in a pre-pass")
+    moved = 4096**2 * (8 + 4 * 4)
+    assert next(q.value for q in split.inputs if q.name == "bytes") == moved
+    with pytest.raises(ValueError, match="arithmetic='bf16x6' goes with precision s or c, not d"):
+        bound(Problem(8, 8, 8, "d"), H100, arithmetic="bf16x6")
 
 
 def test_an_accuracy_is_met_by_the_fastest_arithmetic():
@@ -240,24 +252,21 @@ def test_an_accuracy_is_met_by_the_fastest_arithmetic():
     assert "fp16x3" in fast.arithmetic
     assert tw.bound(square(4096), "h100", accuracy="ieee") == tw.bound(square(4096), "h100")
     tf32 = tw.bound(square(4096), "h100", accuracy="tf32")
-    assert tf32 == tw.bound(square(4096), "h100", arithmetic="tf32")
+    assert tf32.limit == tw.bound(square(4096, "tf32"), "h100").limit
     # No tensor cores: single precision is met by its own.
     old = tw.bound(square(4096), "gtx580", accuracy="fp32")
     assert old.limit == tw.bound(square(4096), "gtx580").limit
 
 
 def test_elements_of_16_bits_are_multiplied_by_the_units_that_have_them():
-    half = Precision("h", "HGEMM", "float16", "float16", 1, 2, 2.0**-11)
-    found = bound(Problem(8192, 8192, 8192, half), H100)
-    same = bound(square(8192), H100, arithmetic="fp16")
-    assert found.arithmetic == same.arithmetic == "fp16 tensor cores"
-    assert found.limit == same.limit
+    half = SHORT["fp16"]
+    assert bound(square(8192, half), H100).arithmetic == "fp16 tensor cores"
     # Memory too: three matrices of two bytes an element, C read and written.
     thin = bound(Problem(8192, 1, 8192, half), H100)
     assert thin.limiting.name == "device memory"
     assert thin.limit == pytest.approx(H100.needs("memory_bytes_per_s"), rel=1e-3)
     with pytest.raises(ValueError, match="goes with precision s"):
-        bound(Problem(8, 8, 8, half), H100, arithmetic="fp16x3")
+        bound(square(8, half), H100, arithmetic="fp16x3")
     # Refused in the caller's own words.
     with pytest.raises(ValueError, match="accuracy='fp32' goes with precision s or c, not d"):
         bound(Problem(8, 8, 8, "d"), H100, accuracy="fp32")
@@ -268,11 +277,11 @@ def test_unknown_power_has_no_number():
     assert "sustained_clock_hz.fp16" in found.missing["clock under the power limit"]
     known = replace(H100.quantities["clock_hz"], name="sustained_clock_hz.fp16", value=1.4e9)
     device = replace(H100, quantities={**H100.quantities, "sustained_clock_hz.fp16": known})
-    slower = bound(square(8192), device, arithmetic="fp16", sustained=True)
+    slower = bound(square(8192, "fp16"), device, sustained=True)
     assert slower.term("clock under the power limit").value == pytest.approx(
         slower.term("arithmetic peak").value * 1.4 / 1.98
     )
-    other = bound(square(8192), device, arithmetic="tf32", sustained=True)
+    other = bound(square(8192, "tf32"), device, sustained=True)
     assert "sustained_clock_hz.tf32" in other.missing["clock under the power limit"]
     assert slower.limit < slower.term("clock under the power limit").value
 
@@ -291,7 +300,8 @@ def test_devices_without_warpgroups_or_without_a_measured_copy():
     ("arguments", "message"),
     [
         ({"accuracy": "single"}, "accuracy='single' is unknown"),
-        ({"accuracy": "fp32", "arithmetic": "tf32"}, "goes without arithmetic='tf32'"),
+        ({"accuracy": "fp32", "arithmetic": "tf32x3"}, "goes without arithmetic='tf32x3'"),
+        ({"arithmetic": "tf32"}, "arithmetic='tf32' is unknown"),
         ({"arithmetic": "fp16x3", "promote_k": 0}, "promote_k=0"),
         ({"arithmetic": "fp16x4"}, "arithmetic='fp16x4' is unknown"),
     ],

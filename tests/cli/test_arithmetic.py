@@ -10,9 +10,10 @@ from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import nvrtc
 from tilewright.bounds.units import ARITHMETIC
 from tilewright.cli.app import run
+from tilewright.precision import SHORT
 from tilewright.problem import Problem
-from tilewright.stencil.wgmma import TensorVariant, Wgmma, variant_of
-from tilewright.stencil.wgmma.named import IEEE, NAMES
+from tilewright.stencil.wgmma import ARITHMETICS, TensorVariant, Wgmma, variant_of
+from tilewright.stencil.wgmma.named import IEEE, family_of
 
 needs_compiler = pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not here")
 
@@ -23,30 +24,24 @@ def printed(capsys, *arguments):
 
 
 def test_bounds_and_kernels_have_the_same_names():
-    assert {IEEE, *NAMES} == set(ARITHMETIC)
+    assert {IEEE, *ARITHMETICS} == set(ARITHMETIC)
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "result", "products"),
-    [
-        ("fp16", None, "float16", 1),
-        ("fp16", "float32", "float32", 1),
-        ("bf16", None, "bfloat16", 1),
-        ("tf32", None, "float32", 1),
-        ("int8", None, "int32", 1),
-        ("fp16x3", None, "float32", 3),
-        ("tf32x3", None, "float32", 3),
-        ("bf16x6", None, "float32", 6),
-        ("bf16x9", None, "float32", 9),
-    ],
-)
-def test_a_name_is_a_variant_with_a_default_for_hopper(name, given, result, products):
+@pytest.mark.parametrize("letter", SHORT)
+def test_a_precision_of_tensor_cores_has_a_default_for_hopper(letter):
+    hopper, problem = architecture_spec("sm_90a"), Problem(1, 1, 1, letter, "T", "N")
+    made = variant_of(problem)
+    assert family_of(problem, IEEE, None) == "wgmma"
+    assert Wgmma().default(made, hopper) in Wgmma().space(made, hopper)
+
+
+@pytest.mark.parametrize("name", ARITHMETICS)
+def test_a_name_is_a_variant_with_a_default_for_hopper(name):
     hopper = architecture_spec("sm_90a")
-    made = variant_of(Problem(1, 1, 1, "s", "T", "N"), name, given)
+    made = variant_of(Problem(1, 1, 1, "s", "T", "N"), name)
     assert isinstance(made, TensorVariant)
-    assert (made.arithmetic.result, len(made.arithmetic.products)) == (result, products)
-    # What has several products is split and guarded before.
-    assert made.arithmetic.scaled is made.arithmetic.routed is (products > 1)
+    assert made.arithmetic.scaled  # what has several products is split and guarded before
+    assert made.arithmetic.routed
     assert Wgmma().default(made, hopper) in Wgmma().space(made, hopper)
 
 
@@ -59,7 +54,7 @@ def test_the_space_is_listed_without_a_gpu(capsys):
     assert counts == sorted(counts, reverse=True)
     assert counts[-1] > 0
     # Integers are summed exactly, so that nothing is promoted.
-    whole = printed(capsys, "space", "--arithmetic", "s8", "--trans", "TN", "--json")
+    whole = printed(capsys, "space", "--precision", "int8", "--trans", "TN", "--json")
     (promote,) = (one for one in whole["parameters"] if one["name"] == "promote_k")
     assert promote["values"] == [0]
 
@@ -71,9 +66,9 @@ def test_any_stencil_has_a_space_for_an_architecture(capsys):
 
 @needs_compiler
 def test_machine_code_is_inspected_without_a_gpu(capsys):
-    command = ("inspect", "default,stages=3", "--arithmetic", "f16", "--trans", "NT")
-    found = printed(capsys, *command, "--result", "float32", "--json")
-    assert found["variant"] == "snt-float16x1"
+    command = ("inspect", "default,stages=3", "--precision", "fp16_f32", "--trans", "NT")
+    found = printed(capsys, *command, "--json")
+    assert found["variant"] == "fp16_f32nt"
     assert found["config"]["stages"] == 3
     (kernel,) = found["kernels"]
     config = found["config"]
@@ -89,9 +84,10 @@ def test_machine_code_is_inspected_without_a_gpu(capsys):
 
 
 @needs_compiler
-def test_the_loop_is_printed_line_by_line(capsys):
-    assert run(["inspect", "default", "--arithmetic", "int8", "--trans", "TN"]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if "IGMMA.64x" in line]
+@pytest.mark.parametrize(("name", "mnemonic"), [("int8", "IGMMA.64x"), ("e4m3", "QGMMA.64x")])
+def test_the_loop_is_printed_line_by_line(capsys, name, mnemonic):
+    assert run(["inspect", "default", "--precision", name, "--trans", "TN"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if mnemonic in line]
     assert lines
     assert "port conflict" not in "".join(lines)
 
@@ -99,21 +95,19 @@ def test_the_loop_is_printed_line_by_line(capsys):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("space --arithmetic fp8", "arithmetic='fp8' is unknown; use ieee or one of fp16, bf16"),
-        ("space --arithmetic tf32", "trans='NN': tensor cores read tf32 along k only"),
-        ("space --arithmetic bf16 --precision d", "goes with precision s, not d; use ieee"),
-        ("space --arithmetic bf16 --stencil portable", "stencil='portable' has no arithmetic="),
-        ("space --arithmetic bf16 --result int32", "result='int32' is no result of bfloat16"),
-        ("space --arithmetic bf16 --result half", "result='half' is unknown; use float32"),
-        ("space --result float32", "result='float32' needs an arithmetic of tensor cores"),
-        ("space --arithmetic bf16 --arch sm_80", "arch='sm_80' has no such tensor cores"),
-        ("space --arithmetic bf16 --device opencl", "device='opencl' has no such tensor cores"),
+        ("space --arithmetic fp8", "arithmetic='fp8' is unknown; use ieee or one of fp16x3"),
+        ("space --precision tf32", "trans='NN': tensor cores read tf32 along k only"),
+        ("space --arithmetic tf32x3", "trans='NN': tensor cores read tf32 along k only"),
+        ("space --arithmetic bf16x6 --precision d", "goes with precision s, not d; use ieee"),
+        ("space --arithmetic bf16x6 --stencil portable", "stencil='portable' has no arithmetic="),
+        ("space --arithmetic bf16x6 --arch sm_80", "arch='sm_80' has no such tensor cores"),
+        ("space --precision bf16 --device opencl", "device='opencl' has no such tensor cores"),
         ("space --arch sm_90a --device opencl", "are two devices; give one"),
-        ("inspect default --arithmetic fp8", "arithmetic='fp8' is unknown"),
-        ("inspect default --arithmetic bf16 --arch sm_80", "arch='sm_80' has no such tensor"),
-        ("inspect default --arithmetic bf16 --stencil packed", "stencil='packed' has no"),
-        ("inspect x.cubin --arithmetic bf16", "arithmetic='bf16' is for a config"),
-        ("bound --arithmetic fp8 --device h100", "arithmetic='fp8' is unknown"),
+        ("inspect default --arithmetic bf16", "arithmetic='bf16' is unknown"),
+        ("inspect default --precision bf16 --arch sm_80", "arch='sm_80' has no such tensor"),
+        ("inspect default --precision bf16 --stencil packed", "stencil='packed' has no BF16 GEMM"),
+        ("inspect x.cubin --arithmetic bf16x6", "arithmetic='bf16x6' is for a config"),
+        ("bound --arithmetic tf32 --device h100", "arithmetic='tf32' is unknown"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_one_line(capsys, command, said):
@@ -121,11 +115,3 @@ def test_wrong_usage_is_one_line(capsys, command, said):
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
-
-
-def test_the_benchmarks_names_mean_the_same(capsys):
-    short, long = (
-        printed(capsys, "bound", "--device", "h100", "--arithmetic", name, "--json")
-        for name in ("f16", "fp16")
-    )
-    assert short == long

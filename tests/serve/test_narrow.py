@@ -119,10 +119,14 @@ def test_wrong_arrays_are_named(arguments, message):
         (BYTES, {"out_dtype": "float32"}, "is not for int8; use int32"),
         (BYTES, {"alpha": 0.5}, "alpha=0.5 is not for integers"),
         (BYTES, {"beta": 1}, "beta=1 needs c"),
-        (HALF, {"accuracy": "fp32"}, "accuracy='fp32' is not for float16, bfloat16 or int8"),
+        (HALF, {"accuracy": "fp32"}, "accuracy='fp32' is not for numbers of 8 and 16 bits"),
         (HALF, {"report": tw.Decision()}, "report is for float32 and complex64 arrays"),
         (HALF, {"trans_a": "X"}, "trans_a='X'"),
-        (HALF.astype("f4"), {"out_dtype": "f4"}, "is for arrays of float16.* these are of float32"),
+        (
+            HALF.astype("f4"),
+            {"out_dtype": "f4"},
+            "is for arrays of 8- and 16-bit .* are of float32",
+        ),
     ],
 )
 def test_wrong_options_are_named(a, options, message):

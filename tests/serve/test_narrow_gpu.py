@@ -14,7 +14,7 @@ import tilewright as tw
 from tests.serve.arrays.test_device import OnlyDLPack, imported, op, shaped
 from tilewright.serve import narrow, narrow_calls, warm
 from tilewright.serve.calls import forget_plans
-from tilewright.serve.narrow_products import serves
+from tilewright.serve.tensor_cores import has_wgmma
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(cupy|torch)")]
 
@@ -45,7 +45,7 @@ def torch(cuda):
 
 @pytest.fixture
 def hopper(cuda):
-    if not serves(cuda):
+    if not has_wgmma(cuda):
         pytest.skip(f"{cuda} is no Hopper GPU")
     return cuda
 

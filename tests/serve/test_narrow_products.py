@@ -15,31 +15,18 @@ from tests.serve.split.test_chain_on_cuda import EmulatedStream
 from tests.stencil.emulator import compiler
 from tilewright.backend import Kernel, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
+from tilewright.precision import SHORT
 from tilewright.serve import calls, narrow, narrow_calls
 from tilewright.serve.arrays.device import View
-from tilewright.serve.narrow_products import Laid, Matrix, Product, serves, steps
+from tilewright.serve.narrow_products import Laid, Matrix, Product, steps
 from tilewright.serve.plan import ALPHA, BETA, A, B, C
+from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.stencil import TensorMap
 
 H100 = replace(architecture_spec("sm_90a"), multiprocessors=132, name="H100")
 
 
 # -- what the copy engine takes ----------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("matrix", "right"),
-    [
-        (Matrix(256, 40, 64, 1, 48), None),  # along k only
-        (Matrix(256, 40, 64, 80, 1), Laid(256, True, 80)),
-        (Matrix(256, 40, 64, 68, 1), None),  # columns of 68 bytes
-        (Matrix(258, 40, 64, 64, 1), None),  # an address that is no multiple of 16
-        (Matrix(256, 1, 45, 45, 1), Laid(256, True, 48)),  # one column: no second one is there
-        (Matrix(256, 64, 1, 1, 64), None),  # k = 1 lies along the side
-    ],
-)
-def test_bytes_are_taken_in_place_by_the_rules_of_the_copy_engine(matrix, right):
-    assert matrix.along_k == right
 
 
 @pytest.mark.parametrize(
@@ -52,10 +39,11 @@ def test_bytes_are_taken_in_place_by_the_rules_of_the_copy_engine(matrix, right)
         (Matrix(256, 40, 64, -64, 1), None),
         (Matrix(256, 40, 64, 0, 1), None),  # one row, again and again
         (Matrix(256, 45, 1, 1, 45), Laid(256, True, 1)),  # k = 1: either way
+        (Matrix(256, 1, 45, 45, 1), Laid(256, True, 48)),
     ],
 )
-def test_16_bit_numbers_are_taken_in_place_as_blas_does(matrix, right):
-    assert matrix.stored == right
+def test_numbers_are_taken_in_place_as_blas_does(matrix, right):
+    assert matrix.stored(2) == right
 
 
 # -- on emulated tensor cores ------------------------------------------------------------
@@ -91,13 +79,16 @@ def entries(emulated, monkeypatch):
         ("bfloat16", None, "NC", (33, 31, 56), 0),
         ("int8", None, "NT", (20, 30, 64), 0),  # both along k
         ("int8", None, "TN", (32, 48, 65), 2),  # transposed
+        ("float8_e4m3fn", None, "NT", (20, 30, 64), 0),
+        ("float8_e5m2", "float32", "NN", (20, 30, 70), 2),
     ],
 )
 def test_numpy_arrays_are_multiplied_as_they_are(
     emulated, monkeypatch, dtype, out, trans, shape, copies
 ):
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    kind = np.dtype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    usual = {"int8": "int32"}.get(dtype, ml_dtypes.bfloat16 if "8" in dtype else kind)
     nothing_ships(monkeypatch)
     monkeypatch.setattr(narrow, "_floats", None)  # nothing is widened
     monkeypatch.setattr(narrow, "_integers", None)
@@ -110,7 +101,7 @@ def test_numpy_arrays_are_multiplied_as_they_are(
     given = {"trans_a": trans[0], "trans_b": trans[1], "device": emulated}
     c = tw.gemm(a, b, out_dtype=out, alpha=2, **given)
     assert launched == ["realign"] * copies + ["gemm"]
-    wanted = np.dtype("int32") if dtype == "int8" else np.dtype(out or kind)
+    wanted = np.dtype(out or usual)
     assert c.dtype == wanted
     np.testing.assert_array_equal(c, (2.0 * (x @ y)).astype(wanted))
     old = rng.integers(-9, 9, (m, n)).astype(wanted)
@@ -307,7 +298,7 @@ def test_what_does_not_lie_right_is_copied_in_the_plans_memory(acted):
     assert (first, second) == ("realign", "gemm")
     assert copy[:3] == (63, 40, B + 2)
     assert copy[4:6] == (1, 63)
-    assert acted.plans[0].space.need("aligned b", 1) == copy[6]
+    assert acted.plans[0].space.need("realigned b", 1) == copy[6]
     assert maps(values)[1].memory == copy[6]
     assert maps(values)[1].strides[0] == 64
 
@@ -397,21 +388,21 @@ def test_other_devices_and_results_are_served_in_single_precision(acted, monkeyp
 def test_a_product_beyond_the_copy_engine_is_none_for_it():
     small = Matrix(256, 64, 64, 64, 1)
     for wrong in (replace(small, side=2**31), replace(small, step_side=2**40)):
-        assert not Product("float16", "float16", 1, 0, wrong, small, Operand(0, 0, 64)).fits()
-    assert Product("float16", "float16", 1, 0, small, small, Operand(0, 0, 64)).fits()
+        assert not Product(SHORT["fp16"], 1, 0, wrong, small, Operand(0, 0, 64)).fits()
+    assert Product(SHORT["fp16"], 1, 0, small, small, Operand(0, 0, 64)).fits()
 
 
 def test_only_hopper_through_cuda_serves(live, acted):
-    assert serves(acted)
-    assert not serves(live)
-    assert not serves(SimpleNamespace(dialect="cuda", spec=architecture_spec("sm_80")))
+    assert has_wgmma(acted)
+    assert not has_wgmma(live)
+    assert not has_wgmma(SimpleNamespace(dialect="cuda", spec=architecture_spec("sm_80")))
 
 
 def test_memory_is_asked_for_where_something_is_copied(acted):
     asked = []
     odd = Matrix(256, 40, 63, 63, 1)
-    product = Product("int8", "int32", 1, 0, odd, odd, Operand(0, 0, 40))
+    product = Product(SHORT["int8"], 1, 0, odd, odd, Operand(0, 0, 40))
     space = SimpleNamespace(need=lambda name, size: asked.append((name, size)) or 1024)
     made = steps(acted, product, space)
-    assert asked == [("aligned a", 64 * 40), ("aligned b", 64 * 40)]
-    assert [source.entry for source, _, _ in made] == ["realign", "realign", "gemm"]
+    assert asked == [("realigned a", 64 * 40), ("realigned b", 64 * 40)]
+    assert [kernel.entry for kernel, _, _ in made] == ["realign", "realign", "gemm"]

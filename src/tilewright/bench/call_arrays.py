@@ -5,7 +5,7 @@ name              what is multiplied
 ================  =========================================================
 s, d, c, z        CuPy's arrays of BLAS's precisions
 fp32, tf32        CuPy's float32 arrays with that ``accuracy``
-bf16, fp16, int8  PyTorch's tensors
+bf16, fp16, int8  PyTorch's tensors; so are e4m3 and e5m2
 e, f              `DoubleDouble` arrays in CuPy's memory, accurate and fast
 ================  =========================================================
 """
@@ -19,13 +19,14 @@ import numpy as np
 
 from tilewright.bench.call_cases import Case
 from tilewright.bench.peers import UnavailableError
+from tilewright.bench.peers.cublas import KINDS
 from tilewright.precision import PRECISIONS, precision
 from tilewright.serve.double_double import DoubleDouble
 from tilewright.serve.gemm import gemm
 
 __all__ = ["NAMES", "Arrays", "arrays_of", "cupy_on", "operands", "public_call"]
 
-_TENSORS = {"bf16": "bfloat16", "fp16": "float16", "int8": "int8"}
+_TENSORS = ("bf16", "fp16", "int8", "e4m3", "e5m2")
 
 NAMES = (*PRECISIONS, "fp32", "tf32", *_TENSORS, "e", "f")
 
@@ -140,9 +141,10 @@ class _Tensors(Arrays):
             import torch
         except ImportError:
             raise UnavailableError("torch is not installed; pip install torch") from None
-        self.library, self.dtype = torch, getattr(torch, _TENSORS[name])
-        self.result = torch.int32 if name == "int8" else self.dtype
-        self.letter, self.flops, self.options = name, 2, {}
+        of = precision(name)
+        self.library, self.dtype = torch, getattr(torch, of.dtype_name)
+        self.result = getattr(torch, of.result_name)
+        self.letter, self.flops, self.options = name if name in KINDS else "", 2, {}
 
     def _whole(self, shape: tuple[int, int], order: str, pad: int, dtype: Any) -> Any:
         rows, columns = shape if order == "C" else shape[::-1]
@@ -152,6 +154,9 @@ class _Tensors(Arrays):
         generator = self.library.Generator("cuda").manual_seed(seed)
         if self.letter == "int8":
             whole.random_(-128, 128, generator=generator)
+        elif whole.element_size() == 1:  # PyTorch draws no FP8
+            drawn = self.library.empty(whole.shape, device="cuda").normal_(generator=generator)
+            whole.copy_(drawn)
         else:
             whole.normal_(generator=generator)
 
@@ -171,8 +176,8 @@ class _Tensors(Arrays):
         return (x.T if trans.transposed else x).contiguous()
 
     def peer(self, a: Any, b: Any, c: Any) -> Callable[[], Any]:
-        if self.letter == "int8":
-            raise UnavailableError("torch.mm multiplies no int8 tensors of a GPU; leave int8 out")
+        if self.dtype.itemsize == 1:
+            raise UnavailableError(f"torch.mm has no {self.dtype} on a GPU; leave it out")
         return lambda: self.library.mm(a, b, out=c)
 
 

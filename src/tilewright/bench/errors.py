@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tilewright.double_double import error_of_product
 from tilewright.precision import Precision
 from tilewright.problem import Trans
-from tilewright.tuning.matrices import apply
+from tilewright.tuning.matrices import apply, poison
 from tilewright.tuning.measure import Workload
 
 __all__ = ["Sample", "etas_of", "sampled_errors"]
@@ -53,20 +53,25 @@ class Sample:
             ``eta`` = max |C' - AB| / (|A| |B|), and ``frobenius`` = ||C' - AB|| / || |A| |B| ||.
         """
         p, live = self._workload.problem, self._workload.device
-        memory, stride = self._workload.memory["c"], p.ldc * p.precision.element_bytes
-        column = np.zeros(p.ldc, p.precision.dtype)
-        column.view(p.precision.real_dtype)[:] = np.nan
+        of = p.precision
+        memory, stride = self._workload.memory["c"], p.ldc * of.result_bytes
+        column = np.zeros(p.ldc, of.result_dtype)
+        if of.is_short:
+            column[:] = poison(of.result_dtype)
+        else:
+            column.view(of.real_dtype)[:] = np.nan
         for j in self._columns:
             live.write(memory, column, int(j) * stride)
         call()
-        found = np.empty((len(self._rows), len(self._columns)), p.precision.dtype)
+        found = np.empty((len(self._rows), len(self._columns)), of.result_dtype)
         for at, j in enumerate(self._columns):
             live.download(memory, column, int(j) * stride)
             found[:, at] = column[self._rows]
         if self._exact is None:
             error, size = error_of_product(found, self._a, self._b)
         else:
-            error, size = np.abs(found - self._exact[0]), self._exact[1]
+            exact, size = self._exact
+            error = np.abs(found.astype(exact.dtype) - exact)
         whole = float(np.linalg.norm(size))
         return {
             "eta": float(np.max(np.abs(error) / size)),
@@ -137,6 +142,8 @@ def _wide_product(
 
     The host's long doubles have 64 bits on x86, and more or as many as a double elsewhere.
     """
-    wider = np.result_type(np.float64 if precision.real_bytes < 8 else np.longdouble, a.dtype)
+    wider = np.result_type(np.float64 if precision.real_bytes < 8 else np.longdouble)
+    if precision.is_complex:
+        wider = np.result_type(wider, np.complex64)
     x, y = a.astype(wider), b.astype(wider)
     return x @ y, np.abs(x) @ np.abs(y)

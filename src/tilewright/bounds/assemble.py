@@ -11,9 +11,9 @@ from tilewright.bounds.bound import Bound
 from tilewright.bounds.levels import levels
 from tilewright.bounds.main_loop import multiprocessor
 from tilewright.bounds.modern import Compiled
-from tilewright.bounds.schemes import PROMOTE_K, arithmetic_of, real_product
+from tilewright.bounds.schemes import PROMOTE_FP8, PROMOTE_K, arithmetic_of, real_product
 from tilewright.bounds.terms import Term, given, term
-from tilewright.bounds.units import PEAK, Units, units_of
+from tilewright.bounds.units import ARITHMETIC, PEAK, Units, units_of
 from tilewright.hardware.catalogue import CatalogueDevice
 from tilewright.hardware.quantity import Quantity
 from tilewright.problem import Problem
@@ -77,10 +77,15 @@ def _check(problem: Problem, how: How) -> None:
         raise ValueError(f"kernel_rate={how.kernel_rate} is no rate; give FLOP/s above 0")
     if how.promote_k is not None and not how.promote_k > 0:
         raise ValueError(f"promote_k={how.promote_k} is no interval; give 1 step of k or more")
-    plain = how.accuracy in (None, "ieee") and how.arithmetic == "ieee"
+    if how.arithmetic not in ARITHMETIC:
+        raise ValueError(
+            f"arithmetic={how.arithmetic!r} is unknown; use one of {', '.join(ARITHMETIC)}"
+        )
+    whole = how.accuracy in (None, "ieee") and how.arithmetic == "ieee"
+    plain = whole and not problem.precision.is_short
     for name, value, without in (
         ("promote_k", how.promote_k, plain and "arithmetic on tensor cores"),
-        ("presplit", how.presplit or None, plain and "arithmetic in parts"),
+        ("presplit", how.presplit or None, whole and "arithmetic in parts"),
         ("overlap", how.overlap or None, not how.transfer and "transfer"),
         ("kernel_rate", how.kernel_rate, not how.transfer and "transfer"),
         ("sequence", how.sequence, problem.precision.parts != 2 and "double-double"),
@@ -92,6 +97,8 @@ def _check(problem: Problem, how: How) -> None:
 def _bound_with(problem: Problem, device: CatalogueDevice, units: Units, how: How) -> Bound:
     """Return the bound with these units."""
     promote_k = how.promote_k or (None if units.scheme is None else PROMOTE_K)
+    if promote_k is None and units.lane == "tensor.fp8":
+        promote_k = PROMOTE_FP8
     multiplied = real_product(problem) if units.of_single else problem
     asked = Asked(problem, multiplied, device, units, units.peak(device), promote_k)
     emulates = units.of_single and (units.scheme is not None or asked.expands)

@@ -36,6 +36,7 @@ from tilewright.problem import Problem
 __all__ = [
     "ACCURACY",
     "OF_SINGLE",
+    "PROMOTE_FP8",
     "PROMOTE_K",
     "SCHEMES",
     "Scheme",
@@ -46,6 +47,9 @@ __all__ = [
 # Steps of k between two additions: what FP16x3 was measured with on an H100 and TF32x3 simulated,
 # both more accurate than single precision's own sums.  Other intervals are `promote_k`'s to ask.
 PROMOTE_K = 32
+
+# The same of FP8, whose sums keep 14 bits there (docs/tensor_cores.md).
+PROMOTE_FP8 = 128
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,11 @@ __all__ = ["ARITHMETIC", "PEAK", "Units", "units_of"]
 
 PEAK = "arithmetic peak"  # the term that every bound has
 
-# Arithmetic by name: bytes of an element of A or B, least bytes of one of C.
-ARITHMETIC: dict[str, tuple[int, int] | None] = {
-    "ieee": None,  # the problem's own precision, nothing less
-    "tf32": (4, 4),
-    "fp16": (2, 2),
-    "bf16": (2, 2),
-    "int8": (1, 1),
-    **{one.name: (one.element_bytes, 4) for one in SCHEMES.values()},
-}
+# Arithmetics by name: the problem's own precision, nothing less; or single precision from parts.
+ARITHMETIC = ("ieee", *SCHEMES)
 
-
-# Types that tensor cores multiply and sum in single precision, by their names.
-_SHORT = {"float16": "fp16", "bfloat16": "bf16"}
+# What tensor cores call the types that they take: as the precision's letter, or all of FP8 alike.
+_LANES = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8"}
 
 
 @dataclass(frozen=True)
@@ -164,7 +156,7 @@ def units_of(
     device : CatalogueDevice
         Where it runs.
     arithmetic : str
-        A key of `ARITHMETIC`.
+        One of `ARITHMETIC`, or ``"tf32"`` where an accuracy names it.
     sequence : str or None
         A key of `SEQUENCES`, for double-double; the precision's own without it.
 
@@ -173,29 +165,26 @@ def units_of(
     ValueError
         If a name is unknown or does not go with the precision.
     """
-    if arithmetic not in ARITHMETIC:
-        raise ValueError(
-            f"arithmetic={arithmetic!r} is unknown; use one of {', '.join(ARITHMETIC)}"
-        )
     precision = problem.precision
-    if arithmetic == "ieee" and precision.real_name in _SHORT:
-        type_, size = _SHORT[precision.real_name], precision.real_bytes
+    size = precision.element_bytes
+    if arithmetic == "ieee" and precision.is_short:
+        type_ = _LANES.get(precision.dtype_name, precision.letter.removesuffix("_f32"))
         label, lane = f"{type_} tensor cores", f"tensor.{type_}"
-        return Units(label, lane, f"peak.{type_}", precision.flops // 2, size, size)
-    stored = ARITHMETIC[arithmetic]
-    if stored is not None:
-        able = ("s", "c") if arithmetic in OF_SINGLE else ("s",)
-        if precision.letter not in able:
+        return Units(label, lane, f"peak.{type_}", 1, size, precision.result_bytes)
+    if arithmetic in OF_SINGLE:
+        if precision.letter not in ("s", "c"):
             raise ValueError(
-                f"arithmetic={arithmetic!r} goes with precision {' or '.join(able)},"
-                f" not {precision}; use ieee"
+                f"arithmetic={arithmetic!r} goes with precision s or c, not {precision}; use ieee"
             )
         scheme = SCHEMES.get(arithmetic)
         type_ = arithmetic if scheme is None else scheme.stored
         label = f"{type_} tensor cores" + ("" if scheme is None else f", {scheme}")
-        lane, peak = f"tensor.{type_}", f"peak.{type_}"
-        return Units(label, lane, peak, 1, *stored, scheme=scheme)
-    size = precision.element_bytes
+        element = 4 if scheme is None else scheme.element_bytes
+        return Units(label, f"tensor.{type_}", f"peak.{type_}", 1, element, 4, scheme=scheme)
+    if arithmetic != "ieee":
+        raise ValueError(
+            f"arithmetic={arithmetic!r} is unknown; use one of {', '.join(ARITHMETIC)}"
+        )
     per_element = precision.flops // 2
     if precision.parts == 2:
         if sequence is not None and sequence not in SEQUENCES:

@@ -12,7 +12,6 @@ from tilewright.cli.output import (
     JsonOption,
     SizeOption,
     TransOption,
-    arithmetic_name,
     emit_json,
     parse_size,
     parse_trans,
@@ -91,7 +90,7 @@ def command(
     found = bound(
         problem,
         numbers,
-        arithmetic=arithmetic_name(arithmetic),
+        arithmetic=arithmetic,
         accuracy=accuracy,
         promote_k=promote_k,
         presplit=presplit,

@@ -13,8 +13,6 @@ from tilewright.cli.inspect_diff import diff, show
 from tilewright.cli.output import (
     ArithmeticOption,
     JsonOption,
-    ResultOption,
-    arithmetic_name,
     emit_json,
     emit_lines,
     say,
@@ -51,12 +49,13 @@ def command(
         str | None,
         typer.Option(
             "--stencil",
-            help="A config's stencil or a rung of the ladder; portable by default, or what has"
-            " the arithmetic.",
+            help="A config's stencil or a rung of the ladder; portable by default, wgmma for tensor"
+            " cores.",
         ),
     ] = None,
     precision: Annotated[
-        str | None, typer.Option("--precision", help="s, d, c, z; double-double e, f, w, v.")
+        str | None,
+        typer.Option("--precision", help="s, d, c, z; double-double e, f, w, v; bf16, int8 ..."),
     ] = None,
     trans: Annotated[
         str | None,
@@ -69,7 +68,6 @@ def command(
         ),
     ] = None,
     arithmetic: ArithmeticOption = "ieee",
-    result: ResultOption = None,
     arch: Annotated[
         str | None, typer.Option("--arch", help="Compile a config for it; sm_90a by default.")
     ] = None,
@@ -91,7 +89,7 @@ def command(
     """Show a kernel's resources, occupancy, main loop and bounding resource."""
     for_configs = {
         "stencil": stencil, "precision": precision, "trans": trans, "mode": mode, "arch": arch,
-        "arithmetic": None if arithmetic == "ieee" else arithmetic, "result": result,
+        "arithmetic": None if arithmetic == "ieee" else arithmetic,
         "output": output, "store": store,
     }  # fmt: skip
     if output is not None:
@@ -105,9 +103,8 @@ def command(
         _inspect_cubin(Path(what), kernel, threads, shared, listing, json)
         return
     _refuse(for_cubins, "a cubin", f"{what!r} is a config")
-    named = arithmetic_name(arithmetic)
     made = _inspect_config(
-        wanted_config(what, store), stencil, precision, trans, mode, arch, named, result
+        wanted_config(what, store), stencil, precision, trans, mode, arch, arithmetic
     )
     if output is not None:
         write_atomically(output, made.cubin.code)
@@ -162,7 +159,6 @@ def _inspect_config(
     mode: str | None,
     arch: str | None,
     arithmetic: str,
-    result: str | None,
 ) -> ConfigInspection:
     """Compile a config and read it; an option goes before what the config's file says."""
     from tilewright.bench.ladder.rungs import register_rungs
@@ -181,7 +177,6 @@ def _inspect_config(
         partial=wanted.partial,
         mode=Mode.parse(named) if (named := mode or wanted.mode) else None,
         arithmetic=arithmetic,
-        result=result,
     )
 
 

@@ -19,11 +19,9 @@ __all__ = [
     "DeviceOption",
     "JsonOption",
     "PrecisionOption",
-    "ResultOption",
     "SizeOption",
     "StencilOption",
     "TransOption",
-    "arithmetic_name",
     "emit_json",
     "emit_lines",
     "emit_table",
@@ -45,7 +43,9 @@ DeviceOption = Annotated[
 PrecisionOption = Annotated[
     str,
     typer.Option(
-        "--precision", help="BLAS letter: s, d, c or z; e, f double-double, w, v its complex."
+        "--precision",
+        help="s, d, c or z; e, f double-double, w, v its complex; of tensor cores fp16, bf16, tf32,"
+        " int8, e4m3, e5m2, all but tf32 and int8 also with float32 results: fp16_f32.",
     ),
 ]
 TransOption = Annotated[
@@ -60,16 +60,9 @@ ArithmeticOption = Annotated[
     str,
     typer.Option(
         "--arithmetic",
-        help="ieee; tf32, fp16, bf16, int8; products of parts: fp16x3, tf32x3, bf16x6, bf16x9.",
+        help="ieee; single precision from products of parts: fp16x3, tf32x3, bf16x6, bf16x9.",
     ),
 ]
-ResultOption = Annotated[
-    str | None,
-    typer.Option("--result", help="Type of C with fp16 or bf16: float32, or as narrow (default)."),
-]
-
-# What the benchmarks and their files call them.
-_ALSO = {"f16": "fp16", "s8": "int8"}
 
 
 def emit_json(value: Any) -> None:
@@ -137,12 +130,6 @@ def parse_size(text: str) -> tuple[int, int, int]:
         raise ValueError(f"size={text!r} is beyond any; sides have at most {_MOST_DIGITS} digits")
     sizes = [int(part) for part in parts] * (3 if len(parts) == 1 else 1)
     return sizes[0], sizes[1], sizes[2]
-
-
-def arithmetic_name(text: str) -> str:
-    """Return the name of an arithmetic, in small letters, for any of its spellings."""
-    name = text.strip().lower()
-    return _ALSO.get(name, name)
 
 
 def parse_trans(text: str) -> tuple[str, str]:

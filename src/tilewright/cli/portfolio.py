@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -259,7 +260,8 @@ def build(
         Path | None, typer.Option("-o", "--output", help="The folder to write; else your own.")
     ] = None,
     times: Annotated[
-        Path | None, typer.Option("--times", help="A file of times; else what the store has.")
+        list[Path] | None,
+        typer.Option("--times", help="Files of times, one a pace; else what the store has."),
     ] = None,
     device: DeviceOption = None,
     seconds: Annotated[float, typer.Option("--seconds", help="Stop after this; run it again.")] = (
@@ -309,14 +311,22 @@ def build(
         instances = _passes(spec)
         base = Portfolio(name, arch, spec.name, spec.compute_capability, spec.multiprocessors, ())
     else:
-        from tilewright.portfolio.measured import read_measured
+        from tilewright.portfolio.measured import check_pace, measured_at_pace
 
-        for letter in letters_of(name):
-            measured = _measured(letter, times, live)
-            more = [read_measured(one, letter) for one in refit or ()]
-            others = [read_measured(one, letter) for one in also or ()]
-            many = None if batches is None else read_measured(batches, letter)
-            selected += select(measured, spec, mean, most, more, others, many)
+        letters = letters_of(name)
+        every: list[Measured] = []
+        files = (times or (), refit or (), also or (), () if batches is None else (batches,))
+        check_pace(itertools.chain(*files), letters)
+        for letter in letters:
+            mine = measured_at_pace(times, letter) if times else _stored(letter, live)
+            if not mine:  # of a precision that nobody timed defaults serve
+                continue
+            more, others, many = (measured_at_pace(some, letter) for some in files[1:])
+            every += mine
+            selected += select(mine[0], spec, mean, most, more, others, *many)
+        if not every:
+            raise ValueError(f"portfolio {name!r} has no times; give --times, or tune first")
+        measured = every[0]
         instances = instances_of(selected)
         base = Portfolio(
             name, arch, measured.device, measured.compute_capability, measured.multiprocessors, (),
@@ -405,19 +415,19 @@ def _whole(portfolio: Portfolio, digest: str) -> bool:
 # -- steps of a build ----------------------------------------------------------------------
 
 
-def _measured(name: str, times: Path | None, live: LiveDevice | None) -> Measured:
-    from tilewright.portfolio.measured import from_store, read_measured
+def _stored(name: str, live: LiveDevice | None) -> list[Measured]:
+    """Return what the store has of a precision: one, or none."""
+    from tilewright.portfolio.measured import from_store
     from tilewright.tuning.store import Store
 
-    if times is not None:
-        return read_measured(times, name)
     if live is None:
         raise ValueError("--times is needed where the device is not here")
     with Store() as store:
         stored = store.query(device=live.fingerprint)
         rows = [row for row in stored if row.ok and not row.is_imported]
     spec = live.spec
-    return from_store(rows, name, spec.name, spec.compute_capability, spec.multiprocessors)
+    made = from_store(rows, name, spec.name, spec.compute_capability, spec.multiprocessors)
+    return [made] if made.cases else []
 
 
 def _passes(spec: DeviceSpec) -> list[Instance]:

@@ -12,10 +12,8 @@ from tilewright.cli.output import (
     DeviceOption,
     JsonOption,
     PrecisionOption,
-    ResultOption,
     StencilOption,
     TransOption,
-    arithmetic_name,
     emit_json,
     emit_lines,
     parse_trans,
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "show_funnel", "show_parameters"]
 
-_HOPPER = "sm_90a"  # whose tensor cores `--arithmetic` is about, with a GPU or without
+_HOPPER = "sm_90a"  # whose tensor cores wgmma is of, with a GPU or without
 
 
 def command(
@@ -38,13 +36,12 @@ def command(
     device: DeviceOption = None,
     stencil: StencilOption = None,
     arithmetic: ArithmeticOption = "ieee",
-    result: ResultOption = None,
     arch: Annotated[
         str | None,
         typer.Option(
             "--arch",
-            help="Architecture in place of a device; sm_90a for an arithmetic of tensor cores"
-            " where the best device has none.",
+            help="Architecture in place of a device; sm_90a for wgmma where the best device has"
+            " no such tensor cores.",
         ),
     ] = None,
     json: JsonOption = False,
@@ -55,7 +52,7 @@ def command(
     from tilewright.reschedule.proofs import proved
 
     problem = Problem(1, 1, 1, precision, *parse_trans(trans))  # type: ignore[arg-type]
-    variant, family = _asked(problem, stencil, arithmetic_name(arithmetic), result)
+    variant, family = _asked(problem, stencil, arithmetic)
     where, spec, found = _device(device, arch, variant, family)
     if family is None:
         from tilewright.stencil import stencils_for
@@ -80,14 +77,14 @@ def command(
 
 
 def _asked(
-    problem: Problem, stencil: str | None, arithmetic: str, result: str | None
+    problem: Problem, stencil: str | None, arithmetic: str
 ) -> tuple[Variant, Stencil | None]:
     """Return the variant, and the stencil that was named or has the arithmetic."""
     from tilewright.stencil import stencil as find_stencil
     from tilewright.stencil.wgmma.named import family_of, variant_of
 
-    name = family_of(arithmetic, stencil)
-    return variant_of(problem, arithmetic, result), find_stencil(name) if name else None
+    name = family_of(problem, arithmetic, stencil)
+    return variant_of(problem, arithmetic), find_stencil(name) if name else None
 
 
 def _device(
@@ -95,7 +92,6 @@ def _device(
 ) -> tuple[str, DeviceSpec, str | None]:
     """Return a device's id, its numbers and its architecture; that one's name if it is meant."""
     from tilewright.backend.cuda.architecture import architecture_spec
-    from tilewright.stencil.wgmma import TensorVariant
 
     if arch is not None and device is not None:
         raise ValueError(f"arch={arch!r} and device={device!r} are two devices; give one")
@@ -105,7 +101,7 @@ def _device(
         where, spec, found = arch, architecture_spec(arch), arch
     else:
         where, spec, found = _named(device)
-    if not isinstance(variant, TensorVariant) or family is None or family.suits(spec):
+    if family is None or family.name != "wgmma" or family.suits(spec):
         return where, spec, found
     if arch is not None or device is not None:
         named = f"device={device!r}" if arch is None else f"arch={arch!r}"

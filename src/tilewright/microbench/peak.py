@@ -41,7 +41,7 @@ def measured_peak(device: LiveDevice, precision: Precision) -> float:
     operands the peak of their sums' type is measured: tensor cores, if any, do more.
     """
     cpu = device.spec.kind == "cpu"
-    real = np.dtype(precision.sum_name or precision.real_name)
+    real = np.dtype(np.float32 if precision.is_short else precision.real_name)
     size = real.itemsize
     vector = max(4, min(16, device.spec.vector_bytes // size)) if cpu else 1
     launch = (

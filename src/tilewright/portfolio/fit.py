@@ -25,8 +25,9 @@ __all__ = ["alike_costs", "fitted_costs"]
 # of 2 GHz (H100: 1.98; CUDA C++ Programming Guide, throughput of arithmetic instructions).
 _MOST_MULTIPLY_ADDS = 256.0
 
-# The same of 16-bit operands on tensor cores: 2048 in a clock (H100 data sheet: 989 TFLOP/s).
-_MOST_OF_TENSOR_CORES = 4096.0
+# The same of tensor cores, for operands of one byte: 4096 in a clock, and half as many of operands
+# twice as long (H100 data sheet: 1979 TFLOP/s of FP8, 989 of FP16).
+_MOST_OF_TENSOR_CORES = 8192.0
 
 # Fits of a kernel, whose weights settle in three or four; what is slower than the best by less
 # is as good.
@@ -96,8 +97,10 @@ def _least(geometry: Geometry, problems: Iterable[Problem]) -> Floats:
     """Return the least that each of `TERMS` can cost: steps take their multiply-adds."""
     precisions = {problem.precision for problem in problems}
     parts = 4 if any(one.is_complex for one in precisions) else 1
-    on_tensor_cores = geometry.tma and any(one.is_short for one in precisions)
-    most = _MOST_OF_TENSOR_CORES if on_tensor_cores else _MOST_MULTIPLY_ADDS
+    on_tensor_cores = [one.element_bytes for one in precisions if one.is_short and geometry.tma]
+    most = _MOST_MULTIPLY_ADDS
+    if on_tensor_cores:
+        most = _MOST_OF_TENSOR_CORES / min(on_tensor_cores)
     least = np.zeros(len(TERMS))
     least[_STEPS] = parts * geometry.tile_m * geometry.tile_n / most
     return least

@@ -172,6 +172,8 @@ def measure_family(
     try:
         for a, b in itertools.product((Trans.N, Trans.T), repeat=2):
             variant = Variant(of, a, b)
+            if of.reads_along_k and not all(variant.k_fast):
+                continue
             configs = _candidates(family, variant, live)
             kernels = _compiled(live, family, variant, configs)
             streams = bool(family.geometry(configs[0]).streamed)

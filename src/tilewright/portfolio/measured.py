@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.portfolio.kernel import variant_of
-from tilewright.precision import SHORT
+from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.reschedule.levels import SCHEDULE, unscheduled
 from tilewright.space import Config
 from tilewright.stencil import Variant
 from tilewright.tuning.measurement import Measurement
 
-__all__ = ["Case", "Measured", "Rescheduled", "from_store", "read_measured"]
+__all__ = [
+    "Case",
+    "Measured",
+    "Rescheduled",
+    "check_pace",
+    "from_store",
+    "measured_at_pace",
+    "read_measured",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,22 +114,49 @@ def read_measured(path: Path, letter: str = "") -> Measured:
     path : Path
         The file.
     letter : str, optional
-        The precision that it is read for, where that is another of the same speed: all whose
-        operands are 16-bit numbers.
+        The precision that it is read for, where that is another of the same pace, such as bf16 and
+        fp16.
 
     Raises
     ------
     ValueError
-        If the file is something else, or of a precision of another speed; the message names it.
+        If the file is something else, or of a precision of another pace; the message names it.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         of = str(document["precision"])
-        if letter and letter != of and not {letter, of} <= set(SHORT):
+        if letter and precision(letter).pace != precision(of).pace:
             raise ValueError(f"it has times of {of!r}, not of {letter!r}")
         return _measured(document, letter or of)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"{path} is no file of times: {error!r}") from None
+
+
+def check_pace(paths: Iterable[Path], letters: Sequence[str]) -> None:
+    """Refuse files of times that are of none of some precisions' paces.
+
+    Raises
+    ------
+    ValueError
+        Naming the file.
+    """
+    paces = {precision(letter).pace for letter in letters}
+    for path in paths:
+        if precision(read_measured(path).precision).pace not in paces:
+            read_measured(path, letters[0])
+
+
+def measured_at_pace(paths: Iterable[Path], letter: str) -> list[Measured]:
+    """Return what those of some files say that have times of a precision's pace.
+
+    Raises
+    ------
+    ValueError
+        As of `read_measured`.
+    """
+    pace = precision(letter).pace
+    alike = (path for path in paths if precision(read_measured(path).precision).pace == pace)
+    return [read_measured(path, letter) for path in alike]
 
 
 def _measured(document: Any, letter: str) -> Measured:

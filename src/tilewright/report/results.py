@@ -111,7 +111,7 @@ def _read(document: Mapping[str, Any], name: str, found: Results) -> bool:
         if known is None or len(one.peers) >= len(known.peers):
             found.devices[one.fingerprint] = one
     for run in runs:
-        tensor = found.tensor if run.arithmetic else found.runs
+        tensor = found.tensor if run.kind else found.runs
         (found.samples if run.shapes else tensor).append(run)
     found.errors += errors
     found.climbs += climbs

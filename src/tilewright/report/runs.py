@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilewright.precision import SHORT
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.text import plain
@@ -62,8 +63,8 @@ class Run:
     cold : bool
         Whether caches were filled with something else before each product.
     arithmetic : str
-        Of tensor cores, as a bound's, or ``"fp32"`` for that accuracy; empty for IEEE
-        arithmetic of the problem's precision.
+        Products of parts, as a bound's, or ``"fp32"`` for that accuracy; empty for the arithmetic
+        of the problem's precision.
     shapes : str
         The set that its size is one of, such as ``"random"``; empty for one by itself.
     """
@@ -79,6 +80,12 @@ class Run:
     cold: bool = False
     arithmetic: str = ""
     shapes: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What tensor cores compute: an arithmetic, or a precision of theirs; else empty."""
+        of = self.problem.precision
+        return self.arithmetic or (of.letter if of.is_short else "")
 
     @property
     def ours(self) -> float:
@@ -162,9 +169,12 @@ def run_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
     trans_a, trans_b = (Trans(letter) for letter in row["trans"])
     letter, shapes = text_of(row.get("precision")), text_of(row.get("shapes"))
     arithmetic = text_of(row.get("arithmetic", row.get("kind")))
-    if letter in ("fp32", "bf16", "fp16", "tf32", "int8"):  # of calls: an accuracy, a short type
+    arithmetic = _OLD.get(arithmetic, arithmetic)
+    if arithmetic in SHORT:  # as older files have them
+        letter, arithmetic = arithmetic, ""
+    if letter == "fp32":  # of calls: an accuracy
         letter, arithmetic = "s", letter
-    if arithmetic and not letter:  # bounds take tensor cores' formats as arithmetic of single
+    if arithmetic and not letter:
         letter = "s"
     problem = Problem(m, n, k, letter, trans_a, trans_b)  # type: ignore[arg-type]
     rates = {
@@ -185,13 +195,13 @@ def run_of(row: Mapping[str, Any], device: str, source: str, date: str) -> Run:
         source,
         date,
         isinstance(options, dict) and options.get("cache") == "cold",
-        _ARITHMETICS.get(arithmetic, arithmetic),
+        arithmetic,
         "" if shapes == "squares" else shapes,
     )
 
 
-# What bounds call the formats of tensor cores.
-_ARITHMETICS = {"f16": "fp16", "float16": "fp16", "bfloat16": "bf16"}
+# What older files call precisions of tensor cores.
+_OLD = {"f16": "fp16", "float16": "fp16", "bfloat16": "bf16"}
 
 
 def _rates(row: Mapping[str, Any], problem: Problem) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ __all__ = ["Loop", "ffma_share", "find_loops", "instruction_class", "is_useful",
 
 # Of a warp's tensor cores: one does hundreds of multiply-adds.
 _OF_WARPS = frozenset(("HMMA", "DMMA", "IMMA"))
-MULTIPLY_ADDS = _OF_WARPS | {"FFMA", "FFMA2", "DFMA", "HFMA2", "HGMMA", "IGMMA"}
+MULTIPLY_ADDS = _OF_WARPS | {"FFMA", "FFMA2", "DFMA", "HFMA2", "HGMMA", "IGMMA", "QGMMA"}
 _CLASSES: dict[str, str] = {
     **dict.fromkeys(MULTIPLY_ADDS, "multiply-add"),
     **dict.fromkeys(("LDS", "LDSM"), "shared load"),

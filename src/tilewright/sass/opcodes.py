@@ -109,6 +109,7 @@ _MATRIX = (
     Op(0x1F0, "HGMMA", "wgmma", (4, 0, 0, 4), first=90, last=99, form=4),
     Op(0x1F0, "HGMMA", "wgmma", (4, 4, 4, 4), first=90, last=99, form=6),
     Op(0x1F1, "IGMMA", "wgmma", (4, 0, 0, 4), first=90, last=99, form=4),
+    Op(0x1F3, "QGMMA", "wgmma", (4, 0, 0, 4), first=90, last=99, form=4),
     Op(0x1C5, "WARPGROUP", "none", first=90, last=99),
     Op(0x1C8, "WARPGROUP", "none", first=90, last=99),
 )

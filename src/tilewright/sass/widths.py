@@ -174,6 +174,15 @@ def _hgmma(raw: int, op: Op, arch: int) -> Result:
     return (registers, 0, 0, registers), (shape, "F32" if single else "F16", *kind)
 
 
+def _qgmma(raw: int, op: Op, arch: int) -> Result:
+    """QGMMA: as HGMMA, k is 32 FP8 elements; A is E5M2 [77], B [76], else E4M3."""
+    n = 8 * (_bits(raw, 53, 5) + 1)
+    single = _bits(raw, 75)
+    kinds = ("E5M2" if _bits(raw, at) else "E4M3" for at in (77, 76))
+    registers = n // 2 if single else n // 4
+    return (registers, 0, 0, registers), (f"64x{n}x32", "F32" if single else "F16", *kinds)
+
+
 def _igmma(raw: int, op: Op, arch: int) -> Result:
     """IGMMA: a 64 x N tile of 8-bit integers; thrice the place of N in 8, 16, 24, 32, 48, 64 ...
 
@@ -211,6 +220,7 @@ _RULES: dict[str, Callable[[int, Op, int], Result]] = {
     "CS2R": _cs2r,
     "HGMMA": _hgmma,
     "IGMMA": _igmma,
+    "QGMMA": _qgmma,
     "IADD": _pair(73),
     "MOV": _move,
     "UMOV": _pair(80),

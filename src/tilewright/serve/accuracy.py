@@ -29,7 +29,7 @@ def with_accuracy(precision: Precision, accuracy: str) -> Precision:
     if precision.letter in "sc":
         from tilewright.stencil.split import SCHEMES
 
-        known = ("ieee", "fp32", *SCHEMES)
+        known = ("ieee", "fp32", "tf32", *SCHEMES)
     if accuracy not in known:
         raise ValueError(
             f"accuracy={accuracy!r} is unknown for {precision.name}; use one of {', '.join(known)}"
@@ -53,8 +53,6 @@ def check_report(report: Any) -> None:
 def refuse_contract(accuracy: str, report: Decision | None) -> None:
     """Refuse what numbers of 8 and 16 bits have no choice in."""
     if accuracy != "ieee":
-        raise ValueError(
-            f"accuracy={accuracy!r} is not for float16, bfloat16 or int8; leave it out"
-        )
+        raise ValueError(f"accuracy={accuracy!r} is not for numbers of 8 and 16 bits; leave it out")
     if report is not None:
         raise ValueError("report is for float32 and complex64 arrays; leave it out")

@@ -38,23 +38,22 @@ def bound(
     Parameters
     ----------
     problem : Problem
-        Sizes of 1 or more, and precision: s, d, c, z or double-double, such as e.
+        Sizes of 1 or more, and precision: s, d, c, z, double-double such as e, or one of tensor
+        cores such as bf16.
     device : str, LiveDevice or CatalogueDevice, optional
         As in `tilewright.device`: ``"gtx580"``, ``"cuda:0"``, or a file such as
         ``"mine.toml"`` of ``tilewright devices --probe``.  A live device is looked up
         in the catalogue by its driver's name; what its driver reports comes first.
     arithmetic : str
         ``"ieee"``: the problem's own precision on the fastest units that have it.
-        ``"tf32"``, ``"fp16"``, ``"bf16"``, ``"int8"``: tensor cores, A and B stored so; the
-        problem's precision is then ``"s"``.  ``"fp16x3"``, ``"tf32x3"``, ``"bf16x6"``,
-        ``"bf16x9"``: single precision from products of parts on tensor cores.  These and
-        ``"tf32"`` go with ``"c"`` too, as a real product
+        ``"fp16x3"``, ``"tf32x3"``, ``"bf16x6"``, ``"bf16x9"``: single precision from products of
+        parts on tensor cores; they go with ``"c"`` too, as a real product
         (`tilewright.bounds.schemes.real_product`).
     accuracy : str, optional
         ``"ieee"``, ``"tf32"`` or ``"fp32"`` in place of `arithmetic`: the fastest that meets it.
     promote_k : int, optional
         Steps of k after which sums leave the tensor cores for single-precision registers; 32
-        for products of parts, else never.
+        for products of parts, 128 for FP8, else never.
     presplit : bool
         Whether A and B are given in parts already; else a pass before the product splits them.
     sequence : str, optional

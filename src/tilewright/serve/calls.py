@@ -280,6 +280,7 @@ def _started(
     begin : callable
         Starts a plan, given memory where a decision is written, or None; returns an event.
     """
+    asked = report
     told = report is not None and wanted.arithmetic == "fp32"
     found = planned(live, wanted, told=told)
     if report is not None and not found.laid.guarded:
@@ -288,11 +289,11 @@ def _started(
     try:
         return found, _begun(live, found, wanted, report, begin)
     except WorkspaceError:  # before anything was enqueued: beta C is computed once
-        if found.plan.bytes == 0 or wanted.arithmetic not in ("", "fp32"):
+        if found.plan.bytes == 0 or wanted.arithmetic not in ("", "fp32", "tf32"):
             raise
         found = planned(live, wanted, lean=True)
-        if report is not None:
-            report.fixed("ieee", "the device has too little memory left for parts")
+        if asked is not None:
+            asked.fixed("ieee", "the device has too little memory left for parts")
         return found, begin(found, None)
 
 

@@ -65,9 +65,9 @@ def gemm(
     ----------
     a, b : array
         Two-dimensional arrays of one dtype: float32, float64, complex64 or complex128;
-        also float16 and bfloat16 (products summed in float32 and rounded once; on Hopper's
-        tensor cores, which cut sums: docs/tensor_cores.md has the bound) and int8 (exact in
-        int32, modulo 2^32), of any kind but pyopencl's.
+        also float16, bfloat16, float8_e4m3fn and float8_e5m2 (products summed in float32 and
+        rounded once; on Hopper's tensor cores, which cut sums: docs/tensor_cores.md has the
+        bound) and int8 (exact in int32, modulo 2^32), of any kind but pyopencl's.
         NumPy arrays, memory-mapped ones too; arrays that give and take parts (Zarr's, h5py's,
         Dask's); other arrays in the host's memory with DLPack, such as PyTorch's on the
         CPU; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or anything's
@@ -95,7 +95,7 @@ def gemm(
         schemes run as a model of such units, slowly.  docs/fp32_accurate.md has the bounds.
     out_dtype : dtype, optional
         Of the new array, where `a` is float16 or bfloat16: that type (the default) or float32.
-        int8 gives int32.
+        FP8 gives bfloat16 (the default) or float32, int8 gives int32.
     report : Decision, optional
         Told which arithmetic served the call, and why.
     device : str or LiveDevice, optional
@@ -175,7 +175,7 @@ def gemm(
         return narrow_gemm(given_a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
     if out_dtype is not None:
         raise ValueError(
-            f"out_dtype={out_dtype!r} is for arrays of float16, bfloat16 and int8, and these are of"
+            f"out_dtype={out_dtype!r} is for arrays of 8- and 16-bit numbers, and these are of"
             f" {a.dtype}; leave it out"
         )
     if limits is not None and not getattr(adapter, "IS_OF_HOST", False):
@@ -339,7 +339,7 @@ def _one_precision(a: Any, b: Any, c: Any) -> Precision:
     try:
         return precision_of(a.dtype)
     except ValueError as error:
-        raise ValueError(f"a.{error}, or to float16, bfloat16 or int8") from None
+        raise ValueError(f"a.{error}, or to float16, bfloat16, FP8 or int8") from None
 
 
 def _pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:

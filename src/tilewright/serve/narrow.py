@@ -1,4 +1,4 @@
-"""float16, bfloat16 and int8 arrays: on tensor cores as they are, elsewhere in single precision.
+"""Arrays of 8- and 16-bit numbers: on tensor cores as they are, elsewhere in single precision.
 
 Where a device has tensor cores that are proved (`tilewright.serve.narrow_products`), they take
 the elements as they lie and add in float32, or exactly in int32.  Elsewhere elements become
@@ -18,7 +18,7 @@ from tilewright.problem import Trans
 from tilewright.serve.batches import meets_itself, shapes_of
 from tilewright.serve.narrow_arrays import Arrays, ExportedArrays, arrays_of
 from tilewright.serve.narrow_calls import Call, on_arrays_device, on_host
-from tilewright.serve.narrow_types import type_name
+from tilewright.serve.narrow_types import results_of, short_precision, type_name
 from tilewright.serve.overlap import overlaps_itself
 
 __all__ = ["narrow_gemm", "scalars_of"]
@@ -89,7 +89,8 @@ def _on_tensor_cores(
     alpha, beta = scalars_of(alpha, beta, c, whole=out == "int32")
     if 0 in (*batch, m, n, k) or alpha == 0:  # nothing is multiplied
         return None
-    call = Call(type_name(a.dtype), out, m, n, k, alpha, beta, op_a, op_b)
+    of = short_precision(type_name(a.dtype), out)
+    call = Call(of, m, n, k, alpha, beta, op_a, op_b)
     if isinstance(a, np.ndarray):
         if batch:  # travels in pieces, in single precision
             return None
@@ -144,7 +145,7 @@ def scalars_of(alpha: Any, beta: Any, c: Any, *, whole: bool) -> tuple[Any, Any]
 
 def _out(library: Arrays, kind: str, c: Any, out_dtype: Any) -> str:
     """Return the name of the result's type."""
-    able = ("int32",) if kind == "int8" else (kind, "float32")
+    able = results_of(kind)
     out = able[0] if out_dtype is None else library.out_name(out_dtype)
     if out not in able:
         raise ValueError(f"out_dtype={out_dtype!r} is not for {kind}; use {' or '.join(able)}")

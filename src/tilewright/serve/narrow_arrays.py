@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tilewright.precision import dtype_of
 from tilewright.serve.arenas import Memory
 from tilewright.serve.narrow_types import NARROW, type_name
 from tilewright.serve.overlap import overlap
@@ -60,7 +61,7 @@ class _NumPyLike:
 
     def cast(self, x: Any, name: str) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and wrapping are meant
-            return x.astype(_dtype(name) if isinstance(x, np.ndarray) else name)
+            return x.astype(dtype_of(name) if isinstance(x, np.ndarray) else name)
 
     def put(self, c: Any, values: Any) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -101,7 +102,7 @@ class _NumPyLike:
     def new(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
         from tilewright.serve.arrays import cupy as on_cupy
 
-        return on_cupy.new(like, shape, _dtype(name))
+        return on_cupy.new(like, shape, dtype_of(name))
 
     def stream(self, ordinal: int) -> int:
         from tilewright.serve.arrays import cupy as on_cupy
@@ -112,15 +113,6 @@ class _NumPyLike:
         from tilewright.serve.arrays import cupy as on_cupy
 
         return on_cupy.memory(ordinal, size)
-
-
-def _dtype(name: str) -> Any:
-    """Return NumPy's type of a name; bfloat16 is there once ml_dtypes is."""
-    if name != "bfloat16":
-        return np.dtype(name)
-    import ml_dtypes  # whoever has such an array has it
-
-    return np.dtype(ml_dtypes.bfloat16)
 
 
 class _TorchTensors:
@@ -215,7 +207,7 @@ class ExportedArrays:
 
     def new(self, like: Any, shape: tuple[int, ...], name: str) -> Any:
         """Return the view of a new CuPy array."""
-        return self.adapter.new(like, shape, _dtype(name))
+        return self.adapter.new(like, shape, dtype_of(name))
 
     def stream(self, ordinal: int) -> int:
         """Return the stream that c, else a, names."""

@@ -15,15 +15,16 @@ from tilewright.serve import warm
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.batches import Repeat, arrange, shapes_of
 from tilewright.serve.calls import Planned, keep, kept
-from tilewright.serve.kernels import kernel_of
 from tilewright.serve.layout import Strided
-from tilewright.serve.narrow_products import Matrix, Product, serves, steps
+from tilewright.serve.narrow_products import Matrix, Product, steps
 from tilewright.serve.plan import ALPHA, BETA, A, B, C, Plan, Space, call_of
 from tilewright.serve.routes import Laid
+from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.stencil.wgmma.call import ALIGNMENT
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
+    from tilewright.precision import Precision
     from tilewright.problem import Trans
     from tilewright.serve.arrays.device import View
     from tilewright.serve.narrow_arrays import Arrays
@@ -35,8 +36,7 @@ __all__ = ["Call", "on_arrays_device", "on_host"]
 class Call:
     """One checked call: types, sizes and operations in the caller's orientation."""
 
-    element: str
-    result: str
+    precision: Precision
     m: int
     n: int
     k: int
@@ -51,7 +51,7 @@ class Call:
         right = Matrix.of(*b, k_first=not self.trans_b.transposed)
         if row_major:  # C^T = op(B)^T op(A)^T
             left, right = right, left
-        return Product(self.element, self.result, self.alpha, self.beta, left, right, c)
+        return Product(self.precision, self.alpha, self.beta, left, right, c)
 
 
 # -- arrays on a device ----------------------------------------------------------------
@@ -82,11 +82,11 @@ def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked:
     if any(view is None or view.ordinal != views[0].ordinal for view in views):
         return None
     live = device_at(views[0].ordinal)
-    if not serves(live) or not all(map(_is_whole, views)):
+    if not has_wgmma(live) or not all(map(_is_whole, views)):
         return None
     batch, *_ = shapes_of(a, b, c, call.trans_a, call.trans_b)
-    shape = (*batch, call.m, call.n)
-    target = views[2] if c is not None else library.new(views[0], shape, call.result)
+    shape, kind = (*batch, call.m, call.n), call.precision.result_name
+    target = views[2] if c is not None else library.new(views[0], shape, kind)
     found = arrange(views[0], views[1], target, call.trans_a, call.trans_b)
     placed = _placed(target, found.c)
     if placed is None:
@@ -120,7 +120,7 @@ def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked:
 def _made_up(call: Call) -> Call:
     """Return a call with the scalars that plans are laid out with."""
     alpha, beta = ALPHA.real, BETA.real
-    if call.result == "int32":
+    if call.precision.is_whole:
         return replace(call, alpha=int(alpha), beta=int(beta))
     return replace(call, alpha=alpha, beta=beta)
 
@@ -141,10 +141,7 @@ def _planned(live: Any, product: Product, repeats: tuple[Repeat, ...]) -> Plan:
     if found is None:
         space = Space()
         with span("lay out"):
-            laid = [
-                (kernel_of(live, source), launch, arguments)
-                for source, launch, arguments in steps(live, product, space)
-            ]
+            laid = steps(live, product, space)
             begins = product.a.memory % ALIGNMENT, product.b.memory % ALIGNMENT
             found = Planned(Plan(live, laid, space, begins, repeats=repeats), Laid(laid))
         keep(key, found)
@@ -159,7 +156,7 @@ def _remember(
     if any(step < 0 for view in views for step in view.strides):
         return  # overlap is looked for from the first element on
     a, b, c, asked = given
-    whole = call.result == "int32"
+    whole = call.precision.is_whole
     most = 2.0**31 - 1 if whole else float(np.finfo(np.float32).max)
     target = views[2]
     where = getattr(target.array, "device", target.ordinal)
@@ -200,7 +197,7 @@ def on_host(
     They travel there and back, each as densely as it can lie.
     """
     live = find_device(device)
-    if not serves(live):
+    if not has_wgmma(live):
         return None
     kept: list[Any] = []
     space = _Allocated(live, kept)
@@ -212,7 +209,7 @@ def on_host(
         ld = dense.shape[1]
         return kept[-1], x.shape, (1, ld) if transposed else (ld, 1)
 
-    made = np.empty((call.m, call.n), a.dtype if call.result == call.element else call.result)
+    made = np.empty((call.m, call.n), call.precision.result_dtype)
     if c is not None and call.beta != 0:
         made[...] = c
     try:
@@ -222,8 +219,8 @@ def on_host(
         product = call.product(left, right, Operand(memory, 0, call.n), row_major=True)
         if not product.fits():
             return None
-        for source, launch, arguments in steps(live, product, space):
-            event = live.launch(kernel_of(live, source), launch, arguments)
+        for kernel, launch, arguments in steps(live, product, space):
+            event = live.launch(kernel, launch, arguments)
         event.wait()
         live.download(memory, _raw(made))
     finally:

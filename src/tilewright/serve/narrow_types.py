@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["NARROW", "is_narrow", "type_name"]
+from tilewright.precision import SHORT, Precision
 
-NARROW = ("float16", "bfloat16", "int8")
+__all__ = ["NARROW", "is_narrow", "results_of", "short_precision", "type_name"]
+
+NARROW = tuple(dict.fromkeys(one.dtype_name for one in SHORT.values() if one.element_bytes <= 2))
 
 
 def type_name(dtype: Any) -> str:
@@ -15,8 +17,19 @@ def type_name(dtype: Any) -> str:
 
 
 def is_narrow(x: Any) -> bool:
-    """Whether an array's elements are float16, bfloat16 or int8."""
+    """Whether an array's elements are of one of `NARROW`."""
     dtype = getattr(x, "dtype", "")
     if getattr(dtype, "itemsize", 0) > 2:  # NumPy takes 8 us to name a type
         return False
     return type_name(dtype) in NARROW
+
+
+def results_of(kind: str) -> tuple[str, ...]:
+    """Return the types that products of a type have, the usual one first."""
+    return tuple(one.result_name for one in SHORT.values() if one.dtype_name == kind)
+
+
+def short_precision(kind: str, result: str) -> Precision:
+    """Return the precision of operands of a type and of a result that it has."""
+    types = kind, result
+    return next(one for one in SHORT.values() if (one.dtype_name, one.result_name) == types)

@@ -1,6 +1,6 @@
 """Every source that a call may launch beside the kernels of S, D, C, Z and double-double GEMM.
 
-Copies of operands, the passes of ``accuracy="fp32"`` and ``"tf32"``, and tensor-core products: what
+Copies of operands, the passes of ``accuracy="fp32"``, and their products: what
 the portfolio ``passes`` holds, so that none of them is compiled where it serves.
 """
 
@@ -22,7 +22,6 @@ from tilewright.stencil.wgmma import Arithmetic, TensorVariant
 
 __all__ = ["sources"]
 
-_INTEGERS = Arithmetic("int8", "int32")
 _ROUTES = ("fp16x3", "bf16x6")  # of "fp32"
 
 
@@ -30,8 +29,7 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     """Yield what each source is, and the source; `device` has Hopper's tensor cores."""
     yield from (("copies", one) for one in _copies())
     yield from (("splits", one) for one in _splits())
-    yield from _products(device, _INTEGERS.element, _INTEGERS, 0)
-    for name in (*_ROUTES, "tf32"):
+    for name in _ROUTES:
         scheme = SCHEMES[name]
         yield from _products(device, name, arithmetic_of_scheme(scheme), scheme.promote_k)
 
@@ -52,7 +50,6 @@ def _splits() -> Iterator[Source]:
         yield sources.largest(of)
         yield sources.split(of, few, guarded=True)
         yield sources.split(of, many, exponents="known", run_if=2)
-        yield sources.split(of, SCHEMES["tf32"], transposed=(not a, not b), exponents="zero")
     for op, other in itertools.product(Trans, (Trans.N, Trans.R)):
         yield sources.expand(op, wide=True, other=other)
     yield sources.expand(Trans.T, wide=False)

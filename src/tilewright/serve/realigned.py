@@ -1,9 +1,9 @@
 """Products whose operands are copied first, where that is expected to be faster.
 
 The fastest kernels take operands that run along m or n in aligned columns, whole tiles of them at
-once.  A pass over memory (realign.cl) makes such a copy of any operand: transposed if it runs along
-k, its columns aligned if they were not.  What that costs grows with the square of a size, what it
-wins with the cube::
+once; tensor cores take 8-bit elements along k alone.  A pass over memory (realign.cl) makes such a
+copy of any operand: transposed if it runs the other way, its columns aligned if they were not.
+What that costs grows with the square of a size, what it wins with the cube::
 
     A as it lies, or its copy  --+
                                  +-->  the kernel for those  -->  C
@@ -90,36 +90,41 @@ def _copy(
 ) -> Realigned | None:
     """Return the copy of an operand that kernels read fastest; None where it lies so.
 
-    Aligned, and along its side unless its elements are of 16 bits.
+    Aligned, and along its side; 16-bit elements, which tensor cores read in either order as fast,
+    in the order that they have, and others of tensor cores along k.
     """
-    size = p.precision.element_bytes
-    if p.precision.is_short:  # tensor cores read either order as fast
-        if aligned and ld * size % CHUNK_BYTES == 0:
-            return None
-        return Realigned(size, *((p.k, side) if along_k else (side, p.k)), False)
-    if not along_k and aligned and ld * size % CHUNK_BYTES == 0:
+    size, of = p.precision.element_bytes, p.precision
+    turned = along_k != of.reads_along_k and not (of.is_short and not of.reads_along_k)
+    if not turned and aligned and ld * size % CHUNK_BYTES == 0:
         return None
     # A conjugate that is not transposed stays with the kernel.
-    return Realigned(size, side, p.k, along_k, along_k and conjugated)
+    inner = (p.k, side) if along_k != turned else (side, p.k)
+    return Realigned(size, *inner, turned, turned and conjugated)
 
 
 def _way(
     problem: Problem, a: Realigned | None, b: Realigned | None, aligned: tuple[bool, bool]
 ) -> Way:
     p = problem
-    lda, op_a = (p.lda, p.trans_a) if a is None else (a.ld, Trans.N if a.transposed else p.trans_a)
-    ldb, op_b = (p.ldb, p.trans_b) if b is None else (b.ld, Trans.T if b.transposed else p.trans_b)
+    lda, op_a = (p.lda, p.trans_a) if a is None else (a.ld, _read(p.trans_a, a))
+    ldb, op_b = (p.ldb, p.trans_b) if b is None else (b.ld, _read(p.trans_b, b))
     found = p
     if a is not None or b is not None:
         found = Problem(p.m, p.n, p.k, p.precision, op_a, op_b, lda, ldb, p.ldc)
     return Way(found, a, b, (aligned[0] or a is not None) and (aligned[1] or b is not None))
 
 
+def _read(op: Trans, copy: Realigned) -> Trans:
+    """Return the operation on a copy, which is conjugated where it is transposed."""
+    return Trans.of(not op.transposed, False) if copy.transposed else op
+
+
 def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Way:
     """Return the way of which the shortest time is expected.
 
-    Without a copy where the device's table does not say what one costs, or has no times of such
-    products in this precision, or what copies win is less than is worth it; or without a core.
+    Of operands that are read along k alone, whatever does not lie so is copied.  Of others nothing
+    is where the device's table does not say what a copy costs, or has no times of such products in
+    this precision, or what copies win is less than is worth it; or without a core.
 
     Parameters
     ----------
@@ -128,6 +133,8 @@ def best_way(device: Served, problem: Problem, aligned: tuple[bool, bool]) -> Wa
     problem, aligned
         As of `ways`.
     """
+    if problem.precision.reads_along_k:  # there are no kernels for anything else
+        return _way(problem, *_copies(problem, aligned), aligned)
     plain = Way(problem, None, None, all(aligned))
     portfolio = shipped(device.spec, problem.precision.portfolio)
     known = portfolio.copying if portfolio is not None else None

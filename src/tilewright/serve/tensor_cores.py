@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from tilewright.backend import LiveDevice
 from tilewright.hardware import DeviceSpec
+from tilewright.problem import Problem
 from tilewright.space import Config
 from tilewright.stencil import Source, stencil
+from tilewright.stencil.geometry import MOST_PLACES, MOST_STRIDE
 from tilewright.stencil.wgmma import TensorVariant, Wgmma
 from tilewright.stencil.wgmma.starts import Pace
 
-__all__ = ["config_for", "multiply_adds", "source_of", "wgmma"]
+__all__ = ["config_for", "has_wgmma", "multiply_adds", "reads", "source_of", "wgmma"]
 
 
 @lru_cache(maxsize=1)
@@ -19,6 +22,18 @@ def wgmma() -> Wgmma:
     found = stencil("wgmma")
     assert isinstance(found, Wgmma)
     return found
+
+
+def has_wgmma(live: LiveDevice) -> bool:
+    """Whether a device has the stencil's tensor cores, and runs CUDA."""
+    return live.dialect == "cuda" and wgmma().suits(live.spec)
+
+
+def reads(live: LiveDevice, problem: Problem) -> bool:
+    """Whether a device has them, and the copy engine counts as far as a problem's operands go."""
+    reach = max(problem.lda, problem.ldb) * problem.precision.element_bytes
+    longest = max(problem.m, problem.n, problem.k)
+    return has_wgmma(live) and longest < MOST_PLACES and reach < MOST_STRIDE
 
 
 @lru_cache(maxsize=256)

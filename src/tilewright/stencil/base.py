@@ -71,6 +71,8 @@ ELEMENTS = {
     "bfloat16": "ELEMENT_BF16",
     "tf32": "ELEMENT_TF32",
     "int8": "ELEMENT_S8",
+    "float8_e4m3fn": "ELEMENT_E4M3",
+    "float8_e5m2": "ELEMENT_E5M2",
 }
 OUTPUTS = {
     "float32": "OUTPUT_F32",

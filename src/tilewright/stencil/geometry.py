@@ -27,7 +27,9 @@ from tilewright.problem import Problem
 __all__ = [
     "MODES",
     "MOST_PARTS",
+    "MOST_PLACES",
     "MOST_SHARES",
+    "MOST_STRIDE",
     "PART_BYTES_A_CYCLE",
     "PLAIN",
     "STAGED_BYTES",
@@ -57,7 +59,7 @@ _CHUNK_BYTES = 16
 STAGED_BYTES = 2 * _CHUNK_BYTES
 
 # cuTensorMapEncodeTiled: a box's place is told in signed 32-bit numbers; strides are below 2^40.
-_MOST_PLACES, _MOST_STRIDE = 2**31, 2**40
+MOST_PLACES, MOST_STRIDE = 2**31, 2**40
 
 
 @dataclass(frozen=True)
@@ -373,8 +375,8 @@ class Geometry:
             not p.trans_b.transposed or p.n % line == 0
         )
         # A map's elements have 8 bytes at most.
-        places = max(p.m, p.n, p.k) * max(1, size // 8) < _MOST_PLACES
-        reach = max(p.lda, p.ldb) * size < _MOST_STRIDE
+        places = max(p.m, p.n, p.k) * max(1, size // 8) < MOST_PLACES
+        reach = max(p.lda, p.ldb) * size < MOST_STRIDE
         return aligned and lines and places and reach and p.lda % chunk == p.ldb % chunk == 0
 
     def may_stage(self, precision: Precision) -> bool:

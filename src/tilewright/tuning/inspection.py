@@ -20,7 +20,6 @@ from tilewright.stencil import Resources, Source, Variant
 from tilewright.stencil import stencil as find_stencil
 from tilewright.stencil.geometry import Mode
 from tilewright.stencil.stored import config_and_mode
-from tilewright.stencil.wgmma import TensorVariant
 from tilewright.stencil.wgmma.named import family_of, variant_of
 
 __all__ = ["ConfigInspection", "inspect_config"]
@@ -93,7 +92,6 @@ def inspect_config(
     partial: bool = False,
     mode: Mode | None = None,
     arithmetic: str = "ieee",
-    result: str | None = None,
 ) -> ConfigInspection:
     """Compile a config and return what its machine code says; needs no GPU.
 
@@ -114,8 +112,8 @@ def inspect_config(
         Whether parameters that `config` leaves out take the default's values.
     mode : Mode, optional
         The launch mode to compile it in; without it what a stored config names, or the plain one.
-    arithmetic, result : str
-        Of tensor cores, and the type of C there: as in `tilewright.stencil.wgmma.variant_of`.
+    arithmetic : str
+        As in `tilewright.stencil.wgmma.variant_of`.
 
     Raises
     ------
@@ -128,10 +126,12 @@ def inspect_config(
     if len(trans) != 2 or any(letter not in tuple(Trans) for letter in trans):
         raise ValueError(f"trans={trans!r} is not a pair of N, T and C; write NN, NT, TN or TT")
     asked = Problem(1, 1, 1, precision, trans[0], trans[1])  # type: ignore[arg-type]
-    variant = variant_of(asked, arithmetic, result)
-    family = find_stencil(family_of(arithmetic, stencil) or "portable")
+    variant = variant_of(asked, arithmetic)
+    family = find_stencil(family_of(asked, arithmetic, stencil) or "portable")
     device = architecture_spec(arch)
-    if isinstance(variant, TensorVariant) and not family.suits(device):
+    if not family.computes(variant):
+        raise ValueError(f"stencil={family.name!r} has no {asked.precision.name}; leave it out")
+    if family.name == "wgmma" and not family.suits(device):
         raise ValueError(f"arch={arch!r} has no such tensor cores; use sm_90a")
     space = schedule_space(family, variant, device, proved(arch))
     values, stored_mode = config_and_mode(family.name, config or {})

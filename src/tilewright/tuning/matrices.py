@@ -21,7 +21,16 @@ from tilewright.double_double import joined, random, two_sum, words
 from tilewright.precision import Precision, precision_of
 from tilewright.problem import Trans
 
-__all__ = ["LARGEST_INTEGER", "Matrix", "apply", "digits", "exact_result", "integers", "normal"]
+__all__ = [
+    "LARGEST_INTEGER",
+    "Matrix",
+    "apply",
+    "digits",
+    "exact_result",
+    "integers",
+    "normal",
+    "poison",
+]
 
 # |a b| <= 64 and k <= 2**16 keep |alpha| sums below 2**24 up to |alpha| = 4.
 LARGEST_INTEGER = 8
@@ -58,14 +67,21 @@ def integers(
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...], precision: Precision) -> NDArray[Any]:
-    """Return standard normal elements."""
+    """Return standard normal elements; any of integers."""
     if precision.parts == 2:
         return random(rng, shape, precision)
+    if precision.is_whole:
+        return rng.integers(-128, 128, shape, precision.dtype)
     single = precision.real_bytes <= 4
     x: NDArray[Any] = rng.standard_normal(shape, dtype=np.float32 if single else np.float64)
     if precision.is_complex:
         x = x + 1j * rng.standard_normal(shape)
     return x.astype(precision.dtype)
+
+
+def poison(dtype: np.dtype[Any]) -> Any:
+    """Return what shows in a result where it is read: NaN, or the least of integers."""
+    return np.iinfo(dtype).min if dtype.kind == "i" else np.nan
 
 
 def digits(x: NDArray[Any]) -> list[NDArray[Any]]:
@@ -122,9 +138,10 @@ class Matrix:
 
     @classmethod
     def place(
-        cls, values: NDArray[Any], *, padding: int = 0, offset: int = 0, outside: float = np.nan
+        cls, values: NDArray[Any], *, padding: int = 0, offset: int = 0, outside: Any = None
     ) -> Matrix:
         """Lay values down column by column with padding, an offset and guards."""
+        outside = poison(values.dtype) if outside is None else outside
         rows, columns = values.shape
         ld = max(1, rows) + padding
         flat = np.full(offset + ld * columns + _GUARD_ELEMENTS, outside, values.dtype)
@@ -141,9 +158,10 @@ class Matrix:
         """Return the matrix itself as a view of `flat`."""
         base = self.flat if flat is None else flat
         size = base.itemsize
-        return np.lib.stride_tricks.as_strided(
-            base[self.offset :], (self.rows, self.columns), (size, self.ld * size)
-        )
+        raw = base.view(f"V{size}")[self.offset :]  # the interface knows no types of ml_dtypes
+        steps = size, self.ld * size
+        found = np.lib.stride_tricks.as_strided(raw, (self.rows, self.columns), steps)
+        return found.view(base.dtype)
 
     def guards_intact(self, after: NDArray[Any]) -> bool:
         """Whether nothing outside the matrix was written."""

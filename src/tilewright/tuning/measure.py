@@ -61,7 +61,7 @@ class Workload:
     memory : dict
         Handles of ``"a"``, ``"b"`` and ``"c"``.
     elements : dict
-        How many elements each has, padding included.
+        How many elements of A's type each takes, padding included.
     call : GemmCall
         What is computed.
     """
@@ -80,6 +80,8 @@ class Workload:
         }
         leading = {"a": problem.lda, "b": problem.ldb, "c": problem.ldc}
         self.elements = {name: leading[name] * columns[name] for name in columns}
+        of = problem.precision
+        self.elements["c"] = -(-self.elements["c"] * of.result_bytes // of.element_bytes)
         if self._own:
             with span("random matrices"):
                 for name, count in self.elements.items():

@@ -20,7 +20,9 @@ def _sizes(problem: Problem) -> dict[str, int]:
         "c": problem.n,
     }
     leading = {"a": problem.lda, "b": problem.ldb, "c": problem.ldc}
-    return {x: leading[x] * columns[x] * problem.precision.element_bytes for x in columns}
+    of = problem.precision
+    size = {"a": of.element_bytes, "b": of.element_bytes, "c": of.result_bytes}
+    return {x: leading[x] * columns[x] * size[x] for x in columns}
 
 
 def check_memory(problem: Problem, live: LiveDevice) -> None:

@@ -144,7 +144,7 @@ inline void start_box(const box_copy &c)
 
 /* ---- the tensor cores ---- */
 
-enum kind { F16, BF16, TF32, S8 };
+enum kind { F16, BF16, TF32, S8, E4M3, E5M2 };
 
 inline float float_of_bits(unsigned bits)
 {
@@ -195,7 +195,18 @@ inline unsigned short bfloat16_bits(float v)
     return std::isnan(v) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
-inline int bytes_of(kind k) { return k == S8 ? 1 : k == TF32 ? 4 : 2; }
+inline int bytes_of(kind k) { return k >= S8 ? 1 : k == TF32 ? 4 : 2; }
+
+/* E5M2 is FP16 without its last byte; E4M3 has no infinity, and NaN is all ones. */
+inline float e4m3_value(unsigned bits)
+{
+    const int exponent = bits >> 3 & 15, fraction = bits & 7;
+    const float sign = bits >> 7 ? -1 : 1;
+    if (exponent == 15 && fraction == 7)
+        return NAN;
+    return sign * (exponent ? std::ldexp(1 + fraction / 8.0f, exponent - 7)
+                            : std::ldexp(fraction / 8.0f, -6));
+}
 
 inline double value_of(kind k, const char *at)
 {
@@ -205,6 +216,8 @@ inline double value_of(kind k, const char *at)
     case F16: return half_of_bits(bits);
     case BF16: return float_of_bits(bits << 16);
     case TF32: return float_of_bits(bits & ~0x1fffu); /* the rest is not looked at */
+    case E4M3: return e4m3_value(bits);
+    case E5M2: return half_of_bits(bits << 8);
     default: return (signed char)bits;
     }
 }

@@ -52,6 +52,8 @@ def stored(x: NDArray[Any], kind: str) -> NDArray[Any]:
     """Return numbers as memory holds them."""
     if kind == "bfloat16":
         return bits_of_bfloat16(x)
+    if kind.startswith("float8"):
+        return bits_of_float8(x, kind)
     return x.astype({"tf32": "float32"}.get(kind, kind))
 
 
@@ -60,6 +62,15 @@ def numbers(x: NDArray[Any], kind: str) -> NDArray[Any]:
     if kind == "bfloat16":
         x = (x.astype(np.uint32) << 16).view(np.float32)
     return x.astype(np.float64)
+
+
+def bits_of_float8(x: NDArray[Any], kind: str) -> NDArray[Any]:
+    """Return small integers as FP8's bits: those of FP16 cut to a byte, or with a bit more."""
+    bits = np.ascontiguousarray(x, np.float16).view(np.uint16)
+    if kind == "float8_e5m2":
+        return (bits >> 8).astype(np.uint8)
+    sign, rest = bits >> 15 << 7, (bits & 0x7FFF) >> 7
+    return (sign | np.where(rest > 0, rest - (8 << 3), 0)).astype(np.uint8)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def section(data: Gathered) -> Section:
     for device in data.devices:
         mark = device.fingerprint
         mine = (run for run in data.results.tensor if run.device == mark and run.rates)
-        found = grouped(mine, lambda run: run.arithmetic)
+        found = grouped(mine, lambda run: run.kind)
         figures += [_figure(data, device, name, runs) for name, runs in found.items()]
     return Section(
         "tensor",
@@ -47,7 +47,7 @@ def section(data: Gathered) -> Section:
     )
 
 
-def _figure(data: Gathered, device: Device, arithmetic: str, runs: list[Run]) -> Figure:
+def _figure(data: Gathered, device: Device, kind: str, runs: list[Run]) -> Figure:
     runs = sorted(runs, key=lambda run: (run.problem.flops, run.problem.trans))
     scale, unit = scale_of(rate for run in runs for rate in run.rates.values())
     names = named(name for run in runs for name in run.rates)
@@ -58,7 +58,7 @@ def _figure(data: Gathered, device: Device, arithmetic: str, runs: list[Run]) ->
         size = side(run.problem)
         for name, rate in run.rates.items():
             highest[name][size] = max(rate / scale, highest[name].get(size, 0.0))
-        bound = data.bound(device, run.problem, arithmetic)
+        bound = data.bound(device, run.problem, run.arithmetic or "ieee")
         cells = rate_cells(run.rates, names, scale)
         if bound is None:
             cells += ["", ""]
@@ -74,7 +74,7 @@ def _figure(data: Gathered, device: Device, arithmetic: str, runs: list[Run]) ->
                "ours / bound", "from")  # fmt: skip
     ticks = tuple(sorted({size for found in highest.values() for size in found}))
     return Figure(
-        f"{arithmetic} on {device.label}",
+        f"{kind} on {device.label}",
         f"Ours reaches {plain_rate(best.ours)} at {best.problem.shape}, {best.problem.trans}.",
         Curves("N, or the cube root of m n k", unit, tuple(curves), x_log=True, ticks=ticks),
         Table("Rates", columns, tuple(rows)),

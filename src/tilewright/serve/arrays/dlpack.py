@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.backend import LiveDevice
+from tilewright.precision import dtype_of
 from tilewright.serve.arrays import device as on_device
 from tilewright.serve.arrays.device import View
 
@@ -56,8 +57,8 @@ class _Versioned(ctypes.Structure):
     )
 
 
-# DLDataTypeCode: kDLInt, kDLFloat, kDLBfloat and kDLComplex.
-_BFLOAT16 = (4, 16)
+# DLDataTypeCode: kDLInt, kDLFloat, kDLBfloat, kDLComplex, kDLFloat8_e4m3fn and kDLFloat8_e5m2.
+_OF_ML_DTYPES = {(4, 16): "bfloat16", (10, 8): "float8_e4m3fn", (12, 8): "float8_e5m2"}
 _NARROW: dict[tuple[int, int], np.dtype[Any]] = {
     (0, 8): np.dtype("int8"),
     (0, 32): np.dtype("int32"),  # results of int8
@@ -218,14 +219,13 @@ class DLPackArrays:
 
 def _dtype(name: str, kind: tuple[int, int]) -> np.dtype[Any] | None:
     """Return NumPy's type of DLPack's code and bits."""
-    if kind != _BFLOAT16:
+    known = _OF_ML_DTYPES.get(kind)
+    if known is None:
         return (_DTYPES | _NARROW).get(kind)
     try:
-        import ml_dtypes
-    except ImportError:
-        raise ValueError(f"{name} holds bfloat16, which needs: pip install ml_dtypes") from None
-    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return found
+        return dtype_of(known)
+    except ValueError as error:
+        raise ValueError(f"{name}.{error}") from None
 
 
 def _named_stream(x: Any) -> int:

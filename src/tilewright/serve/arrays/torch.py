@@ -25,10 +25,13 @@ _DTYPES: dict[Any, np.dtype[Any]] = {
     torch.complex128: np.dtype("complex128"),
 }
 
-# What tensor cores take beside them; a bfloat16 is two bytes to whoever looks at memory only.
+# What tensor cores take beside them; to whoever looks at memory only, those that NumPy has no type
+# of are bytes.
 _NARROW: dict[Any, np.dtype[Any]] = {
     torch.float16: np.dtype("float16"),
     torch.bfloat16: np.dtype("V2"),
+    torch.float8_e4m3fn: np.dtype("V1"),
+    torch.float8_e5m2: np.dtype("V1"),
     torch.int8: np.dtype("int8"),
     torch.int32: np.dtype("int32"),
 }

@@ -14,7 +14,6 @@ device.  A named scheme is the same chain without a choice.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -41,8 +40,6 @@ from tilewright.stencil.split.scheme import part_bytes
 from tilewright.stencil.split.sources import Exponents, Operands, Stored
 
 __all__ = ["Chain"]
-
-_SINGLE = 4  # bytes
 
 # TMA's rule for the start of an array and of each of its columns.
 _ALIGNMENT = 16
@@ -89,9 +86,6 @@ class Chain:
         k_fast = stored.k_fast or transposed
         trans = (Trans.T if k_fast else Trans.N) if which == 0 else Trans.N if k_fast else Trans.T
         first = self._operands.first_b if which else 0
-        if self._is_read_itself(scheme, which):
-            x = self._operand(which)
-            return Parts(x.memory, x.ld * stored.outer, x.ld, trans, first, x.offset)
         inner, outer = (stored.outer, stored.inner) if transposed else (stored.inner, stored.outer)
         unit = _ALIGNMENT // part_bytes(scheme.part)
         ld = -(-inner // unit) * unit
@@ -107,30 +101,12 @@ class Chain:
     def _operand(self, which: int) -> Operand:
         return self.call.b if which else self.call.a
 
-    def _is_read_itself(self, scheme: Scheme, which: int) -> bool:
-        """Whether the product can take an operand as it is, and cut it to its one part."""
-        x = self._operand(which)
-        begin = (x.memory if isinstance(x.memory, int) else 0) + _SINGLE * x.offset
-        return (
-            not _is_scaled(scheme)
-            and part_bytes(scheme.part) == _SINGLE
-            and product_for(self.live, scheme).cuts_float32
-            and self._stored(which).k_fast
-            and begin % _ALIGNMENT == _SINGLE * x.ld % _ALIGNMENT == 0
-        )
-
     def _tops(self) -> Any:
         return self.scratch.need(TOPS, 4 * self._operands.words_of_tops, zeroed=True)
 
     def _sides(self) -> Any:
         of = self._operands
         return self.scratch.need("sides", 4 * (of.sides + of.words_of_counts))
-
-    def _exponents(self, scheme: Scheme) -> Any:
-        """Return memory that begins with what every side's elements were divided by."""
-        if _is_scaled(scheme):
-            return self._sides()
-        return self.scratch.need("no exponents", 4 * self._operands.sides, zeroed=True)
 
     # -- steps -----------------------------------------------------------------------------
 
@@ -155,7 +131,6 @@ class Chain:
         exponents: Exponents,
         guard: tuple[Any, ...] = (),
         only_if: tuple[int, Any] | None = None,
-        of: Operands | None = None,
     ) -> Step:
         """Return the pass that splits both operands.
 
@@ -169,10 +144,8 @@ class Chain:
             What the guard needs besides to decide; nothing where it has nothing to say.
         only_if : tuple, optional
             A route, and memory with the decision that it waits for.
-        of : Operands, optional
-            Others than both, whole.
         """
-        of = of or self._operands
+        of = self._operands
         source = Sources(self.live.dialect).split(
             of,
             scheme,
@@ -187,24 +160,13 @@ class Chain:
             *(x for one in parts for x in (one.memory, _i(one.stride), _i(one.ld))),
             self._tops(), self._sides(), _i(of.sides), *guard,
         )  # fmt: skip
-        if exponents == "zero":  # the first launch of its call: begins when all others have ended
-            return Step(source, of.launch, arguments)
         if only_if is None:
             return Step(source, of.second_launch, arguments)
         return Step(source, of.small_launch, (*arguments, only_if[1]))
 
     def before_products(self, scheme: Scheme) -> list[Step]:
         """Return the passes that split both operands into a named scheme's parts."""
-        if _is_scaled(scheme):
-            return [*self.first, self._largest(guarded=False), self._split(scheme, "of tops")]
-        a, b = (
-            replace(x, side=0, k=0) if self._is_read_itself(scheme, which) else x
-            for which, x in enumerate((self._operands.a, self._operands.b))
-        )
-        copied = Operands(a, b)
-        if a.tiles + b.tiles == 0:
-            return list(self.first)
-        return [*self.first, self._split(scheme, "zero", of=copied)]
+        return [*self.first, self._largest(guarded=False), self._split(scheme, "of tops")]
 
     def products(
         self, scheme: Scheme, run_if: Any, wanted: int, product: Product | None = None
@@ -226,7 +188,7 @@ class Chain:
                 scheme, p.m, p.n, k0, min(k0 + MOST_K, p.k), float(complex(self.call.alpha).real),
                 self._parts(scheme, 0), self._parts(scheme, 1),
                 1.0 if k0 else float(complex(self.call.beta).real), self.call.c,
-                self._exponents(scheme), run_if, wanted,
+                self._sides(), run_if, wanted,
             )  # fmt: skip
             yield (product or product_for(self.live, scheme)).step(self.live, work)
 
@@ -259,11 +221,6 @@ class Chain:
             *self.products(many, decision, 2),
             self._ieee(decision),
         ]
-
-
-def _is_scaled(scheme: Scheme) -> bool:
-    """Whether a scheme's parts lack FP32's range, or products of them would."""
-    return len(scheme.products) > 1
 
 
 def _i(number: int) -> np.int64:

@@ -21,7 +21,7 @@ from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.serve import warm
 from tilewright.serve.split.promise import is_compensated
-from tilewright.serve.tensor_cores import config_for, source_of, wgmma
+from tilewright.serve.tensor_cores import config_for, has_wgmma, source_of, wgmma
 from tilewright.space import Config
 from tilewright.stencil import Launch, Source
 from tilewright.stencil.split import Scheme, Sources
@@ -71,8 +71,6 @@ class Parts:
         What is done to the parts as they are stored.
     first_exponent : int
         Where the operand's exponents begin among the sides' numbers.
-    offset : int
-        Elements before part 0, a multiple of 16 bytes.
     """
 
     memory: Any
@@ -80,7 +78,6 @@ class Parts:
     ld: int
     trans: Trans
     first_exponent: int
-    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,10 +124,6 @@ class Product(Protocol):
     def k_fast(self) -> bool:
         """Whether it wants parts of more or less than 16 bits contiguous along k."""
 
-    @property
-    def cuts_float32(self) -> bool:
-        """Whether it reads single precision as TF32, as if it had been cut."""
-
     def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
         """Whether it computes this scheme on this device."""
 
@@ -153,7 +146,6 @@ class ModelProduct:
 
     extra_bits: int = EXTRA_BITS
     k_fast: ClassVar[bool] = False
-    cuts_float32: ClassVar[bool] = False
 
     def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
         """Every device runs it."""
@@ -169,7 +161,7 @@ class ModelProduct:
         whole, real = np.int64, np.float32
 
         def operand(parts: Parts, k_fast: bool) -> tuple[Any, ...]:
-            begin = parts.offset + work.k0 * (1 if k_fast else parts.ld)
+            begin = work.k0 * (1 if k_fast else parts.ld)
             return parts.memory, whole(begin), whole(parts.stride), whole(parts.ld)
 
         return Step(
@@ -189,10 +181,9 @@ class ModelProduct:
         )  # fmt: skip
 
 
-# What "fp32" and "tf32" use.  At 4096 on random normal numbers eta was 7.0e-8 of fp16x3 and
-# 6.7e-8 of bf16x6 against 3.9e-7 of SGEMM, and 1.6e-6 of tf32, as of the library's own (H100,
-# 2026-11-21).
-_PROVED = ("fp16x3", "bf16x6", "tf32")
+# What "fp32" uses.  At 4096 on random normal numbers eta was 7.0e-8 of fp16x3 and 6.7e-8 of bf16x6
+# against 3.9e-7 of SGEMM (H100, 2026-11-21).
+_PROVED = ("fp16x3", "bf16x6")
 
 
 @dataclass(frozen=True)
@@ -202,11 +193,10 @@ class HopperProduct:
     config: Config | None = None
 
     k_fast: ClassVar[bool] = True
-    cuts_float32: ClassVar[bool] = True
 
     def serves(self, live: LiveDevice, scheme: Scheme) -> bool:
         """Hopper through CUDA runs it."""
-        return live.dialect == "cuda" and wgmma().suits(live.spec)
+        return has_wgmma(live)
 
     def is_proved(self, live: LiveDevice, scheme: Scheme) -> bool:
         """Those that ran on an H100: bit for bit on integers, errors on random numbers below."""
@@ -224,7 +214,7 @@ class HopperProduct:
         )  # fmt: skip
 
         def operand(parts: Parts, k_fast: bool) -> WgmmaParts:
-            begin = parts.offset + work.k0 * (1 if k_fast else parts.ld)
+            begin = work.k0 * (1 if k_fast else parts.ld)
             return WgmmaParts(parts.memory, begin, parts.ld, parts.stride)
 
         exponents_a, exponents_b = (work.sides + 4 * x.first_exponent for x in (work.a, work.b))
@@ -269,7 +259,7 @@ _unproved: ContextVar[bool] = ContextVar("tilewright_serve_unproved", default=Fa
 
 @contextlib.contextmanager
 def serve_unproved() -> Iterator[None]:
-    """Let "fp32" and "tf32" use products that no device has proved, to measure them.
+    """Let "fp32" use products that no device has proved, to measure them.
 
     Within this block the guard decides as it would where tensor cores are proved; elsewhere
     such calls are served in IEEE arithmetic.

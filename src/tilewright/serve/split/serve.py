@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
+from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import kernel_of
-from tilewright.serve.routes import Laid, MemorySpace
+from tilewright.serve.routes import Laid, MemorySpace, lay_out
 from tilewright.serve.split.chain import Chain
 from tilewright.serve.split.decision import ROUTES, TERMS_BF16
 from tilewright.serve.split.product import Step, is_proved, unproved_are_served
 from tilewright.serve.split.worth import is_worth
+from tilewright.serve.tensor_cores import reads
 from tilewright.stencil import Source
 from tilewright.stencil.split import SCHEMES, Sources
 
@@ -39,7 +42,14 @@ def split_steps(
     live, space, problem, call, arithmetic, report
         As of `routes.lay_out`; `why_ieee` knows no reason against it.
     """
-    steps = _chain(live, space, problem, call, arithmetic).steps(report)
+    first, problem, call = _in_reals(live, space, problem, call)
+    if arithmetic == "tf32":
+        of = precision("tf32")
+        problem, call = replace(problem, precision=of), replace(call, precision=of)
+        made = [(kernel_of(live, one.source), one.launch, one.arguments) for one in first]
+        made += lay_out(live, problem, call, "", space).steps
+        return Laid(made, arithmetic, arithmetic, "accuracy is 'tf32'")
+    steps = Chain(live, space, problem, call, arithmetic, first).steps(report)
     launches = [(kernel_of(live, one.source), one.launch, one.arguments) for one in steps]
     if arithmetic in SCHEMES:
         return Laid(launches, arithmetic, arithmetic, f"accuracy is {arithmetic!r}")
@@ -52,7 +62,9 @@ def why_ieee(live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str
         return "alpha or beta is complex"
     if problem.k == 0 or call.alpha == 0:
         return "there is nothing to multiply"
-    routes = {"fp32": ROUTES[1:], "tf32": ("tf32",)}.get(arithmetic, ())
+    if arithmetic == "tf32":
+        return "" if reads(live, problem) else f"no tensor cores of {live.id} take it in TF32"
+    routes = ROUTES[1:] if arithmetic == "fp32" else ()
     if routes and not unproved_are_served():
         missing = [name for name in routes if not is_proved(live, SCHEMES[name])]
         if missing:
@@ -69,12 +81,12 @@ def why_ieee(live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str
     return ""
 
 
-def _chain(
-    live: LiveDevice, scratch: MemorySpace, problem: Problem, call: GemmCall, arithmetic: str
-) -> Chain:
-    """Return the chain of a call; a complex one as the real one of expand.cl."""
+def _in_reals(
+    live: LiveDevice, scratch: MemorySpace, problem: Problem, call: GemmCall
+) -> tuple[tuple[Step, ...], Problem, GemmCall]:
+    """Return a product of real numbers; of complex ones that of expand.cl, behind its copies."""
     if not problem.precision.is_complex:
-        return Chain(live, scratch, problem, call, arithmetic)
+        return (), problem, call
     sources = Sources(live.dialect)
     m, n, k = problem.m, problem.n, problem.k
 
@@ -98,7 +110,7 @@ def _chain(
     real = Problem(2 * m, n, 2 * k, "s", Trans.N, Trans.N, a.ld, b.ld, c.ld)  # type: ignore[arg-type]
     scalars = complex(call.alpha).real, complex(call.beta).real
     inner = GemmCall(real.precision, 2 * m, n, 2 * k, scalars[0], a, b, scalars[1], c)
-    return Chain(live, scratch, real, inner, arithmetic, tuple(steps))
+    return tuple(steps), real, inner
 
 
 def _i(number: int) -> np.int64:

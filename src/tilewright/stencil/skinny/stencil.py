@@ -74,8 +74,8 @@ class Skinny(Stencil):
         return capability is not None and capability >= _SINCE
 
     def computes(self, variant: Variant) -> bool:
-        """Whether elements are plain numbers: sums of pairs would need care."""
-        return variant.precision.parts == 1
+        """Whether elements are plain numbers of 16 bits and more: sums of pairs would need care."""
+        return variant.precision.parts == 1 and not variant.precision.reads_along_k
 
     def space(self, variant: Variant, device: DeviceSpec) -> Space:
         """Return the parameters and constraints for a variant on a device.
@@ -83,11 +83,11 @@ class Skinny(Stencil):
         Raises
         ------
         ValueError
-            If elements are pairs.
+            If elements are pairs, or of 8 bits.
         """
         if not self.computes(variant):
             letter = variant.precision.letter
-            raise ValueError(f"precision={letter!r} is of pairs; use simt_async, or portable")
+            raise ValueError(f"precision={letter!r} has no such kernels; use another stencil")
         from tilewright.space import Space
         from tilewright.stencil.skinny.constraints import constraints
         from tilewright.stencil.skinny.parameters import parameters

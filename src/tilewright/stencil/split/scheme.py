@@ -58,7 +58,6 @@ class Scheme:
         return self.name
 
 
-# Plain TF32: one part, and sums that never leave the unit.
 SCHEMES: dict[str, Scheme] = {
     name: Scheme(name, part, ARITHMETICS[name].parts, ARITHMETICS[name].products)
     for name, part in (
@@ -67,7 +66,7 @@ SCHEMES: dict[str, Scheme] = {
         ("bf16x6", "bf16"),
         ("bf16x9", "bf16"),
     )
-} | {"tf32": Scheme("tf32", "tf32", 1, ((0, 0),), 0)}
+}
 
 
 def scheme(name: str) -> Scheme:

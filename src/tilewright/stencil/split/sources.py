@@ -39,8 +39,8 @@ _NEVER = 1 << 30
 EXTRA_BITS = 2
 
 # split.cl.
-Exponents = Literal["zero", "of tops", "known"]
-_EXPONENTS: dict[Exponents, int] = {"zero": 0, "of tops": 1, "known": 2}
+Exponents = Literal["of tops", "known"]
+_EXPONENTS: dict[Exponents, int] = {"of tops": 1, "known": 2}
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,9 @@ class Sources:
             Whether the guard counts, and the last block decides.
         transposed : tuple of bool
             Whether parts of A and of B are stored in the other order.
-        exponents : {"zero", "of tops", "known"}
-            What sides are divided by: nothing; powers of two that the first pass's findings
-            give, which are written down; those that were written down.
+        exponents : {"of tops", "known"}
+            What sides are divided by: powers of two that the first pass's findings give, which are
+            written down; those that were written down.
         run_if : int, optional
             The route for which the pass is made.
         """

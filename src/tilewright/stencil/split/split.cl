@@ -12,7 +12,7 @@
  * Tiles are taken from the last one on: the first pass has read that one last, so it may still
  * be in the cache, and what is written last is what the product reads first.
  *
- * Macros: PART, PARTS, SIDE_INNER_A and _B, TRANSPOSE_A and _B, EXPONENTS (one of the three
+ * Macros: PART, PARTS, SIDE_INNER_A and _B, TRANSPOSE_A and _B, EXPONENTS (one of the two
  * below), GUARDED (1: count, and decide), RUN_IF.
  */
 #include "split/numbers.h"
@@ -21,7 +21,6 @@
 #include "split/decide.h"
 #include "prelude/run_if.h"
 
-#define EXPONENTS_ZERO 0      /* nothing is scaled; neither tops nor sides are looked at */
 #define EXPONENTS_OF_TOPS 1   /* the first pass has been here; sides get their exponents */
 #define EXPONENTS_KNOWN 2     /* another second pass has been here */
 
@@ -65,8 +64,6 @@ HELPER void read_scales(PRIVATE scale *scales, const GLOBAL int *known, tile t, 
 {
     const int i = THREAD_ID % ACROSS * VECTOR, down = THREAD_ID / ACROSS;
     ints found = {{0, 0, 0, 0}};
-    if (EXPONENTS == EXPONENTS_ZERO)
-        return;
     if (side_inner && i < t.inner_left)
         found = *(const GLOBAL ints *)(known + i);
     if (!side_inner)
@@ -110,8 +107,6 @@ HELPER two_parts write_parts(GLOBAL part_bits *to, isize stride, floats rest, in
 HELPER floats scaled_floats(floats v, const PRIVATE scale *scales, PRIVATE unsigned int *sums,
                             int inside, int step, int side_inner)
 {
-    if (EXPONENTS == EXPONENTS_ZERO)
-        return v;
     UNROLL for (int e = 0; e < VECTOR; ++e) {
         const scale s = scales[side_inner ? e : step];
         if (GUARDED)

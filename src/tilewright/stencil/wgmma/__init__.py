@@ -2,7 +2,7 @@
 
 from tilewright.stencil.wgmma.arithmetic import ARITHMETICS, Arithmetic, TensorVariant
 from tilewright.stencil.wgmma.call import Parts, TensorCall
-from tilewright.stencil.wgmma.named import named_arithmetic, variant_of
+from tilewright.stencil.wgmma.named import variant_of
 from tilewright.stencil.wgmma.stencil import Wgmma
 
 __all__ = [
@@ -12,6 +12,5 @@ __all__ = [
     "TensorCall",
     "TensorVariant",
     "Wgmma",
-    "named_arithmetic",
     "variant_of",
 ]

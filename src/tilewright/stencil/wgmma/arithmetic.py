@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
 from tilewright.stencil.base import Variant
 
-__all__ = ["ARITHMETICS", "Arithmetic", "Element", "Result", "TensorVariant", "plain"]
+__all__ = ["ARITHMETICS", "FLOAT_BITS", "Arithmetic", "Element", "Result", "TensorVariant", "plain"]
 
-Element = Literal["float16", "bfloat16", "tf32", "int8"]
+Element = Literal["float16", "bfloat16", "tf32", "int8", "float8_e4m3fn", "float8_e5m2"]
 Result = Literal["float32", "float16", "bfloat16", "int32"]
+
+_BYTES: dict[Element, int] = {
+    "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float16": 2, "bfloat16": 2, "tf32": 4,
+}  # fmt: skip
+
+# Of a float's significand: most sums have as many and more.
+FLOAT_BITS = 24
 
 # A product's parts are two bits each in the macro PRODUCTS, sixteen products in all.
 _MOST_PARTS = 4
@@ -25,9 +32,9 @@ class Arithmetic:
 
     Parameters
     ----------
-    element : {"float16", "bfloat16", "tf32", "int8"}
-        What the tensor core multiplies; ``"tf32"`` is stored as float32, the low 13 bits of
-        which are not looked at.
+    element : str
+        What the tensor core multiplies: a type's name, or ``"tf32"``, which is stored as float32,
+        the low 13 bits of which are not looked at.
     result : {"float32", "float16", "bfloat16", "int32"}
         What C is; ``"int32"`` if and only if elements are integers.
     products : tuple of (int, int)
@@ -79,7 +86,7 @@ class Arithmetic:
     @property
     def element_bytes(self) -> int:
         """Bytes of one element of a part."""
-        return {"int8": 1, "tf32": 4}.get(self.element, 2)
+        return _BYTES[self.element]
 
     @property
     def result_bytes(self) -> int:
@@ -90,6 +97,11 @@ class Arithmetic:
     def either_order(self) -> bool:
         """Whether operands may be contiguous along m or n too: tensor cores transpose 16 bits."""
         return self.element_bytes == 2
+
+    @property
+    def kept_bits(self) -> int:
+        """Bits that the tensor core's sums keep from the largest product's first on."""
+        return 14 if self.element.startswith("float8") else FLOAT_BITS
 
 
 def _products(parts: int, most: int) -> tuple[tuple[int, int], ...]:
@@ -111,7 +123,9 @@ def plain(precision: Precision) -> Arithmetic | None:
     """Return the arithmetic of a precision whose elements tensor cores take as they are."""
     if not precision.is_short:
         return None
-    return Arithmetic(precision.dtype_name, precision.result_name)  # type: ignore[arg-type]
+    element: Any = "tf32" if precision.letter == "tf32" else precision.dtype_name
+    result: Any = precision.result_name
+    return Arithmetic(element, result)
 
 
 @dataclass(frozen=True)

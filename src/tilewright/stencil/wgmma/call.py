@@ -122,7 +122,7 @@ def arguments(
         if needed != (getattr(call, name) is not None):
             wanted = "give it" if needed else "leave it out"
             raise ValueError(f"{name} and the kernel's arithmetic do not go together; {wanted}")
-    scalar = np.int32 if arithmetic.element == "int8" else np.float32
+    scalar = np.int32 if arithmetic.result == "int32" else np.float32
     long = np.int64
     # With nothing to sum the maps are never used, but have to be maps.
     k = 0 if call.alpha == 0 else call.k

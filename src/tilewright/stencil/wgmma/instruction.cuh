@@ -13,15 +13,19 @@
 #define SHAPE "k8.f32.tf32.tf32 "
 #elif ELEMENT == ELEMENT_S8
 #define SHAPE "k32.s32.s8.s8 "
+#elif ELEMENT == ELEMENT_E4M3
+#define SHAPE "k32.f32.e4m3.e4m3 "
+#elif ELEMENT == ELEMENT_E5M2
+#define SHAPE "k32.f32.e5m2.e5m2 "
 #endif
 
 /* Signs of the operands, and whether each lies along m or n. */
 #if ELEMENT == ELEMENT_S8
 #define FORM ""
-#elif ELEMENT == ELEMENT_TF32
-#define FORM ", 1, 1"
-#else
+#elif ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16
 #define FORM ", 1, 1, %" PLACE(3) ", %" PLACE(4)
+#else
+#define FORM ", 1, 1"
 #endif
 
 #define TEN(t)                                                                              \

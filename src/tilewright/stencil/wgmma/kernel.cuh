@@ -4,8 +4,8 @@
  *
  * op(A_p) m x k, op(B_q) k x n, C m x n, all column-major.  An operand's parts are matrices
  * of one shape and order, one behind the other: the high and low halves of split numbers,
- * or the operand itself where PARTS is 1.  Elements are FP16, BF16, TF32 (in floats) or
- * signed 8-bit integers; sums are FP32, of the integers 32-bit integers.
+ * or the operand itself where PARTS is 1.  Elements are FP16, BF16, TF32 (in floats), FP8
+ * or signed 8-bit integers; sums are FP32, of the integers 32-bit integers.
  *
  * A thread block holds BLOCK_M x BLOCK_N elements of C and walks along k by tiles of
  * BLOCK_K.  One warpgroup brings them (one thread of it: the copy engine does the work),
@@ -68,6 +68,8 @@
 #define ELEMENT_BF16 2
 #define ELEMENT_TF32 3
 #define ELEMENT_S8 4
+#define ELEMENT_E4M3 5
+#define ELEMENT_E5M2 6
 #define OUTPUT_F32 1
 #define OUTPUT_F16 2
 #define OUTPUT_BF16 3

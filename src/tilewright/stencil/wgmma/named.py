@@ -1,4 +1,4 @@
-"""Arithmetics of tensor cores by the names that commands and bounds have for them."""
+"""Products of parts by the names that commands and bounds have for them."""
 
 from __future__ import annotations
 
@@ -6,63 +6,25 @@ from dataclasses import replace
 
 from tilewright.problem import Problem
 from tilewright.stencil.base import Variant
-from tilewright.stencil.wgmma.arithmetic import (
-    ARITHMETICS,
-    Arithmetic,
-    Element,
-    Result,
-    TensorVariant,
-)
+from tilewright.stencil.wgmma.arithmetic import ARITHMETICS, TensorVariant
 
-__all__ = ["IEEE", "NAMES", "family_of", "named_arithmetic", "variant_of"]
+__all__ = ["IEEE", "family_of", "variant_of"]
 
-IEEE = "ieee"  # the precision's own arithmetic: what other stencils compute
+IEEE = "ieee"  # the precision's own arithmetic
 
-# Element, and a result as narrow as `gemm` gives for arrays of it.
-_PLAIN: dict[str, tuple[Element, Result]] = {
-    "fp16": ("float16", "float16"),
-    "bf16": ("bfloat16", "bfloat16"),
-    "tf32": ("tf32", "float32"),
-    "int8": ("int8", "int32"),
-}
-NAMES = (*_PLAIN, *ARITHMETICS)
 _FAMILY = "wgmma"
 
 
-def named_arithmetic(name: str, result: str | None = None) -> Arithmetic:
-    """Return an arithmetic as it is served.
-
-    Parameters
-    ----------
-    name : str
-        One of `NAMES`; products of parts come scaled, and behind a guard that may hold them back.
-    result : str, optional
-        Type of C, as `Arithmetic` has it.
+def family_of(problem: Problem, arithmetic: str, stencil: str | None) -> str | None:
+    """Return the stencil's name for an arithmetic; the one given for a precision's own.
 
     Raises
     ------
     ValueError
-        If the name is unknown, or has no such result.
-    """
-    if name not in NAMES:
-        raise ValueError(f"arithmetic={name!r} is unknown; use {IEEE} or one of {', '.join(NAMES)}")
-    if name in ARITHMETICS:
-        made = replace(ARITHMETICS[name], routed=True)
-    else:
-        made = Arithmetic(*_PLAIN[name])
-    return made if result is None else replace(made, result=result)  # type: ignore[arg-type]
-
-
-def family_of(arithmetic: str, stencil: str | None) -> str | None:
-    """Return the stencil's name for an arithmetic; the one given for IEEE's.
-
-    Raises
-    ------
-    ValueError
-        If the stencil given computes in IEEE arithmetic only.
+        If the stencil given has no such arithmetic.
     """
     if arithmetic == IEEE:
-        return stencil
+        return stencil or (_FAMILY if problem.precision.is_short else None)
     if stencil not in (None, _FAMILY):
         raise ValueError(
             f"stencil={stencil!r} has no arithmetic={arithmetic!r}; leave it out, or name {_FAMILY}"
@@ -70,7 +32,7 @@ def family_of(arithmetic: str, stencil: str | None) -> str | None:
     return _FAMILY
 
 
-def variant_of(problem: Problem, arithmetic: str = IEEE, result: str | None = None) -> Variant:
+def variant_of(problem: Problem, arithmetic: str = IEEE) -> Variant:
     """Return the variant that a problem needs in an arithmetic.
 
     Parameters
@@ -78,31 +40,34 @@ def variant_of(problem: Problem, arithmetic: str = IEEE, result: str | None = No
     problem : Problem
         Its precision and transposes.
     arithmetic : str
-        ``"ieee"``, or one of `NAMES` where the precision is ``"s"``.
-    result : str, optional
-        Type of C, where an arithmetic is named.
+        ``"ieee"``, or a name of `ARITHMETICS` where the precision is ``"s"``: products of parts as
+        they are served, scaled, and behind a guard that may hold them back.
 
     Raises
     ------
     ValueError
-        If a name is unknown or does not go with the others, or tensor cores cannot read
+        If a name is unknown or does not go with the precision, or tensor cores cannot read
         elements in the order that the transposes ask for.
     """
-    if arithmetic == IEEE:
-        if result is not None:
+    variant = Variant.of(problem)
+    if arithmetic != IEEE:
+        if arithmetic not in ARITHMETICS:
+            known = ", ".join(ARITHMETICS)
+            raise ValueError(f"arithmetic={arithmetic!r} is unknown; use {IEEE} or one of {known}")
+        if problem.precision.letter != "s":
             raise ValueError(
-                f"result={result!r} needs an arithmetic of tensor cores; name one, such as bf16"
+                f"arithmetic={arithmetic!r} goes with precision s, not {problem.precision};"
+                f" use {IEEE}"
             )
-        return Variant.of(problem)
-    made = named_arithmetic(arithmetic, result)
-    if problem.precision.letter != "s":
+        made = replace(ARITHMETICS[arithmetic], routed=True)
+        variant = TensorVariant(*vars(variant).values(), arithmetic=made)
+        along_k = not made.either_order
+    else:
+        along_k = problem.precision.reads_along_k
+    if along_k and not all(variant.k_fast):
+        element = made.element if arithmetic != IEEE else problem.precision.letter
         raise ValueError(
-            f"arithmetic={arithmetic!r} goes with precision s, not {problem.precision}; use {IEEE}"
-        )
-    variant = TensorVariant(problem.precision, problem.trans_a, problem.trans_b, arithmetic=made)
-    if not made.either_order and not all(variant.k_fast):
-        raise ValueError(
-            f"trans={problem.trans!r}: tensor cores read {made.element} along k only, so a pass"
-            " before them brings operands into that order; use trans TN"
+            f"trans={problem.trans!r}: tensor cores read {element} along k only, so a pass before"
+            " them brings operands into that order; use trans TN"
         )
     return variant

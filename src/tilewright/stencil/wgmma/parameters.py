@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 from tilewright.stencil.asynchronous.parameters import PARALLEL_SPLIT_K, STREAM_K, block_sides
-from tilewright.stencil.wgmma.arithmetic import Arithmetic
+from tilewright.stencil.wgmma.arithmetic import FLOAT_BITS, Arithmetic
 
 __all__ = ["parameters"]
 
@@ -55,8 +55,11 @@ def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
 
 
 def _pipeline(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
-    # Integers are summed exactly.
-    promotions = (0,) if arithmetic.element == "int8" else (0, 32, 64, 128, 256)
+    promotions: tuple[int, ...] = (0, 32, 64, 128, 256)
+    if arithmetic.result == "int32":
+        promotions = (0,)
+    if arithmetic.kept_bits < FLOAT_BITS:  # longer intervals would lose too much
+        promotions = (32, 64, 128)
     return (
         Parameter(
             "stages",

@@ -1,11 +1,11 @@
 /* The ring of stages, and who may touch one.  A part of kernel.cuh. */
 
-#if ELEMENT == ELEMENT_S8
-#define ELEMENT_BYTES 1
+#if ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16
+#define ELEMENT_BYTES 2
 #elif ELEMENT == ELEMENT_TF32
 #define ELEMENT_BYTES 4
 #else
-#define ELEMENT_BYTES 2
+#define ELEMENT_BYTES 1
 #endif
 
 #define PART_BYTES_A (BLOCK_M * BLOCK_K * ELEMENT_BYTES)
