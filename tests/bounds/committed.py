@@ -44,7 +44,7 @@ def _product(row: Mapping[str, Any], file: str) -> Iterator[Run]:
     letter = kind if kind in SHORT else {"fp32": "s"}.get(letter, letter)
     problem = Problem(*row["size"], letter, *row["trans"])
     rates = row.get("flops_per_second", {})
-    keys = {"us": "tilewright", "best_us": "best", "tuned_us": "tuned", "cublas_us": "cublas"}
+    keys = {"us": "tilewright", "best_us": "best", "cublas_us": "cublas"}
     times = {who: row.get(key) for key, who in keys.items()}
     if any(times.values()):
         rates = {who: problem.flops / (1e-6 * time) for who, time in times.items() if time}

@@ -119,7 +119,6 @@ def test_what_others_recorded_cannot_steer_a_terminal(path):
 def test_export_and_import_carry_everything(filled, tmp_path):
     out = tmp_path / "out.json"
     assert facts("export", "-o", out, store=filled)["results"] == 4
-    assert (tmp_path / "out.metadata.json").exists()
     other = tmp_path / "other.sqlite"
     assert facts("import", out, store=other) == {"results": 4, "new": 4}
     assert facts("import", out, store=other) == {"results": 4, "new": 0}

@@ -55,7 +55,6 @@ def test_a_sweep_shows_compiling_copies_launches_and_waits(tmp_path, capsys, mon
     told = capsys.readouterr()
     json.loads(told.out)  # is left alone
     assert "open it at https://ui.perfetto.dev" in told.err
-    assert "idle in" in told.err
     count, events = spans(out)
     # On a CPU device each call that counts follows one that does not.
     products = 2 * 2 + 3 * 2 * 2
@@ -80,10 +79,6 @@ def test_kernels_lie_between_their_launch_and_the_next(tmp_path):
         assert launch["ts"] <= kernel["ts"] + 100  # microseconds: two clocks drift
     for kernel, following in zip(named["gemm"], named["launch"][1:], strict=False):
         assert kernel["ts"] + kernel["dur"] <= following["ts"]
-    (device,) = document(out)["otherData"]["devices"]
-    assert device["kernels"] == len(named["gemm"])
-    assert device["gaps"] > 0
-    assert device["during_gaps"]["launch"] > 0
 
 
 def test_a_tuning_run_shows_its_workers(tmp_path, capsys):

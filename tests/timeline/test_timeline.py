@@ -1,4 +1,4 @@
-"""The timeline: who does what when, what a device waits for, and a file that Perfetto opens."""
+"""The timeline: who does what when, and a file that Perfetto opens."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright import timeline
-from tilewright.timeline import DeviceSpan, HostSpan, Recorder, span
+from tilewright.timeline import DeviceSpan, span
 from tilewright.timeline.chrome import recording, trace_document
 from tilewright.timeline.clocks import on_host_clock
-from tilewright.timeline.gaps import summaries
 
 # What Perfetto's JSON importer reads of Chrome's trace event format.
 SCHEMA = {
@@ -50,19 +49,6 @@ def events(path, phase="X"):
     document = json.loads(path.read_text())
     jsonschema.validate(document, SCHEMA)
     return [event for event in document["traceEvents"] if event["ph"] == phase]
-
-
-def made(host=(), device=()):
-    """Return a recorder with spans of thread 1 and of one device: (name, begun, ended)."""
-    recorder = Recorder()
-    recorder.started = 0
-    recorder.host += [HostSpan(*row, recorder.pid, 1, {}) for row in host]
-    # The host knows of each end 5 ns later at best.
-    recorder.device += [
-        DeviceSpan("gpu", "gemm", begun, ended, ended + late, recorder.pid, {})
-        for begun, ended, late in device
-    ]
-    return recorder
 
 
 def test_spans_of_threads_nest_and_are_written(tmp_path):
@@ -160,45 +146,7 @@ def test_too_many_spans_are_counted(monkeypatch):
     assert trace_document(recorder)["otherData"]["dropped"] == {"one": 3}
 
 
-def test_a_device_with_gaps():
-    recorder = made(
-        host=[("bench", 0, 1000), ("launch", 90, 100), ("wait", 100, 250), ("copy", 300, 450)],
-        # On the device's clock 1000 is 100 on the host's; the second is noticed 40 ns late.
-        device=[(1000, 1100, -900 + 5), (1400, 1500, -900 + 40)],
-    )
-    (told,) = summaries(recorder)
-    assert (told.kernels, told.busy_ns, told.idle_ns, told.gaps) == (2, 200, 300, 1)
-    assert told.median_gap_ns == told.longest_gap_ns == 300
-    # The gap is 205 to 505 on the host's clock.
-    assert told.during_gaps == {"copy": 150, "bench": 105, "wait": 45}
-    assert str(told).startswith("gpu: 2 kernels, 200 ns busy, 300 ns idle in 1 gaps")
-
-
-def test_kernels_that_overlap_leave_no_gap():
-    (told,) = summaries(made(device=[(0, 100, 0), (50, 70, 40), (90, 200, 0)]))
-    assert (told.busy_ns, told.gaps, told.during_gaps) == (200, 0, {})
-    assert str(told).endswith("no gaps")
-
-
 instants = st.integers(0, 1000)
-
-
-@given(
-    st.lists(st.tuples(instants, st.integers(1, 100), st.integers(0, 9)), min_size=1),
-    st.lists(st.tuples(instants, instants)),
-)
-def test_busy_and_idle_time_make_up_the_whole(kernels, spans):
-    device = [(begun, begun + length, late) for begun, length, late in kernels]
-    # Spans of one thread nest: each lies inside the one before it, or after it.
-    host, at = [], 0
-    for number, (begun, length) in enumerate(spans):
-        host.append((f"s{number}", at + begun, at + begun + length))
-        at += begun + length
-    (told,) = summaries(made(host, device))
-    first, last = min(d[0] for d in device), max(d[1] for d in device)
-    assert told.busy_ns + told.idle_ns == last - first
-    assert sum(told.during_gaps.values()) <= told.idle_ns
-    assert told.gaps == 0 or told.median_gap_ns <= told.longest_gap_ns <= told.idle_ns
 
 
 @given(st.lists(st.tuples(instants, st.integers(0, 50)), min_size=1), st.integers(-1000, 1000))

@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 
 import jsonschema
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +17,7 @@ from tilewright.tuning.store import Store
 from tilewright.tuning.t4 import (
     INVALIDITY,
     T4Error,
-    metadata_path,
     read_t4,
-    t4_metadata,
     t4_results,
     write_t4,
 )
@@ -37,12 +34,11 @@ def every_status():
 
 @few
 @given(st.lists(measurements(), max_size=4))
-def test_documents_meet_kernel_tuners_schemas(drawn):
-    for target, document in (("results", t4_results(drawn)), ("metadata", t4_metadata(drawn))):
-        version, schema = file_utils.output_file_schema(target)
-        plain = json.loads(json.dumps(document, allow_nan=False))
-        jsonschema.validate(plain, schema)
-        assert plain["schema_version"] == version
+def test_documents_meet_kernel_tuners_schema(drawn):
+    version, schema = file_utils.output_file_schema("results")
+    plain = json.loads(json.dumps(t4_results(drawn), allow_nan=False))
+    jsonschema.validate(plain, schema)
+    assert plain["schema_version"] == version
 
 
 def test_every_status_has_an_invalidity_of_the_schema():
@@ -52,77 +48,6 @@ def test_every_status_has_an_invalidity_of_the_schema():
     assert set(INVALIDITY.values()) <= set(allowed)
     correct = [e["correctness"] for e in t4_results(every_status())["results"]]
     assert correct == [1, 0, 0, 0, 0, 0, 0]
-
-
-def test_entries_say_what_kernel_tuner_itself_would_say():
-    """Give Kernel Tuner our results as its own and compare what it writes."""
-    from kernel_tuner import util
-
-    ours = every_status()[:2]
-    parameters = dict.fromkeys(ours[0].config)
-    measured = {"compile_time": 250.0, "times": [0.003, 0.001, 0.002], "time": 0.002}
-    refused = {"compile_time": 250.0, "time": 0, "__error__": util.CompilationFailedConfig()}
-    zero = dict.fromkeys(
-        ("benchmark_time", "framework_time", "strategy_time", "verification_time"), 0
-    )
-    theirs = [
-        {**one.config, **zero, **result, "timestamp": one.created}
-        for one, result in zip(ours, (measured, refused), strict=True)
-    ]
-    expected = file_utils.get_t4_results(theirs, parameters, objective="time")
-    found = t4_results(
-        example(block=m.config["block_m"], status=m.status, compile_seconds=0.25) for m in ours
-    )
-    assert found["metadata"].items() >= expected["metadata"].items()
-    for mine, other in zip(found["results"], expected["results"], strict=True):
-        for key in ("timestamp", "configuration", "invalidity", "objectives"):
-            assert mine[key] == other[key]
-        assert mine["times"]["compilation"] == other["times"]["compilation"]
-        assert mine["times"]["runtimes"] == other["times"]["runtimes"]
-        assert mine["measurements"][0]["name"] == other["measurements"][0]["name"] == "time"
-        assert mine["measurements"][0]["unit"] == other["measurements"][0]["unit"] == "ms"
-    assert found["results"][0]["measurements"][0]["value"] == 0.002
-
-
-def test_kernel_tuner_simulates_a_tuning_run_from_an_export(tmp_path):
-    """Its T4 support only writes; its cache is what it reads, and T4 holds all that needs."""
-    import kernel_tuner
-    from kernel_tuner import util
-
-    blocks = [16, 32, 64]
-    write_t4(tmp_path / "out.json", [example(block=b, times=(b * 1000,)) for b in blocks])
-    entries = json.loads((tmp_path / "out.json").read_bytes())["results"]
-    values = {name: [] for name in entries[0]["configuration"]}
-    for entry in entries:
-        for name, value in entry["configuration"].items():
-            values[name] += [value] if value not in values[name] else []
-    cache = {
-        "device_name": "Tiny GPU",
-        "kernel_name": "gemm",
-        "problem_size": [512, 512],
-        "tune_params_keys": list(values),
-        "tune_params": values,
-        "objective": "time",
-        "cache": {
-            ",".join(str(v) for v in entry["configuration"].values()): {
-                **entry["configuration"],
-                "time": entry["measurements"][0]["value"],
-                "times": entry["times"]["runtimes"],
-                **dict.fromkeys(("compile_time", "verification_time", "benchmark_time"), 0.0),
-                **dict.fromkeys(("strategy_time", "framework_time"), 0.0),
-                "timestamp": entry["timestamp"],
-            }
-            for entry in entries
-        },
-    }
-    (tmp_path / "cache.json").write_text(json.dumps(cache, indent=0))
-    assert len(util.read_cache(str(tmp_path / "cache.json"), open_cache=False)["cache"]) == 3
-    results, _ = kernel_tuner.tune_kernel(
-        "gemm", "__kernel void gemm(int n) {}", (512, 512), [np.int32(0)], values,
-        lang="OpenCL", block_size_names=["block_m", "block_n"],
-        cache=str(tmp_path / "cache.json"), simulation_mode=True, quiet=True,
-    )  # fmt: skip
-    assert min(results, key=lambda result: result["time"])["block_m"] == 16
 
 
 # ----------------------------------------------------------------- round trips
@@ -145,15 +70,6 @@ def test_importing_twice_stores_once_and_keeps_fingerprints(tmp_path):
         assert store.add_all(read_t4(path)) == 0
         assert store.winners("another-machine", "s", "NT") != []
         assert store.winners("a1b2c3d4e5f6", "s", "NT") == []
-
-
-def test_metadata_lie_beside_the_results_and_say_where_they_come_from(tmp_path):
-    write_t4(tmp_path / "out.json", [example(), example(device="f2", device_name="Big GPU")])
-    assert metadata_path(tmp_path / "out.json") == tmp_path / "out.metadata.json"
-    metadata = json.loads((tmp_path / "out.metadata.json").read_bytes())["metadata"]
-    names = [one["name"] for one in metadata["hardware"]["hardware_description"]]
-    assert names == ["Tiny GPU", "Big GPU"]
-    assert metadata["environment"]["device_query"]["f2"][0]["driver"] == "1.2"
 
 
 # ------------------------------------------------------------------ what is refused
@@ -273,12 +189,8 @@ def test_what_never_ends_is_refused_unopened(tmp_path):
 
 
 def test_what_another_tuner_wrote_is_refused(tmp_path):
-    parameters = {"block_size_x": [1]}
-    zero = dict.fromkeys(
-        ("compile_time", "benchmark_time", "framework_time", "strategy_time", "verification_time"),
-        0,
-    )
-    results = [{"block_size_x": 1, "time": 1.0, **zero}]
-    file_utils.store_output_file(str(tmp_path / "theirs.json"), results, parameters)
+    document = t4_results([example()])
+    del document["results"][0]["tilewright"]
+    (tmp_path / "theirs.json").write_text(json.dumps(document))
     with pytest.raises(T4Error, match="only Tilewright's own exports"):
         read_t4(tmp_path / "theirs.json")

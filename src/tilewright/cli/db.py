@@ -103,9 +103,9 @@ def export(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Export results as T4 JSON, which Kernel Tuner's tools read; metadata go beside them."""
+    """Export results as T4 JSON, which Kernel Tuner's tools read."""
     from tilewright.tuning.measurement import Stage
-    from tilewright.tuning.t4 import metadata_path, t4_results, write_t4
+    from tilewright.tuning.t4 import t4_results, write_t4
 
     with _open(store) as opened:
         filters = _filters(opened, device, precision, trans, stencil)
@@ -115,11 +115,10 @@ def export(
             emit_json(t4_results(opened.query(**filters)))
             return
         written = write_t4(output, opened.query(**filters))
-    metadata = metadata_path(output)
     if json:
-        emit_json({"results": written, "file": str(output), "metadata": str(metadata)})
+        emit_json({"results": written, "file": str(output)})
     else:
-        say(f"{written} results in {output}, their metadata in {metadata}")
+        say(f"{written} results in {output}")
 
 
 @app.command("import")

@@ -63,10 +63,9 @@ def traced_command(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _recorded(path: Path, function: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Run a command and write its timeline, whatever ends it; then tell of the gaps."""
+    """Run a command and write its timeline, whatever ends it."""
     from tilewright.timeline import span
     from tilewright.timeline.chrome import recording
-    from tilewright.timeline.gaps import summaries
 
     recorder = None
     try:
@@ -78,6 +77,3 @@ def _recorded(path: Path, function: Callable[..., Any], given: dict[str, Any]) -
             count = len(recorder.host) + len(recorder.device)
             more = f" ({recorder.dropped.total()} more left out)" if recorder.dropped else ""
             sys.stderr.write(f"{path}: {count} spans{more}, open it at https://ui.perfetto.dev\n")
-            for one in summaries(recorder):
-                who = "" if one.pid == recorder.pid else f"worker {one.pid}, "
-                sys.stderr.write(f"  {who}{one}\n")

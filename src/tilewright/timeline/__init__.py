@@ -1,8 +1,8 @@
-"""What happened when: spans of host and device, gaps between them, Chrome's trace format.
+"""What happened when: spans of host and device, Chrome's trace format.
 
 Code anywhere marks what it does with ``with span("compile"):``.  That costs next to nothing
 until somebody records; `tilewright.timeline.chrome.recording` writes what was recorded to a
-file for Perfetto, and `tilewright.timeline.gaps.summaries` tells of gaps.
+file for Perfetto.
 """
 
 from tilewright.timeline.spans import (

@@ -10,14 +10,12 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tilewright.paths import write_atomically
 from tilewright.timeline import spans
 from tilewright.timeline.clocks import on_host_clock, tracks
-from tilewright.timeline.gaps import summaries
 from tilewright.timeline.spans import HostSpan, Recorder
 from tilewright.version import VERSION
 
@@ -70,7 +68,6 @@ def trace_document(recorder: Recorder) -> dict[str, Any]:
         "otherData": {
             "tilewright": VERSION,
             "dropped": dict(recorder.dropped),
-            "devices": [asdict(one) for one in summaries(recorder)],
         },
     }
 

@@ -26,9 +26,7 @@ __all__ = [
     "INVALIDITY",
     "SCHEMA_VERSION",
     "T4Error",
-    "metadata_path",
     "read_t4",
-    "t4_metadata",
     "t4_results",
     "write_t4",
 ]
@@ -113,47 +111,8 @@ def _entry(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def t4_metadata(measurements: Iterable[Measurement]) -> dict[str, Any]:
-    """Return a T4 metadata document: the devices and the software that were used.
-
-    It describes where the measurements were taken, which may be elsewhere than here.
-
-    Returns
-    -------
-    dict
-        JSON values that meet ``metadata-schema.json``.
-    """
-    devices: dict[str, dict[str, Any]] = {}
-    environments: dict[str, list[dict[str, Any]]] = {}
-    for one in measurements:
-        devices.setdefault(
-            one.device,
-            {"fingerprint": one.device, "name": one.device_name, "backend": one.backend},
-        )
-        known = environments.setdefault(one.device, [])
-        if (facts := dict(one.environment)) not in known:
-            known.append(facts)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "metadata": {
-            "hardware": {"hardware_description": list(devices.values())},
-            "environment": {
-                "device_query": environments,
-                "requirements": [f"tilewright=={_package_version()}"],
-            },
-        },
-    }
-
-
-def metadata_path(path: str | os.PathLike[str]) -> Path:
-    """Return where the metadata of a results file go: beside it."""
-    return Path(path).with_suffix(".metadata.json")
-
-
 def write_t4(path: str | os.PathLike[str], measurements: Iterable[Measurement]) -> int:
-    """Write a T4 results file, and its metadata beside it.
-
-    Each file is written whole or not at all.
+    """Write a T4 results file, whole or not at all.
 
     Returns
     -------
@@ -163,17 +122,12 @@ def write_t4(path: str | os.PathLike[str], measurements: Iterable[Measurement]) 
     Raises
     ------
     OSError
-        If a file cannot be written.
+        If the file cannot be written.
     """
     measurements = list(measurements)
-    write_atomically(metadata_path(path), _encoded(t4_metadata(measurements)))
-    write_atomically(path, _encoded(t4_results(measurements)))
+    text = json.dumps(t4_results(measurements), allow_nan=False, indent=1)
+    write_atomically(path, text.encode() + b"\n")
     return len(measurements)
-
-
-def _encoded(document: dict[str, Any]) -> bytes:
-    """Return a document as JSON text that any reader takes."""
-    return json.dumps(document, allow_nan=False, indent=1).encode() + b"\n"
 
 
 def _package_version() -> str:
