@@ -251,7 +251,7 @@ def test_a_device_is_chosen_by_a_part_of_its_name(store):
 @settings(few, max_examples=15)
 def test_whatever_a_store_holds_there_is_a_report(tmp_path_factory, found):
     with Store(tmp_path_factory.mktemp("any") / "store.sqlite") as opened:
-        opened.add_all(found)
+        opened.add_imported(found)
         data = gather(opened, None)
     assert "<h1>" in make_page(make_sections(data), data.newest)
 

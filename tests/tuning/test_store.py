@@ -39,7 +39,7 @@ def test_what_goes_in_comes_out(measured):
 
 def test_adding_twice_stores_once(store):
     assert store.add(example()) == store.add(example())
-    assert store.add_all([example(), example(block=128)]) == 1
+    assert store.add(example(block=128)) != store.add(example())
     assert store.count() == 2
 
 
@@ -49,16 +49,15 @@ def test_a_result_of_status_ok_must_have_been_timed(store):
     assert store.count() == 0
 
 
-def test_add_all_is_all_or_none(store):
+def test_an_import_is_all_or_none(store):
     def broken():
         yield example()
         raise RuntimeError("the source dried up")
 
     with pytest.raises(RuntimeError, match="dried up"):
-        store.add_all(broken())
+        store.add_imported(broken())
     assert store.count() == 0
-    store.add(example())
-    assert store.count() == 1
+    assert store.add_imported([example()]) == 1
 
 
 def test_results_survive_closing(path):
@@ -86,7 +85,8 @@ def test_filters(store):
         example(stencil_version=2, stage="winner"),
         example(created="2020-01-01T00:00:00+02:00"),
     ]
-    store.add_all(kept)
+    for one in kept:
+        store.add(one)
 
     def asked(**filters):
         return list(store.query(**filters))
@@ -110,48 +110,14 @@ def test_filters(store):
 
 def test_a_query_reads_page_by_page_while_others_write(store):
     many = [example(block=block) for block in range(1000)]
-    store.add_all(many)
+    for one in many:
+        store.add(one)
     read = []
     for one in store.query():
         read.append(one)
         if len(read) == 10:
             store.add(example(block=5000))
     assert read[:1000] == many
-
-
-def test_what_was_tried_is_known_with_its_failures(store):
-    store.add(example(block=1))
-    store.add(example(block=2, status="timeout"))
-    store.add(example(block=3, stencil_version=2))
-    store.add(example(block=4, device="ffff"))
-    store.add(example(block=5, size=513))
-    store.add(example(block=6, problem=Problem(512, 512, 512, "s", "N", "T", lda=600)))
-    tried = store.tried("a1b2c3d4e5f6", example().problem, "portable", 1)
-    assert tried == {example(block=1).config.id, example(block=2).config.id}
-
-
-def test_the_fastest_winner_of_each_size_counts(store):
-    def won(block, hurry, **changes):
-        """Return a winner that is the faster the greater `hurry` is."""
-        return example(block=block, times_ns=(1000 - hurry,), stage="winner", **changes)
-
-    store.add(won(1, 20))
-    store.add(won(2, 22))
-    store.add(won(3, 21))
-    store.add(won(4, 23, status="wrong-result"))
-    store.add(won(5, 23, stencil_version=7))
-    store.add(won(6, 20, size=1024))
-    store.add(won(7, 20, problem=Problem(512, 512, 512, "s", "N", "N")))
-    store.add(won(8, 23, device="ffff"))
-
-    def blocks(*question, **options):
-        return [one.config["block_m"] for one in store.winners(*question, **options)]
-
-    assert blocks("a1b2c3d4e5f6", "s", "NT") == [5, 6]
-    assert blocks("a1b2c3d4e5f6", "s", "NT", versions={"portable": 1}) == [2, 6]
-    assert blocks("a1b2c3d4e5f6", "s", versions={"portable": 1}) == [7, 2, 6]
-    assert blocks("a1b2c3d4e5f6", "s", "NT", versions={}) == []
-    assert blocks("a1b2c3d4e5f6", "d", "NT") == []
 
 
 def test_summaries_count_and_name_the_winner(store):
@@ -208,12 +174,8 @@ def test_prune_stale_leaves_newer_versions_alone(store):
 
 def test_criteria_must_all_be_met(store):
     filled(store)
+    assert set(store.devices()) == {"a1b2c3d4e5f6", "ffff"}
     pruned = store.prune(current_versions={"portable": 9}, device="ffff")
     assert pruned.groups == (("Other", "portable", 1, 1),)
-
-
-def test_delete_and_what_it_leaves(store):
-    filled(store)
-    assert store.delete([1, 4, 99]) == 2
-    assert store.devices() == {"a1b2c3d4e5f6": "Tiny GPU"}, "unused rows go too"
+    assert set(store.devices()) == {"a1b2c3d4e5f6"}, "unused rows go too"
     assert store.add(example(block=77)) == 6, "a number is never used again"

@@ -133,7 +133,7 @@ def test_another_programs_database_is_left_as_it_is(path):
 @pytest.mark.parametrize("keep", [17, 100, 5000])
 def test_a_truncated_store_is_left_as_it_is(path, keep):
     with Store(path) as store:
-        store.add_all(example(block=block) for block in range(200))
+        store.add_imported(example(block=block) for block in range(200))
     path.write_bytes(path.read_bytes()[:keep])
     before = path.read_bytes()
     with pytest.raises(StoreError, match="damaged") as refused, Store(path) as store:
@@ -144,7 +144,7 @@ def test_a_truncated_store_is_left_as_it_is(path, keep):
 
 def test_damage_inside_is_noticed_on_reading(path):
     with Store(path) as store:
-        store.add_all(example(block=block) for block in range(500))
+        store.add_imported(example(block=block) for block in range(500))
     content = bytearray(path.read_bytes())
     content[8192:-4096] = b"\xff" * (len(content) - 12288)
     path.write_bytes(content)
@@ -199,7 +199,7 @@ def test_opening_to_read_writes_nothing(path):
         store.add(example())
     before = path.read_bytes()
     with Store(path, create=False) as store:
-        assert store.winners("a1b2c3d4e5f6", "s") == []
+        assert list(store.query(stage="winner")) == []
     assert path.read_bytes() == before
 
 

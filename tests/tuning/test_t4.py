@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.tuning.measurement_examples import example, few, measurements
 from tilewright.space.config import Config
 from tilewright.tuning.measurement import Status
-from tilewright.tuning.store import Store
 from tilewright.tuning.t4 import (
     INVALIDITY,
     T4Error,
@@ -60,16 +59,6 @@ def test_a_round_trip_loses_nothing(drawn):
         path = Path(directory) / "out.json"
         assert write_t4(path, drawn) == len(drawn)
         assert read_t4(path) == drawn
-
-
-def test_importing_twice_stores_once_and_keeps_fingerprints(tmp_path):
-    path = tmp_path / "theirs.json"
-    write_t4(path, [*every_status(), example(device="another-machine", stage="winner")])
-    with Store(tmp_path / "mine") as store:
-        assert store.add_all(read_t4(path)) == 8
-        assert store.add_all(read_t4(path)) == 0
-        assert store.winners("another-machine", "s", "NT") != []
-        assert store.winners("a1b2c3d4e5f6", "s", "NT") == []
 
 
 # ------------------------------------------------------------------ what is refused

@@ -7,13 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FASTEST_WINNERS", "Pruned", "drop_unused", "prune", "versions_condition"]
+__all__ = ["Pruned", "prune", "versions_condition"]
 
 # Winners numbered from the fastest, for every device and problem size: a hasty later run
 # must not displace a better kernel.  Rescheduled ones are numbered apart: where they may not
-# run, the compiler's own code serves.  A caller may append conditions: only winners that meet
-# them are numbered.
-FASTEST_WINNERS = """
+# run, the compiler's own code serves.
+_FASTEST_WINNERS = """
     SELECT id, row_number() OVER (
         PARTITION BY device, backend, m, n, k, precision, trans_a, trans_b,
             json_extract(parameters, '$.schedule') IS NULL
@@ -69,7 +68,7 @@ def prune(
     ).rowcount
     if not winners:
         connection.execute(
-            f"DELETE FROM doomed WHERE id IN (SELECT id FROM ({FASTEST_WINNERS}) WHERE place = 1)"  # noqa: S608
+            f"DELETE FROM doomed WHERE id IN (SELECT id FROM ({_FASTEST_WINNERS}) WHERE place = 1)"  # noqa: S608
         )
     rows = connection.execute(
         """SELECT device_name, stencil, version, count(*) AS measurements FROM result
@@ -78,7 +77,7 @@ def prune(
     ).fetchall()
     if not dry_run:
         connection.execute("DELETE FROM measurement WHERE id IN (SELECT id FROM doomed)")
-        drop_unused(connection)
+        _drop_unused(connection)
     connection.execute("DROP TABLE doomed")
     groups = tuple(
         (row["device_name"], row["stencil"], row["version"], row["measurements"]) for row in rows
@@ -87,7 +86,7 @@ def prune(
     return Pruned(removed, met - removed, groups, dry_run)
 
 
-def drop_unused(connection: sqlite3.Connection) -> None:
+def _drop_unused(connection: sqlite3.Connection) -> None:
     """Remove shared rows that no measurement points at any more."""
     for table in ("device", "problem", "config", "environment"):
         connection.execute(

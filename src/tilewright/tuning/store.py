@@ -17,14 +17,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.tuning.database import StoreError, connect, default_path, translated
 from tilewright.tuning.measurement import Measurement, Status
 from tilewright.tuning.pruning import (
-    FASTEST_WINNERS,
     Pruned,
-    drop_unused,
     prune,
     versions_condition,
 )
@@ -144,18 +141,11 @@ class Store:
         with self._transaction() as connection:
             return insert(connection, measurement)[0]
 
-    def add_all(self, measurements: Iterable[Measurement]) -> int:
-        """Commit measurements together, all or none; return how many were new.
-
-        An exception raised by the iterable itself leaves the store as it was.
-        """
-        with self._transaction() as connection:
-            return sum(insert(connection, one)[1] for one in measurements)
-
     def add_imported(self, measurements: Iterable[Measurement]) -> int:
-        """As `add_all` of what came from a file: it is marked, and tuning measures it anew.
+        """Commit what came from a file, all or none of it; return how much was new.
 
-        What was measured here and comes back is here already.
+        It is marked, and tuning measures it anew.  What was measured here and comes back is here
+        already.
         """
         with self._transaction() as connection:
             return sum(
@@ -218,70 +208,6 @@ class Store:
         where, values = condition(filters)
         return int(self._all(f"SELECT count(*) FROM result WHERE {where}", values)[0][0])  # noqa: S608
 
-    def tried(self, device: str, problem: Problem, stencil: str, version: int) -> set[str]:
-        """Return the ids of the configs that a resumed tuning need not try again.
-
-        Failures count: what crashed once is not run twice.
-
-        Parameters
-        ----------
-        device : str
-            Fingerprint.
-        problem : Problem
-            Sizes, letters and leading dimensions must all match.
-        stencil : str
-            Name of the stencil.
-        version : int
-            Version of the stencil.
-        """
-        where, values = condition(
-            {"device": device, "problem": problem, "stencil": stencil, "version": version}
-        )
-        return {row[0] for row in self._all(f"SELECT config FROM result WHERE {where}", values)}  # noqa: S608
-
-    def winners(
-        self,
-        device: str,
-        precision: str | Precision,
-        trans: str | None = None,
-        *,
-        versions: Mapping[str, int] | None = None,
-    ) -> list[Measurement]:
-        """Return the fastest verified winner of every problem size and pair of transposes.
-
-        Two where there is rescheduled code: the fastest of it, and the fastest that is the
-        compiler's own.
-
-        Parameters
-        ----------
-        device : str
-            Fingerprint.
-        precision : str or Precision
-            BLAS's letter.
-        trans : str, optional
-            Both transposes, such as ``"NT"``; every pair by default.
-        versions : Mapping, optional
-            Current version of each stencil by name; winners of other versions and
-            of other stencils are passed over, and one that fits is found.
-
-        Returns
-        -------
-        list of Measurement
-            By growing m, n, k, then by transposes, then by time.
-        """
-        filters: Filters = {"device": device, "precision": precision}
-        if trans is not None:
-            filters["trans"] = trans
-        where, values = condition(filters)
-        if versions is not None:
-            current, more = versions_condition(versions, "=")
-            where, values = f"{where} AND {current}", (*values, *more)
-        sql = f"""
-            SELECT * FROM result WHERE id IN (
-                SELECT id FROM ({FASTEST_WINNERS} AND {where}) WHERE place = 1)
-            ORDER BY m, n, k, trans_a, trans_b, median_ns, id"""  # noqa: S608
-        return [self._measured(row) for row in self._all(sql, values)]
-
     def configs(self, prefix: str) -> list[Measurement]:
         """Return what was measured of configs whose id begins so, the newest of each variant."""
         sql = """
@@ -331,16 +257,6 @@ class Store:
         )
 
     # --------------------------------------------------------------- removing
-
-    def delete(self, ids: Iterable[int]) -> int:
-        """Remove measurements by id, winners too, and return how many there were."""
-        with self._transaction() as connection:
-            removed = sum(
-                connection.execute("DELETE FROM measurement WHERE id = ?", (id,)).rowcount
-                for id in ids
-            )
-            drop_unused(connection)
-        return removed
 
     def prune(
         self,
