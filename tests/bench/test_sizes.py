@@ -1,4 +1,4 @@
-"""How sizes are written: lists, ranges, factors, shapes; and files of shapes."""
+"""How sizes are written: lists, ranges, factors, shapes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.bench.shapes import read_shapes
 from tilewright.bench.sizes import MOST, parse_cases, parse_sizes, problems_of
-from tilewright.problem import Problem
 
 
 def cubes(*sizes):
@@ -104,80 +102,3 @@ def test_cases():
         parse_cases("s", "NN,NX")
     with pytest.raises(ValueError, match="precision='q'"):
         parse_cases("q", "NN")
-
-
-# -- files -----------------------------------------------------------------------------
-
-
-def shapes(tmp_path, text, precisions="s", trans="NN"):
-    path = tmp_path / "shapes.csv"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return read_shapes(path, precisions, trans)
-
-
-def test_csv_with_a_header_in_any_order(tmp_path):
-    text = "trans, k, n, m, precision\nNT, 8, 16, 32, d\n# a comment\n, 8, 16, 64,  # the rest\n"
-    assert shapes(tmp_path, text) == [
-        Problem(32, 16, 8, "d", "N", "T"),
-        Problem(64, 16, 8, "s", "N", "N"),
-    ]
-
-
-def test_text_without_a_header(tmp_path):
-    text = "\ufeff32 16 8\n\n32x16x4 z CN\n 5,6,7,d\n32\t16\t8\n"
-    assert shapes(tmp_path, text, "s,d") == [
-        Problem(32, 16, 8, "s"),
-        Problem(32, 16, 8, "d"),
-        Problem(32, 16, 4, "z", "C", "N"),
-        Problem(5, 6, 7, "d"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "message"),
-    [
-        ("32,16\n", 1, "2 values do not fit m, n, k"),
-        ("1,2,3\n\n4,five,6\n", 3, "'five' is not a size"),
-        ("1,2,3,q\n", 1, "precision='q'"),
-        ("1,2,3,s,XX\n", 1, "trans='XX'"),
-        ("1,2,3,s,NN,9\n", 1, "6 values do not fit"),
-        ("1 2 0\n", 1, "'0' is not a size"),
-        ("m,n,k\n1,2,3\nm,n,k\n", 3, "'m' is not a size"),
-        ("m,n,q\n", 1, "'q' is no column"),
-        ("m,n\n", 1, "needs m, n and k"),
-        ("m,n,k,k\n", 1, "each column once"),
-        ("m,n,k,trans\n1,2,3\n", 2, "3 values do not fit m, n, k, trans"),
-        ("1,2,-3\n", 1, "'-3' is not a size"),
-        ("__import__('os')\n", 1, "is no column"),
-    ],
-)
-def test_what_is_wrong_is_named_with_its_line(tmp_path, text, line, message):
-    with pytest.raises(ValueError, match=rf"^shapes=.*, line {line}: .*{message}"):
-        shapes(tmp_path, text)
-
-
-def test_files_that_are_no_lists(tmp_path):
-    for text, message in (
-        ("# nothing\n", "has no shapes"),
-        (b"\xff\xfe\x00", "not text"),
-        ("1 2 3\n" * 200_000, "longer than"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            shapes(tmp_path, text)
-    many = "\n".join(f"{n} 1 1" for n in range(1, MOST + 2))
-    with pytest.raises(ValueError, match=f"line {MOST + 1}: there are more than"):
-        shapes(tmp_path, many)
-    with pytest.raises(OSError, match="nowhere"):
-        read_shapes(tmp_path / "nowhere", "s", "NN")
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_shapes_or_a_value_error(tmp_path_factory, data):
-    path = tmp_path_factory.getbasetemp() / "any.csv"
-    path.write_bytes(data)
-    message = "shapes="
-    try:
-        assert read_shapes(path, "s", "NN")
-    except ValueError as error:
-        message = str(error)
-    assert message.startswith("shapes=")

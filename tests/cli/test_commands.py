@@ -78,7 +78,6 @@ def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
         (["report", "-o", "no/x.html"], 1, "in no directory"),
         (["inspect", "default", "-o", "no/x.cubin"], 1, "in no directory"),
         (["inspect", "none.cubin"], 1, "none.cubin cannot be used (No such file"),
-        (["bench", "--shapes", "none.csv"], 1, "none.csv cannot be used (No such file"),
         (["inspect", "default,pad=" + "9" * 400], 2, "pad="),
         (["inspect", "default", "--stencil", "packed", "--precision", "e"], 2, "packed"),
         (["multiply", "a.npy", "b.npy"], 2, "--output"),

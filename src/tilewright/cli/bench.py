@@ -39,18 +39,14 @@ def command(
         str, typer.Option("--trans", help="NN, NT, TN, TT; several with commas, or all.")
     ] = "NN",
     size: Annotated[
-        str | None,
+        str,
         typer.Option(
             "--size",
             "--sizes",
             help="N or MxNxK; for any of them ranges FROM:TO (doubling), FROM:TO:STEP,"
-            " FROM:TO:*FACTOR; several with commas.  1024 by default.",
+            " FROM:TO:*FACTOR; several with commas.",
         ),
-    ] = None,
-    shapes: Annotated[
-        Path | None,
-        typer.Option("--shapes", help="File of shapes: m,n,k[,precision,trans] a line."),
-    ] = None,
+    ] = "1024",
     peer: Annotated[
         str,
         typer.Option("--peer", "--against", help="Such as cublas,clblast,numpy,flint."),
@@ -94,10 +90,11 @@ def command(
         show_list(json=json)
         return
     from tilewright.backend import device as find_device
+    from tilewright.bench.sizes import parse_sizes, problems_of
     from tilewright.bench.sweep import Method
 
     method = Method(rounds, cache, with_transfers, errors)  # type: ignore[arg-type]
-    problems = _problems(precision, trans, size, shapes)
+    problems = problems_of(precision, trans, parse_sizes(size))
     devices = list(dict.fromkeys(find_device(name or None) for name in (device or "").split(",")))
     _sweep(
         problems, devices, method, peers=peer, tune=tune, profile=profile, output=output,
@@ -168,19 +165,6 @@ def _sweep(
     if failures:
         more = f" (and {len(failures) - 1} more, see the results)" if len(failures) > 1 else ""
         raise RuntimeError(failures[0] + more)
-
-
-def _problems(precision: str, trans: str, size: str | None, shapes: Path | None) -> list[Problem]:
-    """Return what --size and --shapes ask for, each once."""
-    from tilewright.bench.shapes import read_shapes
-    from tilewright.bench.sizes import parse_sizes, problems_of
-
-    found: list[Problem] = []
-    if size is not None or shapes is None:
-        found += problems_of(precision, trans, parse_sizes(size or "1024"))
-    if shapes is not None:
-        found += read_shapes(shapes, precision, trans)
-    return list(dict.fromkeys(found))
 
 
 def _run(session: Session, problems: list[Problem], *, quiet: bool) -> None:
