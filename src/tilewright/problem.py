@@ -189,6 +189,13 @@ class Problem:
         return self.precision.flops * self.batch * self.m * self.n * self.k
 
     @property
+    def elements(self) -> tuple[int, int, int]:
+        """Elements of A, B and C in all products; what these share counts once."""
+        many_a, many_b = (self.batch if step else 1 for step in (self.step_a, self.step_b))
+        a, b, c = self.m * self.k, self.k * self.n, self.m * self.n
+        return a * many_a, b * many_b, c * self.batch
+
+    @property
     def one(self) -> Problem:
         """The product of a single matrix of the batch."""
         return self if self.batch == 1 else replace(self, batch=1)

@@ -134,6 +134,7 @@ class Bound:
             "precision": self.problem.precision.letter,
             "trans": self.problem.trans,
             "size": [self.problem.m, self.problem.n, self.problem.k],
+            "batch": self.problem.batch,
             "device": self.device,
             "device_name": self.device_name,
             "arithmetic": self.arithmetic,

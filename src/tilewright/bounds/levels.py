@@ -81,8 +81,8 @@ def levels(
         whole = device.value("l2_bytes_per_s") or _product(device, "l2_bytes_per_cycle", "clock_hz")
         found.append(("a block as large as registers hold from L2", chosen["b"], whole))
     p_, flops = problem, problem.precision.flops
-    elements = p_.m * p_.k + p_.k * p_.n + 2 * p_.m * p_.n
-    once = 2 * p_.m * p_.n * p_.k / elements
+    a, b, c = p_.elements
+    once = 2 * p_.batch * p_.m * p_.n * p_.k / (a + b + 2 * c)
     found.append(("the problem from device memory", once, device.value("memory_bytes_per_s")))
     return tuple(
         Level(name, b, nakasato.required_bandwidth(rate, b, element_bytes, flops), available)

@@ -122,15 +122,15 @@ def tail_efficiency(
     Parameters
     ----------
     problem : Problem
-        Its m and n.
+        Its m, n and batch.
     multiprocessors : int
         Multiprocessors.
     bm, bn, split_k : int
         Elements of a block and parts of k.
     """
-    blocks = -(-problem.m // bm) * -(-problem.n // bn) * split_k
+    blocks = -(-problem.m // bm) * -(-problem.n // bn) * problem.batch * split_k
     most = -(-blocks // multiprocessors) / split_k
-    return problem.m * problem.n / (most * multiprocessors * bm * bn)
+    return problem.batch * problem.m * problem.n / (most * multiprocessors * bm * bn)
 
 
 def tiles(
@@ -323,4 +323,4 @@ def cache_rate(problem: Problem, bandwidth: float, b: float, element_bytes: int)
     # A block as large as b x b, but no wider than the problem, reads least.
     bm, bn = (m, b * b / m) if m < b else (b * b / n, n) if n < b else (b, b)
     traffic = (m * k * max(1.0, n / bn) + k * n * max(1.0, m / bm)) * element_bytes
-    return bandwidth * problem.flops / traffic
+    return bandwidth * problem.flops / (traffic * problem.batch)

@@ -104,8 +104,8 @@ def transfer_bytes(problem: Problem, *, reads_c: bool = True) -> int:
     reads_c : bool
         Whether C goes to the device too, as it must unless beta = 0.
     """
-    m, n, k = problem.m, problem.n, problem.k
-    elements = m * k + k * n + (2 if reads_c else 1) * m * n
+    a, b, c = problem.elements
+    elements = a + b + (2 if reads_c else 1) * c
     return elements * problem.precision.element_bytes
 
 

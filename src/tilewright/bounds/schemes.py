@@ -128,4 +128,5 @@ def real_product(problem: Problem) -> Problem:
     if not problem.precision.is_complex:
         return problem
     letter = {"float32": "s", "float64": "d"}[problem.precision.real_name]
-    return Problem(2 * problem.m, problem.n, 2 * problem.k, letter)  # type: ignore[arg-type]
+    m, n, k = 2 * problem.m, problem.n, 2 * problem.k
+    return Problem(m, n, k, letter, batch=problem.batch)  # type: ignore[arg-type]

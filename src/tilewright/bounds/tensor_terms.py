@@ -67,7 +67,7 @@ def _promotion(asked: Asked, promote_k: int) -> Term:
 def _epilogue(asked: Asked, reads_c: bool) -> Term:
     """Return the term of C's way out of the multiprocessors, hidden behind other blocks."""
     p = asked.problem
-    moved = p.m * p.n * asked.units.result_bytes * (2 if reads_c else 1)
+    moved = p.elements[2] * asked.units.result_bytes * (2 if reads_c else 1)
     return term(
         _EPILOGUE,
         "flops x l2_bytes_per_s / bytes",
@@ -114,10 +114,11 @@ def _pass_bytes(asked: Asked) -> tuple[int, int]:
     order of the real product already (at best), so that with one part of it nothing is done.
     """
     p, real, size = asked.given, asked.problem, asked.units.element_bytes
-    a, b = p.m * p.k, p.k * p.n
+    a, b, _ = p.elements
     if asked.units.scheme is None:
         b = 0
-    written = (real.m * real.k + (real.k * real.n if b else 0)) * size
+    real_a, real_b, _ = real.elements
+    written = (real_a + (real_b if b else 0)) * size
     return (a + b) * p.precision.element_bytes, written
 
 

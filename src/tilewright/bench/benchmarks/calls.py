@@ -25,7 +25,15 @@ from tilewright.bench.registry import Asked, Benchmark, Cell, Row
 from tilewright.bench.summary import flatness, losses
 from tilewright.precision import PRECISIONS, precision
 
-__all__ = ["BATCH_NS", "BENCHMARK", "MOST_CALLS", "ROUNDS", "WORKSPACE", "ratio_table"]
+__all__ = [
+    "BATCH_NS",
+    "BENCHMARK",
+    "MOST_CALLS",
+    "ROUNDS",
+    "WORKSPACE",
+    "interleaved",
+    "ratio_table",
+]
 
 # A batch takes about so long, so that the clock and the last wait count little: 2 ms; no more
 # calls than half of what a stream queues, and rounds enough for a median.
@@ -136,14 +144,14 @@ def _row(cupy: Any, peers: Sequence[Handle], arrays: Arrays, case: Case, rng: An
         "trans": "".join(ops), "order": order, "size": [m, n, k], "flops": arrays.flops * m * n * k,
     }  # fmt: skip
     if not arrays.letter:
-        return found | {"us": _interleaved(cupy, calls)[0] / 1e3}
+        return found | {"us": interleaved(cupy, calls)[0] / 1e3}
     theirs = arrays.empty((m, n), order)
     addresses = [arrays.address(x) for x in (a, b, theirs)]
     calls += [prepared(one, arrays.letter, *case, addresses) for one in peers]
     if any(call() for call in calls[1:]):  # integers in most transposes
-        us = _interleaved(cupy, calls[:1])[0] / 1e3
+        us = interleaved(cupy, calls[:1])[0] / 1e3
         return found | {"us": us, "missing": {"cublas": f"refuses {arrays.letter} {case[0]}"}}
-    times = _interleaved(cupy, calls)
+    times = interleaved(cupy, calls)
     if arrays.letter in PRECISIONS:
         etas = etas_of(a, b, ops, (ours, theirs), precision(arrays.letter))
         found |= {"eta": etas[0], "cublas_eta": etas[1]}
@@ -153,7 +161,7 @@ def _row(cupy: Any, peers: Sequence[Handle], arrays: Arrays, case: Case, rng: An
     }  # fmt: skip
 
 
-def _interleaved(cupy: Any, calls: Sequence[Call]) -> list[float]:
+def interleaved(cupy: Any, calls: Sequence[Call]) -> list[float]:
     """Return the median nanoseconds a call, batches interleaved."""
     wait = cupy.cuda.Device().synchronize  # whatever library's stream
 
