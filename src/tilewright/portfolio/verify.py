@@ -20,7 +20,7 @@ from tilewright.stencil.base import Call
 from tilewright.stencil.geometry import Launch, Mode
 from tilewright.tuning.verify import Bench, Check, WrongResultError, certify
 
-__all__ = ["Verified", "verify"]
+__all__ = ["Batched", "Verified", "check_batches", "verify"]
 
 
 @dataclass
@@ -119,7 +119,7 @@ class _Routed:
         return (*self._family.arguments(config, variant, call), self._decision)
 
 
-class _Batched:
+class Batched:
     """A stencil whose kernels compute a result as a batch: by thirds of its columns or its rows.
 
     Of a result that has no thirds, a batch of one.
@@ -155,7 +155,7 @@ def _one_of(m: int, n: int) -> tuple[int, int]:
     return (m // 3, n) if m % 3 == 0 else (m, n)
 
 
-def _check_batches(bench: Bench) -> None:
+def check_batches(bench: Bench) -> None:
     """Check batches along either side, of inner and edge blocks."""
     rng = np.random.default_rng(3)
     high, wide = (bench.config.integer(f"block_{side}") for side in "mn")
@@ -178,11 +178,11 @@ def _wrong(
             family = _Routed(family, decision)
         batched = code.digest in kernel.batched.values()
         if batched:
-            family = _Batched(family)
+            family = Batched(family)
         loaded = live.load(code, portfolio.machine_code(code.digest))
         certify(live, loaded, family, kernel.config, kernel.variant)
         if batched:
-            _check_batches(Bench(live, loaded, family, kernel.config, kernel.variant))
+            check_batches(Bench(live, loaded, family, kernel.config, kernel.variant))
     except DeviceLostError as error:
         raise DeviceLostError(f"{kernel.name}, {mode}: {error}") from None
     except (WrongResultError, BackendError, PortfolioError) as error:

@@ -255,6 +255,7 @@ inline void warp_product(const product &mine)
 struct launch {
     int blocks, threads, cluster, shared_bytes, late, seed, arrays;
     int at_once; /* blocks that run at a time where all of the grid are there; else 0 */
+    int batch;   /* blocks in z */
     const range *readable;
 };
 

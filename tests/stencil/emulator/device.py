@@ -115,7 +115,7 @@ class _Launch(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int) for name in
           ("blocks", "threads", "cluster", "shared_bytes", "late", "seed", "arrays",
-           "at_once")),
+           "at_once", "batch")),
         ("readable", ctypes.POINTER(_Range)),
     )  # fmt: skip
 
@@ -265,7 +265,7 @@ class EmulatedDevice(LiveDevice):
         for function, (its, cluster, shared_bytes) in zip(loaded.functions, ways, strict=False):
             how = _Launch(
                 its.grid[0], its.block[0], cluster, shared_bytes, late,
-                self.launches, len(ranges), most if its.resident else 0, ranges,
+                self.launches, len(ranges), most if its.resident else 0, its.batch, ranges,
             )  # fmt: skip
             fault = function(ctypes.byref(how), each)
             said = said or (fault.decode() if fault else "")

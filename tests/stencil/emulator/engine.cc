@@ -230,7 +230,7 @@ const char *run(const launch &l, std::function<void()> body)
     now = machine{};
     now.body = std::move(body);
     now.late = l.late;
-    now.grid = {l.blocks, 1, 1};
+    now.grid = {l.blocks, 1, l.batch};
     now.readable.assign(l.readable, l.readable + l.arrays);
     const int together = l.at_once ? l.blocks : l.cluster;
     now.threads.resize(l.threads * together);
@@ -240,12 +240,13 @@ const char *run(const launch &l, std::function<void()> body)
         now.threads[i].rank = i / l.threads;
     }
     std::mt19937 random(l.seed);
-    for (int b = 0; b < l.blocks && now.fault.empty(); b += together) {
-        /* All bits set: NaN, in either precision. */
-        now.shared.assign(together, std::vector<char>(l.shared_bytes, (char)0xff));
-        now.block = {b, 0, 0};
-        run_blocks(random, l.at_once ? l.at_once : together);
-    }
+    for (int z = 0; z < l.batch; ++z)
+        for (int b = 0; b < l.blocks && now.fault.empty(); b += together) {
+            /* All bits set: NaN, in either precision. */
+            now.shared.assign(together, std::vector<char>(l.shared_bytes, (char)0xff));
+            now.block = {b, 0, z};
+            run_blocks(random, l.at_once ? l.at_once : together);
+        }
     return now.fault.c_str();
 }
 

@@ -332,15 +332,16 @@ class OpenCLDevice(LiveDevice):
                 "this process was forked after OpenCL started; use multiprocessing's 'spawn'"
             )
         size = launch.threads
+        block = launch.block if launch.batch == 1 else (*launch.block, 1)
         assert isinstance(kernel, _CompiledKernel)
         compiled = kernel.compiled
-        then = None if compiled is None else compiled.launching(kernel.entry, size, launch.block)
+        then = None if compiled is None else compiled.launching(kernel.entry, size, block)
         try:
             with span("launch"), _enqueuing:
                 kernel.set_arguments(arguments)
                 # By position: pyopencl takes longer for names.
                 event = self._cl.enqueue_nd_range_kernel(
-                    queue or self.queue, kernel.handle, size, launch.block, None,
+                    queue or self.queue, kernel.handle, size, block, None,
                     list(after) or None,
                 )  # fmt: skip
         except self._cl.MemoryError as error:

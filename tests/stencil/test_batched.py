@@ -1,0 +1,68 @@
+"""Kernels compiled for batches: blocks in z compute products of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.portable_harness import variant
+from tilewright.portfolio.batch_configs import batch_configs
+from tilewright.portfolio.verify import Batched, check_batches
+from tilewright.problem import Problem
+from tilewright.space import Config
+from tilewright.stencil import stencil
+from tilewright.tuning.verify import Bench
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
+
+
+def check(device, config: Config, name: str) -> None:
+    family, of = stencil(config.stencil), variant(name)
+    kernel = device.compile(family.source(config, of, device.dialect).batched())
+    check_batches(Bench(device, kernel, Batched(family), config, of))
+
+
+@pytest.mark.parametrize("name", ["sNN", "dTN", "cNT", "zTT"])
+def test_portable_kernels_compute_batches(live, name):
+    check(live, next(batch_configs(variant(name))), name)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["sNT", "cTN", "dNN", "zNN"])
+def test_asynchronous_kernels_compute_batches(emulated: EmulatedDevice, name: str) -> None:
+    check(emulated, list(batch_configs(variant(name)))[3], name)
+
+
+def test_texts_of_other_kernels_stay_as_they_are():
+    of = variant("sNN")
+    for config in batch_configs(of):
+        plain = stencil(config.stencil).source(config, of, "cuda")
+        many = plain.batched()
+        assert "step_a" not in plain.text
+        assert "step_a" in many.text
+        assert plain.identity != many.identity
+        assert plain.digest != many.digest
+
+
+def test_what_is_no_stencils_kernel_takes_no_batches():
+    from tilewright.stencil import Source
+
+    with pytest.raises(ValueError, match="takes no batches"):
+        Source("kernel void gemm() {}", {}).batched()
+
+
+def test_kernels_that_share_tiles_take_no_batches():
+    of = variant("sNN")
+    config = list(batch_configs(of))[3]
+    family = stencil(config.stencil)
+    assert family.geometry(config).batches
+    for more in ({"persistent": 1}, {"tma": 1}, {"parallel_split_k": 1}):
+        assert not family.geometry(Config(config.stencil, {**config, **more})).batches
+
+
+def test_a_batch_has_blocks_in_z():
+    of = variant("sNN")
+    geometry = stencil("portable").geometry(next(batch_configs(of)))
+    launch = geometry.batched(40, 20, 7)
+    assert (launch.grid, launch.batch, launch.threads) == ((6, 1), 7, (6 * 32, 1, 7))
+    assert Problem(40, 20, 5, "s", batch=7).flops == 7 * Problem(40, 20, 5, "s").flops
