@@ -12,8 +12,10 @@ import pytest
 
 import tilewright as tw
 from tests.serve.arrays.test_device import OnlyDLPack, imported, op, shaped
+from tilewright.precision import dtype_of
 from tilewright.serve import narrow, narrow_calls, warm
 from tilewright.serve.calls import forget_plans
+from tilewright.serve.narrow_types import NARROW, results_of
 from tilewright.serve.tensor_cores import has_wgmma
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:::(cupy|torch)")]
@@ -22,7 +24,7 @@ TRANS = ["NN", "NT", "TN", "TT", "CC"]
 # Type of the operands, and of a result; None is what comes of itself.
 KINDS = [
     ("float16", None), ("float16", "float32"), ("bfloat16", None), ("bfloat16", "float32"),
-    ("int8", None),
+    ("int8", None), ("float8_e4m3fn", None), ("float8_e5m2", "float32"),
 ]  # fmt: skip
 # Where A, B and C begin and how far their columns lie apart, in elements beside the least.
 LAYOUTS = {
@@ -76,7 +78,7 @@ def test_every_call_is_exact(torch, kind, out, trans, layout):
     rng = np.random.default_rng(0)
     m, n, k = 144, 112, 208  # of whole 16 bytes in every type, unless a layout adds to them
     dtype = getattr(torch, kind)
-    result = torch.int32 if kind == "int8" else getattr(torch, out or kind)
+    result = getattr(torch, out or results_of(kind)[0])
     x, y = (rng.integers(-4, 5, s) for s in (shaped(trans[0], m, k), shaped(trans[1], k, n)))
     exact = op(trans[0], x) @ op(trans[1], y)
     given = {"trans_a": trans[0], "trans_b": trans[1]}
@@ -119,7 +121,7 @@ def test_tensor_cores_serve_where_they_are(torch, hopper, monkeypatch):
     """Nothing is widened, whatever the layout is; what multiplies nothing may be."""
     monkeypatch.setattr(narrow, "_floats", None)
     monkeypatch.setattr(narrow, "_integers", None)
-    for kind, layout in itertools.product(("float16", "bfloat16", "int8"), LAYOUTS.values()):
+    for kind, layout in itertools.product(NARROW, LAYOUTS.values()):
         a = laid(torch, np.ones((70, 60)), getattr(torch, kind), "C", layout[0])
         assert bool((tw.gemm(a, a, trans_b="T") == 60).all())
         assert bool((tw.gemm(a[::2, ::3], a[::2, ::3], trans_b="T") == 20).all())
@@ -158,6 +160,17 @@ def test_errors_of_sums_stay_below_what_is_promised(torch, kind, k):
     x, y = a.double(), b.double()
     eta = ((c - x @ y).abs() / (x.abs() @ y.abs())).max().item()
     assert eta <= 36 * -(-k // 16) * 2**-24
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("k", [32, 1000, 16384])
+def test_errors_of_fp8_do_not_grow_with_the_sum(torch, kind, k):
+    """docs/tensor_cores.md: 136 2^-13 and u for every promotion, u = 2^-24."""
+    a, b = (torch.randn(s, device="cuda").to(getattr(torch, kind)) for s in ((200, k), (130, k)))
+    c = tw.gemm(a, b, out_dtype=torch.float32, trans_b="T").double()
+    x, y = a.double(), b.double().T
+    eta = ((c - x @ y).abs() / (x.abs() @ y.abs())).max().item()
+    assert eta <= 136 * 2**-13 + -(-k // 128) * 2**-24
 
 
 def test_equal_calls_are_laid_out_once_and_follow_their_arrays(torch, hopper, monkeypatch):
@@ -262,9 +275,8 @@ def test_dlpack_arrays(cupy, kind, side):
 @pytest.mark.parametrize("trans", TRANS)
 @pytest.mark.parametrize(("kind", "out"), KINDS)
 def test_numpy_arrays_travel(cuda, kind, out, trans):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    dtype = np.dtype(getattr(ml_dtypes, kind) if kind == "bfloat16" else kind)
-    result = np.dtype("int32") if kind == "int8" else np.dtype(out or dtype)
+    pytest.importorskip("ml_dtypes")
+    dtype, result = dtype_of(kind), dtype_of(out or results_of(kind)[0])
     rng = np.random.default_rng(7)
     for m, n, k in ((64, 80, 96), (33, 47, 61)):
         x, y = (rng.integers(-4, 5, s) for s in (shaped(trans[0], m, k), shaped(trans[1], k, n)))

@@ -1,6 +1,7 @@
 """Operands that are copied before a product: when, and with the same results as without."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,10 +14,10 @@ from tests.serve.test_boxes import laid
 from tests.serve.test_gemm import draw_matrix, laid_out, layouts
 from tilewright.backend import OutOfMemoryError
 from tilewright.portfolio import Copying, choose
-from tilewright.precision import PRECISIONS
+from tilewright.precision import PRECISIONS, SHORT
 from tilewright.problem import Problem, Trans
 from tilewright.serve import realigned
-from tilewright.serve.realigned import best_way, ways
+from tilewright.serve.realigned import best_way, expected_ns, ways
 from tilewright.serve.scratch import Scratch
 from tilewright.stencil import Variant, stencil
 from tilewright.tuning.verify import error_bound
@@ -48,6 +49,40 @@ def test_a_way_reads_operands_along_m_and_n_that_are_aligned(sizes, more, letter
     assert whole.problem.trans_b.transposed
     assert whole.problem.lda * size % 16 == whole.problem.ldb * size % 16 == 0
     assert [*map(tuple, (w.copies for w in others))] in ([], [("a",)], [("b",)], [*_both()])
+
+
+@given(
+    sizes=st.tuples(*[st.integers(1, 300)] * 3),
+    more=st.tuples(st.integers(0, 5), st.integers(0, 5)),
+    letter=st.sampled_from([one for one in SHORT if SHORT[one].reads_along_k]),
+    trans=st.tuples(st.sampled_from("NT"), st.sampled_from("NT")),
+    aligned=st.tuples(st.booleans(), st.booleans()),
+)
+def test_what_is_read_along_k_alone_is_copied_where_it_does_not_lie_so(
+    sizes, more, letter, trans, aligned
+):
+    problem = laid(Problem(*sizes, letter, *trans), *more)
+    way, size = best_way(Hopper(), problem, aligned), problem.precision.element_bytes
+    assert way.problem == replace(
+        problem, trans_a=Trans.T, trans_b=Trans.N, lda=way.problem.lda, ldb=way.problem.ldb
+    )
+    assert way.aligned
+    assert way.problem.lda * size % 16 == way.problem.ldb * size % 16 == 0
+    lies = {
+        "a": trans[0] == "T" and aligned[0] and problem.lda * size % 16 == 0,
+        "b": trans[1] == "N" and aligned[1] and problem.ldb * size % 16 == 0,
+    }
+    assert set(way.copies) == {name for name in "ab" if not lies[name]}
+
+
+def test_a_ways_time_is_its_kernels_and_its_passes(monkeypatch):
+    portfolio = SimpleNamespace(copying=Copying(1000, 2000))
+    monkeypatch.setattr(realigned, "shipped", lambda *_: portfolio)
+    monkeypatch.setattr(realigned, "choose", lambda *_: SimpleNamespace(ns=500.0))
+    way = ways(Problem(64, 64, 64, "tf32", "N", "N"), ALIGNED)[-1]
+    assert expected_ns(Hopper(), way) == 500 + 1000 + 2 * 4 * 64 * 64 / 2000
+    portfolio.copying = None
+    assert expected_ns(Hopper(), way) is None
 
 
 def _both():

@@ -22,7 +22,7 @@ from dataclasses import replace
 from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
 from tilewright.portfolio import Served, shipped
-from tilewright.portfolio.choose import held_rows
+from tilewright.portfolio.choose import choose, held_rows
 from tilewright.portfolio.native_choice import NativeChoice
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import begins_aligned, kernel_of
@@ -31,7 +31,7 @@ from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.realign import Realigned
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 
-__all__ = ["Way", "best_way", "way_of", "way_steps", "ways"]
+__all__ = ["Way", "best_way", "expected_ns", "way_of", "way_steps", "ways"]
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,17 @@ def way_of(live: LiveDevice, problem: Problem, call: GemmCall) -> Way:
     """Return the best way for a call as kernels see it; see `best_way`."""
     begin = (begins_aligned(call.a, call.precision), begins_aligned(call.b, call.precision))
     return best_way(live, problem, begin)
+
+
+def expected_ns(device: Served, way: Way) -> float | None:
+    """Return the nanoseconds that are expected of a way, copies and all; None where unknown."""
+    portfolio = shipped(device.spec, way.problem.precision.portfolio)
+    known = None if portfolio is None else portfolio.copying
+    ns = choose(device, way.problem, way.aligned).ns
+    if known is None or ns is None:
+        return None
+    passes = (known.begin_ns + 2 * one.size / known.bytes_per_ns for one in way.copies.values())
+    return ns + sum(passes)
 
 
 def way_steps(live: LiveDevice, way: Way, call: GemmCall, space: MemorySpace) -> list[Step]:

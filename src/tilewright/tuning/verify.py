@@ -85,8 +85,8 @@ class Bench:
     device, kernel, stencil, config, variant
         What is checked, and where.
     blocks : int, optional
-        How many blocks share the work where blocks stay; as many as the device takes by
-        default.
+        How many blocks share the work where blocks stay, in whole clusters; as many as the
+        device takes by default.
     """
 
     def __init__(
@@ -125,7 +125,8 @@ class Bench:
             )
             launch = self.stencil.launch(self.config, check.m, check.n, check.k)
             if self.blocks and launch.resident:
-                launch = replace(launch, grid=(self.blocks, 1))
+                whole = self.blocks // launch.cluster * launch.cluster
+                launch = replace(launch, grid=(max(whole, launch.cluster), 1))
             arguments = self.stencil.arguments(self.config, self.variant, call)
             self.device.launch(self.kernel, launch, arguments).wait()
             after = np.empty_like(c.flat)

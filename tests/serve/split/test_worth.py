@@ -43,7 +43,7 @@ def test_a_named_scheme_is_served_and_a_report_says_why_another_is_not():
 
     assert why("fp32", small) == "single precision is faster at this size"
     assert not why("fp32", large)
-    for named in ("fp16x3", "bf16x6", "tf32"):
+    for named in ("fp16x3", "bf16x6"):
         assert not why(named, small)
     with serve_unproved():  # to measure it, and its guard
         assert not why("fp32", small)

@@ -11,6 +11,7 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import kernel_of
+from tilewright.serve.realigned import expected_ns, way_of
 from tilewright.serve.routes import Laid, MemorySpace, lay_out
 from tilewright.serve.split.chain import Chain
 from tilewright.serve.split.decision import ROUTES, TERMS_BF16
@@ -63,7 +64,9 @@ def why_ieee(live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str
     if problem.k == 0 or call.alpha == 0:
         return "there is nothing to multiply"
     if arithmetic == "tf32":
-        return "" if reads(live, problem) else f"no tensor cores of {live.id} take it in TF32"
+        if not reads(live, problem):
+            return f"no tensor cores of {live.id} take it in TF32"
+        return "single precision is faster at this size" if _is_slower(live, problem, call) else ""
     routes = ROUTES[1:] if arithmetic == "fp32" else ()
     if routes and not unproved_are_served():
         missing = [name for name in routes if not is_proved(live, SCHEMES[name])]
@@ -79,6 +82,15 @@ def why_ieee(live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str
     if not unproved_are_served() and not is_worth(problem, live.spec):
         return "single precision is faster at this size"
     return ""
+
+
+def _is_slower(live: LiveDevice, problem: Problem, call: GemmCall) -> bool:
+    """Whether TF32 is expected to take longer than a real product's own precision."""
+    if problem.precision.is_complex:  # which was not measured
+        return False
+    cut = replace(problem, precision=precision("tf32"))
+    ieee, ours = (expected_ns(live, way_of(live, one, call)) for one in (problem, cut))
+    return ieee is not None and ours is not None and ieee < ours
 
 
 def _in_reals(
