@@ -21,7 +21,6 @@ from tilewright.bench import profiled
 from tilewright.bench.counters import (
     COUNTERS,
     STALLS,
-    metrics,
     parse_ncu,
     refused_metrics,
 )
@@ -104,10 +103,6 @@ def test_any_text_is_kernels_or_a_value_error(text):
         except ValueError:
             continue
         assert all(set(kernel["stalls"]) == set(STALLS) for kernel in kernels)
-
-
-def test_every_metric_is_asked_for_once():
-    assert len(set(metrics())) == len(metrics())
 
 
 def test_refused_metrics_are_known_by_name():

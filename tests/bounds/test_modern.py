@@ -251,3 +251,10 @@ def test_a_tabulated_bound_keeps_the_tail():
     assert tails[0] < tails[1] <= 1
     whole = bound(Problem(16384, 16384, 16384, "s"), H100).term("instruction mix and tail wave")
     assert large.value == pytest.approx(0.9 * whole.value, rel=0.01)
+
+
+def test_measured_mixes_are_what_binds_sgemm_on_an_h100():
+    found = bound(Problem(16384, 16384, 16384, "s", "N", "T"), "h100")
+    assert found.limiting.name == "tabulated mix (eq. 11)"
+    assert found.limit < found.term("instruction mix and tail wave").value
+    assert not found.missing

@@ -11,10 +11,9 @@ The pattern stands for what was in C before: an element that is not written show
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from tilewright.timeline import span
 from tilewright.tuning.matrices import normal
 from tilewright.tuning.verify import WrongResultError
 
-__all__ = ["PROBLEMS", "Launched", "Pair", "disturbed", "laid_down", "many_launches", "quiet"]
+__all__ = ["PROBLEMS", "Launched", "Pair", "disturbed", "many_launches", "quiet"]
 
 # Inner and edge blocks, a remainder of k, leading dimensions that forbid wide copies, few blocks
 # with a long loop, and enough blocks for several waves.
@@ -77,13 +76,6 @@ class Launched:
 
     def __add__(self, other: Launched) -> Launched:
         return Launched(self.launches + other.launches, self.elements + other.elements)
-
-
-def laid_down(problem: Problem, pair: Pair) -> Problem:
-    """Return a problem whose leading dimensions both kernels can read: the least, or rounded up."""
-    step = -(-pair.stencil.operand_alignment(pair.config) // problem.precision.element_bytes)
-    lda, ldb = (-(-ld // step) * step for ld in (problem.lda, problem.ldb))
-    return replace(problem, lda=lda, ldb=ldb)
 
 
 class _Comparer:
@@ -215,8 +207,6 @@ def many_launches(
     launches: int,
     *,
     feed: Callable[[], None] = quiet,
-    seed: int = 0,
-    until: float | None = None,
 ) -> Launched:
     """Launch a rescheduled kernel many times; every word of C must be its baseline's.
 
@@ -232,10 +222,6 @@ def many_launches(
         For each pair of scalars; a batch more at most.
     feed : callable
         Called before each launch; see `disturbed`.
-    seed : int
-        Of the random numbers.
-    until : float, optional
-        A time (monotonic clock) after which no further batch starts.
 
     Raises
     ------
@@ -243,15 +229,13 @@ def many_launches(
         With the number of words that differ.
     """
     done = Launched()
-    comparer, product = _Comparer(live), _Product(live, problem, seed)
+    comparer, product = _Comparer(live), _Product(live, problem, seed=0)
     try:
         with span("many launches", {"problem": str(problem)}):
             for scalars in _SCALARS:
                 comparer.fill(product.memory["reference"], product.words)
                 product.launch(pair, pair.plain, "reference", scalars)
                 for _ in range(0, launches, _BATCH):
-                    if until is not None and time.monotonic() > until:
-                        return done
                     done += _batch(live, pair, product, comparer, scalars, feed)
     finally:
         comparer.close()

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from pathlib import Path
-
 import pytest
 
-from tests.reschedule.test_wait_masks import reordered
-from tests.reschedule.test_webs import renamed, sums
-from tests.sass import nvdisasm
-from tests.sass.compiled import kept
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.reschedule.access import access
-from tilewright.reschedule.equivalence import differences
 from tilewright.reschedule.hazards import hazards
-from tilewright.reschedule.webs import registers_of
-from tilewright.sass import Instruction, decode, edit, patch, read_cubin
+from tilewright.sass import decode, edit, patch, read_cubin
 from tilewright.stencil import Variant, stencils_for
 
 ARCH = "sm_90a"
@@ -55,27 +45,3 @@ def test_a_kernel_of_the_project_is_written_back_byte_by_byte(stencil: object, l
             assert edit(one, kernel.arch, address=one.address, target=one.target).raw == one.raw
         if all(access(one).kind != "unknown" for one in code):
             assert [h for h in hazards(code) if not h.copy] == []
-
-
-def names(text: str) -> list[str]:
-    """Return the registers that a line of nvdisasm names, in order."""
-    return re.findall(r"(?<![A-Z])R\d+", text.split(" ", 1)[-1])
-
-
-@pytest.mark.parametrize("how", ["reordered", "renamed"])
-def test_nvdisasm_reads_an_edited_kernel_as_it_was_meant(how: str, tmp_path: Path) -> None:
-    """Operation by operation it is the compiler's text, with other registers or elsewhere."""
-    data = kept("sm_90a")
-    was = decode(read_cubin(data).kernel().code, 90)
-    code: Sequence[Instruction] = reordered()
-    if how == "renamed":
-        code = renamed(sums()[0], registers_of(was))
-    before, after = nvdisasm.printed(data, tmp_path), nvdisasm.printed(patch(data, code), tmp_path)
-    assert differences(was, code, 90) == []
-    assert sorted(t.split()[0] for t in before.values()) == sorted(
-        t.split()[0] for t in after.values()
-    )
-    for one in code:
-        if one.mnemonic == "FFMA" and one.guard.always and len(one.reads) == 3:
-            meant = [f"R{one.dst[0]}", *(f"R{o.value}" for o in one.srcs)]
-            assert names(after[one.address]) == meant

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.portfolio.examples import EVERY_MODE, H100, geometries, problems
+from tests.portfolio.examples import H100, geometries
 from tilewright.backend import device
 from tilewright.portfolio.kernel import geometry_from_json, geometry_to_json
 from tilewright.precision import PRECISIONS
@@ -23,7 +23,6 @@ from tilewright.stencil.geometry import (
     MODES,
     MOST_SHARES,
     PART_BYTES_A_CYCLE,
-    PLAIN,
     WAVE_CYCLES,
     Geometry,
     Mode,
@@ -160,38 +159,6 @@ def test_parts_fill_a_device():
 # -- modes -------------------------------------------------------------------------------
 
 
-def is_whole(elements: int, size: int) -> bool:
-    """Whether so many elements of some bytes are a multiple of 16 bytes."""
-    return elements * size % 16 == 0
-
-
-def plain_mode(geometry: Geometry, p: Problem) -> Mode:
-    """Say which instance a problem asks for, operand by operand."""
-    size = p.precision.element_bytes
-    room = geometry.tile_k * (geometry.tile_m + geometry.tile_n) * size
-    staged = (
-        geometry.stages_k > 0
-        and p.k <= geometry.stages_k
-        and geometry.threads[0] * 32 <= room
-        and not (is_whole(p.ldc, size) and is_whole(p.m, size))
-    )
-    if geometry.tma:
-        return Mode(False, False, staged)
-    a_along_k, b_along_k = p.trans_a.transposed, not p.trans_b.transposed
-    scalar = False
-    for side, ld, along_k in ((p.m, p.lda, a_along_k), (p.n, p.ldb, b_along_k)):
-        whole = is_whole(ld, size) and is_whole(p.k if along_k else side, size)
-        if not whole and (geometry.vector_along_k or not along_k):
-            scalar = True
-    return Mode(scalar, p.m < geometry.tile_m or p.n < geometry.tile_n, staged)
-
-
-@given(geometries(), problems())
-def test_modes_follow_from_alignment_and_sides(geometry, problem):
-    wanted = PLAIN if geometry.streamed else plain_mode(geometry, problem)
-    assert geometry.mode(problem) == wanted
-
-
 @pytest.mark.parametrize(
     ("problem", "mode"),
     [
@@ -217,27 +184,22 @@ def test_long_sums_and_small_stages_store_as_they_are():
     assert not replace(geometry, stages_k=101, threads=(1024, 1)).mode(problem).staged
 
 
-@pytest.mark.parametrize("mode", EVERY_MODE, ids=str)
-def test_modes_are_written_and_read(mode):
-    assert Mode.parse(str(mode)) == mode
-
-
 @pytest.mark.parametrize("text", ["", "scalar+", "plain+scalar", "Scalar"])
 def test_other_words_are_no_mode(text):
     with pytest.raises(ValueError, match="is unknown"):
         Mode.parse(text)
 
 
-@given(problems(), st.booleans(), st.sampled_from([0, 32, 128]))
-def test_the_copy_engine_takes_aligned_columns_only(problem, aligned, line):
-    geometry = Geometry(64, 64, (64, 1), tma=True, tma_line_bytes=line)
-    p, size = problem, problem.precision.element_bytes
-    wanted = aligned and is_whole(p.lda, size) and is_whole(p.ldb, size)
-    if line:
-        wanted &= p.trans_a.transposed or p.m * size % line == 0
-        wanted &= not p.trans_b.transposed or p.n * size % line == 0
-    assert geometry.takes(problem, aligned) == wanted
-    assert replace(geometry, tma=False).takes(problem, aligned)
+def test_the_copy_engine_takes_aligned_columns_only():
+    boxes = Geometry(64, 64, (64, 1), tma=True)
+    assert boxes.takes(Problem(64, 64, 64, "s", lda=68))
+    assert not boxes.takes(Problem(64, 64, 64, "s", lda=65))
+    assert not boxes.takes(Problem(64, 64, 64, "s"), False)
+    lines = replace(boxes, tma_line_bytes=128)
+    assert lines.takes(Problem(64, 32, 64, "s", "N", "T"))
+    assert not lines.takes(Problem(68, 32, 64, "s", "N", "T"))  # no whole lines along m
+    assert lines.takes(Problem(68, 32, 64, "s", "T", "T"))
+    assert replace(boxes, tma=False).takes(Problem(64, 64, 64, "s", lda=65))
 
 
 def test_maps_hold_places_of_31_bits_and_strides_below_2_to_the_40():
