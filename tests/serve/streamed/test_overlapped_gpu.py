@@ -102,11 +102,11 @@ def test_interrupts_end_between_tiles(cuda: LiveDevice, monkeypatch) -> None:
 
     multiply, calls = Overlapped.multiply, []
 
-    def interrupted(self, request, operands, after):
+    def interrupted(self, request, operands, after, lane):
         calls.append(request)
         if len(calls) == 6:
             raise KeyboardInterrupt
-        return multiply(self, request, operands, after)
+        return multiply(self, request, operands, after, lane)
 
     monkeypatch.setattr(Overlapped, "multiply", interrupted)
     a, c = np.ones((3000, 3000)), np.full((3000, 3000), -1.0)

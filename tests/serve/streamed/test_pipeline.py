@@ -18,7 +18,7 @@ from tilewright.serve.streamed.transport import InOrder
 class Threaded(InOrder):
     """A device that copies finished tiles while it computes others, as CUDA's do."""
 
-    overlaps = True
+    ahead = 3
 
 
 class Sliced:
@@ -113,11 +113,11 @@ class Broken(Exception):
 def test_what_was_computed_is_told_where_a_call_ends_early(error, monkeypatch):
     calls = []
 
-    def fail(self, request, operands, after):
+    def fail(self, request, operands, after, lane):
         calls.append(request)
         if len(calls) == 5:
             raise error("no more")
-        return Base.multiply(self, request, operands, after)
+        return Base.multiply(self, request, operands, after, lane)
 
     Base = serve.InOrder
     monkeypatch.setattr(serve, "InOrder", type("Failing", (Base,), {"multiply": fail}))

@@ -94,7 +94,7 @@ def _rows(
             "precision": name, "size": n, "memory": memory, "ms": round(total, 2),
             "kernel_ms": round(kernel_ms, 2), "link_ms": round(link_ms, 2),
             "sum_ms": round(link_ms + kernel_ms, 2), "of_longest": round(total / longest, 3),
-            "xt_ms": None if peer is None else round(peer, 2), "error": error,
+            "xt_ms": None if peer is None else round(peer, 2), "eta": error,
         }  # fmt: skip
 
 
@@ -134,14 +134,16 @@ def _link(live: Any, arrays: Sequence[NDArray[Any]]) -> float:
 
     carrier = Overlapped(live)
     try:
-        up, down = (carrier.allocate(arrays[0].nbytes) for _ in range(2))
+        up, down = carrier.allocate([arrays[0].nbytes] * 2)
 
         def both() -> None:
             n = arrays[0].shape[1]
             ends = [carrier.upload(up, x, n, ()) for x in arrays[:2]]
             carrier.download(down, arrays[2], n, ())
             for one in ends:
-                one.wait()
+                end = one.result()
+                assert end is not None
+                end.wait()
 
         both()
         return min(_ms(both) for _ in range(TURNS))

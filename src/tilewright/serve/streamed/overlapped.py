@@ -1,4 +1,4 @@
-"""Copies in both directions and products at the same time: three streams of a CUDA device.
+"""Copies in both directions and products at the same time, on streams of a CUDA device.
 
 ::
 
@@ -7,18 +7,19 @@
 
 The device copies pinned memory (locked pages) by itself, at the rate of the link; NumPy's own is
 pageable, of which the driver would copy one piece after the other while the caller waits.  So
-threads copy it to pinned buffers, some of each direction in turns.
+threads copy it to pinned buffers, each to one of its own.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
+import queue
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from functools import lru_cache, partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -28,18 +29,22 @@ from tilewright.backend import Event
 from tilewright.backend.cuda.functions import MEMORY_DEVICE, MEMORY_HOST, NON_BLOCKING, Copy2D
 from tilewright.serve.calls import start
 from tilewright.serve.gemm import Request, wanted_of
+from tilewright.serve.streamed.transport import Arrival, Arrived
 from tilewright.timeline import span
 
 __all__ = ["Overlapped", "release_buffers"]
 
-# Pinned buffers: while one is filled or emptied by the host, the link takes another, and the third
-# makes up for unequal times.  At 50 GB/s, 16 MiB are a third of a millisecond, which is long beside
-# what threads and Python take for it.
-_BUFFERS, _BUFFER_BYTES = 3, 16 << 20
+# Pinned buffers of each direction, which as many threads fill or empty: a core copies some 10 GB/s,
+# a link of 64 GB/s takes several.  At 50 GB/s, 8 MiB take the link 0.17 ms, and Python's share of a
+# copy is a third of that.
+_BUFFERS, _BUFFER_BYTES = 8, 8 << 20
 _LEAST_BUFFER_BYTES = 64 << 10
 
-# One core copies some 10 GB/s; a link of 64 GB/s takes eight, and more are of no use.
-_THREADS = 8
+# What kernels take aligned at most, and the driver's own allocations are.
+_PIECE_BYTES = 256
+
+# Products whose panels are on their way before the first of them is enqueued.
+_AHEAD = 8
 
 
 class Overlapped:
@@ -58,7 +63,7 @@ class Overlapped:
         If the limit leaves no room for buffers.
     """
 
-    overlaps = True
+    ahead = _AHEAD
 
     def __init__(self, live: Any, host_limit: int | None = None) -> None:
         self._live = live
@@ -68,70 +73,79 @@ class Overlapped:
         if size < _LEAST_BUFFER_BYTES:
             least = 2 * _BUFFERS * _LEAST_BUFFER_BYTES
             raise ValueError(f"max_host_memory={host_limit} is too little; give at least {least}")
-        self._streams = _streams(live)
-        self._up, self._run, self._down = self._streams
-        self._rings = [_Ring(live, size) for _ in range(2)]
+        self._up, self._down, *self._lanes = _streams(live)
+        self._coming, self._going = _Buffers(live, size), _Buffers(live, size)
         self._held: list[int] = []
+        self._copies: list[Future[Any]] = []
 
-    def allocate(self, size: int) -> int:
-        """Return device memory, until `close`."""
-        self._held.append(self._live.allocate(size))
-        return self._held[-1]
+    def allocate(self, sizes: Sequence[int]) -> list[int]:
+        """Return pieces of device memory of so many bytes, until `close`."""
+        ends = list(accumulate(-(-size // _PIECE_BYTES) * _PIECE_BYTES for size in sizes))
+        self._held.append(self._live.allocate(ends[-1]))  # once: each time takes 0.1 ms
+        return [self._held[-1] + start for start in (0, *ends[:-1])]
 
-    def upload(self, memory: int, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> Event:
-        """Enqueue a copy to the device, behind the threads' copies to pinned buffers."""
+    def upload(self, memory: int, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> Arrival:
+        """Begin a copy to the device, by threads where the memory is pageable."""
         pitch = ld * lines.itemsize
         if self._is_pinned(lines):
             plane = ctypes.byref(_plane(memory, pitch, lines, to_device=True))
             copy = partial(self._live.api.cuMemcpy2DAsync, plane)
-            return self._enqueue(copy, self._up, after, lines, "copy to device")
-        ended: Any = None
-        for first, last in self._rings[0].cuts(len(lines), pitch):
-            buffer, view = self._rings[0].take(last - first, ld, lines.dtype)
-            _spread(view[:, : lines.shape[1]], lines[first:last])
-            to, size = memory + first * pitch, (last - first) * pitch
-            copy = partial(self._live.api.cuMemcpyHtoDAsync, to, buffer.address, size)
-            ended = buffer.busy = self._enqueue(copy, self._up, after, buffer, "copy to device")
-            after = ()
-        event: Event = ended
-        return event
+            return Arrived(self._enqueue(copy, self._up, after, lines, "copy to device"))
 
-    def multiply(self, request: Request, operands: Any, after: Sequence[Event]) -> Event:
-        """Enqueue a product of what is on the device."""
+        def carry(cut: slice) -> Event:
+            buffer = self._coming.take(lines[cut], ld)
+            try:
+                with span("copy", lines[cut].nbytes):
+                    buffer.view[:, : lines.shape[1]] = lines[cut]
+                to, size = memory + cut.start * pitch, buffer.view.nbytes
+                copy = partial(self._live.api.cuMemcpyHtoDAsync, to, buffer.address, size)
+                event = self._enqueue(copy, self._up, after, buffer, "copy to device")
+                buffer.busy = event
+                return event
+            finally:
+                self._coming.give_back(buffer)
+
+        return self._spread(carry, _threads("to-device"), self._coming.cuts(len(lines), pitch))
+
+    def multiply(self, request: Request, operands: Any, after: Sequence[Event], lane: int) -> Event:
+        """Enqueue a product of what is on the device; two lanes fill the device's last waves."""
         wanted, made = wanted_of(request, operands), []
+        stream = self._lanes[lane % len(self._lanes)]
 
         def begin() -> None:
-            made.append(start(self._live, wanted, self._run))
+            made.append(start(self._live, wanted, stream))
 
-        event: Event = self._live.between_events(begin, self._run, after, made, "gemm")
+        event: Event = self._live.between_events(begin, stream, after, made, "gemm")
         return event
 
     def download(self, memory: int, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
-        """Copy to the host, and wait for it; threads copy from pinned buffers."""
+        """Copy to the host, and wait for it; by threads where the memory is pageable."""
         pitch = ld * lines.itemsize
         if self._is_pinned(lines):
             plane = ctypes.byref(_plane(memory, pitch, lines, to_device=False))
             copy = partial(self._live.api.cuMemcpy2DAsync, plane)
             self._enqueue(copy, self._down, after, lines, "copy to host").wait()
             return
-        waiting: list[tuple[Any, NDArray[Any], NDArray[Any]]] = []
 
-        def put() -> None:
-            buffer, view, part = waiting.pop(0)
-            buffer.busy.wait()
-            _spread(part, view[:, : lines.shape[1]])
+        def carry(cut: slice) -> None:
+            buffer = self._going.take(lines[cut], ld)
+            try:
+                source, size = memory + cut.start * pitch, buffer.view.nbytes
+                copy = partial(self._live.api.cuMemcpyDtoHAsync, buffer.address, source, size)
+                self._enqueue(copy, self._down, after, buffer, "copy to host").wait()
+                with span("copy", lines[cut].nbytes):
+                    lines[cut] = buffer.view[:, : lines.shape[1]]
+            finally:
+                self._going.give_back(buffer)
 
-        for first, last in self._rings[1].cuts(len(lines), pitch):
-            if len(waiting) == _BUFFERS:
-                put()
-            buffer, view = self._rings[1].take(last - first, ld, lines.dtype)
-            source, size = memory + first * pitch, (last - first) * pitch
-            copy = partial(self._live.api.cuMemcpyDtoHAsync, buffer.address, source, size)
-            buffer.busy = self._enqueue(copy, self._down, after, buffer, "copy to host")
-            after = ()
-            waiting.append((buffer, view, lines[first:last]))
-        while waiting:
-            put()
+        self._spread(carry, _threads("to-host"), self._going.cuts(len(lines), pitch)).result()
+
+    def _spread(
+        self, carry: Callable[[slice], Any], threads: ThreadPoolExecutor, cuts: list[slice]
+    ) -> _All:
+        copies = [threads.submit(carry, cut) for cut in cuts]
+        self._copies += copies
+        return _All(copies)
 
     def _enqueue(
         self, copy: Callable[[int], Any], stream: int, after: Sequence[Event], keep: Any, name: str
@@ -155,22 +169,64 @@ class Overlapped:
     def close(self) -> None:
         """Wait for all that was enqueued, and give back what is held."""
         live = self._live
+        for one in self._copies:
+            one.cancel()
+        wait(self._copies)
         if live.lost is not None:
             return
         with live.current(), ExitStack() as rest:
-            for ring in self._rings:
-                rest.callback(ring.close)
+            for buffers in (self._coming, self._going):
+                rest.callback(buffers.close)
             for memory in self._held:
                 rest.callback(live.free, memory)
-            for stream in self._streams:
+            for stream in (self._up, self._down, *self._lanes):
                 live.check(live.api.cuStreamSynchronize(stream), f"{live.id} failed")
+
+
+class _All:
+    """Copies of which the last one to be enqueued is not known before all are."""
+
+    def __init__(self, copies: list[Future[Any]]) -> None:
+        self._copies = copies
+
+    def result(self) -> Event:
+        """Wait until all are enqueued; return an event behind all of them."""
+        wait(self._copies)  # whichever failed, the others use the caller's memory
+        ends = [one.result() for one in self._copies]
+        return _Ends(ends)
+
+
+class _Ends(Event):
+    """Some events as one."""
+
+    def __init__(self, events: list[Any]) -> None:
+        self._events = events
+
+    def before(self, stream: int) -> None:
+        """Let what is enqueued on a stream from now on wait; the context is current."""
+        for one in self._events:
+            one.before(stream)
+
+    def wait(self) -> None:
+        """Block until all have ended."""
+        for one in self._events:
+            one.wait()
+
+    def nanoseconds(self) -> int:
+        """Return the longest."""
+        return max(int(one.nanoseconds()) for one in self._events)
 
 
 @lru_cache(maxsize=16)
 def _streams(live: Any) -> tuple[int, ...]:
-    """Return the three streams of a device; workspaces that products need stay with theirs."""
+    """Return a device's streams for copies there, copies back, and two lanes of products.
+
+    They stay, and so do workspaces that products have on them.
+    """
     with live.current():
-        made = [live.check(live.api.cuStreamCreate(NON_BLOCKING), "making a stream") for _ in "123"]
+        made = [
+            live.check(live.api.cuStreamCreate(NON_BLOCKING), "making a stream") for _ in "1234"
+        ]
     return tuple(map(int, made))
 
 
@@ -187,20 +243,36 @@ def _plane(memory: int, pitch: int, lines: NDArray[Any], *, to_device: bool) -> 
 # -- pinned buffers ------------------------------------------------------------------------
 
 # To lock pages takes longer than to copy what they hold, so buffers are kept for the next call.
-_kept: list[tuple[Any, int, Any, Any]] = []
+_kept: list[_Buffer] = []
 _lock = threading.Lock()
 
 
 class _Buffer:
-    """Pinned memory, and what the device does with it at last."""
+    """Pinned memory.
 
-    def __init__(self, memory: NDArray[np.uint8]) -> None:
-        self.memory, self.address = memory, int(memory.ctypes.data)
-        self.busy: Any = None
+    Parameters
+    ----------
+    live : CUDADevice
+        Which copies.
+    size : int
+        Bytes.
+    """
+
+    def __init__(self, live: Any, size: int) -> None:
+        self.live, self.size = live, size
+        self._holder = live.pinned(size)
+        self.memory: NDArray[np.uint8] = self._holder.__enter__()
+        self.address = int(self.memory.ctypes.data)
+        self.view: NDArray[Any] = self.memory
+        self.busy: Any = None  # the device's last copy from here
+
+    def free(self) -> None:
+        """Give the memory back."""
+        self._holder.__exit__(None, None, None)
 
 
-class _Ring:
-    """Some pinned buffers of one size, taken in turns.
+class _Buffers:
+    """Pinned buffers of one direction of one call.
 
     Parameters
     ----------
@@ -212,52 +284,60 @@ class _Ring:
 
     def __init__(self, live: Any, size: int) -> None:
         self._live, self._size = live, size
-        self._buffers: list[_Buffer] = []
-        self._held: list[tuple[Any, int, Any, Any]] = []
-        self._next = 0
+        self._free: queue.LifoQueue[_Buffer | None] = queue.LifoQueue()
+        for _ in range(_BUFFERS):
+            self._free.put(None)
 
-    def cuts(self, count: int, pitch: int) -> list[tuple[int, int]]:
+    def cuts(self, count: int, pitch: int) -> list[slice]:
         """Return pieces of so many lines that a buffer holds."""
         most = max(1, self._size // pitch)
-        return [(first, min(count, first + most)) for first in range(0, count, most)]
+        return [slice(first, min(count, first + most)) for first in range(0, count, most)]
 
-    def take(self, count: int, ld: int, dtype: np.dtype[Any]) -> tuple[_Buffer, NDArray[Any]]:
-        """Return the next buffer, which the device no longer uses, and its view as lines."""
-        size = max(self._size, count * ld * dtype.itemsize)
-        at = self._next % _BUFFERS
-        self._next += 1
-        if at == len(self._buffers):
-            self._buffers.append(self._pinned(size))
-        buffer = self._buffers[at]
-        if buffer.busy is not None:
-            buffer.busy.wait()
-        if buffer.memory.nbytes < size:
-            buffer = self._buffers[at] = self._pinned(size)
-        bytes_of = buffer.memory[: count * ld * dtype.itemsize]
-        return buffer, bytes_of.view(dtype).reshape(count, ld)
+    def take(self, lines: NDArray[Any], ld: int) -> _Buffer:
+        """Return a buffer that the device no longer uses, whose view is lines of such a length."""
+        buffer, size = self._free.get(), len(lines) * ld * lines.itemsize
+        try:
+            if buffer is not None and buffer.busy is not None:
+                buffer.busy.wait()
+            if buffer is None or buffer.size < size:
+                buffer = _pinned(self._live, max(self._size, size), buffer)
+        except BaseException:
+            self._free.put(buffer)
+            raise
+        buffer.busy = None
+        buffer.view = buffer.memory[:size].view(lines.dtype).reshape(len(lines), ld)
+        return buffer
 
-    def _pinned(self, size: int) -> _Buffer:
-        with _lock:
-            for one in _kept:
-                if one[0] is self._live and one[1] == size:
-                    _kept.remove(one)
-                    break
-            else:
-                holder = self._live.pinned(size)
-                one = self._live, size, holder, holder.__enter__()
-        self._held.append(one)
-        return _Buffer(one[3])
+    def give_back(self, buffer: _Buffer) -> None:
+        """Let another thread have a buffer."""
+        self._free.put(buffer)
 
     def close(self) -> None:
         """Keep the buffers for a later call; those of unusual sizes are given back."""
-        for one in self._held:
-            with _lock:
-                keeps = one[1] == _BUFFER_BYTES and len(_kept) < 2 * _BUFFERS
-                if keeps:
-                    _kept.append(one)
-            if not keeps:
-                one[2].__exit__(None, None, None)
-        self._held, self._buffers = [], []
+        for _ in range(_BUFFERS):
+            buffer = self._free.get()
+            if buffer is not None:
+                _keep(buffer)
+
+
+def _pinned(live: Any, size: int, instead: _Buffer | None) -> _Buffer:
+    if instead is not None:
+        _keep(instead)
+    with _lock:
+        for one in _kept:
+            if one.live is live and one.size == size:
+                _kept.remove(one)
+                return one
+    return _Buffer(live, size)
+
+
+def _keep(buffer: _Buffer) -> None:
+    with _lock:
+        keeps = buffer.size == _BUFFER_BYTES and len(_kept) < 2 * _BUFFERS
+        if keeps:
+            _kept.append(buffer)
+    if not keeps:
+        buffer.free()
 
 
 def release_buffers() -> None:
@@ -265,33 +345,13 @@ def release_buffers() -> None:
     with _lock:
         kept, _kept[:] = _kept[:], []
     for one in kept:
-        one[2].__exit__(None, None, None)
+        one.free()
 
 
-# -- threads -------------------------------------------------------------------------------
+@lru_cache(maxsize=2)
+def _threads(direction: str) -> ThreadPoolExecutor:
+    """Return the threads that copy in a direction, as many as there are buffers.
 
-
-@lru_cache(maxsize=1)
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_threads(), "tilewright-copy")
-
-
-def _threads() -> int:
-    return min(_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
-
-
-def _spread(to: NDArray[Any], source: NDArray[Any]) -> None:
-    """Copy lines by several threads: NumPy lets others run meanwhile."""
-    count = _threads()
-    axis = int(len(to) < count)
-    length = -(-to.shape[axis] // count)
-    with span("copy", to.nbytes):
-        if length == 0 or to.nbytes < _LEAST_BUFFER_BYTES:
-            to[...] = source
-            return
-        cuts = [
-            (slice(at, at + length), slice(None))[:: 1 - 2 * axis]
-            for at in range(0, to.shape[axis], length)
-        ]
-        for _ in _pool().map(lambda cut: np.copyto(to[cut], source[cut]), cuts):
-            pass
+    The other direction has its own: finished tiles wait for kernels, which wait for panels.
+    """
+    return ThreadPoolExecutor(_BUFFERS, f"tilewright-{direction}")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,7 +31,7 @@ from tilewright.serve.streamed.tiling import (
     longest,
     slot_elements,
 )
-from tilewright.serve.streamed.transport import Transport
+from tilewright.serve.streamed.transport import Arrival, Arrived, Transport
 
 __all__ = ["multiply"]
 
@@ -44,12 +44,22 @@ class _Slot:
     ----------
     memory : object
         The device's handle.
-    busy : list of Event
-        What reads or writes it at last.
+    arrival : Arrival
+        Of what is there, or on its way.
+    users : list of Event
+        Of the products that read or write it.
+    ld : int
+        Elements from a line to the next.
     """
 
     memory: Any
-    busy: list[Event] = field(default_factory=list)
+    arrival: Arrival = Arrived()  # noqa: RUF009  # nothing, yet
+    users: list[Event] = field(default_factory=list)
+    ld: int = 1
+
+    def operand(self) -> Operand:
+        """Return it as a kernel's operand."""
+        return Operand(self.memory, 0, self.ld)
 
 
 class _Panels:
@@ -66,23 +76,34 @@ class _Panels:
     """
 
     def __init__(self, matrix: HostMatrix, transport: Transport, slots: list[_Slot]) -> None:
-        self._matrix, self._transport = matrix, transport
-        self._free = slots
-        self._kept: OrderedDict[tuple[Piece, Piece], tuple[_Slot, list[Event], int]] = OrderedDict()
+        self.row_major = matrix.row_major
+        self._matrix, self._transport, self._free = matrix, transport, slots
+        self._kept: OrderedDict[tuple[Piece, Piece], _Slot] = OrderedDict()
 
-    def take(self, rows: Piece, columns: Piece) -> tuple[_Slot, list[Event], Operand]:
-        """Return a panel's slot, what to wait for, and the operand."""
-        found = self._kept.pop((rows, columns), None)
-        if found is None:
-            slot = self._free.pop() if self._free else self._kept.popitem(last=False)[1][0]
-            lines = self._matrix.lines(rows, columns)
-            ld = aligned(lines.shape[1], lines.dtype.itemsize)
-            arrived = self._transport.upload(slot.memory, lines, ld, slot.busy)
-            slot.busy = []
-            found = slot, [] if arrived is None else [arrived], ld
-        self._kept[rows, columns] = found
-        slot, arrived_at, ld = found
-        return slot, arrived_at, Operand(slot.memory, 0, ld)
+    def displaces(self, place: tuple[Piece, Piece]) -> bool:
+        """Whether a panel takes the room of another one."""
+        return place not in self._kept and not self._free
+
+    def take(self, place: tuple[Piece, Piece]) -> _Slot:
+        """Return a panel, on its way if it was not there."""
+        slot = self._kept.pop(place, None)
+        if slot is None:
+            slot = self._free.pop() if self._free else self._kept.popitem(last=False)[1]
+            lines = self._matrix.lines(*place)
+            slot.ld = aligned(lines.shape[1], lines.dtype.itemsize)
+            slot.arrival = self._transport.upload(slot.memory, lines, slot.ld, slot.users)
+            slot.users = []
+        self._kept[place] = slot
+        return slot
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A product whose panels are on their way."""
+
+    task: Task
+    tile: _Slot
+    panels: tuple[_Slot, ...]
 
 
 def multiply(request: Request, tiling: Tiling, transport: Transport) -> None:
@@ -137,36 +158,26 @@ class _Product:
         self._done = done
         self._c = HostMatrix(request.c)
         self._free: queue.Queue[_Slot] = queue.Queue()
-        self._finished: queue.Queue[tuple[Task, _Slot, list[Event], int] | None] = queue.Queue()
+        self._finished: queue.Queue[tuple[Task, _Slot] | None] = queue.Queue()
         self._failed: list[BaseException] = []
+        self._waiting: deque[_Job] = deque()
+        self._panels: tuple[_Panels, ...] = ()
+        scalar = request.precision.scalar
+        self._reads = request.k > 0 and any(scalar(request.alpha))
+        self._adds = any(scalar(request.beta))
 
     def run(self) -> None:
         """Go through all tasks, with a thread that copies finished tiles where copies overlap."""
-        size, t = self._request.precision.element_bytes, self._tiling
-        m, n, k = longest(t.m), longest(t.n), longest(t.k)
-
-        def slots(count: int, rows: int, columns: int) -> list[_Slot]:
-            one = slot_elements(rows, columns, size) * size
-            return [_Slot(self._transport.allocate(one)) for _ in range(count)]
-
-        reads = self._request.k > 0 and any(self._request.precision.scalar(self._request.alpha))
-        a, b = (
-            _Panels(HostMatrix(x), self._transport, slots(count, *sizes)) if reads else None
-            for x, count, sizes in (
-                (self._request.a, t.panels_a, (m, k)), (self._request.b, t.panels_b, (k, n))
-            )
-        )  # fmt: skip
-        for one in slots(t.tiles_c, m, n):
-            self._free.put(one)
-        tasks = t.tasks() if reads else (one for one in t.tasks() if one.is_first)
-        if not self._transport.overlaps:
-            for _ in self._started(tasks, a, b):
-                self._finish(self._finished.get())
+        self._panels = self._take_memory()
+        if not self._transport.ahead:
+            for one in self._started():
+                self._finish(*one)
             return
         thread = threading.Thread(target=self._finish_all, name="tilewright-download", daemon=True)
         thread.start()
         try:
-            for _ in self._started(tasks, a, b):
+            for one in self._started():
+                self._finished.put(one)
                 if self._failed:
                     break
         finally:
@@ -175,82 +186,122 @@ class _Product:
         if self._failed:
             raise self._failed[0]
 
-    def _started(
-        self, tasks: Iterator[Task], a: _Panels | None, b: _Panels | None
-    ) -> Iterator[Task]:
-        """Enqueue copies and products, and yield each tile whose last product is enqueued."""
-        request, t = self._request, self._tiling
-        tile: tuple[_Slot, int] | None = None
-        for task in tasks:
-            rows, columns, terms = t.m[task.i], t.n[task.j], t.k[task.p]
-            if task.is_first:
-                tile = self._tile(rows, columns)
-                if tile is None:
-                    return  # copies of others failed
-            assert tile is not None
-            slot, ld = tile
-            target = Operand(slot.memory, 0, ld)
-            x, y = request.trans_a.transposed, request.trans_b.transposed
-            used, after = [slot], list(slot.busy)
-            operands = [(target, self._c.row_major)] * 3
-            if a is not None and b is not None:
-                for at, panels, place in (
-                    (0, a, (terms, rows) if x else (rows, terms)),
-                    (1, b, (columns, terms) if y else (terms, columns)),
-                ):
-                    panel, arrived, operand = panels.take(*place)
-                    used.append(panel)
-                    after += arrived
-                    operands[at] = operand, panels._matrix.row_major
-            part = replace(
-                request,
-                m=rows[1] - rows[0], n=columns[1] - columns[0],
-                k=terms[1] - terms[0] if a is not None else 0,
-                beta=request.beta if task.is_first else 1, report=None,
-            )  # fmt: skip
-            ended = self._transport.multiply(part, tuple(operands), after)
-            for one in used:
-                one.busy = [] if ended is None else [ended]
-            if task.is_last or a is None:
-                self._finished.put((task, slot, slot.busy, ld))
-                yield task
+    def _take_memory(self) -> tuple[_Panels, ...]:
+        """Return room for panels of A and B; tiles of C are in a queue."""
+        size, t, request = self._request.precision.element_bytes, self._tiling, self._request
+        m, n, k = longest(t.m), longest(t.n), longest(t.k)
+        counts = (t.panels_a, t.panels_b) if self._reads else (0, 0)
+        sides = (counts[0], m, k), (counts[1], k, n), (t.tiles_c, m, n)
+        sizes = [slot_elements(x, y, size) * size for count, x, y in sides for _ in range(count)]
+        slots = [_Slot(memory) for memory in self._transport.allocate(sizes)]
+        for one in slots[sum(counts) :]:
+            self._free.put(one)
+        a, b = slots[: counts[0]], slots[counts[0] : sum(counts)]
+        return tuple(
+            _Panels(HostMatrix(x), self._transport, room)
+            for x, room in ((request.a, a), (request.b, b))
+            if self._reads
+        )
 
-    def _tile(self, rows: Piece, columns: Piece) -> tuple[_Slot, int] | None:
-        """Return room for a tile of C, with what is there where it is read."""
-        slot = self._free.get()
+    def _started(self) -> Iterator[tuple[Task, _Slot]]:
+        """Begin copies, enqueue products behind them, and yield tiles that get no more.
+
+        What a product waits for is enqueued before it, so a slot is taken from another panel, and
+        a tile waited for, when no product that uses it is left to be enqueued.
+        """
+        tasks = self._tiling.tasks()
+        tile: _Slot | None = None
+        for task in tasks if self._reads else (one for one in tasks if one.is_first):
+            if task.is_first:
+                if self._free.empty():
+                    yield from self._enqueued(0)
+                tile = self._tile(task)
+                if tile is None:
+                    return  # copying another one failed
+            assert tile is not None
+            places = self._places(task)
+            if any(one.displaces(at) for one, at in zip(self._panels, places, strict=False)):
+                yield from self._enqueued(0)
+            taken = tuple(one.take(at) for one, at in zip(self._panels, places, strict=False))
+            self._waiting.append(_Job(task, tile, taken))
+            yield from self._enqueued(self._transport.ahead)
+        yield from self._enqueued(0)
+
+    def _places(self, task: Task) -> tuple[tuple[Piece, Piece], tuple[Piece, Piece]]:
+        """Return rows and columns of A's and B's panels as they are stored."""
+        t, request = self._tiling, self._request
+        rows, columns, terms = t.m[task.i], t.n[task.j], t.k[task.p]
+        a, b = (rows, terms), (terms, columns)
+        return (
+            a[::-1] if request.trans_a.transposed else a,
+            b[::-1] if request.trans_b.transposed else b,
+        )
+
+    def _tile(self, task: Task) -> _Slot | None:
+        """Return room for a tile of C, with what is there on its way where it is read."""
+        tile = self._free.get()
         if self._failed:
             return None
-        slot.busy = []
-        lines = columns if self._c.row_major else rows
-        ld = aligned(lines[1] - lines[0], self._request.precision.element_bytes)
-        if any(self._request.precision.scalar(self._request.beta)):
+        (rows, columns), size = self._place(task), self._request.precision.element_bytes
+        start, stop = columns if self._c.row_major else rows
+        tile.users, tile.arrival, tile.ld = [], Arrived(), aligned(stop - start, size)
+        if self._adds:
             old = self._c.lines(rows, columns)
-            arrived = self._transport.upload(slot.memory, old, ld, ())
-            slot.busy = [] if arrived is None else [arrived]
-        return slot, ld
+            tile.arrival = self._transport.upload(tile.memory, old, tile.ld, ())
+        return tile
+
+    def _place(self, task: Task) -> tuple[Piece, Piece]:
+        return self._tiling.m[task.i], self._tiling.n[task.j]
+
+    def _enqueued(self, most: int) -> Iterator[tuple[Task, _Slot]]:
+        """Enqueue products until so many wait, and yield tiles that get no more."""
+        while len(self._waiting) > most:
+            job = self._waiting.popleft()
+            self._enqueue(job)
+            if job.task.is_last or not self._reads:
+                yield job.task, job.tile
+
+    def _enqueue(self, job: _Job) -> None:
+        task, tile, request = job.task, job.tile, self._request
+        (top, bottom), (left, right) = self._place(task)
+        first, last = self._tiling.k[task.p] if self._reads else (0, 0)
+        part = replace(
+            request, m=bottom - top, n=right - left, k=last - first, report=None,
+            beta=request.beta if task.is_first else 1,
+        )  # fmt: skip
+        orders = [one.row_major for one in self._panels]
+        target = tile.operand(), self._c.row_major
+        # Operands that are not read are anything.
+        operands = [target, target] if not self._reads else [
+            (slot.operand(), order) for slot, order in zip(job.panels, orders, strict=True)
+        ]  # fmt: skip
+        arrivals = [one.arrival.result() for one in (*job.panels, tile)]
+        after = [one for one in arrivals if one is not None]
+        lane = task.i * len(self._tiling.n) + task.j
+        ended = self._transport.multiply(part, (*operands, target), after, lane)
+        for slot in (*job.panels, tile):
+            slot.users += [] if ended is None else [ended]
 
     def _finish_all(self) -> None:
         """Copy finished tiles until there are no more; what fails is kept for who waits."""
         while (one := self._finished.get()) is not None:
             try:
                 if not self._failed:
-                    self._finish(one)
+                    self._finish(*one)
             except BaseException as error:
                 self._failed.append(error)
-            finally:
                 self._free.put(one[1])  # nobody waits for ever
 
-    def _finish(self, one: Any) -> None:
+    def _finish(self, task: Task, tile: _Slot) -> None:
         """Copy one tile to the host."""
-        task, slot, after, ld = one
-        rows, columns = self._tiling.m[task.i], self._tiling.n[task.j]
+        rows, columns = self._place(task)
         if self._c.is_here:
-            self._transport.download(slot.memory, self._c.lines(rows, columns), ld, after)
+            lines = self._c.lines(rows, columns)
+            self._transport.download(tile.memory, lines, tile.ld, tile.users)
         else:
             shape = rows[1] - rows[0], columns[1] - columns[0]
-            lines = np.empty(shape, self._c.array.dtype)
-            self._transport.download(slot.memory, lines, ld, after)
-            self._c.put(rows, columns, lines)  # row-major
+            lines = np.empty(shape, self._c.array.dtype)  # row-major, as others are told parts
+            self._transport.download(tile.memory, lines, tile.ld, tile.users)
+            self._c.put(rows, columns, lines)
         self._done.append(task)
-        if not self._transport.overlaps:
-            self._free.put(slot)
+        self._free.put(tile)

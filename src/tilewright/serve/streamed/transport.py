@@ -14,34 +14,57 @@ from numpy.typing import NDArray
 
 from tilewright.backend import Event, LiveDevice
 
-__all__ = ["InOrder", "Transport"]
+__all__ = ["Arrival", "Arrived", "InOrder", "Transport"]
+
+
+class Arrival(Protocol):
+    """A copy to the device on its way."""
+
+    def result(self) -> Event | None:
+        """Wait until the copy is enqueued, and return the event of its end, if it takes one."""
 
 
 class Transport(Protocol):
     """Copies and products of one call.
 
-    Lines on the device are `ld` elements apart.  What is enqueued waits for the events `after`; the
-    one that is returned is of its end.
+    Lines on the device are `ld` elements apart.  What is enqueued waits for the events `after`.
+
+    Attributes
+    ----------
+    ahead : int
+        Products whose panels are on their way before the first of them is enqueued; 0 for a device
+        that does one thing at a time.
     """
 
-    overlaps: bool
+    ahead: int
 
-    def allocate(self, size: int) -> Any:
-        """Return device memory, until `close`."""
+    def allocate(self, sizes: Sequence[int]) -> list[Any]:
+        """Return pieces of device memory of so many bytes, until `close`."""
 
-    def upload(
-        self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]
+    def upload(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> Arrival:
+        """Begin a copy to the device."""
+
+    def multiply(
+        self, request: Any, operands: Any, after: Sequence[Event], lane: int
     ) -> Event | None:
-        """Enqueue a copy to the device."""
-
-    def multiply(self, request: Any, operands: Any, after: Sequence[Event]) -> Event | None:
-        """Enqueue a product of what is on the device."""
+        """Enqueue a product of what is on the device; those of a lane follow one another."""
 
     def download(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
         """Copy to the host, and wait for it."""
 
     def close(self) -> None:
         """Wait for all that was enqueued, and give back what is held."""
+
+
+class Arrived:
+    """A copy that has ended, or whose end an event tells."""
+
+    def __init__(self, event: Event | None = None) -> None:
+        self._event = event
+
+    def result(self) -> Event | None:
+        """Return the event."""
+        return self._event
 
 
 class InOrder:
@@ -53,24 +76,26 @@ class InOrder:
         Where the memory is.
     """
 
-    overlaps = False
+    ahead = 0
 
     def __init__(self, live: LiveDevice) -> None:
         self._live = live
         self._held: list[Any] = []
 
-    def allocate(self, size: int) -> Any:
-        """Return device memory, until `close`."""
-        self._held.append(self._live.allocate(size))
-        return self._held[-1]
+    def allocate(self, sizes: Sequence[int]) -> list[Any]:
+        """Return pieces of device memory of so many bytes, until `close`."""
+        for size in sizes:
+            self._held.append(self._live.allocate(size))
+        return self._held[len(self._held) - len(sizes) :]
 
-    def upload(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
+    def upload(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> Arrived:
         """Copy to the device."""
         dense = np.zeros((len(lines), ld), lines.dtype)
         dense[:, : lines.shape[1]] = lines
         self._live.write(memory, dense)
+        return Arrived()
 
-    def multiply(self, request: Any, operands: Any, after: Sequence[Event]) -> None:
+    def multiply(self, request: Any, operands: Any, after: Sequence[Event], lane: int) -> None:
         """Multiply, and wait for it."""
         from tilewright.serve.gemm import launch_gemm
 
