@@ -70,9 +70,10 @@ def test_numbers_are_those_of_cudas_header() -> None:
     assert most == functions.MAX_DYNAMIC_SHARED_BYTES
     assert bindings.CUstream_flags.CU_STREAM_NON_BLOCKING == functions.NON_BLOCKING
     memory, asked = bindings.CUmemorytype, bindings.CUpointer_attribute
-    assert memory.CU_MEMORYTYPE_HOST == functions.MEMORY_HOST
-    assert memory.CU_MEMORYTYPE_DEVICE == functions.MEMORY_DEVICE
-    assert asked.CU_POINTER_ATTRIBUTE_MEMORY_TYPE == functions.MEMORY_TYPE
+    assert memory.CU_MEMORYTYPE_HOST.value == functions.MEMORY_HOST
+    assert memory.CU_MEMORYTYPE_DEVICE.value == functions.MEMORY_DEVICE
+    assert asked.CU_POINTER_ATTRIBUTE_MEMORY_TYPE.value == functions.MEMORY_TYPE
+    assert bindings.CUevent_flags.CU_EVENT_DISABLE_TIMING == functions.NO_TIMING
 
 
 def test_copies_of_lines_are_described_as_in_cudas_header() -> None:
@@ -88,7 +89,7 @@ def test_copies_of_lines_are_described_as_in_cudas_header() -> None:
 
 def test_tensor_maps_are_asked_for_in_the_numbers_of_cudas_header() -> None:
     for element, number in tensor_map._TYPES.items():
-        name = element.upper() if element != "int8" else "UINT8"
+        name = element.upper() if element[-1] in "246" else "UINT8"  # 16, 32 or 64 bits
         kind = getattr(bindings.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{name}")
         assert number == kind
     for size, number in tensor_map._SWIZZLES.items():

@@ -18,7 +18,7 @@ from tilewright.serve.streamed.transport import InOrder
 class Threaded(InOrder):
     """A device that copies finished tiles while it computes others, as CUDA's do."""
 
-    ahead = 3
+    overlaps = True
 
 
 class Sliced:

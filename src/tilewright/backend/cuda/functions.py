@@ -23,20 +23,23 @@ __all__ = [
     "MAX_DYNAMIC_SHARED_BYTES",
     "MEMORY_DEVICE",
     "MEMORY_HOST",
+    "MEMORY_TYPE",
     "NON_BLOCKING",
+    "NO_TIMING",
     "Copy2D",
     "Functions",
 ]
 
 # Enumerators of cuda.h: CU_STREAM_CAPTURE_MODE_*, CU_GRAPH_NODE_TYPE_KERNEL,
 # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_STREAM_NON_BLOCKING, CU_MEMORYTYPE_* and
-# CU_POINTER_ATTRIBUTE_MEMORY_TYPE.
+# CU_POINTER_ATTRIBUTE_MEMORY_TYPE and CU_EVENT_DISABLE_TIMING.
 CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED = 1, 2
 GRAPH_NODE_KERNEL = 0
 MAX_DYNAMIC_SHARED_BYTES = 8
 NON_BLOCKING = 1
 MEMORY_HOST, MEMORY_DEVICE = 1, 2
 MEMORY_TYPE = 2
+NO_TIMING = 2
 
 _NOT_FOUND = 500  # CUDA_ERROR_NOT_FOUND
 
@@ -66,6 +69,7 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuDeviceTotalMem": ("cuDeviceTotalMem_v2", (_SIZE, c_int)),
     "cuDriverGetVersion": ("cuDriverGetVersion", (_INT,)),
     "cuEventCreate": ("cuEventCreate", (_MADE, c_uint)),
+    "cuEventDestroy": ("cuEventDestroy_v2", (_HANDLE,)),
     "cuEventElapsedTime": ("cuEventElapsedTime", (_FLOAT, _HANDLE, _HANDLE)),
     "cuEventQuery": ("cuEventQuery", (_HANDLE,)),
     "cuEventRecord": ("cuEventRecord", (_HANDLE, _HANDLE)),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,7 +31,7 @@ from tilewright.serve.streamed.tiling import (
     longest,
     slot_elements,
 )
-from tilewright.serve.streamed.transport import Arrival, Arrived, Transport
+from tilewright.serve.streamed.transport import Transport
 
 __all__ = ["multiply"]
 
@@ -44,7 +44,7 @@ class _Slot:
     ----------
     memory : object
         The device's handle.
-    arrival : Arrival
+    arrival : list of Event
         Of what is there, or on its way.
     users : list of Event
         Of the products that read or write it.
@@ -53,7 +53,7 @@ class _Slot:
     """
 
     memory: Any
-    arrival: Arrival = Arrived()  # noqa: RUF009  # nothing, yet
+    arrival: list[Event] = field(default_factory=list)
     users: list[Event] = field(default_factory=list)
     ld: int = 1
 
@@ -80,10 +80,6 @@ class _Panels:
         self._matrix, self._transport, self._free = matrix, transport, slots
         self._kept: OrderedDict[tuple[Piece, Piece], _Slot] = OrderedDict()
 
-    def displaces(self, place: tuple[Piece, Piece]) -> bool:
-        """Whether a panel takes the room of another one."""
-        return place not in self._kept and not self._free
-
     def take(self, place: tuple[Piece, Piece]) -> _Slot:
         """Return a panel, on its way if it was not there."""
         slot = self._kept.pop(place, None)
@@ -91,19 +87,10 @@ class _Panels:
             slot = self._free.pop() if self._free else self._kept.popitem(last=False)[1]
             lines = self._matrix.lines(*place)
             slot.ld = aligned(lines.shape[1], lines.dtype.itemsize)
-            slot.arrival = self._transport.upload(slot.memory, lines, slot.ld, slot.users)
-            slot.users = []
+            arrived = self._transport.upload(slot.memory, lines, slot.ld, slot.users)
+            slot.arrival, slot.users = [] if arrived is None else [arrived], []
         self._kept[place] = slot
         return slot
-
-
-@dataclass(frozen=True)
-class _Job:
-    """A product whose panels are on their way."""
-
-    task: Task
-    tile: _Slot
-    panels: tuple[_Slot, ...]
 
 
 def multiply(request: Request, tiling: Tiling, transport: Transport) -> None:
@@ -160,7 +147,6 @@ class _Product:
         self._free: queue.Queue[_Slot] = queue.Queue()
         self._finished: queue.Queue[tuple[Task, _Slot] | None] = queue.Queue()
         self._failed: list[BaseException] = []
-        self._waiting: deque[_Job] = deque()
         self._panels: tuple[_Panels, ...] = ()
         scalar = request.precision.scalar
         self._reads = request.k > 0 and any(scalar(request.alpha))
@@ -169,7 +155,7 @@ class _Product:
     def run(self) -> None:
         """Go through all tasks, with a thread that copies finished tiles where copies overlap."""
         self._panels = self._take_memory()
-        if not self._transport.ahead:
+        if not self._transport.overlaps:
             for one in self._started():
                 self._finish(*one)
             return
@@ -204,28 +190,20 @@ class _Product:
         )
 
     def _started(self) -> Iterator[tuple[Task, _Slot]]:
-        """Begin copies, enqueue products behind them, and yield tiles that get no more.
-
-        What a product waits for is enqueued before it, so a slot is taken from another panel, and
-        a tile waited for, when no product that uses it is left to be enqueued.
-        """
+        """Enqueue copies and products, and yield each tile behind its last product."""
         tasks = self._tiling.tasks()
         tile: _Slot | None = None
         for task in tasks if self._reads else (one for one in tasks if one.is_first):
             if task.is_first:
-                if self._free.empty():
-                    yield from self._enqueued(0)
                 tile = self._tile(task)
                 if tile is None:
                     return  # copying another one failed
             assert tile is not None
             places = self._places(task)
-            if any(one.displaces(at) for one, at in zip(self._panels, places, strict=False)):
-                yield from self._enqueued(0)
-            taken = tuple(one.take(at) for one, at in zip(self._panels, places, strict=False))
-            self._waiting.append(_Job(task, tile, taken))
-            yield from self._enqueued(self._transport.ahead)
-        yield from self._enqueued(0)
+            panels = [one.take(at) for one, at in zip(self._panels, places, strict=False)]
+            self._multiply(task, tile, panels)
+            if task.is_last or not self._reads:
+                yield task, tile
 
     def _places(self, task: Task) -> tuple[tuple[Piece, Piece], tuple[Piece, Piece]]:
         """Return rows and columns of A's and B's panels as they are stored."""
@@ -244,42 +222,34 @@ class _Product:
             return None
         (rows, columns), size = self._place(task), self._request.precision.element_bytes
         start, stop = columns if self._c.row_major else rows
-        tile.users, tile.arrival, tile.ld = [], Arrived(), aligned(stop - start, size)
+        tile.users, tile.arrival, tile.ld = [], [], aligned(stop - start, size)
         if self._adds:
             old = self._c.lines(rows, columns)
-            tile.arrival = self._transport.upload(tile.memory, old, tile.ld, ())
+            arrived = self._transport.upload(tile.memory, old, tile.ld, ())
+            tile.arrival = [] if arrived is None else [arrived]
         return tile
 
     def _place(self, task: Task) -> tuple[Piece, Piece]:
         return self._tiling.m[task.i], self._tiling.n[task.j]
 
-    def _enqueued(self, most: int) -> Iterator[tuple[Task, _Slot]]:
-        """Enqueue products until so many wait, and yield tiles that get no more."""
-        while len(self._waiting) > most:
-            job = self._waiting.popleft()
-            self._enqueue(job)
-            if job.task.is_last or not self._reads:
-                yield job.task, job.tile
-
-    def _enqueue(self, job: _Job) -> None:
-        task, tile, request = job.task, job.tile, self._request
+    def _multiply(self, task: Task, tile: _Slot, panels: list[_Slot]) -> None:
+        """Enqueue one product behind its panels."""
         (top, bottom), (left, right) = self._place(task)
         first, last = self._tiling.k[task.p] if self._reads else (0, 0)
         part = replace(
-            request, m=bottom - top, n=right - left, k=last - first, report=None,
-            beta=request.beta if task.is_first else 1,
+            self._request, m=bottom - top, n=right - left, k=last - first, report=None,
+            beta=self._request.beta if task.is_first else 1,
         )  # fmt: skip
-        orders = [one.row_major for one in self._panels]
         target = tile.operand(), self._c.row_major
         # Operands that are not read are anything.
         operands = [target, target] if not self._reads else [
-            (slot.operand(), order) for slot, order in zip(job.panels, orders, strict=True)
+            (slot.operand(), of.row_major)
+            for slot, of in zip(panels, self._panels, strict=True)
         ]  # fmt: skip
-        arrivals = [one.arrival.result() for one in (*job.panels, tile)]
-        after = [one for one in arrivals if one is not None]
+        after = [event for slot in (*panels, tile) for event in slot.arrival]
         lane = task.i * len(self._tiling.n) + task.j
         ended = self._transport.multiply(part, (*operands, target), after, lane)
-        for slot in (*job.panels, tile):
+        for slot in (*panels, tile):
             slot.users += [] if ended is None else [ended]
 
     def _finish_all(self) -> None:

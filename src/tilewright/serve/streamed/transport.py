@@ -14,14 +14,7 @@ from numpy.typing import NDArray
 
 from tilewright.backend import Event, LiveDevice
 
-__all__ = ["Arrival", "Arrived", "InOrder", "Transport"]
-
-
-class Arrival(Protocol):
-    """A copy to the device on its way."""
-
-    def result(self) -> Event | None:
-        """Wait until the copy is enqueued, and return the event of its end, if it takes one."""
+__all__ = ["InOrder", "Transport"]
 
 
 class Transport(Protocol):
@@ -31,18 +24,17 @@ class Transport(Protocol):
 
     Attributes
     ----------
-    ahead : int
-        Products whose panels are on their way before the first of them is enqueued; 0 for a device
-        that does one thing at a time.
+    overlaps : bool
+        Whether the device copies and computes at the same time.
     """
 
-    ahead: int
+    overlaps: bool
 
     def allocate(self, sizes: Sequence[int]) -> list[Any]:
         """Return pieces of device memory of so many bytes, until `close`."""
 
-    def upload(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> Arrival:
-        """Begin a copy to the device."""
+    def upload(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> Event | None:
+        """Enqueue a copy to the device, and return the event of its end, if it takes one."""
 
     def multiply(
         self, request: Any, operands: Any, after: Sequence[Event], lane: int
@@ -56,17 +48,6 @@ class Transport(Protocol):
         """Wait for all that was enqueued, and give back what is held."""
 
 
-class Arrived:
-    """A copy that has ended, or whose end an event tells."""
-
-    def __init__(self, event: Event | None = None) -> None:
-        self._event = event
-
-    def result(self) -> Event | None:
-        """Return the event."""
-        return self._event
-
-
 class InOrder:
     """Each copy and each product waits for the one before.
 
@@ -76,7 +57,7 @@ class InOrder:
         Where the memory is.
     """
 
-    ahead = 0
+    overlaps = False
 
     def __init__(self, live: LiveDevice) -> None:
         self._live = live
@@ -88,12 +69,11 @@ class InOrder:
             self._held.append(self._live.allocate(size))
         return self._held[len(self._held) - len(sizes) :]
 
-    def upload(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> Arrived:
+    def upload(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
         """Copy to the device."""
         dense = np.zeros((len(lines), ld), lines.dtype)
         dense[:, : lines.shape[1]] = lines
         self._live.write(memory, dense)
-        return Arrived()
 
     def multiply(self, request: Any, operands: Any, after: Sequence[Event], lane: int) -> None:
         """Multiply, and wait for it."""

@@ -1,0 +1,81 @@
+"""Lines between pageable memory and a device, through buffers (staging.c)."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import CFUNCTYPE, c_int, c_size_t, c_uint64, c_void_p
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.core import library
+from tilewright.serve.streamed.overlapped import _Lines, _Staging
+
+pytestmark = pytest.mark.skipif(library() is None, reason="needs the core's library")
+
+# A device whose addresses are the host's, and whose copies end at once.
+PUSH = CFUNCTYPE(c_int, c_void_p)(lambda context: 0)
+POP = CFUNCTYPE(c_int, c_void_p)(lambda context: 0)
+EVENT = CFUNCTYPE(c_int, c_void_p)(lambda event: 0)
+
+
+@CFUNCTYPE(c_int, c_uint64, c_void_p, c_size_t, c_void_p)
+def to_device(device, host, size, stream):
+    ctypes.memmove(device, host, size)
+    return 0
+
+
+@CFUNCTYPE(c_int, c_void_p, c_uint64, c_size_t, c_void_p)
+def to_host(host, device, size, stream):
+    ctypes.memmove(host, device, size)
+    return 0
+
+
+RECORD = CFUNCTYPE(c_int, c_void_p, c_void_p)(lambda event, stream: 0)
+REFUSE = CFUNCTYPE(c_int, c_void_p, c_void_p)(lambda event, stream: 719)
+
+
+def staged(name, device, pitch, host, size, threads, record=RECORD):
+    """Return the status of a copy between the lines of two byte arrays."""
+    buffers = np.full(2 * threads * size, 0xEE, np.uint8)
+    events = (c_void_p * (2 * threads))()
+    called = [
+        ctypes.cast(x, c_void_p).value for x in (PUSH, POP, to_device, to_host, record, EVENT)
+    ]
+    staging = _Staging(
+        *called, None, None, buffers.ctypes.data, ctypes.addressof(events), size, threads
+    )
+    lines = _Lines(
+        device.ctypes.data, pitch, host.ctypes.data, host.strides[0], host.shape[1], len(host)
+    )
+    # As the package calls it: other threads run Python meanwhile, here the device's functions.
+    function = getattr(ctypes.CDLL(library()._name), f"tilewright_stage_{name}")
+    return function(ctypes.byref(staging), ctypes.byref(lines))
+
+
+@given(
+    count=st.integers(0, 40), width=st.integers(0, 300), gap=st.integers(0, 70),
+    size=st.sampled_from([64, 100, 256, 4096]), threads=st.integers(1, 5), flipped=st.booleans(),
+)  # fmt: skip
+def test_lines_arrive_and_come_back(count, width, gap, size, threads, flipped):
+    rng = np.random.default_rng(count * 1000 + width)
+    whole = rng.integers(0, 256, (count, width + gap), dtype=np.uint8)
+    host = whole[::-1, gap:] if flipped else whole[:, gap:]
+    pitch = width + 17
+    device = np.zeros(count * pitch + 1, np.uint8)
+    assert staged("to_device", device, pitch, host, size, threads) == 0
+    there = device[: count * pitch].reshape(count, pitch)[:, :width]
+    assert np.array_equal(there, host)
+    expected, before = host.copy(), whole.copy()
+    host[...] = 0
+    assert staged("to_host", device, pitch, host, size, threads) == 0
+    assert np.array_equal(host, expected)
+    assert np.array_equal(whole, before)
+
+
+def test_the_first_refusal_is_told():
+    host, device = np.ones((50, 64), np.uint8), np.zeros(50 * 64, np.uint8)
+    for name in ("to_device", "to_host"):
+        assert staged(name, device, 64, host, 128, 3, REFUSE) == 719
