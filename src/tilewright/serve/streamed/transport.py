@@ -33,7 +33,9 @@ class Transport(Protocol):
     def allocate(self, sizes: Sequence[int]) -> list[Any]:
         """Return pieces of device memory of so many bytes, until `close`."""
 
-    def upload(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> Event | None:
+    def upload(
+        self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]
+    ) -> Event | None:
         """Enqueue a copy to the device, and return the event of its end, if it takes one."""
 
     def multiply(
