@@ -7,7 +7,7 @@ from typing import Any
 from tilewright.backend import LiveDevice
 from tilewright.serve.gemm import Request
 from tilewright.serve.streamed.pipeline import multiply
-from tilewright.serve.streamed.tiling import PIECES, Tiling
+from tilewright.serve.streamed.tiling import IEEE, PARTS, Tiling
 from tilewright.serve.streamed.transport import InOrder, Transport
 
 __all__ = ["is_wanted", "serve"]
@@ -44,8 +44,7 @@ def serve(live: LiveDevice, request: Request) -> None:
     if live.max_allocation is not None:
         device_limit = min(device_limit, live.max_allocation)
     size = request.precision.element_bytes
-    # Products of parts split each panel anew for each tile.
-    pieces = PIECES // 2 if request.arithmetic else PIECES
+    pieces = PARTS if request.arithmetic else IEEE
     tiling = Tiling.of(request.m, request.n, request.k, size, device_limit, pieces)
     if live.backend == "cuda":
         from tilewright.serve.streamed.overlapped import Overlapped

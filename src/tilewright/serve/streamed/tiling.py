@@ -27,11 +27,11 @@ from itertools import pairwise
 
 __all__ = ["Piece", "Task", "Tiling", "aligned", "longest", "slot_elements"]
 
-# Of a tile of C, and pieces of a side at least: more let products begin and end sooner, but larger
-# tiles have the better kernels, and each costs the host 0.1 ms.  256 tiles of 128 x 128 fill an
-# H100's 132 multiprocessors twice, and their copy at 50 GB/s takes a third of a millisecond.
-_LEAST_SIDE, _SIDE = 512, 2048
-PIECES = 6
+# Pieces of a side, and how long each is at most: more let products begin and end sooner, but larger
+# tiles have the better kernels, and each costs the host 0.1 ms.  Products of parts split a panel
+# anew for each of its tiles, so that theirs are larger.
+IEEE, PARTS = (6, 4096), (3, 8192)
+_LEAST_SIDE = 512
 
 # What is in flight where matrices do not fit: panels of each operand, and tiles of C, one of which
 # is computed while another is copied.  Panels of so many steps along k.
@@ -84,7 +84,9 @@ class Tiling:
     tiles_c: int
 
     @classmethod
-    def of(cls, m: int, n: int, k: int, itemsize: int, limit: int, pieces: int = PIECES) -> Tiling:
+    def of(
+        cls, m: int, n: int, k: int, itemsize: int, limit: int, pieces: tuple[int, int] = IEEE
+    ) -> Tiling:
         """Return how a product is cut.
 
         Parameters
@@ -95,8 +97,8 @@ class Tiling:
             Bytes of an element.
         limit : int
             Bytes of device memory.
-        pieces : int
-            Of a side, where that does not make them too short or too long.
+        pieces : (int, int)
+            Of a side, and the length of each at most.
 
         Raises
         ------
@@ -110,7 +112,7 @@ class Tiling:
         return cls._out_of_core(m, n, k, itemsize, limit)
 
     @classmethod
-    def _in_core(cls, m: int, n: int, k: int, pieces: int) -> Tiling:
+    def _in_core(cls, m: int, n: int, k: int, pieces: tuple[int, int]) -> Tiling:
         rows, columns = _ramped(m, pieces), _ramped(n, pieces)
         return cls(rows, columns, ((0, k),), len(rows), len(columns), len(rows) * len(columns))
 
@@ -183,9 +185,10 @@ def longest(pieces: tuple[Piece, ...]) -> int:
     return max(stop - start for start, stop in pieces)
 
 
-def _ramped(side: int, pieces: int) -> tuple[Piece, ...]:
+def _ramped(side: int, pieces: tuple[int, int]) -> tuple[Piece, ...]:
     """Return pieces of a side, the first half as long, the last what remains."""
-    length = min(_SIDE, max(_LEAST_SIDE, side // pieces // 256 * 256))
+    count, most = pieces
+    length = min(most, max(_LEAST_SIDE, side // count // 256 * 256))
     starts = [0, *range(length // 2, side, length)]
     if len(starts) > 1 and side - starts[-1] < length // 4:
         starts.pop()  # a sliver would keep few multiprocessors busy
