@@ -64,6 +64,8 @@ inline void start_multiply(accumulator *sum, operand_at rows, operand_at columns
                               TRANS_A, go_on != 0, sum});
 }
 
+inline float exponential(float x) { return std::exp2(x); }
+inline float reciprocal(float x) { return 1 / x; }
 inline float power_of_two(int exponent) { return std::ldexp(1.0f, exponent); }
 
 #if OUTPUT == OUTPUT_F16
@@ -73,12 +75,12 @@ inline output rounded(float v) { return emulated::half_bits(v); }
 inline float widened(output bits) { return emulated::float_of_bits((unsigned)bits << 16); }
 inline output rounded(float v) { return emulated::bfloat16_bits(v); }
 #else
-inline output rounded(accumulator v) { return v; }
-inline accumulator widened(output v) { return v; }
+inline output rounded(scalar v) { return v; }
+inline scalar widened(output v) { return v; }
 #endif
 
 #if OUTPUT_BYTES == 2
-inline unsigned int rounded_pair(const accumulator *v)
+inline unsigned int rounded_pair(const scalar *v)
 {
     return rounded(v[0]) | (unsigned)rounded(v[1]) << 16;
 }
@@ -89,14 +91,14 @@ inline unsigned int of_quad_lane(unsigned int v, int lane)
 }
 #endif
 
-inline void round_chunk(chunk *to, const accumulator *v)
+inline void round_chunk(chunk *to, const scalar *v)
 {
     for (int e = 0; e < 8 / OUTPUT_BYTES; ++e) to->e[e] = rounded(v[e]);
 }
 
 /* Lanes 2 i and 2 i + 1 have pairs 2 i and 2 i + 1 of two groups; afterwards each has both of
  * its group. */
-inline void exchange_pairs(accumulator *v)
+inline void exchange_pairs(scalar *v)
 {
     if (OUTPUT_BYTES == 4)
         return;

@@ -80,6 +80,11 @@
 #define PARALLEL_SPLIT_K 0
 #endif
 
+/* Whether more follows the product than alpha and beta (epilogue.cuh). */
+#ifndef EPILOGUE
+#define EPILOGUE 0
+#endif
+
 #define CLUSTER_BLOCKS (CLUSTER_M * CLUSTER_N)
 /* Consumers that share a tile of C: all, or one where they ping-pong. */
 #define SHARERS (PINGPONG ? 1 : CONSUMERS)
@@ -92,6 +97,7 @@
 #include "wgmma/tiles.cuh"
 #include "wgmma/produce.cuh"
 #include "wgmma/multiply.cuh"
+#include "wgmma/epilogue.cuh"
 #include "wgmma/store.cuh"
 #include "wgmma/shares.cuh"
 #include "wgmma/parallel_split_k.cuh"
@@ -100,7 +106,7 @@
     isize m, isize n, isize k, scalar alpha, const GRID_CONSTANT tensor_map a,                 \
         const GRID_CONSTANT tensor_map b, scalar beta, output *c, isize ldc,                   \
         const int *exponents_a, const int *exponents_b, const int *run_if, int run_value       \
-        WORKSPACE_ARGUMENT
+        EPILOGUE_ARGUMENTS WORKSPACE_ARGUMENT
 
 KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
 {
@@ -139,7 +145,8 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
     } else {
         take_registers();
         const bool aligned = (ADDRESS(c) | (unsigned long long)ldc * OUTPUT_BYTES) % 8 == 0;
-        const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, aligned};
+        const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, aligned,
+                           EPILOGUE_OF_ARGUMENTS};
 #if STREAM_K
         multiply_pieces(to, arena, &at, divide(&all_of_c), workspace);
 #elif PARALLEL_SPLIT_K
@@ -181,7 +188,8 @@ KERNEL __launch_bounds__(SECOND_THREADS) void add_parts_of_slices(ARGUMENTS)
     WAIT_FOR_PREVIOUS();
     if (ROUTED && *run_if != run_value)
         return;
-    const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, false};
+    const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, false,
+                       EPILOGUE_OF_ARGUMENTS};
     add_slices(to, workspace);
 }
 #endif

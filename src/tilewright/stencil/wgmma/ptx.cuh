@@ -14,9 +14,14 @@ typedef unsigned long long operand_at;
 
 #if ELEMENT == ELEMENT_S8
 typedef int accumulator;
-typedef int scalar;
 #else
 typedef float accumulator;
+#endif
+
+/* What results are before they are rounded. */
+#if OUTPUT == OUTPUT_S32
+typedef int scalar;
+#else
 typedef float scalar;
 #endif
 
@@ -230,6 +235,21 @@ HELPER void settle(accumulator *sum, int count)
 
 /* ---- numbers ---- */
 
+/* 2^x and 1 / x, to some 2^-22 of themselves. */
+HELPER float exponential(float x)
+{
+    float v;
+    asm("ex2.approx.f32 %0, %1;" : "=f"(v) : "f"(x));
+    return v;
+}
+
+HELPER float reciprocal(float x)
+{
+    float v;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(v) : "f"(x));
+    return v;
+}
+
 HELPER float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
 
 #if OUTPUT == OUTPUT_F16 || OUTPUT == OUTPUT_BF16
@@ -253,14 +273,14 @@ HELPER float widened(output bits)
 }
 
 /* Two results, the first in the low half. */
-HELPER unsigned int rounded_pair(const accumulator *v)
+HELPER unsigned int rounded_pair(const scalar *v)
 {
     unsigned int pair;
     asm("cvt.rn." NARROW "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(v[1]), "f"(v[0]));
     return pair;
 }
 
-HELPER void round_chunk(chunk *to, const accumulator *v)
+HELPER void round_chunk(chunk *to, const scalar *v)
 {
     UNROLL for (int i = 0; i < 2; ++i) to->pairs[i] = rounded_pair(v + 2 * i);
 }
@@ -275,35 +295,26 @@ HELPER unsigned int of_quad_lane(unsigned int v, int lane)
     return found;
 }
 #else
-HELPER output rounded(accumulator v) { return v; }
-HELPER accumulator widened(output v) { return v; }
+HELPER output rounded(scalar v) { return v; }
+HELPER scalar widened(output v) { return v; }
 
-HELPER void round_chunk(chunk *to, const accumulator *v)
+HELPER void round_chunk(chunk *to, const scalar *v)
 {
     UNROLL for (int i = 0; i < 2; ++i) to->e[i] = v[i];
 }
 #endif
 
-/* One number of the lane that differs in `bit`. */
-HELPER accumulator of_lane_across(accumulator v, int bit)
-{
-    accumulator other;
-#if ELEMENT == ELEMENT_S8
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(v), "r"(bit));
-#else
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(v), "r"(bit));
-#endif
-    return other;
-}
-
 /* Two lanes side by side have a pair of each of two groups; afterwards the even one has both
  * of the first group and the odd one both of the second.  4-byte results stay where they are. */
-HELPER void exchange_pairs(accumulator *v)
+HELPER void exchange_pairs(scalar *v)
 {
 #if OUTPUT_BYTES == 2
     const bool odd = THREAD_ID & 1;
     UNROLL for (int e = 0; e < 2; ++e) {
-        const accumulator got = of_lane_across(odd ? v[e] : v[2 + e], 1);
+        float got;
+        asm volatile("shfl.sync.bfly.b32 %0, %1, 1, 0x1f, 0xffffffff;"
+                     : "=f"(got)
+                     : "f"(odd ? v[e] : v[2 + e]));
         (odd ? v[e] : v[2 + e]) = got;
     }
 #endif

@@ -10,11 +10,12 @@ struct result {
     scalar alpha, beta;
     const int *exponents_a, *exponents_b;
     bool aligned; /* to 8 bytes, every column */
+    epilogue then;
 };
 
 /* sum * 2^exponent, correctly rounded: in two steps, of which the first is exact unless
  * the whole becomes zero or infinite. */
-HELPER accumulator scaled_by_power(accumulator sum, int exponent)
+HELPER scalar scaled_by_power(scalar sum, int exponent)
 {
 #if SCALED
     const int last = exponent < -126 ? -126 : exponent > 127 ? 127 : exponent;
@@ -26,16 +27,16 @@ HELPER accumulator scaled_by_power(accumulator sum, int exponent)
 #endif
 }
 
-HELPER accumulator combined(result to, accumulator sum, int exponent, const output *old)
+HELPER scalar combined(result to, scalar sum, int exponent, const output *old)
 {
-    const accumulator v = to.alpha * scaled_by_power(sum, exponent);
+    const scalar v = to.alpha * scaled_by_power(sum, exponent);
     /* With beta = 0 C may hold anything, NaN too. */
     return to.beta == 0 ? v : v + to.beta * widened(*old);
 }
 
 /* Write a chunk of column j of C, from row i on, all of it inside and aligned. */
 template <bool ADDED>
-HELPER void store_whole_chunk(result to, accumulator *sum, isize i, isize j, const int *exponents)
+HELPER void store_whole_chunk(result to, scalar *sum, isize i, isize j, const int *exponents)
 {
     output *const at = to.c + i + j * to.ld;
     chunk v;
@@ -49,7 +50,7 @@ HELPER void store_whole_chunk(result to, accumulator *sum, isize i, isize j, con
 }
 
 /* Write what of a chunk lies inside C. */
-HELPER void store_chunk(result to, accumulator *sum, isize i, isize j, int exponent_b)
+HELPER void store_chunk(result to, scalar *sum, isize i, isize j, int exponent_b)
 {
     const int left = to.m - i < CHUNK ? (int)(to.m - i) : CHUNK;
     /* Little code: the next number is always the first. */
@@ -65,8 +66,17 @@ HELPER void store_chunk(result to, accumulator *sum, isize i, isize j, int expon
 HELPER void store_element(result to, accumulator sum, isize i, isize j)
 {
     output *const at = to.c + i + j * to.ld;
+#if EPILOGUE
+    const epilogue e = to.then;
+    const scalar scaled = to.alpha * (scale_at(e.scale_m, i) * scale_at(e.scale_n, j)) * sum;
+    scalar v = to.beta == 0 ? scaled : scaled + to.beta * widened(*at);
+    v += bias_at(e.bias_m, e.flags, i) + bias_at(e.bias_n, e.flags, j);
+    activate(&v, 1, e.flags);
+    *at = rounded(v);
+#else
     const int exponent = SCALED ? to.exponents_a[i] + to.exponents_b[j] : 0;
     *at = rounded(combined(to, sum, exponent, at));
+#endif
 }
 
 /* Where a thread's sums are.  In an instruction's result, lane l of
@@ -89,7 +99,7 @@ HELPER int column_of(int line)
 }
 
 /* The pair of a line among its elements from `row` on, a multiple of 8. */
-HELPER const accumulator *pair_of(const accumulator *sum, int line, int row)
+template <class number> HELPER const number *pair_of(const number *sum, int line, int row)
 {
     const int piece = line / 2 * COLUMNS + row / INSTRUCTION_M;
     return sum + piece * SUMS + row % INSTRUCTION_M / 2 + line % 2 * 2;
@@ -101,7 +111,7 @@ HELPER const accumulator *pair_of(const accumulator *sum, int line, int row)
  *
  * PLAIN: the tile is inside C, which is not read.
  */
-template <bool PLAIN> HELPER void store_sums(result to, tile at, const accumulator *sum)
+template <bool PLAIN> HELPER void store_sums(result to, tile at, const scalar *sum)
 {
     const int lane = THREAD_ID % 32;
     const int place = OUTPUT_BYTES == 4 ? lane % 4 * 2 : lane % 2 * 8 + lane % 4 / 2 * 4;
@@ -121,8 +131,8 @@ template <bool PLAIN> HELPER void store_sums(result to, tile at, const accumulat
                 exponents_a[e] = to.exponents_a[i + e];
         UNROLL for (int line = 0; line < LINES; ++line) {
             const isize j = j0 + line / 2 * 64 + line % 2 * 8;
-            const accumulator *const from = pair_of(sum, line, column);
-            accumulator v[CHUNK];
+            const scalar *const from = pair_of(sum, line, column);
+            scalar v[CHUNK];
             UNROLL for (int e = 0; e < CHUNK; ++e) v[e] = from[e / 2 * 4 + e % 2];
             exchange_pairs(v);
             if (!PLAIN && (j >= to.n || i >= to.m))
@@ -181,7 +191,7 @@ HELPER void store_some(output *column, const unsigned int *words, int at, int ro
 
 /* Write a C that is not read, whose columns begin and end anywhere: sector after sector, four lanes
  * each. */
-HELPER void store_shifted(result to, tile at, const accumulator *sum)
+HELPER void store_shifted(result to, tile at, const scalar *sum)
 {
     const bool odd = THREAD_ID & 1;
     const int place = odd * 8 + THREAD_ID % 4 / 2 * 4;
@@ -192,8 +202,8 @@ HELPER void store_shifted(result to, tile at, const accumulator *sum)
         const int shift = (int)(ADDRESS(column) / 2 % SECTOR), size = j < to.n ? rows : 0;
         unsigned int word[BLOCK_M / 8 + 1];
         UNROLL for (int g = 0; g < BLOCK_M / 8; ++g) {
-            const accumulator *const from = pair_of(sum, line, g * 8);
-            const accumulator v[2] = {to.alpha * from[0], to.alpha * from[1]};
+            const scalar *const from = pair_of(sum, line, g * 8);
+            const scalar v[2] = {to.alpha * from[0], to.alpha * from[1]};
             word[g] = rounded_pair(v);
         }
         shift_words(word, shift);
@@ -223,8 +233,37 @@ HELPER void store_shifted(result to, tile at, const accumulator *sum)
 }
 #endif
 
+#if EPILOGUE
+/* The results of a block's tile before they are rounded, in the places of its sums. */
+HELPER void finish_tile(scalar *done, result to, tile at, const accumulator *sum)
+{
+    const epilogue e = to.then;
+    scalar scales[LINES], biases[LINES];
+    UNROLL for (int line = 0; line < LINES; ++line) {
+        const isize j = at.j0 + column_of(line);
+        scales[line] = j < to.n ? to.alpha * scale_at(e.scale_n, j) : 0;
+        biases[line] = j < to.n ? bias_at(e.bias_n, e.flags, j) : 0;
+    }
+    UNROLL for (int place = 0; place < BLOCK_M / 4; ++place) {
+        const isize i = at.i0 + place / 2 * 8 + THREAD_ID % 4 * 2 + place % 2;
+        const bool is_row = i < to.m;
+        const scalar scale = is_row ? scale_at(e.scale_m, i) : 0;
+        const scalar bias = is_row ? bias_at(e.bias_m, e.flags, i) : 0;
+        UNROLL for (int line = 0; line < LINES; ++line) {
+            const accumulator *const from = pair_of(sum, line, place / 2 * 8) + place % 2;
+            const isize j = at.j0 + column_of(line);
+            scalar v = scales[line] * scale * *from;
+            if (to.beta != 0 && is_row && j < to.n)
+                v += to.beta * widened(to.c[i + j * to.ld]);
+            done[from - sum] = v + (bias + biases[line]);
+        }
+    }
+    activate(done, SUMS_OF_THREAD, e.flags);
+}
+#endif
+
 /* Inner tiles of a C that is only written have a way of their own, without checks. */
-HELPER void store_tile(result to, tile at, const accumulator *sum)
+HELPER void store_results(result to, tile at, const scalar *sum)
 {
     if (to.aligned && to.beta == 0 && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n)
         store_sums<true>(to, at, sum);
@@ -234,4 +273,17 @@ HELPER void store_tile(result to, tile at, const accumulator *sum)
 #endif
     else
         store_sums<false>(to, at, sum);
+}
+
+HELPER void store_tile(result to, tile at, const accumulator *sum)
+{
+#if EPILOGUE
+    scalar done[SUMS_OF_THREAD];
+    finish_tile(done, to, at, sum);
+    to.alpha = 1;
+    to.beta = 0;
+    store_results(to, at, done);
+#else
+    store_results(to, at, sum);
+#endif
 }
