@@ -43,6 +43,8 @@ class Arithmetic:
         Whether rows of op(A) and columns of op(B) come with exponents of two.
     routed : bool
         Whether a number in device memory decides if the launch computes anything.
+    epilogue : bool
+        Whether scales, a bias and an activation may follow the product (epilogue.cuh).
 
     Raises
     ------
@@ -55,6 +57,7 @@ class Arithmetic:
     products: tuple[tuple[int, int], ...] = ((0, 0),)
     scaled: bool = False
     routed: bool = False
+    epilogue: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("element", Element), ("result", Result)):
@@ -62,13 +65,16 @@ class Arithmetic:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} is unknown; use {', '.join(get_args(known))}"
                 )
-        if (self.element == "int8") != (self.result == "int32"):
+        whole = self.element == "int8" and not self.epilogue  # what follows is no integer
+        if whole != (self.result == "int32"):
             raise ValueError(
                 f"result={self.result!r} is no result of {self.element}; integers give int32,"
                 " other elements anything else"
             )
         if self.scaled and self.element == "int8":
             raise ValueError("scaled=True needs floating-point sums; scale integers afterwards")
+        if self.epilogue and (self.scaled or self.routed or len(self.products) > 1):
+            raise ValueError("epilogue=True is for operands in one part; leave the others out")
         parts = [part for product in self.products for part in product]
         if not 0 < len(self.products) <= _MOST_PRODUCTS or not set(parts) <= set(
             range(_MOST_PARTS)

@@ -6,7 +6,11 @@
          scalar beta, C, long ldc, int *exponents_a, int *exponents_b,
          int *run_if, int run_value)
 
-A ``scalar`` is a float, for integer elements an int.  Memory handles are CUDA's addresses: what
+and where the arithmetic has an epilogue (epilogue.cuh), behind these::
+
+         float *scale_m, float *scale_n, void *bias_m, void *bias_n, int flags
+
+A ``scalar`` is a float, for integer results an int.  Memory handles are CUDA's addresses: what
 adds bytes to one gives another.
 """
 
@@ -21,7 +25,7 @@ from tilewright.dataclass import dataclass
 from tilewright.stencil.base import Call, TensorMap
 from tilewright.stencil.wgmma.arithmetic import Arithmetic
 
-__all__ = ["Parts", "TensorCall", "arguments", "whole_call"]
+__all__ = ["ACTIVATIONS", "Following", "Parts", "TensorCall", "arguments", "whole_call"]
 
 # Bytes that the copy engine's addresses and strides are multiples of.
 ALIGNMENT = 16
@@ -52,6 +56,40 @@ class Parts:
     stride: int = 0
 
 
+# What epilogue.cuh calls activations, and the flag of bias vectors that have C's type.
+ACTIVATIONS = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3}
+_BIAS_IS_OUTPUT = 4
+
+
+@dataclass(frozen=True)
+class Following:
+    """What follows a product, along the kernel's m and n.
+
+    Parameters
+    ----------
+    scale_m, scale_n : object, optional
+        Memory of m and of n floats.
+    bias_m, bias_n : object, optional
+        Memory of m and of n numbers.
+    bias_is_output : bool
+        Whether those have C's type; else they are floats.
+    activation : str, optional
+        One of `ACTIVATIONS`.
+    """
+
+    scale_m: Any = None
+    scale_n: Any = None
+    bias_m: Any = None
+    bias_n: Any = None
+    bias_is_output: bool = False
+    activation: str | None = None
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return the kernel's last arguments."""
+        flags = ACTIVATIONS[self.activation] + _BIAS_IS_OUTPUT * self.bias_is_output
+        return self.scale_m, self.scale_n, self.bias_m, self.bias_n, np.int32(flags)
+
+
 @dataclass(frozen=True)
 class TensorCall:
     """One product of operands in parts.
@@ -72,6 +110,8 @@ class TensorCall:
         Memory of one 32-bit integer, where the arithmetic is routed.
     run_value : int
         The launch computes something if that integer equals it.
+    then : Following, optional
+        Where the arithmetic has an epilogue.
     """
 
     m: int
@@ -86,6 +126,7 @@ class TensorCall:
     exponents_b: Any = None
     run_if: Any = None
     run_value: int = 0
+    then: Following | None = None
 
     def arguments(self) -> tuple[Any, ...]:
         """Refuse: only the stencil knows the boxes that its copies take."""
@@ -118,6 +159,7 @@ def arguments(
         ("exponents_a", arithmetic.scaled),
         ("exponents_b", arithmetic.scaled),
         ("run_if", arithmetic.routed),
+        ("then", arithmetic.epilogue),
     ):
         if needed != (getattr(call, name) is not None):
             wanted = "give it" if needed else "leave it out"
@@ -138,7 +180,7 @@ def arguments(
     return (
         long(call.m), long(call.n), long(k), scalar(call.alpha), a, b, scalar(call.beta),
         c, long(call.c.ld), call.exponents_a, call.exponents_b, call.run_if,
-        np.int32(call.run_value),
+        np.int32(call.run_value), *(() if call.then is None else call.then.arguments()),
     )  # fmt: skip
 
 

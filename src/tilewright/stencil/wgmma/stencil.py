@@ -224,6 +224,8 @@ class Wgmma(Stencil):
         }
         if self.compensates(config, variant):
             defines["COMPENSATED"] = 1
+        if made.epilogue:
+            defines["EPILOGUE"] = 1
         defines |= {name.upper(): config[name] for name in config if name != "multiprocessors"}
         parts = ("prelude/dialect_cuda.h", "wgmma/kernel.cuh")
         text = "\n".join(read_source(part) for part in parts)

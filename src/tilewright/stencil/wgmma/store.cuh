@@ -265,6 +265,10 @@ HELPER void finish_tile(scalar *done, result to, tile at, const accumulator *sum
 /* Inner tiles of a C that is only written have a way of their own, without checks. */
 HELPER void store_results(result to, tile at, const scalar *sum)
 {
+#if EPILOGUE && SHIFTED /* one way is enough: less code */
+    store_shifted(to, at, sum);
+    return;
+#endif
     if (to.aligned && to.beta == 0 && at.i0 + BLOCK_M <= to.m && at.j0 + BLOCK_N <= to.n)
         store_sums<true>(to, at, sum);
 #if SHIFTED
