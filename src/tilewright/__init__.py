@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tilewright.serve.arenas import release
     from tilewright.serve.bound import bound
     from tilewright.serve.double_double import DoubleDouble
+    from tilewright.serve.epilogue import Epilogue
     from tilewright.serve.find import device
     from tilewright.serve.gemm import gemm
     from tilewright.serve.linear import lu_factor, lu_solve, scaled_residual
@@ -30,6 +31,7 @@ __version__ = VERSION
 _HOMES = {
     "Decision": "tilewright.serve.split",
     "DoubleDouble": "tilewright.serve.double_double",
+    "Epilogue": "tilewright.serve.epilogue",
     "Precision": "tilewright.precision",
     "Problem": "tilewright.problem",
     "Trans": "tilewright.problem",
@@ -49,6 +51,7 @@ _HOMES = {
 __all__ = [
     "Decision",
     "DoubleDouble",
+    "Epilogue",
     "Precision",
     "Problem",
     "Trans",

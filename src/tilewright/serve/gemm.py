@@ -23,6 +23,7 @@ from tilewright.text import shown
 
 if TYPE_CHECKING:
     from tilewright.serve.calls import Wanted
+    from tilewright.serve.epilogue import Epilogue
     from tilewright.serve.split import Decision
 
 __all__ = [
@@ -53,6 +54,7 @@ def gemm(
     device: str | LiveDevice | None = None,
     max_device_memory: int | None = None,
     max_host_memory: int | None = None,
+    epilogue: Epilogue | None = None,
 ) -> Any:
     """Return alpha op(a) op(b) + beta c, computed by the best kernel known here.
 
@@ -106,6 +108,11 @@ def gemm(
         host's besides the matrices: pinned buffers, or parts that are read.  By default what is
         free, and 96 MiB.
 
+    epilogue : Epilogue, optional
+        Scales, a bias and an activation that follow before results are rounded: for NumPy's,
+        CuPy's and PyTorch's arrays.  On Hopper's tensor cores the kernel applies them to float16,
+        bfloat16 and int8 arrays, of which the last then give float32, float16 or bfloat16.
+
     Returns
     -------
     array
@@ -143,7 +150,7 @@ def gemm(
     ``__cuda_array_interface__``, or else on the legacy default stream.
     """
     limits = _limits(max_device_memory, max_host_memory)
-    if report is None and limits is None:
+    if report is None and limits is None and epilogue is None:
         if type(a) is np.ndarray and accuracy == "ieee" and out_dtype is None:
             made = at_once(a, b, c, alpha, beta, trans_a, trans_b, device)
             if made is not None:
@@ -155,6 +162,14 @@ def gemm(
                 return made
     check_report(report)
     check_given(a, b)
+    if epilogue is not None:
+        from tilewright.serve.epilogue import gemm_then
+
+        rest = {
+            "accuracy": accuracy, "report": report, "device": device,
+            "max_device_memory": max_device_memory, "max_host_memory": max_host_memory,
+        }  # fmt: skip
+        return gemm_then(epilogue, a, b, c, alpha, beta, trans_a, trans_b, out_dtype, rest)
     if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack_device__"):
         made = _on_host(
             a, b, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, accuracy=accuracy,

@@ -18,15 +18,18 @@ from tilewright.serve.calls import Planned, keep, kept
 from tilewright.serve.layout import Strided
 from tilewright.serve.narrow_products import Matrix, Product, steps
 from tilewright.serve.plan import ALPHA, BETA, A, B, C, Plan, Space, call_of
-from tilewright.serve.routes import Laid
+from tilewright.serve.routes import Laid, Step
 from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.stencil.wgmma.call import ALIGNMENT
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tilewright.precision import Precision
     from tilewright.problem import Trans
     from tilewright.serve.arrays.device import View
+    from tilewright.serve.fused import Then
     from tilewright.serve.narrow_arrays import Arrays
 
 __all__ = ["Call", "on_arrays_device", "on_host"]
@@ -44,6 +47,8 @@ class Call:
     beta: Any
     trans_a: Trans
     trans_b: Trans
+    then: Then | None = None
+    vectors: tuple[int, ...] = ()  # addresses of what follows, where something does
 
     def product(self, a: Any, b: Any, c: Operand, *, row_major: bool) -> Product:
         """Return what is launched; `a` and `b` are memory, shape and steps in elements."""
@@ -51,7 +56,8 @@ class Call:
         right = Matrix.of(*b, k_first=not self.trans_b.transposed)
         if row_major:  # C^T = op(B)^T op(A)^T
             left, right = right, left
-        return Product(self.precision, self.alpha, self.beta, left, right, c)
+        then = None if self.then is None else self.then.along(row_major=row_major)
+        return Product(self.precision, self.alpha, self.beta, left, right, c, then)
 
 
 # -- arrays on a device ----------------------------------------------------------------
@@ -109,10 +115,11 @@ def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked:
     first, second = views[1::-1] if row_major else views[:2]
     native = call_of(
         first.address, second.address, target.address, call.alpha, call.beta,
-        library.stream(live.ordinal),
+        library.stream(live.ordinal), vectors=call.vectors,
     )  # fmt: skip
     enqueue(live, plan, native, library.stream(live.ordinal), library.memory)
-    if library.memory is not None:  # other arrays export themselves anew at every call
+    # Other arrays export themselves anew at every call.
+    if library.memory is not None and call.then is None:
         _remember(call, (a, b, c, asked), (*views[:2], target), plan, row_major)
     return target.array
 
@@ -134,6 +141,15 @@ def _begins(view: View, which: int, repeats: tuple[Repeat, ...]) -> int:
     return view.address % ALIGNMENT or (0 if alike else view.dtype.itemsize)
 
 
+def _steps_of(product: Product) -> Callable[..., list[Step]]:
+    """Return what lays a product out."""
+    if product.then is None:
+        return steps
+    from tilewright.serve.fused import fused_steps
+
+    return fused_steps
+
+
 def _planned(live: Any, product: Product, repeats: tuple[Repeat, ...]) -> Plan:
     """Return the plan of a product at made-up addresses, repeated as so many bytes say."""
     key = (live, product, repeats)
@@ -141,7 +157,7 @@ def _planned(live: Any, product: Product, repeats: tuple[Repeat, ...]) -> Plan:
     if found is None:
         space = Space()
         with span("lay out"):
-            laid = steps(live, product, space)
+            laid = _steps_of(product)(live, product, space)
             begins = product.a.memory % ALIGNMENT, product.b.memory % ALIGNMENT
             found = Planned(Plan(live, laid, space, begins, repeats=repeats), Laid(laid))
         keep(key, found)

@@ -16,8 +16,9 @@ from tilewright.serve.kernels import kernel_of
 from tilewright.serve.routes import MemorySpace, Step, lay_out
 from tilewright.stencil.asynchronous.realign import Realigned, aligned_ld
 from tilewright.stencil.geometry import MOST_PLACES, MOST_STRIDE
+from tilewright.stencil.wgmma import Following
 
-__all__ = ["Laid", "Matrix", "Product", "steps"]
+__all__ = ["Laid", "Matrix", "Product", "copied_operand", "steps"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,8 @@ class Product:
         Operands, nothing of which is empty.
     c : Operand
         In elements of the result.
+    then : Following, optional
+        What follows the product (`tilewright.serve.fused`).
     """
 
     precision: Precision
@@ -102,6 +105,7 @@ class Product:
     a: Matrix
     b: Matrix
     c: Operand
+    then: Following | None = None
 
     def fits(self) -> bool:
         """Whether sizes and strides are what the copy engine counts to."""
@@ -127,7 +131,8 @@ def steps(live: LiveDevice, product: Product, space: MemorySpace) -> list[Step]:
     made: list[Step] = []
     of = product.precision
     a, b = (
-        matrix.stored(of.element_bytes) or _copy(live, matrix, of, f"strided {name}", space, made)
+        matrix.stored(of.element_bytes)
+        or copied_operand(live, matrix, of, f"strided {name}", space, made)
         for name, matrix in (("a", product.a), ("b", product.b))
     )
     m, n, k = product.a.side, product.b.side, product.a.k
@@ -140,7 +145,7 @@ def steps(live: LiveDevice, product: Product, space: MemorySpace) -> list[Step]:
     return [*made, *lay_out(live, problem, call, "", space).steps]
 
 
-def _copy(
+def copied_operand(
     live: LiveDevice, matrix: Matrix, of: Precision, name: str, space: MemorySpace,
     made: list[Step],
 ) -> Laid:  # fmt: skip

@@ -23,12 +23,18 @@ from tilewright.stencil.wgmma import Arithmetic, TensorVariant
 __all__ = ["sources"]
 
 _ROUTES = ("fp16x3", "bf16x6")  # of "fp32"
+_FOLLOWED = (
+    Arithmetic("float16", "float16", epilogue=True),
+    Arithmetic("bfloat16", "bfloat16", epilogue=True),
+)
 
 
 def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     """Yield what each source is, and the source; `device` has Hopper's tensor cores."""
     yield from (("copies", one) for one in _copies())
     yield from (("splits", one) for one in _splits())
+    for made in _FOLLOWED:
+        yield from _products(device, f"{made.element} epilogue", made, 0)
     for name in _ROUTES:
         scheme = SCHEMES[name]
         yield from _products(device, name, arithmetic_of_scheme(scheme), scheme.promote_k)

@@ -33,6 +33,7 @@ __all__ = [
     "ALPHA",
     "BETA",
     "REPORT",
+    "VECTORS",
     "A",
     "B",
     "C",
@@ -51,6 +52,7 @@ Step = tuple[Kernel, Launch, tuple[Any, ...]]
 # of them, takes them for addresses.
 _RANGE = 45
 A, B, C, REPORT, _POOL, _ZEROS, _WORKSPACE = (number << _RANGE for number in range(1, 8))
+VECTORS = tuple(number << _RANGE for number in range(8, 11))  # of an epilogue: no maps are of them
 
 # Exact in every type that scalars have, and nothing that a kernel is told otherwise.
 ALPHA = complex(1234577.0, 1234583.0)
@@ -60,6 +62,7 @@ BETA = complex(1234601.0, 1234627.0)
 _SLOTS = {A: 0, B: 1, C: 2, REPORT: 3}
 _SCRATCH = 4
 _SCALARS = {ALPHA.real: 5, ALPHA.imag: 6, BETA.real: 7, BETA.imag: 8}
+_SLOTS |= {at: 9 + number for number, at in enumerate(VECTORS)}
 _TYPES = {"f4": 0, "f8": 1, "i4": 3}
 _PAIR = 2
 
@@ -107,6 +110,7 @@ class _Call(ctypes.Structure):
         ("alpha", ctypes.c_double * 4),
         ("beta", ctypes.c_double * 4),
         ("stream", ctypes.c_void_p),
+        ("vectors", ctypes.c_uint64 * len(VECTORS)),
     )
 
 
@@ -292,10 +296,14 @@ class Plan:
 
 
 def call_of(
-    a: int, b: int, c: int, alpha: Any, beta: Any, stream: int, report: int = 0
-) -> ctypes.Structure:
+    a: int, b: int, c: int, alpha: Any, beta: Any, stream: int, report: int = 0,
+    vectors: Sequence[int] = (),
+) -> ctypes.Structure:  # fmt: skip
     """Return a call's addresses, as kernels have them, scalars and stream for `Plan.start`."""
-    return _Call(a, b, c, report, _words(alpha), _words(beta), stream)
+    made = _Call(a, b, c, report, _words(alpha), _words(beta), stream)
+    for number, address in enumerate(vectors):
+        made.vectors[number] = address
+    return made
 
 
 def _words(value: Any) -> Any:

@@ -12,6 +12,7 @@ inline sums_of_chunk *second_shared_memory()
 }
 #endif
 inline unsigned int cluster_rank() { return CLUSTER_BLOCKS > 1 ? emulated::rank_now() : 0; }
+inline unsigned int of_whole_warp(unsigned int v) { return v; }
 inline void cluster_barrier()
 {
     emulated::leave(CLUSTER_BLOCKS > 1 ? emulated::AT_CLUSTER_BARRIER : emulated::AT_BLOCK_BARRIER);
@@ -83,6 +84,14 @@ inline scalar widened(output v) { return v; }
 inline unsigned int rounded_pair(const scalar *v)
 {
     return rounded(v[0]) | (unsigned)rounded(v[1]) << 16;
+}
+
+inline unsigned int of_bytes(unsigned int first, unsigned int second, unsigned int digits)
+{
+    const unsigned long long both = first | (unsigned long long)second << 32;
+    unsigned int found = 0;
+    for (int b = 0; b < 4; ++b) found |= (both >> 8 * (digits >> 4 * b & 7) & 255) << 8 * b;
+    return found;
 }
 
 inline unsigned int of_quad_lane(unsigned int v, int lane)

@@ -11,8 +11,16 @@ from numpy.typing import NDArray
 
 from tests.stencil.contract import cut, thorough_but
 from tests.stencil.emulator import EmulatedDevice, compiler
-from tests.stencil.wgmma.harness import FAMILY, drawn, lay_down, numbers, small, stored, variant
-from tests.stencil.wgmma.harness import Case
+from tests.stencil.wgmma.harness import (
+    FAMILY,
+    Case,
+    drawn,
+    lay_down,
+    numbers,
+    small,
+    stored,
+    variant,
+)
 from tilewright.backend import LiveDevice, Operand
 from tilewright.stencil.wgmma import Arithmetic, Following, TensorCall, Wgmma
 
@@ -88,7 +96,9 @@ def check(
     columns[:, : case.m] = stored(np.array([77.0]), kind)[0]
     assert (numbers(after, kind) == 77).all()
     one = np.ones(1)
-    right = case.alpha * given.get("scale_m", one)[:, None] * given.get("scale_n", one) * (a[0] @ b[0])
+    right = (
+        case.alpha * given.get("scale_m", one)[:, None] * given.get("scale_n", one) * (a[0] @ b[0])
+    )
     right = right + (case.beta * c if case.beta else 0)
     right = right + given.get("bias_m", 0 * one)[:, None] + given.get("bias_n", 0 * one)
     right = activated(right, activation)

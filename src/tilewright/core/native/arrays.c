@@ -236,7 +236,7 @@ static int enqueue(const request *call, const entry *it)
         const uint64_t a = call->a.address, b = call->b.address;
         const tilewright_call about = {it->exchanged ? b : a, it->exchanged ? a : b,
                                        call->c.address, 0, call->alpha, call->beta,
-                                       (void *)(uintptr_t)at};
+                                       (void *)(uintptr_t)at, {0}};
         status = started(it->plan, &about, 0);
         if (status == TILEWRIGHT_NO_WORKSPACE && !tilewright_plan_shares(it->plan))
             status = start_borrowing(call, it->plan, &about, device);

@@ -96,8 +96,10 @@ enum {
     TILEWRIGHT_ALPHA_RE, /* scalars, as `type` has them */
     TILEWRIGHT_ALPHA_IM,
     TILEWRIGHT_BETA_RE,
-    TILEWRIGHT_BETA_IM
+    TILEWRIGHT_BETA_IM,
+    TILEWRIGHT_VECTOR /* the address of a vector; behind it those of the others */
 };
+enum { TILEWRIGHT_VECTORS = 3 };
 enum { TILEWRIGHT_FLOAT, TILEWRIGHT_DOUBLE, TILEWRIGHT_PAIR, TILEWRIGHT_INT };
 
 typedef struct {
@@ -115,6 +117,7 @@ typedef struct {
     uint64_t a, b, c, report; /* as kernels have them: A may be the caller's b */
     tilewright_scalar alpha, beta;
     void *stream;
+    uint64_t vectors[TILEWRIGHT_VECTORS]; /* of an epilogue */
 } tilewright_call;
 
 typedef struct tilewright_plan tilewright_plan;

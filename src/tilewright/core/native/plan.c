@@ -130,6 +130,8 @@ static void put_number(void *at, int type, double high, double low)
 
 static uint64_t address_of(const tilewright_call *call, int kind, uint64_t scratch)
 {
+    if (kind >= TILEWRIGHT_VECTOR)
+        return call->vectors[kind - TILEWRIGHT_VECTOR];
     switch (kind) {
     case TILEWRIGHT_A: return call->a;
     case TILEWRIGHT_B: return call->b;
@@ -146,7 +148,7 @@ static int patch(const tilewright_plan *it, const tilewright_call *call, uint64_
     for (unsigned i = 0; i < it->patch_count; ++i) {
         const tilewright_patch *const one = &it->patches[i];
         void *const at = places + (size_t)one->place * PLACE_BYTES;
-        if (one->kind >= TILEWRIGHT_ALPHA_RE) {
+        if (one->kind >= TILEWRIGHT_ALPHA_RE && one->kind < TILEWRIGHT_VECTOR) {
             const int is_beta = one->kind >= TILEWRIGHT_BETA_RE;
             const tilewright_scalar *const of = is_beta ? &call->beta : &call->alpha;
             const int imaginary = one->kind == TILEWRIGHT_ALPHA_IM || one->kind == TILEWRIGHT_BETA_IM;

@@ -161,7 +161,8 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
             leave_sums(m, n, mine, sum, workspace);
         }
 #else
-        const unsigned int turn = PINGPONG ? THREAD_ID / GROUP : 0, turns = PINGPONG ? CONSUMERS : 1;
+        const unsigned int turn = PINGPONG ? of_whole_warp(THREAD_ID / GROUP) : 0;
+        const unsigned int turns = PINGPONG ? CONSUMERS : 1;
         unsigned int round = turn == 0; /* nobody comes before the first */
         skip(&at, turn * steps);
         for (unsigned int number = all.first + turn * all.stride; number < all.count;

@@ -41,6 +41,10 @@ union ALIGNED(8) chunk {
     unsigned int pairs[2]; /* of 2-byte elements */
 };
 
+/* Digits of `of_bytes`: all of the second word; the first's high half, the second's low half. */
+#define SECOND_WORD 0x7654
+#define HALVES_OF_BOTH 0x5432
+
 /* Four sums side by side, as slices of k leave them (parallel_split_k.cuh). */
 struct ALIGNED(16) sums_of_chunk {
     accumulator e[4];
@@ -102,6 +106,14 @@ HELPER unsigned int cluster_rank(void)
     if (CLUSTER_BLOCKS > 1)
         asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
+}
+
+/* A number that all lanes of a warp have: compilers see that none goes another way by it. */
+HELPER unsigned int of_whole_warp(unsigned int v)
+{
+    unsigned int found;
+    asm volatile("shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0xffffffff;" : "=r"(found) : "r"(v));
+    return found;
 }
 
 /* Every thread of the cluster is here, and sees what the others wrote.  Threads of a warp
@@ -283,6 +295,14 @@ HELPER unsigned int rounded_pair(const scalar *v)
 HELPER void round_chunk(chunk *to, const scalar *v)
 {
     UNROLL for (int i = 0; i < 2; ++i) to->pairs[i] = rounded_pair(v + 2 * i);
+}
+
+/* Four bytes of two words, which are chosen by four digits. */
+HELPER unsigned int of_bytes(unsigned int first, unsigned int second, unsigned int digits)
+{
+    unsigned int found;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(found) : "r"(first), "r"(second), "r"(digits));
+    return found;
 }
 
 /* A word of the lane with a number, modulo 4, among the four that this one is of. */

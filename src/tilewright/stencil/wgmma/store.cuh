@@ -167,7 +167,7 @@ template <bool PLAIN> HELPER void store_sums(result to, tile at, const scalar *s
 HELPER void shift_words(unsigned int *word, int shift)
 {
     const int q = THREAD_ID % 4, by = shift / 2 % 4;
-    const bool odd = shift % 2;
+    const unsigned int halves = shift % 2 ? HALVES_OF_BOTH : SECOND_WORD;
     unsigned int low_before = 0, high_before = 0;
     UNROLL for (int g = 0; g <= BLOCK_M / 8; ++g) {
         const unsigned int own = g < BLOCK_M / 8 ? word[g] : 0;
@@ -175,7 +175,7 @@ HELPER void shift_words(unsigned int *word, int shift)
         const unsigned int high = of_quad_lane(own, q - by), low = of_quad_lane(own, q - by - 1);
         const unsigned int whole = q >= by ? high : high_before;
         const unsigned int half = q > by ? low : low_before;
-        word[g] = odd ? half >> 16 | whole << 16 : whole;
+        word[g] = of_bytes(half, whole, halves);
         high_before = high;
         low_before = low;
     }

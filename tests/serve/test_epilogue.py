@@ -1,0 +1,167 @@
+"""Scales, biases and activations behind a product, by every library's arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import tilewright as tw
+from tilewright.backend import LiveDevice
+
+ROUNDED = {"float64": 1e-12, "float32": 2e-5, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def dtype(name: str) -> Any:
+    return ml_dtypes.bfloat16 if name == "bfloat16" else np.dtype(name)
+
+
+def reference(
+    a: NDArray[Any], b: NDArray[Any], c: Any, alpha: float, beta: float, then: tw.Epilogue
+) -> NDArray[Any]:
+    """Return the formula in float64."""
+    v = alpha * (a.astype("f8") @ b.astype("f8"))
+    if then.scale_a is not None:
+        v = v * np.asarray(then.scale_a, "f8").reshape(-1, 1)
+    if then.scale_b is not None:
+        v = v * np.asarray(then.scale_b, "f8").reshape(1, -1)
+    v = v + (beta * c.astype("f8") if beta else 0)
+    v = v + (0 if then.bias is None else np.asarray(then.bias, "f8"))
+    if then.activation == "relu":
+        return np.maximum(v, 0)
+    if then.activation == "gelu":
+        return v / 2 * (1 + np.vectorize(math.erf)(v / math.sqrt(2)))
+    if then.activation == "gelu_tanh":
+        return v / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
+    return v
+
+
+def is_close(got: Any, right: NDArray[Any], name: str) -> bool:
+    allowed = ROUNDED[name] * (np.abs(right) + 0.01)
+    return bool(np.all(np.abs(np.asarray(got).astype("f8") - right) <= allowed))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    name=st.sampled_from(["float32", "float64", "float16", "bfloat16"]),
+    sizes=st.tuples(st.integers(1, 20), st.integers(1, 20), st.integers(0, 30)),
+    beta=st.sampled_from([0, -0.5]),
+    activation=st.sampled_from([None, "relu", "gelu", "gelu_tanh"]),
+    wanted=st.sets(st.sampled_from(["columns", "rows", "scale_a", "scale_b"])),
+    order=st.sampled_from("CF"),
+)
+def test_the_formula_holds(
+    name: str, sizes: tuple[int, int, int], beta: float, activation: Any, wanted: set[str],
+    order: Any,
+) -> None:  # fmt: skip
+    m, n, k = sizes
+    rng = np.random.default_rng(m + 100 * n)
+
+    def drawn(*shape: int) -> Any:
+        return rng.uniform(-1, 1, shape).astype(dtype(name), order=order)
+
+    factors = "float32" if name in ("float16", "bfloat16") else name
+    bias = drawn(n) if "columns" in wanted else drawn(m, 1) if "rows" in wanted else None
+    scale_a = drawn(m).astype(factors) if "scale_a" in wanted else None
+    scale_b = drawn(n).astype(factors) if "scale_b" in wanted else None
+    then = tw.Epilogue(bias, activation, scale_a, scale_b)
+    a, b = drawn(m, k), drawn(k, n)
+    c = drawn(m, n) if beta else np.full((m, n), np.nan, dtype(name), order=order)
+    right = reference(a, b, c, 0.75, beta, then)
+    got = tw.gemm(a, b, c, alpha=0.75, beta=beta, epilogue=then)
+    assert got is c
+    assert is_close(c, right, name)
+    if not beta:
+        assert is_close(tw.gemm(a, b, alpha=0.75, epilogue=then), right, name)
+
+
+def test_integers_become_floats() -> None:
+    """Sums are exact, and what follows is in single precision."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-128, 128, (30, 500), "i1"), rng.integers(-128, 128, (500, 20), "i1")
+    scales = rng.uniform(0, 0.01, 30).astype("f4"), rng.uniform(0, 0.01, 20).astype("f4")
+    then = tw.Epilogue(scale_a=scales[0], scale_b=scales[1])
+    got = tw.gemm(a, b, epilogue=then)
+    assert got.dtype == np.float32
+    assert is_close(got, reference(a, b, None, 1, 0, then), "float32")
+
+
+def test_operands_of_nothing_are_not_read() -> None:
+    a, b, bias = np.full((3, 4), np.nan, "f4"), np.full((4, 2), np.nan, "f4"), np.ones(2, "f4")
+    assert np.array_equal(tw.gemm(a, b, alpha=0, epilogue=tw.Epilogue(bias)), np.ones((3, 2)))
+    assert tw.gemm(a[:0], b, epilogue=tw.Epilogue(bias)).shape == (0, 2)
+
+
+ONE = np.ones((4, 4), "f4")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epilogue": "relu"}, "tilewright.Epilogue"),
+        ({"epilogue": tw.Epilogue(np.ones(3, "f4"))}, "bias.shape"),
+        ({"epilogue": tw.Epilogue(np.ones(4, "f8"))}, "bias.dtype"),
+        ({"epilogue": tw.Epilogue(scale_a=[1, 2, 3, 4])}, "scale_a is a list"),
+        ({"epilogue": tw.Epilogue(), "c": ONE, "a": ONE}, "c overlaps"),
+        ({"epilogue": tw.Epilogue(activation="relu"), "a": ONE + 0j, "b": ONE + 0j}, "real"),
+        ({"epilogue": tw.Epilogue(), "a": tw.DoubleDouble(ONE), "b": tw.DoubleDouble(ONE)},
+         "DoubleDouble"),
+        ({"epilogue": tw.Epilogue(), "beta": 1}, "beta"),
+    ],
+)  # fmt: skip
+def test_what_goes_wrong_is_named(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=words):
+        tw.gemm(**{"a": ONE * 1, "b": ONE * 2, **changes})
+
+
+def test_an_unknown_activation_is_refused() -> None:
+    with pytest.raises(ValueError, match="'tanh' is unknown"):
+        tw.Epilogue(activation="tanh")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["cupy", "torch"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "int8", "float32"])
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "gelu_tanh"])
+def test_arrays_on_a_device(cuda: LiveDevice, kind: str, name: str, activation: Any) -> None:
+    """Row- and column-major results, aligned or not; a second call starts the plan of the first."""
+    library = pytest.importorskip(kind)
+    if kind == "cupy" and name == "bfloat16":
+        pytest.skip("CuPy's bfloat16 is experimental")
+    rng = np.random.default_rng(1)
+    out = "float32" if name == "int8" else name
+
+    def there(x: NDArray[Any], of: str, *, flipped: bool = False) -> Any:
+        if kind == "cupy":
+            return library.asarray(x.astype(of), order="F" if flipped else "C")
+        made = library.asarray(x.T.copy() if flipped else x, dtype=getattr(library, of)).cuda()
+        return made.T if flipped else made
+
+    def here(x: Any) -> NDArray[Any]:
+        made: NDArray[Any] = x.get() if kind == "cupy" else x.double().cpu().numpy()
+        return made.astype("f8")
+
+    for m, n, k in ((200, 136, 64), (131, 67, 90), (1, 300, 33)):
+        x, y = rng.integers(-3, 4, (m, k)).astype("f8"), rng.integers(-3, 4, (k, n)).astype("f8")
+        scales = rng.choice([0.25, 0.5], m), rng.choice([0.125, 0.25], n)
+        bias, old = rng.choice([-1.0, 0.5], n), rng.integers(-2, 3, (m, n)).astype("f8")
+        for flipped in (False, True):
+            for of_rows in (False, True):
+                mine = rng.choice([-1.0, 0.5], (m, 1)) if of_rows else bias
+                c = there(old, out, flipped=flipped)
+                then = tw.Epilogue(
+                    there(mine, out), activation, there(scales[0], "float32"),
+                    there(scales[1], "float32"),
+                )  # fmt: skip
+                plain = tw.Epilogue(mine, activation, *scales)
+                right = reference(x, y, old, 0.5, -1, plain)
+                tw.gemm(there(x, name), there(y, name), c, alpha=0.5, beta=-1, epilogue=then)
+                assert is_close(here(c), right, out)
+        got = tw.gemm(there(x, name), there(y, name), epilogue=tw.Epilogue(there(bias, out)))
+        assert is_close(here(got), reference(x, y, None, 1, 0, tw.Epilogue(bias)), out)
