@@ -28,9 +28,7 @@ _TYPES = {
     "float32": 7,
     "float64": 8,
     "int32": 3,
-    "int8": 0,  # UINT8: the copy engine looks at no sign, nor at what a byte stands for
-    "float8_e4m3fn": 0,
-    "float8_e5m2": 0,
+    "int8": 0,  # UINT8: the copy engine looks at no sign
     "uint8": 0,
 }
 

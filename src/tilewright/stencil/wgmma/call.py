@@ -30,6 +30,9 @@ __all__ = ["ACTIVATIONS", "Following", "Parts", "TensorCall", "arguments", "whol
 # Bytes that the copy engine's addresses and strides are multiples of.
 ALIGNMENT = 16
 
+# What the copy engine, which looks at no bits, is told of types that it does not know.
+_COPIED = {"tf32": "float32", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+
 # Coordinates of a copy are signed 32-bit integers.
 _MOST_SIZE = 2**31
 
@@ -210,7 +213,7 @@ def _map(
     if max(side, k) >= _MOST_SIZE:
         raise ValueError(f"{name} is {side} x {k}; sizes are below {_MOST_SIZE}, split it")
     inner, outer = (k, side) if k_fast else (side, k)
-    element = "float32" if arithmetic.element == "tf32" else arithmetic.element
+    element = _COPIED.get(arithmetic.element, arithmetic.element)
     return TensorMap(
         parts.memory,
         parts.offset * size,

@@ -91,7 +91,7 @@ class Wgmma(Stencil):
         if found is None:
             raise ValueError(
                 f"precision={variant.precision.letter!r} is none of tensor cores;"
-                " use another stencil, or name an arithmetic such as fp16x3 or bf16"
+                " use another stencil, or name an arithmetic such as fp16x3"
             )
         if not found.either_order and not all(variant.k_fast):
             raise ValueError(
