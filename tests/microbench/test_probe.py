@@ -133,7 +133,7 @@ def test_a_gpu_that_no_catalogue_knows_is_bound_by_what_was_measured(tmp_path):
     assert found.limiting.name == "tabulated mix (eq. 11)"
     assert found.limit == pytest.approx(119 * 32 / 33 * 2 * 132 * 1.98e9, rel=0.02)
     assert device.value("tensor.tf32") is None
-    missing = tw.bound(tw.Problem(64, 64, 64, "s"), device=device, arithmetic="tf32").missing
+    missing = tw.bound(tw.Problem(64, 64, 64, "tf32"), device=device).missing
     assert "tensor.tf32" in missing["arithmetic peak"]
 
 
