@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tilewright.serve.gemm import gemm
     from tilewright.serve.linear import lu_factor, lu_solve, scaled_residual
     from tilewright.serve.split import Decision
+    from tilewright.serve.syrk import herk, syrk
     from tilewright.tuning.inspection import inspect_config
 
 __version__ = VERSION
@@ -39,12 +40,14 @@ _HOMES = {
     "device": "tilewright.serve.find",
     "devices": "tilewright.backend",
     "gemm": "tilewright.serve.gemm",
+    "herk": "tilewright.serve.syrk",
     "inspect_config": "tilewright.tuning.inspection",
     "lu_factor": "tilewright.serve.linear",
     "lu_solve": "tilewright.serve.linear",
     "scaled_residual": "tilewright.serve.linear",
     "release": "tilewright.serve.arenas",
     "reload": "tilewright.portfolio.find",
+    "syrk": "tilewright.serve.syrk",
     "tune": "tilewright.portfolio.tuned",
 }
 
@@ -59,12 +62,14 @@ __all__ = [
     "device",
     "devices",
     "gemm",
+    "herk",
     "inspect_config",
     "lu_factor",
     "lu_solve",
     "release",
     "reload",
     "scaled_residual",
+    "syrk",
     "tune",
 ]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright.bench import call_cases
-from tilewright.bench.benchmarks import calls, fp32_promise, host_cost
+from tilewright.bench.benchmarks import calls, fp32_promise, host_cost, syrk
 from tilewright.bench.benchmarks.host_cost import drawn_kinds, percentile_lines
 from tilewright.bench.call_arrays import Arrays, arrays_of, operands, public_call
 from tilewright.bench.call_cases import cases_of
@@ -102,7 +102,17 @@ class FakeBlas:
             matrix(c, m, n, ldc)[:] = x @ y
             return 0
 
-        return gemm
+        def update(_, uplo, trans, n, k, alpha, a, lda, beta, c, ldc):
+            t = next(t for t, v in ((N, 0), (T, 1), (C, 2)) if v == trans)
+            n, k = n.value, k.value
+            x = op(matrix(a, *((k, n) if t.transposed else (n, k)), lda), t)
+            right = x @ (x.conj() if "herk" in name else x).T
+            lower = np.tri(n, dtype=bool)
+            assert uplo == 0
+            matrix(c, n, n, ldc)[lower] = right[lower]
+            return 0
+
+        return gemm if "gemm" in name else update
 
 
 @pytest.mark.parametrize("name", "sdcz")
@@ -140,7 +150,8 @@ def test_short_types_are_told(name, operand, result, sums, scalar):
 
 def test_a_product_that_cublas_refuses_is_timed_alone(stand_in, monkeypatch):
     handle = Handle(SimpleNamespace(cublasSgemm_v2_64=lambda *given: 15), None, None)
-    monkeypatch.setattr(calls, "blas_handle", lambda workspace: handle)
+    for module in (calls, syrk):
+        monkeypatch.setattr(module, "blas_handle", lambda workspace: handle)
     (row,) = calls.BENCHMARK.rows(Asked(None, precision="s", size="random", count=1))
     assert row["us"] > 0
     assert row["missing"] == {"cublas": f"refuses s {tuple(row['size'])}"}
@@ -212,17 +223,21 @@ def test_kinds_of_calls_are_of_every_type_and_small():
 def stand_in(on_numpy, monkeypatch):
     """Let NumPy's arrays be on a device that waits for nothing, and a cuBLAS be there."""
     library = SimpleNamespace(
-        **{name: getattr(np, name) for name in ("empty", "random", "matmul", "ascontiguousarray")},
+        **{
+            name: getattr(np, name)
+            for name in ("empty", "random", "matmul", "ascontiguousarray", "tril")
+        },
         cuda=SimpleNamespace(Device=lambda: SimpleNamespace(synchronize=lambda: None)),
         get_default_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
         ndarray=type(None),
     )
     monkeypatch.setitem(sys.modules, "cupy", library)
     monkeypatch.setattr(Arrays, "address", lambda self, x: x.ctypes.data)
-    for module in (calls, host_cost):
+    for module in (calls, host_cost, syrk):
         monkeypatch.setattr(module, "cupy_on", lambda live: library)
     handle = Handle(FakeBlas(), ctypes.c_void_p(1), None)
-    monkeypatch.setattr(calls, "blas_handle", lambda workspace: handle)
+    for module in (calls, syrk):
+        monkeypatch.setattr(module, "blas_handle", lambda workspace: handle)
     monkeypatch.setattr(calls, "BATCH_NS", 1e4)
     monkeypatch.setattr(call_cases, "GPU_MOST", (40, 2**16))
     monkeypatch.setattr(call_cases, "_CLIFFS", (16, 24))
@@ -256,6 +271,21 @@ def test_promised_errors_are_compared_with_cublas(stand_in, monkeypatch):
     assert np.array_equal(c, a @ b)
     ours, theirs = judge.etas(a, b, (c + np.float32(2**-10), c))
     assert 0 <= theirs < 8 * UNITS["s"] < ours
+
+
+def test_updates_have_times_of_a_whole_product_and_of_cublas(stand_in):
+    asked = Asked(None, precision="s,c", size="12,40", trans="N,T")
+    rows = list(syrk.BENCHMARK.rows(asked))
+    kinds = [(row["precision"], row["update"], row["trans"]) for row in rows]
+    assert kinds[:2] == [("s", "syrk", "N"), ("s", "syrk", "T")]
+    assert {("c", "syrk", "T"), ("c", "herk", "C")} <= set(kinds)
+    for one in rows:
+        assert one["of_gemm"] == pytest.approx(one["gemm_us"] / one["us"])
+        assert one["ratio"] == pytest.approx(one["cublas_us"] / one["us"])
+        assert one["difference"] < 1e-5
+        assert "of cuBLAS" in syrk.BENCHMARK.line(one)
+    lines = syrk.BENCHMARK.table(rows)[1]
+    assert [line[:3] for line in lines][:2] == [["s", "syrk", 12], ["s", "syrk", 40]]
 
 
 def test_cliffs_and_flat_sides_have_tables_of_their_own(stand_in):

@@ -45,7 +45,7 @@ typedef struct {
 } function;
 
 /* What was asked of the driver. */
-enum { LAUNCH, ALLOCATE, FREE, CLEAR, WAIT };
+enum { LAUNCH, ALLOCATE, FREE, CLEAR, WAIT, RECORD, AWAIT };
 enum { EVENTS = 2048, SLOTS = 8, SLOT_BYTES = 128 };
 typedef struct {
     int kind;
@@ -430,8 +430,30 @@ int cuCtxSetCurrent(void *context) { return context == NULL; }
 
 int cuStreamCreate(void **stream, unsigned flags)
 {
-    *stream = &fake_kept;
+    static uintptr_t next = 0x51000;
+    *stream = fake_logs ? (void *)(next += 0x10) : (void *)&fake_kept;
     return flags > 1;
+}
+
+int cuEventCreate(void **event, unsigned flags)
+{
+    static uintptr_t next = 0xE0000;
+    *event = (void *)(next += 0x10);
+    return flags > 2;
+}
+
+int cuEventRecord(void *it, void *stream)
+{
+    if (fake_logs)
+        put_down((event){.kind = RECORD, .stream = stream, .function = it});
+    return 0;
+}
+
+int cuStreamWaitEvent(void *stream, void *it, unsigned flags)
+{
+    if (fake_logs)
+        put_down((event){.kind = AWAIT, .stream = stream, .function = it});
+    return (int)flags;
 }
 
 int cuModuleLoad(void **made, const char *file)

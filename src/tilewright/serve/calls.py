@@ -44,6 +44,7 @@ from tilewright.timeline import span
 
 if TYPE_CHECKING:
     from tilewright.serve.split.decision import Decision
+    from tilewright.serve.triangle import Triangle
 
 __all__ = ["Planned", "Wanted", "forget_plans", "in_bytes", "launch", "start"]
 
@@ -69,6 +70,8 @@ class Wanted:
         "fp32" or a scheme's name; empty for IEEE arithmetic of the precision.
     repeats : tuple of Repeat
         Of a batch: how the product is repeated, in elements of the kernels' A, B and C.
+    triangle : Triangle, optional
+        Which part of the result is computed, where that is not all.
     """
 
     problem: Problem
@@ -76,6 +79,7 @@ class Wanted:
     exchanged: bool
     arithmetic: str = ""
     repeats: tuple[Repeat, ...] = ()
+    triangle: Triangle | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,12 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
         _begins(call.b, p.precision, wanted.repeats, 2),
     )
     of = _circumstances() if arithmetic else None
-    key = (live, p, wanted.repeats, first, arithmetic, reads, real, told, lean, generation(), of)
+    part = wanted.triangle
+    keeps = call.beta != 0 or part is None  # passes over a triangle depend on it
+    key = (
+        live, p, wanted.repeats, first, arithmetic, reads, real, told, lean, generation(), of,
+        part, keeps,
+    )  # fmt: skip
     found: Planned | None = kept(key)
     if found is not None:
         return found
@@ -143,7 +152,7 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
     call = replace(
         call,
         alpha=alpha if reads else 0,
-        beta=beta,
+        beta=beta if keeps else 0,
         a=operand(A, first[0], call.a.ld),
         b=operand(B, first[1], call.b.ld),
         c=operand(C, 0, call.c.ld),
@@ -153,6 +162,7 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
         laid = lay_out(
             live, p, call, arithmetic, space, report=REPORT if told else None, copies=not lean,
             repeats=wanted.repeats,
+            triangle=part,
         )  # fmt: skip
         if ordered:
             plan: Any = OrderedPlan(live, p.precision, laid.steps, space, first, laid.repeats)

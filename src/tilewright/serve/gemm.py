@@ -25,15 +25,19 @@ if TYPE_CHECKING:
     from tilewright.serve.calls import Wanted
     from tilewright.serve.epilogue import Epilogue
     from tilewright.serve.split import Decision
+    from tilewright.serve.triangle import Triangle
 
 __all__ = [
     "Placed",
     "Request",
+    "adapter_of",
     "check_given",
     "check_scalars",
     "column_major_call",
     "gemm",
     "launch_gemm",
+    "one_precision",
+    "pairs",
     "strided",
     "wanted_of",
 ]
@@ -178,7 +182,7 @@ def gemm(
         )  # fmt: skip
         if made is not None:
             return made
-    adapter = None if is_narrow(a) else _adapter(a, b, c)
+    adapter = None if is_narrow(a) else adapter_of(a, b, c)
     # DLPack tells no type before an array is exported.
     given_a, a = a, a if adapter is None else adapter.view("a", a)
     if adapter is None or is_narrow(a):
@@ -201,12 +205,12 @@ def gemm(
     b = adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
     op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
-    precision = with_accuracy(_one_precision(a, b, c), accuracy)
+    precision = with_accuracy(one_precision(a, b, c), accuracy)
     arithmetic = arithmetic_of(accuracy)
     if report is not None:
         report.begin(accuracy)
     if precision.parts == 2:
-        alpha, beta = _pairs(alpha, beta)
+        alpha, beta = pairs(alpha, beta)
     batch, m, n, k = shapes_of(a, b, c, op_a, op_b)
     check_scalars(alpha, beta, precision, c)
     if c is None:
@@ -249,6 +253,7 @@ class Request:
     report: Decision | None = None
     limits: tuple[int | None, int | None] | None = None  # bytes of the device's memory, the host's
     batch: Arranged | None = None  # how the arrays are matrices, where they are not
+    triangle: Triangle | None = None  # of c, where that is all that is computed
 
     def arranged(self) -> Request:
         """Return it as matrices and repeats, with the sizes of these."""
@@ -273,6 +278,11 @@ class Request:
         size = self.precision.element_bytes
         return tuple((n, a // size, b // size, c // size) for n, a, b, c in self.batch.repeats)
 
+    @property
+    def keeps_c(self) -> bool:
+        """Whether some of what c holds counts, or stays."""
+        return self.beta != 0 or (self.triangle is not None and not self.triangle.filled)
+
 
 def _limits(device: Any, host: Any) -> tuple[int | None, int | None] | None:
     """Return limits of memory; None where there are none."""
@@ -284,7 +294,7 @@ def _limits(device: Any, host: Any) -> tuple[int | None, int | None] | None:
     return device, host
 
 
-def _adapter(a: Any, b: Any, c: Any) -> Any:
+def adapter_of(a: Any, b: Any, c: Any) -> Any:
     """Return what knows this kind of arrays: a module or object of a few functions.
 
     ``view(name, x)`` and ``result(x)`` go between the caller's array and one that has
@@ -345,7 +355,8 @@ def check_given(a: Any, b: Any) -> None:
             raise TypeError(f"{name} is None; give an array")
 
 
-def _one_precision(a: Any, b: Any, c: Any) -> Precision:
+def one_precision(a: Any, b: Any, c: Any) -> Precision:
+    """Return the precision of matrices of one type."""
     for name, x in (("b", b), ("c", c)):
         if x is not None and x.dtype != a.dtype:
             raise ValueError(
@@ -357,7 +368,7 @@ def _one_precision(a: Any, b: Any, c: Any) -> Precision:
         raise ValueError(f"a.{error}, or to float16, bfloat16, FP8 or int8") from None
 
 
-def _pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
+def pairs(alpha: Any, beta: Any) -> tuple[Any, Any]:
     """Return scalars as double-double ones."""
     from tilewright.serve.double_double import DoubleDouble
 
@@ -446,7 +457,10 @@ def wanted_of(request: Request, operands: tuple[Placed, Placed, Placed]) -> Want
     repeats = request.repeats
     if found[2]:
         repeats = tuple((count, b, a, c) for count, a, b, c in repeats)
-    return Wanted(*found, request.arithmetic, repeats)
+    triangle = request.triangle
+    if triangle is not None and found[2]:
+        triangle = triangle.exchanged()
+    return Wanted(*found, request.arithmetic, repeats, triangle)
 
 
 def strided(shape: Any, strides: Any, itemsize: int) -> tuple[bool, int] | None:

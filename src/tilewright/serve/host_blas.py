@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tilewright.serve.gemm import Request
     from tilewright.tuning.host_blas import Race
 
-__all__ = ["at_once", "is_plain", "is_serving", "left_out", "serve"]
+__all__ = ["at_once", "is_plain", "is_serving", "left_out", "multiplied", "serve"]
 
 # As it is when the process begins, so that equal calls give equal bits; see `left_out`.
 _serves = os.environ.get("TILEWRIGHT_HOST_BLAS") != "0"
@@ -173,11 +173,15 @@ def serve(live: LiveDevice, request: Request) -> bool:
             for x, matrix in zip((a, b, c), map(request.matrix, "abc"), strict=True)
         )
     with span("BLAS"):
-        if request.k == 0 or not any(precision.scalar(request.alpha)):
-            _QUIET.copy().run(_scale, c, request.beta, precision)
-        else:
+        x = y = None  # neither is read
+        if request.k and any(precision.scalar(request.alpha)):
             x, y = _operand(a, request.trans_a), _operand(b, request.trans_b)
-            _QUIET.copy().run(_computed, x, y, c, request.alpha, request.beta, precision)
+        update = multiplied
+        if request.triangle is not None:
+            from tilewright.serve.host_triangle import update_of
+
+            update = update_of(request.triangle)
+        _QUIET.copy().run(update, x, y, c, request.alpha, request.beta, precision)
     return True
 
 
@@ -266,6 +270,17 @@ def _operand(x: NDArray[Any], op: str) -> NDArray[Any]:
     if op in "CR" and x.dtype.kind == "c":
         x = x.conj()
     return x if op == "R" else x.swapaxes(-1, -2)
+
+
+def multiplied(
+    x: NDArray[Any] | None, y: NDArray[Any] | None, c: NDArray[Any], alpha: complex, beta: complex,
+    precision: Precision,
+) -> None:  # fmt: skip
+    """Let C be alpha x y + beta c; without x and y, beta c."""
+    if x is None or y is None:
+        _scale(c, beta, precision)
+    else:
+        _computed(x, y, c, alpha, beta, precision)
 
 
 def _computed(

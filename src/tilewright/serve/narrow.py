@@ -8,7 +8,7 @@ cut where they would no longer be exact.  Either way results are rounded once.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from tilewright.serve.narrow_arrays import Arrays, ExportedArrays, arrays_of
 from tilewright.serve.narrow_calls import Call, on_arrays_device, on_host
 from tilewright.serve.narrow_types import results_of, short_precision, type_name
 from tilewright.serve.overlap import overlaps_itself
+
+if TYPE_CHECKING:
+    from tilewright.serve.triangle import Triangle
 
 __all__ = ["narrow_gemm", "scalars_of"]
 
@@ -37,8 +40,12 @@ def narrow_gemm(
     trans_b: str | Trans,
     out_dtype: Any,
     device: str | LiveDevice | None,
+    *,
+    triangle: Triangle | None = None,
 ) -> Any:
     """Return alpha op(a) op(b) + beta c; see `tilewright.gemm`.
+
+    With a triangle, which is for 16-bit numbers, that part of the result, b being a.
 
     Raises
     ------
@@ -46,10 +53,15 @@ def narrow_gemm(
         If an argument is wrong; the message names it.
     """
     library = arrays_of(a, b, c)
-    rest = {"trans_a": trans_a, "trans_b": trans_b, "device": device}
+    rest: dict[str, Any] = {
+        "trans_a": trans_a,
+        "trans_b": trans_b,
+        "device": device,
+        "triangle": triangle,
+    }
     if isinstance(library, ExportedArrays):
         return _exported(library, (a, b, c), alpha, beta, out_dtype, rest)
-    out = _checked(library, a, b, c, out_dtype)
+    out = _checked(library, a, b, c, out_dtype, rest["triangle"])
     made = _on_tensor_cores(library, a, b, c, alpha, beta, out, out_dtype, rest)
     if made is not None:
         return made
@@ -61,9 +73,13 @@ def narrow_gemm(
     return c
 
 
-def _checked(library: Arrays, a: Any, b: Any, c: Any, out_dtype: Any) -> str:
+def _checked(
+    library: Arrays, a: Any, b: Any, c: Any, out_dtype: Any, triangle: Triangle | None
+) -> str:
     """Return the name of the result's type, once the arrays are known to go together."""
     kind = type_name(a.dtype)
+    if triangle is not None and kind not in ("float16", "bfloat16"):
+        raise ValueError(f"a.dtype={kind} has no rank-k update; use gemm")
     for name, x in (("a", a), ("b", b), ("c", c)):
         if x is not None:
             library.check(name, x)
@@ -90,7 +106,7 @@ def _on_tensor_cores(
     if 0 in (*batch, m, n, k) or alpha == 0:  # nothing is multiplied
         return None
     of = short_precision(type_name(a.dtype), out)
-    call = Call(of, m, n, k, alpha, beta, op_a, op_b)
+    call = Call(of, m, n, k, alpha, beta, op_a, op_b, triangle=rest["triangle"])
     if isinstance(a, np.ndarray):
         if batch:  # travels in pieces, in single precision
             return None
@@ -107,7 +123,7 @@ def _exported(
     """Return the product of DLPack arrays: in place on tensor cores, else through CuPy."""
     a, b = (library.adapter.view(name, x) for name, x in zip("ab", given[:2], strict=True))
     c = None if given[2] is None else library.adapter.view("c", given[2])
-    out = _checked(library, a, b, c, out_dtype)
+    out = _checked(library, a, b, c, out_dtype, rest["triangle"])
     made = _on_tensor_cores(library, a, b, c, alpha, beta, out, out_dtype, rest)
     if made is not None:
         return made
@@ -160,19 +176,32 @@ def _out(library: Arrays, kind: str, c: Any, out_dtype: Any) -> str:
 
 def _floats(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any) -> Any:
     """Return the result in float32."""
-    from tilewright.serve.gemm import gemm
-
     wide = None if c is None else library.cast(c, "float32")
     if wide is c and c is not None:  # a cast to its own type may be no copy
         wide = c * 1
     x, y = library.cast(a, "float32"), library.cast(b, "float32")
-    return gemm(x, y, wide, alpha=alpha, beta=beta, **rest)
+    return _product(x, y, wide, alpha, beta, **rest)
+
+
+def _product(
+    x: Any, y: Any, c: Any, alpha: Any, beta: Any, *, trans_a: Any, trans_b: Any, device: Any,
+    triangle: Triangle | None,
+) -> Any:  # fmt: skip
+    """Return the product in single precision, or a triangle of it."""
+    if triangle is None:
+        from tilewright.serve.gemm import gemm
+
+        return gemm(
+            x, y, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, device=device
+        )
+    from tilewright.serve.syrk import syrk
+
+    uplo = "L" if triangle.lower else "U"
+    return syrk(x, c, alpha=alpha, beta=beta, trans=trans_a, uplo=uplo, device=device)
 
 
 def _integers(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest: Any) -> Any:
     """Return the result in 64-bit integers: the sum over k in exact pieces."""
-    from tilewright.serve.gemm import gemm
-
     alpha, beta = scalars_of(alpha, beta, c, whole=True)
     op_a, op_b = Trans.parse(rest["trans_a"], "trans_a"), Trans.parse(rest["trans_b"], "trans_b")
     across_a, across_b = op_a.transposed, op_b.transposed
@@ -182,7 +211,7 @@ def _integers(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, re
         part = slice(start, start + _EXACT_K)
         x = library.cast(a[..., part, :] if across_a else a[..., part], "float32")
         y = library.cast(b[..., part] if across_b else b[..., part, :], "float32")
-        piece = library.cast(gemm(x, y, **rest), "int64")
+        piece = library.cast(_product(x, y, None, 1, 0, **rest), "int64")
         total = piece if total is None else total + piece
     assert total is not None
     scaled = total * alpha

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tilewright.serve.arrays.device import View
     from tilewright.serve.fused import Then
     from tilewright.serve.narrow_arrays import Arrays
+    from tilewright.serve.triangle import Triangle
 
 __all__ = ["Call", "on_arrays_device", "on_host"]
 
@@ -49,15 +50,18 @@ class Call:
     trans_b: Trans
     then: Then | None = None
     vectors: tuple[int, ...] = ()  # addresses of what follows, where something does
+    triangle: Triangle | None = None
 
     def product(self, a: Any, b: Any, c: Operand, *, row_major: bool) -> Product:
         """Return what is launched; `a` and `b` are memory, shape and steps in elements."""
         left = Matrix.of(*a, k_first=self.trans_a.transposed)
         right = Matrix.of(*b, k_first=not self.trans_b.transposed)
+        triangle = self.triangle
         if row_major:  # C^T = op(B)^T op(A)^T
             left, right = right, left
+            triangle = None if triangle is None else triangle.exchanged()
         then = None if self.then is None else self.then.along(row_major=row_major)
-        return Product(self.precision, self.alpha, self.beta, left, right, c, then)
+        return Product(self.precision, self.alpha, self.beta, left, right, c, then, triangle)
 
 
 # -- arrays on a device ----------------------------------------------------------------
@@ -127,6 +131,8 @@ def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked:
 def _made_up(call: Call) -> Call:
     """Return a call with the scalars that plans are laid out with."""
     alpha, beta = ALPHA.real, BETA.real
+    if call.triangle is not None and call.beta == 0:  # passes over a triangle depend on it
+        beta = 0
     if call.precision.is_whole:
         return replace(call, alpha=int(alpha), beta=int(beta))
     return replace(call, alpha=alpha, beta=beta)
@@ -176,9 +182,11 @@ def _remember(
     most = 2.0**31 - 1 if whole else float(np.finfo(np.float32).max)
     target = views[2]
     where = getattr(target.array, "device", target.ordinal)
-    trans = call.trans_a.value, call.trans_b.value
+    trans, accuracy = (call.trans_a.value, call.trans_b.value), "ieee"
+    if call.triangle is not None:
+        accuracy = warm.of_triangle(call.triangle.lower, call.beta != 0, accuracy)
     warm.remember(
-        (a, b, c, call.alpha, call.beta, *trans, "ieee", asked, None),
+        (a, b, c, call.alpha, call.beta, *trans, accuracy, asked, None),
         target.array, plan, target.shape, target.array.dtype, where, exchanged, False, whole,
         most, *(view.extent for view in views),
     )  # fmt: skip
@@ -226,7 +234,7 @@ def on_host(
         return kept[-1], x.shape, (1, ld) if transposed else (ld, 1)
 
     made = np.empty((call.m, call.n), call.precision.result_dtype)
-    if c is not None and call.beta != 0:
+    if c is not None and (call.beta != 0 or call.triangle is not None):
         made[...] = c
     try:
         left, right = upload(a), upload(b)

@@ -6,7 +6,7 @@ unit stride has been copied.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
@@ -17,6 +17,9 @@ from tilewright.serve.routes import MemorySpace, Step, lay_out
 from tilewright.stencil.asynchronous.realign import Realigned, aligned_ld
 from tilewright.stencil.geometry import MOST_PLACES, MOST_STRIDE
 from tilewright.stencil.wgmma import Following
+
+if TYPE_CHECKING:
+    from tilewright.serve.triangle import Triangle
 
 __all__ = ["Laid", "Matrix", "Product", "copied_operand", "steps"]
 
@@ -97,6 +100,8 @@ class Product:
         In elements of the result.
     then : Following, optional
         What follows the product (`tilewright.serve.fused`).
+    triangle : Triangle, optional
+        Which part of the result is computed, where that is not all; of 16-bit operands.
     """
 
     precision: Precision
@@ -106,6 +111,7 @@ class Product:
     b: Matrix
     c: Operand
     then: Following | None = None
+    triangle: Triangle | None = None
 
     def fits(self) -> bool:
         """Whether sizes and strides are what the copy engine counts to."""
@@ -142,7 +148,8 @@ def steps(live: LiveDevice, product: Product, space: MemorySpace) -> list[Step]:
         of, m, n, k, product.alpha, Operand(a.memory, 0, a.ld), Operand(b.memory, 0, b.ld),
         product.beta, product.c,
     )  # fmt: skip
-    return [*made, *lay_out(live, problem, call, "", space).steps]
+    laid = lay_out(live, problem, call, "", space, triangle=product.triangle)
+    return [*made, *laid.steps]
 
 
 def copied_operand(

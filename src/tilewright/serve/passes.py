@@ -1,7 +1,7 @@
 """Every source that a call may launch beside the kernels of S, D, C, Z and double-double GEMM.
 
-Copies of operands, the passes of ``accuracy="fp32"``, and their products: what
-the portfolio ``passes`` holds, so that none of them is compiled where it serves.
+Copies of operands and of triangles, the passes of ``accuracy="fp32"``, and their products: what the
+portfolio ``passes`` holds, so that none of them is compiled where it serves.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tilewright.serve.split.product import arithmetic_of_scheme
 from tilewright.serve.tensor_cores import wgmma
 from tilewright.stencil import Source
 from tilewright.stencil.asynchronous.realign import Realigned
+from tilewright.stencil.asynchronous.triangle import MovedTriangle
 from tilewright.stencil.split import SCHEMES, Sources
 from tilewright.stencil.split.sources import Operands, Stored
 from tilewright.stencil.wgmma import Arithmetic, TensorVariant
@@ -33,6 +34,7 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     """Yield what each source is, and the source; `device` has Hopper's tensor cores."""
     yield from (("copies", one) for one in _copies())
     yield from (("splits", one) for one in _splits())
+    yield from (("triangles", one) for one in _triangles())
     for made in _FOLLOWED:
         yield from _products(device, f"{made.element} epilogue", made, 0)
     for name in _ROUTES:
@@ -46,6 +48,14 @@ def _copies() -> Iterator[Source]:
             yield Realigned(size, 1, 1, transposed).source("cuda")
             if transposed and size >= 8:
                 yield Realigned(size, 1, 1, transposed, True).source("cuda")
+
+
+def _triangles() -> Iterator[Source]:
+    for size in (2, 4, 8, 16, 32):
+        for mirrored in (False, True):
+            yield MovedTriangle(size, mirrored).source("cuda")
+            if size >= 8:
+                yield MovedTriangle(size, mirrored, True).source("cuda")
 
 
 def _splits() -> Iterator[Source]:

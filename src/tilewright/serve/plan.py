@@ -93,7 +93,7 @@ class _Launch(ctypes.Structure):
         ("function", ctypes.c_void_p),
         *((name, ctypes.c_uint) for name in (
             "grid_x", "grid_y", "grid_z", "block_x", "block_y", "shared_bytes", "early", "first",
-            "count",
+            "count", "lane", "phase",
         )),
     )  # fmt: skip
 
@@ -327,6 +327,7 @@ class _Laid:
         self._scalars: list[bytes] = []  # patches
         self._part_bytes = 0
         self._words = 0
+        self._cleared: set[int] = set()  # workspaces of lanes
 
     def add(self, loaded: Any, launch: Launch, arguments: tuple[Any, ...]) -> None:
         """Lay out a loaded kernel's launch, and that of its second function."""
@@ -340,9 +341,7 @@ class _Laid:
             arguments = (*arguments, 0)  # whole tiles: nobody looks at a workspace
         elif loaded.part_bytes:
             wanted = Workspace(launch.grid[0], loaded.part_bytes, not loaded.second)
-            self._words = wanted.cleared_bytes
-            self._part_bytes = max(self._part_bytes, wanted.size - wanted.cleared_bytes)
-            arguments = (*arguments, _WORKSPACE)
+            arguments = (*arguments, self._workspace(wanted, launch))
         first = len(self._places)
         for value in arguments:
             self._put(value)
@@ -351,11 +350,31 @@ class _Laid:
         if second is not None:
             self._start(loaded.second, second, 0, first, many)
 
+    def _workspace(self, wanted: Workspace, launch: Launch) -> int:
+        """Return the address of a workspace that is of a lane alone.
+
+        Those of all lanes but the first lie in what may hold anything, and are cleared before the
+        lane's first launch.
+        """
+        if not launch.lane:
+            self._words = wanted.cleared_bytes
+            self._part_bytes = max(self._part_bytes, wanted.size - wanted.cleared_bytes)
+            return _WORKSPACE
+        at = self._space.need(f"workspace {launch.lane}", wanted.size)
+        if at not in self._cleared:
+            self._cleared.add(at)
+            first = len(self._places)
+            self._put(at)
+            clear = Launch((wanted.cleared_bytes, 1), (1, 1), lane=launch.lane, phase=launch.phase)
+            self._start(0, clear, 0, first, 1)
+        return at
+
     def _start(self, function: int, launch: Launch, shared: int, first: int, many: int) -> None:
         able = (self._device.spec.compute_capability or 0) >= _EARLY_FROM
         grid = *launch.grid, launch.batch
         made = _Launch(function, *grid, *launch.block, shared, launch.early and able)
         made.first, made.count = first, many
+        made.lane, made.phase = launch.lane, launch.phase
         self._launches.append(made)
 
     def _put(self, value: Any) -> None:

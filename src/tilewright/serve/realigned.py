@@ -31,7 +31,7 @@ from tilewright.stencil import Variant
 from tilewright.stencil.asynchronous.realign import Realigned
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 
-__all__ = ["Way", "best_way", "expected_ns", "way_of", "way_steps", "ways"]
+__all__ = ["Way", "best_way", "copied", "expected_ns", "way_of", "way_steps", "ways"]
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,15 @@ def expected_ns(device: Served, way: Way) -> float | None:
 
 
 def way_steps(live: LiveDevice, way: Way, call: GemmCall, space: MemorySpace) -> list[Step]:
-    """Return the launches of a way: its copies, then its kernel.
+    """Return the launches of a way: its copies, then its kernel; parameters as of `copied`."""
+    steps, call = copied(live, way, call, space)
+    return [*steps, direct(live, way.problem, call)]
+
+
+def copied(
+    live: LiveDevice, way: Way, call: GemmCall, space: MemorySpace, *, is_one: bool = False
+) -> tuple[list[Step], GemmCall]:
+    """Return the launches of a way's copies, and the call that reads them.
 
     Parameters
     ----------
@@ -188,13 +196,19 @@ def way_steps(live: LiveDevice, way: Way, call: GemmCall, space: MemorySpace) ->
         As kernels see it; alpha and k are not 0.
     space : MemorySpace
         Where the copies' memory comes from.
+    is_one : bool
+        Whether A and B are one matrix, of which equal copies are made once.
     """
     steps: list[Step] = []
     read = {"a": call.a, "b": call.b}
     for name, one in way.copies.items():
-        x, to = read[name], space.need(f"realigned {name}", one.size)
+        x = read[name]
+        if is_one and name == "b" and one == way.a:
+            read[name] = read["a"]
+            continue
+        to = space.need(f"realigned {name}", one.size)
         along = (x.ld, 1) if one.transposed else (1, x.ld)
         arguments = one.arguments(x.memory, x.offset, *along, to)
         steps.append((kernel_of(live, one.source(live.dialect)), one.launch, arguments))
         read[name] = Operand(to, 0, one.ld)
-    return [*steps, direct(live, way.problem, replace(call, a=read["a"], b=read["b"]))]
+    return steps, replace(call, a=read["a"], b=read["b"])

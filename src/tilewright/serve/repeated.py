@@ -89,7 +89,7 @@ def remember(
     where : Hashable
         What else tells such calls from others: the device, and where in their memory arrays begin.
     """
-    if request.arithmetic or request.k == 0 or request.precision.parts == 2:
+    if request.arithmetic or request.k == 0 or request.precision.parts == 2 or request.triangle:
         return  # depends on more; reads nothing; is not looked for
     if any(step < 0 for x in (request.a, request.b, request.c) for step in x.strides):
         return  # a batch backwards: `reach` is from the first element on

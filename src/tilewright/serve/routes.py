@@ -2,6 +2,7 @@
 
 ::
 
+    a triangle of the result       products of its blocks                rank_k.py
     accuracy="fp32" and schemes    split operands, products of parts     split/
     operands worth copying         copies, then the kernel for those     realigned.py
     batches                        one launch for all, if it is faster   one_launch.py
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.backend import GemmCall, Kernel, LiveDevice
 from tilewright.dataclass import dataclass
@@ -24,6 +25,9 @@ from tilewright.serve.batches import Repeat
 from tilewright.serve.kernels import begin_aligned, ready
 from tilewright.stencil import Launch, Variant
 from tilewright.timeline import span
+
+if TYPE_CHECKING:
+    from tilewright.serve.triangle import Triangle
 
 __all__ = ["Laid", "MemorySpace", "direct", "lay_out"]
 
@@ -80,6 +84,7 @@ def lay_out(
     report: Any = None,
     copies: bool = True,
     repeats: tuple[Repeat, ...] = (),
+    triangle: Triangle | None = None,
 ) -> Laid:
     """Return the launches of a call.
 
@@ -99,12 +104,20 @@ def lay_out(
         Whether operands may be copied first.
     repeats : tuple of Repeat
         Of a batch: how the product is repeated, in elements.
+    triangle : Triangle, optional
+        Which part of the result is computed, where that is not all.
 
     Raises
     ------
     BackendError
         If no kernel can be had, or there is too little memory.
     """
+    if triangle is not None:
+        from tilewright.serve.rank_k import lay_out_triangle
+
+        return lay_out_triangle(
+            live, problem, call, arithmetic, space, triangle, report=report, copies=copies
+        )
     why = ""
     if arithmetic:
         from tilewright.serve.split.serve import split_steps, why_ieee

@@ -18,7 +18,7 @@ from tilewright.portfolio.find import on_reload
 from tilewright.serve.arenas import Memory
 from tilewright.timeline import is_recording, on_change
 
-__all__ = ["CUPY", "TORCH", "again", "forget", "know", "looks", "remember"]
+__all__ = ["CUPY", "TORCH", "again", "forget", "know", "looks", "of_triangle", "remember"]
 
 # arrays.c: libraries.
 CUPY, TORCH = 0, 1
@@ -118,6 +118,14 @@ def remember(given: tuple[Any, ...], used: Any, plan: Any, *about: Any) -> None:
     """
     if _table.remember is not None:
         _table.remember(*given, used, plan.native, plan, *about)
+
+
+def of_triangle(lower: bool, reads_c: bool, accuracy: Any) -> str:
+    """Return what the accuracy of a call is called here that computes a triangle of C.
+
+    Plans of such calls depend on whether beta is 0.
+    """
+    return f"{'L' if lower else 'U'}{reads_c:d}:{accuracy}"
 
 
 def forget() -> None:

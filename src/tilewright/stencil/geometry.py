@@ -207,6 +207,9 @@ class Launch:
         blocks it is not launched.
     batch : int
         Blocks in z: matrices of a batched kernel.
+    lane, phase : int
+        Launches of one phase of a call need not follow each other: they run at once where their
+        lanes differ and a device can.  A phase begins when all of the one before it has ended.
     """
 
     grid: tuple[int, int]
@@ -220,6 +223,8 @@ class Launch:
     second_blocks: int = 0
     second_threads: int = 0
     batch: int = 1
+    lane: int = 0
+    phase: int = 0
 
     @cached_property
     def threads(self) -> tuple[int, ...]:
@@ -245,7 +250,8 @@ class Launch:
         if not self.second_blocks:
             return None
         blocks = self.grid[0] * self.second_blocks, self.grid[1]
-        return Launch(blocks, (self.second_threads, 1), early=True)
+        threads = (self.second_threads, 1)
+        return Launch(blocks, threads, early=True, lane=self.lane, phase=self.phase)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,17 @@ class Routes:
         monkeypatch.setattr(arenas, "_owners", {})
 
     def __call__(
-        self, live, problem, call, arithmetic, space, *, report=None, copies=True, repeats=()
+        self,
+        live,
+        problem,
+        call,
+        arithmetic,
+        space,
+        *,
+        report=None,
+        copies=True,
+        repeats=(),
+        triangle=None,
     ):
         self.made.append((call, arithmetic, report, copies))
         pieces = [space.need("x", self.scratch)] if self.scratch and copies else []

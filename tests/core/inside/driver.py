@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-LAUNCH, ALLOCATE, FREE, CLEAR, WAIT = range(5)
-NAMES = ("launch", "allocate", "free", "clear", "wait")
+LAUNCH, ALLOCATE, FREE, CLEAR, WAIT, RECORD, AWAIT = range(7)
+NAMES = ("launch", "allocate", "free", "clear", "wait", "record", "await")
 _SLOTS, _SLOT_BYTES, _EVENTS = 8, 128, 2048
 
 # Contexts are pointers that nobody follows.

@@ -19,12 +19,21 @@ from tilewright.precision import precision
 from tilewright.problem import Trans
 from tilewright.tuning.measure import Workload
 
-__all__ = ["KINDS", "CuBLAS", "Handle", "blas_handle", "library_file", "prepared"]
+__all__ = [
+    "KINDS",
+    "CuBLAS",
+    "Handle",
+    "blas_handle",
+    "library_file",
+    "prepared",
+    "prepared_update",
+]
 
 # cublas_api.h: cublasOperation_t, and CUBLAS_DEFAULT_MATH, in which it is fastest and keeps to the
 # precision's arithmetic: TF32 and emulations have to be asked for.
 _OPERATIONS = {Trans.N: 0, Trans.T: 1, Trans.C: 2}
 _DEFAULT_MATH = 0
+_LOWER = 0  # CUBLAS_FILL_MODE_LOWER
 
 # What cublasGemmEx multiplies: cudaDataType of A and B, and of C (library_types.h), the
 # cublasComputeType_t of sums (cublas_api.h), and NumPy's type of the scalars.
@@ -155,6 +164,44 @@ def _product(
         types = (of[0], of[0], of[1])
         a, b, c = ((x, kind(t), ld) for (x, ld), t in zip(given, types, strict=True))
         arguments = (*head, *a, *b, beta, *c, kind(of[2]), kind(_DEFAULT_ALGORITHM))
+
+    def call() -> int:
+        return int(function(*arguments))
+
+    call.scalars = scalars  # type: ignore[attr-defined]  # held for its address
+    return call
+
+
+def prepared_update(
+    handle: Handle, letter: str, n: int, k: int, trans: Trans, addresses: tuple[int, int],
+    *, hermitian: bool,
+) -> Callable[[], int]:  # fmt: skip
+    """Return a call of cublas?syrk or cublas?herk, its arguments prepared.
+
+    The lower triangle, of column-major arrays without gaps.
+
+    Parameters
+    ----------
+    handle, letter, trans
+        As of `prepared`; letter is s, d, c or z.
+    n, k : int
+        Of C, and of the sums.
+    addresses : tuple of int
+        Of A and C.
+    hermitian : bool
+        Whether it is herk, whose scalars are real.
+    """
+    whole, at = ctypes.c_int64, ctypes.c_void_p
+    of = precision(letter)
+    scalars = np.array([1, 0], of.real_dtype if hermitian else of.dtype)
+    alpha, beta = (at(scalars.ctypes.data + i * scalars.itemsize) for i in range(2))
+    kind = "herk" if hermitian else "syrk"
+    function = getattr(handle.api, f"cublas{letter.upper()}{kind}_v2_64")
+    lda = max(1, k if trans.transposed else n)
+    arguments = (
+        handle.handle, _LOWER, _OPERATIONS[trans], whole(n), whole(k), alpha, at(addresses[0]),
+        whole(lda), beta, at(addresses[1]), whole(max(1, n)),
+    )  # fmt: skip
 
     def call() -> int:
         return int(function(*arguments))

@@ -3,6 +3,7 @@
  *     driver.c   the CUDA driver's functions
  *     arena.c    device memory that the calls of a stream share
  *     plan.c     plans made, and started
+ *     lanes.c    streams on which launches of a plan run at once
  *     table.c    which plan serves a call, by the layout of its arrays
  *
  * These, and what chooses (choice.h), are compiled into libraries that are exported, too.  For
@@ -69,6 +70,10 @@ typedef struct {
     int (*encode_map)(void *map, int type, unsigned rank, void *first, const uint64_t *sizes,
                       const uint64_t *strides, const unsigned *box, const unsigned *steps,
                       int interleave, int swizzle, int promotion, int fill);
+    int (*new_stream)(void **stream, unsigned flags);
+    int (*new_event)(void **event, unsigned flags);
+    int (*record)(void *event, void *stream);
+    int (*wait)(void *stream, void *event, unsigned flags);
 } tilewright_cu;
 
 extern tilewright_cu tilewright_driver;
@@ -78,12 +83,16 @@ TILEWRIGHT_API int tilewright_find_driver(void);
 
 /* ---- Plans -------------------------------------------------------------------- */
 
-/* A launch; its arguments are `count` places of the plan's, from `first` on. */
+/* A launch; its arguments are `count` places of the plan's, from `first` on.
+ *
+ * Launches of one phase follow each other in any order, and run at once where their lanes differ;
+ * a phase begins when all of the phase before it has ended.  Lane 0 is the call's own stream. */
 typedef struct {
-    void *function; /* CUfunction */
+    void *function; /* CUfunction; null: so many bytes as grid_x, at the first argument, become 0 */
     unsigned grid_x, grid_y, grid_z, block_x, block_y, shared_bytes;
     unsigned early; /* whether its blocks may begin before the launch before it has ended */
     unsigned first, count;
+    unsigned lane, phase;
 } tilewright_launch;
 
 /* What is written into an argument at each call. */
@@ -171,6 +180,22 @@ TILEWRIGHT_API int tilewright_start_in(const tilewright_plan *plan, const tilewr
  * enough, or memory of this call alone.  `freed` as of tilewright_arena_put. */
 TILEWRIGHT_API int tilewright_run(const tilewright_plan *plan, const tilewright_call *call,
                                   uint64_t *freed);
+
+/* ---- Lanes -------------------------------------------------------------------- */
+
+enum { TILEWRIGHT_LANES = 8 };
+
+/* What the launches of a phase are enqueued on, by lane. */
+typedef struct {
+    void *streams[TILEWRIGHT_LANES]; /* the first is null: the call's own */
+    void *begin, *ended[TILEWRIGHT_LANES]; /* events */
+} tilewright_lanes;
+
+/* The lanes of the current context, made where there are none; null where none can be had. Whoever
+ * has them holds the lock until the call's own stream waits for all others. */
+const tilewright_lanes *tilewright_lanes_of(void *context);
+void tilewright_lanes_lock(void);
+void tilewright_lanes_unlock(void);
 
 /* ---- Arenas ------------------------------------------------------------------- */
 

@@ -36,6 +36,7 @@ struct tilewright_plan {
     uint64_t zero_bytes, scratch_bytes;
     tilewright_repeat *repeats;
     unsigned repeat_count;
+    int has_lanes; /* whether some launches may run at once */
 };
 
 static size_t data_bytes(const tilewright_plan *it)
@@ -65,6 +66,8 @@ tilewright_plan *tilewright_plan_new(void *context, const tilewright_launch *lau
     it->patch_count = patch_count;
     it->zero_bytes = zero_bytes;
     it->scratch_bytes = scratch_bytes;
+    for (unsigned i = 0; i < launch_count; ++i)
+        it->has_lanes |= launches[i].lane != 0;
     it->launches = copied(launches, launch_count * sizeof *launches);
     it->patches = copied(patches, patch_count * sizeof *patches);
     it->map_of = copied(map_of, place_count * sizeof *map_of);
@@ -172,19 +175,82 @@ static int patch(const tilewright_plan *it, const tilewright_call *call, uint64_
 
 /* ---- Starting ------------------------------------------------------------------- */
 
+static int launch_one(const tilewright_launch *one, void *stream, int may_be_early, void **pointers)
+{
+    if (one->function == NULL) {
+        uint64_t memory;
+        memcpy(&memory, pointers[one->first], sizeof memory);
+        return tilewright_driver.clear(memory, 0, one->grid_x, stream);
+    }
+    const unsigned attributes = one->early && may_be_early ? 1u : 0u;
+    const tilewright_cu_config config = {
+        one->grid_x, one->grid_y, one->grid_z, one->block_x, one->block_y, 1, one->shared_bytes,
+        stream, attributes ? &early : NULL, attributes};
+    return tilewright_driver.launch(&config, one->function, pointers + one->first, NULL);
+}
+
+static int launch_in_order(const tilewright_plan *it, void *stream, void **pointers)
+{
+    int status = 0;
+    for (unsigned i = 0; i < it->launch_count && status == 0; ++i)
+        status = launch_one(&it->launches[i], stream, 1, pointers);
+    return status;
+}
+
+/* Let the call's stream wait for the lanes that were begun, but for the first, which it is. */
+static int end_phase(const tilewright_lanes *lanes, void *stream, unsigned begun)
+{
+    int status = 0;
+    for (int lane = 1; lane < TILEWRIGHT_LANES; ++lane) {
+        if (!(begun >> lane & 1))
+            continue;
+        int failed = tilewright_driver.record(lanes->ended[lane], lanes->streams[lane]);
+        if (failed == 0)
+            failed = tilewright_driver.wait(stream, lanes->ended[lane], 0);
+        status = status ? status : failed;
+    }
+    return status;
+}
+
+static int launch_in_lanes(const tilewright_plan *it, void *stream, void **pointers,
+                           const tilewright_lanes *lanes)
+{
+    unsigned begun = 1; /* lanes on which a launch comes right behind another one */
+    int status = 0;
+    for (unsigned i = 0; i < it->launch_count && status == 0; ++i) {
+        const tilewright_launch *const one = &it->launches[i];
+        void *const on = one->lane ? lanes->streams[one->lane] : stream;
+        if (i > 0 && one->phase != it->launches[i - 1].phase) {
+            status = end_phase(lanes, stream, begun);
+            begun = 0;
+        }
+        if (status == 0 && (i == 0 || one->phase != it->launches[i - 1].phase))
+            status = tilewright_driver.record(lanes->begin, stream);
+        if (status == 0 && one->lane && !(begun >> one->lane & 1))
+            status = tilewright_driver.wait(on, lanes->begin, 0);
+        if (status)
+            break;
+        status = launch_one(one, on, (int)(begun >> one->lane & 1), pointers);
+        begun |= 1u << one->lane;
+    }
+    const int ended = end_phase(lanes, stream, begun);
+    return status ? status : ended;
+}
+
 static int launch_all(const tilewright_plan *it, void *stream, void **pointers)
 {
-    for (unsigned i = 0; i < it->launch_count; ++i) {
-        const tilewright_launch *const one = &it->launches[i];
-        const tilewright_cu_config config = {
-            one->grid_x, one->grid_y, one->grid_z, one->block_x, one->block_y, 1, one->shared_bytes,
-            stream, one->early ? &early : NULL, one->early ? 1u : 0u};
-        const int status =
-            tilewright_driver.launch(&config, one->function, pointers + one->first, NULL);
-        if (status)
-            return status;
-    }
-    return 0;
+    int capturing = 0, status;
+    if (!it->has_lanes)
+        return launch_in_order(it, stream, pointers);
+    status = tilewright_driver.capturing(stream, &capturing);
+    if (status)
+        return status;
+    tilewright_lanes_lock();
+    const tilewright_lanes *const lanes = capturing ? NULL : tilewright_lanes_of(it->context);
+    status = lanes == NULL ? launch_in_order(it, stream, pointers)
+                           : launch_in_lanes(it, stream, pointers, lanes);
+    tilewright_lanes_unlock();
+    return status;
 }
 
 /* With the context current: patch a copy and launch. */

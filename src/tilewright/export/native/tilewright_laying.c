@@ -275,7 +275,7 @@ static tw_status put_kernel(layout *into, tilewright_context *here, const tilewr
         /* It may begin before the first has ended; it waits by itself before it reads. */
         tilewright_launch *const behind = begin(into, second);
         *behind = (tilewright_launch){second, grid->second_x, 1, 1, by->reduction_threads, 1, 0,
-                                      here->begins_early ? 1u : 0u, made->first, made->count};
+                                      here->begins_early ? 1u : 0u, made->first, made->count, 0, 0};
     }
     return status;
 }

@@ -128,9 +128,12 @@ def _is_standard() -> bool:
 def _remember(request: Request, found: Planned, exchanged: bool, where: Any) -> None:
     """Let calls like this one be started by `warm.again`."""
     a, b, c = request.a, request.b, request.c
+    accuracy, part = request.arithmetic or "ieee", request.triangle
+    if part is not None:
+        accuracy = warm.of_triangle(part.lower, request.beta != 0, accuracy)
     given = (
         a.array, b.array, None if c.made_here else c.array, request.alpha, request.beta,
-        request.trans_a.value, request.trans_b.value, request.arithmetic or "ieee", None, None,
+        request.trans_a.value, request.trans_b.value, accuracy, None, None,
     )  # fmt: skip
     precision = request.precision
     warm.remember(

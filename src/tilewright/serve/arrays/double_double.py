@@ -17,7 +17,7 @@ __all__ = ["double_double_arrays"]
 
 
 def double_double_arrays(given: list[DoubleDouble]) -> Any:
-    """Return what `gemm` asks of these arrays; see `tilewright.serve.gemm._adapter`.
+    """Return what `gemm` asks of these arrays; see `tilewright.serve.gemm.adapter_of`.
 
     Raises
     ------

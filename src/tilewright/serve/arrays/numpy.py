@@ -17,8 +17,10 @@ from tilewright.backend import device as find_device
 from tilewright.serve.batches import meets_itself, shapes_of
 from tilewright.serve.gemm import launch_gemm, strided
 from tilewright.serve.host_blas import is_serving, serve
+from tilewright.serve.host_triangle import fill
 from tilewright.serve.overlap import overlaps_itself
 from tilewright.serve.repeated import Known, find, may_be_known, remember
+from tilewright.serve.triangle import blocks_of
 from tilewright.serve.warm import looks
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def run(request: Request, device: str | LiveDevice | None) -> None:
     live = find_device(device)
     if serve(live, request):
         return
-    if not is_shared(live):
+    if not is_shared(live) and request.triangle is None:
         from tilewright.serve.streamed.serve import is_wanted
         from tilewright.serve.streamed.serve import serve as serve_streamed
 
@@ -196,7 +198,7 @@ def _arrays_taken(request: Request) -> tuple[Request, tuple[_Matrix, _Matrix, _M
     for name in "abc":
         x = getattr(request, name)
         if _matrix(x, request.matrix(name)) is None:
-            keep = name != "c" or request.beta != 0
+            keep = name != "c" or request.keeps_c
             copies[name] = np.array(x, order="C") if keep else np.empty(x.shape, x.dtype)
     if copies:
         request = replace(request, batch=None, **copies)
@@ -221,6 +223,8 @@ def _in_place(live: Any, request: Request, a: _Matrix, b: _Matrix, c: _Matrix) -
         for part in _parts(request, a, b, c, most):
             part, arrays = _arrays_taken(part)
             _in_place(live, part, *arrays)
+        if request.triangle is not None and request.triangle.filled:
+            fill(c.array, request.triangle)
         return
     starts = [low for low, _ in pieces]
     given = request.a, request.b, request.c
@@ -341,6 +345,8 @@ def _halves(request: Request, a: _Matrix, b: _Matrix, c: _Matrix, most: int) -> 
     size = getattr(request, cut)
     if size < 2:
         raise ValueError(f"{name} spans more bytes than the device's {most} in one element")
+    if request.triangle is not None and cut != "k":
+        return _of_triangle(request, *arrays.values())
     parts = []
     for start, stop in ((0, size // 2), (size // 2, size)):
         pieces = [
@@ -352,6 +358,26 @@ def _halves(request: Request, a: _Matrix, b: _Matrix, c: _Matrix, most: int) -> 
         if cut == "k" and start:
             changes["beta"] = 1
         parts.append(replace(request, a=pieces[0], b=pieces[1], c=pieces[2], **changes))
+    return parts
+
+
+def _of_triangle(
+    request: Request, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]
+) -> list[Request]:
+    """Cut a triangle into two and the product between them."""
+    triangle, n = request.triangle, request.n
+    assert triangle is not None
+    parts = []
+    for block in blocks_of(n, -(-n // 2), triangle.lower):
+        rows = slice(block.row, block.row + block.rows)
+        columns = slice(block.column, block.column + block.columns)
+        x = a[:, rows] if request.trans_a.transposed else a[rows]
+        y = b[columns] if request.trans_b.transposed else b[:, columns]
+        part = replace(
+            request, m=block.rows, n=block.columns, a=x, b=y, c=c[rows, columns],
+            triangle=triangle if block.is_diagonal else None,
+        )  # fmt: skip
+        parts.append(part)
     return parts
 
 
@@ -387,7 +413,7 @@ def _staged(live: LiveDevice, request: Request, a: _Matrix, b: _Matrix, target: 
         return Operand(mem, 0, max(1, dense.shape[1])), x.row_major
 
     try:
-        operands = upload(a), upload(b), upload(target, content=request.beta != 0)
+        operands = upload(a), upload(b), upload(target, content=request.keeps_c)
         launch_gemm(live, request, operands).wait()
         row_major = operands[2][1]
         result = np.empty(c.shape if row_major else c.shape[::-1], c.dtype)

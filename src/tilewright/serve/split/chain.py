@@ -14,6 +14,7 @@ device.  A named scheme is the same chain without a choice.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +24,7 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import begin_aligned, ready
+from tilewright.serve.piece import Piece
 from tilewright.serve.routes import MemorySpace
 from tilewright.serve.scratch import TOPS
 from tilewright.serve.split.decision import DECISION_WORDS, ROUTES
@@ -55,6 +57,7 @@ class Chain:
     call: GemmCall
     arithmetic: str
     first: tuple[Step, ...] = ()  # what makes complex operands real
+    blocks: tuple[Piece, ...] = ()  # what is computed of the result; all of it without them
 
     # -- memory ----------------------------------------------------------------------------
 
@@ -183,21 +186,33 @@ class Chain:
             Who multiplies; what serves the scheme on the device without one.
         """
         p = self.problem
+        multiply = product or product_for(self.live, scheme)
+        a, b = self._parts(scheme, 0), self._parts(scheme, 1)
         for k0 in range(0, p.k, MOST_K):
-            work = Work(
-                scheme, p.m, p.n, k0, min(k0 + MOST_K, p.k), float(complex(self.call.alpha).real),
-                self._parts(scheme, 0), self._parts(scheme, 1),
-                1.0 if k0 else float(complex(self.call.beta).real), self.call.c,
-                self._sides(), run_if, wanted,
-            )  # fmt: skip
-            yield (product or product_for(self.live, scheme)).step(self.live, work)
+            for one in self._pieces:
+                work = Work(
+                    scheme, one.rows, one.columns, k0, min(k0 + MOST_K, p.k),
+                    float(complex(self.call.alpha).real),
+                    a.behind(one.row, k_fast=a.trans.transposed),
+                    b.behind(one.column, k_fast=not b.trans.transposed),
+                    1.0 if k0 else float(complex(self.call.beta).real), one.c,
+                    self._sides(), run_if, wanted,
+                )  # fmt: skip
+                step = multiply.step(self.live, work)
+                yield replace(step, launch=one.placed(step.launch))
 
-    def _ieee(self, decision: Any) -> Step:
-        aligned = begin_aligned(self.call)
-        chosen, kernel = ready(self.live, self.problem, aligned, routed=True)
-        variant = Variant.of(self.problem)
-        arguments = chosen.stencil.arguments(chosen.config, variant, self.call)
-        return Step(kernel, chosen.launch(self.problem), (*arguments, decision))
+    @property
+    def _pieces(self) -> tuple[Piece, ...]:
+        p = self.problem
+        return self.blocks or (Piece(0, 0, p.m, p.n, self.call.c),)
+
+    def _ieee(self, decision: Any) -> Iterator[Step]:
+        for one in self._pieces:
+            problem, call = one.of(self.problem, self.call)
+            chosen, kernel = ready(self.live, problem, begin_aligned(call), routed=True)
+            arguments = chosen.stencil.arguments(chosen.config, Variant.of(problem), call)
+            launch = one.placed(chosen.launch(problem))
+            yield Step(kernel, launch, (*arguments, decision))
 
     def steps(self, report: Any = None) -> list[Step]:
         """Return all launches; `report` is where the decision is written once more, or None."""
@@ -219,7 +234,7 @@ class Chain:
             self._split(many, "known", only_if=(2, decision)),
             *self.products(few, decision, 1),
             *self.products(many, decision, 2),
-            self._ieee(decision),
+            *self._ieee(decision),
         ]
 
 

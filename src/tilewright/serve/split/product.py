@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Iterator
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
@@ -71,6 +72,8 @@ class Parts:
         What is done to the parts as they are stored.
     first_exponent : int
         Where the operand's exponents begin among the sides' numbers.
+    offset : int
+        Elements before part 0, a multiple of 16 bytes.
     """
 
     memory: Any
@@ -78,6 +81,14 @@ class Parts:
     ld: int
     trans: Trans
     first_exponent: int
+    offset: int = 0
+
+    def behind(self, side: int, *, k_fast: bool) -> Parts:
+        """Return what is behind so many rows of op(A), or columns of op(B), as stored."""
+        step = self.ld if k_fast else 1
+        return replace(
+            self, first_exponent=self.first_exponent + side, offset=self.offset + side * step
+        )
 
 
 @dataclass(frozen=True)
@@ -161,7 +172,7 @@ class ModelProduct:
         whole, real = np.int64, np.float32
 
         def operand(parts: Parts, k_fast: bool) -> tuple[Any, ...]:
-            begin = work.k0 * (1 if k_fast else parts.ld)
+            begin = parts.offset + work.k0 * (1 if k_fast else parts.ld)
             return parts.memory, whole(begin), whole(parts.stride), whole(parts.ld)
 
         return Step(
@@ -214,7 +225,7 @@ class HopperProduct:
         )  # fmt: skip
 
         def operand(parts: Parts, k_fast: bool) -> WgmmaParts:
-            begin = work.k0 * (1 if k_fast else parts.ld)
+            begin = parts.offset + work.k0 * (1 if k_fast else parts.ld)
             return WgmmaParts(parts.memory, begin, parts.ld, parts.stride)
 
         exponents_a, exponents_b = (work.sides + 4 * x.first_exponent for x in (work.a, work.b))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,10 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.serve.kernels import kernel_of
-from tilewright.serve.realigned import expected_ns, way_of
-from tilewright.serve.routes import Laid, MemorySpace, lay_out
+from tilewright.serve.piece import Piece
+from tilewright.serve.realigned import copied, expected_ns, way_of
+from tilewright.serve.routes import Laid, MemorySpace, direct, lay_out
+from tilewright.serve.routes import Step as Launched
 from tilewright.serve.split.chain import Chain
 from tilewright.serve.split.decision import ROUTES, TERMS_BF16
 from tilewright.serve.split.product import Step, is_proved, unproved_are_served
@@ -35,6 +38,7 @@ def split_steps(
     call: GemmCall,
     arithmetic: str,
     report: Any = None,
+    blocks: Sequence[Piece] = (),
 ) -> Laid:
     """Return the launches of a product whose arithmetic the caller named, or left to the guard.
 
@@ -42,19 +46,37 @@ def split_steps(
     ----------
     live, space, problem, call, arithmetic, report
         As of `routes.lay_out`; `why_ieee` knows no reason against it.
+    blocks : sequence of Piece
+        What is computed of the result; all of it without any.
     """
+    if problem.precision.is_complex:
+        blocks = [one.real() for one in blocks]
     first, problem, call = _in_reals(live, space, problem, call)
     if arithmetic == "tf32":
         of = precision("tf32")
         problem, call = replace(problem, precision=of), replace(call, precision=of)
         made = [(kernel_of(live, one.source), one.launch, one.arguments) for one in first]
-        made += lay_out(live, problem, call, "", space).steps
+        made += _plain_steps(live, problem, call, space, blocks)
         return Laid(made, arithmetic, arithmetic, "accuracy is 'tf32'")
-    steps = Chain(live, space, problem, call, arithmetic, first).steps(report)
+    steps = Chain(live, space, problem, call, arithmetic, first, tuple(blocks)).steps(report)
     launches = [(kernel_of(live, one.source), one.launch, one.arguments) for one in steps]
     if arithmetic in SCHEMES:
         return Laid(launches, arithmetic, arithmetic, f"accuracy is {arithmetic!r}")
     return Laid(launches, arithmetic, arithmetic, guarded=True)
+
+
+def _plain_steps(
+    live: LiveDevice, problem: Problem, call: GemmCall, space: MemorySpace, blocks: Sequence[Piece]
+) -> list[Launched]:
+    """Return the launches of a product that one kernel computes, or of blocks of it."""
+    if not blocks:
+        return list(lay_out(live, problem, call, "", space).steps)
+    way = way_of(live, problem, call)
+    made, call = copied(live, way, call, space)
+    for one in blocks:
+        kernel, launch, arguments = direct(live, *one.of(way.problem, call))
+        made.append((kernel, one.placed(launch), arguments))
+    return made
 
 
 def why_ieee(live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str) -> str:
@@ -102,7 +124,9 @@ def _in_reals(
     sources = Sources(live.dialect)
     m, n, k = problem.m, problem.n, problem.k
 
-    def copied(name: str, source: Source, rows: int, columns: int, of: Operand, across: int) -> Any:
+    def expanded(
+        name: str, source: Source, rows: int, columns: int, of: Operand, across: int
+    ) -> Any:
         ld = -(-2 * rows // 4) * 4  # whole vectors
         made = Operand(scratch.need(name, 4 * ld * across), 0, ld)
         arguments = (
@@ -112,11 +136,11 @@ def _in_reals(
 
     op_a, op_b = problem.trans_a, problem.trans_b
     wide = sources.expand(op_a, wide=True, other=op_b)
-    a, step = copied("complex a", wide, m, k, call.a, 2 * k)
+    a, step = expanded("complex a", wide, m, k, call.a, 2 * k)
     steps = [step]
     b = Operand(call.b.memory, 2 * call.b.offset, 2 * call.b.ld)
     if op_b.transposed:  # conjugated or not: A has the signs
-        b, step = copied("complex b", sources.expand(Trans.T, wide=False), k, n, call.b, n)
+        b, step = expanded("complex b", sources.expand(Trans.T, wide=False), k, n, call.b, n)
         steps.append(step)
     c = Operand(call.c.memory, 2 * call.c.offset, 2 * call.c.ld)
     real = Problem(2 * m, n, 2 * k, "s", Trans.N, Trans.N, a.ld, b.ld, c.ld)  # type: ignore[arg-type]

@@ -1,0 +1,197 @@
+"""syrk() and herk(): products of a matrix with its own transpose, half of which is computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.problem import Trans
+from tilewright.serve import warm
+from tilewright.serve.accuracy import arithmetic_of, refuse_contract, with_accuracy
+from tilewright.serve.batches import shapes_of
+from tilewright.serve.gemm import (
+    Request,
+    adapter_of,
+    check_given,
+    check_scalars,
+    one_precision,
+    pairs,
+)
+from tilewright.serve.narrow_types import is_narrow
+from tilewright.serve.triangle import Triangle
+from tilewright.text import shown
+
+if TYPE_CHECKING:
+    from tilewright.backend import LiveDevice
+
+__all__ = ["herk", "syrk"]
+
+_SCALARS = frozenset((int, float, complex))
+
+
+def syrk(
+    a: Any,
+    c: Any = None,
+    *,
+    alpha: complex = 1,
+    beta: complex = 0,
+    trans: str | Trans = "N",
+    uplo: str = "L",
+    accuracy: str = "ieee",
+    out_dtype: Any = None,
+    device: str | LiveDevice | None = None,
+) -> Any:
+    """Return alpha op(a) op(a)^T + beta c, of which one triangle is computed: a rank-k update.
+
+    Parameters
+    ----------
+    a : array
+        As of `tilewright.gemm`, but for elements of 8 bits; op(a) is n x k.
+    c : array, optional
+        n x n, of the same kind and dtype; changed in place and returned.  Only the triangle `uplo`
+        is read and written.  Without it a new array is returned, as of `tilewright.gemm`, with both
+        triangles: a symmetric matrix, as ``a @ a.T`` is.
+    alpha, beta : scalar
+        As of `tilewright.gemm`.
+    trans : {"N", "T"}
+        op; "C" is "T" on real data, and refused on complex data.
+    uplo : {"L", "U"}
+        The triangle below the diagonal or the one above, either with the diagonal.  Without `c` it
+        makes no difference to what is returned, but for roundings.
+    accuracy, out_dtype, device
+        As of `tilewright.gemm`.
+
+    Returns
+    -------
+    array
+        `c`, or a new array of a's kind.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong; the message names it.
+    TypeError
+        If `a` and `c` are not arrays of one kind.
+    BackendError
+        If the device refuses to compile or to run a kernel.
+
+    Notes
+    -----
+    The contract is `tilewright.gemm`'s: with beta = 0, `c` is not read; with alpha = 0, `a` is not;
+    `c` must not overlap `a`; equal calls give equal bits.
+    """
+    return _update(
+        a, c, alpha, beta, trans, uplo, accuracy, out_dtype, device, hermitian=False
+    )  # fmt: skip
+
+
+def herk(
+    a: Any,
+    c: Any = None,
+    *,
+    alpha: float = 1,
+    beta: float = 0,
+    trans: str | Trans = "N",
+    uplo: str = "L",
+    accuracy: str = "ieee",
+    out_dtype: Any = None,
+    device: str | LiveDevice | None = None,
+) -> Any:
+    """Return alpha op(a) op(a)^H + beta c, of which one triangle is computed.
+
+    As `syrk`, but that op(a) is a or its conjugate transpose (`trans` is "N" or "C", which on real
+    data is "T"), `alpha` and `beta` are real, and the result's diagonal is exactly real: imaginary
+    parts of c's are not read.
+    """
+    return _update(a, c, alpha, beta, trans, uplo, accuracy, out_dtype, device, hermitian=True)
+
+
+def _update(
+    a: Any, c: Any, alpha: Any, beta: Any, trans: Any, uplo: Any, accuracy: Any, out_dtype: Any,
+    device: Any, *, hermitian: bool,
+) -> Any:  # fmt: skip
+    op = trans.upper() if type(trans) is str else trans
+    side = uplo.upper() if isinstance(uplo, str) else uplo
+    other = ("C" if hermitian else "T") if op == "N" else "N"
+    if warm.looks.get(type(a)) is warm.again and type(beta) in _SCALARS and side in ("L", "U"):
+        known = warm.of_triangle(side == "L", beta != 0, accuracy)
+        made = warm.again(a, a, c, alpha, beta, op, other, known, out_dtype, device)
+        if made is not None:
+            return made
+    if side not in ("L", "U"):
+        raise ValueError(f"uplo={shown(uplo)} is no triangle; use L or U")
+    check_given(a, a)
+    shape = tuple(getattr(a, "shape", (0, 0)))
+    if len(shape) != 2:
+        raise ValueError(f"a.shape={shape} is not a matrix; give two dimensions")
+    triangle = Triangle(side == "L", hermitian, filled=c is None)
+    op_a = Trans.parse(trans, "trans")
+    options = {
+        "alpha": alpha, "beta": beta, "trans": trans, "uplo": side, "accuracy": accuracy,
+        "out_dtype": out_dtype, "device": device,
+    }  # fmt: skip
+    if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack_device__"):
+        made = _on_host(herk if hermitian else syrk, a, c, options)
+        if made is not None:
+            return made
+    adapter = None if is_narrow(a) else adapter_of(a, a, c)
+    given, a = a, a if adapter is None else adapter.view("a", a)
+    if adapter is None or is_narrow(a):
+        from tilewright.serve.narrow import narrow_gemm
+
+        refuse_contract(accuracy, None)
+        return narrow_gemm(
+            given, given, c, alpha, beta, op_a, other, out_dtype, device, triangle=triangle
+        )
+    if out_dtype is not None:
+        raise ValueError(f"out_dtype={out_dtype!r} is for arrays of float16 and bfloat16")
+    c = None if c is None else adapter.view("c", c)
+    precision = with_accuracy(one_precision(a, a, c), accuracy)
+    _check_operation(op_a, precision.is_complex, hermitian)
+    if precision.parts == 2:
+        alpha, beta = pairs(alpha, beta)
+    op_b = Trans.parse(other, "trans")
+    batch, n, _, k = shapes_of(a, a, c, op_a, op_b)
+    if batch or not hasattr(a, "strides"):
+        raise ValueError(f"a is a {type(given).__name__}, no matrix in memory; give a NumPy array")
+    check_scalars(alpha, beta, precision, c)
+    if hermitian:
+        _check_real(alpha=alpha, beta=beta)
+    if precision.is_complex is False:
+        triangle = Triangle(triangle.lower, False, triangle.filled)
+    if c is None:
+        c = adapter.empty_like(a, (n, n))
+    request = Request(
+        precision, n, n, k, alpha, beta, op_a, op_b, a, a, c, arithmetic_of(accuracy),
+        triangle=triangle,
+    )  # fmt: skip
+    if n and not ((k == 0 or alpha == 0) and beta == 1):
+        adapter.run(request, device)
+    return adapter.result(c)
+
+
+def _on_host(update: Any, a: Any, c: Any, options: dict[str, Any]) -> Any:
+    """Return the result for other libraries' arrays in the host's memory; None of any others."""
+    from tilewright.serve.arrays.host_dlpack import are_on_host, as_numpy, beside
+
+    if not are_on_host([x for x in (a, c) if x is not None]):
+        return None
+    made = update(as_numpy("a", a), None if c is None else as_numpy("c", c), **options)
+    return beside(a, made) if c is None else c
+
+
+def _check_operation(op: Trans, is_complex: bool, hermitian: bool) -> None:
+    """Refuse what is no symmetric, or no Hermitian, matrix."""
+    wrong = Trans.T if hermitian else Trans.C
+    if is_complex and op in (wrong, Trans.R):
+        other, right = ("syrk", "N or C") if hermitian else ("herk", "N or T")
+        raise ValueError(f"trans={op.value!r} is not for complex data; use {right}, or {other}")
+    if op == Trans.R:
+        raise ValueError(f"trans={op.value!r} is unknown; use N, T or C")
+
+
+def _check_real(**scalars: Any) -> None:
+    for name, value in scalars.items():
+        if complex(value).imag != 0:
+            raise ValueError(f"{name}={shown(value)} is complex; a Hermitian update has real ones")
