@@ -41,10 +41,6 @@ RESULTS = {
     },
     "peak": {"rows": [{"precision": "s", "multiply_adds_per_cycle_per_multiprocessor": 127.2}]},
 }  # fmt: skip
-DOCUMENT = {
-    "environment": {"tilewright": "0.1.0", "date": "2026-11-21T08:00:00+00:00"},
-    "experiments": RESULTS,
-}
 
 
 def numbers(device=H100, results=RESULTS):

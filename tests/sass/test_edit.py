@@ -12,7 +12,6 @@ from tests.sass import nvdisasm
 from tests.sass.compiled import KEPT, kept
 from tests.sass.words import branch_back, ffma
 from tilewright.sass import Instruction, decode, edit, main_loop, patch, read_cubin
-from tilewright.sass.edit import nop
 
 ARCHS = ["sm_80", "sm_90a", "sm_100"]
 
@@ -136,19 +135,3 @@ def test_an_address_outside_the_kernel_is_refused() -> None:
     data = kept("sm_90a")
     with pytest.raises(ValueError, match="is not in kernel"):
         patch(data, [edit(ffma(1, 2, 3, 4), 90, address=1 << 20)])
-
-
-@pytest.mark.parametrize("arch", ARCHS)
-def test_a_nop_keeps_stall_and_waits_and_sets_nothing(arch: str, tmp_path: Path) -> None:
-    data = kept(arch)
-    instructions, number = _instructions(data)
-    made = [nop(one, number) for one in instructions]
-    for one, was in zip(made, instructions, strict=True):
-        now, before = one.control, was.control
-        assert (now.stall, now.yields, now.wait_mask) == (
-            before.stall, before.yields, before.wait_mask,
-        )  # fmt: skip
-        assert now.write_barrier is now.read_barrier is None
-        assert not any(now.reuse)
-        assert one.address == was.address
-    assert set(nvdisasm.printed(patch(data, made), tmp_path).values()) == {"NOP"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.sass import Instruction
 from tilewright.sass.decode import decode_one
 
-FFMA, LDS, BRA = 0x223, 0x984, 0x947
+FFMA, LDS, BRA, NOP = 0x223, 0x984, 0x947, 0x918
 
 
 def word(
@@ -31,6 +31,12 @@ def word(
 def ffma(d: int, a: int, b: int, c: int, reuse: int = 0, address: int = 0) -> Instruction:
     """Return FFMA Rd, Ra, Rb, Rc for sm_90."""
     return decode_one(word(FFMA, d, a, b, c, reuse=reuse), address, 90)
+
+
+def nop(one: Instruction, arch: int) -> Instruction:
+    """Return what does nothing in another one's place, with its stall and waits, and no barrier."""
+    raw = word(NOP, stall=one.control.stall, wait=one.control.wait_mask)
+    return decode_one(raw, one.address, arch)
 
 
 def branch_back(distance: int, address: int, guard: int = 0) -> Instruction:

@@ -25,7 +25,6 @@ __all__ = [
     "blockings",
     "derating",
     "ffma_share",
-    "loose_registers",
     "memory_bound",
     "sm_bound",
     "throughput",
@@ -98,11 +97,6 @@ def _words(precision: Precision) -> int:
 def _multiply_adds(precision: Precision) -> int:
     """Return real multiply-adds of a multiply-add of elements: BLAS counts 2 FLOP each."""
     return precision.flops // 2
-
-
-def loose_registers(b_r: int, precision: Precision) -> int:
-    """Return the left side of equation 4: C's tile, one line of A or B and one element more."""
-    return (b_r * b_r + b_r + 1) * _words(precision)
 
 
 def tight_registers(

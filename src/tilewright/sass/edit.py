@@ -19,7 +19,7 @@ from tilewright.sass.elf import read_cubin
 from tilewright.sass.instruction import Instruction
 from tilewright.sass.opcodes import find_op
 
-__all__ = ["RefusedError", "edit", "nop", "patch", "register_places"]
+__all__ = ["RefusedError", "edit", "patch", "register_places"]
 
 # First bit and bits of each field of the scheduling part.
 _STALL, _KEEP, _WRITE, _READ, _WAIT, _REUSE = (
@@ -34,7 +34,6 @@ _B_IN_PLACE_OF_C = (2, 3, 7)  # forms whose literal, constant or uniform operand
 _WITHOUT_DESTINATION = ("uniform", "uconstant", "uspecial", "to_uniform", "copy", "branch", "udma")
 _SPLIT_BRANCH_SINCE = 90
 _UNIT = 4  # bytes that a branch's distance counts
-_NOP = 0x918 | 7 << 12  # under no predicate
 
 
 class RefusedError(ValueError):
@@ -115,27 +114,6 @@ def edit(
     made = decode_one(raw, where_to, arch)
     _check(made, instruction, {"d": d, "a": a, "b": b, "c": c}, leads)
     return made
-
-
-def nop(instruction: Instruction, arch: int) -> Instruction:
-    """Return an instruction that does nothing, in another one's place.
-
-    It keeps the stall, the advice to turn to another warp and the waits; it sets no barrier, so
-    that nobody waits for what is not done any more.
-
-    Parameters
-    ----------
-    instruction : Instruction
-        Whose place it takes.
-    arch : int
-        Architecture number, such as 90.
-    """
-    raw = _NOP
-    for low, count in (_STALL, _KEEP, _WAIT):
-        raw |= instruction.raw & ((1 << count) - 1) << low
-    for low, _ in (_WRITE, _READ):
-        raw |= _NO_BARRIER << low
-    return decode_one(raw, instruction.address, arch)
 
 
 def _put(raw: int, name: str, where: tuple[int, int], value: int) -> int:

@@ -18,9 +18,9 @@ from tests.backend.cuda.assembled import (
     small_room,
     with_,
 )
+from tests.sass.words import nop
 from tilewright.backend.cuda.arrange import arrange, moved_only
 from tilewright.sass import Instruction, RefusedError, edit, main_loop
-from tilewright.sass.edit import nop
 
 
 @pytest.fixture
@@ -118,12 +118,6 @@ def test_no_bit_of_what_runs_may_differ(before: Code, after: Code) -> None:
             moved_only(before, with_(after, raw(one, 1 << bit)), 90)
 
     found()
-
-
-def the_branch(code: Code, guard: int, target: int) -> Instruction:
-    """Return a kernel's branch to an address under a predicate."""
-    found = (one for one in code if one.mnemonic == "BRA" and one.guard.index == guard)
-    return next(one for one in found if one.target == target)
 
 
 def test_a_copy_of_what_runs_is_found(before: Code) -> None:

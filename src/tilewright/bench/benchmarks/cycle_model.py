@@ -22,9 +22,6 @@ from tilewright.stencil import Variant
 
 __all__ = ["BENCHMARK"]
 
-# Points of the pipe's share within which a prediction counts as right.
-NEAR = 3.0
-
 
 class CycleModel(Benchmark):
     """See the module."""
