@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sass.compiled import kept
+from tests.sass.compiled import code_of
 from tests.sass.words import LDS, ffma, word
 from tilewright.reschedule.fetch import cycles, flagged, op_of, slow
-from tilewright.sass import Instruction, Ports, decode, main_loop, port_use, read_cubin
+from tilewright.sass import Instruction, Ports, main_loop, port_use
 from tilewright.sass.decode import decode_one
 from tilewright.sass.machine import Machine, machine_of
 
@@ -19,8 +19,7 @@ Body = list[Instruction]
 
 
 def loop() -> Body:
-    kernel = read_cubin(kept("sm_90a")).kernel()
-    found = main_loop(decode(kernel.code, 90))
+    found = main_loop(code_of())
     assert found is not None
     return list(found.instructions)
 

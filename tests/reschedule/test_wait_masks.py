@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.sass.compiled import cubin, kept
+from tests.sass.compiled import code_of as kernel
 from tilewright.reschedule.access import access
 from tilewright.reschedule.dependencies import Block, blocks, dependencies
 from tilewright.reschedule.equivalence import differences
@@ -18,18 +18,10 @@ from tilewright.reschedule.latency import BARRIER, pace
 from tilewright.reschedule.schedule import schedule
 from tilewright.reschedule.stall_counts import numbered, with_stalls
 from tilewright.reschedule.wait_masks import with_waits
-from tilewright.sass import Instruction, decode, edit, main_loop, read_cubin
+from tilewright.sass import Instruction, edit, main_loop
 from tilewright.sass.edit import RefusedError
 
 Kernel = tuple[Instruction, ...]
-
-
-@functools.cache
-def kernel(name: str = "", entry_name: str | None = None) -> Kernel:
-    """Return a small SGEMM, or a kernel of the corpus compiled for sm_90a."""
-    found = read_cubin(cubin(name, "sm_90a") if name else kept("sm_90a"))
-    one = found.kernel(entry_name) if entry_name else found.kernels[0]
-    return decode(one.code, one.arch)
 
 
 @functools.cache

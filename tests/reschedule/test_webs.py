@@ -6,19 +6,12 @@ import functools
 
 import pytest
 
-from tests.sass.compiled import cubin, kept
+from tests.sass.compiled import code_of as kernel
 from tilewright.reschedule.equivalence import differences
 from tilewright.reschedule.webs import Webs, find_webs, registers_of
-from tilewright.sass import Instruction, RefusedError, decode, edit, main_loop, read_cubin
+from tilewright.sass import Instruction, RefusedError, edit, main_loop
 
 Kernel = tuple[Instruction, ...]
-
-
-@functools.cache
-def kernel(name: str = "") -> Kernel:
-    """Return a small SGEMM, or a kernel of the corpus compiled for sm_90a."""
-    found = read_cubin(cubin(name, "sm_90a") if name else kept("sm_90a")).kernels[0]
-    return decode(found.code, found.arch)
 
 
 @functools.cache

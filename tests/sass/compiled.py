@@ -11,6 +11,7 @@ import pytest
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
 from tilewright.problem import Problem
+from tilewright.sass import Instruction, decode, read_cubin
 from tilewright.stencil import Source, Variant
 from tilewright.stencil.simt_async import SimtAsync
 
@@ -66,3 +67,11 @@ def boxed() -> bytes:
 def kept(arch: str) -> bytes:
     """Return the kept cubin of sgemm.cu with BR=4, LW=4 for this architecture."""
     return (HERE / "cubins" / f"sgemm_4x4_{arch}.cubin").read_bytes()
+
+
+@functools.cache
+def code_of(name: str = "", entry: str | None = None) -> tuple[Instruction, ...]:
+    """Return the kept SGEMM for sm_90a, or a kernel of the corpus compiled for it."""
+    found = read_cubin(cubin(name, "sm_90a") if name else kept("sm_90a"))
+    one = found.kernel(entry) if entry else found.kernels[0]
+    return decode(one.code, one.arch)
