@@ -137,7 +137,7 @@ def _show(live: LiveDevice, told: dict[str, Any]) -> None:
     limit = told["bound"]
     rate = limit.get("flops_per_second")
     said = f"bound {gigaflops(rate)} by {limit['limiting']}" if rate else limit["missing"]
-    numbers = ("eta", "kernel, ms", "with transfers, ms", "rate", "% library", "% bound",
+    numbers = ("max error", "kernel, ms", "with transfers, ms", "rate", "% library", "% bound",
                "registers", "occupancy")  # fmt: skip
     columns = (Column(name, justify="right") for name in numbers)
     title = f"{told['problem']} on {live}; {said}"
@@ -157,7 +157,7 @@ def _cells(one: dict[str, Any]) -> list[str]:
     return [
         one["name"],
         one["title"],
-        cell(one["eta"], ".1e"),
+        cell(one["max_error"], ".1e"),
         cell(one["kernel_seconds"], ".3f", 1e3),
         cell(one["total_seconds"], ".3f", 1e3),
         gigaflops(one["flops_per_second"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -13,13 +14,14 @@ from tilewright.backend.cuda.compiler import nvrtc
 from tilewright.bench.bounded import bound_of
 from tilewright.bench.ladder.climb import (
     TUNED,
-    Contender,
     climb,
     rung_contenders,
     tuned_contender,
 )
 from tilewright.bench.ladder.machine_code import summary
-from tilewright.bench.ladder.record import Result, climb_record
+from tilewright.bench.ladder.oracle import Oracle
+from tilewright.bench.ladder.race import Contender, Result
+from tilewright.bench.ladder.record import climb_record
 from tilewright.bench.ladder.rungs import RUNGS, Naive, register_rungs
 from tilewright.bench.peers import peer
 from tilewright.cli.app import run
@@ -42,6 +44,21 @@ class Careless(Naive):
         return replace(made, text=wrong)
 
 
+def test_oracle():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((300, 7), "f4"), rng.standard_normal((7, 5), "f4")
+    oracle = Oracle(a, b)
+    right = (a.astype("f8") @ b.astype("f8")).astype("f4")
+    largest, eta = oracle.errors(right)
+    assert largest <= 2.0**-24 * np.abs(right).max() * 2
+    assert eta <= 2.0**-23
+    wrong = right.copy()
+    wrong[299, 4] += 0.5
+    assert oracle.errors(wrong)[0] == pytest.approx(0.5, rel=1e-5)
+    wrong[1, 1] = np.nan
+    assert all(math.isnan(error) for error in oracle.errors(wrong))
+
+
 def test_every_rung_is_measured_beside_the_library():
     live = device()
     ours = [*rung_contenders(live), tuned_contender(live, PROBLEM)]
@@ -55,13 +72,13 @@ def test_every_rung_is_measured_beside_the_library():
     for result, one in zip(results, told["rungs"], strict=True):
         if one["name"] == "v7_async":
             assert "CUDA only" in one["reason"]
-            assert one["flops_per_second"] is one["eta"] is None
+            assert one["flops_per_second"] is one["max_error"] is None
             continue
         assert not one["reason"]
         assert len(result.seconds) == 2
         assert one["flops_per_second"] == PROBLEM.flops / np.median(result.seconds)
         if one["name"] != "numpy":
-            assert 0 < one["eta"] < 1e-4
+            assert 0 < one["max_error"] < 1e-4
             assert one["total_seconds"] > 0
             assert one["percent_of_bound"] > 0
             assert not one["limits"]  # of what OpenCL drivers hide
@@ -141,6 +158,6 @@ def test_a_climb_on_a_gpu(cuda):
     ours = [*rung_contenders(cuda), tuned_contender(cuda, problem)]
     for result in climb(cuda, problem, ours, [], 2):
         assert not result.reason
-        assert result.eta < 1e-4
+        assert result.max_error < 1e-4
         assert result.code is not None
         assert result.code["local_accesses"] == 0

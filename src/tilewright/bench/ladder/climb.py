@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+
+import numpy as np
 
 from tilewright.backend import BackendError, Kernel, LiveDevice
-from tilewright.bench.errors import Sample
 from tilewright.bench.ladder.machine_code import machine_code
-from tilewright.bench.ladder.record import Result
+from tilewright.bench.ladder.oracle import Oracle
+from tilewright.bench.ladder.race import (
+    Contender,
+    Entry,
+    Observer,
+    Result,
+    first_line,
+    race,
+    with_errors,
+)
 from tilewright.bench.ladder.rungs import RUNGS
-from tilewright.bench.peers import Peer, UnavailableError
+from tilewright.bench.peers import Peer
 from tilewright.bench.peers import peer as find_peer
-from tilewright.bench.sweep import Call, interleaved_calls, our_call, with_transfers
+from tilewright.bench.sweep import Call, our_call, with_transfers
 from tilewright.portfolio import Choice
 from tilewright.problem import Problem
 from tilewright.serve.kernels import ready
@@ -29,27 +38,6 @@ TUNED = "v8_tuned"
 
 # A transfer of a large C takes tenths of a second, and every rung pays for the same one.
 TOTAL_ROUNDS = 3
-
-Observer = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A kernel of ours, compiled and checked on small problems for one device.
-
-    Parameters
-    ----------
-    told : Result
-        What every result of it begins with; with a reason there is no kernel.
-    rung : Choice
-        What launches it.
-    kernel : Kernel
-        Of that device.
-    """
-
-    told: Result
-    rung: Choice
-    kernel: Any = None
 
 
 def ladder_problem(m: int, n: int, k: int) -> Problem:
@@ -91,10 +79,42 @@ def _checked(
         kernel = kernel or live.compile(source)
         screen(live, kernel, stencil, config, variant)
     except (ValueError, BackendError, WrongResultError) as problem:
-        return Contender(replace(told, reason=_first_line(problem)), choice)
+        return Contender(replace(told, reason=first_line(problem)), choice)
     threads = stencil.resources(config, variant).threads
     code = machine_code(live, kernel, threads, source.dynamic_shared_bytes)
     return Contender(replace(told, code=code), choice, kernel)
+
+
+class _Bench:
+    """One problem's matrices on the device and on the host, and the right answer.
+
+    Row-major C = A B, m x n x k, is the column-major problem n x m x k whose first operand is
+    B: the workload's "a" holds our B.
+    """
+
+    def __init__(self, live: LiveDevice, problem: Problem) -> None:
+        self.live, self.problem = live, problem
+        self.workload = Workload(live, problem)
+        rows, columns, depth = problem.n, problem.m, problem.k
+        a, b = np.empty((rows, depth), "f4"), np.empty((depth, columns), "f4")
+        live.download(self.workload.memory["a"], b)
+        live.download(self.workload.memory["b"], a)
+        self.oracle = Oracle(a, b)
+        self.c = np.empty((rows, columns), "f4")
+        # One for all: each would have host arrays of its own.
+        self._call: Call = lambda: 0
+        self._with_transfers = with_transfers(self.workload, lambda: self._call())
+
+    def judged(self, result: Result, call: Call) -> Result:
+        """Return a result with its errors and total times; what is not written counts as NaN."""
+        self.live.write(self.workload.memory["c"], np.full_like(self.c, np.nan))
+        call()
+        self.live.download(self.workload.memory["c"], self.c)
+        most = error_bound(self.problem.k, self.problem.precision.unit_roundoff, False)
+        result = with_errors(result, self.oracle.errors(self.c), most)
+        self._call = call
+        totals = [self._with_transfers() * 1e-9 for _ in range(TOTAL_ROUNDS)]
+        return replace(result, total_seconds=totals)
 
 
 def climb(
@@ -114,7 +134,7 @@ def climb(
     problem : Problem
         SGEMM NN, column-major.
     ours : sequence of Contender
-        From `rung_contenders` and `tuned_contender`; those with a reason are passed over.
+        From `rung_contenders` and `tuned_contender`.
     peers : sequence of Peer
         Libraries to compare with; those on the host compute with their own matrices, so that
         they have neither errors nor transfers here.
@@ -122,60 +142,16 @@ def climb(
         Turns of all.
     observer : callable
         Called with each contender's and peer's name before it is judged.
-
-    Returns
-    -------
-    list of Result
-        In order; who fails has a reason and no times.
     """
-    load = Workload(live, problem)
+    bench = _Bench(live, problem)
+    load, apart = bench.workload, {one.name for one in peers if one.on_host}
+    entries = [Entry(x.told, partial(our_call, load, x.rung, x.kernel)) for x in ours]
+    entries += [Entry(Result(x.name, x.version, ""), partial(x.prepare, load)) for x in peers]
+
+    def judged(result: Result, call: Call) -> Result:
+        return result if result.name in apart else bench.judged(result, call)
+
     try:
-        sample = Sample(load)
-        entries: list[tuple[Result, Callable[[], Call]]] = [
-            (one.told, partial(our_call, load, one.rung, one.kernel)) for one in ours
-        ]
-        entries += [
-            (Result(one.name, one.version, ""), partial(one.prepare, load)) for one in peers
-        ]
-        apart = {one.name for one in peers if one.on_host}
-        calls: dict[str, Call] = {}
-        results: list[Result] = []
-        for result, prepare in entries:
-            observer(result.name)
-            if not result.reason:
-                try:
-                    call = prepare()
-                    if result.name not in apart:
-                        result = _judged(load, sample, result, call)
-                    calls[result.name] = call
-                except (BackendError, UnavailableError, WrongResultError) as error:
-                    result = replace(result, reason=_first_line(error))
-            results.append(result)
-        for call in calls.values():
-            call()
-            call()
-        times = interleaved_calls(calls, rounds, shared=live.spec.kind == "cpu")
+        return race(entries, judged, rounds, observer, shared=live.spec.kind == "cpu")
     finally:
         load.close()
-    return [replace(one, seconds=times.get(one.name, [])) for one in results]
-
-
-def _judged(load: Workload, sample: Sample, result: Result, call: Call) -> Result:
-    """Return a result with its error and total times.
-
-    Raises
-    ------
-    WrongResultError
-        If the error is above what rounding explains; what is not written counts as NaN.
-    """
-    eta, of = sample.errors_of(call)["eta"], load.problem
-    most = error_bound(of.k, of.precision.unit_roundoff, False)
-    if not eta <= most:
-        raise WrongResultError(f"eta is {eta:.2e}, at most {most:.2e} is right")
-    carried = with_transfers(load, call)
-    return replace(result, eta=eta, total_seconds=[carried() * 1e-9 for _ in range(TOTAL_ROUNDS)])
-
-
-def _first_line(problem: BaseException) -> str:
-    """Return the first line of what went wrong."""
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

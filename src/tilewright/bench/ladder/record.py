@@ -2,50 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewright.bench.bounded import bound_record
+from tilewright.bench.ladder.race import Result
 from tilewright.bounds import Bound
 from tilewright.problem import Problem
 
-__all__ = ["Result", "climb_record"]
-
-
-@dataclass(frozen=True)
-class Result:
-    """One contender or library on one problem; times are in seconds, of all rounds.
-
-    Parameters
-    ----------
-    name, title, idea : str
-        Who; what is new, in a few words; why that should help, in one sentence.
-    seconds : list of float
-        Of the kernel alone, interleaved with all others.
-    total_seconds : list of float
-        Of copying A and B to the device, the kernel, and copying C back, on the host's clock.
-    eta : float or None
-        max |C' - AB| / (|A||B|) in some rows and columns, on the same random data.
-    reason : str
-        Why there are no times.
-    config : dict
-        Stencil and constants, for ours.
-    code : Mapping or None
-        What `machine_code` says of ours.
-    """
-
-    name: str
-    title: str
-    idea: str
-    seconds: list[float] = field(default_factory=list)
-    total_seconds: list[float] = field(default_factory=list)
-    eta: float | None = None
-    reason: str = ""
-    config: dict[str, Any] = field(default_factory=dict)
-    code: Mapping[str, Any] | None = None
+__all__ = ["climb_record"]
 
 
 def climb_record(
@@ -89,6 +56,7 @@ def climb_record(
                 "flops_per_second": rate,
                 "kernel_seconds": float(np.median(one.seconds)) if one.seconds else None,
                 "total_seconds": float(np.median(one.total_seconds)) if one.total_seconds else None,
+                "max_error": one.max_error,
                 "eta": one.eta,
                 "percent_of_library": _percent(rate, rates.get(library or "")),
                 "percent_of_bound": _percent(rate, told["bound"].get("flops_per_second")),

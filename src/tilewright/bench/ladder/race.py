@@ -1,0 +1,139 @@
+"""A race of contenders and libraries: interleaved, each judged first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tilewright.backend import BackendError
+from tilewright.bench.peers import UnavailableError
+from tilewright.bench.sweep import Call, interleaved_calls
+from tilewright.tuning.verify import WrongResultError
+
+__all__ = ["Contender", "Entry", "Observer", "Result", "first_line", "race", "with_errors"]
+
+Observer = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One contender or library on one problem; times are in seconds, of all rounds.
+
+    Parameters
+    ----------
+    name, title, idea : str
+        Who; what is new, in a few words; why that should help, in one sentence.
+    seconds : list of float
+        Of the kernel alone, interleaved with all others.
+    total_seconds : list of float
+        Of copying A and B to the device, the kernel, and copying C back, on the host's clock.
+    max_error, eta : float or None
+        max |C' - AB| and that over (|A||B|), element by element, on the same random data.
+    reason : str
+        Why there are no times.
+    config : dict
+        Stencil and constants, for ours.
+    code : Mapping or None
+        What `machine_code` says of ours.
+    """
+
+    name: str
+    title: str
+    idea: str
+    seconds: list[float] = field(default_factory=list)
+    total_seconds: list[float] = field(default_factory=list)
+    max_error: float | None = None
+    eta: float | None = None
+    reason: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    code: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A kernel of ours, compiled and checked on small problems for one device.
+
+    Parameters
+    ----------
+    told : Result
+        What every result of it begins with; with a reason there is no kernel.
+    rung : object
+        What launches it.
+    kernel : Kernel
+        Of that device.
+    """
+
+    told: Result
+    rung: Any
+    kernel: Any = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Somebody in a race: what is known before, and what makes its call."""
+
+    told: Result
+    prepare: Callable[[], Call]
+
+
+def first_line(problem: BaseException) -> str:
+    """Return the first line of what went wrong."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+
+
+def with_errors(result: Result, errors: tuple[float, float], most: float) -> Result:
+    """Return a result with its largest error and eta.
+
+    Raises
+    ------
+    WrongResultError
+        If eta is above `most`.
+    """
+    largest, eta = errors
+    if not eta <= most:
+        raise WrongResultError(f"eta is {eta:.2e}, at most {most:.2e} is right")
+    return replace(result, max_error=largest, eta=eta)
+
+
+def race(
+    entries: Iterable[Entry],
+    judged: Callable[[Result, Call], Result],
+    rounds: int,
+    observer: Observer,
+    *,
+    shared: bool,
+) -> list[Result]:
+    """Return everybody's result, in order; who fails has a reason and no times.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        Those with a reason do not take part.
+    judged : callable
+        Returns a result with errors, by running a call.
+    rounds : int
+        Turns of all.
+    observer : callable
+        Called with each name before it is judged.
+    shared : bool
+        See `interleaved_calls`.
+    """
+    calls: dict[str, Call] = {}
+    results: list[Result] = []
+    for one in entries:
+        result = one.told
+        observer(result.name)
+        if not result.reason:
+            try:
+                call = one.prepare()
+                result = judged(result, call)
+                calls[result.name] = call
+            except (BackendError, UnavailableError, WrongResultError) as problem:
+                result = replace(result, reason=first_line(problem))
+        results.append(result)
+    for call in calls.values():
+        call()
+        call()
+    times = interleaved_calls(calls, rounds, shared=shared)
+    return [replace(one, seconds=times.get(one.name, [])) for one in results]
