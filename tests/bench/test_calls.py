@@ -133,7 +133,7 @@ def test_cublas_is_told_the_same_product(on_numpy, monkeypatch, name, order, ops
 @pytest.mark.parametrize(
     ("name", "operand", "result", "sums", "scalar"),
     [("bf16", 14, 14, 68, "f4"), ("fp16", 2, 2, 68, "f4"), ("tf32", 0, 0, 77, "f4"),
-     ("int8", 3, 10, 72, "i4")],
+     ("int8", 3, 10, 72, "i4"), ("bf16 to float32", 14, 0, 68, "f4")],
 )  # fmt: skip
 def test_short_types_are_told(name, operand, result, sums, scalar):
     told = []

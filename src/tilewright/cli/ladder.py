@@ -16,17 +16,23 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from tilewright.backend import LiveDevice
+    from tilewright.bench.ladder.race import Ladder
     from tilewright.problem import Problem
 
 __all__ = ["command"]
 
-# The RTX 4070 report's on a GPU, what PoCL does in seconds on a CPU.
-_GPU_SIZES = "1024,8192x8192x1024,12288x12288x1024"
-_CPU_SIZES = "128,256"
+# Modules, of which only the one that is climbed is imported.
+_LADDERS = {
+    "simt": "tilewright.bench.ladder.climb",
+    "tensor": "tilewright.bench.ladder.tensor.climb",
+}
 
 
 def command(
     device: DeviceOption = None,
+    kind: Annotated[
+        str, typer.Option("--kind", help="simt: SGEMM on multiply-add units; tensor: BF16, wgmma.")
+    ] = "simt",
     size: Annotated[
         str | None,
         typer.Option(
@@ -48,11 +54,9 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Climb the kernel ladder: kernels of one idea each, beside the vendor's library."""
+    from importlib import import_module
+
     from tilewright.backend import device as find_device
-    from tilewright.bench.bounded import bound_of
-    from tilewright.bench.ladder import climb as ladder
-    from tilewright.bench.ladder.record import climb_record
-    from tilewright.bench.ladder.rungs import RUNGS
     from tilewright.bench.record import device_record, environment_record
     from tilewright.bench.sizes import parse_sizes
     from tilewright.bench.sweep import Method
@@ -61,17 +65,22 @@ def command(
     from tilewright.tuning.room import check_memory
     from tilewright.tuning.tuner import seconds_of
 
+    if kind not in _LADDERS:
+        raise ValueError(f"kind={kind!r} is no ladder; use one of {', '.join(_LADDERS)}")
+    if tune is not None and kind != "simt":
+        raise ValueError(f"tune={tune!r} goes with kind=simt; the other ladder has no tuned rung")
     if output is not None:
         check_writable(output)
     live = find_device(device)
     seconds = math.inf if budget is None else seconds_of(budget)
     if tune is not None:
         seconds_of(tune, "tune")
+    ladder: Ladder = import_module(_LADDERS[kind]).LADDER
     if peer is None:
-        peer = "cublas" if live.backend == "cuda" else "numpy"
-    peers = [ladder.ladder_peer(name.strip(), live) for name in peer.split(",") if name.strip()]
-    sizes = size or (_GPU_SIZES if live.spec.kind == "gpu" else _CPU_SIZES)
-    problems = [ladder.ladder_problem(*sides) for sides in parse_sizes(sizes)]
+        peer = "cublas" if live.backend == "cuda" else ladder.cpu_peer
+    peers = [ladder.peer(name.strip(), live) for name in peer.split(",") if name.strip()]
+    sizes = size or (ladder.gpu_sizes if live.spec.kind == "gpu" else ladder.cpu_sizes)
+    problems = [ladder.problem(*sides) for sides in parse_sizes(sizes)]
     for problem in problems:
         check_memory(problem, live)
     results: list[dict[str, Any]] = []
@@ -80,8 +89,8 @@ def command(
     started = time.monotonic()
     with alone_on(live, "tilewright ladder"):
         with _bar(quiet=json) as bar:
-            compiled = ladder.rung_contenders(live)
-            rungs = list(bar.track(compiled, len(RUNGS), description="compiling rungs"))
+            compiled = ladder.contenders(live)
+            rungs = list(bar.track(compiled, ladder.count, description="compiling rungs"))
         for problem in problems:
             shape = f"{problem.n}x{problem.m}x{problem.k}"
             if results and time.monotonic() - started > seconds:
@@ -90,12 +99,9 @@ def command(
             if tune is not None:
                 _tune(problem, live, tune)
             with _bar(quiet=json) as bar:
-                ours = [*rungs, ladder.tuned_contender(live, problem)]
-                task = bar.add_task(shape, total=len(ours) + len(peers))
+                task = bar.add_task(shape, total=len(rungs) + len(peers))
                 observer = partial(_told, bar, task, shape)
-                found = ladder.climb(live, problem, ours, peers, rounds, observer)
-            limit, libraries = bound_of(live, problem), [one.name for one in peers]
-            results.append(climb_record(problem, limit, found, libraries))
+                results.append(ladder.climb(live, problem, rungs, peers, rounds, observer))
             if output is not None:
                 write_json(output, document)  # an interrupted climb loses nothing
             if not json:

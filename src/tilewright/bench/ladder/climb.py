@@ -6,21 +6,25 @@ import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from tilewright.backend import BackendError, Kernel, LiveDevice
+from tilewright.bench.bounded import bound_of
 from tilewright.bench.ladder.machine_code import machine_code
 from tilewright.bench.ladder.oracle import Oracle
 from tilewright.bench.ladder.race import (
     Contender,
     Entry,
+    Ladder,
     Observer,
     Result,
     first_line,
     race,
     with_errors,
 )
+from tilewright.bench.ladder.record import climb_record
 from tilewright.bench.ladder.rungs import RUNGS
 from tilewright.bench.peers import Peer
 from tilewright.bench.peers import peer as find_peer
@@ -32,7 +36,7 @@ from tilewright.stencil import Variant
 from tilewright.tuning.measure import Workload
 from tilewright.tuning.verify import WrongResultError, error_bound, screen
 
-__all__ = ["TUNED", "climb", "ladder_peer", "ladder_problem", "rung_contenders", "tuned_contender"]
+__all__ = ["LADDER", "TUNED", "climb", "rung_contenders", "tuned_contender"]
 
 TUNED = "v8_tuned"
 
@@ -40,15 +44,15 @@ TUNED = "v8_tuned"
 TOTAL_ROUNDS = 3
 
 
-def ladder_problem(m: int, n: int, k: int) -> Problem:
-    """Return the column-major problem of a row-major SGEMM NN: operands exchanged."""
+def _problem(m: int, n: int, k: int) -> Problem:
+    """Return SGEMM NN, operands exchanged."""
     return Problem(n, m, k, "s")  # type: ignore[arg-type]
 
 
-def ladder_peer(name: str, live: LiveDevice) -> Peer:
+def _peer(name: str, live: LiveDevice) -> Peer:
     """Return a library that has SGEMM."""
     found = find_peer(name, live)
-    found.check(ladder_problem(1, 1, 1))
+    found.check(_problem(1, 1, 1))
     return found
 
 
@@ -72,7 +76,7 @@ def tuned_contender(live: LiveDevice, problem: Problem) -> Contender:
 def _checked(
     live: LiveDevice, told: Result, choice: Choice, kernel: Kernel | None = None
 ) -> Contender:
-    stencil, config, variant = choice.stencil, choice.config, Variant.of(ladder_problem(1, 1, 1))
+    stencil, config, variant = choice.stencil, choice.config, Variant.of(_problem(1, 1, 1))
     told = replace(told, config={"stencil": config.stencil, **config})
     try:
         source = stencil.source(config, variant, live.dialect)
@@ -155,3 +159,28 @@ def climb(
         return race(entries, judged, rounds, observer, shared=live.spec.kind == "cpu")
     finally:
         load.close()
+
+
+def _record(
+    live: LiveDevice,
+    problem: Problem,
+    rungs: Sequence[Contender],
+    peers: Sequence[Peer],
+    rounds: int,
+    observer: Observer,
+) -> dict[str, Any]:
+    ours = [*rungs, tuned_contender(live, problem)]
+    results = climb(live, problem, ours, peers, rounds, observer)
+    return climb_record(problem, bound_of(live, problem), results, [one.name for one in peers])
+
+
+LADDER = Ladder(
+    gpu_sizes="1024,8192x8192x1024,12288x12288x1024",  # the RTX 4070 report's
+    cpu_sizes="128,256",  # what PoCL does in seconds
+    cpu_peer="numpy",
+    count=len(RUNGS),  # and the tuned one, which is another for each problem
+    peer=_peer,
+    problem=_problem,
+    contenders=rung_contenders,
+    climb=_record,
+)

@@ -1,17 +1,19 @@
-"""A race of contenders and libraries: interleaved, each judged first."""
+"""What both ladders do alike: contenders and libraries interleaved, each judged first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tilewright.backend import BackendError
+from tilewright.backend import BackendError, LiveDevice
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.sweep import Call, interleaved_calls
+from tilewright.problem import Problem
 from tilewright.tuning.verify import WrongResultError
 
-__all__ = ["Contender", "Entry", "Observer", "Result", "first_line", "race", "with_errors"]
+__all__ = ["Contender", "Entry", "Ladder", "Observer", "Result", "first_line", "race",
+           "with_errors"]  # fmt: skip
 
 Observer = Callable[[str], None]
 
@@ -75,6 +77,40 @@ class Entry:
 
     told: Result
     prepare: Callable[[], Call]
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """One ladder.
+
+    Parameters
+    ----------
+    gpu_sizes, cpu_sizes : str
+        Row-major sizes that it is climbed on by default.
+    cpu_peer : str
+        Beside whom where cuBLAS is not; empty for nobody.
+    count : int
+        Rungs that are compiled once for all sizes.
+    peer : callable
+        From name and device to a library.
+    problem : callable
+        From row-major m, n and k to the column-major problem.
+    contenders : callable
+        From a device to its `count` rungs.
+    climb : callable
+        From device, problem, rungs, libraries, rounds and observer to one problem's record.
+    """
+
+    gpu_sizes: str
+    cpu_sizes: str
+    cpu_peer: str
+    count: int
+    peer: Callable[[str, LiveDevice], Any]
+    problem: Callable[[int, int, int], Problem]
+    contenders: Callable[[LiveDevice], Iterable[Contender]]
+    climb: Callable[
+        [LiveDevice, Problem, Sequence[Contender], Sequence[Any], int, Observer], dict[str, Any]
+    ]
 
 
 def first_line(problem: BaseException) -> str:

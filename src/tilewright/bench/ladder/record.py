@@ -20,6 +20,7 @@ def climb_record(
     limit: Bound | str,
     results: Sequence[Result],
     peers: Sequence[str],
+    what: str = "",
 ) -> dict[str, Any]:
     """Return one problem's climb, as ``tilewright ladder --json`` prints it.
 
@@ -34,12 +35,15 @@ def climb_record(
     peers : sequence of str
         Names among the results that are libraries; the first that ran is the hundred of
         ``percent_of_library``.
+    what : str
+        Name of the product; BLAS's for the problem's precision without it.
     """
     rates = {one.name: _rate(problem, one.seconds) for one in results}
     library = next((name for name in peers if rates.get(name)), None)
     size = [problem.n, problem.m, problem.k]
+    what = what or f"{problem.precision.name} NN"
     told: dict[str, Any] = {
-        "problem": f"{problem.precision.name} NN {size[0]}x{size[1]}x{size[2]}, row-major",
+        "problem": f"{what} {size[0]}x{size[1]}x{size[2]}, row-major",
         "size": size,
         "library": library,
         "bound": bound_record(limit),

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.backend import LiveDevice
 from tilewright.bench.peers.base import Peer, UnavailableError
 from tilewright.precision import precision
-from tilewright.problem import Trans
+from tilewright.problem import Problem, Trans
 from tilewright.tuning.measure import Workload
 
 __all__ = [
@@ -38,7 +38,7 @@ _LOWER = 0  # CUBLAS_FILL_MODE_LOWER
 # What cublasGemmEx multiplies: cudaDataType of A and B, and of C (library_types.h), the
 # cublasComputeType_t of sums (cublas_api.h), and NumPy's type of the scalars.
 KINDS: dict[str, tuple[int, int, int, str]] = {
-    "bf16": (14, 14, 68, "f4"), "fp16": (2, 2, 68, "f4"),
+    "bf16": (14, 14, 68, "f4"), "bf16 to float32": (14, 0, 68, "f4"), "fp16": (2, 2, 68, "f4"),
     "tf32": (0, 0, 77, "f4"), "int8": (3, 10, 72, "i4"),
 }  # fmt: skip
 _DEFAULT_ALGORITHM = -1
@@ -240,10 +240,20 @@ class CuBLAS(Peer):
 
     def prepare(self, workload: Workload) -> Callable[[], int]:
         """Return a function that multiplies once and returns the device's nanoseconds."""
-        p = workload.problem
-        memory = (workload.memory[name] for name in "abc")
+        memory = [workload.memory[name] for name in "abc"]
+        return self.timed(workload.problem, workload.problem.precision.letter, memory)
+
+    def timed(self, problem: Problem, letter: str, memory: Sequence[Any]) -> Callable[[], int]:
+        """Return `prepare`'s function for A, B and C in device memory, `letter` as of `prepared`.
+
+        Raises
+        ------
+        UnavailableError
+            From the function: cuBLAS refuses the product.
+        """
+        p = problem
         places = list(zip(memory, (p.lda, p.ldb, p.ldc), strict=True))
-        ops, letter = (p.trans_a, p.trans_b), p.precision.letter
+        ops = p.trans_a, p.trans_b
         call = _product(self._api, self._handle, letter, (p.m, p.n, p.k), ops, places)
 
         def run() -> int:

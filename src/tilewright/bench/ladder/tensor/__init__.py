@@ -1,0 +1,1 @@
+"""The ladder of tensor cores: five kernels for Hopper's wgmma, one idea each."""
