@@ -90,6 +90,7 @@ def results(folder: Path) -> Path:
     device["results"][0]["flops_per_second"][HOSTILE] = 1e9
     (folder / "stranger.json").write_text(json.dumps(strange))
     (folder / "foreign.json").write_text('{"devices": [5]}')
+    (folder / "endless.json").write_text('{"kernels": [1]}')
     (folder / "broken.json").write_text('{"devices": [')
     (folder / "wrong.json").write_text('{"devices": [{"name": "x", "fingerprint": "y"}]}')
     (folder / "list.json").write_text("[]")

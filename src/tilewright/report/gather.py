@@ -11,6 +11,7 @@ from tilewright.bench.bounded import bound_of
 from tilewright.bounds import Bound
 from tilewright.hardware.catalogue import CatalogueDevice, recognised
 from tilewright.problem import Problem
+from tilewright.report.mixes import Mix
 from tilewright.report.results import MeasuredOn, Results, Run, read_results
 from tilewright.serve.find import numbers_of
 from tilewright.space import Config
@@ -91,6 +92,11 @@ class Gathered:
         """Return the part of your own devices, or that of the others."""
         kept = [one for one in self.devices if (one.fingerprint in self.yours) == yours]
         return replace(self, devices=kept)
+
+    @property
+    def mixes(self) -> list[Mix]:
+        """Instruction mixes of main loops."""
+        return self.results.mixes
 
     @property
     def newest(self) -> str:

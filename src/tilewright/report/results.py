@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.report.climbs import Climb, climb_of
+from tilewright.report.feeding import Feeding, feedings
+from tilewright.report.mixes import Mix, blocking_loops, inspected_loops
 from tilewright.report.runs import (
     Errors,
     MeasuredOn,
@@ -46,6 +48,8 @@ class Results:
     samples: list[Run] = field(default_factory=list)
     errors: list[Errors] = field(default_factory=list)
     climbs: list[Climb] = field(default_factory=list)
+    mixes: list[Mix] = field(default_factory=list)
+    feedings: list[Feeding] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     other: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -86,14 +90,32 @@ def _document(path: Path) -> dict[str, Any]:
 
 def _read(document: Mapping[str, Any], name: str, found: Results) -> bool:
     """Add what one file holds; return whether the report shows any of it."""
-    if not isinstance(document.get("devices"), list):
-        return False
+    if isinstance(document.get("devices"), list):
+        return _read_rows(document, name, found)
+    if isinstance(document.get("kernels"), list):
+        mixes = list(inspected_loops(document, name))
+        found.mixes += mixes
+        return bool(mixes)
+    if isinstance(document.get("device"), dict) and "experiments" in document:
+        measured = device_of(document["device"])
+        fed = list(feedings(document, measured.fingerprint, name))
+        found.feedings += fed
+        if fed:  # a sweep's record of the device says more: the versions of its peers
+            found.devices.setdefault(measured.fingerprint, measured)
+        return bool(fed)
+    return False
+
+
+def _read_rows(document: Mapping[str, Any], name: str, found: Results) -> bool:
+    """Add the runs of a sweep, the climbs of a ladder, or the loops of register blockings."""
     devices: list[MeasuredOn] = []
     runs: list[Run] = []
     climbs: list[Climb] = []
+    mixes: list[Mix] = []
     errors: list[Errors] = []
     for device in document["devices"]:
         rows = device["results"]
+        mixes += blocking_loops(rows, name)
         timed = [row for row in rows if is_timed(row)]
         climbed = [row for row in rows if "rungs" in row]
         compared = [row for row in rows if "data" in row and "errors" in row]
@@ -115,4 +137,5 @@ def _read(document: Mapping[str, Any], name: str, found: Results) -> bool:
         (found.samples if run.shapes else tensor).append(run)
     found.errors += errors
     found.climbs += climbs
-    return bool(devices)
+    found.mixes += mixes
+    return bool(devices or mixes)

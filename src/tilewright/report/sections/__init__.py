@@ -8,7 +8,9 @@ from tilewright.report.sections import (
     accuracy,
     best,
     devices,
+    funnel,
     ladder,
+    mix,
     progress,
     roofline,
     shapes,
@@ -22,7 +24,7 @@ from tilewright.report.sections import (
 __all__ = ["make_sections"]
 
 _OF_DEVICES = (
-    best, share, sizes, shapes, tensor, roofline, ladder, progress, accuracy, devices
+    best, share, sizes, shapes, tensor, roofline, ladder, progress, funnel, accuracy, devices
 )  # fmt: skip
 _OTHERS = "Committed results of other devices"
 
@@ -40,5 +42,5 @@ def make_sections(data: Gathered) -> tuple[Section, ...]:
         own = [one for one in own if not (one.empty and one.cuda)]
     told = [replace(found, id=f"other-{found.id}", part=_OTHERS) for found in (
         one.section(others) for one in _OF_DEVICES) if not found.empty]  # fmt: skip
-    rest = replace(sources.section(data), part="Files")
-    return (summary.section(mine), *own, *told, rest)
+    rest = [replace(one.section(data), part="Machine code and files") for one in (mix, sources)]
+    return (summary.section(mine), *own, *told, *rest)
