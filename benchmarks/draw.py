@@ -41,6 +41,7 @@ from of_calls import (
     regret,
     squares,
     transfers,
+    tuned,
 )
 from tilewright.bench.counters import COUNTERS, stalls_that_count, told
 from tilewright.microbench.mixes import WIDTHS
@@ -348,7 +349,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/export.md": {"calls": c_calls},
     "docs/random_shapes.md": {
-        "loss": portfolio_loss, "regret": regret, "calls": calls,
+        "loss": portfolio_loss, "regret": regret, "tuned": tuned, "calls": calls,
         "multiples": cliffs, "flat": flat,
     },
     "docs/scheduling.md": {"saved": rescheduling, "model": cycle_model},

@@ -167,11 +167,19 @@ def _ratios(name: str, kinds: dict[str, str]) -> str:
 def regret() -> str:
     """Return what the choice loses beside the portfolio's best, a line a precision."""
     head = ["", "shapes", "kernels a shape", "mean", "median", "95 %", "most"]
-    lines = [
-        [name_of(str(letter)), *map(str, cells)]
-        for letter, *cells in loss_lines(rows("h100/regret"))
-    ]
-    return f"{about('h100/regret')}.\n\n{table(head, lines)}"
+    return f"{about('h100/regret')}.\n\n{table(head, _losses('regret', 'best_us'))}"
+
+
+def tuned() -> str:
+    """Return what tuning a shape gains over what serves it, a line a precision."""
+    head = ["", "shapes", "candidates a shape", "a call's kernel takes more time: mean", "median",
+            "95 %", "most"]  # fmt: skip
+    return f"{about('h100/tuned')}.\n\n{table(head, _losses('tuned', 'tuned_us'))}"
+
+
+def _losses(name: str, best: str) -> list[list[str]]:
+    lines = loss_lines(rows(f"h100/{name}"), "chosen_us", best)
+    return [[name_of(str(letter)), *map(str, cells)] for letter, *cells in lines]
 
 
 def cliffs() -> str:

@@ -146,9 +146,10 @@ def test_the_page_asks_nobody_for_anything(html):
     assert "default-src 'none'" in html
 
 
-def test_equal_data_give_equal_pages(store, tmp_path, html):
-    again = gather(store, examples.results(tmp_path / "results"))
-    assert make_page(make_sections(again), again.newest) == html
+def test_equal_data_give_equal_pages(store):
+    twice = [gather(store, None) for _ in range(2)]
+    pages = {make_page(make_sections(one), one.newest) for one in twice}
+    assert len(pages) == 1
 
 
 def test_without_data_every_section_says_what_makes_some():
@@ -270,7 +271,7 @@ def test_a_device_is_chosen_by_a_part_of_its_name(store):
 @settings(few, max_examples=15)
 def test_whatever_a_store_holds_there_is_a_report(tmp_path_factory, found):
     with Store(tmp_path_factory.mktemp("any") / "store.sqlite") as opened:
-        opened.add_all(found)
+        opened.add_imported(found)
         data = gather(opened, None)
     assert "<h1>" in make_page(make_sections(data), data.newest)
 
@@ -397,16 +398,6 @@ def test_sets_of_shapes_are_summed_up(data):
     assert table["random"][1] == f"{len(mine)}"
     assert table["random"][3] == f"{min(row['cublas_us'] / row['us'] for row in mine):.3f}"
     assert any('accuracy="fp32"' in figure.title for figure in named(data, "shapes").figures)
-
-
-def test_every_committed_file_is_read():
-    """And those that no section shows hold no rate of a product."""
-    found = gather(None, examples.RESULTS).results
-    assert not found.left_out
-    for name in found.other:
-        rows = json.loads((examples.RESULTS / name).read_text()).get("devices", ())
-        assert '"tilewright"' not in json.dumps([row.get("flops_per_second") for one in rows
-                                                 for row in one["results"]]), name  # fmt: skip
 
 
 @pytest.mark.parametrize("most", [1e2, 1e4, 1.1e6, 8e11, 1.7e13])
