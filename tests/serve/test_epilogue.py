@@ -127,15 +127,15 @@ def test_an_unknown_activation_is_refused() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["cupy", "torch"])
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "int8", "float32"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "int8", "float32"])
 @pytest.mark.parametrize("activation", [None, "relu", "gelu", "gelu_tanh"])
 def test_arrays_on_a_device(cuda: LiveDevice, kind: str, name: str, activation: Any) -> None:
     """Row- and column-major results, aligned or not; a second call starts the plan of the first."""
     library = pytest.importorskip(kind)
-    if kind == "cupy" and name == "bfloat16":
-        pytest.skip("CuPy's bfloat16 is experimental")
+    if kind == "cupy" and name in ("bfloat16", "float8_e4m3fn"):
+        pytest.skip("CuPy's types of ml_dtypes are experimental")
     rng = np.random.default_rng(1)
-    out = "float32" if name == "int8" else name
+    out = {"int8": "float32", "float8_e4m3fn": "bfloat16"}.get(name, name)
 
     def there(x: NDArray[Any], of: str, *, flipped: bool = False) -> Any:
         if kind == "cupy":

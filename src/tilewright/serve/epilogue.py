@@ -2,7 +2,7 @@
 
     c <- activation(alpha scale_a[i] scale_b[j] (op(a) op(b))[i, j]  +  beta c  +  bias)
 
-Where tensor cores take 16-bit numbers the kernel applies it to its sums (`tilewright.serve.fused`).
+Where tensor cores take floats of 8 and 16 bits the kernel applies it to its sums (`tilewright.serve.fused`).
 Elsewhere a product by the call's own route comes first, 8- and 16-bit numbers' in float32, and the
 arrays' library does the rest, in the sums' precision; either way results are rounded once.
 """
@@ -19,7 +19,13 @@ import numpy as np
 
 from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
-from tilewright.serve.narrow_types import is_narrow, type_name
+from tilewright.serve.narrow_types import (
+    NARROW,
+    is_narrow,
+    results_of,
+    short_precision,
+    type_name,
+)
 from tilewright.text import shown
 
 if TYPE_CHECKING:
@@ -113,9 +119,8 @@ def gemm_then(
     if 0 in (m, n):
         return library.cast(library.zeros(a, m, n, "float32"), out) if c is None else c
     kind = type_name(a.dtype)
-    if kind in ("float16", "bfloat16") and k and alpha != 0 and library.on_device:
+    if kind in NARROW and out in results_of(kind) and k and alpha != 0 and library.on_device:
         from tilewright.serve.narrow_calls import Call
-        from tilewright.serve.narrow_types import short_precision
 
         scalars = complex(alpha).real, complex(beta).real
         call = Call(short_precision(kind, out), m, n, k, *scalars, op_a, op_b)
@@ -224,10 +229,10 @@ def _out(library: _Library, a: Any, c: Any, out_dtype: Any) -> str:
     kind = type_name(a.dtype)
     if kind in (*_FLOATS, *_COMPLEX):
         able: tuple[str, ...] = (kind,)
-    elif kind in ("float16", "bfloat16"):
-        able = (kind, "float32")
-    else:  # what follows sums of 8-bit numbers is of floats
+    elif kind == "int8":  # what follows sums of integers is of floats
         able = ("float32", "float16", "bfloat16")
+    else:
+        able = results_of(kind)
     asked = None if out_dtype is None else type_name(library.dtype(out_dtype))
     held = asked if c is None else type_name(c.dtype)
     if asked not in (None, held) or (held is not None and held not in able):

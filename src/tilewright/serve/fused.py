@@ -1,4 +1,4 @@
-"""Products of 16-bit numbers on tensor cores that apply an epilogue to their sums."""
+"""Products of floats of 8 and 16 bits on tensor cores that apply an epilogue to their sums."""
 
 from __future__ import annotations
 
@@ -85,5 +85,6 @@ def _aligned(matrix: Matrix, of: Precision) -> Laid | None:
     """Return an operand as the copy engine takes it; None if it does not."""
     size = of.element_bytes
     found = matrix.stored(size)
-    aligned = found is not None and found.memory % ALIGNMENT == found.ld * size % ALIGNMENT == 0
-    return found if aligned else None
+    if found is None or (of.reads_along_k and not found.k_fast):
+        return None
+    return found if found.memory % ALIGNMENT == found.ld * size % ALIGNMENT == 0 else None

@@ -115,7 +115,7 @@ def gemm(
     epilogue : Epilogue, optional
         Scales, a bias and an activation that follow before results are rounded: for NumPy's,
         CuPy's and PyTorch's arrays.  On Hopper's tensor cores the kernel applies them to float16,
-        bfloat16 and int8 arrays, of which the last then give float32, float16 or bfloat16.
+        bfloat16 and FP8 arrays; int8 arrays then give float32, float16 or bfloat16.
 
     Returns
     -------

@@ -27,6 +27,7 @@ _ROUTES = ("fp16x3", "bf16x6")  # of "fp32"
 _FOLLOWED = (
     Arithmetic("float16", "float16", epilogue=True),
     Arithmetic("bfloat16", "bfloat16", epilogue=True),
+    Arithmetic("float8_e4m3fn", "bfloat16", epilogue=True),
 )
 
 

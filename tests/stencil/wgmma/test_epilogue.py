@@ -32,6 +32,7 @@ KINDS = {
     "f16-f32": Arithmetic("float16", epilogue=True),
     "s8-bf16": Arithmetic("int8", "bfloat16", epilogue=True),
     "s8-f32": Arithmetic("int8", epilogue=True),
+    "e4m3-bf16": Arithmetic("float8_e4m3fn", "bfloat16", epilogue=True),
 }
 SMALLEST = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-20}
 
@@ -110,10 +111,12 @@ def test_every_activation(emulated: EmulatedDevice, activation: str | None) -> N
     check(emulated, "bf16", Case(70, 133, 40, 0.125, padding_c=3, offset_c=1), activation)
 
 
-@pytest.mark.parametrize("name", thorough_but(["f16-f32", "s8-bf16"], KINDS))
+@pytest.mark.parametrize("name", thorough_but(["f16-f32", "s8-bf16", "e4m3-bf16"], KINDS))
 def test_every_result(emulated: EmulatedDevice, name: str) -> None:
     """C is read, and biases are single precision where operands are padded."""
-    check(emulated, name, Case(66, 130, 40, 2, -1, padding=1, padding_c=1), "relu")
+    changes = {"promote_k": 32} if name.startswith("e4m3") else {}
+    case = Case(66, 130, 40, 2, -1, padding=1, padding_c=1)
+    check(emulated, name, case, "relu", **changes)
 
 
 @pytest.mark.parametrize("wanted", thorough_but(["bias_m"], ["", "scale_m", "bias_m", "bias_n"]))

@@ -61,6 +61,11 @@ _FOLLOWED: tuple[_Row, ...] = (
     ((128, 128, 128, 2, 1, 128, 6, 0, 1, 1, 1, 1, 8, 132), 1.0, 810),
     ((64, 128, 64, 2, 0, 128, 8, 0, 1, 1, 1, 1, 8, 0), 0.608, 780),
 )
+# The same of FP8.
+_FOLLOWED_FP8: tuple[_Row, ...] = (
+    ((128, 128, 128, 2, 1, 128, 6, 128, 1, 1, 1, 1, 8, 132), 1.0, 810),
+    ((64, 128, 64, 2, 0, 128, 8, 128, 1, 1, 1, 1, 8, 0), 0.608, 780),
+)
 
 
 # One part: those that lose least together in 16 bits, in a search on an H100 over layers of
@@ -158,4 +163,6 @@ def _shapes(arithmetic: Arithmetic) -> tuple[tuple[int, ...], ...]:
 
 def _rows(arithmetic: Arithmetic) -> tuple[_Row, ...]:
     """Return the starts of what is served by paces."""
-    return _FOLLOWED if arithmetic.epilogue else _PROMOTED if arithmetic.parts > 1 else ()
+    if arithmetic.epilogue:
+        return _FOLLOWED if arithmetic.kept_bits == FLOAT_BITS else _FOLLOWED_FP8
+    return _PROMOTED if arithmetic.parts > 1 else ()
