@@ -2,9 +2,10 @@
 
     c <- activation(alpha scale_a[i] scale_b[j] (op(a) op(b))[i, j]  +  beta c  +  bias)
 
-Where tensor cores take floats of 8 and 16 bits the kernel applies it to its sums (`tilewright.serve.fused`).
-Elsewhere a product by the call's own route comes first, 8- and 16-bit numbers' in float32, and the
-arrays' library does the rest, in the sums' precision; either way results are rounded once.
+Where tensor cores take floats of 8 and 16 bits the kernel applies it to its sums
+(`tilewright.serve.fused`).  Elsewhere a product by the call's own route comes first, 8- and 16-bit
+numbers' in float32, and the arrays' library does the rest, in the sums' precision; either way
+results are rounded once.
 """
 
 from __future__ import annotations
