@@ -1,4 +1,4 @@
-"""float16, bfloat16 and int8: summed in float32 (or exactly), rounded once."""
+"""Numbers of 8 and 16 bits: summed in float32 (or exactly), rounded once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ ml_dtypes = pytest.importorskip("ml_dtypes")
 
 DEVICE = "opencl"
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 sizes = st.integers(0, 60)
 letters = st.sampled_from("NTC")
 
@@ -27,7 +28,7 @@ def op(letter, x):
 
 @settings(deadline=None, max_examples=40)
 @given(
-    dtype=st.sampled_from([np.dtype("float16"), BFLOAT16]),
+    dtype=st.sampled_from([np.dtype("float16"), BFLOAT16, E4M3, E5M2]),
     out=st.sampled_from([None, "float32", "same"]),
     trans=st.tuples(letters, letters),
     shape=st.tuples(sizes, sizes, sizes),
@@ -39,10 +40,11 @@ def test_sums_are_rounded_once(dtype, out, trans, shape, beta, seed):
     rng = np.random.default_rng(seed)
     a = rng.standard_normal(shaped(trans[0], m, k)).astype(dtype)
     b = rng.standard_normal(shaped(trans[1], k, n)).astype(dtype)
-    wanted = dtype if out in (None, "same") else np.dtype(out)
+    own = BFLOAT16 if dtype.itemsize == 1 else dtype
+    wanted = own if out in (None, "same") else np.dtype(out)
     scalars = {"trans_a": trans[0], "trans_b": trans[1], "alpha": 0.5, "device": DEVICE}
     if out == "same":
-        c = rng.standard_normal((m, n)).astype(dtype)
+        c = rng.standard_normal((m, n)).astype(own)
         old = c.astype(np.float32)
         if beta == 0:
             c[...] = np.nan
@@ -99,6 +101,10 @@ BYTES = np.ones((4, 4), np.int8)
     ("arguments", "message"),
     [
         ((HALF, HALF.astype("f4")), r"b\.dtype=float32 but a\.dtype=float16"),
+        (
+            (HALF.astype(E4M3), HALF.astype(E5M2)),
+            r"b\.dtype=float8_e5m2 but a\.dtype=float8_e4m3fn",
+        ),
         ((HALF, HALF, HALF.astype("f8")), r"c\.dtype=float64 does not hold"),
         ((BYTES, BYTES, BYTES.copy()), r"c\.dtype=int8 does not hold the result; give int32"),
         ((HALF, HALF[:3]), r"b\.shape=\(3, 4\) does not fit"),
