@@ -1,4 +1,4 @@
-"""Which config of the tensor-core stencil serves a size: untuned, from what its starts reached."""
+"""Where tensor cores are, and which start serves products in parts and with an epilogue."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def config_for(
 
     Waves of tiles take k steps each and a launch `fill` more (`tilewright.stencil.wgmma.starts`).
     Of what was timed on an H100 at 1024, 2048 and 4096 this takes configs within 2 % of the best
-    in BF16, TF32, FP16x3 and BF16x6 (`tests/serve/test_tensor_cores.py`).
+    in FP16x3 and BF16x6 (`tests/serve/test_tensor_cores.py`).
 
     Parameters
     ----------
