@@ -30,6 +30,9 @@ def command(
     ] = "s",
     trans: TransOption = "NN",
     size: SizeOption = "4096",
+    batch: Annotated[
+        int, typer.Option("--batch", min=1, help="How many such products, behind each other.")
+    ] = 1,
     device: Annotated[
         str | None,
         typer.Option(
@@ -79,7 +82,8 @@ def command(
     from tilewright.serve.find import numbers_of
 
     m, n, k = parse_size(size)
-    problem = Problem(m, n, k, precision, *parse_trans(trans))  # type: ignore[arg-type]
+    ops = parse_trans(trans)
+    problem = Problem(m, n, k, precision, *ops, batch=batch)  # type: ignore[arg-type]
     if link is not None and not link > 0:
         raise ValueError(f"link={link:g} is not a speed; give GB/s, such as 3")
     if rate is not None and not rate > 0:

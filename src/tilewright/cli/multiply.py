@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,7 +70,7 @@ def command(
     )
     seconds = time.perf_counter() - started
     save(output, result)
-    inner = matrices[0].shape[0 if trans_a != "N" else 1]  # type: ignore[union-attr]
+    inner = matrices[0].shape[-2 if trans_a != "N" else -1]  # type: ignore[union-attr]
     facts = {
         "output": str(output),
         "shape": list(result.shape),
@@ -80,9 +81,9 @@ def command(
         emit_json(facts)
         return
     complex_result = result.dtype.kind == "c" or getattr(result, "is_complex", False)
-    flops = (8 if complex_result else 2) * result.shape[0] * result.shape[1] * inner
+    flops = (8 if complex_result else 2) * math.prod(result.shape) * inner
     say(
-        f"{output}: {result.shape[0]} x {result.shape[1]} {_kind(result)},"
+        f"{output}: {' x '.join(map(str, result.shape))} {_kind(result)},"
         f" {seconds:.3f} s with compilation ({gigaflops(flops / seconds)})"
     )
 

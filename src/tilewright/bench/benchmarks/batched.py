@@ -74,8 +74,8 @@ class Batched(Benchmark):
 
 
 def _row(asked: Asked, cupy: Any, peers: Sequence[Handle], arrays: Arrays, size: int) -> Row:
-    item = 2 if arrays.letter in ("bf16", "fp16") else np.dtype(arrays.dtype).itemsize
-    batch = max(2, int(_BYTES / (3 * size * size * item)))
+    of = precision(arrays.letter)
+    batch = max(2, int(_BYTES / (3 * size * size * of.element_bytes)))
     rng = np.random.default_rng(asked.seed)
     shape = batch, size, size
     a, b = (arrays.random(rng, (batch * size, size), "C").reshape(shape) for _ in "ab")
@@ -93,10 +93,8 @@ def _row(asked: Asked, cupy: Any, peers: Sequence[Handle], arrays: Arrays, size:
         "cublas_us": min(times[1:]) / 1e3, "ratio": min(times[1:]) / times[0],
         "difference": arrays.difference(ours, theirs),
     }  # fmt: skip
-    letter = "s" if arrays.letter in ("bf16", "fp16", "int8", "tf32") else arrays.letter
-    problem = Problem(size, size, size, precision(letter), batch=batch)
-    arithmetic = "ieee" if letter == arrays.letter else arrays.letter
-    most = bound(problem, asked.live, arithmetic=arithmetic, reads_c=False)
+    problem = Problem(size, size, size, of, batch=batch)
+    most = bound(problem, asked.live, reads_c=False)
     return found | ({"of_bound": flops / times[0] * 1e9 / most.limit} if most.known else {})
 
 
