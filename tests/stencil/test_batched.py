@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.stencil.emulator import EmulatedDevice, compiler
@@ -19,7 +21,7 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or cla
 def check(device, config: Config, name: str) -> None:
     family, of = stencil(config.stencil), variant(name)
     kernel = device.compile(family.source(config, of, device.dialect).batched())
-    check_batches(Bench(device, kernel, Batched(family), config, of))
+    check_batches(Bench(device, kernel, Batched(family, config, of), config, of))
 
 
 @pytest.mark.parametrize("name", ["sNN", "dTN", "cNT", "zTT"])
@@ -31,6 +33,13 @@ def test_portable_kernels_compute_batches(live, name):
 @pytest.mark.parametrize("name", ["sNT", "cTN", "dNN", "zNN"])
 def test_asynchronous_kernels_compute_batches(emulated: EmulatedDevice, name: str) -> None:
     check(emulated, list(batch_configs(variant(name)))[3], name)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["bf16TN", "fp16NT"])
+def test_tensor_cores_compute_batches(tmp_path: Path, name: str) -> None:
+    emulated = EmulatedDevice(tmp_path, words="wgmma_words.h")
+    check(emulated, next(batch_configs(variant(name))), name)
 
 
 def test_texts_of_other_kernels_stay_as_they_are():

@@ -46,6 +46,19 @@ _MMA: dict[str, tuple[tuple[int, ...], ...]] = {
     ),
 }  # fmt: skip
 
+# Of 16-bit operands: block_m, block_n, instruction_m, consumers, block_k, stages, min_blocks.
+_WGMMA: tuple[tuple[int, ...], ...] = (
+    (64, 64, 64, 1, 32, 2, 2), (64, 64, 64, 1, 64, 3, 2), (128, 64, 128, 1, 64, 4, 2),
+    (64, 128, 64, 2, 64, 4, 1), (128, 128, 128, 2, 64, 4, 1),
+)  # fmt: skip
+_WGMMA_NAMES = (
+    "block_m", "block_n", "instruction_m", "consumers", "block_k", "stages", "min_blocks",
+)  # fmt: skip
+_WGMMA_SAME = {
+    "pingpong": 0, "promote_k": 0, "partials": 1, "cluster_m": 1, "cluster_n": 1,
+    "swizzle_rows": 8, "multiprocessors": 0, "stream_k": 0,
+}  # fmt: skip
+
 _SIMT_NAMES = (
     "block_m", "block_n", "tile_m", "tile_n", "lanes_m", "block_k", "unroll_k", "stages",
     "min_blocks", "copy_groups",
@@ -60,6 +73,10 @@ _SAME = {"cluster_k": 1, "serpentine_rows": 0, "swizzle_rows": 8}
 def batch_configs(variant: Variant) -> Iterator[Config]:
     """Yield the configs that are timed for batches of a variant."""
     letter = variant.precision.letter
+    if variant.precision.is_short:
+        for shape in _WGMMA:
+            yield Config("wgmma", _WGMMA_SAME | dict(zip(_WGMMA_NAMES, shape, strict=True)))
+        return
     for side, depth, threads_m, threads_n in _PORTABLE:
         yield Config("portable", _portable(variant, side, depth, threads_m, threads_n))
     for shape in _SIMT.get(letter, ()):

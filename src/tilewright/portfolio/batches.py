@@ -42,7 +42,8 @@ def choose_batched(device: Served, problem: Problem, aligned: bool = True) -> Ch
     """
     one = choose(device, problem.one, aligned)
     if not one.digest():
-        return replace(one, batched=True) if one.geometry.batches else None
+        able = one.stencil.batches(one.config, Variant.of(problem))
+        return replace(one, batched=True) if able else None
     table = held_rows(device, Variant.of(problem))
     native = table.native[BATCHED]
     if native is not None and native.takes(problem):

@@ -22,7 +22,7 @@ from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
 from tilewright.stencil import Source, Variant, stencil
-from tilewright.stencil.geometry import PLAIN, Mode
+from tilewright.stencil.geometry import PLAIN, Mode, elements_of_chunk
 from tilewright.tuning.measure import random_matrix
 
 __all__ = ["batch_sources", "measure_batches"]
@@ -43,7 +43,9 @@ def batch_sources(letter: str) -> Iterator[tuple[Variant, Config, Mode, Source]]
         variant = Variant(of, a, b)
         for config in batch_configs(variant):
             family = stencil(config.stencil)
-            for mode in (PLAIN, _CLAMPED) if family.geometry(config).stages > 1 else (PLAIN,):
+            geometry = family.geometry(config)
+            several = geometry.stages > 1 and not geometry.tma
+            for mode in (PLAIN, _CLAMPED) if several else (PLAIN,):
                 source = family.source(config, variant, "cuda", mode)
                 yield variant, config, mode, source.batched()
 
@@ -96,12 +98,13 @@ def measure_batches(
     finally:
         for handle in memory.values():
             live.free(handle)
-    return document(live, letter, "simt_async", cases)
+    return document(live, letter, next(batch_configs(variant)).stencil, cases)
 
 
 def _aligned(drawn: Problem) -> Problem:
     """Return a batch whose columns are aligned, of no more elements than there is memory for."""
-    m, n, k = (-(-side // 4) * 4 for side in (drawn.m, drawn.n, drawn.k))
+    step = max(4, elements_of_chunk(drawn))
+    m, n, k = (-(-side // step) * step for side in (drawn.m, drawn.n, drawn.k))
     most = _MOST // max(m * n, m * k, n * k)
     ops = drawn.trans_a, drawn.trans_b
     return Problem(m, n, k, drawn.precision, *ops, batch=min(drawn.batch, most))
@@ -119,7 +122,7 @@ def _run(
         Operand(memory[name], 0, ld) for name, ld in zip("abc", (p.lda, p.ldb, p.ldc), strict=True)
     )
     call = GemmCall(p.precision, p.m, p.n, p.k, 1, a, b, 0, c)
-    steps = map(np.int64, (p.step_a, p.step_b, p.step_c))
-    arguments = (*family.arguments(config, variant, call), *steps)
+    steps = p.step_a, p.step_b, p.step_c
+    arguments = family.batched_arguments(config, variant, call, p.batch, steps)
     launch = geometry.batched(p.m, p.n, p.batch)
     return live.launch_timed(kernels[variant, config, mode], launch, arguments).nanoseconds()

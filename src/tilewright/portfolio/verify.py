@@ -122,46 +122,64 @@ class _Routed:
 class Batched:
     """A stencil whose kernels compute a result as a batch: by thirds of its columns or its rows.
 
-    Of a result that has no thirds, a batch of one.
+    Of a result that has no thirds, or none that begin as the stencil wants, a batch of one.
+
+    Parameters
+    ----------
+    family : Stencil
+        The stencil.
+    config, variant
+        Of the kernel.
     """
 
-    def __init__(self, family: Stencil) -> None:
+    def __init__(self, family: Stencil, config: Config, variant: Variant) -> None:
         self._family = family
+        size = variant.precision.element_bytes
+        self.unit = -(-family.operand_alignment(config) // size)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._family, name)
 
+    def _one_of(self, m: int, n: int) -> tuple[int, int]:
+        """Return the sizes of one product of a batch that makes an m x n result."""
+        if n % (3 * self.unit) == 0:
+            return m, n // 3
+        return (m // 3, n) if m % (3 * self.unit) == 0 else (m, n)
+
     def launch(self, config: Config, m: int, n: int, k: int = 0) -> Launch:
         """Return the launch that covers an m x n result."""
-        one_m, one_n = _one_of(m, n)
+        one_m, one_n = self._one_of(m, n)
         return self._family.geometry(config).batched(one_m, one_n, max(m // one_m, n // one_n))
 
     def arguments(self, config: Config, variant: Variant, call: GemmCall) -> tuple[Any, ...]:
         """Return the kernel's arguments, from a matrix to the next last."""
-        m, n = _one_of(call.m, call.n)
+        m, n = self._one_of(call.m, call.n)
         step_a = step_b = step_c = 0
         if m < call.m:
             step_a, step_c = m * (call.a.ld if variant.trans_a.transposed else 1), m
         elif n < call.n:
             step_b, step_c = n * (1 if variant.trans_b.transposed else call.b.ld), n * call.c.ld
-        found = self._family.arguments(config, variant, replace(call, m=m, n=n))
-        return (*found, *map(np.int64, (step_a, step_b, step_c)))
-
-
-def _one_of(m: int, n: int) -> tuple[int, int]:
-    """Return the sizes of one product of a batch that makes an m x n result."""
-    if n % 3 == 0:
-        return m, n // 3
-    return (m // 3, n) if m % 3 == 0 else (m, n)
+        one, batch = replace(call, m=m, n=n), max(call.m // m, call.n // n)
+        steps = step_a, step_b, step_c
+        found: tuple[Any, ...] = self._family.batched_arguments(config, variant, one, batch, steps)
+        return found
 
 
 def check_batches(bench: Bench) -> None:
-    """Check batches along either side, of inner and edge blocks."""
-    rng = np.random.default_rng(3)
+    """Check batches along either side, of inner and edge blocks; the stencil is `Batched`."""
+    rng, family = np.random.default_rng(3), bench.stencil
+    assert isinstance(family, Batched)
+
+    def thirds(least: int) -> int:
+        return -(-least // family.unit) * family.unit * 3
+
     high, wide = (bench.config.integer(f"block_{side}") for side in "mn")
     whole = wide + 1 + ((wide + 1) % 3 == 0)  # has no thirds
     k = 2 * bench.config.integer("block_k") + 5
-    for m, n in ((high + 7, 3 * wide + 9), (3 * high + 6, whole), (3 * 5, 7), (high, 3 * wide)):
+    for m, n in (
+        (high + 7, thirds(wide + 3)), (thirds(high + 2), whole), (thirds(5), 7),
+        (high, thirds(wide)),
+    ):  # fmt: skip
         bench.exact(Check(m, n, k, alpha=-3, beta=2, padding=3, offset=5), rng)
         bench.exact(Check(m, n, k, nan_in_c=True), rng)
 
@@ -178,7 +196,7 @@ def _wrong(
             family = _Routed(family, decision)
         batched = code.digest in kernel.batched.values()
         if batched:
-            family = Batched(family)
+            family = Batched(family, kernel.config, kernel.variant)
         loaded = live.load(code, portfolio.machine_code(code.digest))
         certify(live, loaded, family, kernel.config, kernel.variant)
         if batched:

@@ -14,9 +14,9 @@ from tilewright.dataclass import dataclass
 from tilewright.serve import warm
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.batches import Repeat, arrange, shapes_of
-from tilewright.serve.calls import Planned, keep, kept
+from tilewright.serve.calls import Planned, in_bytes, keep, kept
 from tilewright.serve.layout import Strided
-from tilewright.serve.narrow_products import Matrix, Product, steps
+from tilewright.serve.narrow_products import Matrix, Product, repeated, steps
 from tilewright.serve.plan import ALPHA, BETA, A, B, C, Plan, Space, call_of
 from tilewright.serve.routes import Laid, Step
 from tilewright.serve.tensor_cores import has_wgmma
@@ -147,13 +147,15 @@ def _begins(view: View, which: int, repeats: tuple[Repeat, ...]) -> int:
     return view.address % ALIGNMENT or (0 if alike else view.dtype.itemsize)
 
 
-def _steps_of(product: Product) -> Callable[..., list[Step]]:
-    """Return what lays a product out."""
+def _laid_out(
+    live: Any, product: Product, space: Space, repeats: tuple[Repeat, ...]
+) -> tuple[list[Step], tuple[Repeat, ...]]:
+    """Return a product's launches, and how they are to be repeated, in elements."""
     if product.then is None:
-        return steps
+        return repeated(live, product, space, repeats)
     from tilewright.serve.fused import fused_steps
 
-    return fused_steps
+    return fused_steps(live, product, space), repeats
 
 
 def _planned(live: Any, product: Product, repeats: tuple[Repeat, ...]) -> Plan:
@@ -163,9 +165,12 @@ def _planned(live: Any, product: Product, repeats: tuple[Repeat, ...]) -> Plan:
     if found is None:
         space = Space()
         with span("lay out"):
-            laid = _steps_of(product)(live, product, space)
+            of = product.precision
+            size, result = of.element_bytes, of.result_dtype.itemsize
+            elements = tuple((n, a // size, b // size, c // result) for n, a, b, c in repeats)
+            laid, left = _laid_out(live, product, space, elements)
             begins = product.a.memory % ALIGNMENT, product.b.memory % ALIGNMENT
-            found = Planned(Plan(live, laid, space, begins, repeats=repeats), Laid(laid))
+            found = Planned(Plan(live, laid, space, begins, repeats=in_bytes(left, of)), Laid(laid))
         keep(key, found)
     plan: Plan = found.plan
     return plan

@@ -12,6 +12,7 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
+from tilewright.serve.batches import Repeat
 from tilewright.serve.kernels import kernel_of
 from tilewright.serve.routes import MemorySpace, Step, lay_out
 from tilewright.stencil.asynchronous.realign import Realigned, aligned_ld
@@ -21,7 +22,7 @@ from tilewright.stencil.wgmma import Following
 if TYPE_CHECKING:
     from tilewright.serve.triangle import Triangle
 
-__all__ = ["Laid", "Matrix", "Product", "copied_operand", "steps"]
+__all__ = ["Laid", "Matrix", "Product", "copied_operand", "repeated", "steps"]
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,21 @@ def steps(live: LiveDevice, product: Product, space: MemorySpace) -> list[Step]:
     space : MemorySpace
         Whose memory copies are in.
     """
+    return repeated(live, product, space, ())[0]
+
+
+def repeated(
+    live: LiveDevice, product: Product, space: MemorySpace, repeats: tuple[Repeat, ...]
+) -> tuple[list[Step], tuple[Repeat, ...]]:
+    """Return the launches of a batch, and how all of them are to be repeated.
+
+    Parameters
+    ----------
+    live, product, space
+        As of `steps`; the first product.
+    repeats : tuple of Repeat
+        In elements.
+    """
     made: list[Step] = []
     of = product.precision
     a, b = (
@@ -148,8 +164,11 @@ def steps(live: LiveDevice, product: Product, space: MemorySpace) -> list[Step]:
         of, m, n, k, product.alpha, Operand(a.memory, 0, a.ld), Operand(b.memory, 0, b.ld),
         product.beta, product.c,
     )  # fmt: skip
-    laid = lay_out(live, problem, call, "", space, triangle=product.triangle)
-    return [*made, *laid.steps]
+    if made:  # copies are of one product
+        laid = lay_out(live, problem, call, "", space, triangle=product.triangle)
+        return [*made, *laid.steps], repeats
+    laid = lay_out(live, problem, call, "", space, triangle=product.triangle, repeats=repeats)
+    return list(laid.steps), laid.repeats
 
 
 def copied_operand(

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from tilewright.backend import GemmCall, Kernel, LiveDevice, Operand
 from tilewright.problem import Problem
 from tilewright.serve.batches import Repeat
@@ -51,9 +49,11 @@ def one_launch(
         None where a launch for each product is expected to be faster, or no kernel takes batches.
     """
     at = max(range(len(repeats)), key=lambda x: repeats[x][0])
-    count, *steps = repeats[at]
+    count, steps = repeats[at][0], repeats[at][1:]
     size = problem.precision.element_bytes
-    aligned = begin_aligned(call) and keeps_alignment((s for x in repeats for s in x[1:3]), size)
+    along = [step for one in repeats for step in one[1:3]]
+    # A tensor map counts forwards.
+    aligned = begin_aligned(call) and keeps_alignment(along, size) and min(along) >= 0
     whole = replace(problem, batch=count, step_a=steps[0], step_b=steps[1], step_c=steps[2])
     with span("choose"):
         found = ready_for_batch(live, whole, aligned)
@@ -65,11 +65,12 @@ def one_launch(
         a, b, c = (
             _moved(x, first * step) for x, step in zip((call.a, call.b, call.c), steps, strict=True)
         )
-        arguments = chosen.stencil.arguments(
-            chosen.config, Variant.of(problem), replace(call, a=a, b=b, c=c)
+        many = min(_MOST, count - first)
+        arguments = chosen.stencil.batched_arguments(
+            chosen.config, Variant.of(problem), replace(call, a=a, b=b, c=c), many, steps
         )
-        launch = chosen.geometry.batched(problem.m, problem.n, min(_MOST, count - first))
-        made.append((kernel, launch, (*arguments, *map(np.int64, steps))))
+        launch = chosen.geometry.batched(problem.m, problem.n, many)
+        made.append((kernel, launch, arguments))
     return made, (*repeats[:at], *repeats[at + 1 :])
 
 

@@ -261,11 +261,10 @@ class Source:
             If it is none of a stencil's kernels.
         """
         alone, many = read_source("prelude/run_if.h"), read_source("prelude/batched.h")
-        if alone not in self.text:
+        text = self.text.replace(alone, many)
+        if text == self.text and "BATCHED" not in text:
             raise ValueError(f"unit={self.unit!r} takes no batches; use a stencil's kernel")
-        return replace(
-            self, text=self.text.replace(alone, many), defines={**self.defines, "BATCHED": 1}
-        )
+        return replace(self, text=text, defines={**self.defines, "BATCHED": 1})
 
 
 @dataclass(frozen=True)
@@ -460,6 +459,26 @@ class Stencil(ABC):
             If the kernel cannot take an operand as it lies.
         """
         return call.arguments()
+
+    def batches(self, config: Config, variant: Variant) -> bool:
+        """Whether the config's kernel can be compiled for batches (`Source.batched`)."""
+        return self.geometry(config).batches
+
+    def batched_arguments(
+        self, config: Config, variant: Variant, call: Call, batch: int, steps: tuple[int, int, int]
+    ) -> tuple[Any, ...]:
+        """Return the arguments of a launch of a batch.
+
+        Parameters
+        ----------
+        config, variant, call
+            Of the first product.
+        batch : int
+            Products.
+        steps : tuple of int
+            Elements from A, B and C of a product to those of the next; A's or B's may be 0.
+        """
+        return (*self.arguments(config, variant, call), *map(np.int64, steps))
 
     def modes(self, config: Config, variant: Variant, device: DeviceSpec) -> tuple[Mode, ...]:
         """Return the launch modes that a config's kernel can be compiled in, plain first.

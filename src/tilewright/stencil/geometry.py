@@ -332,14 +332,16 @@ class Geometry:
         """Whether a launch may compute many products, each by blocks of its own.
 
         Blocks that take tile after tile, or share a workspace, are of one product; so are tensor
-        maps.  A streaming kernel stores whole tiles where the launch has a block for each.
+        maps, but for those that say otherwise.  A streaming kernel stores whole tiles where the
+        launch has a block for each.
         """
         whole = self.split_k is None or self.streamed > 0
         return whole and self.folded and not (self.tma or self.persistent or self.stream_k)
 
     def batched(self, m: int, n: int, batch: int) -> Launch:
         """Return the launch for m x n results of so many products, where a kernel `batches`."""
-        return replace(replace(self, split_k=None).launch(m, n), batch=batch)
+        whole = replace(self, split_k=None, persistent=False, stream_k=0)
+        return replace(whole.launch(m, n), batch=batch)
 
     def launch(self, m: int, n: int, k: int = 0) -> Launch:
         """Return the launch for an m x n result of sums of k."""

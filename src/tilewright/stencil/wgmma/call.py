@@ -50,13 +50,16 @@ class Parts:
         The backend's handle.
     offset, ld, stride : int
         Elements before the first one, between columns, and between parts; all multiples of
-        16 bytes, and `stride` of `ld`.
+        16 bytes, and `stride` of `ld`, but for a batch's matrices.
+    count : int
+        Matrices of a batch, `stride` apart, in the place of the one part; 0: there are parts.
     """
 
     memory: Any
     offset: int
     ld: int
     stride: int = 0
+    count: int = 0
 
 
 # What epilogue.cuh calls activations, and the flag of bias vectors that have C's type.
@@ -205,7 +208,7 @@ def _map(
                 f"{what}={number} of {name} is no multiple of {ALIGNMENT} bytes; copy it first"
             )
     ld = parts.ld or ALIGNMENT // size  # an operand without elements may have none
-    if parts.stride % ld:
+    if parts.stride % ld and not parts.count:
         raise ValueError(
             f"stride={parts.stride} of {name} is no multiple of ld={ld}; let parts follow"
             " each other after whole columns"
@@ -218,7 +221,7 @@ def _map(
         parts.memory,
         parts.offset * size,
         element,
-        (max(inner, 1), max(outer, 1), arithmetic.parts),
+        (max(inner, 1), max(outer, 1), parts.count or arithmetic.parts),
         # One part has no distance to the next, but the driver wants one that could be.
         (ld * size, (parts.stride or ld * max(outer, 1)) * size),
         (block_k, share, 1) if k_fast else (SQUARE, block_k, 1),

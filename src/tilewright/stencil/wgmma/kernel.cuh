@@ -85,6 +85,20 @@
 #define EPILOGUE 0
 #endif
 
+/* With BATCHED blocks in z compute products of their own: a map has all matrices of an operand in
+ * the place of parts, of which there is one, or one matrix that all products have. */
+#ifdef BATCHED
+#define BATCH_ARGUMENTS , int many_a, int many_b, isize step_c
+#define MATRIX_A ((int)blockIdx.z * many_a)
+#define MATRIX_B ((int)blockIdx.z * many_b)
+#define C_OF_BATCH(c) ((c) + (isize)blockIdx.z * step_c)
+#else
+#define BATCH_ARGUMENTS
+#define MATRIX_A 0
+#define MATRIX_B 0
+#define C_OF_BATCH(c) (c)
+#endif
+
 #define CLUSTER_BLOCKS (CLUSTER_M * CLUSTER_N)
 /* Consumers that share a tile of C: all, or one where they ping-pong. */
 #define SHARERS (PINGPONG ? 1 : CONSUMERS)
@@ -106,7 +120,7 @@
     isize m, isize n, isize k, scalar alpha, const GRID_CONSTANT tensor_map a,                 \
         const GRID_CONSTANT tensor_map b, scalar beta, output *c, isize ldc,                   \
         const int *exponents_a, const int *exponents_b, const int *run_if, int run_value       \
-        EPILOGUE_ARGUMENTS WORKSPACE_ARGUMENT
+        EPILOGUE_ARGUMENTS BATCH_ARGUMENTS WORKSPACE_ARGUMENT
 
 KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
 {
@@ -135,15 +149,17 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
 #elif PARALLEL_SPLIT_K
         const piece mine = slice_of(steps, BLOCK_ID / all.count, GRID_BLOCKS / all.count);
         if (THREAD_ID % GROUP == 0)
-            bring_tile(&a, &b, arena, &at, tile_at(m, n, BLOCK_ID % all.count, 0), mine.first,
+            bring_tile(&a, &b, 0, 0, arena, &at, tile_at(m, n, BLOCK_ID % all.count, 0), mine.first,
                        mine.count);
 #else
         if (THREAD_ID % GROUP == 0)
             for (unsigned int number = all.first; number < all.count; number += all.stride)
-                bring_tile(&a, &b, arena, &at, tile_at(m, n, number, rank), 0, steps);
+                bring_tile(&a, &b, MATRIX_A, MATRIX_B, arena, &at, tile_at(m, n, number, rank), 0,
+                           steps);
 #endif
     } else {
         take_registers();
+        c = C_OF_BATCH(c);
         const bool aligned = (ADDRESS(c) | (unsigned long long)ldc * OUTPUT_BYTES) % 8 == 0;
         const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, aligned,
                            EPILOGUE_OF_ARGUMENTS};

@@ -34,9 +34,9 @@ HELPER void bring(const tensor_map *from, shared_at to, shared_at full, int side
 }
 
 /* Bring all tiles of operands that a block's tile of C needs for some steps of k, as stages
- * become free. */
-HELPER void bring_tile(const tensor_map *a, const tensor_map *b, shared_at arena, ring *at,
-                       tile c, unsigned int first, unsigned int steps)
+ * become free, of matrices of a batch. */
+HELPER void bring_tile(const tensor_map *a, const tensor_map *b, int matrix_a, int matrix_b,
+                       shared_at arena, ring *at, tile c, unsigned int first, unsigned int steps)
 {
     ROLLED for (unsigned int t = 0; t < steps; ++t) {
         const shared_at stage = stage_at(arena, at->stage), full = full_of(arena, at->stage);
@@ -52,10 +52,11 @@ HELPER void bring_tile(const tensor_map *a, const tensor_map *b, shared_at arena
         expect_bytes(full, STAGE_BYTES);
         UNROLL for (int p = 0; p < PARTS; ++p) {
             bring<BLOCK_M, CLUSTER_N, K_FAST_A>(a, stage + p * PART_BYTES_A, full, (int)c.i0,
-                                                (int)((first + t) * BLOCK_K), p, rank_n, same_m);
+                                                (int)((first + t) * BLOCK_K), matrix_a + p, rank_n,
+                                                same_m);
             bring<BLOCK_N, CLUSTER_M, K_FAST_B>(
                 b, stage + PARTS * PART_BYTES_A + p * PART_BYTES_B, full, (int)c.j0,
-                (int)((first + t) * BLOCK_K), p, rank_m, same_n);
+                (int)((first + t) * BLOCK_K), matrix_b + p, rank_m, same_n);
         }
         advance(at);
     }

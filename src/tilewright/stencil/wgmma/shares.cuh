@@ -147,7 +147,7 @@ HELPER void bring_pieces(const tensor_map *a, const tensor_map *b, shared_at are
         return;
     piece p = {NO_TILE, 0, 0};
     while (is_piece(p = piece_after(p, d, arena), d))
-        bring_tile(a, b, arena, at, tile_at(m, n, p.tile, 0), p.first, p.count);
+        bring_tile(a, b, 0, 0, arena, at, tile_at(m, n, p.tile, 0), p.first, p.count);
 }
 
 /* The consumers.  How often they go round must follow from the kernel's arguments: where it

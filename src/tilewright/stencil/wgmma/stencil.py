@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
+
+import numpy as np
 
 from tilewright.hardware import DeviceSpec
 from tilewright.space import Config, Space
@@ -170,6 +173,25 @@ class Wgmma(Stencil):
             split_k=split_k,
             tma=True,
         )
+
+    def batches(self, config: Config, variant: Variant) -> bool:
+        """Whether blocks compute whole tiles, of operands in one part."""
+        shares = config.get("stream_k", 0) or config.get("parallel_split_k", 0)
+        return not shares and self.arithmetic(variant).parts == 1
+
+    def batched_arguments(
+        self, config: Config, variant: Variant, call: Call, batch: int, steps: tuple[int, int, int]
+    ) -> tuple[Any, ...]:
+        """Return the argument list with maps of all matrices of a batch."""
+        whole = whole_call(call)
+        a, b = (
+            replace(x, stride=step, count=batch if step else 1)
+            for x, step in zip((whole.a, whole.b), steps[:2], strict=True)
+        )
+        made = arguments(
+            replace(whole, a=a, b=b), self.arithmetic(variant), dict(config), variant.k_fast
+        )
+        return (*made, *map(np.int32, map(bool, steps[:2])), np.int64(steps[2]))
 
     def common_arguments(self, config: Config) -> bool:
         """Say no: there are tensor maps among them."""
