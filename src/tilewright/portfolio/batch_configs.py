@@ -18,19 +18,23 @@ __all__ = ["batch_configs"]
 _CHUNK_BYTES = 16
 
 # Sides of a tile, steps of k of one, and threads along each side.
-_PORTABLE = ((16, 16, 8, 4), (32, 16, 8, 8), (32, 32, 8, 8))
+_PORTABLE = ((16, 16, 8, 4), (32, 16, 8, 8))
 
-# block_m, block_n, tile_m, tile_n, lanes_m, block_k, unroll_k, stages, min_blocks, copy_groups.
+# block_m, block_n, tile_m, tile_n, lanes_m, block_k, unroll_k, stages, min_blocks, copy_groups.  The
+# first are a single warp's.
 _SIMT: dict[str, tuple[tuple[int, ...], ...]] = {
     "s": (
-        (32, 32, 4, 4, 8, 16, 8, 3, 8, 2), (64, 64, 4, 8, 8, 8, 8, 3, 5, 2),
-        (64, 64, 8, 8, 8, 16, 8, 3, 6, 2), (128, 64, 8, 8, 8, 8, 8, 4, 3, 1),
-        (128, 128, 8, 16, 8, 8, 8, 3, 2, 4),
+        (16, 32, 4, 4, 4, 16, 8, 2, 16, 2), (32, 32, 4, 4, 8, 16, 8, 3, 8, 2),
+        (64, 64, 4, 8, 8, 8, 8, 3, 5, 2), (64, 64, 8, 8, 8, 16, 8, 3, 6, 2),
+        (128, 64, 8, 8, 8, 8, 8, 4, 3, 1), (128, 128, 8, 16, 8, 8, 8, 3, 2, 4),
     ),
+    "d": ((16, 32, 4, 4, 4, 16, 8, 2, 16, 2),),
     "c": (
-        (32, 32, 4, 4, 8, 8, 8, 3, 8, 1), (64, 32, 4, 4, 8, 8, 8, 3, 6, 1),
-        (64, 64, 8, 8, 8, 4, 4, 4, 4, 2),
+        (16, 32, 4, 4, 4, 16, 8, 2, 16, 2), (32, 32, 4, 4, 8, 8, 8, 3, 8, 1),
+        (64, 32, 4, 4, 8, 8, 8, 3, 6, 1), (64, 64, 8, 8, 8, 4, 4, 4, 4, 2),
+        (128, 64, 8, 8, 8, 4, 4, 4, 2, 2),
     ),
+    "z": ((16, 32, 4, 4, 4, 8, 8, 2, 8, 2),),
 }  # fmt: skip
 
 # block_m, block_n, warp_m, warp_n, mma_k, block_k, stages, interleave, min_blocks.

@@ -27,8 +27,8 @@ from tilewright.tuning.measure import random_matrix
 
 __all__ = ["batch_sources", "measure_batches"]
 
-# Elements of a matrix of all products; more of them take longer by as much.
-_MOST = 1 << 25
+# Elements of a matrix of all products: what is drawn, of sides that are longer by a chunk.
+_MOST = 1 << 26
 
 # A launch mode besides the plain one that is timed: most tiles are longer than small sides.
 _CLAMPED = Mode(clamped=True)
@@ -66,13 +66,13 @@ def measure_batches(
     seconds : float
         After which no further batch begins.
     """
-    until = time.monotonic() + seconds
     of = precision(letter)
     every = list(batch_sources(letter))
     with ThreadPoolExecutor() as pool:  # NVRTC works outside Python's lock
         list(pool.map(lambda one: cached_cubin(one[-1], live.arch, KernelCache()), every))
     kernels = {one[:3]: live.compile(one[3]) for one in every}
     whole = random_matrix(np.random.default_rng(seed), _MOST, Problem(1, 1, 1, of))
+    until = time.monotonic() + seconds  # compiled, and drawn
     memory, cases = {name: live.upload(whole) for name in "abc"}, {}
     try:
         for at, (a, b) in enumerate(_PAIRS):

@@ -47,6 +47,10 @@ _MOST, _OTHERS, _CONJUGATED, _RARE = 64, 16, 12, 3
 # keep all that ships below 8 MB.
 _OTHERS_SHORT = 4
 
+# Elements of the largest operand of all products of a batch that is drawn: more take longer by as
+# much.
+_BATCH_ELEMENTS = 1 << 24
+
 # Of batches: what may be lost beside all that was timed; configs of a variant, their instances, and
 # these where operands are conjugated: so few that they take less than a tenth of what ships.
 _BATCHES_MEAN, _BATCHES_MOST = 0.02, 0.15
@@ -140,14 +144,21 @@ def _for_batches(batches: Measured, variant: Variant, device: DeviceSpec) -> lis
 
 
 def drawn_batches(variant: Variant, seed: int, count: int) -> Iterator[Problem]:
-    """Yield batches: 2 to 4096 products with sides from 8 to 512, every third odd."""
+    """Yield batches: sides from 8 to 512, all small, any and all large in turn, every third odd.
+
+    A third of batches has so few products that they do not fill a device.
+    """
     rng = np.random.default_rng(seed)
-    for _ in range(count):
-        sides = [round(2.0**x) for x in rng.uniform(3, 9, 3)]
+    for number in range(count):
+        least, most = ((3.0, 5.5), (3.0, 9.0), (6.0, 9.0))[number % 3]
+        sides = [round(2.0**x) for x in rng.uniform(least, most, 3)]
         odd = rng.random(3) < 1 / 3
         m, n, k = (x | 1 if o else x // 8 * 8 for x, o in zip(sides, odd, strict=True))
-        batch = round(2.0 ** rng.uniform(1, 12))
-        yield Problem(m, n, k, variant.precision, variant.trans_a, variant.trans_b, batch=batch)
+        largest = _BATCH_ELEMENTS / max(m * n, m * k, n * k)
+        share = rng.uniform(0.1, 0.6) if rng.random() < 1 / 3 else rng.uniform(0.6, 1.0)
+        batch = max(2, round(largest**share))
+        ops = variant.trans_a, variant.trans_b
+        yield Problem(m, n, k, variant.precision, *ops, batch=batch)
 
 
 def _where_faster(other: Measured, measured: Measured) -> Measured:

@@ -24,8 +24,6 @@ from tilewright.stencil.wgmma.call import ALIGNMENT
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tilewright.precision import Precision
     from tilewright.problem import Trans
     from tilewright.serve.arrays.device import View
