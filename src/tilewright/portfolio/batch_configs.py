@@ -20,8 +20,8 @@ _CHUNK_BYTES = 16
 # Sides of a tile, steps of k of one, and threads along each side.
 _PORTABLE = ((16, 16, 8, 4), (32, 16, 8, 8))
 
-# block_m, block_n, tile_m, tile_n, lanes_m, block_k, unroll_k, stages, min_blocks, copy_groups.  The
-# first are a single warp's.
+# block_m, block_n, tile_m, tile_n, lanes_m, block_k, unroll_k, stages, min_blocks, copy_groups.
+# The first are a single warp's.
 _SIMT: dict[str, tuple[tuple[int, ...], ...]] = {
     "s": (
         (16, 32, 4, 4, 4, 16, 8, 2, 16, 2), (32, 32, 4, 4, 8, 16, 8, 3, 8, 2),
