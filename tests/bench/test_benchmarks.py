@@ -149,7 +149,7 @@ def test_a_summary_is_of_rows_that_have_the_peer():
     assert (found["products"], found["slow"], found["least"]) == (2, 1, 0.5)
     assert found["geometric_mean"] == pytest.approx(1)
     assert found["eta_geometric_mean"] == pytest.approx(2)
-    assert found["eta_larger"] == 1
+    assert (found["eta_larger"], found["eta_twice"], found["eta_most"]) == (1, 1, 4)
     assert summary_of([row(1.0, None, 1.0)], "x") is None
 
 

@@ -163,7 +163,7 @@ def test_a_product_that_cublas_refuses_is_timed_alone(stand_in, monkeypatch):
 
 
 def test_random_kinds_are_the_same_for_a_seed():
-    for kind in ("random", "skinny"):
+    for kind in ("random", "skinny", "long"):
         drawn = cases_of(kind, "c", seed=5, count=40)
         assert (
             drawn == cases_of(kind, "c", seed=5, count=40) != cases_of(kind, "c", seed=6, count=40)
@@ -171,6 +171,8 @@ def test_random_kinds_are_the_same_for_a_seed():
         assert {order for *_, order in drawn} == set("FC")
         assert {x for _, ops, _ in drawn for x in ops} == {N, T, C}
     assert C not in {x for _, ops, _ in cases_of("random", "s", count=40) for x in ops}
+    sides = [side for side, *_ in cases_of("long", "s", count=40)]
+    assert all(16 <= m <= 4096 and 16 <= n <= 4096 and 1024 <= k <= 2**18 for m, n, k in sides)
 
 
 def test_squares_cliffs_and_flat_sides():

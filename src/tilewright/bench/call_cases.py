@@ -12,7 +12,7 @@ from tilewright.problem import Trans
 
 __all__ = ["GPU_MOST", "KINDS", "Case", "Side", "cases_of", "drawn_sides", "skinny_sides"]
 
-KINDS = ("random", "skinny", "layers", "squares", "cliffs", "flat")
+KINDS = ("random", "skinny", "long", "layers", "squares", "cliffs", "flat")
 
 Side = tuple[int, int, int]
 Case = tuple[Side, tuple[Trans, Trans], str]
@@ -22,6 +22,9 @@ Case = tuple[Side, tuple[Trans, Trans], str]
 GPU_MOST = (16384, 2**41)
 
 _LONGEST_K, _SHORT_SIDE = 500_000, 128
+
+# Long sums, whose roundings differ by how they are cut: m and n, and k.
+_LONG_SIDES, _LONG_K = (16, 4096), (1024, 2**18)
 
 # Linear layers of language models: output and input features of Llama 2 and 3 of 7 and 8 billion
 # parameters (attention, up, down, vocabulary), and tokens of a step.
@@ -59,7 +62,7 @@ def cases_of(size: str, name: str, trans: str = "", seed: int = 0, count: int = 
     kind, _, step = size.partition(":")
     if kind not in KINDS or (step and kind != "flat"):
         raise ValueError(f"size={size!r} is unknown here; use {', '.join(KINDS)} or flat:STEP")
-    if kind in ("random", "skinny", "layers"):
+    if kind in ("random", "skinny", "long", "layers"):
         if trans:
             raise ValueError(f"trans={trans!r} has no say in {kind} shapes; leave it out")
         return _layers() if kind == "layers" else _drawn(kind, name, seed, count)
@@ -90,7 +93,10 @@ def _drawn(kind: str, name: str, seed: int, count: int) -> list[Case]:
         a, b = (Trans(letters[rng.integers(len(letters))]) for _ in "ab")
         return side, (a, b), "FC"[rng.integers(2)]
 
-    sides = skinny_sides(seed, count) if kind == "skinny" else drawn_sides(seed, count, GPU_MOST)
+    if kind == "random":
+        sides = drawn_sides(seed, count, GPU_MOST)
+    else:
+        sides = skinny_sides(seed, count) if kind == "skinny" else _long_sides(seed, count)
     return [one(side) for side in sides]
 
 
@@ -112,6 +118,20 @@ def drawn_sides(seed: int, count: int, most: tuple[int, int]) -> list[Side]:
         if len(found) % 3 == 2:
             m, n, k = (x - 1 + x % 2 for x in (m, n, k))
         if 2 * m * n * k <= operations:
+            found.append((m, n, k))
+    return found
+
+
+def _long_sides(seed: int, count: int) -> list[Side]:
+    """Return m, n and k of which k is long, each log-uniform, every third m and n equal."""
+    rng = np.random.default_rng(seed)
+    (low, high), lengths = np.log(_LONG_SIDES), np.log(_LONG_K)
+    found: list[Side] = []
+    while len(found) < count:
+        m, n = (round(x) for x in np.exp(rng.uniform(low, high, 2)))
+        k = round(math.exp(rng.uniform(*lengths)))
+        n = m if len(found) % 3 == 2 else n
+        if (m + n) * k <= 2**28 and 2 * m * n * k <= GPU_MOST[1]:
             found.append((m, n, k))
     return found
 

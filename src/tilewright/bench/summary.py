@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
-__all__ = ["SLOW", "Flatness", "flatness", "losses", "summary_of"]
+__all__ = ["SLOW", "Flatness", "etas_beside", "flatness", "losses", "summary_of"]
 
 # Below this share of a peer's rate a product counts as slow.
 SLOW = 0.9
@@ -21,7 +21,8 @@ def summary_of(rows: Sequence[Mapping[str, Any]], peer: str) -> dict[str, Any] |
     dict
         ``products``, ``geometric_mean`` and ``least`` of our rate over the peer's, ``slow``: how
         many are below `SLOW`; and where errors were compared ``eta_geometric_mean`` of our eta over
-        the peer's, and ``eta_larger``: how often ours is the larger one.
+        the peer's, ``eta_larger``: how often ours is the larger one, ``eta_twice``: how often by
+        more than a factor of 2, and ``eta_most``: the largest ratio.
     """
     both = [row for row in rows if {"tilewright", peer} <= row.get("flops_per_second", {}).keys()]
     if not both:
@@ -37,11 +38,26 @@ def summary_of(rows: Sequence[Mapping[str, Any]], peer: str) -> dict[str, Any] |
     errors = [row.get("errors", {}) for row in both]
     compared = [one for one in errors if {"tilewright", peer} <= one.keys()]
     pairs = [(one["tilewright"]["eta"], one[peer]["eta"]) for one in compared]
+    return found | etas_beside(pairs)
+
+
+def etas_beside(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """Return what our largest errors and a peer's come to; nothing where all are exact.
+
+    Returns
+    -------
+    dict
+        The numbers of `summary_of` whose names begin with ``eta``.
+    """
     etas = [ours / theirs for ours, theirs in pairs if ours > 0 and theirs > 0]  # some are exact
     if not etas:
-        return found
-    larger = sum(ours > theirs for ours, theirs in pairs)
-    return found | {"eta_geometric_mean": geometric_mean(etas), "eta_larger": larger}
+        return {}
+    return {
+        "eta_geometric_mean": geometric_mean(etas),
+        "eta_larger": sum(ours > theirs for ours, theirs in pairs),
+        "eta_twice": sum(ours > 2 * theirs for ours, theirs in pairs),
+        "eta_most": max(etas),
+    }
 
 
 # -- squares of the public call ------------------------------------------------------------------

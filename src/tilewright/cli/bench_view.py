@@ -84,7 +84,12 @@ def show_summaries(peers: Sequence[Peer], rows: list[dict[str, Any]]) -> None:
             f"{found['products']} products beside {one.name}: {found['geometric_mean']:.3f} times"
             f" as fast in the geometric mean, {found['least']:.3f} at the least, {found['slow']}"
             f" below {SLOW:g}"
-            + (f"; errors (eta) {etas:.2f} of its, {found['eta_larger']} larger" if etas else "")
+            + (
+                f"; errors (eta) {etas:.2f} of its, {found['eta_larger']} larger,"
+                f" {found['eta_most']:.2f} at the most"
+                if etas
+                else ""
+            )
         )
 
 

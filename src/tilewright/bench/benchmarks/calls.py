@@ -22,7 +22,7 @@ from tilewright.bench.errors import etas_of
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.peers.cublas import Handle, blas_handle, prepared
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
-from tilewright.bench.summary import flatness, losses
+from tilewright.bench.summary import etas_beside, flatness, losses
 from tilewright.precision import PRECISIONS, precision
 
 __all__ = [
@@ -100,17 +100,20 @@ def ratio_table(rows: Sequence[Row]) -> tuple[Sequence[str], list[list[Cell]]]:
         mine = [row for row in rows if row["precision"] == name]
         ratios = sorted(row["ratio"] for row in mine)
         long = [row["ratio"] for row in mine if row["cublas_us"] > 20]
-        etas = [(row["eta"], row["cublas_eta"]) for row in mine if "eta" in row]
+        pairs = [(row["eta"], row["cublas_eta"]) for row in mine if "eta" in row]
+        etas = etas_beside(pairs)
         lines.append([
             name, len(mine), f"{geometric_mean(ratios):.3f}", f"{median(ratios):.2f}",
             f"{geometric_mean(long):.3f}" if long else "-",
             f"{100 * sum(x < 0.9 for x in ratios) / len(ratios):.0f}",
             f"{min(long, default=math.nan):.2f}", f"{ratios[0]:.2f}",
-            f"{100 * sum(ours > theirs for ours, theirs in etas) / len(etas):.0f}" if etas else "-",
+            f"{etas['eta_geometric_mean']:.2f}" if etas else "-",
+            f"{100 * etas['eta_larger'] / len(pairs):.0f}" if etas else "-",
+            etas.get("eta_twice", "-"), f"{etas['eta_most']:.2f}" if etas else "-",
         ])  # fmt: skip
     return (
         "precision", "shapes", "geometric mean", "median", "mean beyond 20 us", "% below 0.9",
-        "least beyond 20 us", "least", "% of larger eta",
+        "least beyond 20 us", "least", "eta: mean of ratios", "% larger", "over twice", "most",
     ), lines  # fmt: skip
 
 
