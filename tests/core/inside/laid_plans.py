@@ -14,7 +14,7 @@ from tilewright.core import needed_library
 from tilewright.precision import DOUBLE_DOUBLE, PRECISIONS, precision
 from tilewright.serve import plan as plans
 from tilewright.serve.double_double import DoubleDouble
-from tilewright.serve.plan import ALPHA, BETA, REPORT, A, B, C, Plan, Space, call_of
+from tilewright.serve.plan import ALPHA, BETA, REPORT, VECTORS, A, B, C, Plan, Space, call_of
 from tilewright.stencil import Launch, TensorMap
 from tilewright.stencil.geometry import SplitK
 
@@ -43,6 +43,15 @@ def test_made_up_addresses_become_the_calls(driver, device):
     assert [found.word(i) for i in range(6)] == [5, 0x1000, 0x2040, 0x3008, 0, 0x4000]
     assert found.numbers(6, "<f") == (0.25,)
     assert (found.grid, found.block, found.stream) == ((9, 2, 1), (32, 4, 1), 7)
+
+
+def test_an_epilogues_vectors_become_the_calls(driver, device):
+    plan = Plan(device, [step(driver, A, *VECTORS, None, BETA.real * np.float32(1))], Space())
+    vectors = (0x5000, 0x6000, 0x7000)
+    assert plan.start(call_of(0x1000, 2, 3, 1, 0.5, 7, vectors=vectors))
+    [found] = driver.launches
+    assert [found.word(i) for i in range(5)] == [0x1000, *vectors, 0]
+    assert found.numbers(5, "<f") == (0.5,)
 
 
 def test_operands_begin_where_they_were_laid_out_to(driver, device):
