@@ -2,10 +2,9 @@
 
     c <- activation(alpha scale_a[i] scale_b[j] (op(a) op(b))[i, j]  +  beta c  +  bias)
 
-Where tensor cores take floats of 8 and 16 bits the kernel applies it to its sums
-(`tilewright.serve.fused`).  Elsewhere a product by the call's own route comes first, 8- and 16-bit
-numbers' in float32, and the arrays' library does the rest, in the sums' precision; either way
-results are rounded once.
+Where tensor cores take short operands the kernel applies it to its sums (`tilewright.serve.fused`).
+Elsewhere a product by the call's own route comes first, 8- and 16-bit numbers' in float32, and the
+arrays' library does the rest, in the sums' precision; either way results are rounded once.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import numpy as np
 from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
 from tilewright.serve.narrow_types import (
-    NARROW,
     is_narrow,
     results_of,
     short_precision,
@@ -30,6 +28,7 @@ from tilewright.serve.narrow_types import (
 from tilewright.text import shown
 
 if TYPE_CHECKING:
+    from tilewright.precision import Precision
     from tilewright.serve.narrow_calls import Call
 
 __all__ = ["Epilogue", "gemm_then"]
@@ -120,16 +119,23 @@ def gemm_then(
     if 0 in (m, n):
         return library.cast(library.zeros(a, m, n, "float32"), out) if c is None else c
     kind = type_name(a.dtype)
-    if kind in NARROW and out in results_of(kind) and k and alpha != 0 and library.on_device:
+    if is_narrow(a) and k and alpha != 0 and library.on_device:
         from tilewright.serve.narrow_calls import Call
 
         scalars = complex(alpha).real, complex(beta).real
-        call = Call(short_precision(kind, out), m, n, k, *scalars, op_a, op_b)
+        call = Call(_precision(kind, out), m, n, k, *scalars, op_a, op_b)
         arrays = library.arrays(a, b, c)
         made = None if rest["device"] else _fused(arrays, call, a, b, c, vectors)
         if made is not None:
             return made
     return _behind(library, a, b, c, alpha, beta, (m, n), (op_a, op_b), out, vectors, rest)
+
+
+def _precision(kind: str, out: str) -> Precision:
+    """Return the precision of short operands with an epilogue, whose sums become floats."""
+    usual = results_of(kind)
+    of = short_precision(kind, out if out in usual else usual[0])
+    return replace(of, result_name=out, sum_name="float32")
 
 
 def _check(

@@ -1,4 +1,4 @@
-"""Products of floats of 8 and 16 bits on tensor cores that apply an epilogue to their sums."""
+"""Products of 8- and 16-bit numbers on tensor cores that apply an epilogue to their sums."""
 
 from __future__ import annotations
 

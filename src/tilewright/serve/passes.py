@@ -28,6 +28,7 @@ _FOLLOWED = (
     Arithmetic("float16", "float16", epilogue=True),
     Arithmetic("bfloat16", "bfloat16", epilogue=True),
     Arithmetic("float8_e4m3fn", "bfloat16", epilogue=True),
+    Arithmetic("int8", "bfloat16", epilogue=True),
 )
 
 
@@ -37,7 +38,7 @@ def sources(device: DeviceSpec) -> Iterator[tuple[str, Source]]:
     yield from (("splits", one) for one in _splits())
     yield from (("triangles", one) for one in _triangles())
     for made in _FOLLOWED:
-        yield from _products(device, f"{made.element} epilogue", made, 0)
+        yield from _products(device, f"{made.element} {made.result} epilogue", made, 0)
     for name in _ROUTES:
         scheme = SCHEMES[name]
         yield from _products(device, name, arithmetic_of_scheme(scheme), scheme.promote_k)

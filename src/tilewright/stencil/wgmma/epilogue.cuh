@@ -51,19 +51,40 @@ HELPER float gelu_tanh(float x)
     return x * reciprocal(1.0f + exponential(x * (-2.30220819f - 0.102943241f * x * x)));
 }
 
-/* A block's numbers, by an activation that is the same for all. */
-HELPER void activate(float *v, int count, int flags)
+HELPER float activated(float v, int flags)
 {
     switch (ACTIVATION_OF(flags)) {
-    case ACTIVATION_RELU: /* NaN stays */
-        UNROLL for (int i = 0; i < count; ++i) v[i] = v[i] < 0.0f ? 0.0f : v[i];
-        break;
-    case ACTIVATION_GELU:
-        UNROLL for (int i = 0; i < count; ++i) v[i] = gelu(v[i]);
-        break;
-    case ACTIVATION_GELU_TANH:
-        UNROLL for (int i = 0; i < count; ++i) v[i] = gelu_tanh(v[i]);
-        break;
+    case ACTIVATION_RELU: return v < 0.0f ? 0.0f : v; /* NaN stays */
+    case ACTIVATION_GELU: return gelu(v);
+    case ACTIVATION_GELU_TANH: return gelu_tanh(v);
+    default: return v;
+    }
+}
+
+/* Numbers of a thread that one trip of the loop below activates. */
+#define ACTIVATED 16
+
+/* All of a thread's numbers.  Little code: the next are always the first, as the others move up. */
+HELPER void activate(float *v, int count, int flags)
+{
+    if (ACTIVATION_OF(flags) == 0)
+        return;
+    ROLLED for (int done = 0; done < count; done += ACTIVATED) {
+        float next[ACTIVATED];
+        UNROLL for (int i = 0; i < ACTIVATED; ++i) next[i] = v[i];
+        switch (ACTIVATION_OF(flags)) {
+        case ACTIVATION_RELU:
+            UNROLL for (int i = 0; i < ACTIVATED; ++i) next[i] = activated(next[i], ACTIVATION_RELU);
+            break;
+        case ACTIVATION_GELU:
+            UNROLL for (int i = 0; i < ACTIVATED; ++i) next[i] = activated(next[i], ACTIVATION_GELU);
+            break;
+        default:
+            UNROLL for (int i = 0; i < ACTIVATED; ++i)
+                next[i] = activated(next[i], ACTIVATION_GELU_TANH);
+        }
+        UNROLL for (int i = ACTIVATED; i < count; ++i) v[i - ACTIVATED] = v[i];
+        UNROLL for (int i = 0; i < ACTIVATED; ++i) v[count - ACTIVATED + i] = next[i];
     }
 }
 #endif

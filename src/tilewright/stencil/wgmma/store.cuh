@@ -71,8 +71,7 @@ HELPER void store_element(result to, accumulator sum, isize i, isize j)
     const scalar scaled = to.alpha * (scale_at(e.scale_m, i) * scale_at(e.scale_n, j)) * sum;
     scalar v = to.beta == 0 ? scaled : scaled + to.beta * widened(*at);
     v += bias_at(e.bias_m, e.flags, i) + bias_at(e.bias_n, e.flags, j);
-    activate(&v, 1, e.flags);
-    *at = rounded(v);
+    *at = rounded(activated(v, e.flags));
 #else
     const int exponent = SCALED ? to.exponents_a[i] + to.exponents_b[j] : 0;
     *at = rounded(combined(to, sum, exponent, at));
@@ -234,10 +233,13 @@ HELPER void store_shifted(result to, tile at, const scalar *sum)
 #endif
 
 #if EPILOGUE
-/* The results of a block's tile before they are rounded, in the places of its sums. */
+/* The results of a block's tile before they are rounded, in the places of its sums.  A thread's rows
+ * are pairs of every 8, from its first on. */
 HELPER void finish_tile(scalar *done, result to, tile at, const accumulator *sum)
 {
     const epilogue e = to.then;
+    const isize first = at.i0 + THREAD_ID % 4 * 2, left = to.m - first;
+    const int rows = left < BLOCK_M ? (int)left : BLOCK_M;
     scalar scales[LINES], biases[LINES];
     UNROLL for (int line = 0; line < LINES; ++line) {
         const isize j = at.j0 + column_of(line);
@@ -245,17 +247,25 @@ HELPER void finish_tile(scalar *done, result to, tile at, const accumulator *sum
         biases[line] = j < to.n ? bias_at(e.bias_n, e.flags, j) : 0;
     }
     UNROLL for (int place = 0; place < BLOCK_M / 4; ++place) {
-        const isize i = at.i0 + place / 2 * 8 + THREAD_ID % 4 * 2 + place % 2;
-        const bool is_row = i < to.m;
-        const scalar scale = is_row ? scale_at(e.scale_m, i) : 0;
-        const scalar bias = is_row ? bias_at(e.bias_m, e.flags, i) : 0;
+        const int row = place / 2 * 8 + place % 2;
+        const scalar scale = row < rows ? scale_at(e.scale_m, first + row) : 0;
+        const scalar bias = row < rows ? bias_at(e.bias_m, e.flags, first + row) : 0;
         UNROLL for (int line = 0; line < LINES; ++line) {
             const accumulator *const from = pair_of(sum, line, place / 2 * 8) + place % 2;
+            done[from - sum] = scales[line] * scale * *from + (bias + biases[line]);
+        }
+    }
+    if (to.beta != 0) {
+        UNROLL for (int line = 0; line < LINES; ++line) {
             const isize j = at.j0 + column_of(line);
-            scalar v = scales[line] * scale * *from;
-            if (to.beta != 0 && is_row && j < to.n)
-                v += to.beta * widened(to.c[i + j * to.ld]);
-            done[from - sum] = v + (bias + biases[line]);
+            const output *const column = to.c + first + j * to.ld;
+            const int size = j < to.n ? rows : 0;
+            UNROLL for (int place = 0; place < BLOCK_M / 4; ++place) {
+                const int row = place / 2 * 8 + place % 2;
+                if (row < size)
+                    done[pair_of(sum, line, place / 2 * 8) + place % 2 - sum] +=
+                        to.beta * widened(column[row]);
+            }
         }
     }
     activate(done, SUMS_OF_THREAD, e.flags);
