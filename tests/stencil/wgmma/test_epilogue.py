@@ -65,8 +65,7 @@ def check(
     of, rng = variant("TN", KINDS[name]), np.random.default_rng(4)
     made = of.arithmetic
     a, b, c, _, _ = drawn(rng, case, of)
-    promotion = {"promote_k": 128} if made.element.startswith("float8") else {}
-    config = small(of, live, **promotion, **changes)
+    config = small(of, live, **changes)
     kernel = live.compile(family.source(config, of, "cuda"))
     kind = made.result
     given = {
