@@ -34,6 +34,10 @@ def test_a_key_is_of_everything_that_makes_a_binary() -> None:
     assert len(set(others)) == len(others)
 
 
+def test_nobody_else_can_read_or_write_it(cache: KernelCache) -> None:
+    assert cache.directory.stat().st_mode & 0o777 == 0o700
+
+
 def test_the_least_recently_used_go_first(cache: KernelCache) -> None:
     for age, key in enumerate(("newest", "middle", "oldest")):
         cache.save(key, bytes(100))

@@ -1,4 +1,4 @@
-"""Loops, their mix, and the paper's Figure 1 as a formula and as compiled."""
+"""Loops, their mix, and the formula of the paper's Figure 1."""
 
 from __future__ import annotations
 
@@ -33,34 +33,6 @@ def test_the_formula_refuses_what_is_no_figure() -> None:
         ffma_share(0, 32)
     with pytest.raises(ValueError, match="load_bits=16 is no shared load; give 32, 64 or 128"):
         ffma_share(6, 16)
-
-
-@pytest.mark.every(4)
-@pytest.mark.parametrize(
-    ("blocking", "load"),
-    [(1, 1), (2, 2), (4, 1), (4, 2), (4, 4), (6, 2), (8, 1), (8, 2), (8, 4), (10, 2), (12, 4)],
-)
-def test_figure_one_from_compiled_kernels(blocking: int, load: int) -> None:
-    loop = _loop(cubin("sgemm", "sm_90a", (("BK", 16), ("BR", blocking), ("LW", load))))
-    names = loop.names()
-    loads = sum(n for name, n in names.items() if name.startswith("LDS"))
-    assert loop.useful == 16 * blocking**2
-    assert names["LDS" if load == 1 else f"LDS.{32 * load}"] == loads
-    # A and B are loaded apart, so that a load never spans the two.
-    assert loads == 16 * 2 * -(-blocking // load)
-    assert loop.useful / (loop.useful + loads) == pytest.approx(
-        ffma_share(blocking, 32 * load), abs=0.01
-    )
-    assert loop.useful_share < ffma_share(blocking, 32 * load)
-
-
-def test_a_larger_register_tile_leaves_less_beside_the_multiply_adds() -> None:
-    shares = [
-        _loop(cubin("sgemm", "sm_90a", (("BK", 16), ("BR", b), ("LW", 2)))).useful_share
-        for b in (2, 4, 6, 8)
-    ]
-    assert shares == sorted(shares)
-    assert shares[-1] > 0.75
 
 
 def test_the_mix_of_a_kept_kernel() -> None:

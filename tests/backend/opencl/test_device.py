@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 
 from tilewright.backend import CompileError, OutOfMemoryError, device, devices
-from tilewright.backend.cache import KernelCache, prune_directory
 from tilewright.microbench.peak import measured_peak
 from tilewright.stencil import Launch, Source
 
@@ -71,30 +68,3 @@ def test_measured_peak_is_above_what_any_kernel_reaches(live):
     single, double = (measured_peak(live, PRECISIONS[p]) for p in "sd")
     assert single > 1e9
     assert double > 0
-
-
-def test_cache_is_private_and_keyed_by_everything(tmp_path):
-    cache = KernelCache(tmp_path / "kernels")
-    assert os.stat(cache.directory).st_mode & 0o777 == 0o700
-    key = cache.key(DOUBLE_IT, ("-x",), "device")
-    cache.save(key, b"binary")
-    assert cache.load(key) == b"binary"
-    others = {
-        cache.key(Source(DOUBLE_IT.text + " ", DOUBLE_IT.defines, "twice"), ("-x",), "device"),
-        cache.key(Source(DOUBLE_IT.text, {"FACTOR": 3}, "twice"), ("-x",), "device"),
-        cache.key(DOUBLE_IT, ("-y",), "device"),
-        cache.key(DOUBLE_IT, ("-x",), "other"),
-    }
-    assert len(others | {key}) == 5
-    assert all(cache.load(other) is None for other in others)
-    cache.drop(key)
-    assert cache.load(key) is None
-
-
-def test_pruning_removes_the_least_recently_used(tmp_path):
-    for i in range(5):
-        path = tmp_path / f"f{i}"
-        path.write_bytes(bytes(100))
-        os.utime(path, (i, i))
-    assert prune_directory(tmp_path, 250) == 3
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["f3", "f4"]
