@@ -50,13 +50,6 @@ def test_the_command_writes_one_file_that_tells_everything(tmp_path, capsys):
     assert "warm cache" in document["environment"]["method"]
 
 
-def test_options_have_their_old_names_too(tmp_path):
-    out = tmp_path / "bench.json"
-    command = ["bench", "--sizes", "16", "--against", "numpy", "--rounds", "1", "-o", str(out)]
-    assert run(command) == 0
-    assert set(rows(out)[0]["seconds"]) == {"tilewright", "numpy"}
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

@@ -73,7 +73,7 @@ def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
         (["ladder", "--size", "64", "--tune", "soon"], 2, "tune='soon'"),
         (["ladder", "--size", "999999999"], 2, "GiB in three matrices"),
         (["bound", "--device", "h100", "--size", "9" * 120], 2, "beyond any"),
-        (["bound", "--device", "gtx580", "--arithmetic", "fp16"], 2, "tensor.fp16"),
+        (["bound", "--device", "gtx580", "--precision", "fp16"], 2, "tensor.fp16"),
         (["microbench", "-o", "no/x.json"], 1, "in no directory"),
         (["report", "-o", "no/x.html"], 1, "in no directory"),
         (["inspect", "default", "-o", "no/x.cubin"], 1, "in no directory"),

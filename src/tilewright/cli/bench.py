@@ -42,14 +42,13 @@ def command(
         str,
         typer.Option(
             "--size",
-            "--sizes",
             help="N or MxNxK; for any of them ranges FROM:TO (doubling), FROM:TO:STEP,"
             " FROM:TO:*FACTOR; several with commas.",
         ),
     ] = "1024",
     peer: Annotated[
         str,
-        typer.Option("--peer", "--against", help="Such as cublas,clblast,numpy,flint."),
+        typer.Option("--peer", help="Such as cublas,clblast,numpy,flint."),
     ] = "",
     device: Annotated[
         str | None, typer.Option("--device", help="Device ids with commas; the best by default.")

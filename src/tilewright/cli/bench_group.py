@@ -31,7 +31,7 @@ OutputOption = Annotated[
 _READ: dict[str, Any] = {
     "precision": (str, typer.Option("--precision", help="BLAS letters with commas, or all.")),
     "trans": (str, typer.Option("--trans", help="NN, NT, TN, TT with commas, or all.")),
-    "size": (str, typer.Option("--size", "--sizes", help="As of a sweep; its own by default.")),
+    "size": (str, typer.Option("--size", help="As of a sweep; its own by default.")),
     "seed": (int, typer.Option("--seed", min=0, help="Of what is drawn.")),
     "count": (int, typer.Option("--count", min=1, help="How many shapes, or cases, are drawn.")),
 }

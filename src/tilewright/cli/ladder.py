@@ -35,13 +35,11 @@ def command(
     ] = "simt",
     size: Annotated[
         str | None,
-        typer.Option(
-            "--size", "--sizes", help="Row-major MxNxK, with commas; some that fit, else."
-        ),
+        typer.Option("--size", help="Row-major MxNxK, with commas; some that fit, else."),
     ] = None,
     peer: Annotated[
         str | None,
-        typer.Option("--peer", "--against", help="With commas; cublas on CUDA, else numpy."),
+        typer.Option("--peer", help="With commas; cublas on CUDA, else numpy."),
     ] = None,
     tune: Annotated[
         str | None, typer.Option("--tune", help="Tune rung 8 for each size first, for so long.")
