@@ -54,7 +54,7 @@ _BATCH_ELEMENTS = 1 << 24
 # Of batches: what may be lost beside all that was timed; configs of a variant, their instances, and
 # these where operands are conjugated: so few that they take less than a tenth of what ships.
 _BATCHES_MEAN, _BATCHES_MOST = 0.02, 0.15
-_BATCH_CONFIGS, _BATCH_INSTANCES, _BATCH_CONJUGATED = 5, 6, 3
+_BATCH_CONFIGS, _BATCH_INSTANCES, _BATCH_CONJUGATED = 6, 7, 3
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _for_batches(batches: Measured, variant: Variant, device: DeviceSpec) -> lis
 
 
 def drawn_batches(variant: Variant, seed: int, count: int) -> Iterator[Problem]:
-    """Yield batches: sides from 8 to 512, all small, any and all large in turn, every third odd.
+    """Yield batches: sides from 8 to 512, all small, any and all large in turn, every eighth odd.
 
     A third of batches has so few products that they do not fill a device.
     """
@@ -152,7 +152,7 @@ def drawn_batches(variant: Variant, seed: int, count: int) -> Iterator[Problem]:
     for number in range(count):
         least, most = ((3.0, 5.5), (3.0, 9.0), (6.0, 9.0))[number % 3]
         sides = [round(2.0**x) for x in rng.uniform(least, most, 3)]
-        odd = rng.random(3) < 1 / 3
+        odd = rng.random(3) < 1 / 8
         m, n, k = (x | 1 if o else x // 8 * 8 for x, o in zip(sides, odd, strict=True))
         largest = _BATCH_ELEMENTS / max(m * n, m * k, n * k)
         share = rng.uniform(0.1, 0.6) if rng.random() < 1 / 3 else rng.uniform(0.6, 1.0)

@@ -70,7 +70,7 @@ def gemm(
     Parameters
     ----------
     a, b : array
-        Two-dimensional arrays of one dtype: float32, float64, complex64 or complex128;
+        Arrays of two dimensions or more, of one dtype: float32, float64, complex64 or complex128;
         also float16, bfloat16, float8_e4m3fn and float8_e5m2 (products summed in float32 and
         rounded once; on Hopper's tensor cores, which cut sums: docs/tensor_cores.md has the
         bound) and int8 (exact in int32, modulo 2^32), of any kind but pyopencl's.
@@ -78,9 +78,10 @@ def gemm(
         Dask's); other arrays in the host's memory with DLPack, such as PyTorch's on the
         CPU; pyopencl arrays; or arrays on one CUDA device: CuPy's, PyTorch's, or anything's
         with DLPack.  Or `DoubleDouble` arrays whose words are NumPy's, CuPy's or
-        pyopencl's.  op(a) is m x k, op(b) is k x n.
+        pyopencl's.  op(a) is m x k, op(b) is k x n; dimensions before the last two are a batch's,
+        and broadcast as NumPy's matmul has it.
     c : array, optional
-        m x n, of the same kind and dtype; changed in place and returned.  Without it a
+        m x n, behind the batch's whole shape, of the same kind and dtype; changed in place and returned.  Without it a
         new row-major array is returned, beside its inputs: of their kind, or a CuPy array
         for DLPack arrays of another library on a CUDA device.
     alpha, beta : scalar

@@ -205,3 +205,26 @@ def test_a_plan_copies_what_it_is_given_and_may_be_freed(driver: Driver):
     for _ in range(100):
         made = one_launch(driver, [b""] * 8, [(i, A, 0, i) for i in range(8)])
         core.tilewright_plan_free(ctypes.c_void_p(made.at))
+
+
+def test_a_batch_is_started_product_by_product_in_one_call(driver: Driver):
+    """The last repeat is the fastest; operands that all products have stay where they are."""
+    patches = [(0, A, 0, 4), (1, B, 0, 0), (2, C, 0, 0), (3, SCRATCH, 0, 0)]
+    made = one_launch(driver, [b""] * 4, patches, scratch=64)
+    flat = (ctypes.c_int64 * 8)(2, 1000, 0, -100, 3, 10, 20, 30)
+    assert plans.core().tilewright_plan_repeat(ctypes.c_void_p(made.at), flat, 2)
+    assert made.start(0x1000, 0x2000, 0x4000, 1, 0, 0, memory=0x8000) == 0
+    found = [[one.word(i) for i in range(4)] for one in driver.launches]
+    assert found == [
+        [0x1004 + 1000 * i + 10 * j, 0x2000 + 20 * j, 0x4000 - 100 * i + 30 * j, 0x8000]
+        for i in range(2) for j in range(3)
+    ]  # fmt: skip
+
+
+def test_a_launch_that_is_refused_ends_a_batch(driver: Driver):
+    made = one_launch(driver, [b""], [(0, A, 0, 0)])
+    flat = (ctypes.c_int64 * 4)(5, 8, 8, 8)
+    assert plans.core().tilewright_plan_repeat(ctypes.c_void_p(made.at), flat, 1)
+    driver.set(launch_result=7)
+    assert made.start(0x1000, 0, 0, 1, 0, 0) == 7
+    assert len(driver.launches) <= 1

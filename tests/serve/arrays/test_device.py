@@ -368,3 +368,45 @@ def test_dlpack_arrays_that_cannot_be_taken_are_refused(cupy):
         tw.gemm(OnlyDLPack(a.astype("i4")), OnlyDLPack(a))
     with pytest.raises(TypeError, match="numpy"):
         tw.gemm(OnlyDLPack(a), np.ones((8, 8)))
+
+
+# -- batches -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_batches_are_products_of_their_matrices(request, library, dtype):
+    """Again, too: the second call is started in C."""
+    module = request.getfixturevalue(library)
+    put = module.asarray if library == "cupy" else lambda x: module.from_numpy(x).cuda()
+    rng = np.random.default_rng(5)
+    for shape_a, shape_b in (((3, 2, 17, 33), (2, 33, 20)), ((40, 16, 16), (40, 16, 16))):
+        for _ in range(2):
+            a, b = integers(rng, shape_a, dtype), integers(rng, shape_b, dtype)
+            got = tw.gemm(put(a), put(b))
+            got = got.get() if library == "cupy" else got.cpu().numpy()
+            assert np.array_equal(got, a @ b)
+
+
+def test_batches_are_looked_up_by_their_layouts(cupy, laid_out):
+    rng = np.random.default_rng(6)
+    a, b = (cupy.asarray(integers(rng, (5, 24, 24), "f4")) for _ in "ab")
+    for x in (a, a, a[::-1], a[:, ::2].copy()):
+        assert cupy.array_equal(tw.gemm(x, b), x @ b)
+    for many in (70_000, 3):  # of more than a grid has blocks in z
+        x = cupy.asarray(integers(rng, (many, 4, 4), "f4"))
+        assert cupy.array_equal(tw.gemm(x, x), x @ x)
+
+
+def test_short_types_take_batches(torch):
+    a = torch.randint(-4, 5, (3, 5, 64, 48), device="cuda").bfloat16()
+    b = torch.randint(-4, 5, (5, 48, 72), device="cuda").bfloat16()
+    for _ in range(2):
+        assert torch.equal(tw.gemm(a, b).float(), a.float() @ b.float())
+
+
+def test_a_c_that_meets_itself_is_refused(cupy):
+    whole = cupy.zeros((4, 4), "f4")
+    same = cupy.broadcast_to(whole, (3, 4, 4))
+    with pytest.raises(ValueError, match=r"c\.strides"):
+        tw.gemm(cupy.ones((3, 4, 4), "f4"), cupy.ones((4, 4), "f4"), same)
