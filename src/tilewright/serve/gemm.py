@@ -81,9 +81,9 @@ def gemm(
         pyopencl's.  op(a) is m x k, op(b) is k x n; dimensions before the last two are a batch's,
         and broadcast as NumPy's matmul has it.
     c : array, optional
-        m x n, behind the batch's whole shape, of the same kind and dtype; changed in place and returned.  Without it a
-        new row-major array is returned, beside its inputs: of their kind, or a CuPy array
-        for DLPack arrays of another library on a CUDA device.
+        m x n, behind the batch's whole shape, of the same kind and dtype; changed in place and
+        returned.  Without it a new row-major array is returned, beside its inputs: of their kind,
+        or a CuPy array for DLPack arrays of another library on a CUDA device.
     alpha, beta : scalar
         With beta = 0, `c` is not read: NaN there disappears.  With alpha = 0, neither
         `a` nor `b` is read.  For `DoubleDouble` arrays also whatever that type takes.
