@@ -39,7 +39,7 @@ def test_machine_code_is_what_the_manifest_names(portfolio):
 def test_kernels_name_machine_code_that_is_there(portfolio):
     named = set(portfolio.sources.values())
     for kernel in portfolio.kernels:
-        named |= {*kernel.modes.values(), *kernel.routed.values()}
+        named |= {digest for modes in kernel.forms for digest in modes.values()}
     assert named == set(portfolio.codes)
 
 

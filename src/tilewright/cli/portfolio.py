@@ -78,6 +78,7 @@ def show(name: NameArgument, device: DeviceOption = None, json: JsonOption = Fal
             "kernel": one.name,
             "config": dict(one.config),
             "modes": [str(mode) for mode in one.modes],
+            "batched": [str(mode) for mode in one.batched],
             "won": [list(sizes) for sizes in one.won],
             "costs": list(one.costs),
         }
@@ -88,9 +89,10 @@ def show(name: NameArgument, device: DeviceOption = None, json: JsonOption = Fal
         emit_json(rows)
         return
     emit_lines(
-        ("kernel", "from", "launch modes", "won"),
+        ("kernel", "from", "launch modes", "for batches", "won"),
         [
-            [row["kernel"], row["from"], ", ".join(row["modes"]),
+            [row["kernel"], row["from"], ", ".join(row["modes"]) or "-",
+             ", ".join(row["batched"]) or "-",
              ", ".join("x".join(map(str, sizes)) for sizes in row["won"]) or "-"]
             for row in rows
         ],

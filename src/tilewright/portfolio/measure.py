@@ -96,7 +96,8 @@ def measure(
     memory = matrices(live, of, seed)
     try:
         for number, variant in enumerate(variants):
-            kernels = portfolio.of_variant(variant)
+            # Those for batches alone are timed on these.
+            kernels = [one for one in portfolio.of_variant(variant) if one.modes]
             # All before any is timed: loading machine code delays launches around it.
             loaded = {
                 digest: live.load(portfolio.codes[digest], portfolio.machine_code(digest))
