@@ -42,6 +42,7 @@ from of_calls import (
     squares,
     transfers,
     tuned,
+    updates,
 )
 from tilewright.bench.counters import COUNTERS, stalls_that_count, told
 from tilewright.microbench.mixes import WIDTHS
@@ -346,6 +347,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/serving.md": {
         "host": host_cost, "host-calls": host_calls, "opencl-calls": opencl_calls,
         "linear-systems": linear_systems, "transfers": transfers,
+        "syrk": updates,
     },
     "docs/export.md": {"calls": c_calls},
     "docs/random_shapes.md": {

@@ -19,6 +19,7 @@ from committed import (
     rows,
     table,
 )
+from tilewright.bench.benchmarks import syrk
 from tilewright.bench.benchmarks.host_cost import percentile_lines
 from tilewright.bench.benchmarks.regret import loss_lines
 from tilewright.bench.summary import flatness, losses
@@ -146,6 +147,15 @@ def c_calls() -> str:
     if not is_there("h100/c_calls"):
         return not_yet("c-calls")
     return f"{about('h100/c_calls')}.\n\n{_ratios('h100/c_calls', KINDS)}"
+
+
+def updates() -> str:
+    """Return how rank-k updates stand beside whole products and cuBLAS's, a line a size."""
+    if not is_there("h100/syrk"):
+        return not_yet("syrk")
+    head, lines = syrk.BENCHMARK.table(rows("h100/syrk"))
+    cells = [[name_of(str(one[0])), *map(str, one[1:])] for one in lines]
+    return f"{about('h100/syrk')}.\n\n{table(['', *head[1:]], cells, 2)}"
 
 
 def _ratios(name: str, kinds: dict[str, str]) -> str:
