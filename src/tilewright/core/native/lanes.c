@@ -14,6 +14,9 @@
 /* CU_STREAM_NON_BLOCKING and CU_EVENT_DISABLE_TIMING */
 enum { NON_BLOCKING = 1, UNTIMED = 2 };
 
+/* CU_STREAM_CAPTURE_MODE_RELAXED: what is made here spoils no other thread's capture. */
+enum { RELAXED = 2 };
+
 /* A process works in one context a device; beyond these, launches follow each other. */
 enum { CONTEXTS = 16 };
 
@@ -30,13 +33,18 @@ void tilewright_lanes_unlock(void) { pthread_mutex_unlock(&lock); }
 
 static int make(tilewright_lanes *it)
 {
+    int mode = RELAXED;
     memset(it, 0, sizeof *it);
-    int status = tilewright_driver.new_event(&it->begin, UNTIMED);
+    int status = tilewright_driver.exchange_mode(&mode);
+    if (status)
+        return 0;
+    status = tilewright_driver.new_event(&it->begin, UNTIMED);
     for (int lane = 1; lane < TILEWRIGHT_LANES && status == 0; ++lane) {
         status = tilewright_driver.new_stream(&it->streams[lane], NON_BLOCKING);
         if (status == 0)
             status = tilewright_driver.new_event(&it->ended[lane], UNTIMED);
     }
+    tilewright_driver.exchange_mode(&mode);
     return status == 0;
 }
 
