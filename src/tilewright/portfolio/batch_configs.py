@@ -53,7 +53,7 @@ _MMA: dict[str, tuple[tuple[int, ...], ...]] = {
 # Of 16-bit operands: block_m, block_n, instruction_m, consumers, block_k, stages, min_blocks.
 _WGMMA: tuple[tuple[int, ...], ...] = (
     (64, 64, 64, 1, 32, 2, 2), (64, 64, 64, 1, 64, 3, 2), (128, 64, 128, 1, 64, 4, 2),
-    (64, 128, 64, 2, 64, 4, 1), (128, 128, 128, 2, 64, 4, 1),
+    (128, 128, 128, 2, 64, 4, 1), (128, 256, 128, 2, 64, 4, 1), (256, 128, 256, 2, 64, 4, 1),
 )  # fmt: skip
 _WGMMA_NAMES = (
     "block_m", "block_n", "instruction_m", "consumers", "block_k", "stages", "min_blocks",

@@ -23,7 +23,7 @@ from tilewright.portfolio.choose import (
 from tilewright.portfolio.kernel import BATCHED
 from tilewright.problem import Problem
 from tilewright.stencil import Variant
-from tilewright.stencil.geometry import MODES
+from tilewright.stencil.geometry import MODES, elements_of_chunk
 
 __all__ = ["choose_batched"]
 
@@ -40,6 +40,8 @@ def choose_batched(device: Served, problem: Problem, aligned: bool = True) -> Ch
     aligned : bool
         Whether A and B of every product begin at multiples of 16 bytes.
     """
+    if problem.precision.reads_along_k and not _is_along_k(problem, aligned):
+        return None  # copied first, matrix by matrix
     one = choose(device, problem.one, aligned)
     if not one.digest():
         able = one.stencil.batches(one.config, Variant.of(problem))
@@ -56,3 +58,10 @@ def choose_batched(device: Served, problem: Problem, aligned: bool = True) -> Ch
     if ns is not None and one.ns is not None and one.ns * problem.batch < ns:
         return None
     return replace(made_choice(table, at, MODES[number], device.spec, BATCHED), ns=ns)
+
+
+def _is_along_k(p: Problem, aligned: bool) -> bool:
+    """Whether 8-bit operands lie as tensor cores read them: along k, in aligned columns."""
+    chunk = elements_of_chunk(p)
+    along = p.trans_a.transposed and not p.trans_b.transposed
+    return along and aligned and p.lda % chunk == p.ldb % chunk == 0

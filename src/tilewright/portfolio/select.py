@@ -53,7 +53,7 @@ _BATCH_ELEMENTS = 1 << 24
 
 # Of batches: what may be lost beside all that was timed; configs of a variant, their instances, and
 # these where operands are conjugated: so few that they take less than a tenth of what ships.
-_BATCHES_MEAN, _BATCHES_MOST = 0.02, 0.15
+_BATCHES_MEAN, _BATCHES_MOST = 0.005, 0.06
 _BATCH_CONFIGS, _BATCH_INSTANCES, _BATCH_CONJUGATED = 6, 6, 3
 
 
