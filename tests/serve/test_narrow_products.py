@@ -18,7 +18,7 @@ from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.precision import SHORT
 from tilewright.serve import calls, narrow, narrow_calls
 from tilewright.serve.arrays.device import View
-from tilewright.serve.narrow_products import Laid, Matrix, Product, steps
+from tilewright.serve.narrow_products import Laid, Matrix, Product, repeated, steps
 from tilewright.serve.plan import ALPHA, BETA, A, B, C
 from tilewright.serve.tensor_cores import has_wgmma
 from tilewright.stencil import TensorMap
@@ -406,3 +406,14 @@ def test_memory_is_asked_for_where_something_is_copied(acted):
     made = steps(acted, product, space)
     assert asked == [("realigned a", 64 * 40), ("realigned b", 64 * 40)]
     assert [kernel.entry for kernel, _, _ in made] == ["realign", "realign", "gemm"]
+
+
+def test_batches_whose_operands_are_copied_first_are_repeated(acted):
+    """Of 8-bit operands every one that does not run along k in aligned columns."""
+    repeats = ((3, 256 * 64, 256 * 64, 256 * 256),)
+    for first, second in ((Matrix(256, 40, 63, 63, 1),) * 2, (Matrix(256, 40, 64, 1, 48),) * 2):
+        product = Product(SHORT["int8"], 1, 0, first, second, Operand(0, 0, 40))
+        space = SimpleNamespace(need=lambda name, size: 1024)
+        made, left = repeated(acted, product, space, repeats)
+        assert [kernel.entry for kernel, _, _ in made][-1] == "gemm"
+        assert left == repeats

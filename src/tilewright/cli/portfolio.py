@@ -287,7 +287,8 @@ def build(
         typer.Option("--also", help="Times that `measure --stencil` wrote, of one more stencil."),
     ] = None,
     batches: Annotated[
-        Path | None, typer.Option("--batches", help="Times that `measure --shapes batches` wrote.")
+        list[Path] | None,
+        typer.Option("--batches", help="Times that `measure --shapes batches` wrote."),
     ] = None,
 ) -> None:
     """Pick, compile and pack; a run goes on where the one before it stopped.
@@ -317,7 +318,7 @@ def build(
 
         letters = letters_of(name)
         every: list[Measured] = []
-        files = (times or (), refit or (), also or (), () if batches is None else (batches,))
+        files = (times or (), refit or (), also or (), batches or ())
         check_pace(itertools.chain(*files), letters)
         for letter in letters:
             mine = measured_at_pace(times, letter) if times else _stored(letter, live)
@@ -325,7 +326,7 @@ def build(
                 continue
             more, others, many = (measured_at_pace(some, letter) for some in files[1:])
             every += mine
-            selected += select(mine[0], spec, mean, most, more, others, *many)
+            selected += select(mine[0], spec, mean, most, more, others, *many[:1])
         if not every:
             raise ValueError(f"portfolio {name!r} has no times; give --times, or tune first")
         measured = every[0]
