@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.backend.cuda.ptxas import usage
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda import arranging, compiler
 from tilewright.backend.cuda.arrange import FETCHED_BYTES, moved_only
@@ -176,5 +177,5 @@ def test_a_kernel_whose_blocks_take_tile_after_tile(cache: KernelCache) -> None:
     assert loop_end(before) >= FETCHED_BYTES[90]
     after = arranged(before, cache)
     assert loop_end(after) < FETCHED_BYTES[90]
-    assert after.usage() == before.usage()
+    assert usage(after) == usage(before)
     assert read_cubin(after.code).kernel().registers == read_cubin(before.code).kernel().registers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.backend.cuda.ptxas import usage
 from tests.stencil.portable.covering import LENIENT
 from tests.stencil.portable_harness import variant
 from tilewright.backend.cuda.compiler import compile_cubin, nvrtc
@@ -32,7 +33,7 @@ def test_it_compiles_as_cuda(name: str) -> None:
         source = portable.source(config, of, "cuda")
         made = compile_cubin(source, "sm_90")
         assert "warning" not in made.log
-        used = made.usage()
+        used = usage(made)
         shared = used.shared_bytes + source.dynamic_shared_bytes
         assert shared == portable.resources(config, of).shared_bytes
         assert used.spill_store_bytes == 0

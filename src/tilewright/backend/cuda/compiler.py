@@ -15,7 +15,7 @@ from typing import Any
 
 from tilewright.backend.base import BackendError, CompileError, HostError, OutOfMemoryError
 from tilewright.backend.cache import KernelCache
-from tilewright.backend.cuda.cubin import Cubin, Usage
+from tilewright.backend.cuda.cubin import Cubin
 from tilewright.sass import read_cubin
 from tilewright.sass.occupancy import limits_of
 from tilewright.stencil import STATIC_SHARED_BYTES, Source
@@ -25,7 +25,6 @@ from tilewright.timeline import span
 __all__ = [
     "OPTIONS",
     "Cubin",
-    "Usage",
     "cached_cubin",
     "compile_cubin",
     "nvrtc",
