@@ -9,22 +9,21 @@ arrays' library does the rest, in the sums' precision; either way results are ro
 
 from __future__ import annotations
 
-import math
-import sys
+from collections.abc import Hashable
 from dataclasses import replace
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tilewright.dataclass import dataclass
+from tilewright.portfolio.find import generation
 from tilewright.problem import Trans
+from tilewright.serve.epilogue_arrays import Library, library_of
 from tilewright.serve.narrow_types import (
     is_narrow,
     results_of,
     short_precision,
     type_name,
 )
+from tilewright.serve.overlap import overlaps_itself
 from tilewright.text import shown
 
 if TYPE_CHECKING:
@@ -36,6 +35,15 @@ __all__ = ["Epilogue", "gemm_then"]
 _ACTIVATIONS = (None, "relu", "gelu", "gelu_tanh")
 _FLOATS = ("float32", "float64")
 _COMPLEX = ("complex64", "complex128")
+
+# What `gemm` is asked besides in nearly all calls.
+_USUAL = {
+    "accuracy": "ieee", "report": None, "device": None, "max_device_memory": None,
+    "max_host_memory": None,
+}  # fmt: skip
+
+# Scalars beyond are looked at closely.
+_MOST = 1e38
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +76,17 @@ class Epilogue:
         if self.activation not in _ACTIVATIONS:
             known = ", ".join(map(repr, _ACTIVATIONS))
             raise ValueError(f"activation={shown(self.activation)} is unknown; use {known}")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A plan of a product with an epilogue, and what its result is."""
+
+    live: Any
+    plan: Any
+    exchanged: bool
+    shape: tuple[int, int]
+    out: str
 
 
 @dataclass(frozen=True)
@@ -106,7 +125,13 @@ def gemm_then(
 
     if not isinstance(epilogue, Epilogue):
         raise TypeError(f"epilogue is a {type(epilogue).__name__}; give a tilewright.Epilogue")
-    library = _library(a, b, c)
+    library = library_of(a, b, c)
+    key = None
+    if is_narrow(a) and library.on_device and rest == _USUAL:
+        key = _key(library, epilogue, a, b, c, (alpha, beta, trans_a, trans_b, out_dtype))
+        made = None if key is None else _again(library, key, epilogue, a, b, c, alpha, beta)
+        if made is not None:
+            return made
     op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
     batch, m, n, k = shapes_of(a, b, c, op_a, op_b)
     if batch:
@@ -125,7 +150,7 @@ def gemm_then(
         scalars = complex(alpha).real, complex(beta).real
         call = Call(_precision(kind, out), m, n, k, *scalars, op_a, op_b)
         arrays = library.arrays(a, b, c)
-        made = None if rest["device"] else _fused(arrays, call, a, b, c, vectors)
+        made = None if rest["device"] else _fused(arrays, call, a, b, c, vectors, key)
         if made is not None:
             return made
     return _behind(library, a, b, c, alpha, beta, (m, n), (op_a, op_b), out, vectors, rest)
@@ -139,7 +164,7 @@ def _precision(kind: str, out: str) -> Precision:
 
 
 def _check(
-    library: _Library, a: Any, b: Any, c: Any, alpha: Any, beta: Any, vectors: Vectors, out: str
+    library: Library, a: Any, b: Any, c: Any, alpha: Any, beta: Any, vectors: Vectors, out: str
 ) -> None:
     """Refuse what no product with such an epilogue is."""
     from tilewright.precision import precision
@@ -152,46 +177,111 @@ def _check(
     letters = {"float64": "d", "complex64": "c", "complex128": "z"}
     check_scalars(alpha, beta, precision(letters.get(out, "s")), c)
     arrays = library.arrays(a, b, c)
-    for name, x in (("a", a), ("b", b), ("c", c)):
+    given = {"a": a, "b": b, "c": c, "scale_a": vectors.scale_a, "scale_b": vectors.scale_b}
+    for name, x in {**given, "bias": vectors.bias}.items():
         if x is not None:
             arrays.check(name, x)
+    if c is not None and overlaps_itself(c.shape, arrays.steps(c)):
+        raise ValueError("c overlaps itself; give c memory of its own")
     for name, x in (("a", a), ("b", b)):
         if c is not None and arrays.shared(x, c):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
 
 
-def _fused(library: Any, call: Call, a: Any, b: Any, c: Any, vectors: Vectors) -> Any:
-    """Return the result of one kernel; None where there is none for the arrays."""
+def _fused(
+    library: Any, call: Call, a: Any, b: Any, c: Any, vectors: Vectors, key: Hashable
+) -> Any:
+    """Return the result of one kernel; None where there is none for the arrays.
+
+    Where its arguments are the caller's own vectors, later calls with this key start its plan.
+    """
     from tilewright.backend import BackendError
+    from tilewright.serve.calls import keep
     from tilewright.serve.fused import Then
     from tilewright.serve.narrow_calls import on_arrays_device
 
     out, bias = call.precision.result_name, vectors.bias
     narrow = bias is not None and type_name(bias.dtype) == out
+    given = vectors.scale_a, vectors.scale_b, bias
     places = [
-        (0, None) if x is None else _placed(library, x, out if narrow and x is bias else "float32")
-        for x in (vectors.scale_a, vectors.scale_b, bias)
+        None if x is None else _placed(library, x, out if narrow and x is bias else "float32")
+        for x in given
     ]
-    of_a, of_b, biased = (kept is not None for _, kept in places)
+    of_a, of_b, biased = (place is not None for place in places)
     then = Then(of_a, of_b, biased, vectors.bias_of_rows, narrow, vectors.activation)
-    addresses = tuple(at for at, _ in places)
+    addresses = tuple(0 if place is None else place.address for place in places)
+    own = all(place is None or place.is_own for place in places)
+
+    def told(live: Any, plan: Any, exchanged: bool) -> None:
+        if own and key is not None:
+            keep(key, Kept(live, plan, exchanged, (call.m, call.n), out))
+
     try:
-        return on_arrays_device(replace(call, then=then, vectors=addresses), library, a, b, c, None)
+        fused = replace(call, then=then, vectors=addresses)
+        return on_arrays_device(fused, library, a, b, c, None, told)
     except BackendError:  # neither machine code nor a compiler is here
         return None
 
 
-def _placed(library: Any, x: Any, kind: str) -> tuple[int, Any]:
-    """Return the address of a vector's numbers side by side, and what must live until then."""
-    x = x if type_name(x.dtype) == kind else library.cast(x, kind)
-    view = library.view("epilogue", x)
-    if view.strides[0] != view.dtype.itemsize:
-        view = library.view("epilogue", x * 1)
-    return view.address, view
+def _key(
+    library: Library, epilogue: Epilogue, a: Any, b: Any, c: Any, options: tuple[Any, ...]
+) -> Hashable:
+    """Return what the plan of a call with an epilogue is kept by; None of one that is not kept."""
+    alpha, beta, *others = options
+    usual = all(type(x) in (int, float) and -_MOST < x < _MOST for x in (alpha, beta))
+    vectors = epilogue.bias, epilogue.scale_a, epilogue.scale_b
+    known = [x for x in (a, b, c, *vectors) if x is not None]
+    if not usual or alpha == 0 or (c is None and beta != 0) or not all(map(library.owns, known)):
+        return None
+    layouts = [None if x is None else library.layout(x) for x in (a, b, c, *vectors)]
+    return "epilogue", library.name, generation(), epilogue.activation, *others, *layouts
+
+
+def _again(
+    library: Library, key: Hashable, epilogue: Epilogue, a: Any, b: Any, c: Any, alpha: Any,
+    beta: Any,
+) -> Any:  # fmt: skip
+    """Start the plan of an earlier call like this one; None where there is none."""
+    from tilewright.serve.arenas import enqueue
+    from tilewright.serve.calls import kept
+    from tilewright.serve.plan import call_of
+
+    found: Kept | None = kept(key)
+    if found is None or (c is not None and any(library.meet(x, c) for x in (a, b))):
+        return None
+    target = library.empty(a, found.shape, found.out) if c is None else c
+    first, second = (b, a) if found.exchanged else (a, b)
+    vectors = epilogue.scale_a, epilogue.scale_b, epilogue.bias
+    arrays = library.arrays(a, b, None)
+    stream = arrays.stream(found.live.ordinal)
+    native = call_of(
+        library.address(first), library.address(second), library.address(target), alpha, beta,
+        stream, vectors=[0 if x is None else library.address(x) for x in vectors],
+    )  # fmt: skip
+    enqueue(found.live, found.plan, native, stream, arrays.memory)
+    return target
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A vector's numbers side by side: where, and what must live until a kernel is enqueued."""
+
+    address: int
+    view: Any
+    is_own: bool  # whether they are where the caller has them
+
+
+def _placed(library: Any, x: Any, kind: str) -> _Place:
+    cast = x if type_name(x.dtype) == kind else library.cast(x, kind)
+    view = library.view("epilogue", cast)
+    apart = view.strides[0] != view.dtype.itemsize
+    if apart:
+        view = library.view("epilogue", cast * 1)
+    return _Place(view.address, view, cast is x and not apart)
 
 
 def _behind(
-    library: _Library,
+    library: Library,
     a: Any,
     b: Any,
     c: Any,
@@ -231,7 +321,7 @@ def _behind(
     return c
 
 
-def _out(library: _Library, a: Any, c: Any, out_dtype: Any) -> str:
+def _out(library: Library, a: Any, c: Any, out_dtype: Any) -> str:
     """Return the name of the result's type."""
     kind = type_name(a.dtype)
     if kind in (*_FLOATS, *_COMPLEX):
@@ -250,7 +340,7 @@ def _out(library: _Library, a: Any, c: Any, out_dtype: Any) -> str:
     return held or able[0]
 
 
-def _vectors(library: _Library, epilogue: Epilogue, m: int, n: int, out: str) -> Vectors:
+def _vectors(library: Library, epilogue: Epilogue, m: int, n: int, out: str) -> Vectors:
     """Return an epilogue's vectors as one-dimensional arrays."""
     rows, columns = ((m,), (m, 1)), ((n,), (1, n))
     scale_a = _vector(library, "scale_a", epilogue.scale_a, rows, out)
@@ -261,7 +351,7 @@ def _vectors(library: _Library, epilogue: Epilogue, m: int, n: int, out: str) ->
 
 
 def _vector(
-    library: _Library, name: str, x: Any, shapes: tuple[tuple[int, ...], ...], out: str
+    library: Library, name: str, x: Any, shapes: tuple[tuple[int, ...], ...], out: str
 ) -> Any:
     if x is None:
         return None
@@ -276,96 +366,3 @@ def _vector(
     if type_name(x.dtype) not in able:
         raise ValueError(f"{name}.dtype={x.dtype} does not fit; use {' or '.join(sorted(able))}")
     return x.reshape(-1)
-
-
-# -- libraries ---------------------------------------------------------------------------
-
-
-class _Library:
-    """What an epilogue asks of an array library; this is NumPy's and CuPy's."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self.module = module
-        self.on_device = module is not np
-
-    def owns(self, x: Any) -> bool:
-        return isinstance(x, self.module.ndarray)
-
-    def arrays(self, a: Any, b: Any, c: Any) -> Any:
-        from tilewright.serve.narrow_arrays import arrays_of
-
-        return arrays_of(a, b, c)
-
-    def dtype(self, x: Any) -> Any:
-        return np.dtype(x) if x != "bfloat16" else x
-
-    def cast(self, x: Any, name: str) -> Any:
-        return x if type_name(x.dtype) == name else self.arrays(x, x, None).cast(x, name)
-
-    def put(self, c: Any, values: Any) -> None:
-        self.arrays(c, c, None).put(c, values)
-
-    def zeros(self, like: Any, m: int, n: int, name: str) -> Any:
-        return self.module.zeros((m, n), name)
-
-    def activated(self, v: Any, activation: str | None) -> Any:
-        xp = self.module
-        with np.errstate(over="ignore", invalid="ignore"):
-            if activation == "relu":
-                return xp.where(v < 0, v.dtype.type(0), v)
-            if activation == "gelu":
-                return v * 0.5 * (1 + self.erf(v * math.sqrt(0.5)))
-            if activation == "gelu_tanh":
-                return v * 0.5 * (1 + xp.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v * v * v)))
-        return v
-
-    def erf(self, x: Any) -> Any:
-        if self.on_device:
-            from importlib import import_module
-
-            return import_module("cupyx.scipy.special").erf(x)
-        return np.vectorize(math.erf, otypes=[x.dtype])(x)
-
-
-class _Torch(_Library):
-    """PyTorch's tensors on a CUDA device."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self.module, self.on_device = module, True
-
-    def owns(self, x: Any) -> bool:
-        return isinstance(x, self.module.Tensor) and bool(x.is_cuda)
-
-    def dtype(self, x: Any) -> Any:
-        return x
-
-    def zeros(self, like: Any, m: int, n: int, name: str) -> Any:
-        return self.module.zeros((m, n), dtype=getattr(self.module, name), device=like.device)
-
-    def activated(self, v: Any, activation: str | None) -> Any:
-        functional = self.module.nn.functional
-        if activation == "relu":
-            return functional.relu(v)
-        if activation is None:
-            return v
-        return functional.gelu(v, approximate="none" if activation == "gelu" else "tanh")
-
-
-def _library(a: Any, b: Any, c: Any) -> _Library:
-    """Return whose arrays these are.
-
-    Raises
-    ------
-    TypeError
-        If they are of no library that an epilogue is computed in.
-    """
-    given = [x for x in (a, b, c) if x is not None]
-    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
-    able: list[_Library] = [_Library(np)]
-    able += [_Library(cupy)] if cupy is not None else []
-    able += [_Torch(torch)] if torch is not None else []
-    for one in able:
-        if all(map(one.owns, given)):
-            return one
-    kinds = ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)
-    raise TypeError(f"epilogue: a, b and c are {kinds}; give NumPy's, CuPy's or CUDA tensors alone")

@@ -24,12 +24,16 @@ from tilewright.stencil.wgmma.call import ALIGNMENT
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tilewright.precision import Precision
     from tilewright.problem import Trans
     from tilewright.serve.arrays.device import View
     from tilewright.serve.fused import Then
     from tilewright.serve.narrow_arrays import Arrays
     from tilewright.serve.triangle import Triangle
+
+    Told = Callable[[Any, Plan, bool], None]
 
 __all__ = ["Call", "on_arrays_device", "on_host"]
 
@@ -65,7 +69,9 @@ class Call:
 # -- arrays on a device ----------------------------------------------------------------
 
 
-def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked: Any) -> Any:
+def on_arrays_device(
+    call: Call, library: Arrays, a: Any, b: Any, c: Any, asked: Any, told: Told | None = None
+) -> Any:
     """Enqueue a product on the caller's stream.
 
     Parameters
@@ -78,6 +84,8 @@ def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked:
         The caller's; c may be None.
     asked : dtype or None
         The type of a new result as the caller named it.
+    told : callable, optional
+        Told the device, the plan and whether the kernels' A is b.
 
     Returns
     -------
@@ -120,6 +128,8 @@ def on_arrays_device(call: Call, library: Arrays, a: Any, b: Any, c: Any, asked:
         library.stream(live.ordinal), vectors=call.vectors,
     )  # fmt: skip
     enqueue(live, plan, native, library.stream(live.ordinal), library.memory)
+    if told is not None:
+        told(live, plan, row_major)
     # Other arrays export themselves anew at every call.
     if library.memory is not None and call.then is None:
         _remember(call, (a, b, c, asked), (*views[:2], target), plan, row_major)

@@ -1,0 +1,157 @@
+"""What an epilogue asks of array libraries: layouts, types, elementwise arithmetic."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Hashable
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tilewright.precision import dtype_of
+from tilewright.serve.narrow_types import type_name
+from tilewright.serve.overlap import overlap
+
+__all__ = ["Library", "library_of"]
+
+
+class Library:
+    """What an epilogue asks of an array library; this is NumPy's and CuPy's."""
+
+    name = "numpy"
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+        self.on_device = module is not np
+
+    def layout(self, x: Any) -> Hashable:
+        """Return all that a plan depends on of a CuPy array but its address."""
+        return x.shape, x.strides, x.dtype, x.data.device_id, x.data.ptr % 16
+
+    def address(self, x: Any) -> int:
+        """Return where an array on a device begins."""
+        return int(x.data.ptr)
+
+    def meet(self, x: Any, y: Any) -> bool:
+        """Whether arrays on a device share an element."""
+        return overlap(*((z.data.ptr, z.shape, z.strides, z.dtype) for z in (x, y)))
+
+    def empty(self, like: Any, shape: tuple[int, int], name: str) -> Any:
+        """Return a new row-major array on the device of another."""
+        with self.module.cuda.Device(like.data.device_id):
+            return self.module.empty(shape, dtype_of(name))
+
+    def owns(self, x: Any) -> bool:
+        """Whether an array is one of these."""
+        return isinstance(x, self.module.ndarray)
+
+    def arrays(self, a: Any, b: Any, c: Any) -> Any:
+        """Return what products of short operands ask of the library."""
+        from tilewright.serve.narrow_arrays import arrays_of
+
+        return arrays_of(a, b, c)
+
+    def dtype(self, x: Any) -> Any:
+        """Return the type that a caller named."""
+        return np.dtype(x) if x != "bfloat16" else x
+
+    def cast(self, x: Any, name: str) -> Any:
+        """Return an array in a type, or the array itself where it has it."""
+        return x if type_name(x.dtype) == name else self.arrays(x, x, None).cast(x, name)
+
+    def put(self, c: Any, values: Any) -> None:
+        """Write numbers into an array, rounded to its type."""
+        self.arrays(c, c, None).put(c, values)
+
+    def zeros(self, like: Any, m: int, n: int, name: str) -> Any:
+        """Return zeros of a type beside another array."""
+        return self.module.zeros((m, n), name)
+
+    def activated(self, v: Any, activation: str | None) -> Any:
+        """Return an activation of each element."""
+        xp = self.module
+        with np.errstate(over="ignore", invalid="ignore"):
+            if activation == "relu":
+                return xp.where(v < 0, v.dtype.type(0), v)
+            if activation == "gelu":
+                return v * 0.5 * (1 + self.erf(v * math.sqrt(0.5)))
+            if activation == "gelu_tanh":
+                return v * 0.5 * (1 + xp.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v * v * v)))
+        return v
+
+    def erf(self, x: Any) -> Any:
+        """Return the error function of each element."""
+        if self.on_device:
+            return import_module("cupyx.scipy.special").erf(x)
+        return np.vectorize(math.erf, otypes=[x.dtype])(x)
+
+
+class CuPy(Library):
+    """CuPy's arrays."""
+
+    name = "cupy"
+
+
+class Torch(Library):
+    """PyTorch's tensors on a CUDA device."""
+
+    name = "torch"
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module, self.on_device = module, True
+
+    def layout(self, x: Any) -> Hashable:
+        """Return all that a plan depends on of a tensor but its address."""
+        if x.requires_grad or x.is_neg() or x.layout is not self.module.strided:
+            return object()  # like no other: looked at closely
+        return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16
+
+    def address(self, x: Any) -> int:
+        return int(x.data_ptr())
+
+    def meet(self, x: Any, y: Any) -> bool:
+        """Whether tensors share an element."""
+        return self.arrays(x, y, None).shared(x, y)  # type: ignore[no-any-return]
+
+    def empty(self, like: Any, shape: tuple[int, int], name: str) -> Any:
+        return self.module.empty(shape, dtype=getattr(self.module, name), device=like.device)
+
+    def owns(self, x: Any) -> bool:
+        return isinstance(x, self.module.Tensor) and bool(x.is_cuda)
+
+    def dtype(self, x: Any) -> Any:
+        return x
+
+    def zeros(self, like: Any, m: int, n: int, name: str) -> Any:
+        return self.module.zeros((m, n), dtype=getattr(self.module, name), device=like.device)
+
+    def activated(self, v: Any, activation: str | None) -> Any:
+        functional = self.module.nn.functional
+        if activation == "relu":
+            return functional.relu(v)
+        if activation is None:
+            return v
+        return functional.gelu(v, approximate="none" if activation == "gelu" else "tanh")
+
+
+def library_of(a: Any, b: Any, c: Any) -> Library:
+    """Return whose arrays these are.
+
+    Raises
+    ------
+    TypeError
+        If they are of no library that an epilogue is computed in.
+    """
+    given = [x for x in (a, b, c) if x is not None]
+    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    able: list[Library] = [Library(np)]
+    able += [CuPy(cupy)] if cupy is not None else []
+    able += [Torch(torch)] if torch is not None else []
+    for one in able:
+        if all(map(one.owns, given)):
+            return one
+    kinds = ", ".join(f"{type(x).__module__.split('.')[0]}.{type(x).__name__}" for x in given)
+    raise TypeError(f"epilogue: a, b and c are {kinds}; give NumPy's, CuPy's or CUDA tensors alone")
