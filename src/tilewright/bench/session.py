@@ -138,10 +138,10 @@ class Session:
                 record["profile"] = self._profiler.profile(problem, row.choice, names)
             except ProfileError as error:
                 record["profile"] = {"error": str(error)}
-            self._note_profile(problem, record["profile"])
+            self._note_profile(record["profile"])
         return record
 
-    def _note_profile(self, problem: Problem, profile: dict[str, Any]) -> None:
+    def _note_profile(self, profile: dict[str, Any]) -> None:
         """Remember what Nsight Compute refused, the same reason once."""
         reasons = [profile.get("error")]
         reasons += [one.get("error") for one in profile.get("libraries", {}).values()]

@@ -53,7 +53,7 @@ def command(
 
     problem = Problem(1, 1, 1, precision, *parse_trans(trans))  # type: ignore[arg-type]
     variant, family = _asked(problem, stencil, arithmetic)
-    where, spec, found = _device(device, arch, variant, family)
+    where, spec, found = _device(device, arch, family)
     if family is None:
         from tilewright.stencil import stencils_for
 
@@ -88,7 +88,7 @@ def _asked(
 
 
 def _device(
-    device: str | None, arch: str | None, variant: Variant, family: Stencil | None
+    device: str | None, arch: str | None, family: Stencil | None
 ) -> tuple[str, DeviceSpec, str | None]:
     """Return a device's id, its numbers and its architecture; that one's name if it is meant."""
     from tilewright.backend.cuda.architecture import architecture_spec

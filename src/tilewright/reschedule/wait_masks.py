@@ -47,7 +47,7 @@ def with_waits(
         use = access(one)
         mask = set(one.control.waits) if not use.pure else set()
         walk.flight.wait(frozenset(mask))
-        for wanted in walk.needs(one, use):
+        for wanted in walk.needs(use):
             mask |= walk.wait_for(wanted, one)
         if not use.pure:
             for item in over[walk.place]:
@@ -84,8 +84,8 @@ class _Walk:
         self.place = 0
         self.accesses: dict[int, tuple[Instruction, Access]] = {}
 
-    def needs(self, one: Instruction, use: Access) -> Iterator[frozenset[int]]:
-        """Yield sets of barriers of which an instruction has to wait for one each."""
+    def needs(self, use: Access) -> Iterator[frozenset[int]]:
+        """Yield sets of barriers of which an access has to wait for one each."""
         for (resource, mode, kind), clears in self.before.pending.items():
             touched = use.writes if mode != "write" else use.reads | use.writes
             ordered = kind == use.kind or (mode == "spill" and use.kind in MEMORY)

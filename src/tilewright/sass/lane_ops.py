@@ -293,11 +293,11 @@ def _product(instruction: Instruction, state: State) -> Value:
         return None
     a, b = (_operand_as_is(instruction, slot, state) for slot in "AB")
     if "HI" in instruction.modifiers:
-        return _high_product(instruction, a, b, state)
+        return _high_product(instruction, a, b)
     return add(multiply(a, b), _operand(instruction, "C", state))
 
 
-def _high_product(instruction: Instruction, a: Value, b: Value, state: State) -> Value:
+def _high_product(instruction: Instruction, a: Value, b: Value) -> Value:
     operand = next((one for one in instruction.srcs if one.slot == "C"), None)
     if operand is not None and (operand.width or operand.kind != "reg"):
         return None  # adding 64 bits: compilers divide without, and nothing else needs it

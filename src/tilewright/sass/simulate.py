@@ -164,20 +164,20 @@ class _Scheduler:
     def _choose(self, now: float, last: _Warp | None) -> tuple[_Warp, float]:
         """Stay with the last warp if it may issue now; else the one that may issue first."""
         if last is not None and not last.held:
-            when = self._earliest(last, now)
+            when = self._earliest(last)
             if when <= now:
                 return last, now
         best, earliest = None, 0.0
         for warp in self.warps:
             if warp.held or warp.trips >= self.trips + 2:
                 continue
-            when = max(now, self._earliest(warp, now))
+            when = max(now, self._earliest(warp))
             if best is None or when < earliest or (when == earliest and warp.ready < best.ready):
                 best, earliest = warp, when
         assert best is not None
         return best, earliest
 
-    def _earliest(self, warp: _Warp, now: float) -> float:
+    def _earliest(self, warp: _Warp) -> float:
         step = self.steps[warp.at]
         when = warp.ready
         for number in step.waits:
