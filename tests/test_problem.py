@@ -44,6 +44,22 @@ def test_wrong_arguments_are_named(arguments, message):
         Problem(*arguments)
 
 
+def test_batches_lie_behind_each_other_unless_told_otherwise():
+    p = Problem(3, 4, 5, "s", "T", "N", ldb=8, batch=7)
+    assert (p.step_a, p.step_b, p.step_c) == (15, 32, 12)
+    assert p.flops == 7 * p.one.flops
+    assert p.one == Problem(3, 4, 5, "s", "T", "N", ldb=8)
+    assert str(p) == "SGEMM TN 7 * 3x4x5"
+    same_b = Problem(3, 4, 5, batch=7, step_b=0)
+    assert same_b.elements == (7 * 15, 20, 7 * 12)
+
+
+@pytest.mark.parametrize("wrong", [{"batch": 0}, {"batch": -1}, {"batch": 2, "step_c": 0}])
+def test_batches_that_are_none_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"{list(wrong)[-1]}="):
+        Problem(3, 4, 5, **wrong)
+
+
 def test_26_transpose_cases():
     assert sum(len(transposes_of(p)) for p in PRECISIONS.values()) == 26
 

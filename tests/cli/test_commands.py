@@ -39,6 +39,25 @@ def test_multiply(files, capsys):
     assert "20 x 10 float64" in out(capsys)
 
 
+def test_multiply_takes_batches(files, capsys):
+    a, b = np.ones((3, 4, 5)), np.ones((5, 6))
+    np.save("a.npy", a)
+    np.save("b.npy", b)
+    assert run(["multiply", "a.npy", "b.npy", "-o", "c.npy"]) == 0
+    assert np.array_equal(np.load("c.npy"), a @ b)
+    assert "3 x 4 x 6 float64" in out(capsys)
+
+
+def test_bound_of_a_batch(capsys):
+    command = ["bound", "--device", "h100", "--size", "64", "--json"]
+    assert run([*command, "--batch", "4096"]) == 0
+    many = json.loads(out(capsys))
+    assert run(command) == 0
+    one = json.loads(out(capsys))
+    assert (many["batch"], one["batch"]) == (4096, 1)
+    assert many["flops_per_second"] >= one["flops_per_second"]  # its tiles fill whole waves
+
+
 def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
     a, b = files
     np.save("c.npy", np.ones((20, 10), np.complex64))
