@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, replace
 from functools import cache
@@ -57,7 +58,6 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
     return EmulatedDevice(tmp_path_factory.mktemp("kernels"), words="rung_words.h")
 
 
-@pytest.mark.every(5)
 @dataclass(frozen=True)
 class Small(TensorRung):
     """A rung on a device of so few multiprocessors that blocks go on to the next block of C."""
@@ -68,6 +68,7 @@ class Small(TensorRung):
         return replace(super().launch(m, n), grid=(self.blocks, 1))
 
 
+@pytest.mark.every(5)
 @emulates
 @pytest.mark.parametrize("one", SOME)
 def test_a_rung_computes_the_product(emulated: EmulatedDevice, one: TensorRung):
@@ -272,7 +273,8 @@ def test_the_command(tmp_path: Path, capsys):
     command = ["ladder", "--kind", "tensor", "--size", "20x30x40", "--rounds", "1"]
     assert run([*command, "-o", str(tmp_path / "t.json")]) == 0
     assert "t5_multicast" in capsys.readouterr().out
-    assert (tmp_path / "t.json").exists()
+    bound = json.loads((tmp_path / "t.json").read_text())["devices"][0]["results"][0]["bound"]
+    assert "tensor.bf16" in bound["missing"]
     assert run(["ladder", "--kind", "quantum"]) == 2
     assert "kind='quantum'" in capsys.readouterr().err
     assert run([*command, "--tune", "5s"]) == 2

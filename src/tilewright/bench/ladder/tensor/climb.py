@@ -29,6 +29,7 @@ from tilewright.bench.ladder.record import climb_record
 from tilewright.bench.ladder.tensor.rungs import ALIGNED, TENSOR_RUNGS, TensorRung, stencil_rung
 from tilewright.bench.peers.cublas import CuBLAS
 from tilewright.bench.sweep import Call
+from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.tuning.verify import WrongResultError, error_bound
 
@@ -212,7 +213,7 @@ def _record(
     observer: Observer,
 ) -> dict[str, Any]:
     results = climb_tensor(live, problem, rungs, peers, rounds, observer)
-    limit = bound_of(live, problem, arithmetic="bf16")
+    limit = bound_of(live, replace(problem, precision=precision("bf16")))
     return climb_record(problem, limit, results, [one.name for one in peers], NAME)
 
 
