@@ -1,6 +1,5 @@
 /* The functions of stencil/wgmma/ptx.cuh, for a CPU. */
 #include "barrier_words.h"
-#include "flag_words.h"
 
 #define CLUSTER
 
@@ -27,8 +26,6 @@ inline void take_registers()
         emulated::fault("consumers ask for more registers than there are");
 }
 
-inline void consumers_barrier() { emulated::meet(GROUP * CONSUMERS); }
-
 inline void arrive(shared_at at, unsigned int rank)
 {
     emulated::arrive(CLUSTER_BLOCKS > 1 ? rank : emulated::rank_now(), at);
@@ -42,15 +39,6 @@ inline void copy_box(const tensor_map *map, shared_at to, shared_at full, int x,
     emulated::box_copy c = {{}, to, full, SHARED_BY_BLOCKS ? mask : 1u << emulated::rank_now(), {x, y, z}};
     std::memcpy(&c.from, map, sizeof(c.from));
     emulated::start_box(c);
-}
-
-inline void write_part(void *at, accumulator v) { emulated::write_for_others(at, &v, sizeof v); }
-inline accumulator read_part(const void *at)
-{
-    accumulator v{};
-    if (emulated::check_readable(at, sizeof v, sizeof v))
-        std::memcpy(&v, at, sizeof v);
-    return v;
 }
 
 inline void begin_multiplies() { emulated::now.current->fenced = true; }

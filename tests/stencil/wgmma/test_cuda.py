@@ -85,20 +85,6 @@ def test_the_default_does_neither(name: str) -> None:
     check(FAMILY.default(of, HOPPER), of)
 
 
-@pytest.mark.every(2)
-@needs_nvrtc
-@pytest.mark.parametrize("name", thorough_but(["f16", "bf16x9"], EVERY))
-def test_starts_that_share_tiles_do_neither(name: str) -> None:
-    """What they do besides stays out of the loop: it has no more instructions than before."""
-    of = variant("TN", EVERY[name])
-    space = FAMILY.space(of, HOPPER)
-    alone = [config for config in FAMILY.starts(of, HOPPER) if config in space]
-    both = [(x, x.replace(stream_k=2)) for x in alone if x.replace(stream_k=2) in space]
-    assert both
-    for config, sharing in both:
-        assert check(sharing, of) <= check(config, of) + 2
-
-
 @needs_nvrtc
 def test_a_wait_for_each_multiply_is_noticed() -> None:
     """Where sums are touched while multiplies are under way, the compiler waits everywhere."""

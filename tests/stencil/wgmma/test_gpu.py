@@ -54,32 +54,12 @@ def test_every_choice_of_tiles_and_clusters(hopper: LiveDevice, changes: dict[st
     Run(hopper, small(of, hopper, **changes), of).check(Case(150, 270, 200, beta=1))
 
 
-@pytest.mark.parametrize("stream_k", [1, 2])
-@pytest.mark.parametrize("name", EVERY)
-def test_blocks_that_share_tiles_compute_the_product(
-    hopper: LiveDevice, name: str, stream_k: int
-) -> None:
-    """The rest of a wave, few tiles, one tile, and no steps; the workspace serves them in turn."""
-    of = variant("TN", EVERY[name])
-    space = FAMILY.space(of, hopper.spec)
-    starts = [config.replace(stream_k=stream_k) for config in FAMILY.starts(of, hopper.spec)]
-    sharing = [config for config in starts if config in space]
-    assert sharing
-    for config in sharing:
-        run = Run(hopper, config, of)
-        run.check(Case(515, 389, 2331, 2, -1, padding=1, padding_c=3))
-        run.check(Case(3072, 2560, 1100, beta=1))
-        run.check(Case(1024, 1280, 1000))
-        run.check(Case(30, 20, 20000))
-        run.check(Case(300, 200, 0, beta=2))
-
-
 @pytest.mark.parametrize("name", EVERY)
 def test_slices_of_k_compute_the_product(hopper: LiveDevice, name: str) -> None:
     """As many as the launch has for these sizes: all of k, a few slices, one for each SM."""
     of = variant("TN", EVERY[name])
     space = FAMILY.space(of, hopper.spec)
-    sliced = {"multiprocessors": 0, "stream_k": 0, "parallel_split_k": 1}
+    sliced = {"multiprocessors": 0, "parallel_split_k": 1}
     starts = dict.fromkeys(config.replace(**sliced) for config in FAMILY.starts(of, hopper.spec))
     for config in [config for config in starts if config in space]:
         run = Run(hopper, config, of)
@@ -95,22 +75,6 @@ def test_columns_of_two_byte_results_may_begin_anywhere(hopper: LiveDevice, apar
     run = Run(hopper, FAMILY.default(of, hopper.spec), of)
     run.check(Case(1031, 515, 40, padding_c=apart, offset_c=apart * 3 % 8))
     run.check(Case(1024, 512, 40, padding_c=apart, offset_c=apart))
-
-
-@pytest.mark.parametrize("stream_k", [1, 2])
-def test_shared_tiles_have_the_same_bits_in_every_run(hopper: LiveDevice, stream_k: int) -> None:
-    of = variant("NT", EVERY["fp16x3"])
-    space = FAMILY.space(of, hopper.spec)
-    starts = (config.replace(stream_k=stream_k) for config in FAMILY.starts(of, hopper.spec))
-    run = Run(hopper, next(config for config in starts if config in space), of)
-    case = Case(2500, 2200, 3000)
-    rng = np.random.default_rng(6)
-    a, b = rng.standard_normal((2, case.m, case.k)), rng.standard_normal((2, case.k, case.n))
-    c, zero = np.zeros((case.m, case.n)), np.zeros(case.m, int)
-    values = a, b, c, zero, np.zeros(case.n, int)
-    first = run.result(case, values)
-    for _ in range(5):
-        assert np.array_equal(run.result(case, values), first)
 
 
 @pytest.mark.parametrize("name", ["fp16x3", "bf16x6"])

@@ -21,7 +21,7 @@ from tilewright.stencil.wgmma import Arithmetic, Wgmma
 from tilewright.tuning.verify import WrongResultError
 
 HOPPER = architecture_spec("sm_90a")
-SLICED = {"multiprocessors": 0, "stream_k": 0, "parallel_split_k": 1}
+SLICED = {"multiprocessors": 0, "parallel_split_k": 1}
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs g++ or clang++")
 needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="needs NVRTC: tilewright[tune]")
@@ -118,7 +118,7 @@ def test_slices_are_of_blocks_that_stand_alone() -> None:
     space = FAMILY.space(of, HOPPER)
     config = FAMILY.default(of, HOPPER).replace(cluster_m=1, cluster_n=1, **SLICED)
     assert config in space
-    for changes in ({"cluster_n": 2}, {"multiprocessors": 132}, {"stream_k": 1}):
+    for changes in ({"cluster_n": 2}, {"multiprocessors": 132}):
         with pytest.raises(ValueError, match="share"):
             space.config({**config, **changes}, kinds=("divisibility",))
 

@@ -38,7 +38,7 @@ def constraints(
     return (
         *_shapes(),
         *_shares(variant.k_fast),
-        *_streams(),
+        *_slices(),
         *_promotion(arithmetic),
         *_hardware(arithmetic, device),
         *_heuristics(),
@@ -72,30 +72,23 @@ def _shapes() -> tuple[Constraint, ...]:
     )
 
 
-def _streams() -> tuple[Constraint, ...]:
-    """Return who may share tiles with all other blocks."""
+def _slices() -> tuple[Constraint, ...]:
+    """Return whose tiles may be cut along k."""
     return (
         Constraint(
-            "one way to share a tile",
-            lambda stream_k, parallel_split_k, multiprocessors: (
-                ((stream_k == 0) | (multiprocessors > 0))
-                & ((parallel_split_k == 0) | (multiprocessors == 0))
+            "slices of blocks with one tile",
+            lambda parallel_split_k, multiprocessors: (
+                (parallel_split_k == 0) | (multiprocessors == 0)
             ),
-            "stream-K is of persistent blocks, parallel split-K of others",
+            "persistent blocks go through whole tiles",
             "divisibility",
         ),
         Constraint(
-            "shares of single blocks",
-            lambda stream_k, parallel_split_k, cluster_m, cluster_n: (
-                (stream_k + parallel_split_k == 0) | (cluster_m * cluster_n == 1)
+            "slices of single blocks",
+            lambda parallel_split_k, cluster_m, cluster_n: (
+                (parallel_split_k == 0) | (cluster_m * cluster_n == 1)
             ),
-            "blocks of a cluster bring each other's operands, so they would need equal shares",
-            "divisibility",
-        ),
-        Constraint(
-            "shares of all consumers",
-            lambda stream_k, pingpong: (stream_k == 0) | (pingpong == 0),
-            "ping-pong consumers have a tile each, and pieces of tiles are not equally long",
+            "blocks of a cluster bring each other's operands, so they would need equal slices",
             "divisibility",
         ),
     )

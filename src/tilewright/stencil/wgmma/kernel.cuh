@@ -51,17 +51,15 @@
  * Each tells the next when it has met all its operands: before, the barriers of the stages
  * could not tell whether they are full of this tile's or of one's before.
  *
- * With STREAM_K blocks share what would not fill the device evenly, in pieces of tiles
- * (shares.cuh); no clusters then, and no PINGPONG.  With PARALLEL_SPLIT_K blocks have slices of k,
- * which a second kernel adds up (parallel_split_k.cuh).
+ * With PARALLEL_SPLIT_K blocks have slices of k, which a second kernel adds up
+ * (parallel_split_k.cuh); no clusters then, and no PINGPONG.
  *
  * The tensor core's sums are truncated, not rounded.  With PROMOTE_K they are moved every
  * PROMOTE_K steps of k into sums that ordinary additions round.
  *
  * Macros given with the source: the parameters of parameters.py in capitals; ELEMENT, OUTPUT,
  * TRANS_A, TRANS_B, PARTS, PRODUCTS, PRODUCT_COUNT, SCALED and ROUTED of variant.py;
- * CONSUMER_REGISTERS, PRODUCER_REGISTERS and LEAST_STEPS of resources.py.  The dialect comes
- * first.
+ * CONSUMER_REGISTERS and PRODUCER_REGISTERS of resources.py.  The dialect comes first.
  */
 
 #define ELEMENT_F16 1
@@ -113,7 +111,6 @@
 #include "wgmma/multiply.cuh"
 #include "wgmma/epilogue.cuh"
 #include "wgmma/store.cuh"
-#include "wgmma/shares.cuh"
 #include "wgmma/parallel_split_k.cuh"
 
 #define ARGUMENTS                                                                              \
@@ -140,14 +137,11 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
     /* alpha = 0 reads no operand; sums stay zero. */
     const unsigned int steps = alpha == 0 ? 0 : (unsigned int)((k + BLOCK_K - 1) / BLOCK_K);
     const tiles all = tiles_of(m, n);
-    const work all_of_c = {all.count, steps};
     ring at = {0, 0};
     if (THREAD_ID / GROUP == CONSUMERS) {
         give_registers();
-#if STREAM_K
-        bring_pieces(&a, &b, arena, &at, divide(&all_of_c), m, n, workspace);
-#elif PARALLEL_SPLIT_K
-        const piece mine = slice_of(steps, BLOCK_ID / all.count, GRID_BLOCKS / all.count);
+#if PARALLEL_SPLIT_K
+        const slice mine = slice_of(steps, BLOCK_ID / all.count, GRID_BLOCKS / all.count);
         if (THREAD_ID % GROUP == 0)
             bring_tile(&a, &b, 0, 0, arena, &at, tile_at(m, n, BLOCK_ID % all.count, 0), mine.first,
                        mine.count);
@@ -163,9 +157,7 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
         const bool aligned = (ADDRESS(c) | (unsigned long long)ldc * OUTPUT_BYTES) % 8 == 0;
         const result to = {c, ldc, m, n, alpha, beta, exponents_a, exponents_b, aligned,
                            EPILOGUE_OF_ARGUMENTS};
-#if STREAM_K
-        multiply_pieces(to, arena, &at, divide(&all_of_c), workspace);
-#elif PARALLEL_SPLIT_K
+#if PARALLEL_SPLIT_K
         const unsigned int slices = GRID_BLOCKS / all.count;
         const tile mine = tile_at(m, n, BLOCK_ID % all.count, 0);
         accumulator sum[SUMS_OF_THREAD];

@@ -13,7 +13,18 @@
  * Of a part only what lies inside C is written and read.
  */
 
+#define GRID_BLOCKS (gridDim.x)
+
+/* Where parts begin: workspaces of all stencils have words before them. */
+#define PARTS_AT 16384
+
 #if PARALLEL_SPLIT_K
+#define WORKSPACE_ARGUMENT , unsigned char *workspace
+
+/* Steps along k of a block. */
+struct slice {
+    unsigned int first, count;
+};
 
 /* The first sum of a block's part. */
 HELPER accumulator *part_at(unsigned char *workspace, isize block)
@@ -26,11 +37,11 @@ struct ALIGNED(8) pair_of_sums {
 };
 
 /* Steps along k of a slice: what is left of equal ones the first have. */
-HELPER piece slice_of(unsigned int steps, unsigned int slice, unsigned int slices)
+HELPER slice slice_of(unsigned int steps, unsigned int number, unsigned int slices)
 {
     const unsigned int each = steps / slices, left = steps % slices;
-    const piece p = {0, each * slice + (slice < left ? slice : left), each + (slice < left)};
-    return p;
+    const slice found = {each * number + (number < left ? number : left), each + (number < left)};
+    return found;
 }
 
 /* Leave this thread's sums: four lanes write a sector. */
@@ -120,4 +131,6 @@ HELPER void add_slices(result to, unsigned char *workspace)
     }
 }
 
+#else
+#define WORKSPACE_ARGUMENT
 #endif

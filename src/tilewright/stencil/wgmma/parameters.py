@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.space import Parameter
-from tilewright.stencil.asynchronous.parameters import PARALLEL_SPLIT_K, STREAM_K, block_sides
+from tilewright.stencil.asynchronous.parameters import PARALLEL_SPLIT_K, block_sides
 from tilewright.stencil.wgmma.arithmetic import FLOAT_BITS, Arithmetic
 
 __all__ = ["parameters"]
@@ -117,6 +117,5 @@ def _grid(multiprocessors: int) -> tuple[Parameter, ...]:
             "multiprocessors that persistent blocks fill; 0: a block for each tile of C",
             "persistent: a block that is late has no other to take its work",
         ),
-        STREAM_K,
         PARALLEL_SPLIT_K,
     )

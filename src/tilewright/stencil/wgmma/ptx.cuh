@@ -141,12 +141,6 @@ HELPER void take_registers(void)
 #endif
 }
 
-/* Every thread of every consumer is here.  Number 0 is the whole block's. */
-HELPER void consumers_barrier(void)
-{
-    asm volatile("bar.sync 1, %0;" ::"n"(GROUP * CONSUMERS) : "memory");
-}
-
 /* ---- barriers in shared memory ---- */
 
 #include "asynchronous/barriers.cuh"
@@ -165,31 +159,6 @@ HELPER void arrive(shared_at barrier, unsigned int rank)
                      : "memory");
     else
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-/* ---- what blocks tell each other ---- */
-
-#include "asynchronous/words.cuh"
-
-/* A number from one block to another through device memory: past the first-level cache. */
-HELPER void write_part(void *at, accumulator v)
-{
-#if ELEMENT == ELEMENT_S8
-    asm volatile("st.global.cg.s32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
-#else
-    asm volatile("st.global.cg.f32 [%0], %1;" ::"l"(at), "f"(v) : "memory");
-#endif
-}
-
-HELPER accumulator read_part(const void *at)
-{
-    accumulator v;
-#if ELEMENT == ELEMENT_S8
-    asm volatile("ld.global.cg.s32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-#else
-    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(at) : "memory");
-#endif
-    return v;
 }
 
 /* ---- the copy engine ---- */

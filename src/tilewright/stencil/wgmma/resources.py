@@ -17,7 +17,6 @@ __all__ = [
     "Values",
     "compensates",
     "consumer_registers",
-    "least_steps",
     "producer_registers",
     "shared_bytes",
     "sharers",
@@ -44,23 +43,10 @@ OTHER_REGISTERS = 40
 _FILE = 65536
 _MOST = 240
 
-# Barriers of a stage and of three consumers (in their place a block's share of tiles, a barrier
-# and four words), and what it takes to begin at a multiple of 1024 bytes.
+# Barriers of a stage and of three consumers, and what it takes to begin at a multiple of 1024 bytes.
 _STAGE_BARRIERS = 16
 _TURN_BARRIERS = 24
 _ROUNDING = 1024
-
-# L2 gives an H100's multiprocessor 64 bytes a cycle (measured); parts get half of that here, as
-# others' operands want the rest.  Then 4 bytes of a part are written and read again in a quarter
-# of a cycle, in which tensor cores go 256 steps of k with elements of 4 bytes, 512 with 2.
-_SHARE_BYTES = 1024
-
-
-def least_steps(*, block_k: int, arithmetic: Arithmetic) -> int:
-    """Return the fewest steps of a share of tiles: multiplying them takes as long as a part."""
-    each = block_k * arithmetic.element_bytes * len(arithmetic.products)
-    return max(1, _SHARE_BYTES // each)
-
 
 def threads(*, consumers: Values) -> Values:
     """Return the threads of a block: the consumers and one warpgroup that copies."""

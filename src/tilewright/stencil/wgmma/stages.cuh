@@ -12,7 +12,7 @@
 #define PART_BYTES_B (BLOCK_N * BLOCK_K * ELEMENT_BYTES)
 #define STAGE_BYTES (PARTS * (PART_BYTES_A + PART_BYTES_B))
 
-/* | stages | full of each | empty of each | turn of each consumer, or share |, 8 bytes a barrier */
+/* | stages | full of each | empty of each | turn of each consumer |, 8 bytes a barrier */
 #define BARRIERS_AT (STAGES * STAGE_BYTES)
 
 /* Who copies into a block's stages: blocks of its row and of its column of the cluster. */
@@ -70,8 +70,6 @@ HELPER void begin_barriers(shared_at arena)
     }
     UNROLL for (int c = 0; PINGPONG && c < CONSUMERS; ++c)
         begin_barrier(turn_of(arena, c), GROUP / 32);
-    if (STREAM_K)
-        begin_barrier(turn_of(arena, 0), 1); /* the share's, see shares.cuh */
     publish_barriers();
 }
 

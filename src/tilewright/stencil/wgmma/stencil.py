@@ -29,7 +29,6 @@ from tilewright.stencil.wgmma.resources import (
     OTHER_REGISTERS,
     compensates,
     consumer_registers,
-    least_steps,
     producer_registers,
     shared_bytes,
     sums,
@@ -168,16 +167,14 @@ class Wgmma(Stencil):
             resident=take("min_blocks"),
             cluster_m=take("cluster_m"),
             cluster_n=take("cluster_n"),
-            persistent=take("multiprocessors") > 0 or take("stream_k", 0) > 0,
-            stream_k=take("stream_k", 0),
+            persistent=take("multiprocessors") > 0,
             split_k=split_k,
             tma=True,
         )
 
     def batches(self, config: Config, variant: Variant) -> bool:
         """Whether blocks compute whole tiles, of operands in one part."""
-        shares = config.get("stream_k", 0) or config.get("parallel_split_k", 0)
-        return not shares and self.arithmetic(variant).parts == 1
+        return not config.get("parallel_split_k", 0) and self.arithmetic(variant).parts == 1
 
     def batched_arguments(
         self, config: Config, variant: Variant, call: Call, batch: int, steps: tuple[int, int, int]
@@ -239,8 +236,6 @@ class Wgmma(Stencil):
             "PRODUCT_COUNT": len(numbers),
             "SCALED": int(made.scaled),
             "ROUTED": int(made.routed),
-            "STREAM_K": 0,  # a config need not name it
-            "LEAST_STEPS": least_steps(block_k=config.integer("block_k"), arithmetic=made),
             "PRODUCER_REGISTERS": int(producer_registers(**split)),
             "CONSUMER_REGISTERS": int(consumer_registers(**split)),
         }
@@ -254,7 +249,7 @@ class Wgmma(Stencil):
         shared = self.resources(config, variant).shared_bytes
         part = config.integer("block_m") * config.integer("block_n") * _SUM_BYTES
         split_k = int(config.get("parallel_split_k", 0)) > 0
-        part *= split_k or int(config.get("stream_k", 0)) > 0
+        part *= split_k
         if split_k:
             defines |= {"SECOND_BLOCKS": _SECOND_BLOCKS, "SECOND_THREADS": _SECOND_THREADS}
         return Source(
