@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stencil.contract import thorough_but, with_fault
+from tests.stencil.contract import with_fault
 from tests.stencil.wgmma.harness import FAMILY, variant
 from tests.stencil.wgmma.test_stencil import EVERY
 from tilewright.backend.cuda.architecture import architecture_spec

@@ -119,7 +119,7 @@ def test_slices_are_of_blocks_that_stand_alone() -> None:
     config = FAMILY.default(of, HOPPER).replace(cluster_m=1, cluster_n=1, **SLICED)
     assert config in space
     for changes in ({"cluster_n": 2}, {"multiprocessors": 132}):
-        with pytest.raises(ValueError, match="share"):
+        with pytest.raises(ValueError, match="slices of"):
             space.config({**config, **changes}, kinds=("divisibility",))
 
 

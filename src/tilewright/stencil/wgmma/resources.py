@@ -43,10 +43,11 @@ OTHER_REGISTERS = 40
 _FILE = 65536
 _MOST = 240
 
-# Barriers of a stage and of three consumers, and what it takes to begin at a multiple of 1024 bytes.
+# Barriers of a stage and of three consumers, and what beginning at a multiple of 1024 bytes takes.
 _STAGE_BARRIERS = 16
 _TURN_BARRIERS = 24
 _ROUNDING = 1024
+
 
 def threads(*, consumers: Values) -> Values:
     """Return the threads of a block: the consumers and one warpgroup that copies."""
