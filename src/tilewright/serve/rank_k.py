@@ -42,10 +42,15 @@ _UNIT = 128
 # Of a call's launches at once (core.h): as many as a device takes from different streams, where
 # CUDA_DEVICE_MAX_CONNECTIONS does not say otherwise.
 _LANES = 8
+_MANY = (1, 2, 3, 4, 6, 8)
 
 # Nanoseconds: what a launch takes beside its work where others run at once, and what a launch
 # between phases takes, as on an H100; bytes a nanosecond that the passes move there.
 _LAUNCH_NS, _PHASE_NS, _PASS_RATE = 2500.0, 4000.0, 1500.0
+
+# Of sides that are expected to take no longer than so many times the least, the longest: it has the
+# fewest launches.
+_AS_GOOD = 1.02
 
 # Products of parts take three launches a block, of which two return at once, and tensor cores are
 # fast on large results only.
@@ -121,8 +126,8 @@ class _Update:
         if not triangle.filled:
             size = problem.precision.result_bytes * self._ld * self._side * -(-n // self._side)
             self._workspace = space.need("diagonal blocks", size)
-        self._blocks = blocks_of(n, self._side, triangle.lower)
-        self.pieces = self._spread(self._blocks)
+        self._spread_out = self._spread(blocks_of(n, self._side, triangle.lower))
+        self.pieces = [piece for piece, _ in self._spread_out]
 
     # -- which blocks ----------------------------------------------------------------------
 
@@ -134,29 +139,43 @@ class _Update:
         times = {side: self._expected(side) for side in sides}
         known = {side: ns for side, ns in times.items() if ns is not None}
         if known:
-            return min(n, min(known, key=lambda side: (known[side], side)))
+            most = _AS_GOOD * min(known.values())
+            return min(n, max(side for side, ns in known.items() if ns <= most))
         count = min(_MOST_USUAL, max(1, n // max(_USUAL_SIDE, self._least_side)))
         return min(n, -(-n // count // _UNIT) * _UNIT)
 
     def _expected(self, side: int) -> float | None:
-        """Return the nanoseconds to expect with such diagonal blocks."""
+        """Return the nanoseconds to expect with such diagonal blocks; None where unknown."""
         n, size = self._problem.n, self._problem.precision.result_bytes
         moved = size * n * (n if self._triangle.filled else 2 * min(side, n))
         total = _PHASE_NS * 2 + moved / _PASS_RATE
-        blocks = blocks_of(n, side, self._triangle.lower)
-        for block in blocks:
-            many = self._beside(block, blocks)
-            ns = choose(self._live, self._stacked(block.rows, block.columns, many)).ns
+        for alike in _alike(blocks_of(n, side, self._triangle.lower)):
+            ns = self._at_once(alike)[1]
             if ns is None:
                 return None
-            total += ns / many + _LAUNCH_NS
+            total += ns + _LAUNCH_NS * len(alike)
         return total
 
-    def _beside(self, block: Block, blocks: Sequence[Block]) -> int:
-        """Return how many products about as large as a block's run at once."""
-        area = block.rows * block.columns
-        alike = sum(area <= 2 * x.rows * x.columns <= 4 * area for x in blocks)
-        return min(_LANES, alike)
+    def _at_once(self, alike: Sequence[Block]) -> tuple[int, float | None]:
+        """Return how many of some products are to run at once, and the nanoseconds of all.
+
+        More than one only of kernels of which a multiprocessor holds two blocks: of others DGEMM
+        took 5 to 14 % longer at 4096 and 8192 than one after the other (H100).
+        """
+        rows, columns = alike[0].rows, alike[0].columns
+        best: tuple[int, float | None] = (1, None)
+        for many in _MANY:
+            if many > min(_LANES, len(alike)):
+                break
+            chosen = choose(self._live, self._stacked(rows, columns, many))
+            if chosen.ns is None:
+                break
+            if many > 1 and chosen.geometry.resident < 2:
+                continue
+            ns = chosen.ns * -(-len(alike) // many)
+            if best[1] is None or ns < best[1]:
+                best = many, ns
+        return best
 
     def _stacked(self, rows: int, columns: int, many: int) -> Problem:
         """Return a product as large as many of a size.
@@ -171,15 +190,15 @@ class _Update:
             _at_least(p.ldc, m),
         )  # fmt: skip
 
-    def _spread(self, blocks: Sequence[Block]) -> list[Piece]:
-        """Return blocks with their memory, in lanes that take about as long as one another."""
-        taken = [0] * _LANES
+    def _spread(self, blocks: Sequence[Block]) -> list[tuple[Piece, int]]:
+        """Return blocks with their memory and lanes, and how many of their size run at once."""
         found = []
-        for x in blocks:
-            lane = taken.index(min(taken))
-            taken[lane] += x.rows * x.columns
-            c = self._result(x)
-            found.append(Piece(x.row, x.column, x.rows, x.columns, c, lane, phase=1))
+        for alike in _alike(blocks):
+            many, _ = self._at_once(alike)
+            for at, x in enumerate(alike):
+                c = self._result(x)
+                piece = Piece(x.row, x.column, x.rows, x.columns, c, at % many, phase=1)
+                found.append((piece, many))
         return found
 
     def _result(self, block: Block) -> Operand:
@@ -192,8 +211,7 @@ class _Update:
 
     def products(self) -> list[Step]:
         """Return the blocks' products in IEEE arithmetic."""
-        both = zip(self.pieces, self._blocks, strict=True)
-        return [self._product(one, self._beside(block, self._blocks)) for one, block in both]
+        return [self._product(*one) for one in self._spread_out]
 
     def _product(self, one: Piece, many: int) -> Step:
         of, call = one.of(self._problem, self._call)
@@ -239,6 +257,17 @@ class _Update:
         arguments = (_i(n), _i(side), *ends[0], *ends[1], np.int32(self._triangle.lower))
         launch = replace(one.launch(n, side), phase=2 if into_c else 0)
         return kernel_of(self._live, one.source(self._live.dialect)), launch, arguments
+
+
+def _alike(blocks: Sequence[Block]) -> list[list[Block]]:
+    """Return blocks by size: those of more than half of the largest's, and so on."""
+    found: list[list[Block]] = []
+    for x in blocks:
+        first = found[-1][0] if found else None
+        if first is None or 2 * x.rows * x.columns <= first.rows * first.columns:
+            found.append([])
+        found[-1].append(x)
+    return found
 
 
 def _suits(chosen: Any, problem: Problem, aligned: bool) -> bool:
