@@ -13,7 +13,7 @@ import pytest
 import tilewright as tw
 from tests.serve.split.test_chain_on_cuda import EmulatedStream
 from tests.stencil.emulator import compiler
-from tilewright.backend import Kernel, Operand
+from tilewright.backend import Kernel, LaunchError, Operand
 from tilewright.backend.cuda.architecture import architecture_spec
 from tilewright.precision import SHORT
 from tilewright.serve import calls, narrow, narrow_calls
@@ -417,3 +417,18 @@ def test_batches_whose_operands_are_copied_first_are_repeated(acted):
         made, left = repeated(acted, product, space, repeats)
         assert [kernel.entry for kernel, _, _ in made][-1] == "gemm"
         assert left == repeats
+
+
+def test_a_map_of_all_matrices_that_the_driver_refuses_is_of_one(acted, monkeypatch):
+    class Refusing(ActedPlan):
+        def __init__(self, *about, repeats):
+            if not repeats:
+                raise LaunchError("no such map")
+            super().__init__(*about, repeats)
+
+    monkeypatch.setattr(narrow_calls, "Plan", Refusing)
+    monkeypatch.setattr(narrow_calls, "repeated", lambda *x: (steps(*x[:3]), ()))
+    one = Matrix(A, 64, 64, 64, 1)
+    product = Product(SHORT["bf16"], ALPHA.real, BETA.real, one, one, Operand(C, 0, 64))
+    bytes_ = ((3, 8192, 8192, 8192),)
+    assert narrow_calls._planned(acted, product, bytes_).repeats == bytes_

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import LiveDevice, Operand
+from tilewright.backend import LaunchError, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.dataclass import dataclass
 from tilewright.serve import warm
@@ -171,17 +171,28 @@ def _planned(live: Any, product: Product, repeats: tuple[Repeat, ...]) -> Plan:
     key = (live, product, repeats)
     found = kept(key)
     if found is None:
-        space = Space()
+        of = product.precision
+        size, result = of.element_bytes, of.result_dtype.itemsize
+        elements = tuple((n, a // size, b // size, c // result) for n, a, b, c in repeats)
         with span("lay out"):
-            of = product.precision
-            size, result = of.element_bytes, of.result_dtype.itemsize
-            elements = tuple((n, a // size, b // size, c // result) for n, a, b, c in repeats)
-            laid, left = _laid_out(live, product, space, elements)
-            begins = product.a.memory % ALIGNMENT, product.b.memory % ALIGNMENT
-            found = Planned(Plan(live, laid, space, begins, repeats=in_bytes(left, of)), Laid(laid))
+            try:
+                found = _made(live, product, elements, together=True)
+            except LaunchError:  # the driver refuses a map of all matrices of a batch
+                if not elements:
+                    raise
+                found = _made(live, product, elements, together=False)
         keep(key, found)
     plan: Plan = found.plan
     return plan
+
+
+def _made(live: Any, product: Product, repeats: tuple[Repeat, ...], *, together: bool) -> Planned:
+    """Return a plan of a batch: in one launch if it may be, or product by product."""
+    space = Space()
+    laid, left = _laid_out(live, product, space, repeats if together else ())
+    begins = product.a.memory % ALIGNMENT, product.b.memory % ALIGNMENT
+    again = in_bytes(left if together else repeats, product.precision)
+    return Planned(Plan(live, laid, space, begins, repeats=again), Laid(laid))
 
 
 def _remember(
