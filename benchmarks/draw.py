@@ -308,10 +308,10 @@ def micro_copies() -> str:
     return table(head, lines)
 
 
-def ladder() -> str:
-    """Return every size of the ladder that was climbed on the H100."""
-    parts = [f"{about('h100/ladder')}."]
-    for result in rows("h100/ladder"):
+def ladder(name: str) -> str:
+    """Return every size of a ladder that was climbed on the H100."""
+    parts = [f"{about(name)}."]
+    for result in rows(name):
         limit = result["bound"]
         lines = [_rung(one) for one in result["rungs"]]
         head = ["rung", "", "TFLOP/s", "% of library", "% of bound", "registers", "limited by"]
@@ -367,7 +367,9 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "rates": micro_rates, "mixes": micro_mixes, "memory": micro_memory,
         "copies": micro_copies, "power": micro_power,
     },
-    "docs/ladder.md": {"results": ladder},
+    "docs/ladder.md": {
+        "results": lambda: ladder("h100/ladder"), "tensor": lambda: ladder("h100/tensor_ladder"),
+    },
 }  # fmt: skip
 
 
