@@ -207,7 +207,7 @@ class Problem:
 
     @property
     def shape(self) -> str:
-        """The sizes as ``m x n x k``, or one number where they are equal; ``batch * `` before."""
+        """The sizes as ``m x n x k``, or one number where they are equal, behind the batch."""
         many = f"{self.batch} * " if self.batch > 1 else ""
         if self.m == self.n == self.k:
             return f"{many}{self.m}"
