@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,17 +59,18 @@ def command(
         accuracy = "fast"
     target = matrices[2].copy() if matrices[2] is not None else None
     started = time.perf_counter()
-    result = gemm(
-        matrices[0],
-        matrices[1],
-        target,
-        alpha=_scalar("alpha", alpha, matrices[0]),
-        beta=_scalar("beta", beta, matrices[0]),
-        trans_a=trans_a,
-        trans_b=trans_b,
-        accuracy=accuracy,
-        device=device,
-    )
+    with _bar(quiet=json):
+        result = gemm(
+            matrices[0],
+            matrices[1],
+            target,
+            alpha=_scalar("alpha", alpha, matrices[0]),
+            beta=_scalar("beta", beta, matrices[0]),
+            trans_a=trans_a,
+            trans_b=trans_b,
+            accuracy=accuracy,
+            device=device,
+        )
     seconds = time.perf_counter() - started
     save(output, result)
     inner = matrices[0].shape[-2 if trans_a != "N" else -1]  # type: ignore[union-attr]
@@ -86,6 +89,20 @@ def command(
         f"{output}: {' x '.join(map(str, result.shape))} {_kind(result)},"
         f" {seconds:.3f} s with compilation ({gigaflops(flops / seconds)})"
     )
+
+
+@contextmanager
+def _bar(*, quiet: bool) -> Iterator[None]:
+    """Show how many tiles of C are computed, of a product that passes through a device in tiles."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from tilewright.serve.streamed.progress import told
+
+    bar = Progress(console=Console(stderr=True, quiet=quiet), transient=True)
+    with bar, told(lambda done, of: bar.update(task, completed=done, total=of, visible=True)):
+        task = bar.add_task("tiles of C", total=None, visible=False)
+        yield
 
 
 def check_not_read(output: Path, *inputs: Path) -> None:

@@ -11,7 +11,7 @@ import tilewright as tw
 from tilewright.backend import BackendError
 from tilewright.serve import host_blas
 from tilewright.serve.arrays import numpy as on_numpy
-from tilewright.serve.streamed import serve
+from tilewright.serve.streamed import progress, serve
 from tilewright.serve.streamed.transport import InOrder
 
 
@@ -83,6 +83,17 @@ def test_limits_change_no_result(sizes, dtype, trans, orders, beta, kib, seed):
         max_device_memory=kib << 10,
     )  # fmt: skip
     assert (abs(c - expected) <= 8 * (k + 2) * np.finfo(dtype).eps * size).all()
+
+
+def test_whoever_asks_is_told_how_far_a_product_is():
+    told = []
+    a = np.ones((64, 16))
+    with progress.told(lambda done, of: told.append((done, of))):
+        tw.gemm(a, a.T.copy(), max_device_memory=24 << 10)
+    assert told[-1] == (16, 16)
+    assert told == sorted(told)
+    tw.gemm(a, a.T.copy(), max_device_memory=24 << 10)
+    assert told[-1] == (16, 16)
 
 
 def test_operands_that_are_not_read_may_hold_anything():

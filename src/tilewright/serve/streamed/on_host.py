@@ -12,6 +12,7 @@ import numpy as np
 from tilewright.backend import LiveDevice
 from tilewright.serve.gemm import Request
 from tilewright.serve.streamed.host import HostMatrix
+from tilewright.serve.streamed.progress import tell
 from tilewright.serve.streamed.tiling import Tiling
 
 __all__ = ["serve"]
@@ -38,7 +39,8 @@ def serve(live: LiveDevice, request: Request, run: Callable[[Request, LiveDevice
     size = request.precision.element_bytes
     tiling = Tiling.of(request.m, request.n, request.k, size, limit)
     a, b, c = map(HostMatrix, (request.a, request.b, request.c))
-    for rows, columns in product(tiling.m, tiling.n):
+    for at, (rows, columns) in enumerate(product(tiling.m, tiling.n)):
+        tell(at, len(tiling.m) * len(tiling.n))
         shape = rows[1] - rows[0], columns[1] - columns[0]
         reads = any(request.precision.scalar(request.beta))
         tile = np.array(c.part(rows, columns)) if reads else np.empty(shape, request.c.dtype)

@@ -23,6 +23,7 @@ import numpy as np
 from tilewright.backend import BackendError, Event, Operand
 from tilewright.serve.gemm import Request
 from tilewright.serve.streamed.host import HostMatrix
+from tilewright.serve.streamed.progress import tell
 from tilewright.serve.streamed.tiling import (
     Piece,
     Task,
@@ -158,19 +159,25 @@ class _Product:
         if not self._transport.overlaps:
             for one in self._started():
                 self._finish(*one)
+                self._tell()
             return
         thread = threading.Thread(target=self._finish_all, name="tilewright-download", daemon=True)
         thread.start()
         try:
             for one in self._started():
                 self._finished.put(one)
+                self._tell()
                 if self._failed:
                     break
         finally:
             self._finished.put(None)
             thread.join()
+        self._tell()
         if self._failed:
             raise self._failed[0]
+
+    def _tell(self) -> None:
+        tell(len(self._done), len(self._tiling.m) * len(self._tiling.n))
 
     def _take_memory(self) -> tuple[_Panels, ...]:
         """Return room for panels of A and B; tiles of C are in a queue."""
