@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -151,6 +154,52 @@ def test_a_tile_that_cannot_be_written_ends_the_call():
     with pytest.raises(OSError, match="No space left") as caught:
         tw.gemm(a, a.T.copy(), Full(np.zeros((64, 64))), max_device_memory=24 << 10)
     assert "0 of 16 tiles" in caught.value.__notes__[0]
+
+
+def test_memory_is_kept_while_a_thread_copies_even_if_the_wait_is_interrupted(monkeypatch):
+    at_close = []
+
+    class Slow(Threaded):
+        def download(self, *about):
+            time.sleep(0.05)
+            super().download(*about)
+
+        def close(self):
+            at_close.extend(x.name for x in threading.enumerate())
+            super().close()
+
+    join, waits = threading.Thread.join, []
+
+    def interrupted(self, timeout=None):
+        waits.append(self)
+        if len(waits) < 3:
+            raise KeyboardInterrupt
+        join(self, timeout)
+
+    monkeypatch.setattr(serve, "InOrder", Slow)
+    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    a = np.ones((64, 16))
+    with pytest.raises(KeyboardInterrupt):
+        tw.gemm(a, a.T.copy(), max_device_memory=24 << 10)
+    assert len(waits) == 3
+    assert "tilewright-download" not in at_close
+
+
+def test_what_cannot_be_written_or_told_of_is_refused():
+    a, c = np.ones((64, 16)), np.zeros((64, 64))
+    c.flags.writeable = False
+    with pytest.raises(ValueError, match="c is read-only"):
+        tw.gemm(Sliced(a), a.T.copy(), c)
+    with pytest.raises(ValueError, match="report is of one product"):
+        tw.gemm(a, a.T.copy(), report=tw.Decision(), max_device_memory=24 << 10)
+
+
+def test_a_host_reads_no_part_of_operands_that_do_not_count(monkeypatch):
+    monkeypatch.setattr(on_numpy, "is_shared", lambda live: True)
+    a, c = Sliced(np.full((64, 16), np.nan)), np.ones((64, 64))
+    tw.gemm(a, Sliced(np.full((16, 64), np.nan)), c, alpha=0, beta=3)
+    assert (c == 3).all()
+    assert all(a._array[part].size == 0 for part in a.taken)
 
 
 def test_limits_are_checked():

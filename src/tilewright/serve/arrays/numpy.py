@@ -26,7 +26,7 @@ from tilewright.serve.warm import looks
 if TYPE_CHECKING:
     from tilewright.serve.gemm import Request
 
-__all__ = ["again", "empty_like", "is_shared", "result", "run", "view"]
+__all__ = ["again", "check_result", "empty_like", "is_shared", "result", "run", "view"]
 
 # Whether calls may bound the memory that they take.
 IS_OF_HOST = True
@@ -69,11 +69,7 @@ def empty_like(like: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 def run(request: Request, device: str | LiveDevice | None) -> None:
     """Compute into ``request.c`` and wait for it."""
     c = request.c
-    if not c.flags.writeable:
-        raise ValueError("c is read-only; give a writeable array")
-    meets = overlaps_itself if c.ndim == 2 else meets_itself
-    if not c.flags.forc and meets(c.shape, c.strides):
-        raise ValueError(f"c.strides={c.strides} overlap themselves; give c memory of its own")
+    check_result(c)
     for name, x in (("a", request.a), ("b", request.b)):
         if np.shares_memory(x, c):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
@@ -95,6 +91,15 @@ def run(request: Request, device: str | LiveDevice | None) -> None:
         _staged(live, request, a, b, target)
     if target.array is not c:
         c[...] = target.array
+
+
+def check_result(c: NDArray[Any]) -> None:
+    """Refuse a C that cannot be written, or of which two elements are one place in memory."""
+    if not c.flags.writeable:
+        raise ValueError("c is read-only; give a writeable array")
+    meets = overlaps_itself if c.ndim == 2 else meets_itself
+    if not c.flags.forc and meets(c.shape, c.strides):
+        raise ValueError(f"c.strides={c.strides} overlap themselves; give c memory of its own")
 
 
 def again(

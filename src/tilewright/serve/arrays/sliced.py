@@ -52,10 +52,12 @@ def run(request: Any, device: str | LiveDevice | None) -> None:
     Raises
     ------
     ValueError
-        If C is A or B, or takes no parts.
+        If C is A or B, takes no parts, or is memory that cannot be written.
     """
     if not hasattr(request.c, "__setitem__"):
         raise ValueError(f"c is a {type(request.c).__name__}, which takes no parts; give another")
+    if isinstance(request.c, np.ndarray):
+        on_numpy.check_result(request.c)
     for name, x in (("a", request.a), ("b", request.b)):
         both = isinstance(x, np.ndarray) and isinstance(request.c, np.ndarray)
         if x is request.c or (both and np.shares_memory(x, request.c)):

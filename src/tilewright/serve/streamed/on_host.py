@@ -36,6 +36,8 @@ def serve(live: LiveDevice, request: Request, run: Callable[[Request, LiveDevice
         If the limit leaves no room.
     """
     limit = (request.limits or (None, None))[1] or _host_memory() // 4
+    if not any(request.precision.scalar(request.alpha)):
+        request = replace(request, k=0)  # no part of A or B is read
     size = request.precision.element_bytes
     tiling = Tiling.of(request.m, request.n, request.k, size, limit)
     a, b, c = map(HostMatrix, (request.a, request.b, request.c))

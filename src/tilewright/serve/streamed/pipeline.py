@@ -116,7 +116,7 @@ def multiply(request: Request, tiling: Tiling, transport: Transport) -> None:
     try:
         _Product(request, tiling, transport, done).run()
     except BackendError as error:
-        raise type(error)(f"{error}; {_told(done, tiling)}") from None
+        raise type(error)(f"{error}; {_told(done, tiling)}", error.detail) from None
     except BaseException as error:
         error.add_note(_told(done, tiling))
         raise
@@ -171,13 +171,25 @@ class _Product:
                     break
         finally:
             self._finished.put(None)
-            thread.join()
+            self._wait_for(thread)
         self._tell()
         if self._failed:
             raise self._failed[0]
 
     def _tell(self) -> None:
         tell(len(self._done), len(self._tiling.m) * len(self._tiling.n))
+
+    def _wait_for(self, thread: threading.Thread) -> None:
+        """Wait until a thread has ended, even if that is interrupted: it copies from our memory.
+
+        Then it leaves out the tiles that it has not begun.
+        """
+        try:
+            thread.join()
+        except BaseException as error:
+            self._failed.append(error)
+            self._wait_for(thread)
+            raise
 
     def _take_memory(self) -> tuple[_Panels, ...]:
         """Return room for panels of A and B; tiles of C are in a queue."""

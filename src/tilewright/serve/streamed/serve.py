@@ -34,10 +34,12 @@ def serve(live: LiveDevice, request: Request) -> None:
     Raises
     ------
     ValueError
-        If the limits leave no room.
+        If the limits leave no room, or a report is asked for, which is of one product.
     BackendError
         If the device fails; it says which tiles of C are whole.
     """
+    if request.report is not None:
+        raise ValueError("report is of one product, and tiles are many; leave it out, or limits")
     device_limit, host_limit = request.limits or (None, None)
     if device_limit is None:
         device_limit = int(_PART_OF_FREE * _free(live))
