@@ -44,6 +44,13 @@ __all__ = ["Overlapped", "release_buffers"]
 _THREADS, _BUFFER_BYTES = 12, 4 << 20
 _LEAST_BUFFER_BYTES = 64 << 10
 
+# Buffers of both directions of two calls at once are kept for later ones.
+_MOST_KEPT = 4
+
+# CU_DEVICE_ATTRIBUTE_MAX_PITCH of all devices: the copy engine counts steps between lines in 31
+# bits.
+_MOST_PITCH = 2**31 - 1
+
 # What kernels take aligned at most, and the driver's own allocations are.
 _PIECE_BYTES = 256
 
@@ -90,7 +97,7 @@ class Overlapped:
     def upload(self, memory: int, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> Event:
         """Copy to the device; pageable memory has been read when this returns."""
         pitch = ld * lines.itemsize
-        if self._is_pinned(lines):
+        if self._is_plane(lines, pitch):
             copy = self._plane(memory, pitch, lines, to_device=True)
         else:
             lines = lines if _is_dense(lines) else np.ascontiguousarray(lines)
@@ -111,7 +118,7 @@ class Overlapped:
     def download(self, memory: int, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
         """Copy to the host, and wait for it."""
         pitch = ld * lines.itemsize
-        if self._is_pinned(lines):
+        if self._is_plane(lines, pitch):
             copy = self._plane(memory, pitch, lines, to_device=False)
             self._enqueue(copy, self._down, after, lines, "copy to host").wait()
             return
@@ -159,11 +166,12 @@ class Overlapped:
 
         return copy
 
-    def _is_pinned(self, lines: NDArray[Any]) -> bool:
+    def _is_plane(self, lines: NDArray[Any], pitch: int) -> bool:
         """Whether the device copies these lines by itself: in locked pages, one after another."""
-        if not lines.size or not _is_dense(lines):
+        if not lines.size or not _is_dense(lines) or pitch > _MOST_PITCH:
             return False
-        if len(lines) > 1 and lines.strides[0] < lines.shape[1] * lines.itemsize:
+        least = lines.shape[1] * lines.itemsize
+        if len(lines) > 1 and not least <= lines.strides[0] <= _MOST_PITCH:
             return False
         first = lines.ctypes.data
         last = first + (len(lines) - 1) * lines.strides[0] + lines.shape[1] * lines.itemsize - 1
@@ -283,13 +291,12 @@ def _ring(live: Any, threads: int, size: int) -> _Ring:
 
 
 def _keep(ring: _Ring) -> None:
-    """Keep buffers for the next call, of both directions of two calls at once."""
+    """Keep buffers for the next call; those kept longest make room."""
     with _lock:
-        keeps = len(_kept) < 4
-        if keeps:
-            _kept.append(ring)
-    if not keeps:
-        ring.free()
+        _kept.append(ring)
+        last = _kept.pop(0) if len(_kept) > _MOST_KEPT else None
+    if last is not None:
+        last.free()
 
 
 def release_buffers() -> None:

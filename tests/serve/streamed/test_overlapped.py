@@ -1,0 +1,46 @@
+"""What copies pinned memory and keeps pinned buffers, without a device."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import as_strided
+
+from tilewright.serve.streamed import overlapped
+
+
+def test_the_device_copies_what_its_copy_engine_counts_to():
+    lines = np.zeros((3, 4))
+    copies = SimpleNamespace(_live=SimpleNamespace(is_pinned=lambda address: True))
+
+    def is_plane(lines, pitch):
+        return overlapped.Overlapped._is_plane(copies, lines, pitch)
+
+    assert is_plane(lines, 128)
+    assert not is_plane(lines, 1 << 31)
+    assert not is_plane(as_strided(lines, strides=(1 << 31, 8)), 128)
+    assert not is_plane(lines[::-1], 128)
+    assert not is_plane(lines[:, ::2], 128)
+
+
+def test_buffers_of_other_sizes_make_room(monkeypatch):
+    freed = []
+    monkeypatch.setattr(overlapped, "_kept", [])
+    rings = [
+        SimpleNamespace(of=("cuda", 1, size), free=lambda size=size: freed.append(size))
+        for size in range(6)
+    ]
+    for ring in rings:
+        overlapped._keep(ring)
+    assert freed == [0, 1]
+    assert overlapped._ring("cuda", 1, 5) is rings[5]
+    overlapped.release_buffers()
+    assert freed == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("limit", [1, 4 * (64 << 10) - 1])
+def test_too_few_bytes_for_buffers_are_refused(limit):
+    with pytest.raises(ValueError, match="give at least 262144"):
+        overlapped.Overlapped(None, limit)
