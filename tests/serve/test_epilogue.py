@@ -165,3 +165,24 @@ def test_arrays_on_a_device(cuda: LiveDevice, kind: str, name: str, activation: 
                 assert is_close(here(c), right, out)
         got = tw.gemm(there(x, name), there(y, name), epilogue=tw.Epilogue(there(bias, out)))
         assert is_close(here(got), reference(x, y, None, 1, 0, tw.Epilogue(bias)), out)
+
+
+def test_plans_are_kept_of_weights_where_no_gradient_is_wanted() -> None:
+    from types import SimpleNamespace
+
+    from tilewright.serve.epilogue import _key
+    from tilewright.serve.epilogue_arrays import Torch
+
+    enabled = True
+    module: Any = SimpleNamespace(
+        strided="strided", Tensor=SimpleNamespace, is_grad_enabled=lambda: enabled
+    )
+    x = SimpleNamespace(
+        is_cuda=True, requires_grad=True, layout="strided", shape=(8, 8), dtype="float16",
+        device="cuda:0", is_neg=lambda: False, stride=lambda: (8, 1), data_ptr=lambda: 256,
+    )  # fmt: skip
+    options = (1, 0, "N", "N", None)
+    assert _key(Torch(module), tw.Epilogue(bias=x), x, x, None, options) is None
+    enabled = False
+    keys = [_key(Torch(module), tw.Epilogue(bias=x), x, x, None, options) for _ in range(2)]
+    assert keys[0] == keys[1] is not None

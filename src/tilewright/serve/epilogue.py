@@ -179,8 +179,14 @@ def _check(
     arrays = library.arrays(a, b, c)
     given = {"a": a, "b": b, "c": c, "scale_a": vectors.scale_a, "scale_b": vectors.scale_b}
     for name, x in {**given, "bias": vectors.bias}.items():
-        if x is not None:
-            arrays.check(name, x)
+        if x is None:
+            continue
+        arrays.check(name, x)
+        if library.place(x) != library.place(a):
+            raise ValueError(
+                f"{name} is on {library.place(x)} but a is on {library.place(a)};"
+                " move them to one device"
+            )
     if c is not None and overlaps_itself(c.shape, arrays.steps(c)):
         raise ValueError("c overlaps itself; give c memory of its own")
     for name, x in (("a", a), ("b", b)):
@@ -233,7 +239,9 @@ def _key(
     known = [x for x in (a, b, c, *vectors) if x is not None]
     if not usual or alpha == 0 or (c is None and beta != 0) or not all(map(library.owns, known)):
         return None
-    layouts = [None if x is None else library.layout(x) for x in (a, b, c, *vectors)]
+    layouts = ["" if x is None else library.layout(x) for x in (a, b, c, *vectors)]
+    if None in layouts:
+        return None
     return "epilogue", library.name, generation(), epilogue.activation, *others, *layouts
 
 

@@ -31,6 +31,10 @@ class Library:
         """Return all that a plan depends on of a CuPy array but its address."""
         return x.shape, x.strides, x.dtype, x.data.device_id, x.data.ptr % 16
 
+    def place(self, x: Any) -> Any:
+        """Return the device that an array is on; None of the host's memory."""
+        return x.device if self.on_device else None
+
     def address(self, x: Any) -> int:
         """Return where an array on a device begins."""
         return int(x.data.ptr)
@@ -104,9 +108,10 @@ class Torch(Library):
         self.module, self.on_device = module, True
 
     def layout(self, x: Any) -> Hashable:
-        """Return all that a plan depends on of a tensor but its address."""
-        if x.requires_grad or x.is_neg() or x.layout is not self.module.strided:
-            return object()  # like no other: looked at closely
+        """Return all that a plan depends on of a tensor but its address; None of unusual ones."""
+        wants_grad = x.requires_grad and self.module.is_grad_enabled()
+        if wants_grad or x.is_neg() or x.layout is not self.module.strided:
+            return None
         return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16
 
     def address(self, x: Any) -> int:
