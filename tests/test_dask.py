@@ -58,6 +58,8 @@ def test_what_does_not_fit_is_refused():
         matmul(x, x[:4])
     with pytest.raises(ValueError, match=r"b\.dtype=float32 but a\.dtype=float64"):
         matmul(x, x.astype("f4"))
+    with pytest.raises(ValueError, match="accuracy='exact' is unknown"):
+        matmul(x, x, accuracy="exact")
     with pytest.raises(ValueError, match=r"a\.shape=\(8,\) is not a matrix"):
         matmul(x[0], x)
     with pytest.raises(ValueError, match=r"a\.dtype=int64"):

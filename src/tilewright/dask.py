@@ -16,6 +16,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilewright.precision import precision_of
+from tilewright.serve.accuracy import with_accuracy
 
 __all__ = ["matmul"]
 
@@ -42,7 +43,7 @@ def matmul(a: Any, b: Any, *, accuracy: str = "ieee", device: str | None = None)
     TypeError
         If `a` or `b` is no Dask array.
     ValueError
-        If shapes or dtypes do not fit.
+        If shapes or dtypes do not fit, or the accuracy is unknown.
     """
     import dask.array as da
 
@@ -58,9 +59,10 @@ def matmul(a: Any, b: Any, *, accuracy: str = "ieee", device: str | None = None)
     if a.dtype != b.dtype:
         raise ValueError(f"b.dtype={b.dtype} but a.dtype={a.dtype}; convert one with astype")
     try:
-        precision_of(a.dtype)
+        precision = precision_of(a.dtype)
     except ValueError as error:
         raise ValueError(f"a.{error}") from None
+    with_accuracy(precision, accuracy)  # here, not on a worker
     b = b.rechunk({0: a.chunks[1]})
     sums = [
         da.blockwise(

@@ -21,9 +21,9 @@ def install_hint(extra: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as an error names it: short, whatever it is."""
+    """Return a value as an error names it: short and on one line, whatever it is."""
     try:
-        text = repr(value)
+        text = " ".join(line.strip() for line in repr(value).splitlines())
     except Exception:  # Python prints no integer of more than 4300 digits
         text = f"{type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}...{text[-_SHOWN // 4 :]}"

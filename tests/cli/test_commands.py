@@ -84,6 +84,7 @@ def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):
         (["multiply", "a.npy", "b.npy", "-o", "link.npy"], 2, "is the input b.npy"),
         (["solve", "a.npy", "b.npy", "-o", "b.npy"], 2, "is the input b.npy"),
         (["multiply", "zip.npy", "b.npy", "-o", "c.npy"], 2, "zip.npy is not an .npy file"),
+        (["multiply", "v.npy", "b.npy", "-o", "c.npy"], 2, "v.npy holds |V2: bytes whose type"),
         (["multiply", "z.npy", "z.npy", "-o", "c.npy", "--precision", "d"], 2, "z.npy is complex"),
         (["multiply", "t.npy", "t.npy", "-o", "c.npy", "--precision", "d"], 2, "not numbers"),
         (["solve", "--size", "4", "-o", "no/x.npy"], 1, "in no directory"),
@@ -122,12 +123,13 @@ def test_errors_are_one_line_and_leave_nothing_behind(files, capsys, arguments, 
         archive.write(b"PK\x03\x04 and no more")
     np.save("z.npy", np.array([[1 + 2j]]))
     np.save("t.npy", np.array([["2026-11-23"]], dtype="datetime64[D]"))
+    np.save("v.npy", np.zeros((2, 2), "V2"))  # what bfloat16 becomes
     os.symlink("b.npy", "link.npy")
     assert run(arguments) == status
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
-    given = {"link.npy", "a.npy", "b.npy", "t.npy", "text.npy", "z.npy", "zip.npy"}
+    given = {"link.npy", "a.npy", "b.npy", "t.npy", "text.npy", "v.npy", "z.npy", "zip.npy"}
     assert set(os.listdir()) - {"data"} == given
 
 

@@ -164,7 +164,7 @@ def test_what_was_not_verified_is_left_out(compiling, tmp_path):
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["show", "q", *GPU], 2, "portfolio 'q' serves no such device"),
+        (["show", "q", *GPU], 2, "portfolio 'q' serves no such device; see: tilewright"),
         (["show"], 2, "Missing argument"),
         (["list", "--device", "abacus"], 2, "device='abacus'"),
         (["build", "q", "--work", "w", *GPU], 2, "portfolio='q' is unknown"),

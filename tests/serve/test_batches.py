@@ -138,6 +138,13 @@ def test_narrow_types(live, kind):
     assert np.array_equal(c, right)
 
 
+@pytest.mark.parametrize("kind", ["float16", "float32"])
+def test_an_empty_batch_is_written_into_any_array(live, kind):
+    a, b = np.ones((0, 4, 3), kind), np.ones((3, 5), kind)
+    c = np.ones((0, 4, 10), kind)[..., ::2]
+    assert tw.gemm(a, b, c, beta=1, device=live.id) is c
+
+
 def test_double_double(live):
     rng = np.random.default_rng(3)
     a, b = (tw.DoubleDouble(drawn(rng, shape, "f8")) for shape in ((3, 5, 6), (6, 4)))
@@ -178,14 +185,14 @@ def test_dimensions_that_step_alike_are_one_repeat():
 
 @given(st.data())
 def test_what_may_meet_itself_is_told(data):
-    shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    shape = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=4))
     steps = data.draw(st.lists(st.integers(-9, 9), min_size=len(shape), max_size=len(shape)))
     places = [sum(i * s for i, s in zip(at, steps, strict=True)) for at in np.ndindex(*shape)]
     if len(set(places)) < len(places):
         assert meets_itself(shape, steps)
 
 
-@given(st.permutations(range(4)), st.lists(st.integers(1, 4), min_size=4, max_size=4))
+@given(st.permutations(range(4)), st.lists(st.integers(0, 4), min_size=4, max_size=4))
 def test_parts_of_arrays_do_not_meet_themselves(order, shape):
     x = np.zeros([2 * size for size in shape])[::2, 1:].transpose(order)
     assert not meets_itself(x.shape, x.strides)

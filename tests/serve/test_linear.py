@@ -109,6 +109,33 @@ def test_the_criterion_tells_what_it_cannot_judge(pairs):
         tw.scaled_residual(made(ones), made(ones), made(ones))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ((np.eye(3), [0, 1, 3]), r"factored\[1\]=\[0, 1, 3\] names rows beyond 0 to 2"),
+        ((np.eye(3), np.array([0, 1, -1])), r"factored\[1\]=.* names rows"),
+        ((np.eye(3), [0, 1]), r"factored\[1\]=\[0, 1\] should be 3 integers"),
+        ((np.eye(3), [[0], [1, 2]]), "should be 3 integers"),
+        ((np.eye(3), np.zeros(3)), "should be 3 integers"),
+        ((np.eye(3), None), "should be 3 integers"),
+        ((np.ones((2, 3)), [0, 1]), r"factored\[0\]\.shape=\(2, 3\)"),
+        ((np.eye(3, dtype="i4"), [0, 1, 2]), r"factored\[0\]\.dtype=int32"),
+        (([[1.0]], [0]), r"factored\[0\] is a list"),
+        (np.eye(3), r"factored=array\(\[\[1\., 0\., 0\.\], \[0.* is no pair"),
+        (None, "factored=None is no pair"),
+    ],
+)
+def test_what_no_factors_are_is_refused(wrong, words):
+    """LAPACK would exchange rows outside of the right-hand side."""
+    with pytest.raises((ValueError, TypeError), match=words):
+        tw.lu_solve(wrong, np.ones(3))
+
+
+def test_right_hand_sides_of_no_numbers_are_refused():
+    with pytest.raises(ValueError, match=r"b\.dtype=object is of no numbers"):
+        tw.lu_solve(tw.lu_factor(np.eye(2)), np.array([None, None]))
+
+
 def test_lists_and_integers_are_refused_by_name():
     with pytest.raises(TypeError, match="a is a list"):
         tw.lu_factor([[1.0]])

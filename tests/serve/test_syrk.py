@@ -184,6 +184,14 @@ def test_a_hermitian_update_has_real_scalars():
             tw.herk(a, **wrong)
 
 
+@pytest.mark.parametrize(("alpha", "k"), [(0, 2), (1, 0)])
+def test_a_hermitian_diagonal_is_real_where_nothing_is_multiplied(live, alpha, k):
+    c = np.full((3, 3), 2 + 1j)
+    np.fill_diagonal(c.imag, np.nan)
+    tw.herk(np.ones((3, k), "c16"), c, alpha=alpha, beta=1, device=live)
+    np.testing.assert_array_equal(np.tril(c), np.tril(np.full((3, 3), 2 + 1j), -1) + 2 * np.eye(3))
+
+
 def test_integers_have_none():
     with pytest.raises(ValueError, match="int8"):
         tw.syrk(np.ones((3, 4), np.int8))

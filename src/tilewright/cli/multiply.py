@@ -188,6 +188,11 @@ def load(path: Path, dtype: Any = None) -> Any:
         raise ValueError(f"{path} is not an .npy file of numbers") from None
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} holds several arrays; give an .npy file of one")
+    if array.dtype.kind == "V" and array.dtype.names is None:  # ml_dtypes' numbers are saved so
+        raise ValueError(
+            f"{path} holds {array.dtype}: bytes whose type .npy does not keep, as of bfloat16 and"
+            " FP8; save it as float16 or float32"
+        )
     if dtype is None:
         return array
     if array.dtype.kind not in "biufc":

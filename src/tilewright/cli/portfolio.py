@@ -71,6 +71,7 @@ def show(name: NameArgument, device: DeviceOption = None, json: JsonOption = Fal
     if not found:
         raise ValueError(
             f"portfolio {name!r} serves no such device; see: tilewright portfolio list"
+            f"{'' if device is None else f' --device {device}'}"
         )
     rows: list[dict[str, Any]] = [
         {

@@ -199,6 +199,8 @@ def meets_itself(shape: Sequence[int], steps: Sequence[int]) -> bool:
     False only where each dimension steps over all that shorter steps reach, as those of any part of
     an array that does not meet itself do, but for some rare ones.
     """
+    if 0 in shape:
+        return False
     reach = 0
     for step, size in sorted((abs(step), size) for step, size in zip(steps, shape, strict=True)):
         if size > 1:

@@ -65,6 +65,10 @@ class Epilogue:
     ------
     ValueError
         If the activation is unknown.
+
+    Notes
+    -----
+    `gemm` refuses a `c` that shares memory with any of them, as with `a` and `b`.
     """
 
     bias: Any = None
@@ -189,8 +193,8 @@ def _check(
             )
     if c is not None and overlaps_itself(c.shape, arrays.steps(c)):
         raise ValueError("c overlaps itself; give c memory of its own")
-    for name, x in (("a", a), ("b", b)):
-        if c is not None and arrays.shared(x, c):
+    for name, x in {**given, "c": None, "bias": vectors.bias}.items():
+        if c is not None and x is not None and arrays.shared(x, c):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
 
 
@@ -255,11 +259,13 @@ def _again(
     from tilewright.serve.plan import call_of
 
     found: Kept | None = kept(key)
-    if found is None or (c is not None and any(library.meet(x, c) for x in (a, b))):
+    vectors = epilogue.scale_a, epilogue.scale_b, epilogue.bias
+    if found is None:
+        return None
+    if c is not None and any(x is not None and library.meet(x, c) for x in (a, b, *vectors)):
         return None
     target = library.empty(a, found.shape, found.out) if c is None else c
     first, second = (b, a) if found.exchanged else (a, b)
-    vectors = epilogue.scale_a, epilogue.scale_b, epilogue.bias
     arrays = library.arrays(a, b, None)
     stream = arrays.stream(found.live.ordinal)
     native = call_of(
@@ -353,8 +359,8 @@ def _vectors(library: Library, epilogue: Epilogue, m: int, n: int, out: str) -> 
     rows, columns = ((m,), (m, 1)), ((n,), (1, n))
     scale_a = _vector(library, "scale_a", epilogue.scale_a, rows, out)
     scale_b = _vector(library, "scale_b", epilogue.scale_b, columns, out)
-    of_rows = epilogue.bias is not None and tuple(epilogue.bias.shape) == (m, 1) != (1, n)
-    bias = _vector(library, "bias", epilogue.bias, rows[1:] if of_rows else columns, out)
+    bias = _vector(library, "bias", epilogue.bias, (*columns, rows[1]), out)
+    of_rows = bias is not None and tuple(epilogue.bias.shape) == (m, 1) != (1, n)
     return Vectors(scale_a, scale_b, bias, of_rows, epilogue.activation)
 
 

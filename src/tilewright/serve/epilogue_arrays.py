@@ -60,7 +60,10 @@ class Library:
 
     def dtype(self, x: Any) -> Any:
         """Return the type that a caller named."""
-        return np.dtype(x) if x != "bfloat16" else x
+        try:
+            return np.dtype(x) if x != "bfloat16" else x
+        except TypeError:  # told when it is asked for
+            return x
 
     def cast(self, x: Any, name: str) -> Any:
         """Return an array in a type, or the array itself where it has it."""

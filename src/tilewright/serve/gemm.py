@@ -109,9 +109,9 @@ def gemm(
         Where arrays in the host's memory are multiplied; see `tilewright.device`.  Arrays that
         are on a device are multiplied there.
     max_device_memory, max_host_memory : int, optional
-        Bytes that a product of matrices in the host's memory takes of the device's, and of the
-        host's besides the matrices: pinned buffers, or parts that are read.  By default what is
-        free, and 96 MiB.
+        Of float32 and wider types: bytes that a product of matrices in the host's memory takes of
+        the device's, and of the host's besides the matrices: pinned buffers, or parts that are
+        read.  By default what is free, and 96 MiB.
 
     epilogue : Epilogue, optional
         Scales, a bias and an activation that follow before results are rounded: for NumPy's,
@@ -191,7 +191,9 @@ def gemm(
 
         refuse_contract(accuracy, report)
         if limits is not None:
-            raise ValueError(f"max_device_memory is for float32 and wider arrays, not {a.dtype}")
+            raise ValueError(
+                f"{_first(limits)} is for float32 and wider arrays, not {a.dtype}; leave it out"
+            )
         return narrow_gemm(given_a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
     if out_dtype is not None:
         raise ValueError(
@@ -200,8 +202,8 @@ def gemm(
         )
     if limits is not None and not getattr(adapter, "IS_OF_HOST", False):
         raise ValueError(
-            f"{'max_device_memory' if limits[0] else 'max_host_memory'} is for matrices in the"
-            " host's memory, and these are on a device; leave it out"
+            f"{_first(limits)} is for matrices in the host's memory, and these are on a device;"
+            " leave it out"
         )
     b = adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
@@ -293,6 +295,14 @@ def _limits(device: Any, host: Any) -> tuple[int | None, int | None] | None:
         if value is not None and (not isinstance(value, int) or value <= 0):
             raise ValueError(f"{name}={shown(value)} is not a number of bytes; give one above 0")
     return device, host
+
+
+def _first(limits: tuple[int | None, int | None]) -> str:
+    """Return a limit that a caller gave."""
+    name, value = ("max_host_memory", limits[1])
+    if limits[0] is not None:
+        name, value = ("max_device_memory", limits[0])
+    return f"{name}={value}"
 
 
 def adapter_of(a: Any, b: Any, c: Any) -> Any:

@@ -28,6 +28,7 @@ from tilewright.serve import host_blas
 from tilewright.serve.arrays import numpy as on_numpy
 from tilewright.serve.double_double import DoubleDouble
 from tilewright.serve.gemm import gemm
+from tilewright.text import shown
 
 __all__ = ["lu_factor", "lu_solve", "scaled_residual"]
 
@@ -70,10 +71,7 @@ def lu_factor(
         If a pivot is exactly zero.
     """
     _check_square(a)
-    try:
-        precision_of(a.dtype)
-    except ValueError as error:
-        raise ValueError(f"a.{error}") from None
+    _check_type(a)
     n = len(a)
     if not n:
         return a.copy(), np.arange(n)
@@ -237,16 +235,19 @@ def lu_solve(
     Raises
     ------
     TypeError
-        If `b` is no array.
+        If `b` is no array, or `factored` no pair of them.
     ValueError
-        If it does not fit, or is complex and A is not.
+        If b does not fit, is of no numbers, or is complex and A is not; or if `factored` is not
+        what `lu_factor` returns.
     """
-    lu, pivots = factored
+    lu, pivots = _factors(factored)
     n = len(lu)
     if not isinstance(b, np.ndarray | DoubleDouble):
         raise TypeError(f"b is a {type(b).__name__}; give np.asarray(b), or a DoubleDouble")
     if b.ndim not in (1, 2) or len(b) != n:
         raise ValueError(f"b.shape={b.shape} should be {(n,)}, or {n} rows of right-hand sides")
+    if isinstance(b, np.ndarray) and b.dtype.kind not in "biufcV":
+        raise ValueError(f"b.dtype={b.dtype} is of no numbers; give b.astype({lu.dtype.name!r})")
     if _is_complex(b) and not _is_complex(lu):
         raise ValueError("b is complex but a is real; factor a * (1 + 0j)")
     if isinstance(lu, DoubleDouble):
@@ -260,7 +261,7 @@ def lu_solve(
     if solve is not None:
         return solve(lu, pivots, x)[0]
     order = list(range(n))
-    for i, pivot in enumerate(np.asarray(pivots).tolist()):
+    for i, pivot in enumerate(pivots.tolist()):
         order[i], order[pivot] = order[pivot], order[i]
     _rearrange(sides, np.array(order))
     _solve_lower(lu, sides, device)
@@ -268,13 +269,44 @@ def lu_solve(
     return x
 
 
-def _check_square(a: Matrix) -> None:
+def _factors(factored: Any) -> tuple[Matrix, NDArray[np.intp]]:
+    """Return a matrix and pivots that fit it: LAPACK would write where others point."""
+    if not isinstance(factored, tuple | list) or len(factored) != 2:
+        raise TypeError(f"factored={shown(factored)} is no pair; give what lu_factor returned")
+    lu, pivots = factored
+    _check_square(lu, "factored[0]")
+    _check_type(lu, "factored[0]")
+    try:
+        rows = np.asarray(pivots)
+    except ValueError:
+        rows = np.zeros(0, object)
+    if rows.shape != (len(lu),) or (rows.size and rows.dtype.kind not in "iu"):
+        raise ValueError(
+            f"factored[1]={shown(pivots)} should be {len(lu)} integers, the pivots of lu_factor"
+        )
+    if rows.size and not 0 <= rows.min() <= rows.max() < len(lu):
+        raise ValueError(
+            f"factored[1]={shown(pivots)} names rows beyond 0 to {len(lu) - 1};"
+            " give the pivots of lu_factor"
+        )
+    return lu, rows.astype(np.intp)
+
+
+def _check_type(a: Matrix, name: str = "a") -> None:
+    try:
+        precision_of(a.dtype)
+    except ValueError as error:
+        raise ValueError(f"{name}.{error}") from None
+
+
+def _check_square(a: Matrix, name: str = "a") -> None:
     if not isinstance(a, np.ndarray | DoubleDouble):
-        raise TypeError(f"a is a {type(a).__name__}; give np.asarray(a), or a DoubleDouble")
+        given = f"{name} is a {type(a).__name__}"
+        raise TypeError(f"{given}; give np.asarray({name}), or a DoubleDouble")
     if isinstance(a, np.ndarray):
-        on_numpy.view("a", a)
+        on_numpy.view(name, a)
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
-        raise ValueError(f"a.shape={a.shape} is not square; give an n x n matrix")
+        raise ValueError(f"{name}.shape={a.shape} is not square; give an n x n matrix")
 
 
 def _is_complex(x: Matrix) -> bool:

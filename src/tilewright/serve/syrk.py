@@ -166,7 +166,8 @@ def _update(
         precision, n, n, k, alpha, beta, op_a, op_b, a, a, c, arithmetic_of(accuracy),
         triangle=triangle,
     )  # fmt: skip
-    if n and not ((k == 0 or alpha == 0) and beta == 1):
+    # Without a product c stays as it is, but for what a Hermitian diagonal loses.
+    if n and (triangle.hermitian or not ((k == 0 or alpha == 0) and beta == 1)):
         adapter.run(request, device)
     return adapter.result(c)
 

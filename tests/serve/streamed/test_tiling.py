@@ -61,3 +61,5 @@ def test_what_fits_is_copied_once_and_begins_with_few_panels():
 def test_too_little_memory_is_refused_with_what_it_takes():
     with pytest.raises(ValueError, match=r"max_device_memory=1000 holds no tiles; give at least"):
         Tiling.of(100, 100, 100, 8, 1000)
+    with pytest.raises(ValueError, match=r"max_host_memory=1000 holds no tiles; give at least"):
+        Tiling.of(100, 100, 100, 8, 1000, name="max_host_memory")

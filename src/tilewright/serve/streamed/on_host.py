@@ -39,7 +39,7 @@ def serve(live: LiveDevice, request: Request, run: Callable[[Request, LiveDevice
     if not any(request.precision.scalar(request.alpha)):
         request = replace(request, k=0)  # no part of A or B is read
     size = request.precision.element_bytes
-    tiling = Tiling.of(request.m, request.n, request.k, size, limit)
+    tiling = Tiling.of(request.m, request.n, request.k, size, limit, name="max_host_memory")
     a, b, c = map(HostMatrix, (request.a, request.b, request.c))
     for at, (rows, columns) in enumerate(product(tiling.m, tiling.n)):
         tell(at, len(tiling.m) * len(tiling.n))

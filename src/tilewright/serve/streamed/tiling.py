@@ -85,8 +85,9 @@ class Tiling:
 
     @classmethod
     def of(
-        cls, m: int, n: int, k: int, itemsize: int, limit: int, pieces: tuple[int, int] = IEEE
-    ) -> Tiling:
+        cls, m: int, n: int, k: int, itemsize: int, limit: int, pieces: tuple[int, int] = IEEE,
+        name: str = "max_device_memory",
+    ) -> Tiling:  # fmt: skip
         """Return how a product is cut.
 
         Parameters
@@ -99,6 +100,8 @@ class Tiling:
             Bytes of device memory.
         pieces : (int, int)
             Of a side, and the length of each at most.
+        name : str
+            What the caller knows the limit by.
 
         Raises
         ------
@@ -109,7 +112,7 @@ class Tiling:
         for found in (whole, whole._with_few_tiles()):
             if found._bytes(itemsize) <= limit:
                 return found
-        return cls._out_of_core(m, n, k, itemsize, limit)
+        return cls._out_of_core(m, n, k, itemsize, limit, name)
 
     @classmethod
     def _in_core(cls, m: int, n: int, k: int, pieces: tuple[int, int]) -> Tiling:
@@ -121,7 +124,7 @@ class Tiling:
         return Tiling(self.m, self.n, self.k, self.panels_a, self.panels_b, tiles)
 
     @classmethod
-    def _out_of_core(cls, m: int, n: int, k: int, itemsize: int, limit: int) -> Tiling:
+    def _out_of_core(cls, m: int, n: int, k: int, itemsize: int, limit: int, name: str) -> Tiling:
         # t x t tiles and panels of t x s: _TILES t^2 + 2 _PANELS t s = room.
         unit, room = max(1, _LINE_BYTES // itemsize), limit // itemsize
         steps = max(1, min(k, _STEPS))
@@ -135,9 +138,7 @@ class Tiling:
             steps = min(steps, max(side, unit))
         if not side:
             least = (_TILES + 2 * _PANELS) * unit * unit * itemsize
-            raise ValueError(
-                f"max_device_memory={limit} holds no tiles; give at least {least} bytes"
-            )
+            raise ValueError(f"{name}={limit} holds no tiles; give at least {least} bytes")
         return cls._cut(m, n, k, side, steps)
 
     @classmethod
