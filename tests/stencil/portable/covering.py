@@ -13,8 +13,8 @@ from tests.stencil.portable_harness import variant
 from tilewright.hardware import DeviceSpec
 from tilewright.problem import Trans
 from tilewright.space import Config, Parameter, Space
-from tilewright.stencil.portable import Portable, Thresholds
-from tilewright.stencil.portable.constraints import constraints
+from tilewright.stencil.portable import Portable
+from tilewright.stencil.portable.constraints import Thresholds, constraints
 from tilewright.stencil.portable.parameters import parameters
 
 # A device that forbids little, so that whatever a GPU may run is run somewhere.

@@ -14,7 +14,8 @@ from tilewright.hardware import DeviceSpec
 from tilewright.problem import Trans
 from tilewright.sass import wavefronts
 from tilewright.stencil import STATIC_SHARED_BYTES, Variant
-from tilewright.stencil.portable import Portable, Thresholds
+from tilewright.stencil.portable import Portable
+from tilewright.stencil.portable.constraints import Thresholds
 from tilewright.stencil.source_files import read_source
 
 GTX680 = DeviceSpec(

@@ -1,6 +1,5 @@
 """GEMM by blocks, one source for OpenCL C and CUDA C++."""
 
-from tilewright.stencil.portable.constraints import Thresholds
 from tilewright.stencil.portable.stencil import Portable
 
-__all__ = ["Portable", "Thresholds"]
+__all__ = ["Portable"]
