@@ -191,3 +191,27 @@ def test_plans_are_kept_of_weights_where_no_gradient_is_wanted() -> None:
     enabled = False
     keys = [_key(Torch(module), tw.Epilogue(bias=x), x, x, None, options) for _ in range(2)]
     assert keys[0] == keys[1] is not None
+
+
+def test_results_are_on_the_device_of_their_operands() -> None:
+    from contextlib import contextmanager
+    from types import SimpleNamespace
+
+    from tilewright.serve.epilogue_arrays import CuPy
+
+    current = [0]
+
+    @contextmanager
+    def device(number: int) -> Any:
+        current.append(number)
+        yield
+        current.pop()
+
+    module: Any = SimpleNamespace(
+        cuda=SimpleNamespace(Device=device),
+        zeros=lambda *_: current[-1],
+        empty=lambda *_: current[-1],
+    )
+    x = SimpleNamespace(data=SimpleNamespace(device_id=1))
+    assert CuPy(module).zeros(x, 2, 2, "float32") == 1
+    assert CuPy(module).empty(x, (2, 2), "float32") == 1

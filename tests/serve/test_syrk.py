@@ -226,3 +226,13 @@ def test_host_blas_serves_where_it_does(monkeypatch):
     tw.syrk(np.ones((4, 5)))
     with left_out(), pytest.raises(TypeError):
         tw.syrk(np.ones((4, 5)) * 2)
+
+
+@pytest.mark.parametrize("update", [tw.syrk, tw.herk])
+def test_short_numbers_are_real(update, monkeypatch):
+    found = []
+    monkeypatch.setattr(
+        "tilewright.serve.narrow.narrow_gemm", lambda *_, triangle: found.append(triangle)
+    )
+    update(np.ones((4, 3), "f2"), uplo="U")
+    assert [(x.lower, x.hermitian, x.filled) for x in found] == [(False, False, True)]

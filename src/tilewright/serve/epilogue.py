@@ -145,19 +145,18 @@ def gemm_then(
     out = _out(library, a, c, out_dtype)
     vectors = _vectors(library, epilogue, m, n, out)
     _check(library, a, b, c, alpha, beta, vectors, out)
-    if 0 in (m, n):
-        return library.cast(library.zeros(a, m, n, "float32"), out) if c is None else c
-    kind = type_name(a.dtype)
-    if is_narrow(a) and k and alpha != 0 and library.on_device:
-        from tilewright.serve.narrow_calls import Call
+    with library.beside(a):
+        if 0 in (m, n):
+            return library.cast(library.zeros(a, m, n, "float32"), out) if c is None else c
+        if is_narrow(a) and k and alpha != 0 and library.on_device and not rest["device"]:
+            from tilewright.serve.narrow_calls import Call
 
-        scalars = complex(alpha).real, complex(beta).real
-        call = Call(_precision(kind, out), m, n, k, *scalars, op_a, op_b)
-        arrays = library.arrays(a, b, c)
-        made = None if rest["device"] else _fused(arrays, call, a, b, c, vectors, key)
-        if made is not None:
-            return made
-    return _behind(library, a, b, c, alpha, beta, (m, n), (op_a, op_b), out, vectors, rest)
+            scalars = complex(alpha).real, complex(beta).real
+            call = Call(_precision(type_name(a.dtype), out), m, n, k, *scalars, op_a, op_b)
+            made = _fused(library.arrays(a, b, c), call, a, b, c, vectors, key)
+            if made is not None:
+                return made
+        return _behind(library, a, b, c, alpha, beta, (m, n), (op_a, op_b), out, vectors, rest)
 
 
 def _precision(kind: str, out: str) -> Precision:

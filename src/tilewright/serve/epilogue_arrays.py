@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Hashable
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -45,8 +46,12 @@ class Library:
 
     def empty(self, like: Any, shape: tuple[int, int], name: str) -> Any:
         """Return a new row-major array on the device of another."""
-        with self.module.cuda.Device(like.data.device_id):
+        with self.beside(like):
             return self.module.empty(shape, dtype_of(name))
+
+    def beside(self, x: Any) -> AbstractContextManager[Any]:
+        """Return within what new arrays and arithmetic are on the device of an array."""
+        return self.module.cuda.Device(x.data.device_id) if self.on_device else nullcontext()
 
     def owns(self, x: Any) -> bool:
         """Whether an array is one of these."""
@@ -75,7 +80,8 @@ class Library:
 
     def zeros(self, like: Any, m: int, n: int, name: str) -> Any:
         """Return zeros of a type beside another array."""
-        return self.module.zeros((m, n), name)
+        with self.beside(like):
+            return self.module.zeros((m, n), name)
 
     def activated(self, v: Any, activation: str | None) -> Any:
         """Return an activation of each element."""
@@ -126,6 +132,9 @@ class Torch(Library):
 
     def empty(self, like: Any, shape: tuple[int, int], name: str) -> Any:
         return self.module.empty(shape, dtype=getattr(self.module, name), device=like.device)
+
+    def beside(self, x: Any) -> AbstractContextManager[Any]:
+        return nullcontext()  # results of tensors are on their device
 
     def owns(self, x: Any) -> bool:
         return isinstance(x, self.module.Tensor) and bool(x.is_cuda)

@@ -141,8 +141,9 @@ def _update(
         from tilewright.serve.narrow import narrow_gemm
 
         refuse_contract(accuracy, None)
+        part = Triangle(triangle.lower, filled=triangle.filled)  # of real numbers
         return narrow_gemm(
-            given, given, c, alpha, beta, op_a, other, out_dtype, device, triangle=triangle
+            given, given, c, alpha, beta, op_a, other, out_dtype, device, triangle=part
         )
     if out_dtype is not None:
         raise ValueError(f"out_dtype={out_dtype!r} is for arrays of float16 and bfloat16")

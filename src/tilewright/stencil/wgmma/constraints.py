@@ -39,7 +39,7 @@ def constraints(
         *_shapes(),
         *_shares(variant.k_fast),
         *_slices(),
-        *_promotion(arithmetic),
+        *_promotion(),
         *_hardware(arithmetic, device),
         *_heuristics(),
     )
@@ -138,7 +138,7 @@ def _shares(along_k: tuple[bool, bool]) -> tuple[Constraint, ...]:
     return tuple(found)
 
 
-def _promotion(arithmetic: Arithmetic) -> tuple[Constraint, ...]:
+def _promotion() -> tuple[Constraint, ...]:
     def whole(promote_k: Values, block_k: Values) -> Values:
         at_least = np.maximum(promote_k, 1)
         return (promote_k == 0) | (block_k % at_least == 0) | (promote_k % block_k == 0)
