@@ -101,6 +101,21 @@ def test_calls_again_are_right(live):
         assert_right(tw.gemm(a, b, device=live.id), a, b, None, 1, 0, np.dtype("f4"))
 
 
+@pytest.mark.parametrize("turned", ["a", "b", "c"])
+@pytest.mark.parametrize("order", [(0, 2, 1), (1, 0, 2), (2, 1, 0)])
+def test_calls_again_take_arrays_in_any_order(live, turned, order):
+    """One whose memory has no gaps, but is in neither C's nor Fortran's order."""
+    rng = np.random.default_rng(4)
+    given = {"a": drawn(rng, (3, 4, 5), "f4"), "b": drawn(rng, (3, 5, 6), "f4")}
+    given["c"] = np.zeros((3, 4, 6), "f4")
+    right = given["a"].astype("f8") @ given["b"]
+    x = given[turned]
+    given[turned] = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
+    for _ in range(3):
+        given["c"][...] = np.nan
+        np.testing.assert_allclose(tw.gemm(**given, device=live.id), right, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("of_c", [(1, 4, 5), (2, 4, 6), (4, 5)])
 def test_c_has_the_shape_of_the_whole_result(live, of_c):
     with pytest.raises(ValueError, match=r"c\.shape"):

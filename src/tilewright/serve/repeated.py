@@ -28,7 +28,7 @@ class Known(NamedTuple):
     """What calls that are alike have in common.
 
     `reach` is how many bytes A, B and C each have, from the first element to the end of the last;
-    `whole` whether all of these are elements.
+    `whole` whether all of these are elements, in C's or Fortran's order.
     """
 
     plan: OrderedPlan
@@ -97,7 +97,7 @@ def remember(
     x = request
     key = _key(x.a, x.b, x.c, x.trans_a.value, x.trans_b.value, where)
     a, b, c = map(_reach, (x.a, x.b, x.c))
-    whole = (a, b, c) == (x.a.nbytes, x.b.nbytes, x.c.nbytes)
+    whole = all(one.flags.forc for one in (x.a, x.b, x.c))  # OpenCL takes no other for a buffer
     keep(key, Known(planned(live, wanted).plan, wanted.exchanged, (a, b, c), whole))
 
 
