@@ -147,15 +147,26 @@ def _update(
         )
     if out_dtype is not None:
         raise ValueError(f"out_dtype={out_dtype!r} is for arrays of float16 and bfloat16")
+    if not hasattr(a, "strides"):
+        raise ValueError(f"a is a {type(given).__name__}, no matrix in memory; give a NumPy array")
+    return _wide(
+        adapter, a, c, alpha, beta, (op_a, Trans.parse(other, "trans")), triangle, accuracy, device
+    )
+
+
+def _wide(
+    adapter: Any, a: Any, c: Any, alpha: Any, beta: Any, operations: tuple[Trans, Trans],
+    triangle: Triangle, accuracy: str, device: Any,
+) -> Any:  # fmt: skip
+    """Return the update of numbers that kernels take in their own precision; a is a view."""
+    op_a, op_b = operations
+    hermitian = triangle.hermitian
     c = None if c is None else adapter.view("c", c)
     precision = with_accuracy(one_precision(a, a, c), accuracy)
     _check_operation(op_a, precision.is_complex, hermitian)
     if precision.parts == 2:
         alpha, beta = pairs(alpha, beta)
-    op_b = Trans.parse(other, "trans")
-    batch, n, _, k = shapes_of(a, a, c, op_a, op_b)
-    if batch or not hasattr(a, "strides"):
-        raise ValueError(f"a is a {type(given).__name__}, no matrix in memory; give a NumPy array")
+    _, n, _, k = shapes_of(a, a, c, op_a, op_b)
     check_scalars(alpha, beta, precision, c)
     if hermitian:
         _check_real(alpha=alpha, beta=beta)
