@@ -63,3 +63,10 @@ def test_too_little_memory_is_refused_with_what_it_takes():
         Tiling.of(100, 100, 100, 8, 1000)
     with pytest.raises(ValueError, match=r"max_host_memory=1000 holds no tiles; give at least"):
         Tiling.of(100, 100, 100, 8, 1000, name="max_host_memory")
+
+
+@pytest.mark.parametrize(("m", "n"), [(10**7, 8), (8, 10**7), (10**7 + 1, 4096)])
+def test_a_long_side_has_few_pieces(m, n):
+    found = Tiling.of(m, n, 8, 8, 1 << 40)
+    assert max(len(found.m), len(found.n)) <= 65
+    assert (found.m[-1][1], found.n[-1][1]) == (m, n)

@@ -33,6 +33,10 @@ __all__ = ["Piece", "Task", "Tiling", "aligned", "longest", "slot_elements"]
 IEEE, PARTS = (6, 4096), (3, 8192)
 _LEAST_SIDE = 512
 
+# Of a side that is far longer than the others, pieces at most: 2442 of 4096 rows by 8 columns take
+# the host longer than the link takes for all of it.
+_MOST_PIECES = 64
+
 # What is in flight where matrices do not fit: panels of each operand, and tiles of C, one of which
 # is computed while another is copied.  Panels of so many steps along k.
 _PANELS, _TILES, _STEPS = 4, 3, 1024
@@ -190,6 +194,7 @@ def _ramped(side: int, pieces: tuple[int, int]) -> tuple[Piece, ...]:
     """Return pieces of a side, the first half as long, the last what remains."""
     count, most = pieces
     length = min(most, max(_LEAST_SIDE, side // count // 256 * 256))
+    length = max(length, -(-side // _MOST_PIECES // 256) * 256)
     starts = [0, *range(length // 2, side, length)]
     if len(starts) > 1 and side - starts[-1] < length // 4:
         starts.pop()  # a sliver would keep few multiprocessors busy
