@@ -35,6 +35,14 @@ def test_views_with_offsets_and_padding_are_taken_as_they_are(queue):
     assert np.allclose(c.get(), right)
 
 
+def test_other_arrays_beside_one_on_a_device_are_refused(queue):
+    with pytest.raises(TypeError, match=r"a, b and c are pyopencl\.Array, numpy\.ndarray; give"):
+        tw.gemm(cla.to_device(queue, np.ones((4, 4))), np.ones((4, 4)))
+    strided = cla.to_device(queue, np.ones((4, 8)))[:, ::2]
+    with pytest.raises(ValueError, match=r"a\.strides=\(64, 16\) is not a BLAS matrix; give whole"):
+        tw.gemm(strided, strided)
+
+
 @pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 def test_work_enqueued_before_is_waited_for(queue):
     a = cla.to_device(queue, np.ones((300, 300)))

@@ -119,6 +119,16 @@ def test_parts_of_other_arrays_are_read_and_written():
     assert np.allclose(new, a @ b.T)
 
 
+def test_parts_that_are_no_arrays_of_their_shape_are_refused():
+    class Square(Sliced):
+        def __getitem__(self, part):
+            return np.ones((3, 3)) if self.shape[0] == 4 else [None]
+
+    for shape in ((4, 5), (5, 5)):
+        with pytest.raises(ValueError, match=r"a part of a Square is no array of shape \(\d, 5\)"):
+            tw.gemm(Square(np.ones(shape)), np.ones((5, 2)))
+
+
 class Broken(Exception):
     pass
 

@@ -125,7 +125,8 @@ def _operand(name: str, x: Any, matrix: Any) -> tuple[Operand, bool]:
     layout = strided(matrix.shape, matrix.strides, size)
     if layout is None or x.offset % size or any(step % size for step in x.strides):
         raise ValueError(
-            f"{name}.strides={x.strides} is not a BLAS matrix; copy it first ({name}.copy())"
+            f"{name}.strides={x.strides} is not a BLAS matrix; give whole rows or columns, as"
+            " pyopencl.array.to_device puts them there"
         )
     return Operand(x.base_data, x.offset // x.dtype.itemsize, layout[1]), layout[0]
 

@@ -21,6 +21,8 @@ def is_sliced(x: Any) -> bool:
     """Whether an array gives parts: it has a shape, a NumPy dtype and subscripts."""
     if isinstance(x, np.ndarray):
         return True
+    if type(x).__module__.startswith("pyopencl."):  # parts of it are on its device
+        return False
     known = isinstance(getattr(x, "dtype", None), np.dtype) and hasattr(x, "shape")
     return known and hasattr(x, "__getitem__") and not hasattr(x, "__dlpack_device__")
 

@@ -32,7 +32,19 @@ class HostMatrix:
     def part(self, rows: Piece, columns: Piece) -> NDArray[Any]:
         """Return a part: a view of what is here, else what is read."""
         part = self.array[slice(*rows), slice(*columns)]
-        return part if self.is_here else np.asarray(part, self.array.dtype)
+        if self.is_here:
+            return part  # type: ignore[no-any-return]
+        wanted = rows[1] - rows[0], columns[1] - columns[0]
+        try:
+            made = np.asarray(part, self.array.dtype)
+        except (TypeError, ValueError):  # a sparse matrix, say
+            made = None
+        if made is None or made.shape != wanted:
+            kind = type(self.array).__name__
+            raise ValueError(
+                f"a part of a {kind} is no array of shape {wanted}; give a NumPy array"
+            )
+        return made
 
     def lines(self, rows: Piece, columns: Piece) -> NDArray[Any]:
         """Return a part as lines."""
