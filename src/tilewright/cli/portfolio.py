@@ -363,7 +363,10 @@ def _target(device: str | None) -> tuple[DeviceSpec, str, LiveDevice | None]:
 
     if device is not None and device.startswith("sm_"):
         return architecture_spec(device), device, None
-    live = find_device(device)
+    try:
+        live = find_device(device)
+    except ValueError as error:
+        raise ValueError(f"{error}; or an architecture, such as sm_90a") from None
     return live.spec, getattr(live, "arch", ""), live
 
 

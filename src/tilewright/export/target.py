@@ -113,7 +113,10 @@ def _live(device: str | None, defaults: bool) -> Target:
     from tilewright.backend import device as find_device
     from tilewright.backend.cuda.device import CUDADevice
 
-    live = find_device(device)
+    try:
+        live = find_device(device)
+    except ValueError as error:
+        raise ValueError(f"{error}; or an architecture, such as sm_90a") from None
     if not isinstance(live, CUDADevice):
         raise ValueError(
             f"device={live.id!r} ({live.spec.name}) is no CUDA device, and only these run what is"

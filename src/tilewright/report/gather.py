@@ -223,7 +223,8 @@ def _chosen(measured: dict[str, MeasuredOn], wanted: str) -> dict[str, MeasuredO
     }
     if not chosen:
         names = ", ".join(f"{one.name} ({mark})" for mark, one in measured.items())
-        raise ValueError(f"device={wanted!r} has no measurements; there is {names or 'no device'}")
+        able = f"use one of {names}" if names else "tilewright tune takes some"
+        raise ValueError(f"device={wanted!r} has no measurements; {able}")
     return chosen
 
 
