@@ -8,10 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
+from tilewright.backend import OutOfMemoryError
 from tilewright.precision import PRECISIONS
 from tilewright.problem import Trans
 from tilewright.serve import host_blas
 from tilewright.serve.batches import arrange, meets_itself
+from tilewright.serve.ordered import OrderedPlan
+from tilewright.serve.plan import WorkspaceError
 from tilewright.tuning.verify import error_bound
 
 relaxed = settings(
@@ -158,6 +161,22 @@ def test_an_empty_batch_is_written_into_any_array(live, kind):
     a, b = np.ones((0, 4, 3), kind), np.ones((3, 5), kind)
     c = np.ones((0, 4, 10), kind)[..., ::2]
     assert tw.gemm(a, b, c, beta=1, device=live.id) is c
+
+
+def test_a_batch_that_runs_out_of_memory_is_not_begun_again(live, monkeypatch):
+    started = []
+
+    def fail(self, *given):
+        if started:
+            raise WorkspaceError("no more")
+        started.append(start(self, *given))
+        return started[-1]
+
+    start = OrderedPlan._start
+    monkeypatch.setattr(OrderedPlan, "_start", fail)
+    a, c = np.ones((3, 8, 8), "f4"), np.ones((3, 8, 8), "f4")
+    with pytest.raises(OutOfMemoryError, match="no more; a part of the batch is computed"):
+        tw.gemm(a, a, c, beta=1, accuracy="fp16x3", device=live)
 
 
 def test_double_double(live):

@@ -292,7 +292,8 @@ def _limits(device: Any, host: Any) -> tuple[int | None, int | None] | None:
     if device is None and host is None:
         return None
     for name, value in (("max_device_memory", device), ("max_host_memory", host)):
-        if value is not None and (not isinstance(value, int) or value <= 0):
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if value is not None and (not whole or value <= 0):
             raise ValueError(f"{name}={shown(value)} is not a number of bytes; give one above 0")
     return device, host
 

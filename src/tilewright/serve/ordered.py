@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.backend import Event, LiveDevice, Operand
+from tilewright.backend import Event, LiveDevice, Operand, OutOfMemoryError
 from tilewright.precision import Precision
 from tilewright.serve.arenas import workspace
 from tilewright.serve.batches import Repeat
-from tilewright.serve.plan import ALPHA, BETA, REPORT, A, B, C, Space
+from tilewright.serve.plan import ALPHA, BETA, REPORT, A, B, C, Space, WorkspaceError
 from tilewright.serve.routes import Step
 from tilewright.serve.scratch import TOPS, scratch_of
 from tilewright.stencil import TensorMap
@@ -132,13 +132,23 @@ class OrderedPlan:
         ------
         WorkspaceError
             If there is too little memory; nothing was enqueued.
+        OutOfMemoryError
+            If there is too little memory for another product of a batch than the first.
         LaunchError
             If the device refuses.
         """
         event: Any = None
         for each in _products(places, self._repeats):
             before = after if event is None else (event.raw,)
-            event = self._start(each, alpha, beta, queue, before, report)
+            try:
+                event = self._start(each, alpha, beta, queue, before, report)
+            except WorkspaceError as error:
+                if event is None:
+                    raise
+                # Whoever begins again would scale C of the first ones twice.
+                raise OutOfMemoryError(
+                    f"{error}; a part of the batch is computed", error.detail
+                ) from None
         return event  # type: ignore[no-any-return]
 
     def _start(

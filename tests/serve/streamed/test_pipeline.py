@@ -218,6 +218,8 @@ def test_limits_are_checked():
         tw.gemm(a, a, max_device_memory=0)
     with pytest.raises(ValueError, match=r"max_host_memory='1' is not a number of bytes"):
         tw.gemm(a, a, max_host_memory="1")
+    with pytest.raises(ValueError, match=r"max_host_memory=True is not a number of bytes"):
+        tw.gemm(a, a, max_host_memory=True)
     for name in ("max_device_memory", "max_host_memory"):
         with pytest.raises(ValueError, match=f"{name}=1024 is for float32 and wider arrays"):
             tw.gemm(a.astype("f2"), a.astype("f2"), **{name: 1024})
