@@ -60,7 +60,7 @@ _WGMMA_NAMES = (
 )  # fmt: skip
 _WGMMA_SAME = {
     "pingpong": 0, "promote_k": 0, "partials": 1, "cluster_m": 1, "cluster_n": 1,
-    "swizzle_rows": 8, "multiprocessors": 0, "stream_k": 0,
+    "swizzle_rows": 8, "multiprocessors": 0,
 }  # fmt: skip
 
 _SIMT_NAMES = (
