@@ -111,7 +111,7 @@ def gemm(
     max_device_memory, max_host_memory : int, optional
         Of float32 and wider types: bytes that a product of matrices in the host's memory takes of
         the device's, and of the host's besides the matrices: pinned buffers, or parts that are
-        read.  By default what is free, and 96 MiB.
+        read.  By default what is free, and up to 192 MiB.
 
     epilogue : Epilogue, optional
         Scales, a bias and an activation that follow before results are rounded: for NumPy's,
