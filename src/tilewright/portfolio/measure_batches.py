@@ -15,17 +15,16 @@ from tilewright.backend import GemmCall, Kernel, Operand
 from tilewright.backend.cache import KernelCache
 from tilewright.backend.cuda.compiler import cached_cubin
 from tilewright.backend.cuda.device import CUDADevice
-from tilewright.portfolio.batch_configs import batch_configs
 from tilewright.portfolio.measure import document, interleaved_medians
 from tilewright.portfolio.select import drawn_batches
 from tilewright.precision import precision
 from tilewright.problem import Problem, Trans
 from tilewright.space import Config
-from tilewright.stencil import Source, Variant, stencil
+from tilewright.stencil import Source, Variant, stencil, stencils
 from tilewright.stencil.geometry import PLAIN, Mode, elements_of_chunk
 from tilewright.tuning.measure import random_matrix
 
-__all__ = ["batch_sources", "measure_batches"]
+__all__ = ["batch_configs", "batch_sources", "measure_batches"]
 
 # Elements of a matrix of all products: what is drawn, of sides that are longer by a chunk.
 _MOST = 1 << 26
@@ -34,6 +33,12 @@ _MOST = 1 << 26
 _CLAMPED = Mode(clamped=True)
 
 _PAIRS = tuple(itertools.product((Trans.N, Trans.T), repeat=2))
+
+
+def batch_configs(variant: Variant) -> Iterator[Config]:
+    """Yield the configs that are timed for batches of a variant, whichever stencils have some."""
+    for family in stencils():
+        yield from family.batch_configs(variant)
 
 
 def batch_sources(letter: str) -> Iterator[tuple[Variant, Config, Mode, Source]]:

@@ -420,6 +420,14 @@ class Stencil(ABC):
         """
         return (self.default(variant, device),)
 
+    def batch_configs(self, variant: Variant) -> tuple[Config, ...]:
+        """Return the configs that are timed for batches, of which small tiles serve best.
+
+        A batch fills a device by itself, so that there is nothing to share along k.  Some are no
+        points of the space, which leaves out what is slow on a large matrix.
+        """
+        return ()
+
     @abstractmethod
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return what a thread block of the config uses."""

@@ -66,6 +66,12 @@ class MmaF64(SimtAsync):
 
         return tuple(Config(self.name, values) for values in starts(variant))
 
+    def batch_configs(self, variant: Variant) -> tuple[Config, ...]:
+        """Return small tiles."""
+        from tilewright.stencil.mma_f64.batched import batch_configs
+
+        return batch_configs(variant)
+
     def longer(self, config: Config, variant: Variant) -> int:
         """Return by how many elements rows of both tiles exceed the block's sides: none."""
         return 0

@@ -102,6 +102,12 @@ class Portable(Stencil):
         found = dict.fromkeys((*_fast_configs(variant, device), self.default(variant, device)))
         return tuple(found)
 
+    def batch_configs(self, variant: Variant) -> tuple[Config, ...]:
+        """Return small tiles."""
+        from tilewright.stencil.portable.batched import batch_configs
+
+        return batch_configs(variant)
+
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of registers."""
         take = config.integer

@@ -101,6 +101,12 @@ class SimtAsync(Stencil):
 
         return tuple(Config(self.name, values) for values in starts(variant))
 
+    def batch_configs(self, variant: Variant) -> tuple[Config, ...]:
+        """Return small tiles."""
+        from tilewright.stencil.simt_async.batched import batch_configs
+
+        return batch_configs(variant)
+
     def resources(self, config: Config, variant: Variant) -> Resources:
         """Return threads and shared memory, exact, and an estimate of registers."""
         ring = ("block_m", "block_n", "block_k", "stages", "cluster_k")

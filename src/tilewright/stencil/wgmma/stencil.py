@@ -124,6 +124,12 @@ class Wgmma(Stencil):
         found = starts(self.arithmetic(variant), device.multiprocessors)
         return tuple(Config(self.name, values) for values in found)
 
+    def batch_configs(self, variant: Variant) -> tuple[Config, ...]:
+        """Return small tiles."""
+        from tilewright.stencil.wgmma.batched import batch_configs
+
+        return batch_configs(variant)
+
     def paces(self, variant: Variant) -> tuple[Pace, ...]:
         """Return how fast each of `starts` was measured to be."""
         return paces(self.arithmetic(variant))
