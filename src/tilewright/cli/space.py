@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "show_funnel", "show_parameters"]
 
-_HOPPER = "sm_90a"  # whose tensor cores wgmma is of, with a GPU or without
-
 
 def command(
     precision: PrecisionOption = "s",
@@ -101,12 +99,15 @@ def _device(
         where, spec, found = arch, architecture_spec(arch), arch
     else:
         where, spec, found = _named(device)
-    if family is None or family.name != "wgmma" or family.suits(spec):
+    only = "" if family is None else family.only_on
+    if family is None or not only or family.suits(spec):
         return where, spec, found
     if arch is not None or device is not None:
         named = f"device={device!r}" if arch is None else f"arch={arch!r}"
-        raise ValueError(f"{named} has no such tensor cores; leave it out, or use arch={_HOPPER}")
-    return _HOPPER, architecture_spec(_HOPPER), _HOPPER
+        raise ValueError(
+            f"{named} lacks what {family.name} takes; leave it out, or use arch={only}"
+        )
+    return only, architecture_spec(only), only
 
 
 def _named(device: str | None) -> tuple[str, DeviceSpec, str | None]:

@@ -375,10 +375,13 @@ class Stencil(ABC):
         per cent, so that measurements of an older source are not taken for this one's.  A change
         that leaves most kernels as they are to the byte, and makes the others a little faster,
         is none: their stored times are what they take at most.
+    only_on : str
+        The one architecture that has its instructions, such as ``"sm_90a"``; empty where many do.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
+    only_on: ClassVar[str] = ""
 
     @abstractmethod
     def suits(self, device: DeviceSpec) -> bool:

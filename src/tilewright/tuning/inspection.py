@@ -131,8 +131,8 @@ def inspect_config(
     device = architecture_spec(arch)
     if not family.computes(variant):
         raise ValueError(f"stencil={family.name!r} has no {asked.precision.name}; leave it out")
-    if family.name == "wgmma" and not family.suits(device):
-        raise ValueError(f"arch={arch!r} has no such tensor cores; use sm_90a")
+    if family.only_on and not family.suits(device):
+        raise ValueError(f"arch={arch!r} lacks what {family.name} takes; use {family.only_on}")
     space = schedule_space(family, variant, device, proved(arch))
     values, stored_mode = config_and_mode(family.name, config or {})
     mode = stored_mode if mode is None else mode

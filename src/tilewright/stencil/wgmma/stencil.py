@@ -38,7 +38,7 @@ from tilewright.stencil.wgmma.starts import Pace, paces, starts
 
 __all__ = ["Wgmma"]
 
-# wgmma and setmaxnreg are of this architecture (sm_90a) and of no later one.
+# Of sm_90a, whose instructions wgmma and setmaxnreg no later architecture has.
 _CAPABILITY = 90
 
 _SUM_BYTES = 4  # of an accumulator, float or int
@@ -70,6 +70,7 @@ class Wgmma(Stencil):
 
     name: ClassVar[str] = "wgmma"
     version: ClassVar[int] = 1
+    only_on: ClassVar[str] = "sm_90a"
 
     def suits(self, device: DeviceSpec) -> bool:
         """Whether the device has these tensor cores and runs CUDA."""
