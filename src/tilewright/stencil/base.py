@@ -79,6 +79,7 @@ OUTPUTS = {
     "float16": "OUTPUT_F16",
     "bfloat16": "OUTPUT_BF16",
     "int32": "OUTPUT_S32",
+    "residues": "OUTPUT_RESIDUES",
 }
 
 # What every CUDA architecture allows a thread block to have in arrays of a size that the

@@ -73,7 +73,9 @@ inline unsigned int rounded_pair(const scalar *v)
 {
     return rounded(v[0]) | (unsigned)rounded(v[1]) << 16;
 }
+#endif
 
+#if OUTPUT_BYTES < 4
 inline unsigned int of_bytes(unsigned int first, unsigned int second, unsigned int digits)
 {
     const unsigned long long both = first | (unsigned long long)second << 32;

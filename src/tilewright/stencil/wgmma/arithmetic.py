@@ -12,11 +12,14 @@ from tilewright.stencil.base import Variant
 __all__ = ["ARITHMETICS", "FLOAT_BITS", "Arithmetic", "Element", "Result", "TensorVariant", "plain"]
 
 Element = Literal["float16", "bfloat16", "tf32", "int8", "float8_e4m3fn", "float8_e5m2"]
-Result = Literal["float32", "float16", "bfloat16", "int32"]
+Result = Literal["float32", "float16", "bfloat16", "int32", "residues"]
 
 _BYTES: dict[Element, int] = {
     "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float16": 2, "bfloat16": 2, "tf32": 4,
 }  # fmt: skip
+
+# What sums of integers are stored as.
+WHOLE_RESULTS = ("int32", "residues")
 
 # Of a float's significand: most sums have as many and more.
 FLOAT_BITS = 24
@@ -35,8 +38,9 @@ class Arithmetic:
     element : str
         What the tensor core multiplies: a type's name, or ``"tf32"``, which is stored as float32,
         the low 13 bits of which are not looked at.
-    result : {"float32", "float16", "bfloat16", "int32"}
-        What C is; ``"int32"`` if and only if elements are integers.
+    result : {"float32", "float16", "bfloat16", "int32", "residues"}
+        What C is; of integers ``"int32"``, or ``"residues"``: bytes, a batch of products each modulo
+        a number of its own (residues.cuh).
     products : tuple of (int, int)
         Parts of A and of B, in the order in which they are added: smallest first.
     scaled : bool
@@ -66,9 +70,9 @@ class Arithmetic:
                     f"{name}={getattr(self, name)!r} is unknown; use {', '.join(get_args(known))}"
                 )
         whole = self.element == "int8" and not self.epilogue  # what follows is no integer
-        if whole != (self.result == "int32"):
+        if whole != (self.result in WHOLE_RESULTS):
             raise ValueError(
-                f"result={self.result!r} is no result of {self.element}; integers give int32,"
+                f"result={self.result!r} is no result of {self.element}; integers give int32 or residues,"
                 " other elements anything else"
             )
         if self.scaled and self.element == "int8":
@@ -97,7 +101,7 @@ class Arithmetic:
     @property
     def result_bytes(self) -> int:
         """Bytes of one element of C."""
-        return 2 if self.result in ("float16", "bfloat16") else 4
+        return {"residues": 1, "float16": 2, "bfloat16": 2}.get(self.result, 4)
 
     @property
     def either_order(self) -> bool:

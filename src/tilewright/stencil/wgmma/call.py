@@ -23,7 +23,7 @@ import numpy as np
 
 from tilewright.dataclass import dataclass
 from tilewright.stencil.base import Call, TensorMap
-from tilewright.stencil.wgmma.arithmetic import Arithmetic
+from tilewright.stencil.wgmma.arithmetic import WHOLE_RESULTS, Arithmetic
 
 __all__ = ["ACTIVATIONS", "Following", "Parts", "TensorCall", "arguments", "whole_call"]
 
@@ -118,6 +118,8 @@ class TensorCall:
         The launch computes something if that integer equals it.
     then : Following, optional
         Where the arithmetic has an epilogue.
+    moduli : object, optional
+        Where it has residues: memory of two 32-bit integers for each matrix (residues.cuh).
     """
 
     m: int
@@ -133,6 +135,7 @@ class TensorCall:
     run_if: Any = None
     run_value: int = 0
     then: Following | None = None
+    moduli: Any = None
 
     def arguments(self) -> tuple[Any, ...]:
         """Refuse: only the stencil knows the boxes that its copies take."""
@@ -166,11 +169,12 @@ def arguments(
         ("exponents_b", arithmetic.scaled),
         ("run_if", arithmetic.routed),
         ("then", arithmetic.epilogue),
+        ("moduli", arithmetic.result == "residues"),
     ):
         if needed != (getattr(call, name) is not None):
             wanted = "give it" if needed else "leave it out"
             raise ValueError(f"{name} and the kernel's arithmetic do not go together; {wanted}")
-    scalar = np.int32 if arithmetic.result == "int32" else np.float32
+    scalar = np.int32 if arithmetic.result in WHOLE_RESULTS else np.float32
     long = np.int64
     # With nothing to sum the maps are never used, but have to be maps.
     k = 0 if call.alpha == 0 else call.k
@@ -185,7 +189,7 @@ def arguments(
     c = call.c.memory + call.c.offset * arithmetic.result_bytes
     return (
         long(call.m), long(call.n), long(k), scalar(call.alpha), a, b, scalar(call.beta),
-        c, long(call.c.ld), call.exponents_a, call.exponents_b, call.run_if,
+        c, long(call.c.ld), call.moduli or call.exponents_a, call.exponents_b, call.run_if,
         np.int32(call.run_value), *(() if call.then is None else call.then.arguments()),
     )  # fmt: skip
 

@@ -54,6 +54,9 @@
  * With PARALLEL_SPLIT_K blocks have slices of k, which a second kernel adds up
  * (parallel_split_k.cuh); no clusters then, and no PINGPONG.
  *
+ * With OUTPUT_RESIDUES a batch's products are of one matrix product's residues: each is stored modulo
+ * a number of its own (residues.cuh), and the word that ROUTED looks at says how many are wanted.
+ *
  * The tensor core's sums are truncated, not rounded.  With PROMOTE_K they are moved every
  * PROMOTE_K steps of k into sums that ordinary additions round.
  *
@@ -72,6 +75,14 @@
 #define OUTPUT_F16 2
 #define OUTPUT_BF16 3
 #define OUTPUT_S32 4
+#define OUTPUT_RESIDUES 5
+
+/* Whether a launch is one that is wanted, by the word of its arguments; all blocks see the same. */
+#if OUTPUT == OUTPUT_RESIDUES
+#define IS_WANTED(run, run_value) ((int)blockIdx.z < (run))
+#else
+#define IS_WANTED(run, run_value) ((run) == (run_value))
+#endif
 
 /* A config need not name it. */
 #ifndef PARALLEL_SPLIT_K
@@ -111,6 +122,7 @@
 #include "wgmma/multiply.cuh"
 #include "wgmma/epilogue.cuh"
 #include "wgmma/store.cuh"
+#include "wgmma/residues.cuh"
 #include "wgmma/parallel_split_k.cuh"
 
 #define ARGUMENTS                                                                              \
@@ -130,8 +142,8 @@ KERNEL CLUSTER __launch_bounds__(THREADS, MIN_BLOCKS) void gemm(ARGUMENTS)
         begin_barriers(arena);
     }
     cluster_barrier();
-    /* Another launch is the one for these numbers: all blocks see the same word. */
-    if (run != run_value)
+    /* Another launch is the one for these numbers. */
+    if (!IS_WANTED(run, run_value))
         return;
 
     /* alpha = 0 reads no operand; sums stay zero. */

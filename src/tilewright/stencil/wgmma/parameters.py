@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.space import Parameter
 from tilewright.stencil.asynchronous.parameters import PARALLEL_SPLIT_K, block_sides
-from tilewright.stencil.wgmma.arithmetic import FLOAT_BITS, Arithmetic
+from tilewright.stencil.wgmma.arithmetic import FLOAT_BITS, WHOLE_RESULTS, Arithmetic
 
 __all__ = ["parameters"]
 
@@ -56,7 +56,7 @@ def _tiles(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
 
 def _pipeline(arithmetic: Arithmetic) -> tuple[Parameter, ...]:
     promotions: tuple[int, ...] = (0, 32, 64, 128, 256)
-    if arithmetic.result == "int32":
+    if arithmetic.result in WHOLE_RESULTS:
         promotions = (0,)
     if arithmetic.kept_bits < FLOAT_BITS:  # longer intervals would lose too much
         promotions = (32, 64, 128)

@@ -19,7 +19,7 @@ typedef float accumulator;
 #endif
 
 /* What results are before they are rounded. */
-#if OUTPUT == OUTPUT_S32
+#if ELEMENT == ELEMENT_S8 && (OUTPUT == OUTPUT_S32 || OUTPUT == OUTPUT_RESIDUES)
 typedef int scalar;
 #else
 typedef float scalar;
@@ -31,6 +31,9 @@ typedef float output;
 #elif OUTPUT == OUTPUT_S32
 typedef int output;
 #define OUTPUT_BYTES 4
+#elif OUTPUT == OUTPUT_RESIDUES
+typedef signed char output;
+#define OUTPUT_BYTES 1
 #else
 typedef unsigned short output; /* the bits */
 #define OUTPUT_BYTES 2
@@ -38,12 +41,14 @@ typedef unsigned short output; /* the bits */
 
 union ALIGNED(8) chunk {
     output e[8 / OUTPUT_BYTES];
-    unsigned int pairs[2]; /* of 2-byte elements */
+    unsigned int pairs[2]; /* of elements of 1 and 2 bytes: words */
 };
 
 /* Digits of `of_bytes`: all of the second word; the first's high half, the second's low half. */
 #define SECOND_WORD 0x7654
 #define HALVES_OF_BOTH 0x5432
+#define LOW_HALVES 0x5410
+#define HIGH_HALVES 0x7632
 
 /* Four sums side by side, as slices of k leave them (parallel_split_k.cuh). */
 struct ALIGNED(16) sums_of_chunk {
@@ -266,6 +271,17 @@ HELPER void round_chunk(chunk *to, const scalar *v)
     UNROLL for (int i = 0; i < 2; ++i) to->pairs[i] = rounded_pair(v + 2 * i);
 }
 
+#else
+HELPER output rounded(scalar v) { return (output)v; }
+HELPER scalar widened(output v) { return v; }
+
+HELPER void round_chunk(chunk *to, const scalar *v)
+{
+    UNROLL for (int i = 0; i < 8 / OUTPUT_BYTES; ++i) to->e[i] = rounded(v[i]);
+}
+#endif
+
+#if OUTPUT_BYTES < 4
 /* Four bytes of two words, which are chosen by four digits. */
 HELPER unsigned int of_bytes(unsigned int first, unsigned int second, unsigned int digits)
 {
@@ -282,14 +298,6 @@ HELPER unsigned int of_quad_lane(unsigned int v, int lane)
                  : "=r"(found)
                  : "r"(v), "r"(lane));
     return found;
-}
-#else
-HELPER output rounded(scalar v) { return v; }
-HELPER scalar widened(output v) { return v; }
-
-HELPER void round_chunk(chunk *to, const scalar *v)
-{
-    UNROLL for (int i = 0; i < 2; ++i) to->e[i] = v[i];
 }
 #endif
 

@@ -250,6 +250,8 @@ class Wgmma(Stencil):
             defines["COMPENSATED"] = 1
         if made.epilogue:
             defines["EPILOGUE"] = 1
+        if made.result == "residues":
+            defines["BATCHED"] = 1
         defines |= {name.upper(): config[name] for name in config if name != "multiprocessors"}
         parts = ("prelude/dialect_cuda.h", "wgmma/kernel.cuh")
         text = "\n".join(read_source(part) for part in parts)

@@ -289,6 +289,7 @@ HELPER void store_results(result to, tile at, const scalar *sum)
         store_sums<false>(to, at, sum);
 }
 
+#if OUTPUT != OUTPUT_RESIDUES
 HELPER void store_tile(result to, tile at, const accumulator *sum)
 {
 #if EPILOGUE
@@ -301,3 +302,4 @@ HELPER void store_tile(result to, tile at, const accumulator *sum)
     store_results(to, at, sum);
 #endif
 }
+#endif

@@ -1,0 +1,64 @@
+"""Sums stored modulo a number, each matrix of a batch its own, on the emulated tensor cores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.stencil.emulator import EmulatedDevice, compiler
+from tests.stencil.wgmma.harness import FAMILY, small, variant
+from tilewright.backend import Operand
+from tilewright.stencil.wgmma import Arithmetic, Parts, TensorCall
+
+MODULI = (256, 255, 199)
+SIZES = 100, 140, 200
+
+
+@pytest.fixture
+def emulated(tmp_path):
+    if compiler() is None:
+        pytest.skip("needs a C++ compiler")
+    return EmulatedDevice(tmp_path, words="wgmma_words.h")
+
+
+def padded(x, side, k):
+    """Return matrices in memory with what is behind their rows and columns filled with 99."""
+    made = np.full((len(x), side, k), 99, np.int8)
+    made[:, : x.shape[1], : x.shape[2]] = x
+    return made
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"block_m": 128, "instruction_m": 128, "pingpong": 1, "multiprocessors": 132}]
+)
+def test_residues_of_a_batch_are_nearest_to_zero(emulated, changes):
+    of = variant("TN", Arithmetic("int8", "residues", routed=True))
+    config = small(of, emulated, **changes)
+    kernel = emulated.compile(FAMILY.source(config, of, "cuda"))
+    m, n, k = SIZES
+    whole_m, whole_n, ld = 128, 256, 208
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-128, 128, (len(MODULI), side, k)).astype(np.int8) for side in (m, n))
+    left, right = (emulated.upload(padded(x, x.shape[1], ld)) for x in (a, b))
+    table = np.array([x for p in MODULI for x in (p, (2**38 + p // 2) // p)], np.int32)
+    for wanted in (3, 2, 0):
+        out = np.full((len(MODULI), whole_n, whole_m), 77, np.int8)
+        memory = emulated.upload(out)
+        call = TensorCall(
+            m, n, k, 1, Parts(left, 0, ld), Parts(right, 0, ld), 0, Operand(memory, 0, whole_m),
+            run_if=emulated.upload(np.array([wanted], np.int32)), moduli=emulated.upload(table),
+        )  # fmt: skip
+        steps = m * ld, n * ld, whole_n * whole_m
+        arguments = FAMILY.batched_arguments(config, of, call, len(MODULI), steps)
+        launch = replace(FAMILY.launch(config, m, n, k), batch=len(MODULI))
+        emulated.launch(kernel, launch, arguments).wait()
+        emulated.download(memory, out)
+        for z, p in enumerate(MODULI):
+            got = out[z].T[:m, :n].astype(np.int64)
+            if z < wanted:
+                assert np.all((got - a[z].astype(np.int64) @ b[z].astype(np.int64).T) % p == 0)
+                assert np.all(abs(2 * got) <= p)
+            else:
+                assert np.all(out[z] == 77)
