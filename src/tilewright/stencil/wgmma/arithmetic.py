@@ -39,8 +39,8 @@ class Arithmetic:
         What the tensor core multiplies: a type's name, or ``"tf32"``, which is stored as float32,
         the low 13 bits of which are not looked at.
     result : {"float32", "float16", "bfloat16", "int32", "residues"}
-        What C is; of integers ``"int32"``, or ``"residues"``: bytes, a batch of products each modulo
-        a number of its own (residues.cuh).
+        What C is; of integers ``"int32"``, or ``"residues"``: bytes, of a batch's products modulo a
+        number of each (residues.cuh).
     products : tuple of (int, int)
         Parts of A and of B, in the order in which they are added: smallest first.
     scaled : bool
@@ -72,8 +72,8 @@ class Arithmetic:
         whole = self.element == "int8" and not self.epilogue  # what follows is no integer
         if whole != (self.result in WHOLE_RESULTS):
             raise ValueError(
-                f"result={self.result!r} is no result of {self.element}; integers give int32 or residues,"
-                " other elements anything else"
+                f"result={self.result!r} is no result of {self.element}; integers give int32 or"
+                " residues, other elements anything else"
             )
         if self.scaled and self.element == "int8":
             raise ValueError("scaled=True needs floating-point sums; scale integers afterwards")
