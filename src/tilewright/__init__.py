@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tilewright.serve.find import device
     from tilewright.serve.gemm import gemm
     from tilewright.serve.linear import lu_factor, lu_solve, scaled_residual
+    from tilewright.serve.matmul import matmul
     from tilewright.serve.split import Decision
     from tilewright.serve.syrk import herk, syrk
     from tilewright.tuning.inspection import inspect_config
@@ -44,6 +45,7 @@ _HOMES = {
     "inspect_config": "tilewright.tuning.inspection",
     "lu_factor": "tilewright.serve.linear",
     "lu_solve": "tilewright.serve.linear",
+    "matmul": "tilewright.serve.matmul",
     "scaled_residual": "tilewright.serve.linear",
     "release": "tilewright.serve.arenas",
     "reload": "tilewright.portfolio.find",
@@ -66,6 +68,7 @@ __all__ = [
     "inspect_config",
     "lu_factor",
     "lu_solve",
+    "matmul",
     "release",
     "reload",
     "scaled_residual",

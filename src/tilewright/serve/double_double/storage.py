@@ -113,8 +113,10 @@ class Storage:
         axes = (*range(self.ndim)[::-1], *range(self.ndim, self.ndim + self._tail))
         return self.of_words(self.words.transpose(axes), self.is_complex)
 
-    def reshape(self, *shape: int) -> Self:
-        """Return the elements in another shape."""
+    def reshape(self, *shape: Any) -> Self:
+        """Return the elements in another shape: numbers, or a tuple of them."""
+        if len(shape) == 1 and isinstance(shape[0], tuple):
+            (shape,) = shape
         tail = self.words.shape[self.ndim :]
         return self.of_words(self.words.reshape(*shape, *tail), self.is_complex)
 

@@ -1,0 +1,70 @@
+"""matmul(): products by the shape rules of the Python array API standard, on top of gemm()."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilewright.serve.gemm import check_given, gemm
+
+if TYPE_CHECKING:
+    from tilewright.backend import LiveDevice
+
+__all__ = ["matmul"]
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    accuracy: str = "ieee",
+    out_dtype: Any = None,
+    device: str | LiveDevice | None = None,
+) -> Any:
+    """Return the matrix product of arrays, vectors and batches, as `numpy.matmul` does.
+
+    Parameters
+    ----------
+    a, b : array
+        As of `tilewright.gemm`, of one dtype, or of one dimension: a vector, which is a row as `a`
+        and a column as `b`.  Dimensions before the last two broadcast.
+    accuracy, out_dtype, device
+        As of `tilewright.gemm`.
+
+    Returns
+    -------
+    array
+        Of the batch's shape, without the dimension that a vector was given; of two vectors an
+        array without dimensions.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong; the message names it.
+    TypeError
+        If `a` and `b` are not arrays of one kind.
+    BackendError
+        If the device refuses to compile or to run a kernel.
+
+    Notes
+    -----
+    The rules are those of the Python array API standard 2024.12, ``matmul``.
+    """
+    check_given(a, b)
+    dimensions = []
+    for name, x in (("a", a), ("b", b)):
+        shape = getattr(x, "shape", None)  # gemm() says what has none
+        if shape == ():
+            raise ValueError(f"{name} has no dimensions; multiply by a number with *")
+        dimensions.append(2 if shape is None else len(shape))
+    row, column = (number == 1 for number in dimensions)
+    rows = a.reshape((1, a.shape[0])) if row else a
+    columns = b.reshape((b.shape[0], 1)) if column else b
+    made = gemm(rows, columns, accuracy=accuracy, out_dtype=out_dtype, device=device)
+    if not row and not column:
+        return made
+    shape = tuple(made.shape)
+    kept = shape[: len(shape) - 2] + ((shape[-2],) if not row else ()) + (
+        (shape[-1],) if not column else ()
+    )  # fmt: skip
+    return made.reshape(kept)
