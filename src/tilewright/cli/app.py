@@ -26,6 +26,7 @@ from tilewright.cli import (
     space,
     tune,
 )
+from tilewright.cli import run as run_program
 from tilewright.cli.output import say
 from tilewright.cli.trace_option import add_trace_option
 from tilewright.version import VERSION
@@ -60,6 +61,7 @@ app.command("solve")(solve.command)
 app.command("report")(report.command)
 app.command("quickstart")(quickstart.command)
 app.command("export")(export.command)
+app.command("run")(run_program.command)
 app.add_typer(portfolio.app, name="portfolio")
 app.add_typer(db.app, name="db")
 add_trace_option(app)

@@ -1,4 +1,7 @@
-"""A portfolio for other people's projects: as cubins, as fat binaries, as a C library."""
+"""A portfolio for other people's projects: as cubins, as fat binaries, as a C library.
+
+`tilewright.export.preload` makes that library answer in cuBLAS's place.
+"""
 
 from tilewright.export.kernel_set import ExportedCode, ExportedKernel, KernelSet, collect
 from tilewright.export.target import Target, find_target

@@ -13,7 +13,6 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -35,7 +34,7 @@ from tilewright.bench.call_cases import Case, cases_of
 from tilewright.bench.peers import UnavailableError
 from tilewright.bench.peers.cublas import library_file
 from tilewright.bench.registry import Asked, Benchmark, Cell, Row
-from tilewright.core.build import compilers
+from tilewright.export.compiling import CompilerError, link
 from tilewright.precision import PRECISIONS
 
 __all__ = ["BENCHMARK", "Program", "built", "compiled", "numbers", "sum_of"]
@@ -43,11 +42,10 @@ __all__ = ["BENCHMARK", "Program", "built", "compiled", "numbers", "sum_of"]
 # Reals of operands repeat after so many, a prime, and B begins with another one than A.
 _PERIOD, _SECOND = 2097143, 1000003
 
-_FLAGS = ("-std=c11", "-O2", "-ffp-contract=off", "-Wall", "-Wextra")
-_LIBRARIES = ("-ldl", "-lm", "-lpthread")
+_WARNINGS = ("-Wall", "-Wextra")
 
-# A compiler or a product that takes longer hangs.
-_COMPILING, _ANSWERING = 300, 120
+# A product that takes longer hangs.
+_ANSWERING = 120
 
 # Words that are summed up at once, in 8 bytes each.
 _SUMMED = 2**26
@@ -109,36 +107,19 @@ def built(folder: Path, device: str, letter: str) -> Path:
 
 def compiled(folder: Path, library: Path, more: Sequence[str] = ()) -> Path:
     """Compile the program and a library's sources, which lie in a folder of their own."""
-    found = compilers()
-    if not found:
-        raise UnavailableError("there is no C compiler; install one, or pip install ziglang")
     main = folder / "c_calls.c"
     main.write_bytes(files("tilewright.bench.benchmarks").joinpath("c_calls.c").read_bytes())
     facts = {
         "BATCH_NS": BATCH_NS, "MOST_CALLS": MOST_CALLS, "ROUNDS": ROUNDS, "WORKSPACE": WORKSPACE,
         "PERIOD": f"{_PERIOD}u", "SECOND": _SECOND,
     }  # fmt: skip
-    flags = (*_FLAGS, f"-I{library}", *(f"-D{name}={value}" for name, value in facts.items()))
-
-    def one(source: Path) -> str:
-        made = str(folder / f"{source.stem}.o")
-        _run([*found[0], *flags, "-c", str(source), "-o", made])
-        return made
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(one, [main, *sorted(library.glob("*.c"))]))
     program = folder / "c_calls"
-    _run([*found[0], *objects, *more, "-o", str(program), *_LIBRARIES])
+    options = (*_WARNINGS, f"-I{library}", *(f"-D{name}={value}" for name, value in facts.items()))
+    try:
+        link([main, *sorted(library.glob("*.c"))], program, *options, *more)
+    except CompilerError as error:
+        raise UnavailableError(str(error)) from None
     return program
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(  # noqa: S603  # a compiler, no shell
-        command, capture_output=True, text=True, timeout=_COMPILING, check=False
-    )
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
-        raise UnavailableError(f"{command[0]} failed: {said}")
 
 
 class Program:

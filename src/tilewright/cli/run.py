@@ -1,0 +1,118 @@
+"""``tilewright run``: another program, whose calls of cuBLAS are served here."""
+
+from __future__ import annotations
+
+import json as json_format
+import math
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tilewright.cli.output import DeviceOption, emit_lines, say
+
+__all__ = ["command", "read_log", "summary"]
+
+_LOG, _COMPARE = "TILEWRIGHT_CUBLAS_LOG", "TILEWRIGHT_CUBLAS_COMPARE"  # tilewright_cublas.c
+
+# Kinds of calls in the table; the sums below it are over all.
+_LINES = 20
+
+
+def command(
+    program: Annotated[
+        list[str] | None, typer.Argument(help="Behind --, as it would be started by itself.")
+    ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Say at the end which calls were served.")
+    ] = False,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare", help="Let cuBLAS compute what is served, too, and say how long both took."
+        ),
+    ] = False,
+    device: DeviceOption = None,
+) -> None:
+    """Run a program with cuBLAS's GEMMs of float32, float64 and complex numbers served here.
+
+    Without a program, print the library for LD_PRELOAD.
+    """
+    from tilewright.export.preload import preloaded_library
+
+    library = preloaded_library(device)
+    if not program:
+        say(str(library))
+        return
+    preloaded = ":".join(filter(None, (str(library), os.environ.get("LD_PRELOAD"))))
+    environment = {**os.environ, "LD_PRELOAD": preloaded}
+    with tempfile.TemporaryDirectory() as folder:
+        if trace or compare:
+            environment[_LOG] = folder
+        if compare:
+            environment[_COMPARE] = "1"
+        ended = subprocess.run(program, env=environment, check=False)  # noqa: S603  # the user's
+        if trace or compare:
+            _show(read_log(Path(folder)))
+    if ended.returncode:  # a signal as shells have it
+        code = ended.returncode
+        raise typer.Exit(code if code > 0 else 128 - code)
+
+
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """Return the kinds of calls of all processes, those of equal kind added up.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the preloaded library wrote.
+    """
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for file in sorted(folder.glob("*.jsonl")):
+        for line in file.read_text().splitlines():
+            row = json_format.loads(line)
+            key = row["precision"], row["trans"], *row["size"], row["served"]
+            if key in rows:
+                for name in ("calls", "timed", "ours_ms", "cublas_ms"):
+                    rows[key][name] += row[name]
+            else:
+                rows[key] = row
+    return sorted(rows.values(), key=lambda row: -_work(row))
+
+
+def _work(row: dict[str, Any]) -> float:
+    return float(math.prod(row["size"]) * row["calls"])
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> str:
+    """Return a sentence: calls served and passed on, and the time saved where it was measured."""
+    served = sum(row["calls"] for row in rows if row["served"])
+    passed = sum(row["calls"] for row in rows) - served
+    said = f"{served} calls served, {passed} passed on"
+    timed = [row for row in rows if row["timed"]]
+    if not timed:
+        return said
+    ours, cublas = (
+        sum(row[name] * row["calls"] / row["timed"] for row in timed)
+        for name in ("ours_ms", "cublas_ms")
+    )
+    return f"{said}; served in {ours:.1f} ms where cuBLAS took {cublas:.1f} ms"
+
+
+def _show(rows: Sequence[dict[str, Any]]) -> None:
+    heads = ("GEMM", "trans", "m x n x k", "calls", "served", "us", "cuBLAS, us")
+    lines = []
+    for row in rows[:_LINES]:
+        times = [
+            f"{1000 * row[name] / row['timed']:.1f}" if row["timed"] else ""
+            for name in ("ours_ms", "cublas_ms")
+        ]
+        size = " x ".join(map(str, row["size"]))
+        served = "yes" if row["served"] else "no"
+        lines.append((row["precision"], row["trans"], size, row["calls"], served, *times))
+    emit_lines(heads, lines)
+    say(summary(rows))

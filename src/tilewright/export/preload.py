@@ -1,0 +1,61 @@
+"""A library that answers in cuBLAS's place, for programs that are not changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+from tilewright.export.c_library import c_library
+from tilewright.export.compiling import link
+from tilewright.export.kernel_set import collect
+from tilewright.export.target import find_target
+from tilewright.export.variants import variants_of
+from tilewright.paths import MAKING, cache_dir, sweep
+
+__all__ = ["cublas_source", "preloaded_library"]
+
+
+def cublas_source() -> bytes:
+    """Return the file that has cuBLAS's names, to be compiled with an exported library."""
+    return files("tilewright.export").joinpath("native", "tilewright_cublas.c").read_bytes()
+
+
+def preloaded_library(device: str | None = None) -> Path:
+    """Return ``libtilewright_cublas.so`` with all of a device's kernels, compiled if it is new.
+
+    It lies in the cache directory, which is the user's own, named by what it was compiled from.
+
+    Parameters
+    ----------
+    device : str, optional
+        As of `tilewright.export.find_target`.
+
+    Raises
+    ------
+    ValueError
+        If nothing answers to that name, or it is no CUDA device.
+    CompilerError
+        If there is no C compiler, or it fails.
+    OSError
+        If the cache directory cannot be used.
+    """
+    kernels = collect(find_target(device), variants_of("all", "all"))
+    sources = {**c_library(kernels), "tilewright_cublas.c": cublas_source()}
+    digest = hashlib.sha256()
+    for name, text in sorted(sources.items()):
+        digest.update(f"{name} {len(text)} ".encode() + text)
+    made = cache_dir() / f"libtilewright_cublas-{digest.hexdigest()[:16]}.so"
+    if made.is_file():
+        return made
+    sweep(made.parent)
+    with tempfile.TemporaryDirectory(dir=made.parent, prefix=MAKING) as folder:
+        paths = [Path(folder) / name for name in sources]
+        for path, text in zip(paths, sources.values(), strict=True):
+            path.write_bytes(text)
+        whole = Path(folder) / made.name
+        link([path for path in paths if path.suffix == ".c"], whole, "-shared")
+        os.replace(whole, made)
+    return made

@@ -1,0 +1,85 @@
+"""Programs that call cuBLAS, with the library preloaded: what is served, what is passed on."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.export.building import COMPILER, HERE, WARNINGS, build_fake, needs_c, run
+from tests.export.conftest import Exported
+from tilewright.cli.run import read_log, summary
+from tilewright.export import compiling
+from tilewright.export.compiling import CompilerError, link
+from tilewright.export.preload import cublas_source
+
+pytestmark = needs_c
+
+
+@pytest.fixture(scope="module")
+def preloaded(exported: Exported, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the library, a cuBLAS and a driver of tests."""
+    folder = tmp_path_factory.mktemp("preloaded")
+    source = folder / "tilewright_cublas.c"
+    source.write_bytes(cublas_source())
+    sources = [source, *sorted(exported.sources.glob("*.c"))]
+    link(sources, folder / "ours.so", *WARNINGS, "-shared", f"-I{exported.sources}")
+    fake = folder / "libcublas.so.13"
+    # -Bsymbolic: what cuBLAS calls of its own is not the preloaded library's.
+    flags = ("-std=c11", "-O1", "-shared", "-fPIC", "-DWORKSPACE=0", "-Wl,-Bsymbolic")
+    run(COMPILER, *flags, HERE / "fake_cublas.c", "-o", fake, "-Wl,-soname,libcublas.so.13", "-lm")
+    build_fake(folder)
+    return folder
+
+
+def called(folder: Path, **more: str) -> dict[str, list[bool]]:
+    """Run the program; return of each call whether the result is ours, and whether cuBLAS's."""
+    environment = {
+        **os.environ, "LD_LIBRARY_PATH": str(folder), "LD_PRELOAD": str(folder / "ours.so"),
+        "FAKE_CUDA_COMPUTES": "1", **more,
+    }  # fmt: skip
+    program = HERE / "preloaded.py"
+    said: dict[str, list[bool]] = json.loads(
+        run(sys.executable, program, folder / "libcublas.so.13", env=environment)
+    )
+    return said
+
+
+def test_ieee_products_are_served_and_all_else_reaches_cublas(preloaded: Path) -> None:
+    said = called(preloaded)
+    served = {name for name, (ours, _) in said.items() if ours}
+    passed = {name for name, (_, cublas) in said.items() if cublas}
+    assert served == {"single", "complex", "long", "typed"}
+    assert passed == {"tf32 asked", "no kernel", "tf32", "scalars on the device"}
+
+
+def test_each_kind_of_call_is_counted(preloaded: Path, tmp_path: Path) -> None:
+    called(preloaded, TILEWRIGHT_CUBLAS_LOG=str(tmp_path))
+    called(preloaded, TILEWRIGHT_CUBLAS_LOG=str(tmp_path))
+    rows = {(row["precision"], row["trans"], row["served"]): row for row in read_log(tmp_path)}
+    assert {key: row["calls"] for key, row in rows.items()} == {
+        ("s", "TN", True): 2, ("z", "CT", True): 2, ("d", "NN", True): 2, ("s", "NT", True): 2,
+        ("c", "NN", False): 2, ("s", "NN", False): 4,
+    }  # fmt: skip
+    assert rows["s", "TN", True]["kernel"].startswith("tw_sgemm_")
+    assert summary(list(rows.values())) == "8 calls served, 6 passed on"
+
+
+def test_measured_times_are_weighed_by_calls() -> None:
+    row = {"served": True, "calls": 11, "timed": 10, "ours_ms": 20.0, "cublas_ms": 30.0}
+    said = summary([row])
+    assert said == "11 calls served, 0 passed on; served in 22.0 ms where cuBLAS took 33.0 ms"
+
+
+def test_a_compiler_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = tmp_path / "wrong.c"
+    wrong.write_text("int main(void) { return nothing; }\n")
+    with pytest.raises(CompilerError, match=r"failed: .*nothing"):
+        link([wrong], tmp_path / "program")
+    assert not (tmp_path / "program").exists()
+    monkeypatch.setattr(compiling, "compilers", list)
+    with pytest.raises(CompilerError, match="no C compiler"):
+        link([wrong], tmp_path / "program")
