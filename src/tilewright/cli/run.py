@@ -27,8 +27,8 @@ def command(
     program: Annotated[
         list[str] | None, typer.Argument(help="Behind --, as it would be started by itself.")
     ] = None,
-    trace: Annotated[
-        bool, typer.Option("--trace", help="Say at the end which calls were served.")
+    calls: Annotated[
+        bool, typer.Option("--calls", help="Say at the end which calls were served.")
     ] = False,
     compare: Annotated[
         bool,
@@ -51,12 +51,12 @@ def command(
     preloaded = ":".join(filter(None, (str(library), os.environ.get("LD_PRELOAD"))))
     environment = {**os.environ, "LD_PRELOAD": preloaded}
     with tempfile.TemporaryDirectory() as folder:
-        if trace or compare:
+        if calls or compare:
             environment[_LOG] = folder
         if compare:
             environment[_COMPARE] = "1"
         ended = subprocess.run(program, env=environment, check=False)  # noqa: S603  # the user's
-        if trace or compare:
+        if calls or compare:
             _show(read_log(Path(folder)))
     if ended.returncode:  # a signal as shells have it
         code = ended.returncode

@@ -1,0 +1,43 @@
+"""``tilewright run``: the program's environment, its status, and what is said of its calls."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilewright.cli.app import run
+from tilewright.export import preload
+
+LIBRARY = "/nowhere/libtilewright_cublas.so"  # the loader only warns of it
+SAYS = """\
+import os, pathlib
+line = ('{"precision": "s", "trans": "NT", "size": [64, 32, 16], "served": true, "kernel": "tw_x",'
+        ' "calls": 3, "timed": 2, "ours_ms": 0.02, "cublas_ms": 0.04}')
+pathlib.Path(os.environ["TILEWRIGHT_CUBLAS_LOG"], "1.jsonl").write_text(line + "\\n")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preload, "preloaded_library", lambda device: Path(LIBRARY))
+
+
+def test_without_a_program_the_library_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run"]) == 0
+    assert capsys.readouterr().out == f"{LIBRARY}\n"
+
+
+def test_the_program_finds_the_library_preloaded_and_keeps_its_status() -> None:
+    looks = f"import os, sys; sys.exit(5 if os.environ['LD_PRELOAD'] == {LIBRARY!r} else 1)"
+    assert run(["run", "--", sys.executable, "-c", looks]) == 5
+    dies = "import os; os.kill(os.getpid(), 9)"
+    assert run(["run", "--", sys.executable, "-c", dies]) == 128 + 9
+
+
+def test_calls_are_listed_with_their_times(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "--compare", "--", sys.executable, "-c", SAYS]) == 0
+    said = capsys.readouterr().out
+    assert "64 x 32 x 16" in said
+    assert "3 calls served, 0 passed on; served in 0.0 ms where cuBLAS took 0.1 ms" in said
