@@ -137,12 +137,15 @@ class Fixed(Strategy):
 
 def test_baselines_come_first_and_slow_ones_are_not_rescheduled() -> None:
     inner = Fixed(config(1), config(2), config(), config(1, slow=1), config(3))
-    strategy = BaselinesFirst(inner)
+    strategy = BaselinesFirst(inner, at_once=2)
     assert strategy.propose() == config()
     assert strategy.propose() == config(slow=1)
     assert strategy.propose() is None  # until a baseline's time is known
     strategy.observe(config(), 1.0)
-    assert [strategy.propose() for _ in range(3)] == [config(1), config(2), config(3)]
+    assert [strategy.propose() for _ in range(3)] == [config(1), config(2), None]
+    strategy.observe(config(1), 1.0)
+    assert strategy.propose() == config(3)
+    strategy.observe(config(2), None)
     strategy.observe(config(slow=1), 10.0)
     assert strategy.propose() is None
     assert (config(1, slow=1), None) in inner.told

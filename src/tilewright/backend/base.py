@@ -249,6 +249,21 @@ class LiveDevice(ABC):
             device does not show.
         """
 
+    def compile_ahead(self, source: Source, rewrite: Rewrite | None = None) -> bytes | None:
+        """Compile a source into the disk cache, without the device where that can be.
+
+        Returns
+        -------
+        bytes or None
+            Machine code as `Kernel` has it.
+
+        Raises
+        ------
+        CompileError
+            As `compile`.
+        """
+        return self.compile(source, rewrite=rewrite).code
+
     def load(self, code: MachineCode, cubin: bytes) -> Kernel:
         """Load machine code that was compiled before.
 

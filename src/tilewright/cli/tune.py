@@ -123,6 +123,8 @@ def progress_bar(peak: float, *, quiet: bool = False) -> Iterator[Callable[[Prog
 
 def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
     """Return a tuning result as plain data."""
+    from dataclasses import asdict
+
     from tilewright.tuning.baselines import gain
 
     winner, served = result.winner, result.served
@@ -139,6 +141,7 @@ def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
         "gain_by_schedule": gain(winner),
         "served_config_id": None if served is None else served.stored_config.id,
         "noise": list(result.noise),
+        "spent": None if result.spent is None else asdict(result.spent),
         **{name: getattr(result, name) for name in counted},
     }
 
@@ -158,6 +161,8 @@ def describe(result: TuningResult, peak: float) -> None:
         f" ({result.candidates_per_second:.1f} a second), {fate};"
         f" {result.seconds:.0f} s with the final race and the winner's checks"
     )
+    if result.spent is not None:
+        say(f"  {result.spent}")
     speed = winner.flops_per_second
     # What is measured is the peak of multiply-add units, which tensor cores are none of.
     share = f" {100 * speed / peak:.0f} % of the measured peak ({gigaflops(peak)});"

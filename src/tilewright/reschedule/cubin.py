@@ -31,11 +31,19 @@ from tilewright.timeline import span
 if TYPE_CHECKING:
     from tilewright.backend import LiveDevice
     from tilewright.backend.base import Kernel as Loaded
+    from tilewright.backend.base import Rewrite
     from tilewright.backend.cache import KernelCache
     from tilewright.backend.cuda.cubin import Cubin
     from tilewright.stencil import Source
 
-__all__ = ["RefusedScheduleError", "compile_kernel", "reschedule", "schedule_key", "searched"]
+__all__ = [
+    "RefusedScheduleError",
+    "compile_kernel",
+    "reschedule",
+    "rewriting",
+    "schedule_key",
+    "searched",
+]
 
 # Part of every key: raise it when what is stored under a key changes.
 _FORMAT = 2
@@ -124,13 +132,14 @@ def compile_kernel(live: LiveDevice, source: Source, level: Level | None) -> Loa
         If the compiler refuses the source, the scheduler the kernel, or the device shows no
         machine code.
     """
+    return live.compile(source, rewrite=rewriting(source, level))
+
+
+def rewriting(source: Source, level: Level | None) -> Rewrite | None:
+    """Return what a device's `compile` reschedules a source with; None for no level."""
     if level is None:
-        return live.compile(source)
-
-    def rewrite(cubin: Cubin, cache: KernelCache | None) -> Cubin:
-        return reschedule(cubin, source.entry, level, cache)
-
-    return live.compile(source, rewrite=rewrite)
+        return None
+    return lambda cubin, cache: reschedule(cubin, source.entry, level, cache)
 
 
 def _searched(kernel: Kernel, level: Level, cache: KernelCache | None, seconds: float) -> bytes:

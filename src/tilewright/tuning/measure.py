@@ -6,6 +6,7 @@ between candidates so that none pays for another's set-up.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,14 +24,15 @@ from tilewright.tuning.matrices import normal
 __all__ = ["Workload", "interleaved", "random_matrix", "repeat"]
 
 # Enough for a median; screening stops here, finalists go on in rounds.
-REPETITIONS = 5
+REPETITIONS = 9
 
 # Once a candidate has run for this long in all, its median is good enough to rank it.
 ENOUGH_SECONDS = 3.0
 
-# A screening measurement that is this many times slower than the best so far is not
-# repeated: no noise seen on a shared machine makes up for it.
-HOPELESS = 2.0
+# After so many runs a candidate whose fastest took so many times the best one's median is not run
+# again: fewer runs say that the less surely.  Of one run no noise seen on a shared machine doubles
+# the time; the fastest of five errs by less than finalists differ.
+_RUNGS = {1: 2.0, 3: 1.2, 5: 1.05}
 
 
 # Elements drawn at most; longer matrices repeat them, as drawing a gigabyte takes seconds.  An odd
@@ -64,6 +66,8 @@ class Workload:
         How many elements of A's type each takes, padding included.
     call : GemmCall
         What is computed.
+    busy_ns : int
+        For how long kernels ran on it.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Workload:
         self.device, self.problem = device, problem
         self.memory: dict[str, Any] = dict(memory or {})
         self._own = memory is None
+        self.busy_ns = 0
         rng = np.random.default_rng(0)
         columns = {
             "a": problem.m if problem.trans_a.transposed else problem.k,
@@ -94,7 +99,9 @@ class Workload:
         """Run a kernel once and return its time in nanoseconds."""
         launch = stencil.launch(config, self.problem.m, self.problem.n, self.problem.k)
         arguments = stencil.arguments(config, Variant.of(self.problem), self.call)
-        return self.device.launch_timed(kernel, launch, arguments).nanoseconds()
+        taken = self.device.launch_timed(kernel, launch, arguments).nanoseconds()
+        self.busy_ns += taken
+        return taken
 
     def close(self) -> None:
         """Give the matrices' memory back, if it was drawn here."""
@@ -116,19 +123,17 @@ def repeat(
     Returns
     -------
     tuple of int
-        `REPETITIONS` times in nanoseconds; fewer where they add up to `ENOUGH_SECONDS`,
-        one only where the candidate is hopelessly slower than `best_ns`.
+        `REPETITIONS` times in nanoseconds; fewer where they add up to `ENOUGH_SECONDS`, or
+        the fastest of 1, 3 or 5 is too far from `best_ns`.
     """
     warm_up = workload.run(kernel, stencil, config)
-    if best_ns and warm_up > HOPELESS * best_ns:
-        second = workload.run(kernel, stencil, config)
-        if second > HOPELESS * best_ns:
-            return (second,)
     if warm_up > ENOUGH_SECONDS * 1e9:
         return (warm_up,)
     times: list[int] = []
     while len(times) < REPETITIONS and sum(times) < ENOUGH_SECONDS * 1e9:
         times.append(workload.run(kernel, stencil, config))
+        if best_ns and min(times) > _RUNGS.get(len(times), math.inf) * best_ns:
+            break
     return tuple(times)
 
 

@@ -26,6 +26,8 @@ __all__ = ["Answer", "WorkerProcess", "WorkerSettings"]
 # Starting Python and an OpenCL platform takes 0.3 s; a busy machine may take longer.
 START_SECONDS = 60.0
 
+_BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
 # The end of what a worker printed, where it says what it died of.
 _LOG_BYTES = 20_000
 
@@ -42,11 +44,14 @@ class WorkerSettings:
         Most data a worker may allocate; beyond that the candidate is out of memory.
     modules : tuple of str
         Modules to import first; they may register stencils.
+    nice: int
+        How far behind other processes it stands.
     """
 
     device: str
     memory_gib: float
     modules: tuple[str, ...] = ()
+    nice: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,7 @@ class WorkerProcess:
     def __init__(self, settings: WorkerSettings) -> None:
         self.settings = settings
         self.job: Any = None
+        self.asked = 0.0  # when, by the monotonic clock
         self._process: subprocess.Popen[bytes] | None = None
         self._answers = -1
         self._pending = b""
@@ -122,6 +128,7 @@ class WorkerProcess:
             "device": self.settings.device,
             "memory_gib": self.settings.memory_gib,
             "modules": list(self.settings.modules),
+            "nice": self.settings.nice,
             "answers_fd": theirs,
             "timeline": is_recording(),
             "parent": os.getpid(),
@@ -135,6 +142,8 @@ class WorkerProcess:
             # Where this process has temporary ones, theirs are the same.
             env={
                 **os.environ,
+                # Cores are taken: threads of BLAS that wait for one another would spin.
+                **dict.fromkeys(_BLAS_THREADS, "1"),
                 "TILEWRIGHT_CACHE_DIR": str(cache_dir()),
                 "TILEWRIGHT_DATA_DIR": str(data_dir(to_write=True)),
             },
@@ -150,7 +159,7 @@ class WorkerProcess:
         self.start()
         assert self._process is not None
         assert self._process.stdin is not None
-        self.job = job
+        self.job, self.asked = job, time.monotonic()
         self._seconds = seconds
         self._deadline = time.monotonic() + (seconds if self._greeted else START_SECONDS)
         with contextlib.suppress(BrokenPipeError):  # it died: poll() will see that

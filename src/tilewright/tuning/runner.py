@@ -1,9 +1,10 @@
 """The coordinator: feeds candidates to workers and records what becomes of each.
 
-Two kinds of work flow through here.  *Preparing* (compile, then screen on small exact
-problems) uses the host's cores; *timing* uses the device.  On a GPU they overlap.  On a
-CPU device they share the same cores, and a compiler beside a kernel would spoil its
-time; there, preparing and timing alternate in batches.
+Two kinds of work flow through here.  *Preparing* uses the host's cores; *timing* uses the
+device.  On a GPU they overlap: every core compiles, and one process alone checks a candidate
+on small exact problems and times it.  On a CPU device they share the same cores, and a
+compiler beside a kernel would spoil its time; there, preparing (compile and check) and timing
+alternate in batches.
 
 Where timing is what takes long, prepared candidates come with a forecast
 (`tilewright.tuning.forecast`): the most promising is timed first, and those that the
@@ -15,7 +16,7 @@ from __future__ import annotations
 import os
 import selectors
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +29,12 @@ from tilewright.tuning.process import Answer, WorkerProcess, WorkerSettings
 from tilewright.tuning.ready import ReadyQueue
 from tilewright.tuning.strategies import Strategy
 
-__all__ = ["Limits", "Runner", "TuningError"]
+__all__ = ["Limits", "Runner", "Spent", "TuningError"]
+
+# What a compiler takes at most: big unrolled kernels take NVRTC 0.3 GiB.
+_COMPILER_GIB = 0.5
+
+_NICE = 5
 
 # So many failures of the machine in a row, all alike, are no accident.
 _IN_A_ROW = 5
@@ -55,6 +61,49 @@ class Limits:
     prepare: float = 30.0
     time: float = 20.0
     final: float = 180.0
+
+
+@dataclass
+class Spent:
+    """Where the time of a search went, in seconds.
+
+    Parameters
+    ----------
+    workers : int
+        Processes that prepare; one more times.
+    wall : float
+        Of the search.
+    preparing, device : float
+        In which preparing processes, all together, and the timing one had something to do.
+    compiling, checking, timing, kernels : float
+        What they said of it; `kernels` is the device's own time of what was timed, within
+        `timing`.
+    """
+
+    workers: int
+    wall: float = 0.0
+    preparing: float = 0.0
+    device: float = 0.0
+    compiling: float = 0.0
+    checking: float = 0.0
+    timing: float = 0.0
+    kernels: float = 0.0
+
+    def add(self, told: Mapping[str, float]) -> None:
+        """Add what an answer says of its seconds."""
+        for name, seconds in told.items():
+            setattr(self, name, getattr(self, name) + seconds)
+
+    def __str__(self) -> str:
+        def share(seconds: float, processes: int = 1) -> str:
+            return f"{100 * seconds / max(self.wall * processes, 1e-9):.0f} %"
+
+        return (
+            f"{self.workers} preparing processes were busy {share(self.preparing, self.workers)} of"
+            f" the time (compiling {share(self.compiling, self.workers)}), the timing one"
+            f" {share(self.device)} (timing {share(self.timing)}, kernels {share(self.kernels)});"
+            f" checking took {self.checking:.1f} s"
+        )
 
 
 class Runner:
@@ -91,14 +140,21 @@ class Runner:
         limits: Limits,
     ) -> None:
         cores = len(os.sched_getaffinity(0))
-        self._preparers = [WorkerProcess(settings) for _ in range(max(1, min(8, cores)))]
+        most = min(8, cores) if exclusive else min(cores, int(settings.memory_gib / _COMPILER_GIB))
+        # Where both go on at once, who launches kernels goes first.
+        behind = replace(settings, nice=0 if exclusive else _NICE)
+        self._preparers = [WorkerProcess(behind) for _ in range(max(1, most))]
         self._timer = WorkerProcess(settings)
-        self._request, self._blank, self._record = request, blank, record
+        self._request, self._blank, self._record = (
+            {**request, "ahead": not exclusive}, blank, record,
+        )  # fmt: skip
         self._mode_of, self._exclusive, self.limits = mode_of, exclusive, limits
         self._ready = ReadyQueue()
-        # Enough ready candidates to make the change of phase cheap, few enough that the
-        # strategy learns soon.
-        self._batch = 4 * len(self._preparers)
+        # Enough ready candidates to make the change of phase cheap, or to choose by forecast, few
+        # enough that the strategy learns soon.
+        many = exclusive or request.get("forecast")
+        self._batch = (4 if many else 1) * len(self._preparers)
+        self.spent = Spent(len(self._preparers))
         self.best_ns: int | None = None
         self.outside: float | None = None  # share of the cores that others had during the race
         self._machine_failed: list[Answer] = []  # in a row, all alike
@@ -126,6 +182,7 @@ class Runner:
         """
         exhausted = False
         timing = False
+        started = time.monotonic()
         last_call = deadline + self.limits.prepare + self.limits.time
         while True:
             now = time.monotonic()
@@ -148,6 +205,7 @@ class Runner:
             if late:
                 self._drop_searches()
             busy = [w for w in self._workers if w.busy]
+            self.spent.wall = time.monotonic() - started
             if not busy:
                 if late or (exhausted and not self._ready):
                     return
@@ -211,6 +269,7 @@ class Runner:
         for worker, answer in _wait(busy):
             candidate: Measurement = worker.job
             worker.job = None
+            self._account(worker, answer)
             if answer.lost:
                 worker.restart()  # if that fails, the device is gone, and no kernel did it
             if self._is_machines_fault(answer):
@@ -219,10 +278,18 @@ class Runner:
                 self._finish(strategy, failed(candidate, answer))
             elif worker is self._timer:
                 times = tuple(answer.data["times_ns"])
+                if self._ready and not self._exclusive:  # the device waits for no bookkeeping
+                    self._start_timing()
                 self._finish(strategy, replace(candidate, status=Status.OK, times_ns=times))
             else:
                 prepared = replace(candidate, compile_seconds=answer.data["compile_seconds"])
                 self._ready.add(prepared, answer.data.get("forecast"))
+
+    def _account(self, worker: WorkerProcess, answer: Answer) -> None:
+        """Add up where the time goes."""
+        taken = time.monotonic() - worker.asked
+        self.spent.add({"device" if worker is self._timer else "preparing": taken})
+        self.spent.add(answer.data.pop("spent", {}))
 
     def _is_machines_fault(self, answer: Answer) -> bool:
         """Whether the machine failed: that is held against no candidate, and has no row.
@@ -288,7 +355,7 @@ class Runner:
 
     def certify(self, candidate: Measurement) -> Measurement:
         """Check a finalist on everything the numerics contract promises."""
-        answer = self._one(self._preparers[0], self._about(candidate, "certify"))
+        answer = self._one(self._timer, self._about(candidate, "certify"))
         if answer.status != Status.OK:
             self._refuse_machine(answer)
             return failed(candidate, answer)

@@ -35,7 +35,7 @@ from tilewright.tuning.measurement import Measurement, Stage, Status, now
 from tilewright.tuning.noise import noise
 from tilewright.tuning.process import WorkerSettings
 from tilewright.tuning.room import check_memory, limits_for, memory_gib
-from tilewright.tuning.runner import Limits, Runner, TuningError
+from tilewright.tuning.runner import Limits, Runner, Spent, TuningError
 from tilewright.tuning.store import Store
 from tilewright.tuning.strategies import Strategy
 from tilewright.tuning.strategies import strategy as make_strategy
@@ -48,6 +48,12 @@ __all__ = ["Progress", "TuningError", "TuningResult", "check_memory", "seconds_o
 # Finalists: screening on a shared machine errs by some percent, and among some hundred
 # candidates the best eight have always held the best.
 FINALISTS = 8
+
+# Before the race so many times as many run a heat.
+_HEATS = 4
+
+# Times that each runs in a heat at least, the uncounted first and baselines included.
+_HEAT_RUNS = 6
 
 # Share of the budget kept for the race and the winner's certificate.
 _FINAL_SHARE = 0.15
@@ -108,6 +114,8 @@ class TuningResult:
         nobody has proved on such a device.
     noise : tuple of str
         What makes the final race's times doubtful, a line each; nothing on a quiet machine.
+    spent : Spent or None
+        Where the search's time went.
     """
 
     winner: Measurement
@@ -119,6 +127,7 @@ class TuningResult:
     search_seconds: float
     served: Measurement | None = None
     noise: tuple[str, ...] = ()
+    spent: Spent | None = None
 
     @property
     def candidates_per_second(self) -> float:
@@ -318,7 +327,8 @@ class _Session:
         run = self.problem.flops / measured_peak(self.live, self.problem.precision)
         request = {
             "problem": problem_to_json(self.problem),
-            "forecast": run > _FORECAST_SECONDS,
+            # Who asks for every point gets every point.
+            "forecast": run > _FORECAST_SECONDS and name != "exhaustive",
         }
         exclusive = self.spec.kind == "cpu"
         with Runner(
@@ -332,13 +342,14 @@ class _Session:
             searched = time.monotonic() - self.started
             finalists = self._decide(runner)
             winner, served = self._certified(runner, finalists)
+            spent = runner.spent
         if exclusive and self.problem.precision.letter in PRECISIONS:
             with span("race with BLAS"):
                 host_blas.race(self.live, self.problem)
         seconds = time.monotonic() - self.started
         return TuningResult(
             winner, finalists, self.tried, self.failed, resumed, seconds, searched, served,
-            tuple(noise({"the winner": winner.times_ns}, runner.outside)),
+            tuple(noise({"the winner": winner.times_ns}, runner.outside)), spent,
         )  # fmt: skip
 
     def _strategy(self, name: str, seed: int, imported: list[Measurement]) -> Strategy:
@@ -423,7 +434,7 @@ class _Session:
 
     def _decide(self, runner: Runner) -> tuple[Measurement, ...]:
         """Race the best with their baselines; return what may win, fastest first."""
-        ranked = sorted(self.screened, key=lambda m: m.median_ns)[:FINALISTS]
+        ranked = sorted(self.screened, key=lambda m: m.median_ns)
         if not ranked:
             raise TuningError(
                 f"no candidate for {self.problem} was right and timed ({self.failed} failed);"
@@ -432,11 +443,25 @@ class _Session:
         self._tell("final")
         seconds = min(_RACE_SECONDS, max(1.0, self.budget * _FINAL_SHARE / 2))
         with span("race"):
-            racing = [replace(m, stage=Stage.FINAL) for m in with_baselines(ranked)]
-            raced = [marked(m) for m in runner.race(racing, seconds)]
+            # As many as time allows run a heat, so that screening's noise does not choose.
+            at_most = int(seconds * 1e9 / (_HEAT_RUNS * ranked[0].median_ns))
+            heat = ranked[: min(at_most, _HEATS * FINALISTS)]
+            if len(heat) > FINALISTS:
+                ranked = judged(self._raced(runner, heat, seconds / 2)) or ranked
+            raced = self._raced(runner, ranked[:FINALISTS], seconds)
         for result in raced:
-            self.store.add(replace(result, created=now()))
+            if result.ok:
+                self.store.add(replace(result, created=now()))
         return tuple(judged(raced))
+
+    def _raced(self, runner: Runner, ranked: list[Measurement], seconds: float) -> list[Measurement]:
+        """Time candidates beside their baselines, interleaved; store what fails by that."""
+        racing = [replace(m, stage=Stage.FINAL) for m in with_baselines(ranked)]
+        raced = [marked(m) for m in runner.race(racing, seconds)]
+        for result in raced:
+            if not result.ok:
+                self.store.add(replace(result, created=now()))
+        return raced
 
     def _certified(
         self, runner: Runner, right: tuple[Measurement, ...]

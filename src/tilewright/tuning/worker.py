@@ -4,8 +4,10 @@ Run as ``python -m tilewright.tuning.worker``.  Requests and answers are one JSO
 a line; nothing is ever unpickled.  Answers go to a file descriptor of their own,
 because compilers and drivers print to the standard ones.
 
-Requests: ``prepare`` (compile and screen), ``time`` (screen timing), ``race`` (several
-candidates interleaved), ``certify`` (everything the numerics contract promises).
+Requests: ``prepare`` (compile), ``time`` (screen timing), ``race`` (several candidates
+interleaved), ``certify`` (everything the numerics contract promises).  A candidate is checked
+when it is prepared; or, with ``ahead``, when it is timed, so that one process alone uses the
+device and others compile without it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import resource
 import sys
 import threading
 import time
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, TextIO
 
 from tilewright.backend import (
@@ -32,10 +36,11 @@ from tilewright.backend import (
     device,
 )
 from tilewright.problem import Problem, Trans
-from tilewright.reschedule.cubin import compile_kernel
-from tilewright.reschedule.levels import baseline_and_level, is_rescheduled, unscheduled
+from tilewright.reschedule.cubin import compile_kernel, rewriting
+from tilewright.reschedule.levels import Level, baseline_and_level, is_rescheduled, unscheduled
+from tilewright.sass import occupancy, read_cubin
 from tilewright.space import Config
-from tilewright.stencil import Mode, Stencil, Variant, stencil
+from tilewright.stencil import Launch, Mode, Source, Stencil, Variant, stencil
 from tilewright.timeline import drain, span, start
 from tilewright.tuning.forecast import forecast
 from tilewright.tuning.measure import Workload, interleaved, repeat
@@ -62,6 +67,51 @@ def problem_from_json(plain: dict[str, Any]) -> Problem:
     """Return the problem that plain data describe."""
     letters = {name: Trans(plain[name]) for name in ("trans_a", "trans_b")}
     return Problem(**{**plain, **letters})
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """What a request is about."""
+
+    problem: Problem
+    family: Stencil
+    config: Config
+    mode: Mode
+
+    @property
+    def level(self) -> Level | None:
+        """How its machine code is rescheduled."""
+        return baseline_and_level(self.config)[1]
+
+    @property
+    def baseline(self) -> _Candidate:
+        """The same kernel as the compiler leaves it."""
+        return replace(self, config=unscheduled(self.config))
+
+    @property
+    def launch(self) -> Launch:
+        """How it is launched for the problem."""
+        return self.family.launch(self.config, self.problem.m, self.problem.n, self.problem.k)
+
+    def source(self, live: LiveDevice) -> Source:
+        """Return what is compiled for a device."""
+        config, _ = baseline_and_level(self.config)
+        return self.family.source(config, Variant.of(self.problem), live.dialect, self.mode)
+
+
+def _refuse_what_cannot_run(code: bytes, launch: Launch, source: Source) -> None:
+    """Refuse a kernel of which not one block fits on a multiprocessor."""
+    kernel = max(read_cubin(code).kernels, key=lambda one: len(one.code))
+    try:
+        shared = kernel.shared_bytes + source.dynamic_shared_bytes
+        fitting = occupancy(kernel.arch, prod(launch.block), kernel.registers, shared)
+    except ValueError:  # an architecture newer than the table: the driver has the last word
+        return
+    if not fitting.blocks:
+        raise LaunchError(
+            f"a block takes more {fitting.limited_by} than a multiprocessor has:"
+            f" {prod(launch.block)} threads, {kernel.registers} registers each, {shared} bytes"
+        )
 
 
 class Worker:
@@ -107,17 +157,14 @@ class Worker:
         detail = getattr(error, "detail", "")
         return {"status": status, "reason": lines[0], "detail": detail, "machine": machine}
 
-    def _candidate(self, request: dict[str, Any]) -> tuple[Kernel, Stencil, Config, Variant, Mode]:
+    def _candidate(self, request: dict[str, Any]) -> _Candidate:
         problem = problem_from_json(request["problem"])
         family = stencil(request["stencil"])
         config = Config(family.name, request["config"])
-        variant, mode = Variant.of(problem), Mode.parse(request["mode"])
-        return self._compiled(family, config, variant, mode), family, config, variant, mode
+        return _Candidate(problem, family, config, Mode.parse(request["mode"]))
 
-    def _compiled(self, family: Stencil, config: Config, variant: Variant, mode: Mode) -> Kernel:
-        baseline, level = baseline_and_level(config)
-        source = family.source(baseline, variant, self.device.dialect, mode)
-        return compile_kernel(self.device, source, level)
+    def _compiled(self, one: _Candidate) -> Kernel:
+        return compile_kernel(self.device, one.source(self.device), one.level)
 
     def _load(self, request: dict[str, Any]) -> Workload:
         problem = problem_from_json(request["problem"])
@@ -128,42 +175,68 @@ class Worker:
         return self._workload
 
     def do_prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Compile a candidate and check it on small exact problems."""
-        kernel, family, config, variant, mode = self._candidate(request)
-        if not family.takes(config, problem_from_json(request["problem"])):
+        """Compile a candidate and, unless that is left to its timing, check it."""
+        one = self._candidate(request)
+        if not one.family.takes(one.config, one.problem):
             raise LaunchError("it is not for the problem's sides and leading dimensions")
-        screen(self.device, kernel, family, config, variant, mode)
-        self._like_its_baseline(kernel, family, config, variant, mode)
-        answer: dict[str, Any] = {"compile_seconds": kernel.compile_seconds}
-        if request.get("forecast") and kernel.code is not None:
-            problem = problem_from_json(request["problem"])
-            launch = family.launch(config, problem.m, problem.n, problem.k)
-            baseline, _ = baseline_and_level(config)
-            source = family.source(baseline, variant, self.device.dialect, mode)
+        started = time.perf_counter()
+        if request["ahead"]:
+            code = self._compiled_ahead(one)
+            taken = time.perf_counter() - started
+            spent = {"compiling": taken}
+        else:
+            kernel = self._compiled(one)
+            code, taken = kernel.code, kernel.compile_seconds
+            compiled = time.perf_counter()
+            self._check(kernel, one)
+            spent = {"compiling": compiled - started, "checking": time.perf_counter() - compiled}
+        answer: dict[str, Any] = {"compile_seconds": taken, "spent": spent}
+        if request.get("forecast") and code is not None:
+            shared = one.source(self.device).dynamic_shared_bytes
             units = self.device.spec.multiprocessors
-            answer["forecast"] = forecast(kernel.code, launch, units, source.dynamic_shared_bytes)
+            answer["forecast"] = forecast(code, one.launch, units, shared)
         return answer
 
-    def _like_its_baseline(
-        self, kernel: Kernel, family: Stencil, config: Config, variant: Variant, mode: Mode
-    ) -> None:
-        """Check that a rescheduled kernel gives the bits of the compiler's own code."""
-        if is_rescheduled(config):
-            baseline = self._compiled(family, unscheduled(config), variant, mode)
-            same_bits(self.device, (baseline, kernel), family, config, variant)
+    def _compiled_ahead(self, one: _Candidate) -> bytes | None:
+        """Return machine code that is in the cache from now on, its baseline's beside it."""
+        source = one.source(self.device)
+        if is_rescheduled(one.config):
+            self.device.compile_ahead(one.baseline.source(self.device))
+        code = self.device.compile_ahead(source, rewriting(source, one.level))
+        if code is not None:
+            _refuse_what_cannot_run(code, one.launch, source)
+        return code
+
+    def _check(self, kernel: Kernel, one: _Candidate) -> None:
+        """Check a candidate on small exact problems, and rescheduled code beside its baseline."""
+        about = one.family, one.config, Variant.of(one.problem)
+        screen(self.device, kernel, *about, one.mode)
+        if is_rescheduled(one.config):
+            same_bits(self.device, (self._compiled(one.baseline), kernel), *about)
 
     def do_time(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Time a prepared candidate on the problem itself."""
+        """Time a prepared candidate on the problem itself; check it first, if that was left."""
+        started = time.perf_counter()
+        one = self._candidate(request)
+        kernel = self._compiled(one)
+        if request["ahead"]:
+            self._check(kernel, one)
+        checked = time.perf_counter()
         workload = self._load(request)
-        kernel, family, config, *_ = self._candidate(request)
-        return {
-            "times_ns": repeat(workload, kernel, family, config, best_ns=request.get("best_ns"))
+        before = workload.busy_ns
+        times = repeat(workload, kernel, one.family, one.config, best_ns=request.get("best_ns"))
+        spent = {
+            "checking": checked - started,
+            "timing": time.perf_counter() - checked,
+            "kernels": 1e-9 * (workload.busy_ns - before),
         }
+        return {"times_ns": times, "spent": spent}
 
     def do_race(self, request: dict[str, Any]) -> dict[str, Any]:
         """Time several prepared candidates interleaved."""
         workload = self._load(request)
-        candidates = [self._candidate({**request, **one})[:3] for one in request["candidates"]]
+        every = [self._candidate({**request, **one}) for one in request["candidates"]]
+        candidates = [(self._compiled(one), one.family, one.config) for one in every]
         others = OutsideLoad()
         times = interleaved(workload, candidates, request["seconds"])
         # The host's cores have no part in a GPU's times.
@@ -172,8 +245,9 @@ class Worker:
 
     def do_certify(self, request: dict[str, Any]) -> dict[str, Any]:
         """Check a winner on everything the numerics contract promises."""
-        kernel, family, config, variant, _ = self._candidate(request)
-        return {"error": certify(self.device, kernel, family, config, variant)}
+        one = self._candidate(request)
+        variant = Variant.of(one.problem)
+        return {"error": certify(self.device, self._compiled(one), one.family, one.config, variant)}
 
 
 def _limit_memory(gibibytes: float) -> None:
@@ -193,6 +267,7 @@ def serve(requests: TextIO, answers: TextIO, settings: dict[str, Any]) -> None:
     for module in settings.get("modules", ()):
         importlib.import_module(module)
     _limit_memory(settings["memory_gib"])
+    os.nice(settings.get("nice", 0))
     if settings.get("timeline"):
         start()
     worker = Worker(device(settings["device"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+import os
 
 from tilewright.reschedule.levels import unscheduled
 from tilewright.space import Config
@@ -23,22 +23,29 @@ class BaselinesFirst(Strategy):
     ----------
     inner : Strategy
         Proposes, and learns every time.
+    at_once : int, optional
+        How many rescheduled configs may be under way; a quarter of the cores by default, as
+        compiling must go on meanwhile.
     """
 
-    def __init__(self, inner: Strategy) -> None:
+    def __init__(self, inner: Strategy, at_once: int | None = None) -> None:
         super().__init__(inner.space, inner.seed, inner.start)
         self._inner = inner
         self._asked: set[Config] = set()
         self._times: dict[Config, float] = {}
         self._waiting: dict[Config, list[Config]] = {}  # by the baseline that is not timed yet
-        self._ready: deque[Config] = deque()
+        self._ready: list[Config] = []
+        self._searched: set[Config] = set()  # proposed, and not observed yet
+        self._at_once = at_once or max(1, len(os.sched_getaffinity(0)) // 4)
 
     def propose(self) -> Config | None:
         """Return what the strategy proposes, or first the baseline that it was made of."""
         while True:
-            while self._ready:
-                config = self._ready.popleft()
+            while self._ready and len(self._searched) < self._at_once:
+                config = min(self._ready, key=lambda one: self._times[unscheduled(one)])
+                self._ready.remove(config)
                 if self._times[unscheduled(config)] <= _WITHIN * self._best():
+                    self._searched.add(config)
                     return config
                 self._inner.observe(config, None)
             found = self._inner.propose()
@@ -64,6 +71,7 @@ class BaselinesFirst(Strategy):
     def observe(self, config: Config, seconds: float | None) -> None:
         """Learn a time; a baseline's lets go what waited for it."""
         self._inner.observe(config, seconds)
+        self._searched.discard(config)
         if unscheduled(config) != config:
             return
         self._asked.add(config)
