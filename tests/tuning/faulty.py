@@ -2,11 +2,13 @@
 
 Workers import this module and find the stencil registered.  `fault` chooses:
 0 none, 1 does not compile, 2 wrong at the edge, 3 segmentation fault, 4 endless loop,
-5 eats all memory it gets, 6 wrong in what only the winner's certificate looks at.
+5 eats all memory it gets, 6 wrong in what only the winner's certificate looks at, 7 eats all
+memory and is ended by that, as compilers are.
 """
 
 from __future__ import annotations
 
+import ctypes
 from typing import ClassVar
 
 import numpy as np
@@ -85,6 +87,11 @@ class Faulty(Stencil):
             eaten = []
             while True:  # until the worker's limit
                 eaten.append(np.empty(1 << 28, np.uint8))
+        if config["fault"] == 7:
+            make = ctypes.CDLL("libstdc++.so.6")._Znwm  # operator new
+            make.argtypes, make.restype = [ctypes.c_size_t], ctypes.c_void_p
+            while True:  # until it throws what nothing catches, as in a compiler
+                ctypes.memset(make(1 << 28), 1, 1)
         return Source(TEXT, {"FAULT": config["fault"], "ROUNDS": config["rounds"]})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -197,45 +196,6 @@ def test_a_problem_that_cannot_fit_is_refused_before_anything_runs(tmp_path):
         pytest.raises(ValueError, match="GiB in three matrices"),
     ):
         tune(Problem(10**6, 10**6, 10**6, "d"), store=store)
-
-
-SCRIPT = """
-import sys
-import tests.tuning.faulty
-from tests.tuning.test_faults import run
-from tilewright.tuning.store import Store
-tests.tuning.faulty.Faulty.faults = (0, 1, 2, 3)
-with Store(sys.argv[1]) as store:
-    run(store)
-"""
-
-
-@pytest.mark.slow
-def test_kill_9_loses_only_what_is_in_flight(tmp_path, monkeypatch):
-    monkeypatch.setattr(tests.tuning.faulty.Faulty, "faults", (0, 1, 2, 3))
-    path = tmp_path / "store.sqlite"
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], start_new_session=True)
-    try:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and count(path) < 3:
-            time.sleep(0.05)
-        seen = count(path)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert seen >= 3
-    assert count(path) >= seen
-    with Store(path) as store:
-        result = run(store)
-        assert result.resumed >= seen
-        assert result.tried + result.resumed == 8
-
-
-def count(path: Path) -> int:
-    if not path.exists():
-        return 0
-    with Store(path) as store:
-        return store.count(stage=Stage.SCREEN)
 
 
 def test_workers_die_with_their_coordinator(tmp_path):

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.cli import (
+    adopt,
     bench,
     bound,
     db,
@@ -53,6 +54,7 @@ app.command("bound")(bound.command)
 app.command("space")(space.command)
 app.command("inspect")(inspect.command)
 app.command("tune")(tune.command)
+app.command("adopt")(adopt.command)
 app.add_typer(bench.app, name="bench")
 app.command("ladder")(ladder.command)
 app.command("microbench")(microbench.command)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.portfolio.measured import Measured
     from tilewright.portfolio.select import Selected
 
-__all__ = ["app"]
+__all__ = ["app", "stored"]
 
 app = typer.Typer(
     name="portfolio", help="The kernels that serve, and how they are built.", no_args_is_help=True
@@ -322,7 +322,7 @@ def build(
         files = (times or (), refit or (), also or (), batches or ())
         check_pace(itertools.chain(*files), letters)
         for letter in letters:
-            mine = measured_at_pace(times, letter) if times else _stored(letter, live)
+            mine = measured_at_pace(times, letter) if times else stored(letter, live)
             if not mine:  # of a precision that nobody timed defaults serve
                 continue
             more, others, many = (measured_at_pace(some, letter) for some in files[1:])
@@ -422,7 +422,7 @@ def _whole(portfolio: Portfolio, digest: str) -> bool:
 # -- steps of a build ----------------------------------------------------------------------
 
 
-def _stored(name: str, live: LiveDevice | None) -> list[Measured]:
+def stored(name: str, live: LiveDevice | None) -> list[Measured]:
     """Return what the store has of a precision: one, or none."""
     from tilewright.portfolio.measured import from_store
     from tilewright.tuning.store import Store

@@ -145,7 +145,13 @@ def document(live: CUDADevice, letter: str, family: str, cases: dict[str, Any]) 
 
 
 def measure_family(
-    live: CUDADevice, letter: str, name: str, count: int, seed: int, seconds: float
+    live: CUDADevice,
+    letter: str,
+    name: str,
+    count: int,
+    seed: int,
+    seconds: float,
+    also: Mapping[Variant, Sequence[Config]] | None = None,
 ) -> dict[str, Any]:
     """Return times of a stencil's configs: all of a small space, of a large one its starts.
 
@@ -163,9 +169,11 @@ def measure_family(
     count, seed : int
         Shapes of each pair of transposes; the same for the same seed.
     seconds : float
-        After which no further shape begins.
+        After which no further shape of its transposes begins; each pair has a fourth.
+    also : Mapping, optional
+        More configs, by variant.
     """
-    until = time.monotonic() + seconds
+    until = time.monotonic()
     family = stencil(name)
     of = precision(letter)
     memory = matrices(live, of, seed)
@@ -175,9 +183,11 @@ def measure_family(
             variant = Variant(of, a, b)
             if of.reads_along_k and not all(variant.k_fast):
                 continue
-            configs = _candidates(family, variant, live)
+            more = (also or {}).get(variant, ())
+            configs = list(dict.fromkeys([*_candidates(family, variant, live), *more]))
             kernels = _compiled(live, family, variant, configs)
             streams = bool(family.geometry(configs[0]).streamed)
+            until = max(until, time.monotonic()) + seconds / 4
             drawn = _skinny(seed, of) if streams else _every_kind(seed, of)
             shapes, rows = [], []
             for sides in islice(drawn, count):

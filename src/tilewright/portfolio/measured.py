@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,13 @@ class Case:
     configs: tuple[Config, ...]
     ns: NDArray[np.float64]
     won: Mapping[Problem, tuple[Config, float]] = field(default_factory=dict)
+
+    def fastest(self, count: int, stencil: str) -> Iterator[Config]:
+        """Yield a stencil's configs that were among so many of the fastest on a problem, once."""
+        order = np.argsort(self.ns, axis=1)[:, :count]
+        timed = np.isfinite(np.take_along_axis(self.ns, order, axis=1))
+        found = dict.fromkeys(unscheduled(self.configs[at]) for at in order[timed])
+        yield from (one for one in found if one.stencil == stencil)
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,7 @@ class WorkerProcess:
         full = "No space left" in log or not has_room(self._compiles_in, ROOM_BYTES)
         greeted = self._greeted
         self.kill()
-        if not greeted:
+        if not greeted and code != -signal.SIGKILL:  # which may befall any process at any time
             last = (log.strip().splitlines() or ["it said nothing"])[-1]
             raise RuntimeError(f"the tuning worker could not start: {last}")
         # A killer that was not us is the kernel's, when memory has run out.

@@ -158,6 +158,8 @@ class Runner:
         self.best_ns: int | None = None
         self.outside: float | None = None  # share of the cores that others had during the race
         self._machine_failed: list[Answer] = []  # in a row, all alike
+        self._again: list[Measurement] = []  # what the machine failed, once
+        self._twice: set[str] = set()
 
     def __enter__(self) -> Runner:
         return self
@@ -237,6 +239,8 @@ class Runner:
 
     def _proposed(self, strategy: Strategy, skip: set[str]) -> Measurement | None:
         """Return the next candidate that is new and for the problem."""
+        if self._again:
+            return self._again.pop()
         while (config := strategy.propose()) is not None:
             if config.id not in skip and (mode := self._mode_of(config)) is not None:
                 return replace(self._blank, config=config, mode=mode)
@@ -273,7 +277,11 @@ class Runner:
             if answer.lost:
                 worker.restart()  # if that fails, the device is gone, and no kernel did it
             if self._is_machines_fault(answer):
-                strategy.observe(candidate.config, None)
+                if candidate.config.id in self._twice:
+                    strategy.observe(candidate.config, None)
+                else:
+                    self._twice.add(candidate.config.id)
+                    self._again.append(candidate)
             elif answer.status != Status.OK:
                 self._finish(strategy, failed(candidate, answer))
             elif worker is self._timer:

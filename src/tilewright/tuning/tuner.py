@@ -454,7 +454,9 @@ class _Session:
                 self.store.add(replace(result, created=now()))
         return tuple(judged(raced))
 
-    def _raced(self, runner: Runner, ranked: list[Measurement], seconds: float) -> list[Measurement]:
+    def _raced(
+        self, runner: Runner, ranked: list[Measurement], seconds: float
+    ) -> list[Measurement]:
         """Time candidates beside their baselines, interleaved; store what fails by that."""
         racing = [replace(m, stage=Stage.FINAL) for m in with_baselines(ranked)]
         raced = [marked(m) for m in runner.race(racing, seconds)]

@@ -1,0 +1,363 @@
+"""``tilewright adopt``: from a device that nobody tuned for to kernels of its own, in pieces.
+
+::
+
+    microbenchmarks, then of each precision: tune, time, build, verify; then compare
+
+Pieces are what other commands do.  What is done is noted, and a further run goes on after it.  A
+piece gets its share of the time that is left; none serves before it was verified.
+"""
+
+from __future__ import annotations
+
+import json as json_
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilewright.cli.output import DeviceOption, JsonOption, emit_json, emit_lines, gigaflops, say
+
+if TYPE_CHECKING:
+    from tilewright.backend import LiveDevice
+    from tilewright.bench.sweep import Call
+    from tilewright.problem import Problem
+    from tilewright.tuning.measure import Workload
+
+__all__ = ["command"]
+
+# What is tuned for: a size that fills any GPU, and one that does not; on CPUs either.
+_SIZES = {"gpu": (4096, 1024), "cpu": (1024, 256)}
+
+_TRANSPOSES = ("NN", "NT", "TN", "TT")
+
+# Of tensor cores: one precision of each pace, whose times count for all of it.
+_PACES = ("bf16", "int8", "e4m3", "tf32")
+
+# How many of the fastest configs on each tuned problem are timed on other shapes.
+_FASTEST = 6
+
+# Shapes of each pair of transposes that are timed at most; shapes that are compared at the end.
+_SHAPES, _COMPARED = 60, 24
+
+# Sides that are compared on a CPU: of shorter ones launches are all that is timed.
+_CPU_SIDES = range(128, 2049)
+
+# No piece has fewer seconds: starting a tuner's workers and checking its winner takes some.
+_LEAST_SECONDS = 15.0
+
+# Turns of each in the comparison: an odd number, so that the median is a time that was measured.
+_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A part of the work: what it is called, its weight in the time, and what does it.
+
+    `run` is given seconds and says whether the piece is whole.
+    """
+
+    name: str
+    weight: float
+    run: Callable[[float], bool]
+
+
+def command(
+    device: DeviceOption = None,
+    budget: Annotated[
+        str, typer.Option("--budget", help="Time for this run; another goes on: 15m, 1h.")
+    ] = "15m",
+    precisions: Annotated[
+        str | None,
+        typer.Option("--precisions", help="Such as s,d; short: of tensor cores. All by default."),
+    ] = None,
+    afresh: Annotated[bool, typer.Option("--afresh", help="Do all pieces again.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Measure a device, tune and build kernels for it, and say what that gained."""
+    from contextlib import nullcontext, redirect_stdout
+    from sys import stderr
+
+    from tilewright.backend import device as find_device
+    from tilewright.paths import data_dir, private_directory
+    from tilewright.tuning.alone import alone_on
+    from tilewright.tuning.tuner import seconds_of
+
+    until = time.monotonic() + seconds_of(budget)
+    live = find_device(device)
+    wanted = _wanted(live, precisions)
+    folder = private_directory(data_dir(to_write=True) / "adopted" / live.fingerprint)
+    work = _Adoption(live, folder, afresh)
+    pieces = list(work.pieces(wanted))
+    with alone_on(live, "tilewright adopt"), redirect_stdout(stderr) if json else nullcontext():
+        done = work.do(pieces, until)
+    left = [one.name for one in pieces if one.name not in done]
+    gained = _read(folder / "compared.json")
+    if json:
+        emit_json({"device": live.id, "done": done, "left": left, "gained": gained})
+        return
+    _show(gained)
+    if left:
+        say(f"{len(left)} of {len(pieces)} pieces are left ({left[0]} first): run it again")
+
+
+def _wanted(live: LiveDevice, text: str | None) -> list[str]:
+    """Return the portfolios that are to be built: letters, and ``short``."""
+    from tilewright.precision import precision
+    from tilewright.problem import Trans
+    from tilewright.stencil import Variant, stencils_for
+
+    def serves(letter: str) -> bool:
+        return bool(stencils_for(live.spec, Variant(precision(letter), Trans.T, Trans.N)))
+
+    able = [letter for letter in ("sd" if live.spec.kind == "cpu" else "sdcz") if serves(letter)]
+    if live.backend == "cuda" and any(map(serves, _PACES)):
+        able.append("short")
+    chosen = able if text is None else [one.strip() for one in text.split(",")]
+    for one in chosen:
+        if one not in able:
+            raise ValueError(f"precisions={text!r} has {one!r}; {live.id} takes {', '.join(able)}")
+    return chosen
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return what an earlier run wrote; nothing where there is none."""
+    if not path.exists():
+        return {}
+    found: dict[str, Any] = json_.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _letters(name: str) -> tuple[str, ...]:
+    """Return the precisions that are timed for a portfolio."""
+    return _PACES if name == "short" else (name,)
+
+
+@dataclass(frozen=True)
+class _Adoption:
+    """The work on one device, and the folder that says how far it is."""
+
+    live: LiveDevice
+    folder: Path
+    afresh: bool
+
+    def pieces(self, wanted: list[str]) -> Iterator[_Piece]:
+        """Yield all pieces in order."""
+        yield _Piece("microbenchmarks", 1.5, self._microbench)
+        for name in wanted:
+            for trans in () if name == "short" else _TRANSPOSES:
+                for size in _SIZES[self.live.spec.kind]:
+                    run = partial(self._tune, name, trans, size)
+                    yield _Piece(f"tune {name} {trans} {size}", 0.75, run)
+            if self.live.backend == "cuda":
+                for letter in _letters(name):
+                    yield _Piece(f"time {letter}", 1.5, partial(self._time, letter))
+                yield _Piece(f"build {name}", 1.5, partial(self._build, name))
+                yield _Piece(f"verify {name}", 1.5, partial(self._verify, name))
+        yield _Piece("compare", 1.5, partial(self._compare, wanted))
+
+    def do(self, pieces: list[_Piece], until: float) -> dict[str, str]:
+        """Do what is not done yet until a time; return when each piece was done."""
+        from tilewright.paths import write_json
+        from tilewright.portfolio import reload
+
+        noted = self.folder / "done.json"
+        done: dict[str, str] = {} if self.afresh else _read(noted)
+        left = [one for one in pieces if one.name not in done]
+        for number, piece in enumerate(left):
+            remaining = until - time.monotonic()
+            if remaining <= 0:
+                break
+            share = piece.weight / sum(one.weight for one in left[number:])
+            seconds = max(_LEAST_SECONDS, share * remaining)
+            say(f"{piece.name}: some {seconds:.0f} s")
+            try:
+                whole = piece.run(seconds)
+            except (RuntimeError, ArithmeticError) as error:
+                say(f"  {error}")
+                continue
+            if whole:
+                done[piece.name] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                write_json(noted, done)
+                reload()
+        return done
+
+    def _microbench(self, seconds: float) -> bool:
+        from tilewright.cli.microbench import measure
+        from tilewright.microbench.session import fitting
+
+        path = self.folder / "microbench.json"
+        measure(self.live, fitting(self.live), max(seconds, 1.0), path, quiet=True)
+        return True
+
+    def _tune(self, letter: str, trans: str, size: int, seconds: float) -> bool:
+        from tilewright.portfolio.tuned import tune
+        from tilewright.problem import Problem
+
+        problem = Problem(size, size, size, letter, *trans)  # type: ignore[arg-type]
+        found = tune(problem, self.live, budget=seconds, resume=not self.afresh)
+        rate = gigaflops(found.winner.flops_per_second)
+        say(f"  {found.tried} candidates, {found.failed} failed; {rate}")
+        return True
+
+    def _time(self, letter: str, seconds: float) -> bool:
+        """Time what the tuner found, and what its stencils begin with, on shapes of every kind."""
+        from tilewright.backend.cuda.device import CUDADevice
+        from tilewright.cli.portfolio import stored
+        from tilewright.paths import write_atomically
+        from tilewright.portfolio.measure import measure_family, text_of
+        from tilewright.precision import precision
+        from tilewright.problem import Trans
+        from tilewright.stencil import Variant, stencils_for
+
+        assert isinstance(self.live, CUDADevice)  # whose pieces these are
+        variant = Variant(precision(letter), Trans.T, Trans.N)
+        first, *others = (one.name for one in stencils_for(self.live.spec, variant))
+        cases = stored(letter, self.live)[0].cases if stored(letter, self.live) else {}
+        skinny = [name for name in others if name == "skinny"]
+        for name in (first, *skinny):
+            also = {of: list(case.fastest(_FASTEST, name)) for of, case in cases.items()}
+            share = seconds / (1 + len(skinny))
+            made = measure_family(self.live, letter, name, _SHAPES, 0, share, also)
+            for of, case in cases.items() if name == first else ():
+                made["cases"][f"{of.trans_a}{of.trans_b}"]["won"] = [
+                    {"size": [at.m, at.n, at.k], "config": dict(config), "ns": ns}
+                    for at, (config, ns) in case.won.items()
+                    if config.stencil == name
+                ]
+            which = "times" if name == first else "also"
+            write_atomically(self.folder / f"{which}-{letter}.json", text_of(made).encode())
+        return True
+
+    def _build(self, name: str, seconds: float, verified: Path | None = None) -> bool:
+        """Pick, compile and pack; what is verified serves, what is not stays here."""
+        from tilewright.cli.portfolio import build
+
+        times, also = (
+            [path for one in _letters(name) if (path := self.folder / f"{of}-{one}.json").exists()]
+            for of in ("times", "also")
+        )
+        build(
+            name, self.folder / "work", None if verified else self.folder / "built", times,
+            self.live.id, seconds, also=also, verified=verified,
+        )  # fmt: skip
+        return True
+
+    def _verify(self, name: str, seconds: float) -> bool:
+        """Run all that was built; let what is right serve."""
+        from tilewright.backend.cuda.device import CUDADevice
+        from tilewright.paths import write_json
+        from tilewright.portfolio.portfolio import read_portfolio
+        from tilewright.portfolio.verify import verify
+
+        assert isinstance(self.live, CUDADevice)  # whose pieces these are
+        until = time.monotonic() + seconds
+        path = self.folder / f"right-{name}.json"
+        passed = _read(path)
+        built = read_portfolio(self.folder / "built", name)
+        found = verify(self.live, built, seconds, passed=passed)
+        write_json(path, passed | found.right)
+        for what in found.wrong.values():
+            say(f"  wrong, and left out: {what}")
+        if found.left:
+            say(f"  {found.left} instances are still to be run")
+            return False
+        return self._build(name, max(60.0, until - time.monotonic()), path)
+
+    def _compare(self, wanted: list[str], seconds: float) -> bool:
+        """Time what serves now beside the defaults and the vendor's library, on drawn shapes."""
+        from statistics import geometric_mean
+
+        from tilewright.paths import write_json
+
+        until = time.monotonic() + seconds
+        letters = [letter for name in wanted for letter in _letters(name)]
+        told: dict[str, Any] = {}
+        for number, letter in enumerate(letters):
+            share = (until - time.monotonic()) / (len(letters) - number)
+            rows = list(_compared(self.live, letter, time.monotonic() + share))
+            ratios: dict[str, list[float]] = {}
+            for row in rows:
+                for rival, taken in row.items():
+                    ratios.setdefault(rival, []).append(taken / row["tilewright"])
+            means = {name: geometric_mean(x) for name, x in ratios.items() if name != "tilewright"}
+            told[letter] = {"shapes": len(rows), "times as fast as": means}
+        write_json(self.folder / "compared.json", told)
+        return True
+
+
+# -- what it gained -------------------------------------------------------------------------
+
+
+def _compared(live: LiveDevice, letter: str, until: float) -> Iterator[dict[str, float]]:
+    """Yield median seconds of ours, of the default and of the library, shape by shape."""
+    from itertools import cycle, islice
+    from statistics import median
+
+    from tilewright.bench.sweep import interleaved_calls
+    from tilewright.portfolio.measure import KINDS
+    from tilewright.precision import precision
+    from tilewright.problem import Problem
+    from tilewright.tuning.measure import Workload
+
+    of, on_host = precision(letter), live.spec.kind == "cpu"
+    transposes = ("TN",) if of.reads_along_k else _TRANSPOSES
+    drawn = (sides for sides in KINDS["any"](7, of) if not on_host or set(sides) <= set(_CPU_SIDES))
+    for sides, trans in zip(islice(drawn, _COMPARED), cycle(transposes), strict=False):
+        if time.monotonic() >= until:
+            return
+        problem = Problem(*sides, of, *trans)
+        workload = Workload(live, problem)
+        try:
+            calls = dict(_calls(live, problem, workload))
+            for call in calls.values():
+                call()
+            times = interleaved_calls(calls, _ROUNDS, shared=on_host)
+            yield {name: median(row) for name, row in times.items()}
+        finally:
+            workload.close()
+
+
+def _calls(live: LiveDevice, problem: Problem, workload: Workload) -> Iterator[tuple[str, Call]]:
+    """Yield what is compared: ours, the default, if it takes the problem, and the library."""
+    from tilewright.bench.peers import UnavailableError, peer
+    from tilewright.bench.sweep import OURS, our_call, way_call
+    from tilewright.portfolio.choose import default_choice
+    from tilewright.serve.realigned import way_of
+    from tilewright.stencil import Variant
+
+    yield OURS, way_call(workload, way_of(live, problem, workload.call))
+    variant = Variant.of(problem)
+    default = default_choice(variant, live.spec)
+    family, config = default.stencil, default.config
+    if family.takes(config, problem):
+        wanted = family.geometry(config).mode(problem)
+        mode = family.nearest_mode(config, variant, live.spec, wanted)
+        kernel = live.compile(family.source(config, variant, live.dialect, mode))
+        yield "the default", our_call(workload, default, kernel)
+    name = "numpy" if live.spec.kind == "cpu" else "cublas"
+    try:
+        library = peer(name, live)
+        library.check(problem)
+        yield name, library.prepare(workload)
+    except UnavailableError:
+        return
+
+
+def _show(gained: dict[str, Any]) -> None:
+    """Print what was gained."""
+    means = [(letter, row["shapes"], row["times as fast as"]) for letter, row in gained.items()]
+    rivals = list(dict.fromkeys(rival for *_, row in means for rival in row))
+    if means:
+        emit_lines(
+            ("precision", "shapes", *(f"times as fast as {rival}" for rival in rivals)),
+            [
+                (letter, shapes, *(f"{row[x]:.2f}" if x in row else "-" for x in rivals))
+                for letter, shapes, row in means
+            ],
+            title="Random shapes, geometric means",
+        )

@@ -1,0 +1,52 @@
+"""A device is adopted in pieces: a run goes on where the one before it stopped."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tilewright.cli import adopt
+from tilewright.cli.app import run
+from tilewright.portfolio import reload
+from tilewright.portfolio.find import own
+
+
+def adopted(capsys, *options: str) -> dict:
+    assert run(["adopt", "--precisions", "s", "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, hasty: None) -> None:
+    monkeypatch.setattr(adopt, "_SIZES", {"cpu": (64,), "gpu": (64,)})
+    monkeypatch.setattr(adopt, "_TRANSPOSES", ("NN", "TT"))
+    monkeypatch.setattr(adopt, "_LEAST_SECONDS", 2.0)
+    monkeypatch.setattr(adopt, "_COMPARED", 1)
+
+
+@pytest.mark.slow
+def test_pieces_are_done_once_and_what_was_tuned_serves(cpu, small, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_DEVICE", cpu.id)
+    first = adopted(capsys, "--budget", "1s")
+    assert list(first["done"]) == ["microbenchmarks"]
+    assert first["left"] == ["tune s NN 64", "tune s TT 64", "compare"]
+    assert first["gained"] == {}
+
+    whole = adopted(capsys, "--budget", "20s")
+    assert whole["left"] == []
+    assert first["done"].items() <= whole["done"].items()
+    ratios = whole["gained"]["s"]["times as fast as"]
+    assert set(ratios) == {"the default", "numpy"}
+    assert all(ratio > 0 for ratio in ratios.values())
+    reload()
+    served = own(cpu.portfolio_key, "s")
+    assert served is not None
+    assert {size for one in served.kernels for size in one.won} == {(64, 64, 64)}
+
+    assert adopted(capsys, "--budget", "1s") == whole
+
+
+def test_precisions_that_a_device_is_not_tuned_for_are_named(capsys) -> None:
+    assert run(["adopt", "--precisions", "s,int8", "--device", "opencl"]) == 2
+    assert "precisions='s,int8' has 'int8'; opencl:0 takes s, d" in capsys.readouterr().err
