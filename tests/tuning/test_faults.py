@@ -35,6 +35,7 @@ EXPECTED = {
     2: Status.WRONG_RESULT,
     3: Status.CRASH,
     4: Status.TIMEOUT,
+    5: Status.OUT_OF_MEMORY,
     6: Status.OK,  # passes screening: only the certificate finds it
 }
 
@@ -95,12 +96,11 @@ def test_every_fault_costs_only_its_candidate_and_is_recorded(tmp_path):
         screened = {
             (m.config["fault"], m.config["rounds"]): m for m in store.query(stage=Stage.SCREEN)
         }
-        # 7 faults, 2 speeds; but lack of memory is held against none
-        assert len(screened) == 12
+        assert len(screened) == 14  # 7 faults, 2 speeds
         for (fault, _), measurement in screened.items():
             assert measurement.status == EXPECTED[fault], measurement
             assert measurement.ok or measurement.reason
-        assert result.tried == 12
+        assert result.tried == 14
         reasons = {fault: screened[fault, 1].reason for fault in EXPECTED}
         assert "SIGSEGV" in reasons[3]
         assert "killed" in reasons[4]
@@ -116,7 +116,7 @@ def test_every_fault_costs_only_its_candidate_and_is_recorded(tmp_path):
         # A second run tries nothing of it again, failures included, and says what it started from.
         again = run(store)
         assert again.tried == 0
-        assert again.resumed == 12
+        assert again.resumed == 14
         assert again.winner.config == result.winner.config
 
 

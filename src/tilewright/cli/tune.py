@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +25,7 @@ from tilewright.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tilewright.backend import LiveDevice
     from tilewright.tuning.tuner import Progress, TuningResult
 
 __all__ = ["command", "describe", "progress_bar"]
@@ -44,6 +45,10 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume/--afresh", help="Start from stored results, or from none.")
     ] = True,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="A Dask scheduler's address: its workers try candidates."),
+    ] = None,
     unproved_schedules: Annotated[
         bool,
         typer.Option(
@@ -63,22 +68,27 @@ def command(
     m, n, k = parse_size(size)
     trans_a, trans_b = parse_trans(trans)
     problem = Problem(m, n, k, precision, trans_a, trans_b)  # type: ignore[arg-type]
-    live = find_device(device)
-    with alone_on(live, f"tilewright tune, {problem}"):
-        # Of multiply-add units, also where the kernels run on tensor cores.
-        peak = measured_peak(live, problem.precision)
-        with progress_bar(peak, quiet=json) as observer:
-            found = tune(
-                problem,
-                live,
-                budget=budget,
-                strategy=strategy,
-                stencil=stencil,
-                seed=seed,
-                resume=resume,
-                observer=observer,
-                unproved_schedules=unproved_schedules,
-            )
+    with ExitStack() as held:
+        live: LiveDevice | str | None = device
+        peak = None
+        if cluster is None:
+            live = find_device(device)
+            held.enter_context(alone_on(live, f"tilewright tune, {problem}"))
+            # Of multiply-add units, also where the kernels run on tensor cores.
+            peak = measured_peak(live, problem.precision)
+        observer = held.enter_context(progress_bar(peak, quiet=json))
+        found = tune(
+            problem,
+            live,
+            budget=budget,
+            strategy=strategy,
+            stencil=stencil,
+            seed=seed,
+            resume=resume,
+            observer=observer,
+            unproved_schedules=unproved_schedules,
+            cluster=cluster,
+        )
     if json:
         emit_json(to_json(found, peak))
     else:
@@ -86,7 +96,9 @@ def command(
 
 
 @contextmanager
-def progress_bar(peak: float, *, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
+def progress_bar(
+    peak: float | None, *, quiet: bool = False
+) -> Iterator[Callable[[Progress], None]]:
     """Yield an observer that draws a live bar: best so far, percent of peak, time left."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
@@ -108,11 +120,14 @@ def progress_bar(peak: float, *, quiet: bool = False) -> Iterator[Callable[[Prog
             best = ""
             if now.best is not None:
                 rate = now.best.flops_per_second
-                best = f"best {gigaflops(rate)} = {100 * rate / peak:.0f} % of peak"
+                best = f"best {gigaflops(rate)}"
+                best += f" = {100 * rate / peak:.0f} % of peak" if peak else ""
+            each = ", ".join(f"{name} {count}" for name, count in sorted(now.places.items()))
+            places = f" ({each})" if each else ""
             left = max(0.0, now.budget - now.elapsed)
             bar.update(
                 task,
-                description=f"{stages[now.stage]}: {now.tried} tried, {now.failed} failed",
+                description=f"{stages[now.stage]}: {now.tried} tried, {now.failed} failed{places}",
                 completed=min(1.0, now.elapsed / now.budget),
                 best=best,
                 left=f"{left:.0f} s left",
@@ -121,7 +136,7 @@ def progress_bar(peak: float, *, quiet: bool = False) -> Iterator[Callable[[Prog
         yield observe
 
 
-def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
+def to_json(result: TuningResult, peak: float | None) -> dict[str, Any]:
     """Return a tuning result as plain data."""
     from dataclasses import asdict
 
@@ -146,7 +161,7 @@ def to_json(result: TuningResult, peak: float) -> dict[str, Any]:
     }
 
 
-def describe(result: TuningResult, peak: float) -> None:
+def describe(result: TuningResult, peak: float | None) -> None:
     """Print a tuning result for people."""
     from tilewright.tuning.baselines import gain
 
@@ -165,9 +180,9 @@ def describe(result: TuningResult, peak: float) -> None:
         say(f"  {result.spent}")
     speed = winner.flops_per_second
     # What is measured is the peak of multiply-add units, which tensor cores are none of.
-    share = f" {100 * speed / peak:.0f} % of the measured peak ({gigaflops(peak)});"
-    if winner.problem.precision.is_short:
-        share = ""
+    share = ""
+    if peak is not None and not winner.problem.precision.is_short:
+        share = f" {100 * speed / peak:.0f} % of the measured peak ({gigaflops(peak)});"
     say(
         f"winner for {winner.problem}: {gigaflops(speed)};{share} every check passed, eta"
         f" {winner.error:.1e}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,6 +28,7 @@ from tilewright.stencil import Variant, stencil, stencils
 from tilewright.stencil.geometry import Mode
 from tilewright.tuning import tuner
 from tilewright.tuning.measurement import Measurement
+from tilewright.tuning.record import from_record, to_record
 
 __all__ = ["keep", "machine_code", "tune"]
 
@@ -39,8 +41,23 @@ def tune(*args: Any, **options: Any) -> tuner.TuningResult:
     found = tuner.tune(*args, **options)
     if found.served is not None:
         given = inspect.signature(tuner.tune).bind(*args, **options).arguments
-        keep(find_device(given.get("device")), found.served)
+        if given.get("cluster") is None:
+            keep(find_device(given.get("device")), found.served)
+        else:
+            from tilewright.tuning.cluster import on_every_worker
+
+            about = given.get("device"), given.get("modules", ())
+            on_every_worker(given["cluster"], _keep_there, *about, to_record(found.served))
     return found
+
+
+def _keep_there(device: str | None, modules: tuple[str, ...], record: dict[str, Any]) -> None:
+    """Keep a winner where a worker of a cluster runs, if it won on such a device."""
+    for module in modules:
+        importlib.import_module(module)
+    live, winner = find_device(device), from_record(record)
+    if live.fingerprint == winner.device:
+        keep(live, winner)
 
 
 def keep(live: LiveDevice, winner: Measurement) -> Portfolio:

@@ -93,7 +93,6 @@ class WorkerProcess:
     def __init__(self, settings: WorkerSettings) -> None:
         self.settings = settings
         self.job: Any = None
-        self.asked = 0.0  # when, by the monotonic clock
         self._process: subprocess.Popen[bytes] | None = None
         self._answers = -1
         self._pending = b""
@@ -159,7 +158,7 @@ class WorkerProcess:
         self.start()
         assert self._process is not None
         assert self._process.stdin is not None
-        self.job, self.asked = job, time.monotonic()
+        self.job = job
         self._seconds = seconds
         self._deadline = time.monotonic() + (seconds if self._greeted else START_SECONDS)
         with contextlib.suppress(BrokenPipeError):  # it died: poll() will see that
@@ -207,8 +206,10 @@ class WorkerProcess:
         if not greeted and code != -signal.SIGKILL:  # which may befall any process at any time
             last = (log.strip().splitlines() or ["it said nothing"])[-1]
             raise RuntimeError(f"the tuning worker could not start: {last}")
-        # A killer that was not us is the kernel's, when memory has run out.
-        if code == -signal.SIGKILL or "bad_alloc" in log or "MemoryError" in log:
+        if code == -signal.SIGKILL:
+            reason = "the worker was killed, as the kernel does when memory has run out"
+            return Answer(Status.CRASH, reason, log, machine=True)
+        if "bad_alloc" in log or "MemoryError" in log:
             reason = "the worker ran out of memory"
             return Answer(Status.OUT_OF_MEMORY, reason, log, machine=True)
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from tilewright.backend import LiveDevice
-from tilewright.microbench.peak import measured_peak
 from tilewright.problem import Problem
 from tilewright.tuning.runner import Limits
 
@@ -46,13 +45,13 @@ def check_memory(problem: Problem, live: LiveDevice) -> None:
         )
 
 
-def limits_for(problem: Problem, live: LiveDevice, finalists: int) -> Limits:
+def limits_for(problem: Problem, peak: float, finalists: int) -> Limits:
     """Return time-outs that leave a large problem time to be drawn and computed.
 
-    A candidate may be twenty times slower than the device's peak; random numbers are drawn
-    at some 100 MB/s.
+    A candidate may be twenty times slower than `peak`, the device's in FLOP/s; random numbers are
+    drawn at some 100 MB/s.
     """
-    run = 20 * problem.flops / measured_peak(live, problem.precision)
+    run = 20 * problem.flops / peak
     drawing = sum(_sizes(problem).values()) / 1e8
     plain = Limits()
     # Screening runs a candidate two or three times, the race each finalist four times or more.

@@ -29,7 +29,7 @@ from tilewright.tuning.process import Answer, WorkerProcess, WorkerSettings
 from tilewright.tuning.ready import ReadyQueue
 from tilewright.tuning.strategies import Strategy
 
-__all__ = ["Limits", "Runner", "Spent", "TuningError"]
+__all__ = ["Limits", "Runner", "Spent", "TuningError", "answered", "failed"]
 
 # What a compiler takes at most: big unrolled kernels take NVRTC 0.3 GiB.
 _COMPILER_GIB = 0.5
@@ -69,21 +69,18 @@ class Spent:
 
     Parameters
     ----------
-    workers : int
-        Processes that prepare; one more times.
+    workers, devices : int
+        Processes that prepare; devices, each with one more that times.
     wall : float
         Of the search.
-    preparing, device : float
-        In which preparing processes, all together, and the timing one had something to do.
     compiling, checking, timing, kernels : float
-        What they said of it; `kernels` is the device's own time of what was timed, within
+        Of all processes together; `kernels` is the device's own time of what was timed, within
         `timing`.
     """
 
     workers: int
+    devices: int = 1
     wall: float = 0.0
-    preparing: float = 0.0
-    device: float = 0.0
     compiling: float = 0.0
     checking: float = 0.0
     timing: float = 0.0
@@ -99,10 +96,9 @@ class Spent:
             return f"{100 * seconds / max(self.wall * processes, 1e-9):.0f} %"
 
         return (
-            f"{self.workers} preparing processes were busy {share(self.preparing, self.workers)} of"
-            f" the time (compiling {share(self.compiling, self.workers)}), the timing one"
-            f" {share(self.device)} (timing {share(self.timing)}, kernels {share(self.kernels)});"
-            f" checking took {self.checking:.1f} s"
+            f"{self.workers} processes compiled {share(self.compiling, self.workers)} of the time;"
+            f" the device's checked {share(self.checking, self.devices)}, timed"
+            f" {share(self.timing, self.devices)}; kernels ran {share(self.kernels, self.devices)}"
         )
 
 
@@ -155,11 +151,13 @@ class Runner:
         many = exclusive or request.get("forecast")
         self._batch = (4 if many else 1) * len(self._preparers)
         self.spent = Spent(len(self._preparers))
+        self.places: dict[str, int] = {}  # candidates by where they ran, on a cluster
         self.best_ns: int | None = None
         self.outside: float | None = None  # share of the cores that others had during the race
         self._machine_failed: list[Answer] = []  # in a row, all alike
         self._again: list[Measurement] = []  # what the machine failed, once
-        self._twice: set[str] = set()
+        self._answered = 0  # candidates that the machine did not fail
+        self._failed_at: dict[str, int] = {}  # by the id of one that it did
 
     def __enter__(self) -> Runner:
         return self
@@ -238,13 +236,13 @@ class Runner:
         return False
 
     def _proposed(self, strategy: Strategy, skip: set[str]) -> Measurement | None:
-        """Return the next candidate that is new and for the problem."""
-        if self._again:
-            return self._again.pop()
+        """Return the next candidate that is new and for the problem, or is to be tried again."""
+        if self._again and self._failed_at.get(self._again[0].config.id, -1) < self._answered:
+            return self._again.pop(0)
         while (config := strategy.propose()) is not None:
             if config.id not in skip and (mode := self._mode_of(config)) is not None:
                 return replace(self._blank, config=config, mode=mode)
-        return None
+        return self._again.pop() if self._again else None
 
     def _drop_searches(self) -> None:
         """End searches for another schedule: they outlast any budget, and have no row by that."""
@@ -273,15 +271,11 @@ class Runner:
         for worker, answer in _wait(busy):
             candidate: Measurement = worker.job
             worker.job = None
-            self._account(worker, answer)
+            self.spent.add(answer.data.pop("spent", {}))
             if answer.lost:
                 worker.restart()  # if that fails, the device is gone, and no kernel did it
-            if self._is_machines_fault(answer):
-                if candidate.config.id in self._twice:
-                    strategy.observe(candidate.config, None)
-                else:
-                    self._twice.add(candidate.config.id)
-                    self._again.append(candidate)
+            if self._is_machines_fault(candidate, answer):
+                self._try_again(candidate, strategy)
             elif answer.status != Status.OK:
                 self._finish(strategy, failed(candidate, answer))
             elif worker is self._timer:
@@ -293,21 +287,28 @@ class Runner:
                 prepared = replace(candidate, compile_seconds=answer.data["compile_seconds"])
                 self._ready.add(prepared, answer.data.get("forecast"))
 
-    def _account(self, worker: WorkerProcess, answer: Answer) -> None:
-        """Add up where the time goes."""
-        taken = time.monotonic() - worker.asked
-        self.spent.add({"device" if worker is self._timer else "preparing": taken})
-        self.spent.add(answer.data.pop("spent", {}))
+    def _try_again(self, candidate: Measurement, strategy: Strategy) -> None:
+        """Keep a candidate that the machine failed until it did not fail another, once."""
+        if candidate.config.id in self._failed_at:
+            strategy.observe(candidate.config, None)
+        else:
+            self._failed_at[candidate.config.id] = self._answered
+            self._again.append(candidate)
 
-    def _is_machines_fault(self, answer: Answer) -> bool:
+    def _is_machines_fault(self, candidate: Measurement, answer: Answer) -> bool:
         """Whether the machine failed: that is held against no candidate, and has no row.
+
+        One that took all memory, and does so again when others had enough meanwhile, is at fault.
 
         Raises
         ------
         TuningError
             If it fails again and again.
         """
-        if not answer.machine:
+        before = self._failed_at.get(candidate.config.id, self._answered)
+        greedy = answer.status == Status.OUT_OF_MEMORY and before < self._answered
+        if not answer.machine or greedy:
+            self._answered += 1
             self._machine_failed.clear()
             return False
         if self._machine_failed and self._machine_failed[0].status != answer.status:
@@ -376,11 +377,7 @@ class Runner:
 
     def _one(self, worker: WorkerProcess, request: dict[str, Any]) -> Answer:
         """Ask one worker one thing and wait for the answer."""
-        worker.ask(object(), request, self.limits.final)
-        while True:
-            for _, answer in _wait([worker]):
-                worker.job = None
-                return answer
+        return answered(worker, request, self.limits.final)
 
 
 def _as_json(candidate: Measurement) -> dict[str, Any]:
@@ -399,6 +396,15 @@ def failed(candidate: Measurement, answer: Answer) -> Measurement:
         times_ns=(),
         error=None,
     )
+
+
+def answered(worker: WorkerProcess, request: dict[str, Any], seconds: float) -> Answer:
+    """Ask an idle worker one thing and wait for the answer."""
+    worker.ask(object(), request, seconds)
+    while True:
+        for _, answer in _wait([worker]):
+            worker.job = None
+            return answer
 
 
 def _wait(busy: Sequence[WorkerProcess]) -> list[tuple[WorkerProcess, Answer]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from typing import Any
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -42,6 +42,9 @@ from tilewright.tuning.strategies import strategy as make_strategy
 from tilewright.tuning.strategies.baselines_first import BaselinesFirst
 from tilewright.tuning.worker import problem_to_json
 from tilewright.version import VERSION
+
+if TYPE_CHECKING:
+    from tilewright.tuning.cluster import Cluster
 
 __all__ = ["Progress", "TuningError", "TuningResult", "check_memory", "seconds_of", "tune"]
 
@@ -81,6 +84,8 @@ class Progress:
         The fastest right candidate so far, stored ones included.
     elapsed, budget : float
         Seconds.
+    places : dict
+        On a cluster the candidates of each worker, by its name.
     """
 
     stage: str
@@ -89,6 +94,7 @@ class Progress:
     best: Measurement | None
     elapsed: float
     budget: float
+    places: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -176,6 +182,7 @@ def tune(
     limits: Limits | None = None,
     modules: tuple[str, ...] = (),
     unproved_schedules: bool = False,
+    cluster: Any = None,
 ) -> TuningResult:
     """Find the fastest right kernel for a problem.
 
@@ -211,6 +218,9 @@ def tune(
     unproved_schedules : bool
         Try rescheduled code also where nobody has proved it on such a device.  It is
         compared with the compiler's own code as always, but `gemm` does not use it.
+    cluster : str or distributed.Client, optional
+        Address of a Dask scheduler, whose workers try the candidates (`tuning.cluster`).  The
+        device is then what they call it; the first worker's kind is tuned for.
 
     Raises
     ------
@@ -222,15 +232,31 @@ def tune(
     _look_at(problem, strategy, stencil, seed, store, modules)
     if 0 in (problem.m, problem.n, problem.k):
         raise ValueError(f"problem={problem} is empty; tune a problem with m, n and k above 0")
-    live = find_device(device)
-    check_memory(problem, live)
-    family, seconds = _family(live, stencil, problem), seconds_of(budget)
-    with alone_on(live, f"tuning {problem}"), nullcontext(store) if store else Store() as opened:
-        session = _Session(live, problem, family, seconds, observer, opened)
+    seconds = seconds_of(budget)
+    with ExitStack() as held:
+        joined: Cluster | None = None
+        if cluster is not None:
+            joined = held.enter_context(_joined(cluster, device, problem))
+        live = find_device(device) if joined is None else cast(LiveDevice, joined.live)
+        check_memory(problem, live)
+        family = _family(live, stencil, problem)
+        if joined is None:
+            held.enter_context(alone_on(live, f"tuning {problem}"))
+        opened = store or held.enter_context(Store())
+        session = _Session(live, problem, family, seconds, observer, opened, joined)
         if unproved_schedules:
             session.space = _without_proofs(session.space)
-        limits = limits or limits_for(problem, live, 2 * FINALISTS)
+        limits = limits or limits_for(problem, session.peak, 2 * FINALISTS)
         return session.run(strategy, seed, resume, limits, modules)
+
+
+def _joined(address: Any, device: str | LiveDevice | None, problem: Problem) -> Any:
+    """Return a connection to a cluster, to be closed."""
+    from tilewright.tuning.cluster import Cluster
+
+    if not isinstance(device, str | None):
+        raise ValueError(f"device={device!r} is here; name what the cluster's workers call theirs")
+    return closing(Cluster(address, device, problem.precision.letter))
 
 
 def _without_proofs(space: Space) -> Space:
@@ -300,11 +326,17 @@ class _Session:
         budget: float,
         observer: Callable[[Progress], None] | None,
         store: Store,
+        cluster: Cluster | None = None,
     ) -> None:
         self.live, self.problem, self.family, self.store = live, problem, family, store
         self.spec = live.spec
         self.budget, self.observer = budget, observer
         self.started = time.monotonic()
+        self.cluster = cluster
+        remote = None if cluster is None else cluster.live
+        self.peak = remote.peak if remote else measured_peak(live, problem.precision)
+        self.software = dict(remote.software) if remote else environment(live)
+        self.places: dict[str, int] = {}
         self.variant = Variant.of(problem)
         arch = getattr(live, "arch", None)
         # What `gemm` may use, and what is searched.
@@ -323,18 +355,15 @@ class _Session:
         chosen = self._strategy(name, seed, [m for m in stored if m.is_imported])
         for known in self.screened:
             chosen.observe(known.config, known.median_ns * 1e-9)
-        settings = WorkerSettings(self.live.id, memory_gib(), modules)
-        run = self.problem.flops / measured_peak(self.live, self.problem.precision)
+        run = self.problem.flops / self.peak
         request = {
             "problem": problem_to_json(self.problem),
             # Who asks for every point gets every point.
             "forecast": run > _FORECAST_SECONDS and name != "exhaustive",
         }
         exclusive = self.spec.kind == "cpu"
-        with Runner(
-            settings, request, self._blank(), self._record, self._mode_of,
-            exclusive=exclusive, limits=limits,
-        ) as runner:  # fmt: skip
+        with self._runner(request, limits, modules, exclusive=exclusive) as runner:
+            self.places = runner.places
             if self.screened:
                 runner.best_ns = int(self._best().median_ns)
             with span("search", {"problem": self.problem}):
@@ -343,7 +372,7 @@ class _Session:
             finalists = self._decide(runner)
             winner, served = self._certified(runner, finalists)
             spent = runner.spent
-        if exclusive and self.problem.precision.letter in PRECISIONS:
+        if exclusive and self.cluster is None and self.problem.precision.letter in PRECISIONS:
             with span("race with BLAS"):
                 host_blas.race(self.live, self.problem)
         seconds = time.monotonic() - self.started
@@ -351,6 +380,18 @@ class _Session:
             winner, finalists, self.tried, self.failed, resumed, seconds, searched, served,
             tuple(noise({"the winner": winner.times_ns}, runner.outside)), spent,
         )  # fmt: skip
+
+    def _runner(
+        self, request: dict[str, Any], limits: Limits, modules: tuple[str, ...], *, exclusive: bool
+    ) -> Runner:
+        """Return what runs candidates: here, or on a cluster."""
+        shared = request, self._blank(), self._record, self._mode_of
+        if self.cluster is not None:
+            from tilewright.tuning.cluster import ClusterRunner
+
+            return ClusterRunner(self.cluster, modules, *shared, limits)
+        settings = WorkerSettings(self.live.id, memory_gib(), modules)
+        return Runner(settings, *shared, exclusive=exclusive, limits=limits)
 
     def _strategy(self, name: str, seed: int, imported: list[Measurement]) -> Strategy:
         """Return what proposes; what is said to be fast elsewhere comes first."""
@@ -407,7 +448,7 @@ class _Session:
             stencil_version=self.family.version,
             status=Status.OK,
             stage=Stage.SCREEN,
-            environment=environment(self.live),
+            environment=self.software,
             created=now(),
         )
 
@@ -430,7 +471,8 @@ class _Session:
             return
         best = self._best() if self.screened else None
         elapsed = time.monotonic() - self.started
-        self.observer(Progress(stage, self.tried, self.failed, best, elapsed, self.budget))
+        counts = self.tried, self.failed
+        self.observer(Progress(stage, *counts, best, elapsed, self.budget, dict(self.places)))
 
     def _decide(self, runner: Runner) -> tuple[Measurement, ...]:
         """Race the best with their baselines; return what may win, fastest first."""
