@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -34,8 +34,9 @@ from tilewright.tuning.baselines import is_current, judged, marked, with_baselin
 from tilewright.tuning.measurement import Measurement, Stage, Status, now
 from tilewright.tuning.noise import noise
 from tilewright.tuning.process import WorkerSettings
+from tilewright.tuning.result import Progress, TuningResult
 from tilewright.tuning.room import check_memory, limits_for, memory_gib
-from tilewright.tuning.runner import Limits, Runner, Spent, TuningError
+from tilewright.tuning.runner import Limits, Runner, TuningError
 from tilewright.tuning.store import Store
 from tilewright.tuning.strategies import Strategy
 from tilewright.tuning.strategies import strategy as make_strategy
@@ -68,77 +69,6 @@ _RACE_SECONDS = 10.0
 # From here on timing a candidate (five runs at perhaps half of the peak) takes longer than reading
 # its machine code (0.3 to 0.9 s on one of the cores that prepare candidates side by side).
 _FORECAST_SECONDS = 0.05
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a tuning run stands.
-
-    Parameters
-    ----------
-    stage : str
-        ``"search"``, ``"final"`` or ``"certify"``.
-    tried, failed : int
-        Candidates of this run that ended, and those of them that failed.
-    best : Measurement or None
-        The fastest right candidate so far, stored ones included.
-    elapsed, budget : float
-        Seconds.
-    places : dict
-        On a cluster the candidates of each worker, by its name.
-    """
-
-    stage: str
-    tried: int
-    failed: int
-    best: Measurement | None
-    elapsed: float
-    budget: float
-    places: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class TuningResult:
-    """What a tuning run found.
-
-    Parameters
-    ----------
-    winner : Measurement
-        The fastest candidate of the final race that passed every check.
-    finalists : tuple of Measurement
-        All that raced, fastest first.
-    tried, failed : int
-        Candidates of this run.
-    resumed : int
-        Candidates of earlier runs that this one started from.
-    seconds : float
-        How long the run took.
-    search_seconds : float
-        How long it searched: without the race and the certificate.
-    served : Measurement or None
-        The fastest that `gemm` may use: the winner, unless that is rescheduled code which
-        nobody has proved on such a device.
-    noise : tuple of str
-        What makes the final race's times doubtful, a line each; nothing on a quiet machine.
-    spent : Spent or None
-        Where the search's time went.
-    """
-
-    winner: Measurement
-    finalists: tuple[Measurement, ...]
-    tried: int
-    failed: int
-    resumed: int
-    seconds: float
-    search_seconds: float
-    served: Measurement | None = None
-    noise: tuple[str, ...] = ()
-    spent: Spent | None = None
-
-    @property
-    def candidates_per_second(self) -> float:
-        """The tuner's throughput while it searched, from its workers' start on."""
-        return self.tried / self.search_seconds
 
 
 def seconds_of(budget: str | float, name: str = "budget") -> float:
