@@ -14,6 +14,7 @@ another fingerprint get nothing.
 
 from __future__ import annotations
 
+import platform
 import queue
 import threading
 import time
@@ -23,9 +24,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from tilewright.backend import LiveDevice
 from tilewright.backend import device as find_device
 from tilewright.hardware import DeviceSpec
+from tilewright.microbench.peak import measured_peak
 from tilewright.precision import precision
 from tilewright.tuning.alone import alone_on
 from tilewright.tuning.measurement import Measurement, Status
@@ -128,9 +132,6 @@ def _do(
 
 def _described(name: str | None, letter: str) -> dict[str, Any]:
     """Return what the coordinator must know of this worker's device."""
-    from tilewright.microbench.peak import measured_peak
-    from tilewright.tuning.tuner import environment
-
     live = find_device(name)
     with alone_on(live, "measuring for a cluster"):
         peak = measured_peak(live, precision(letter))
@@ -138,7 +139,11 @@ def _described(name: str | None, letter: str) -> dict[str, Any]:
     return {
         **{one: getattr(live, one) for one in told},
         "arch": getattr(live, "arch", ""),
-        "software": environment(live),
+        "software": {
+            **live.environment(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
         "peak": peak,
     }
 
@@ -160,6 +165,10 @@ class RemoteDevice:
     arch: str
     software: Mapping[str, Any]
     peak: float
+
+    def environment(self) -> dict[str, Any]:
+        """Return what a measurement should remember about the software there."""
+        return dict(self.software)
 
 
 @dataclass

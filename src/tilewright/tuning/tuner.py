@@ -263,9 +263,6 @@ class _Session:
         self.budget, self.observer = budget, observer
         self.started = time.monotonic()
         self.cluster = cluster
-        remote = None if cluster is None else cluster.live
-        self.peak = remote.peak if remote else measured_peak(live, problem.precision)
-        self.software = dict(remote.software) if remote else environment(live)
         self.places: dict[str, int] = {}
         self.variant = Variant.of(problem)
         arch = getattr(live, "arch", None)
@@ -274,6 +271,13 @@ class _Session:
         self.space = self.served
         self.tried = self.failed = 0
         self.screened: list[Measurement] = []
+
+    @property
+    def peak(self) -> float:
+        """The device's rate of multiply-adds, in FLOP/s."""
+        if self.cluster is not None and self.cluster.live is not None:
+            return self.cluster.live.peak
+        return measured_peak(self.live, self.problem.precision)
 
     def run(
         self, name: str, seed: int, resume: bool, limits: Limits, modules: tuple[str, ...]
@@ -378,7 +382,7 @@ class _Session:
             stencil_version=self.family.version,
             status=Status.OK,
             stage=Stage.SCREEN,
-            environment=self.software,
+            environment=environment(self.live),
             created=now(),
         )
 
@@ -465,9 +469,10 @@ class _Session:
 
 def environment(live: LiveDevice) -> dict[str, Any]:
     """Return what a measurement remembers about the software around it."""
-    return live.environment() | {
+    here = {
         "tilewright": VERSION,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "cache": "warm",
     }
+    return here | live.environment()
