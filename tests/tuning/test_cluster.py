@@ -77,7 +77,7 @@ def test_workers_with_another_device_get_nothing(monkeypatch):
             "fingerprint": fingerprint,
             "spec": SimpleNamespace(name=f"model {fingerprint}"),
         }
-        return SimpleNamespace(status="finished", result=lambda: row, done=lambda: True)
+        return SimpleNamespace(status="finished", result=lambda timeout: row, done=lambda: True)
 
     client = SimpleNamespace(
         nthreads=lambda: {"tcp://one:1": 4, "tcp://two:2": 4, "tcp://three:3": 2},

@@ -43,6 +43,9 @@ __all__ = ["Cluster", "ClusterRunner", "RemoteDevice", "on_every_worker"]
 # How often it is looked who is there: a worker's loss is noticed within this.
 _LOOK_SECONDS = 0.5
 
+# A result of some hundred bytes that does not come in this was lost with its worker.
+_RESULT_SECONDS = 3.0
+
 # A worker that is started anew after it was lost is back in less.
 _PATIENCE_SECONDS = 60.0
 
@@ -245,7 +248,6 @@ class Cluster:
         self.others: Counter[str] = Counter()  # devices that are not used, by name
         self.live: RemoteDevice | None = None
         until = time.monotonic() + _PATIENCE_SECONDS
-        # All that are here are asked before it is said which kind is tuned for.
         while self.live is None and time.monotonic() < until:
             self.look()
             time.sleep(0.05)
@@ -275,10 +277,11 @@ class Cluster:
 
     def _welcome(self, address: str, threads: int, asked: Any) -> None:
         """Let a worker take part, if its device is of the kind."""
-        if asked.status != "finished":
+        try:
+            found = RemoteDevice(**asked.result(timeout=_RESULT_SECONDS))
+        except Exception:  # it has no such device, or is lost again
             self.others["none"] += 1
             return
-        found = RemoteDevice(**asked.result())
         self.live = self.live or found
         if found.fingerprint == self.live.fingerprint:
             if threads:
@@ -369,6 +372,9 @@ class ClusterRunner(Runner):
     def _hear(self, worker: _Worker, future: Any, candidate: Measurement, strategy: Any) -> None:
         """Act on what a worker said."""
         answer = _answer_of(future)
+        if answer is None:
+            self._again.append(candidate)
+            return
         self.spent.add(answer.data.pop("spent", {}))
         if self._is_machines_fault(candidate, answer):
             self._try_again(candidate, strategy)
@@ -393,16 +399,23 @@ class ClusterRunner(Runner):
                 while not future.done() and address in self._cluster.workers:
                     time.sleep(_LOOK_SECONDS / 5)
                     self._cluster.look()
-                if future.done():
-                    return _answer_of(future)
+                answer = _answer_of(future) if future.done() else None
+                if answer is not None:
+                    return answer
                 future.cancel()
             time.sleep(_LOOK_SECONDS)
         raise TuningError("stopped, as no worker of the cluster is left; start some")
 
 
-def _answer_of(future: Any) -> Answer:
-    """Return a future's answer; what Dask says of its failure is the machine's."""
-    if future.status != "finished":
-        return Answer(Status.CRASH, f"a worker failed: {future.exception()!r}", machine=True)
-    told = future.result()
+def _answer_of(future: Any) -> Answer | None:
+    """Return what a task that ended says; None where it was lost with its worker since.
+
+    What Dask says of a failure is the machine's.
+    """
+    try:
+        told = future.result(timeout=_RESULT_SECONDS)
+    except TimeoutError:
+        return None
+    except Exception as error:  # of any class: tasks raise what they will, and so does Dask
+        return Answer(Status.CRASH, f"a worker failed: {error!r}", machine=True)
     return Answer(**{**told, "status": Status(told["status"])})
