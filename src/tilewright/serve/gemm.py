@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tilewright.serve.triangle import Triangle
 
 __all__ = [
+    "Device",
     "Placed",
     "Request",
     "adapter_of",
@@ -55,7 +56,7 @@ def gemm(
     accuracy: str = "ieee",
     out_dtype: Any = None,
     report: Decision | None = None,
-    device: str | LiveDevice | None = None,
+    device: Device = None,
     max_device_memory: int | None = None,
     max_host_memory: int | None = None,
     epilogue: Epilogue | None = None,
@@ -105,9 +106,11 @@ def gemm(
         FP8 gives bfloat16 (the default) or float32, int8 gives int32.
     report : Decision, optional
         Told which arithmetic served the call, and why.
-    device : str or LiveDevice, optional
+    device : str or LiveDevice, or a list or tuple of these, optional
         Where arrays in the host's memory are multiplied; see `tilewright.device`.  Arrays that
-        are on a device are multiplied there.
+        are on a device are multiplied there.  Several devices share the tiles of one product of
+        float32 and wider matrices, in the host's memory or on CUDA devices, each matrix on any of
+        them; bits do not depend on how many there are, and the call waits for the result.
     max_device_memory, max_host_memory : int, optional
         Of float32 and wider types: bytes that a product of matrices in the host's memory takes of
         the device's, and of the host's besides the matrices: pinned buffers, or parts that are
@@ -155,7 +158,8 @@ def gemm(
     ``__cuda_array_interface__``, or else on the legacy default stream.
     """
     limits = _limits(max_device_memory, max_host_memory)
-    if report is None and limits is None and epilogue is None:
+    plain = report is None and limits is None and epilogue is None
+    if plain and (device is None or not isinstance(device, list | tuple)):
         if type(a) is np.ndarray and accuracy == "ieee" and out_dtype is None:
             made = at_once(a, b, c, alpha, beta, trans_a, trans_b, device)
             if made is not None:
@@ -190,6 +194,10 @@ def gemm(
         from tilewright.serve.narrow import narrow_gemm
 
         refuse_contract(accuracy, report)
+        if isinstance(device, list | tuple):
+            raise ValueError(
+                f"device={device!r} is for float32 and wider arrays, not {a.dtype}; name one"
+            )
         if limits is not None:
             raise ValueError(
                 f"{_first(limits)} is for float32 and wider arrays, not {a.dtype}; leave it out"
@@ -421,6 +429,9 @@ def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -
     if c is None and beta != 0:
         raise ValueError(f"beta={shown(beta)} needs c to scale; give c, or leave beta at 0")
 
+
+Device = str | LiveDevice | list[str | LiveDevice] | tuple[str | LiveDevice, ...] | None
+"""Where a product is computed: one device's name, or several."""
 
 # -- launches ----------------------------------------------------------------------------
 

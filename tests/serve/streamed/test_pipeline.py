@@ -92,10 +92,10 @@ def test_whoever_asks_is_told_how_far_a_product_is():
     told = []
     a = np.ones((64, 16))
     with progress.told(lambda done, of: told.append((done, of))):
-        tw.gemm(a, a.T.copy(), max_device_memory=24 << 10)
+        tw.gemm(a, a.T.copy(), max_device_memory=28 << 10)
     assert told[-1] == (16, 16)
     assert told == sorted(told)
-    tw.gemm(a, a.T.copy(), max_device_memory=24 << 10)
+    tw.gemm(a, a.T.copy(), max_device_memory=28 << 10)
     assert told[-1] == (16, 16)
 
 
@@ -148,7 +148,7 @@ def test_what_was_computed_is_told_where_a_call_ends_early(error, monkeypatch):
     a = np.ones((64, 16))
     c = np.full((64, 64), -1.0)
     with pytest.raises(error) as caught:
-        tw.gemm(a, a.T.copy(), c, max_device_memory=24 << 10)
+        tw.gemm(a, a.T.copy(), c, max_device_memory=28 << 10)
     told = " ".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
     assert "4 of 16 tiles of c are computed" in told
     assert (c == 16).sum() == 4 * 16 * 16
@@ -162,7 +162,7 @@ def test_a_tile_that_cannot_be_written_ends_the_call():
 
     a = np.ones((64, 16))
     with pytest.raises(OSError, match="No space left") as caught:
-        tw.gemm(a, a.T.copy(), Full(np.zeros((64, 64))), max_device_memory=24 << 10)
+        tw.gemm(a, a.T.copy(), Full(np.zeros((64, 64))), max_device_memory=28 << 10)
     assert "0 of 16 tiles" in caught.value.__notes__[0]
 
 
@@ -190,7 +190,7 @@ def test_memory_is_kept_while_a_thread_copies_even_if_the_wait_is_interrupted(mo
     monkeypatch.setattr(threading.Thread, "join", interrupted)
     a = np.ones((64, 16))
     with pytest.raises(KeyboardInterrupt):
-        tw.gemm(a, a.T.copy(), max_device_memory=24 << 10)
+        tw.gemm(a, a.T.copy(), max_device_memory=28 << 10)
     assert len(waits) == 3
     assert "tilewright-download" not in at_close
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_written_or_told_of_is_refused():
     with pytest.raises(ValueError, match="c is read-only"):
         tw.gemm(Sliced(a), a.T.copy(), c)
     with pytest.raises(ValueError, match="report is of one product"):
-        tw.gemm(a, a.T.copy(), report=tw.Decision(), max_device_memory=24 << 10)
+        tw.gemm(a, a.T.copy(), report=tw.Decision(), max_device_memory=28 << 10)
 
 
 def test_a_host_reads_no_part_of_operands_that_do_not_count(monkeypatch):

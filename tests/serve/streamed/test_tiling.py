@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.serve.streamed.tiling import Tiling, longest, slot_elements
+from tilewright.serve.streamed.tiling import Tiling
 
 SIDES = st.integers(1, 60_000)
 
@@ -22,13 +22,7 @@ def test_pieces_cover_each_side_and_slots_fit(m, n, k, itemsize, bits):
         assert pieces[0][0] == 0
         assert pieces[-1][1] == side
         assert all(a[1] == b[0] for a, b in pairwise(pieces))
-    x, y, z = longest(found.m), longest(found.n), longest(found.k)
-    held = (
-        found.panels_a * slot_elements(x, z, itemsize)
-        + found.panels_b * slot_elements(z, y, itemsize)
-        + found.tiles_c * slot_elements(x, y, itemsize)
-    )
-    assert held * itemsize <= limit
+    assert found.device_bytes(itemsize) <= limit
 
 
 @given(st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 3000), st.integers(22, 34))
@@ -37,7 +31,7 @@ def test_each_tile_is_computed_once_in_the_order_of_k(m, n, k, bits):
     if len(found.m) * len(found.n) * len(found.k) > 20_000:
         return
     sums = np.zeros((len(found.m), len(found.n)), int)
-    for one in found.tasks():
+    for one in (task for place in found.places() for task in found.tasks(place)):
         assert sums[one.i, one.j] == one.p
         assert one.is_first == (one.p == 0)
         sums[one.i, one.j] += 1
@@ -45,17 +39,21 @@ def test_each_tile_is_computed_once_in_the_order_of_k(m, n, k, bits):
     assert (sums == len(found.k)).all()
 
 
-def test_what_fits_is_copied_once_and_begins_with_few_panels():
-    found = Tiling.of(8192, 8192, 8192, 4, 2**33)
-    assert len(found.k) == 1
-    assert (found.panels_a, found.panels_b) == (len(found.m), len(found.n))
+@pytest.mark.parametrize("size", [8192, 10_000, 32_768])
+def test_what_fits_stays_and_begins_with_much_to_multiply(size):
+    found = Tiling.of(size, size, size, 4, 2**36)
+    assert found.panels == found.tiles == 0
     seen_a, seen_b, copied = set(), set(), []
-    for one in found.tasks():
-        copied.append(len({one.i} - seen_a) + len({one.j} - seen_b))
-        seen_a.add(one.i)
-        seen_b.add(one.j)
-    # No tile but the first waits for two panels.
-    assert max(copied[1:]) <= 1
+    for i, j in found.places():
+        copied.append(len({i} - seen_a) + len({j} - seen_b))
+        seen_a.add(i)
+        seen_b.add(j)
+    lengths = [stop - start for start, stop in found.m]
+    # No tile but the first and those on the diagonal wait for two panels, and the last are short.
+    assert copied[0] == 2
+    assert sum(copied) == 2 * len(lengths)
+    assert lengths[0] == max(lengths)
+    assert lengths[-1] <= size // 8 + 1024
 
 
 def test_too_little_memory_is_refused_with_what_it_takes():

@@ -27,6 +27,7 @@ __all__ = [
     "NON_BLOCKING",
     "NO_TIMING",
     "Copy2D",
+    "CopyPeer",
     "Functions",
 ]
 
@@ -54,10 +55,12 @@ _TEXT, _UUID = POINTER(c_char * 256), POINTER(c_char * 16)
 # By name: the library's name for it, and the parameters as cuda.h has them.
 _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuCtxCreate": ("cuCtxCreate_v2", (_MADE, c_uint, c_int)),
+    "cuCtxEnablePeerAccess": ("cuCtxEnablePeerAccess", (_HANDLE, c_uint)),
     "cuCtxGetCurrent": ("cuCtxGetCurrent", (_MADE,)),
     "cuCtxPopCurrent": ("cuCtxPopCurrent_v2", (_MADE,)),
     "cuCtxPushCurrent": ("cuCtxPushCurrent_v2", (_HANDLE,)),
     "cuCtxSynchronize": ("cuCtxSynchronize", ()),
+    "cuDeviceCanAccessPeer": ("cuDeviceCanAccessPeer", (_INT, c_int, c_int)),
     "cuDeviceGet": ("cuDeviceGet", (_INT, c_int)),
     "cuDeviceGetAttribute": ("cuDeviceGetAttribute", (_INT, c_int, c_int)),
     "cuDeviceGetCount": ("cuDeviceGetCount", (_INT,)),
@@ -93,6 +96,7 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuMemHostAlloc": ("cuMemHostAlloc", (_MADE, c_size_t, c_uint)),
     "cuMemGetInfo": ("cuMemGetInfo_v2", (_SIZE, _SIZE)),
     "cuMemcpy2DAsync": ("cuMemcpy2DAsync_v2", (c_void_p, _HANDLE)),
+    "cuMemcpy3DPeerAsync": ("cuMemcpy3DPeerAsync", (c_void_p, _HANDLE)),
     "cuMemcpyDtoDAsync": ("cuMemcpyDtoDAsync_v2", (_ADDRESS, _ADDRESS, c_size_t, _HANDLE)),
     "cuMemcpyDtoHAsync": ("cuMemcpyDtoHAsync_v2", (c_void_p, _ADDRESS, c_size_t, _HANDLE)),
     "cuMemcpyHtoDAsync": ("cuMemcpyHtoDAsync_v2", (_ADDRESS, c_void_p, c_size_t, _HANDLE)),
@@ -152,6 +156,34 @@ class Copy2D(ctypes.Structure):
         for side, place in (("src", source), ("dst", to)):
             for name, value in zip(("MemoryType", "Host", "Device", "Pitch"), place, strict=True):
                 setattr(made, side + name, value)
+        return made
+
+
+class CopyPeer(ctypes.Structure):
+    """CUDA_MEMCPY3D_PEER of cuda.h: the same between two devices, and planes of them."""
+
+    _fields_ = [
+        (side + name, of)
+        for side in ("src", "dst")
+        for name, of in (
+            ("XInBytes", c_size_t), ("Y", c_size_t), ("Z", c_size_t), ("LOD", c_size_t),
+            ("MemoryType", c_int), ("Host", c_void_p), ("Device", _ADDRESS), ("Array", c_void_p),
+            ("Context", c_void_p), ("Pitch", c_size_t), ("Height", c_size_t),
+        )
+    ] + [("WidthInBytes", c_size_t), ("Height", c_size_t), ("Depth", c_size_t)]  # fmt: skip
+
+    @classmethod
+    def of(
+        cls, source: tuple[int, int, int], to: tuple[int, int, int], width: int, lines: int
+    ) -> CopyPeer:
+        """Return a copy between two places: context, address, pitch."""
+        made = cls(WidthInBytes=width, Height=lines, Depth=1)
+        for side, (context, address, pitch) in (("src", source), ("dst", to)):
+            setattr(made, side + "MemoryType", MEMORY_DEVICE)
+            setattr(made, side + "Context", context)
+            setattr(made, side + "Device", address)
+            setattr(made, side + "Pitch", pitch)
+            setattr(made, side + "Height", lines)
         return made
 
 

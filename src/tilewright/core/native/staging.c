@@ -169,6 +169,20 @@ static void *run(void *given)
     return NULL;
 }
 
+/* How many lines a piece has: what a buffer holds, but so few that every thread has two. */
+static uint64_t lines_of_piece(const tilewright_staging *with, const tilewright_lines *what)
+{
+    enum { LEAST_BYTES = 256 << 10 }; /* which takes a core 25 us, as its thread does to start */
+    uint64_t most = with->buffer_bytes / what->pitch;
+    uint64_t lines = (what->lines + 2 * with->threads - 1) / (2 * with->threads);
+    const uint64_t least = LEAST_BYTES / what->pitch;
+    if (lines < least)
+        lines = least;
+    if (lines < most)
+        most = lines;
+    return most > 0 ? most : 1; /* a line fits, and what is behind it on the device does not */
+}
+
 /* ---- All of them ------------------------------------------------------------------------ */
 
 static int stage(const tilewright_staging *with, const tilewright_lines *what, int to_device)
@@ -180,9 +194,7 @@ static int stage(const tilewright_staging *with, const tilewright_lines *what, i
     if (what->width == 0 || what->lines == 0)
         return 0;
     all.pieces_of_line = (what->width + with->buffer_bytes - 1) / with->buffer_bytes;
-    all.lines_of_piece = all.pieces_of_line > 1 ? 1 : with->buffer_bytes / what->pitch;
-    if (all.lines_of_piece == 0)
-        all.lines_of_piece = 1; /* a line fits, and what is behind it on the device does not */
+    all.lines_of_piece = all.pieces_of_line > 1 ? 1 : lines_of_piece(with, what);
     all.pieces = (what->lines + all.lines_of_piece - 1) / all.lines_of_piece * all.pieces_of_line;
     /* The calling thread is one of them; where others cannot be had it does all. */
     workers[0] = (worker){&all, 0};

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import cupy
 
-from tilewright.backend import LiveDevice, OutOfMemoryError
+from tilewright.backend import OutOfMemoryError
 from tilewright.serve import warm
 from tilewright.serve.arrays import device as on_device
 from tilewright.serve.arrays.device import View
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Request
+    from tilewright.serve.gemm import Device, Request
 
 __all__ = ["empty_like", "memory", "new", "result", "run", "stream_of", "view"]
 
@@ -44,7 +44,7 @@ def new(like: View, shape: tuple[int, ...], dtype: Any) -> View:
     )
 
 
-def run(request: Request, device: str | LiveDevice | None) -> None:
+def run(request: Request, device: Device) -> None:
     """Enqueue the product on the current stream of the arrays' device."""
     on_device.run(request, device, stream_of, memory, request.a.ordinal)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.backend import LiveDevice, Operand
+from tilewright.backend import Operand
 from tilewright.backend.cuda.device import device_at
 from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
@@ -20,7 +20,7 @@ from tilewright.serve.gemm import Placed, strided, wanted_of
 from tilewright.serve.overlap import overlap
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Request
+    from tilewright.serve.gemm import Device, Request
 
 __all__ = ["View", "run"]
 
@@ -70,7 +70,7 @@ class View:
 
 def run(
     request: Request,
-    device: str | LiveDevice | None,
+    device: Device,
     stream_of: Callable[[int], int],
     memory: Memory | None = None,
     where: Any = None,
@@ -81,8 +81,8 @@ def run(
     ----------
     request : Request
         The call; its arrays are `View`.
-    device : None
-        Arrays on a device have been placed already.
+    device : list or tuple of str or LiveDevice, or None
+        Several that compute; arrays on a device are multiplied there otherwise.
     stream_of : callable
         Returns the address of the stream to use on a device.
     memory : Memory, optional
@@ -90,10 +90,11 @@ def run(
     where : object, optional
         The device as the arrays' library names it: calls like this one may be remembered.
     """
-    if device is not None:
+    several = isinstance(device, list | tuple)
+    if device is not None and not several:
         raise ValueError(f"device={device!r} has no say: arrays on a device stay where they are")
     views = {"a": request.a, "b": request.b, "c": request.c}
-    ordinal = _one_device(views)
+    ordinal = request.c.ordinal if several else _one_device(views)
     for name in ("a", "b"):
         if overlap(_place(views[name]), _place(request.c)):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
@@ -108,6 +109,19 @@ def run(
             trans_a=_as_stored(request.trans_a, request.a),
             trans_b=_as_stored(request.trans_b, request.b),
         )
+    if several:
+        from tilewright.serve.streamed.serve import devices_of, serve_placed
+
+        if request.batch is not None:
+            raise ValueError(
+                f"device={device!r} is of matrices; give a, b and c two dimensions, or no device"
+            )
+        placed = [
+            (device_at(view.ordinal), one)
+            for view, one in zip(views.values(), operands, strict=True)
+        ]
+        serve_placed(devices_of(device), stored, placed, stream_of)
+        return
     live = device_at(ordinal)
     wanted = wanted_of(stored, operands)
     found = start(live, wanted, stream_of(ordinal), request.report, memory)

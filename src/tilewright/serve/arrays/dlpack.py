@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.backend import LiveDevice
 from tilewright.precision import dtype_of
 from tilewright.serve.arrays import device as on_device
 from tilewright.serve.arrays.device import View
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Request
+    from tilewright.serve.gemm import Device, Request
 
 __all__ = ["DLPackArrays", "Exported", "exported"]
 
@@ -212,7 +211,7 @@ class DLPackArrays:
         with cupy.cuda.Device(ordinal), stream:
             yield
 
-    def run(self, request: Request, device: str | LiveDevice | None) -> None:
+    def run(self, request: Request, device: Device) -> None:
         """Enqueue the product."""
         on_device.run(request, device, lambda _: self.stream)
 

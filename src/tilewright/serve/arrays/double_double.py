@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.backend import LiveDevice
 from tilewright.serve.double_double import DoubleDouble
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Request
+    from tilewright.serve.gemm import Device, Request
 
 __all__ = ["double_double_arrays"]
 
@@ -67,7 +66,7 @@ class _OnNumPy:
         assert self._result is not None
         return self._result
 
-    def run(self, request: Request, device: str | LiveDevice | None) -> None:
+    def run(self, request: Request, device: Device) -> None:
         from tilewright.serve.arrays import numpy as on_numpy
 
         on_numpy.run(request, device)
@@ -93,7 +92,7 @@ class _OnCuPy(_OnNumPy):
             words = cupy.empty((*shape, 2, 2) if is_complex else (*shape, 2))
         return self.view("c", DoubleDouble.of_words(words, is_complex))
 
-    def run(self, request: Request, device: str | LiveDevice | None) -> None:
+    def run(self, request: Request, device: Device) -> None:
         from tilewright.serve.arrays import cupy as on_cupy
         from tilewright.serve.arrays import device as on_device
 
@@ -123,7 +122,7 @@ class _OnPyOpenCL(_OnNumPy):
         words = pyopencl.array.empty(like.queue, full, np.float64)
         return self.view("c", DoubleDouble.of_words(words, is_complex))
 
-    def run(self, request: Request, device: str | LiveDevice | None) -> None:
+    def run(self, request: Request, device: Device) -> None:
         from tilewright.serve.arrays import pyopencl as on_pyopencl
 
         on_pyopencl.run(request, device)  # words and views of them have one list of events

@@ -24,7 +24,7 @@ from tilewright.serve.triangle import blocks_of
 from tilewright.serve.warm import looks
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Request
+    from tilewright.serve.gemm import Device, Request
 
 __all__ = ["again", "check_result", "empty_like", "is_shared", "result", "run", "view"]
 
@@ -66,23 +66,24 @@ def empty_like(like: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     return np.empty(shape, like.dtype)
 
 
-def run(request: Request, device: str | LiveDevice | None) -> None:
+def run(request: Request, device: Device) -> None:
     """Compute into ``request.c`` and wait for it."""
     c = request.c
     check_result(c)
     for name, x in (("a", request.a), ("b", request.b)):
         if np.shares_memory(x, c):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
+    if isinstance(device, list | tuple):
+        _streamed(device, request)
+        return
     live = find_device(device)
     if serve(live, request):
         return
     if not is_shared(live) and request.triangle is None:
         from tilewright.serve.streamed.serve import is_wanted
-        from tilewright.serve.streamed.serve import serve as serve_streamed
 
         if is_wanted(live, request):
-            for part in _products(request):
-                serve_streamed(live, part)
+            _streamed([live], request)
             return
     request, (a, b, target) = _arrays_taken(request)
     if is_shared(live):
@@ -91,6 +92,16 @@ def run(request: Request, device: str | LiveDevice | None) -> None:
         _staged(live, request, a, b, target)
     if target.array is not c:
         c[...] = target.array
+
+
+def _streamed(device: Device, request: Request) -> None:
+    """Let one or more devices compute tile by tile."""
+    from tilewright.serve.streamed.serve import devices_of
+    from tilewright.serve.streamed.serve import serve as serve_streamed
+
+    devices = devices_of(device)
+    for part in _products(request):
+        serve_streamed(devices, part)
 
 
 def check_result(c: NDArray[Any]) -> None:

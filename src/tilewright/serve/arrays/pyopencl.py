@@ -17,7 +17,7 @@ from tilewright.serve.warm import looks
 from tilewright.stencil.asynchronous.resources import CHUNK_BYTES
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Request
+    from tilewright.serve.gemm import Device, Request
 
 __all__ = ["again", "empty_like", "result", "run", "view"]
 
@@ -53,7 +53,7 @@ def _device(queue: Any) -> OpenCLDevice:
     return _live[key]
 
 
-def run(request: Request, device: str | LiveDevice | None) -> None:
+def run(request: Request, device: Device) -> None:
     """Enqueue the product on c's queue, after whatever the arrays wait for."""
     if device is not None:
         raise ValueError(f"device={device!r} has no say: pyopencl arrays stay where they are")

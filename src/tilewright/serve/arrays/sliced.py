@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import LiveDevice
-from tilewright.backend import device as find_device
 from tilewright.serve.arrays import numpy as on_numpy
+
+if TYPE_CHECKING:
+    from tilewright.serve.gemm import Device
 
 __all__ = ["empty_like", "is_sliced", "result", "run", "view"]
 
@@ -48,7 +49,7 @@ def empty_like(like: Any, shape: tuple[int, int]) -> NDArray[Any]:
     return np.empty(shape, like.dtype)
 
 
-def run(request: Any, device: str | LiveDevice | None) -> None:
+def run(request: Any, device: Device) -> None:
     """Compute into ``request.c`` part by part, and wait for it.
 
     Raises
@@ -64,12 +65,13 @@ def run(request: Any, device: str | LiveDevice | None) -> None:
         both = isinstance(x, np.ndarray) and isinstance(request.c, np.ndarray)
         if x is request.c or (both and np.shares_memory(x, request.c)):
             raise ValueError(f"c overlaps {name}; give c memory of its own")
-    live = find_device(device)
-    if on_numpy.is_shared(live):
+    from tilewright.serve.streamed.serve import devices_of
+    from tilewright.serve.streamed.serve import serve as serve_streamed
+
+    devices = devices_of(device)
+    if len(devices) == 1 and on_numpy.is_shared(devices[0]):
         from tilewright.serve.streamed.on_host import serve
 
-        serve(live, request, on_numpy.run)
+        serve(devices[0], request, on_numpy.run)
     else:
-        from tilewright.serve.streamed.serve import serve as serve_streamed
-
-        serve_streamed(live, request)
+        serve_streamed(devices, request)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from tilewright.backend import LiveDevice, OutOfMemoryError
+from tilewright.backend import OutOfMemoryError
 from tilewright.serve import warm
 from tilewright.serve.arrays import device as on_device
 from tilewright.serve.arrays.device import View
 
 if TYPE_CHECKING:
-    from tilewright.serve.gemm import Request
+    from tilewright.serve.gemm import Device, Request
 
 __all__ = ["empty_like", "memory", "narrow_view", "new", "result", "run", "stream_of", "view"]
 
@@ -89,7 +89,7 @@ def new(like: View, shape: tuple[int, ...], dtype: Any) -> View:
     return _strided_view(made, (_NARROW | _DTYPES)[dtype], made_here=True)
 
 
-def run(request: Request, device: str | LiveDevice | None) -> None:
+def run(request: Request, device: Device) -> None:
     """Enqueue the product on the current stream of the tensors' device."""
     on_device.run(request, device, stream_of, memory, request.a.array.device)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.backend import Operand
 from tilewright.serve.streamed.tiling import Piece
 
 __all__ = ["HostMatrix"]
@@ -45,6 +46,14 @@ class HostMatrix:
                 f"a part of a {kind} is no array of shape {wanted}; give a NumPy array"
             )
         return made
+
+    def is_on(self, live: Any) -> bool:
+        """Whether it is on a device."""
+        return False
+
+    def operand(self, rows: Piece, columns: Piece) -> Operand:
+        """Return a part as a kernel's operand: of no matrix in the host's memory."""
+        raise AssertionError(rows, columns)
 
     def lines(self, rows: Piece, columns: Piece) -> NDArray[Any]:
         """Return a part as lines."""

@@ -25,17 +25,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend import Event
+from tilewright.backend.cuda.events import CUDAEvent
 from tilewright.backend.cuda.functions import (
     MEMORY_DEVICE,
     MEMORY_HOST,
     NO_TIMING,
     NON_BLOCKING,
     Copy2D,
+    CopyPeer,
 )
 from tilewright.backend.libcuda import library
-from tilewright.serve.calls import start
+from tilewright.serve.calls import planned, start
 from tilewright.serve.gemm import Request, wanted_of
 from tilewright.serve.plan import core
+from tilewright.serve.streamed.placed import DeviceLines
 
 __all__ = ["Overlapped", "release_buffers"]
 
@@ -74,7 +77,7 @@ class Overlapped:
     overlaps = True
 
     def __init__(self, live: Any, host_limit: int | None = None) -> None:
-        self._live = live
+        self.live = self._live = live
         threads = min(_THREADS, os.cpu_count() or 1)
         size = _BUFFER_BYTES
         if host_limit is not None:  # two directions
@@ -87,17 +90,31 @@ class Overlapped:
         self._up, self._down, *self._lanes = _streams(live)
         self._rings: dict[int, _Ring] = {}
         self._held: list[int] = []
+        self._lent: dict[int, tuple[int, int]] = {}
 
     def allocate(self, sizes: Sequence[int]) -> list[int]:
         """Return pieces of device memory of so many bytes, until `close`."""
+        if not sizes:
+            return []
         ends = list(accumulate(-(-size // _PIECE_BYTES) * _PIECE_BYTES for size in sizes))
         self._held.append(self._live.allocate(ends[-1]))  # once: each time takes 0.1 ms
         return [self._held[-1] + start for start in (0, *ends[:-1])]
 
-    def upload(self, memory: int, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> Event:
+    def follow(self, events: Sequence[CUDAEvent]) -> None:
+        """Let all that is enqueued later wait for events, of other devices as well."""
+        with self._live.current():
+            for stream in (self._up, self._down, *self._lanes):
+                for event in events:
+                    event.before(stream)
+
+    def upload(
+        self, memory: int, lines: NDArray[Any] | DeviceLines, ld: int, after: Sequence[Event]
+    ) -> Event:
         """Copy to the device; pageable memory has been read when this returns."""
         pitch = ld * lines.itemsize
-        if self._is_plane(lines, pitch):
+        if isinstance(lines, DeviceLines):
+            copy = self._between(memory, pitch, lines, to_us=True)
+        elif self._is_plane(lines, pitch):
             copy = self._plane(memory, pitch, lines, to_device=True)
         else:
             lines = lines if _is_dense(lines) else np.ascontiguousarray(lines)
@@ -108,16 +125,33 @@ class Overlapped:
         """Enqueue a product of what is on the device; two lanes fill the device's last waves."""
         wanted, made = wanted_of(request, operands), []
         stream = self._lanes[lane % len(self._lanes)]
+        shares = planned(self._live, wanted).plan.shares
+        memory = None if shares else partial(self._lend, stream)
 
         def begin() -> None:
-            made.append(start(self._live, wanted, stream))
+            made.append(start(self._live, wanted, stream, None, memory))
 
         event: Event = self._live.between_events(begin, stream, after, made, "gemm")
         return event
 
-    def download(self, memory: int, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
-        """Copy to the host, and wait for it."""
+    def _lend(self, stream: int, _: int, size: int) -> tuple[int, None]:
+        """Return what a product on a lane needs besides: the driver would map it anew each time."""
+        address, room = self._lent.get(stream, (0, 0))
+        if room < size:
+            address = self._live.allocate(size)
+            self._held.append(address)
+            self._lent[stream] = address, size
+        return address, None
+
+    def download(
+        self, memory: int, lines: NDArray[Any] | DeviceLines, ld: int, after: Sequence[Event]
+    ) -> None:
+        """Copy to the host, or to another device, and wait for it."""
         pitch = ld * lines.itemsize
+        if isinstance(lines, DeviceLines):
+            copy = self._between(memory, pitch, lines, to_us=False)
+            self._enqueue(copy, self._down, after, lines, "copy to device").wait()
+            return
         if self._is_plane(lines, pitch):
             copy = self._plane(memory, pitch, lines, to_device=False)
             self._enqueue(copy, self._down, after, lines, "copy to host").wait()
@@ -148,6 +182,17 @@ class Overlapped:
         source, to = (host, device) if to_device else (device, host)
         plane = Copy2D.of(source, to, width, len(lines))
         return partial(self._live.api.cuMemcpy2DAsync, ctypes.byref(plane))
+
+    def _between(
+        self, memory: int, pitch: int, lines: DeviceLines, *, to_us: bool
+    ) -> Callable[[int], Any]:
+        """Return what copies lines of another device from there, or to there."""
+        _let_reach(self._live, lines.live)
+        there = lines.live.context, lines.address, lines.step
+        here = self._live.context, memory, pitch
+        source, to = (there, here) if to_us else (here, there)
+        plane = CopyPeer.of(source, to, lines.shape[1] * lines.itemsize, lines.shape[0])
+        return partial(self._live.api.cuMemcpy3DPeerAsync, ctypes.byref(plane))
 
     def _staged(
         self, function: str, memory: int, pitch: int, lines: NDArray[Any]
@@ -194,6 +239,16 @@ class Overlapped:
 def _is_dense(lines: NDArray[Any]) -> bool:
     """Whether each line's elements lie side by side."""
     return lines.shape[1] < 2 or lines.strides[1] == lines.itemsize
+
+
+@lru_cache(maxsize=256)
+def _let_reach(live: Any, other: Any) -> None:
+    """Let a device copy from and to another one without the host, where the two are linked."""
+    for one, peer in ((live, other), (other, live)):
+        status, reaches = live.api.cuDeviceCanAccessPeer(one.raw, peer.raw)
+        if status == 0 and reaches:
+            with one.current():  # an error says that it may already, or never will
+                live.api.cuCtxEnablePeerAccess(peer.context, 0)
 
 
 @lru_cache(maxsize=16)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tilewright.backend import LiveDevice
-from tilewright.serve.gemm import Request
+from tilewright.backend import device as find_device
+from tilewright.serve.gemm import Placed, Request
+from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.pipeline import multiply
+from tilewright.serve.streamed.placed import PlacedMatrix
 from tilewright.serve.streamed.tiling import IEEE, PARTS, Tiling
 from tilewright.serve.streamed.transport import InOrder, Transport
 
-__all__ = ["is_wanted", "serve"]
+if TYPE_CHECKING:
+    from tilewright.backend.cuda.events import CUDAEvent
+
+__all__ = ["devices_of", "is_wanted", "serve", "serve_placed"]
 
 # Smaller products are copied whole: pinned buffers, threads and streams are worth a millisecond.
 _LEAST_BYTES = 32 << 20
@@ -28,33 +35,103 @@ def is_wanted(live: LiveDevice, request: Request) -> bool:
     return large and live.backend == "cuda" and request.report is None
 
 
-def serve(live: LiveDevice, request: Request) -> None:
-    """Compute into ``request.c``, tile by tile through a device's memory, and wait for it.
+def devices_of(device: Any) -> list[LiveDevice]:
+    """Return the devices that a caller names, one or several.
+
+    Raises
+    ------
+    ValueError
+        If none is named, or one twice.
+    """
+    if not isinstance(device, list | tuple):
+        return [find_device(device)]
+    if not device:
+        raise ValueError(f"device={device!r} names none; give ids such as ['cuda:0', 'cuda:1']")
+    found = [find_device(one) for one in device]
+    for at, one in enumerate(found):
+        if one in found[:at]:
+            raise ValueError(f"device names {one.id} twice; name each device once")
+    return found
+
+
+def serve(devices: Sequence[LiveDevice], request: Request) -> None:
+    """Compute into ``request.c``, tile by tile through the memory of devices, and wait for it.
 
     Raises
     ------
     ValueError
         If the limits leave no room, or a report is asked for, which is of one product.
     BackendError
-        If the device fails; it says which tiles of C are whole.
+        If all devices fail; it says which tiles of C are whole.
     """
+    _multiply(devices, request, [HostMatrix(x) for x in (request.a, request.b, request.c)])
+
+
+def serve_placed(
+    devices: Sequence[LiveDevice],
+    request: Request,
+    operands: Sequence[tuple[Any, Placed]],
+    stream_of: Callable[[int], int],
+) -> None:
+    """Do so with matrices on CUDA devices, behind what their streams have, and wait for it.
+
+    Parameters
+    ----------
+    devices : sequence of LiveDevice
+        What computes.
+    request : Request
+        The product, of matrices.
+    operands : sequence of (CUDADevice, Placed)
+        Where A, B and C are.
+    stream_of : callable
+        Returns the address of the caller's stream on a device.
+    """
+    for one in devices:
+        if one.backend != "cuda":
+            raise ValueError(f"device names {one.id}, and a, b and c are on CUDA devices; leave it")
+    size, events = request.precision.element_bytes, []
+    for live in {live.ordinal: live for live, _ in operands}.values():
+        stream = stream_of(live.ordinal)
+        if live.is_captured(stream):
+            raise ValueError("several devices are not captured into a graph; name no device")
+        events.append(live.between_events(lambda: None, stream))
+    matrices = [
+        PlacedMatrix(live, operand, row_major, size) for live, (operand, row_major) in operands
+    ]
+    _multiply(devices, request, matrices, events)
+
+
+def _multiply(
+    devices: Sequence[LiveDevice],
+    request: Request,
+    matrices: Sequence[HostMatrix | PlacedMatrix],
+    after: Sequence[CUDAEvent] = (),
+) -> None:
+    """Cut a product and let devices compute it behind events."""
     if request.report is not None:
         raise ValueError("report is of one product, and tiles are many; leave it out, or limits")
+    if request.triangle is not None or request.precision.parts > 1:
+        raise ValueError("device names several, for products of float32 and wider; name one")
     device_limit, host_limit = request.limits or (None, None)
     if device_limit is None:
-        device_limit = int(_PART_OF_FREE * _free(live))
-    if live.max_allocation is not None:
-        device_limit = min(device_limit, live.max_allocation)
+        device_limit = min(int(_PART_OF_FREE * _free(one)) for one in devices)
+    for one in devices:
+        device_limit = min(device_limit, one.max_allocation or device_limit)
     size = request.precision.element_bytes
-    pieces = PARTS if request.arithmetic else IEEE
-    tiling = Tiling.of(request.m, request.n, request.k, size, device_limit, pieces)
-    if live.backend == "cuda":
-        from tilewright.serve.streamed.overlapped import Overlapped
+    cuts = PARTS if request.arithmetic else IEEE
+    tiling = Tiling.of(request.m, request.n, request.k, size, device_limit, cuts)
+    transports = [_transport(one, host_limit, after) for one in devices]
+    multiply(request, tiling, transports, matrices)
 
-        transport: Transport = Overlapped(live, host_limit)
-    else:
-        transport = InOrder(live)
-    multiply(request, tiling, transport)
+
+def _transport(live: LiveDevice, host_limit: int | None, after: Sequence[CUDAEvent]) -> Transport:
+    if live.backend != "cuda":
+        return InOrder(live)
+    from tilewright.serve.streamed.overlapped import Overlapped
+
+    made = Overlapped(live, host_limit)
+    made.follow(after)
+    return made
 
 
 def _free(live: Any) -> int:

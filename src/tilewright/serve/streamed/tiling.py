@@ -2,40 +2,79 @@
 
 ::
 
-              n[0]   n[1]      n[2]     where the sides are cut
-            +------+---------+------+
-       m[0] |  0   |    1    |   4  |   tiles of C in the order in which their panels of A and B
-            +------+---------+------+   can be there: a square that grows, while the next row and
-       m[1] |  2   |    3    |   5  |   column of panels are on their way
-            +------+---------+------+
-       m[2] |  6   |    7    |   8  |
-            +------+---------+------+
+              n[0]        n[1] n[2]     where the sides are cut
+            +----------+-----+---+
+       m[0] |          |     |   |      tiles of C in the order in which their panels of A and B
+            |    0     |  2  | 6 |      can be there: a square that grows, while the next row and
+            |          |     |   |      column of panels are on their way
+            +----------+-----+---+
+       m[1] |    1     |  3  | 7 |
+            +----------+-----+---+
+       m[2] |    4     |  5  | 8 |
+            +----------+-----+---+
 
-Where A, B and C fit, k is not cut and every panel is copied once: T_comm and T_kernel overlap but
-for the first panels and the last tile (Nakasato 2010, equations 3 to 5, has their sum).  So the
-first piece is half as long.  Where they do not fit, tiles of C are as large as the memory allows,
-and panels along k stream past each of them: a tile of t x t reads 2 t k elements for t t k
-multiply-adds.
+Where A, B and C fit, all that is copied stays, and a product begins with the first piece of k of
+its two panels: a tile of s x s takes 2 s k elements and s s k multiply-adds, so the first tile is
+half as wide as C, for the device to keep up with the link.  Later ones become smaller: after the
+last copy to the device there is the last one to multiply, and to copy back (Nakasato 2010,
+equations 3 to 5, has the sum of all).  Where they do not fit, tiles of C are as large as the memory
+allows, and panels along k stream past each.
+
+Tiles and pieces of k follow from sizes and the limit alone: bits depend on no device's speed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
+from typing import NamedTuple
 
-__all__ = ["Piece", "Task", "Tiling", "aligned", "longest", "slot_elements"]
+__all__ = [
+    "IEEE",
+    "PARTS",
+    "Cuts",
+    "Piece",
+    "Place",
+    "Task",
+    "Tiling",
+    "aligned",
+    "longest",
+    "tile_line",
+]
 
-# Pieces of a side, and how long each is at most: more let products begin and end sooner, but larger
-# tiles have the better kernels, and each costs the host 0.1 ms.  Products of parts split a panel
-# anew for each of its tiles, so that theirs are larger.
-IEEE, PARTS = (6, 4096), (3, 8192)
-_LEAST_SIDE = 512
+
+class Cuts(NamedTuple):
+    """Lengths of pieces where all of it fits.
+
+    Parameters
+    ----------
+    share : int
+        A piece is a multiple of a unit: a side divided by this,
+    least, most : int
+        but at least and at most so long.
+    """
+
+    share: int
+    least: int
+    most: int
+
+
+# 2048 x 2048 are 256 blocks of 128 x 128, which leave few of 132 multiprocessors idle.  Products of
+# parts split a panel anew for each of its tiles, so that theirs are larger.
+IEEE, PARTS = Cuts(8, 1024, 2048), Cuts(4, 2048, 4096)
+
+# A piece is at most so long, that several devices have something to share.
+_LONGEST = 8192
+
+# Pieces of k are a quarter of it, but at most so many steps: as each costs the host 0.1 ms, panels'
+# are at least so many bytes.
+_MOST_STEPS, _LEAST_COPY = 2048, 16 << 20
 
 # Of a side that is far longer than the others, pieces at most: 2442 of 4096 rows by 8 columns take
 # the host longer than the link takes for all of it.
-_MOST_PIECES = 64
+_MOST_PIECES = 56
 
 # What is in flight where matrices do not fit: panels of each operand, and tiles of C, one of which
 # is computed while another is copied.  Panels of so many steps along k.
@@ -48,10 +87,13 @@ _LINE_BYTES = 128
 Piece = tuple[int, int]
 """Where a piece of a side begins, and where it ends."""
 
+Place = tuple[int, int]
+"""A tile of C: the numbers of its pieces of m and n."""
+
 
 @dataclass(frozen=True)
 class Task:
-    """One product of panels: a tile of C, or what a piece of k adds to it.
+    """One product of panels: what a piece of k adds to a tile of C.
 
     Parameters
     ----------
@@ -76,20 +118,21 @@ class Tiling:
     ----------
     m, n, k : tuple of (int, int)
         Pieces of the sides.
-    panels_a, panels_b, tiles_c : int
-        How many panels and tiles a device holds at a time.
+    panels : int
+        How many panels of each operand a device holds at a time; 0 if it holds all.
+    tiles : int
+        The same of C.
     """
 
     m: tuple[Piece, ...]
     n: tuple[Piece, ...]
     k: tuple[Piece, ...]
-    panels_a: int
-    panels_b: int
-    tiles_c: int
+    panels: int = 0
+    tiles: int = 0
 
     @classmethod
     def of(
-        cls, m: int, n: int, k: int, itemsize: int, limit: int, pieces: tuple[int, int] = IEEE,
+        cls, m: int, n: int, k: int, itemsize: int, limit: int, cuts: Cuts = IEEE,
         name: str = "max_device_memory",
     ) -> Tiling:  # fmt: skip
         """Return how a product is cut.
@@ -102,8 +145,8 @@ class Tiling:
             Bytes of an element.
         limit : int
             Bytes of device memory.
-        pieces : (int, int)
-            Of a side, and the length of each at most.
+        cuts : Cuts
+            Of sides, where all fits.
         name : str
             What the caller knows the limit by.
 
@@ -112,24 +155,17 @@ class Tiling:
         ValueError
             If not even the smallest tiles fit.
         """
-        whole = cls._in_core(m, n, k, pieces)
-        for found in (whole, whole._with_few_tiles()):
-            if found._bytes(itemsize) <= limit:
+        rows, columns = _halves(m, cuts), _halves(n, cuts)
+        steps = _steps(k, longest(rows) + longest(columns), itemsize)
+        for tiles in (0, min(_TILES, len(rows) * len(columns))):
+            found = cls(rows, columns, steps, 0, tiles)
+            if found.device_bytes(itemsize) <= limit:
                 return found
         return cls._out_of_core(m, n, k, itemsize, limit, name)
 
     @classmethod
-    def _in_core(cls, m: int, n: int, k: int, pieces: tuple[int, int]) -> Tiling:
-        rows, columns = _ramped(m, pieces), _ramped(n, pieces)
-        return cls(rows, columns, ((0, k),), len(rows), len(columns), len(rows) * len(columns))
-
-    def _with_few_tiles(self) -> Tiling:
-        tiles = min(_TILES, self.tiles_c)
-        return Tiling(self.m, self.n, self.k, self.panels_a, self.panels_b, tiles)
-
-    @classmethod
     def _out_of_core(cls, m: int, n: int, k: int, itemsize: int, limit: int, name: str) -> Tiling:
-        # t x t tiles and panels of t x s: _TILES t^2 + 2 _PANELS t s = room.
+        # t x t tiles and panels of t x s: about _TILES t^2 + 2 _PANELS t s = room.
         unit, room = max(1, _LINE_BYTES // itemsize), limit // itemsize
         steps = max(1, min(k, _STEPS))
         half = _PANELS * steps / _TILES
@@ -137,41 +173,69 @@ class Tiling:
         if side < steps:  # as many steps as rows
             side = steps = math.isqrt(room // (_TILES + 2 * _PANELS))
         side, steps = int(side) // unit * unit, max(unit, steps // unit * unit)
-        while side and cls._cut(m, n, k, side, steps)._bytes(itemsize) > limit:
+        while side and cls._cut(m, n, k, side, steps).device_bytes(itemsize) > limit:
             side -= unit
             steps = min(steps, max(side, unit))
         if not side:
-            least = (_TILES + 2 * _PANELS) * unit * unit * itemsize
+            least = 2 * (_TILES + _PANELS) * unit * unit * itemsize
             raise ValueError(f"{name}={limit} holds no tiles; give at least {least} bytes")
         return cls._cut(m, n, k, side, steps)
 
     @classmethod
     def _cut(cls, m: int, n: int, k: int, side: int, steps: int) -> Tiling:
-        rows, columns, sums = _equal(m, side), _equal(n, side), _equal(k, steps)
-        panels_a = min(_PANELS, len(rows) * len(sums))
-        panels_b = min(_PANELS, len(columns) * len(sums))
-        return cls(rows, columns, sums, panels_a, panels_b, min(_TILES, len(rows) * len(columns)))
+        return cls(_equal(m, side), _equal(n, side), _equal(k, steps), _PANELS, _TILES)
 
-    def _bytes(self, itemsize: int) -> int:
-        m, n, k = (longest(pieces) for pieces in (self.m, self.n, self.k))
-        sizes = (self.panels_a, m, k), (self.panels_b, k, n), (self.tiles_c, m, n)
-        return itemsize * sum(count * slot_elements(x, y, itemsize) for count, x, y in sizes)
+    # -- memory ----------------------------------------------------------------------------
 
-    def tasks(self) -> Iterator[Task]:
-        """Yield all products of panels in the order in which they are computed."""
-        places = [(i, j) for i in range(len(self.m)) for j in range(len(self.n))]
-        if len(self.k) == 1:
-            rows, columns = self.m[-1][1], self.n[-1][1]
+    def panel_bytes(self, sides: Sequence[Piece], itemsize: int) -> list[int]:
+        """Return what a device takes for panels of A (of `m`) or B (of `n`), one by one.
 
-            def when(at: tuple[int, int]) -> tuple[float, ...]:
-                down, across = self.m[at[0]][0] / rows, self.n[at[1]][0] / columns
-                return max(down, across), down >= across, down + across
+        Where it holds all, they are in the order of the sides' pieces, those of k within.
+        """
+        if not self.panels:
+            every = product(sides, self.k)
+            return [matrix_bytes(_length(x), _length(y), itemsize) for x, y in every]
+        largest = matrix_bytes(longest(sides), longest(self.k), itemsize)
+        return [largest] * min(self.panels, len(sides) * len(self.k))
 
-            places.sort(key=when)
+    def tile_bytes(self, itemsize: int) -> list[int]:
+        """Return the same of tiles of C, which are in the order of rows."""
+        if not self.tiles:
+            every = product(self.m, self.n)
+            return [tile_bytes(_length(x), _length(y), itemsize) for x, y in every]
+        largest = tile_bytes(longest(self.m), longest(self.n), itemsize)
+        return [largest] * min(self.tiles, len(self.m) * len(self.n))
+
+    def device_bytes(self, itemsize: int) -> int:
+        """Return all of that."""
+        of_panels = [sum(self.panel_bytes(sides, itemsize)) for sides in (self.m, self.n)]
+        return sum(of_panels) + sum(self.tile_bytes(itemsize))
+
+    # -- order -----------------------------------------------------------------------------
+
+    def places(self) -> list[Place]:
+        """Return all tiles in the order in which they are computed."""
+        return self.grown(range(len(self.m)), range(len(self.n)))
+
+    def grown(self, rows: Sequence[int], columns: Sequence[int]) -> list[Place]:
+        """Return the tiles of some rows and columns in that order."""
+        places = list(product(rows, columns))
+        if self.panels or not places:
+            return places
+        top, left = self.m[rows[0]][0], self.n[columns[0]][0]
+        height, width = self.m[rows[-1]][1] - top, self.n[columns[-1]][1] - left
+
+        def when(at: Place) -> tuple[float, ...]:
+            down, across = (self.m[at[0]][0] - top) / height, (self.n[at[1]][0] - left) / width
+            return max(down, across), down < across, down + across
+
+        return sorted(places, key=when)
+
+    def tasks(self, place: Place) -> Iterator[Task]:
+        """Yield the products of a tile in the order in which they are added."""
         last = len(self.k) - 1
-        for i, j in places:
-            for p in range(last + 1):
-                yield Task(i, j, p, p == 0, p == last)
+        for p in range(last + 1):
+            yield Task(*place, p, p == 0, p == last)
 
 
 def aligned(length: int, itemsize: int) -> int:
@@ -180,25 +244,52 @@ def aligned(length: int, itemsize: int) -> int:
     return -(-length // unit) * unit
 
 
-def slot_elements(rows: int, columns: int, itemsize: int) -> int:
-    """Return what a matrix takes, whichever way its lines run."""
-    return aligned(rows, itemsize) * aligned(columns, itemsize)
+def matrix_bytes(rows: int, columns: int, itemsize: int) -> int:
+    """Return what a panel takes, whichever way its lines run."""
+    return aligned(rows, itemsize) * aligned(columns, itemsize) * itemsize
 
 
-def longest(pieces: tuple[Piece, ...]) -> int:
+def tile_line(length: int, itemsize: int) -> int:
+    """Return how many elements a line of a tile of C takes on the device.
+
+    Lines are never dense, as parts of larger matrices are not: which kernel serves a product may
+    depend on it, and no bits are to depend on where a tile is.
+    """
+    return aligned(length + 1, itemsize)
+
+
+def tile_bytes(rows: int, columns: int, itemsize: int) -> int:
+    """Return what a tile takes, whichever way its lines run."""
+    lines = rows * tile_line(columns, itemsize), columns * tile_line(rows, itemsize)
+    return max(lines) * itemsize
+
+
+def longest(pieces: Sequence[Piece]) -> int:
     """Return the length of the longest piece."""
-    return max(stop - start for start, stop in pieces)
+    return max(map(_length, pieces))
 
 
-def _ramped(side: int, pieces: tuple[int, int]) -> tuple[Piece, ...]:
-    """Return pieces of a side, the first half as long, the last what remains."""
-    count, most = pieces
-    length = min(most, max(_LEAST_SIDE, side // count // 256 * 256))
-    length = max(length, -(-side // _MOST_PIECES // 256) * 256)
-    starts = [0, *range(length // 2, side, length)]
-    if len(starts) > 1 and side - starts[-1] < length // 4:
-        starts.pop()  # a sliver would keep few multiprocessors busy
+def _length(piece: Piece) -> int:
+    return piece[1] - piece[0]
+
+
+def _halves(side: int, cuts: Cuts) -> tuple[Piece, ...]:
+    """Return pieces of a side, each half of what remains, in whole units."""
+    unit = max(cuts.least, min(cuts.most, side // cuts.share // 256 * 256))
+    most = max(_LONGEST, -(-side // _MOST_PIECES // unit) * unit)
+    starts = [0]
+    while (left := side - starts[-1]) > unit * 3 // 2:
+        starts.append(starts[-1] + min(most, max(unit, left // 2 // unit * unit)))
     return tuple(pairwise([*starts, side]))
+
+
+def _steps(k: int, lines: int, itemsize: int) -> tuple[Piece, ...]:
+    """Return pieces of k, of which two panels have so many lines; the first half as long."""
+    length = max(256, min(_MOST_STEPS, k // 4 // 256 * 256), _LEAST_COPY // (lines * itemsize))
+    starts = [0, *range(length // 2, k, length)]
+    if len(starts) > 1 and k - starts[-1] < length // 4:
+        starts.pop()
+    return tuple(pairwise([*starts, k]))
 
 
 def _equal(side: int, most: int) -> tuple[Piece, ...]:

@@ -20,22 +20,24 @@ __all__ = ["InOrder", "Transport"]
 class Transport(Protocol):
     """Copies and products of one call.
 
-    Lines on the device are `ld` elements apart.  What is enqueued waits for the events `after`.
+    Lines are a NumPy array's, or a CUDA device's `DeviceLines`; on the device they are `ld`
+    elements apart.  What is enqueued waits for the events `after`.
 
     Attributes
     ----------
     overlaps : bool
         Whether the device copies and computes at the same time.
+    live : LiveDevice
+        The device.
     """
 
     overlaps: bool
+    live: LiveDevice
 
     def allocate(self, sizes: Sequence[int]) -> list[Any]:
         """Return pieces of device memory of so many bytes, until `close`."""
 
-    def upload(
-        self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]
-    ) -> Event | None:
+    def upload(self, memory: Any, lines: Any, ld: int, after: Sequence[Event]) -> Event | None:
         """Enqueue a copy to the device, and return the event of its end, if it takes one."""
 
     def multiply(
@@ -43,8 +45,8 @@ class Transport(Protocol):
     ) -> Event | None:
         """Enqueue a product of what is on the device; those of a lane follow one another."""
 
-    def download(self, memory: Any, lines: NDArray[Any], ld: int, after: Sequence[Event]) -> None:
-        """Copy to the host, and wait for it."""
+    def download(self, memory: Any, lines: Any, ld: int, after: Sequence[Event]) -> None:
+        """Copy to where lines are, and wait for it."""
 
     def close(self) -> None:
         """Wait for all that was enqueued, and give back what is held."""
@@ -62,7 +64,7 @@ class InOrder:
     overlaps = False
 
     def __init__(self, live: LiveDevice) -> None:
-        self._live = live
+        self.live = self._live = live
         self._held: list[Any] = []
 
     def allocate(self, sizes: Sequence[int]) -> list[Any]:

@@ -1,0 +1,116 @@
+"""Who computes which tile of C: several devices share them, each at its own pace.
+
+::
+
+    columns of C    | cuda:0         | cuda:1         |
+    its tiles       0 1 2 3 4 5 ->      0 1 2 3 4 5 ->       each device takes its own in order,
+                          <- a device without any more takes the last ones of another
+
+A device copies one operand whole and its own part of the other.  A tile is the same product
+whoever computes it, so that bits depend on no device's speed, nor on how many there are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+from tilewright.serve.streamed.tiling import Piece, Place, Tiling
+
+__all__ = ["Schedule", "shares_of"]
+
+
+def shares_of(tiling: Tiling, devices: int) -> list[list[Place]]:
+    """Return each device's own tiles: of columns, or of rows where there are more of them."""
+    rows, columns = range(len(tiling.m)), range(len(tiling.n))
+    if tiling.m[-1][1] > tiling.n[-1][1]:
+        return [tiling.grown(own, columns) for own in _groups(tiling.m, devices)]
+    return [tiling.grown(rows, own) for own in _groups(tiling.n, devices)]
+
+
+def _groups(pieces: Sequence[Piece], count: int) -> list[list[int]]:
+    """Part pieces into so many groups of neighbours of nearly equal lengths; some may be empty."""
+    made: list[list[int]] = [[] for _ in range(count)]
+    for number, (start, stop) in enumerate(pieces):
+        middle = (start + stop) / 2 / pieces[-1][1]
+        made[min(count - 1, int(middle * count))].append(number)
+    return made
+
+
+class Schedule:
+    """Tiles that are not computed yet, and who has which of the others.
+
+    Parameters
+    ----------
+    shares : sequence of sequence of Place
+        Each device's own.
+    """
+
+    def __init__(self, shares: Sequence[Sequence[Place]]) -> None:
+        self._shares = [deque(one) for one in shares]
+        self._returned: deque[Place] = deque()
+        self._held: list[list[Place]] = [[] for _ in shares]
+        self._changed = threading.Condition()
+        self._working = set(range(len(shares)))
+        self.done: list[Place] = []
+        self.lost: list[tuple[int, BaseException]] = []
+        self.error: BaseException | None = None
+
+    def take(self, device: int) -> Place | None:
+        """Return a tile to compute; None if there is none, nor will be.
+
+        Waits for tiles of others, who may have to give them back.
+        """
+        with self._changed:
+            while self.error is None and device in self._working:
+                place = self._next(device)
+                if place is not None:
+                    self._held[device].append(place)
+                    return place
+                if not any(self._held):
+                    break
+                self._changed.wait()
+        return None
+
+    def _next(self, device: int) -> Place | None:
+        if self._returned:
+            return self._returned.popleft()
+        if self._shares[device]:
+            return self._shares[device].popleft()
+        most = max(self._shares, key=len)
+        return most.pop() if most else None
+
+    def finish(self, device: int, place: Place) -> None:
+        """Say that a tile is where it belongs."""
+        with self._changed:
+            self._held[device].remove(place)
+            self.done.append(place)
+            self._changed.notify_all()
+
+    def retire(self, device: int) -> None:
+        """Let a device take no more tiles."""
+        with self._changed:
+            self._working.discard(device)
+            self._changed.notify_all()
+
+    def lose(self, device: int, error: BaseException) -> None:
+        """Give what a device has to others; the error is the call's if there are none."""
+        with self._changed:
+            self._working.discard(device)
+            self.lost.append((device, error))
+            self._returned.extend(self._held[device])
+            self._held[device].clear()
+            if not self._working:
+                self.error = self.error or error
+            self._changed.notify_all()
+
+    def stop(self, error: BaseException) -> None:
+        """Let nobody take another tile."""
+        with self._changed:
+            self.error = self.error or error
+            self._changed.notify_all()
+
+    def works(self, device: int) -> bool:
+        """Whether a device goes on."""
+        return self.error is None and device in self._working
