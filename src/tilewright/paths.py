@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 __all__ = [
     "MAKING",
@@ -33,6 +33,7 @@ __all__ = [
     "temporary_directory",
     "write_atomically",
     "write_json",
+    "written_atomically",
 ]
 
 # A directory this old that nobody holds is of a process that was killed; a younger one may not
@@ -323,6 +324,19 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file so that readers see the old content or all of the new.
 
+    Raises
+    ------
+    OSError
+        As of `written_atomically`.
+    """
+    with written_atomically(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def written_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Give a new file to a ``with`` block, which takes the name when all of it is written.
+
     The bytes go to a new file in the same directory, reach the disk, and then
     take the name.  A kill at any moment leaves at most a stray ``.tmp`` file.
 
@@ -338,10 +352,10 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 
     temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}.tmp")
     # 0666 less the umask: the mode that a file written plainly would have.
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)

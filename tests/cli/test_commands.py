@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,6 +57,28 @@ def test_bound_of_a_batch(capsys):
     one = json.loads(out(capsys))
     assert (many["batch"], one["batch"]) == (4096, 1)
     assert many["flops_per_second"] >= one["flops_per_second"]  # its tiles fill whole waves
+
+
+def test_multiply_computes_in_the_file_which_is_whole_or_not_there(files, capsys, monkeypatch):
+    from tilewright.cli import multiply
+
+    monkeypatch.setattr(multiply, "_LEAST_MAPPED", 0)
+    command = ["multiply", "a.npy", "b.npy", "-o", "c.npy", "--trans", "TN"]
+    assert run([*command, "--device", "opencl,opencl"]) == 2
+    assert "twice" in capsys.readouterr().err
+    assert run([*command, "--device", "opencl"]) == 0
+    made = np.load("c.npy")
+    assert np.allclose(made, np.load("a.npy").T @ np.load("b.npy"))
+
+    def full(descriptor, start, size):
+        raise OSError(28, "No space left on device")
+
+    names = set(Path.cwd().iterdir())
+    monkeypatch.setattr(multiply.os, "posix_fallocate", full, raising=False)
+    assert run([*command, "--alpha", "2"]) == 1
+    assert "No space left" in capsys.readouterr().err
+    assert np.array_equal(np.load("c.npy"), made)
+    assert set(Path.cwd().iterdir()) == names
 
 
 def test_multiply_adds_to_a_c_it_does_not_change(files, capsys):

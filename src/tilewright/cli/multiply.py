@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from tilewright.cli.output import (
-    DeviceOption,
+    DevicesOption,
     JsonOption,
     TransOption,
     emit_json,
     gigaflops,
+    parse_devices,
     parse_trans,
     say,
 )
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from tilewright.precision import Precision
 
 __all__ = ["check_not_read", "check_suffix", "command", "load", "load_as", "save"]
+
+# Bytes of files that are not read into memory first.
+_LEAST_MAPPED = 32 << 20
 
 
 def command(
@@ -41,7 +46,7 @@ def command(
     accuracy: Annotated[
         str, typer.Option("--accuracy", help="ieee; of double-double also accurate or fast.")
     ] = "ieee",
-    device: DeviceOption = None,
+    device: DevicesOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compute C = alpha op(A) op(B) + beta C from .npy files, or .npz files of hi and lo."""
@@ -53,26 +58,26 @@ def command(
     row = find_precision(precision) if precision else None
     check_writable(output)
     check_not_read(output, a, b)
-    matrices = [None if path is None else load_as(path, row) for path in (a, b, c)]
+    matrices = [None if path is None else load_as(path, row, mapped=True) for path in (a, b, c)]
     check_suffix(output, hasattr(matrices[0], "words"))
     if row is not None and row.letter in "fv":
         accuracy = "fast"
-    target = matrices[2].copy() if matrices[2] is not None else None
-    started = time.perf_counter()
-    with _bar(quiet=json):
+    scale, keep = _scalar("alpha", alpha, matrices[0]), _scalar("beta", beta, matrices[0])
+    with _written(output, matrices, trans_a, trans_b, keep) as (target, put), _bar(quiet=json):
+        started = time.perf_counter()
         result = gemm(
             matrices[0],
             matrices[1],
             target,
-            alpha=_scalar("alpha", alpha, matrices[0]),
-            beta=_scalar("beta", beta, matrices[0]),
+            alpha=scale,
+            beta=keep,
             trans_a=trans_a,
             trans_b=trans_b,
             accuracy=accuracy,
-            device=device,
+            device=parse_devices(device),
         )
-    seconds = time.perf_counter() - started
-    save(output, result)
+        seconds = time.perf_counter() - started
+        put(result)
     inner = matrices[0].shape[-2 if trans_a != "N" else -1]  # type: ignore[union-attr]
     facts = {
         "output": str(output),
@@ -103,6 +108,66 @@ def _bar(*, quiet: bool) -> Iterator[None]:
     with bar, told(lambda done, of: bar.update(task, completed=done, total=of, visible=True)):
         task = bar.add_task("tiles of C", total=None, visible=False)
         yield
+
+
+@contextmanager
+def _written(
+    output: Path, matrices: Sequence[Any], trans_a: str, trans_b: str, beta: Any
+) -> Iterator[tuple[Any, Callable[[Any], None]]]:
+    """Give what C is computed in, or None, and what puts the result into the output.
+
+    Plain arrays are computed in the file itself, memory-mapped under another name until all is
+    there: C may be larger than the memory.
+    """
+    from tilewright.paths import written_atomically
+    from tilewright.problem import Trans
+    from tilewright.serve.batches import shapes_of
+
+    given = [x for x in matrices if x is not None]
+    alike = all(_is_plain(x) and x.dtype == given[0].dtype for x in given)
+    if alike and not (matrices[2] is None and beta != 0):
+        operations = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
+        first, second, third = matrices
+        batch, m, n, _ = shapes_of(first, second, third, *operations)
+        if 0 not in (*batch, m, n):
+            with written_atomically(output) as file:
+                target = _mapped(file, (*batch, m, n), given[0].dtype)
+                if third is not None:
+                    target[...] = third
+                yield target, lambda result: None
+            return
+    c = matrices[2]
+    yield None if c is None else c.copy(), lambda result: save(output, result)
+
+
+def _is_plain(array: Any) -> bool:
+    """Whether it is a NumPy array of what `gemm` computes in place, matrices or a batch."""
+    import numpy as np
+
+    known = isinstance(array, np.ndarray) and array.dtype.kind in "fc"
+    return known and array.dtype.itemsize >= 4 and array.dtype.isnative and array.ndim >= 2
+
+
+def _mapped(file: BinaryIO, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return the array of a new .npy file; all of its room on the disk is taken before.
+
+    Raises
+    ------
+    OSError
+        If the disk has too little room: to find out later would end the process.
+    """
+    import numpy as np
+
+    header = {"shape": shape, "fortran_order": False, "descr": np.lib.format.dtype_to_descr(dtype)}
+    np.lib.format.write_array_header_1_0(file, header)
+    file.flush()
+    start, size = file.tell(), math.prod(shape) * dtype.itemsize
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), start, size)
+    else:
+        file.truncate(start + size)
+    mapped: Any = np.memmap(file, dtype, "r+", start, shape)
+    return np.asarray(mapped)
 
 
 def check_not_read(output: Path, *inputs: Path) -> None:
@@ -139,8 +204,10 @@ def _scalar(name: str, text: str, matrix: Any) -> Any:
     return value if value.imag else value.real
 
 
-def load_as(path: Path, row: Precision | None) -> Any:
+def load_as(path: Path, row: Precision | None, *, mapped: bool = False) -> Any:
     """Return the matrix in a file, converted to a precision if one is given.
+
+    A large one may be memory-mapped and not to be written to.
 
     Raises
     ------
@@ -156,7 +223,7 @@ def load_as(path: Path, row: Precision | None) -> Any:
             raise ValueError(f"precision={row.letter!r} loses digits of {path}; leave it out")
         array: Any = DoubleDouble.load(path)
     else:
-        array = load(path, row.dtype if row is not None and row.parts == 1 else None)
+        array = load(path, row.dtype if row is not None and row.parts == 1 else None, mapped)
     if row is None or row.parts == 1:
         return array
     made = DoubleDouble(array)
@@ -165,8 +232,8 @@ def load_as(path: Path, row: Precision | None) -> Any:
     return made + DoubleDouble(0j) if row.is_complex and not made.is_complex else made
 
 
-def load(path: Path, dtype: Any = None) -> Any:
-    """Return the array in an .npy file; nothing in it is unpickled.
+def load(path: Path, dtype: Any = None, mapped: bool = False) -> Any:
+    """Return the array in an .npy file, memory-mapped if wanted and large; nothing is unpickled.
 
     Raises
     ------
@@ -182,12 +249,16 @@ def load(path: Path, dtype: Any = None) -> Any:
     from tilewright.precision import precision_of
 
     try:
-        with path.open("rb") as file:
-            array = np.load(file, mmap_mode=None, allow_pickle=False)
+        if mapped and path.stat().st_size >= _LEAST_MAPPED:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        else:
+            with path.open("rb") as file:
+                array = np.load(file, mmap_mode=None, allow_pickle=False)
     except (ValueError, EOFError, BadZipFile):
         raise ValueError(f"{path} is not an .npy file of numbers") from None
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} holds several arrays; give an .npy file of one")
+    array = np.asarray(array)  # a plain one, whoever has its memory
     if array.dtype.kind == "V" and array.dtype.names is None:  # ml_dtypes' numbers are saved so
         raise ValueError(
             f"{path} holds {array.dtype}: bytes whose type .npy does not keep, as of bfloat16 and"
@@ -205,15 +276,12 @@ def load(path: Path, dtype: Any = None) -> Any:
 
 def save(path: Path, array: Any) -> None:
     """Write an .npy file, or an .npz one of pairs, all of it or nothing."""
-    import io
-
     import numpy as np
 
-    from tilewright.paths import write_atomically
+    from tilewright.paths import written_atomically
 
     if hasattr(array, "words"):
         array.save(path)
         return
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    write_atomically(path, buffer.getvalue())
+    with written_atomically(path) as file:
+        np.save(file, array, allow_pickle=False)

@@ -26,6 +26,7 @@ __all__ = [
     "emit_lines",
     "emit_table",
     "gigaflops",
+    "parse_devices",
     "parse_size",
     "parse_trans",
     "plain",
@@ -39,6 +40,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machine
 DeviceOption = Annotated[
     str | None,
     typer.Option("--device", help="Device id or part of a name; the best one by default."),
+]
+DevicesOption = Annotated[
+    str | None,
+    typer.Option("--device", help="Device, or several that share the work: cuda:0,cuda:1."),
 ]
 PrecisionOption = Annotated[
     str,
@@ -130,6 +135,11 @@ def parse_size(text: str) -> tuple[int, int, int]:
         raise ValueError(f"size={text!r} is beyond any; sides have at most {_MOST_DIGITS} digits")
     sizes = [int(part) for part in parts] * (3 if len(parts) == 1 else 1)
     return sizes[0], sizes[1], sizes[2]
+
+
+def parse_devices(text: str | None) -> str | list[str] | None:
+    """Return a device's name, or those of several."""
+    return text.split(",") if text and "," in text else text
 
 
 def parse_trans(text: str) -> tuple[str, str]:

@@ -430,7 +430,8 @@ def check_scalars(alpha: complex, beta: complex, precision: Precision, c: Any) -
         raise ValueError(f"beta={shown(beta)} needs c to scale; give c, or leave beta at 0")
 
 
-Device = str | LiveDevice | list[str | LiveDevice] | tuple[str | LiveDevice, ...] | None
+Several = list[str] | list[LiveDevice] | list[str | LiveDevice] | tuple[str | LiveDevice, ...]
+Device = str | LiveDevice | Several | None
 """Where a product is computed: one device's name, or several."""
 
 # -- launches ----------------------------------------------------------------------------

@@ -57,11 +57,18 @@ def recording(path: str | os.PathLike[str] | None) -> Iterator[Recorder | None]:
 def trace_document(recorder: Recorder) -> dict[str, Any]:
     """Return everything recorded as one JSON object."""
     events = [*_names(recorder), *_events(recorder.host, recorder.started, "host")]
-    for number, ((pid, track), rows) in enumerate(tracks(recorder.device).items()):
-        thread = _DEVICE_THREADS + number
-        events.append(_metadata("thread_name", pid, thread, f"{track} (device)"))
-        moved = [one._replace(thread=thread) for one in on_host_clock(rows)]
-        events += _events(moved, recorder.started, "device")
+    thread = _DEVICE_THREADS
+    for (pid, track), rows in tracks(recorder.device).items():
+        moved = on_host_clock(rows)
+        streams = list(dict.fromkeys(one.about.get("stream") for one in moved))
+        for number, stream in enumerate(streams):
+            name = f"{track} stream {number} (device)" if len(streams) > 1 else f"{track} (device)"
+            events.append(_metadata("thread_name", pid, thread, name))
+            of_it = [
+                one._replace(thread=thread) for one in moved if one.about.get("stream") == stream
+            ]
+            events += _events(of_it, recorder.started, "device")
+            thread += 1
     return {
         "traceEvents": events,
         "displayTimeUnit": "ns",

@@ -1,4 +1,4 @@
-"""Products that several devices share: contexts on one OpenCL device, as if their memory were apart."""
+"""Products that several devices share: contexts on one, as if their memory were apart."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def contexts():
 
 def drawn(seed, *shapes):
     rng = np.random.default_rng(seed)
-    return [rng.standard_normal(shape)for shape in shapes]
+    return [rng.standard_normal(shape) for shape in shapes]
 
 
 @settings(

@@ -361,7 +361,7 @@ class CUDADevice(LiveDevice):
             ended = self.api.cuEventRecord(pair[1], stream)
             for recorded in (begun, ended):
                 self.check(recorded, "recording an event")
-        return CUDAEvent(self, pair, keep, name, zero)
+        return CUDAEvent(self, pair, keep, name, zero, stream)
 
     def launch_timed(self, kernel: Kernel, launch: Launch, arguments: Sequence[Any]) -> Event:
         """Enqueue a kernel between two events, on a stream that is held meanwhile."""

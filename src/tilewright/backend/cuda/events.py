@@ -97,6 +97,8 @@ class CUDAEvent(Event):
         What a timeline calls it.
     zero : Zero, optional
         An earlier event, where a timeline is recorded.
+    stream : int
+        Where they were recorded: a row of a timeline.
     """
 
     def __init__(
@@ -106,9 +108,10 @@ class CUDAEvent(Event):
         keep: Any,
         name: str = "kernel",
         zero: Zero | None = None,
+        stream: int = 0,
     ) -> None:
         self._device, self._pair, self._keep = device, pair, keep
-        self._name, self._zero = name, zero
+        self._name, self._zero, self._stream = name, zero, stream
 
     def before(self, stream: int) -> None:
         """Let what is enqueued on a stream from now on wait; the context is current."""
@@ -138,7 +141,7 @@ class CUDAEvent(Event):
         self._zero = None
         ended = zero.nanoseconds + self._elapsed(zero.event)
         begun = ended - self._elapsed(self._pair[0])
-        device_span(self._device.id, self._name, begun, ended)
+        device_span(self._device.id, self._name, begun, ended, {"stream": self._stream})
 
     def __del__(self) -> None:
         self._device.events.give_back(self._pair)

@@ -39,6 +39,7 @@ from tilewright.serve.calls import planned, start
 from tilewright.serve.gemm import Request, wanted_of
 from tilewright.serve.plan import core
 from tilewright.serve.streamed.placed import DeviceLines
+from tilewright.timeline import is_recording
 
 __all__ = ["Overlapped", "release_buffers"]
 
@@ -91,6 +92,7 @@ class Overlapped:
         self._rings: dict[int, _Ring] = {}
         self._held: list[int] = []
         self._lent: dict[int, tuple[int, int]] = {}
+        self._shown: list[Event] = []
 
     def allocate(self, sizes: Sequence[int]) -> list[int]:
         """Return pieces of device memory of so many bytes, until `close`."""
@@ -131,7 +133,14 @@ class Overlapped:
         def begin() -> None:
             made.append(start(self._live, wanted, stream, None, memory))
 
-        event: Event = self._live.between_events(begin, stream, after, made, "gemm")
+        return self._between_events(begin, stream, after, made, "gemm")
+
+    def _between_events(
+        self, begin: Callable[[], None], stream: int, after: Sequence[Event], keep: Any, name: str
+    ) -> Event:
+        event: Event = self._live.between_events(begin, stream, after, keep, name)
+        if is_recording():
+            self._shown.append(event)
         return event
 
     def _lend(self, stream: int, _: int, size: int) -> tuple[int, None]:
@@ -168,8 +177,7 @@ class Overlapped:
         def begin() -> None:
             self._live.check(copy(stream), f"{self._live.id} could not copy")
 
-        event: Event = self._live.between_events(begin, stream, after, keep, name)
-        return event
+        return self._between_events(begin, stream, after, keep, name)
 
     def _plane(
         self, memory: int, pitch: int, lines: NDArray[Any], *, to_device: bool
@@ -227,6 +235,8 @@ class Overlapped:
         live = self._live
         if live.lost is not None:
             return
+        for event in self._shown:  # timelines tell of what was waited for
+            event.wait()
         with live.current(), ExitStack() as rest:
             for ring in self._rings.values():
                 rest.callback(_keep, ring)
