@@ -33,7 +33,7 @@ def drawn(rng, shape, dtype, stack=None, live=None):
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 def test_small_tiles_change_no_result(cuda: LiveDevice, dtype: str, pinned: bool) -> None:
     rng = np.random.default_rng([ord(x) for x in dtype])
-    for _ in range(12):
+    for _ in range(25):
         m, n, k = (int(2**x) for x in rng.uniform(0, 10, 3))
         trans, beta = rng.choice(list("NTC"), 2), float(rng.choice([0, 0.5]))
         with ExitStack() as stack:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.backend import BackendError
+from tilewright.backend import BackendError, OutOfMemoryError
 from tilewright.serve import host_blas
 from tilewright.serve.arrays import numpy as on_numpy
 from tilewright.serve.streamed import progress, serve
@@ -164,6 +165,32 @@ def test_a_tile_that_cannot_be_written_ends_the_call():
     with pytest.raises(OSError, match="No space left") as caught:
         tw.gemm(a, a.T.copy(), Full(np.zeros((64, 64))), max_device_memory=28 << 10)
     assert "0 of 16 tiles" in caught.value.__notes__[0]
+
+
+def test_a_part_that_cannot_be_read_ends_the_call():
+    class Damaged(Sliced):
+        def __getitem__(self, part):
+            if part[0].start >= 32:
+                raise OSError(5, "Input/output error")
+            return super().__getitem__(part)
+
+    a, c = np.ones((64, 16)), np.full((64, 64), -1.0)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        tw.gemm(Damaged(a), a.T.copy(), c, max_device_memory=28 << 10)
+    assert re.search(r"of 16 tiles of c are computed", caught.value.__notes__[0])
+    assert (c[32:] == -1).all()
+    assert set(np.unique(c[:32])) <= {-1.0, 16.0}
+
+
+def test_refused_memory_leaves_c_as_it_was(monkeypatch):
+    def refuse(self, sizes):
+        raise OutOfMemoryError("no room")
+
+    monkeypatch.setattr(serve.InOrder, "allocate", refuse)
+    a, c = np.ones((64, 16)), np.full((64, 64), 7.0)
+    with pytest.raises(OutOfMemoryError, match="no room; 0 of 16 tiles of c are computed"):
+        tw.gemm(a, a.T.copy(), c, max_device_memory=28 << 10)
+    assert (c == 7).all()
 
 
 def test_memory_is_kept_while_a_thread_copies_even_if_the_wait_is_interrupted(monkeypatch):
