@@ -17,6 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend import Event
+from tilewright.backend import Event, Operand
 from tilewright.backend.cuda.events import CUDAEvent
 from tilewright.backend.cuda.functions import (
     MEMORY_DEVICE,
@@ -36,12 +37,18 @@ from tilewright.backend.cuda.functions import (
 )
 from tilewright.backend.libcuda import library
 from tilewright.serve.calls import planned, start
-from tilewright.serve.gemm import Request, wanted_of
+from tilewright.serve.gemm import Request, column_major_call, wanted_of
 from tilewright.serve.plan import core
+from tilewright.serve.split.product import is_standard
+from tilewright.serve.streamed.parts import SplitPanel, Splitter
 from tilewright.serve.streamed.placed import DeviceLines
+from tilewright.serve.tensor_cores import has_wgmma
+from tilewright.stencil.split.sources import Stored
 from tilewright.timeline import is_recording
 
 __all__ = ["Overlapped", "release_buffers"]
+
+SPLIT_ONCE = False
 
 # Threads that copy in each direction: a core of an H100's host copies 10 GB/s, its link takes 50,
 # and twelve reached 53 to 63.  Each has two buffers of 4 MiB, which take the link 0.1 ms.
@@ -54,6 +61,9 @@ _MOST_KEPT = 4
 # CU_DEVICE_ATTRIBUTE_MAX_PITCH of all devices: the copy engine counts steps between lines in 31
 # bits.
 _MOST_PITCH = 2**31 - 1
+
+# Passes over panels go before the blocks of products that are enqueued: those wait for them.
+_URGENT = -1
 
 # What kernels take aligned at most, and the driver's own allocations are.
 _PIECE_BYTES = 256
@@ -88,7 +98,8 @@ class Overlapped:
             least = 4 * _LEAST_BUFFER_BYTES
             raise ValueError(f"max_host_memory={host_limit} is too little; give at least {least}")
         self._buffers = threads, size
-        self._up, self._down, *self._lanes = _streams(live)
+        self._up, self._down, self._passes, *self._lanes = _streams(live)
+        self._splitter: Splitter | None = None
         self._rings: dict[int, _Ring] = {}
         self._held: list[int] = []
         self._lent: dict[int, tuple[int, int]] = {}
@@ -105,7 +116,7 @@ class Overlapped:
     def follow(self, events: Sequence[CUDAEvent]) -> None:
         """Let all that is enqueued later wait for events, of other devices as well."""
         with self._live.current():
-            for stream in (self._up, self._down, *self._lanes):
+            for stream in (self._up, self._down, self._passes, *self._lanes):
                 for event in events:
                     event.before(stream)
 
@@ -139,6 +150,47 @@ class Overlapped:
         self, begin: Callable[[], None], stream: int, after: Sequence[Event], keep: Any, name: str
     ) -> Event:
         event: Event = self._live.between_events(begin, stream, after, keep, name)
+        if is_recording():
+            self._shown.append(event)
+        return event
+
+    def splits(self, request: Request) -> bool:
+        """Whether panels are split into parts once: those of "fp32", on tensor cores."""
+        real = request.arithmetic == "fp32" and request.precision.letter == "s"
+        plain = not (complex(request.alpha).imag or complex(request.beta).imag)
+        return SPLIT_ONCE and real and plain and has_wgmma(self._live) and is_standard()
+
+    def prepare_to_split(self, longest: int) -> None:
+        """Take what passes share, until `close`."""
+        self._splitter = Splitter(self._live, self._passes, self._allocate, longest)
+
+    def _allocate(self, size: int) -> int:
+        self._held.append(self._live.allocate(size))
+        return self._held[-1]
+
+    def split(
+        self, stored: Stored, operand: Operand, parts: int, numbers: int, after: Sequence[Event]
+    ) -> SplitPanel:
+        """Enqueue the passes over a panel."""
+        assert self._splitter is not None
+        panel = self._splitter.split(stored, operand, parts, numbers, after)
+        if is_recording():
+            self._shown.append(panel.ready)
+        return panel
+
+    def multiply_split(
+        self, request: Request, operands: Any, split: Any, after: Sequence[Event], lane: int
+    ) -> Event:
+        """Enqueue a product of two split panels, waiting for what was counted in them."""
+        assert self._splitter is not None
+        problem, call, exchanged = column_major_call(request, operands)
+        a, b = split[::-1] if exchanged else split
+        route = self._splitter.route(problem, call, a, b)
+        if route == "ieee":
+            plain = replace(request, arithmetic="")
+            return self.multiply(plain, operands, [*after, a.ready, b.ready], lane)
+        stream = self._lanes[lane % len(self._lanes)]
+        event = self._splitter.multiply(route, call, a, b, stream, after)
         if is_recording():
             self._shown.append(event)
         return event
@@ -242,7 +294,7 @@ class Overlapped:
                 rest.callback(_keep, ring)
             for memory in self._held:
                 rest.callback(live.free, memory)
-            for stream in (self._up, self._down, *self._lanes):
+            for stream in (self._up, self._down, self._passes, *self._lanes):
                 live.check(live.api.cuStreamSynchronize(stream), f"{live.id} failed")
 
 
@@ -263,14 +315,17 @@ def _let_reach(live: Any, other: Any) -> None:
 
 @lru_cache(maxsize=16)
 def _streams(live: Any) -> tuple[int, ...]:
-    """Return a device's streams for copies there, copies back, and two lanes of products.
+    """Return a device's streams for copies there, copies back, passes, and two lanes of products.
 
     They stay, and so do workspaces that products have on them.
     """
     make = live.api.cuStreamCreate
     with live.current():
-        made = [live.check(make(NON_BLOCKING), "making a stream") for _ in range(4)]
-    return tuple(map(int, made))
+        first = [live.check(make(NON_BLOCKING), "making a stream") for _ in range(2)]
+        urgent = live.api.cuStreamCreateWithPriority(NON_BLOCKING, _URGENT)
+        passes = live.check(urgent, "making a stream")
+        lanes = [live.check(make(NON_BLOCKING), "making a stream") for _ in range(2)]
+    return tuple(map(int, (*first, passes, *lanes)))
 
 
 # -- pinned buffers ------------------------------------------------------------------------

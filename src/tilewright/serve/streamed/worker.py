@@ -25,10 +25,20 @@ from numpy.typing import NDArray
 from tilewright.backend import BackendError, Event, Operand
 from tilewright.serve.gemm import Request
 from tilewright.serve.streamed.host import HostMatrix
+from tilewright.serve.streamed.parts import SplitPanel, numbers_bytes
 from tilewright.serve.streamed.placed import PlacedMatrix
 from tilewright.serve.streamed.schedule import Schedule
-from tilewright.serve.streamed.tiling import Piece, Place, Task, Tiling, aligned, tile_line
+from tilewright.serve.streamed.tiling import (
+    Piece,
+    Place,
+    Task,
+    Tiling,
+    aligned,
+    longest,
+    tile_line,
+)
 from tilewright.serve.streamed.transport import Transport
+from tilewright.stencil.split.sources import Stored
 
 __all__ = ["Job", "Worker"]
 
@@ -84,12 +94,19 @@ class _Slot:
         Of the products that read or write it.
     ld : int
         Elements from a line to the next.
+    parts, numbers : object
+        Memory for a panel's parts and the numbers of its sides, where it is split.
+    split : SplitPanel, optional
+        What is there.
     """
 
     memory: Any
     arrival: list[Event] = field(default_factory=list)
     users: list[Event] = field(default_factory=list)
     ld: int = 1
+    parts: Any = None
+    numbers: Any = None
+    split: SplitPanel | None = None
 
     def operand(self) -> Operand:
         """Return it as a kernel's operand."""
@@ -109,12 +126,15 @@ class _Panels:
         Room for them.
     own : sequence of (int, int)
         The panels whom these slots belong to, one by one; none where any may have any.
+    rows_are_sides : bool, optional
+        Of what is split: whether rows of op(A), or columns of op(B), are the array's rows.
     """
 
     def __init__(
         self, matrix: HostMatrix | PlacedMatrix, transport: Transport, slots: list[_Slot],
-        own: Sequence[tuple[int, int]],
+        own: Sequence[tuple[int, int]], rows_are_sides: bool | None = None,
     ) -> None:  # fmt: skip
+        self._rows_are_sides = rows_are_sides
         self.row_major = matrix.row_major
         self._matrix, self._transport = matrix, transport
         self._is_here = matrix.is_on(transport.live)
@@ -126,18 +146,36 @@ class _Panels:
         """Return a panel of a number, on its way from its place if it was not there."""
         slot = self._kept.pop(number, None)
         if slot is None:
-            if self._is_here:
+            if self._is_here and self._rows_are_sides is None:
                 operand = self._matrix.operand(*place)
                 return _Slot(operand.memory, ld=operand.ld)
             slot = self._own.get(number) or (
                 self._free.pop() if self._free else self._kept.popitem(last=False)[1]
             )
+            self._bring(slot, place)
+        self._kept[number] = slot
+        return slot
+
+    def _bring(self, slot: _Slot, place: tuple[Piece, Piece]) -> None:
+        """Let a panel come to a slot, and be split."""
+        if self._is_here:
+            operand = self._matrix.operand(*place)
+            slot.memory, slot.ld, after = operand.memory, operand.ld, slot.users
+        else:
             lines = self._matrix.lines(*place)
             slot.ld = aligned(lines.shape[1], lines.itemsize)
             arrived = self._transport.upload(slot.memory, lines, slot.ld, slot.users)
-            slot.arrival, slot.users = [] if arrived is None else [arrived], []
-        self._kept[number] = slot
-        return slot
+            slot.arrival = after = [] if arrived is None else [arrived]
+        slot.users = []
+        if self._rows_are_sides is not None:
+            (top, bottom), (left, right) = place
+            sides, terms = bottom - top, right - left
+            if not self._rows_are_sides:
+                sides, terms = terms, sides
+            stored = Stored(sides, terms, self._rows_are_sides is self.row_major)
+            slot.split = self._transport.split(
+                stored, slot.operand(), slot.parts, slot.numbers, after
+            )
 
 
 class Worker:
@@ -160,6 +198,7 @@ class Worker:
     ) -> None:
         self._job, self._number, self._transport, self._tell = job, number, transport, tell
         self._in_place = job.c.is_on(transport.live)
+        self._splits = job.reads and transport.splits(job.request)
         self._free: queue.Queue[_Slot | None] = queue.Queue()
         self._slots: dict[Place, _Slot] = {}
         self._finished: queue.Queue[tuple[Place, _Slot] | None] = queue.Queue()
@@ -231,24 +270,44 @@ class Worker:
         job, t = self._job, self._job.tiling
         size = job.request.precision.element_bytes
         read = ((job.a, t.m), (job.b, t.n)) if job.reads else ()
-        of_panels = [
-            [] if of.is_on(self._transport.live) else t.panel_bytes(side, size) for of, side in read
-        ]
+        splits = self._splits
+        of_panels = [self._panel_sizes(of, side) for of, side in read]
         of_tiles = [] if self._in_place else t.tile_bytes(size)
-        memory = self._transport.allocate([*(x for one in of_panels for x in one), *of_tiles])
-        slots = iter([_Slot(one) for one in memory])
+        sizes = [x for panels in of_panels for one in panels for x in one]
+        memory = iter(self._transport.allocate([*sizes, *of_tiles]))
+        operations = job.request.trans_a, job.request.trans_b
         self._panels = tuple(
             _Panels(
-                matrix, self._transport, [next(slots) for _ in sizes],
-                list(product(range(len(side)), range(len(t.k)))) if sizes and not t.panels else (),
+                matrix, self._transport,
+                [_Slot(next(memory), parts=next(memory), numbers=next(memory)) for _ in panels],
+                list(product(range(len(side)), range(len(t.k)))) if panels and not t.panels else (),
+                (operation.transposed is of_b) if splits else None,
             )
-            for (matrix, side), sizes in zip(read, of_panels, strict=True)
+            for (matrix, side), panels, operation, of_b in zip(
+                read, of_panels, operations[: len(read)], (False, True)[: len(read)], strict=True
+            )
         )  # fmt: skip
+        slots = [_Slot(one) for one in memory]
         if t.tiles:
             for slot in slots:
                 self._free.put(slot)
         elif of_tiles:
             self._slots = dict(zip(product(range(len(t.m)), range(len(t.n))), slots, strict=True))
+        if splits:
+            self._transport.prepare_to_split(max(longest(t.m), longest(t.n)))
+
+    def _panel_sizes(
+        self, matrix: HostMatrix | PlacedMatrix, side: Sequence[Piece]
+    ) -> list[tuple[int, int, int]]:
+        """Return what each panel takes of memory: itself, its parts, and numbers of its sides."""
+        t, size = self._job.tiling, self._job.request.precision.element_bytes
+        here, splits = matrix.is_on(self._transport.live), self._splits
+        if here and not splits:
+            return []
+        numbers = numbers_bytes(longest(side)) if splits else 0
+        return [
+            (0 if here else one, one if splits else 0, numbers) for one in t.panel_bytes(side, size)
+        ]
 
     # -- products --------------------------------------------------------------------------
 
@@ -260,10 +319,16 @@ class Worker:
             if tile is None:
                 return
             whole = Task(*place, 0, True, True)
+            waiting: list[tuple[Task, list[_Slot]]] = []
             for task in self._job.tiling.tasks(place) if self._job.reads else (whole,):
                 if not schedule.works(self._number):
                     return
-                self._multiply(task, tile, self._arriving(task))
+                waiting.append((task, self._arriving(task)))
+                # What the guard counts in panels is waited for while the next ones arrive.
+                if len(waiting) > self._splits:
+                    self._multiply(*waiting.pop(0), tile)
+            for one in waiting:
+                self._multiply(*one, tile)
             self._begun += 1
             yield place, tile
 
@@ -309,7 +374,7 @@ class Worker:
     def _pieces(self, place: Place) -> tuple[Piece, Piece]:
         return self._job.tiling.m[place[0]], self._job.tiling.n[place[1]]
 
-    def _multiply(self, task: Task, tile: _Slot, panels: list[_Slot]) -> None:
+    def _multiply(self, task: Task, panels: list[_Slot], tile: _Slot) -> None:
         """Enqueue one product behind its panels."""
         job = self._job
         (top, bottom), (left, right) = self._pieces((task.i, task.j))
@@ -325,7 +390,11 @@ class Worker:
             for slot, of in zip(panels, self._panels, strict=True)
         ]  # fmt: skip
         after = [event for slot in (*panels, tile) for event in slot.arrival]
-        ended = self._transport.multiply(part, (*operands, target), after, self._begun)
+        placed, split = (*operands, target), [slot.split for slot in panels if slot.split]
+        if split:
+            ended = self._transport.multiply_split(part, placed, split, after, self._begun)
+        else:
+            ended = self._transport.multiply(part, placed, after, self._begun)
         if ended is None:
             return
         tile.users = [ended]  # the tile's products follow one another
