@@ -31,6 +31,7 @@ from of_calls import (
     c_calls,
     calls,
     cliffs,
+    devices,
     flat,
     host_calls,
     host_cost,
@@ -347,7 +348,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/serving.md": {
         "host": host_cost, "host-calls": host_calls, "opencl-calls": opencl_calls,
         "linear-systems": linear_systems, "transfers": transfers,
-        "syrk": updates,
+        "devices": devices, "syrk": updates,
     },
     "docs/export.md": {"calls": c_calls},
     "docs/random_shapes.md": {

@@ -280,6 +280,24 @@ def transfers() -> str:
     return f"{about('h100/transfers')}.\n\n{table(head, lines, 3)}"
 
 
+def devices() -> str:
+    """Return how much faster products are that several devices share."""
+    if not is_there("h100/devices"):
+        return ""
+    lines = [
+        [
+            {"s": "SGEMM", "d": "DGEMM", "fp32": '`"fp32"`'}[row["precision"]], str(row["size"]),
+            row["matrices"], str(row["devices"]), f"{row['ms']:.1f}", f"{row['speedup']:.2f}",
+            "" if row["of_longest"] is None else f"{row['of_longest']:.2f}",
+            "" if row["xt_ms"] is None else f"{row['xt_ms']:.1f}",
+        ]
+        for row in rows("h100/devices")
+    ]  # fmt: skip
+    head = ["", "n", "matrices", "devices", "a call, ms", "one device's time / theirs",
+            "call / the longer of links and kernel", "cuBLASXt, ms"]  # fmt: skip
+    return f"{about('h100/devices')}.\n\n{table(head, lines, 3)}"
+
+
 def host_cost() -> str:
     """Return what a warm call costs the host, by launches."""
     if not is_there("h100/host_cost"):
