@@ -129,8 +129,9 @@ class Splitter:
         return *a, *b, _i(of.first_b)
 
     def _launch(self, source: Any, launch: Any, arguments: Any, stream: int, after: Any) -> Event:
-        kernel = kernel_of(self._live, source)
-        event: Event = self._live.launch(kernel, launch, arguments, stream, after)
+        with self._live.current():  # where tensor maps are made
+            kernel = kernel_of(self._live, source)
+            event: Event = self._live.launch(kernel, launch, arguments, stream, after)
         return event
 
     def _words(self, panel: SplitPanel) -> NDArray[np.int32]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tilewright.backend import Operand
-from tilewright.serve.streamed.tiling import Piece
+from tilewright.serve.streamed.tiling import Piece, longest
 
 __all__ = ["DeviceLines", "PlacedMatrix"]
+
+# Bytes: kernels that copy by 16 take operands that begin and go on at multiples of it.
+_ALIGNMENT = 16
 
 
 class DeviceLines(NamedTuple):
@@ -52,8 +56,14 @@ class PlacedMatrix:
         self._operand, self._itemsize = operand, itemsize
 
     def is_on(self, live: Any) -> bool:
-        """Whether it is on this device."""
-        return bool(live.backend == "cuda" and live.ordinal == self.live.ordinal)
+        """Whether it is on this device, as aligned as copies are: bits may depend on it."""
+        step = self._operand.ld * self._itemsize
+        aligned = self._operand.memory % _ALIGNMENT == step % _ALIGNMENT == 0
+        return bool(aligned and live.backend == "cuda" and live.ordinal == self.live.ordinal)
+
+    def is_wider_than(self, rows: Sequence[Piece], columns: Sequence[Piece]) -> bool:
+        """Whether parts of these rows and columns are no dense matrices, as tiles are not."""
+        return bool(self._operand.ld > longest(columns if self.row_major else rows))
 
     def operand(self, rows: Piece, columns: Piece) -> Operand:
         """Return a part as a kernel's operand."""

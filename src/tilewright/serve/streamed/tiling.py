@@ -285,7 +285,7 @@ def _halves(side: int, cuts: Cuts) -> tuple[Piece, ...]:
 
 def _steps(k: int, lines: int, itemsize: int) -> tuple[Piece, ...]:
     """Return pieces of k, of which two panels have so many lines; the first half as long."""
-    length = max(256, min(_MOST_STEPS, k // 4 // 256 * 256), _LEAST_COPY // (lines * itemsize))
+    length = max(512, min(_MOST_STEPS, k // 4), _LEAST_COPY // (lines * itemsize)) // 512 * 512
     starts = [0, *range(length // 2, k, length)]
     if len(starts) > 1 and k - starts[-1] < length // 4:
         starts.pop()

@@ -197,7 +197,10 @@ class Worker:
         self, job: Job, number: int, transport: Transport, tell: Callable[[], None]
     ) -> None:
         self._job, self._number, self._transport, self._tell = job, number, transport, tell
-        self._in_place = job.c.is_on(transport.live)
+        t, c = job.tiling, job.c
+        self._in_place = (
+            isinstance(c, PlacedMatrix) and c.is_on(transport.live) and c.is_wider_than(t.m, t.n)
+        )
         self._splits = job.reads and transport.splits(job.request)
         self._free: queue.Queue[_Slot | None] = queue.Queue()
         self._slots: dict[Place, _Slot] = {}
