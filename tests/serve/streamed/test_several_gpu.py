@@ -25,7 +25,10 @@ def pair(cuda: LiveDevice, monkeypatch) -> list[LiveDevice]:
     found = [one for one in devices() if one.backend == "cuda"][:2]
     if len(found) == 1:
         found.append(CUDADevice(0))
-        monkeypatch.setattr(PlacedMatrix, "is_on", lambda self, live: live is cuda)
+        is_on = PlacedMatrix.is_on
+        monkeypatch.setattr(
+            PlacedMatrix, "is_on", lambda self, live: live is cuda and is_on(self, live)
+        )
     return found
 
 
