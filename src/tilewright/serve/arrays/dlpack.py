@@ -213,7 +213,12 @@ class DLPackArrays:
 
     def run(self, request: Request, device: Device) -> None:
         """Enqueue the product."""
-        on_device.run(request, device, lambda _: self.stream)
+        ordinal = request.c.ordinal  # of the array that names the stream
+
+        def stream_of(number: int) -> int:
+            return self.stream if number == ordinal else _LEGACY_STREAM
+
+        on_device.run(request, device, stream_of)
 
 
 def _dtype(name: str, kind: tuple[int, int]) -> np.dtype[Any] | None:
