@@ -35,15 +35,10 @@ from tilewright.stencil.split import SCHEMES, Scheme, Sources
 from tilewright.stencil.split.scheme import part_bytes
 from tilewright.stencil.split.sources import Operands, Stored
 
-__all__ = ["SplitPanel", "Splitter", "numbers_bytes"]
+__all__ = ["SplitPanel", "Splitter"]
 
 # TMA's rule for the start of an array and of each of its columns.
 _ALIGNMENT = 16
-
-
-def numbers_bytes(side: int) -> int:
-    """Return what numbers of a panel's sides and its decision take."""
-    return 4 * (_operands(side, 1, True).words_of_counts + side + 8 + DECISION_WORDS)
 
 
 def _operands(side: int, k: int, k_fast: bool) -> Operands:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tilewright.backend import BackendError, Event, Operand
 from tilewright.serve.gemm import Request
 from tilewright.serve.streamed.host import HostMatrix
-from tilewright.serve.streamed.parts import SplitPanel, numbers_bytes
+from tilewright.serve.streamed.parts import SplitPanel
 from tilewright.serve.streamed.placed import PlacedMatrix
 from tilewright.serve.streamed.schedule import Schedule
 from tilewright.serve.streamed.tiling import (
@@ -35,6 +35,7 @@ from tilewright.serve.streamed.tiling import (
     Tiling,
     aligned,
     longest,
+    numbers_bytes,
     tile_line,
 )
 from tilewright.serve.streamed.transport import Transport
@@ -201,7 +202,7 @@ class Worker:
         self._in_place = (
             isinstance(c, PlacedMatrix) and c.is_on(transport.live) and c.is_wider_than(t.m, t.n)
         )
-        self._splits = job.reads and transport.splits(job.request)
+        self._splits = job.reads and t.split
         self._free: queue.Queue[_Slot | None] = queue.Queue()
         self._slots: dict[Place, _Slot] = {}
         self._finished: queue.Queue[tuple[Place, _Slot] | None] = queue.Queue()
