@@ -22,19 +22,16 @@
 
 enum { MOST_THREADS = 64 };
 
-typedef struct {
+typedef struct work {
     const tilewright_staging *with;
     const tilewright_lines *what;
     uint64_t lines_of_piece, pieces_of_line, pieces;
     atomic_uint_fast64_t next;
     atomic_int status; /* the first that is not 0 */
     int to_device;
+    uint64_t workers, taken, ended; /* under the pool's lock; the caller is the first */
+    struct work *behind;
 } work;
-
-typedef struct {
-    work *of;
-    uint64_t number;
-} worker;
 
 typedef struct {
     uint64_t line, lines, offset, width;
@@ -154,19 +151,72 @@ static int fetch(work *it, uint64_t number)
     return status;
 }
 
-static void *run(void *given)
+static void run(work *it, uint64_t number)
 {
-    const worker *const me = given;
-    work *const it = me->of;
     void *before;
     int status = it->with->push(it->with->context), none = 0;
     if (status == 0) {
-        status = it->to_device ? bring(it, me->number) : fetch(it, me->number);
+        status = it->to_device ? bring(it, number) : fetch(it, number);
         it->with->pop(&before);
     }
     if (status != 0)
         atomic_compare_exchange_strong(&it->status, &none, status);
+}
+
+/* ---- Threads ---------------------------------------------------------------------------- */
+
+/* They stay for the next copy: to start one takes as long as to copy 256 KiB.  Nobody waits for a
+ * thread that has not begun: after a fork there are none, and the caller does all. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
+static work *first;
+static uint64_t threads, idle;
+
+static void *serve(void *none)
+{
+    (void)none;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        work *it = first;
+        while (it != NULL && it->taken == it->workers)
+            it = it->behind;
+        if (it == NULL) {
+            ++idle;
+            pthread_cond_wait(&wanted, &lock);
+            --idle;
+            continue;
+        }
+        const uint64_t number = it->taken++;
+        pthread_mutex_unlock(&lock);
+        run(it, number);
+        pthread_mutex_lock(&lock);
+        if (++it->ended == it->taken)
+            pthread_cond_broadcast(&ended);
+    }
     return NULL;
+}
+
+/* Under the lock: let so many more threads be there as are not idle. */
+static void have(uint64_t more)
+{
+    pthread_attr_t apart;
+    if (more <= idle || pthread_attr_init(&apart) != 0)
+        return;
+    pthread_attr_setdetachstate(&apart, PTHREAD_CREATE_DETACHED);
+    for (more -= idle; more > 0 && threads < MOST_THREADS; --more, ++threads) {
+        pthread_t made;
+        if (pthread_create(&made, &apart, serve, NULL) != 0)
+            break;
+    }
+    pthread_attr_destroy(&apart);
+}
+
+static void forget(work *it)
+{
+    work **at = &first;
+    while (*at != it)
+        at = &(*at)->behind;
+    *at = it->behind;
 }
 
 /* How many lines a piece has: what a buffer holds, but so few that every thread has two. */
@@ -187,26 +237,25 @@ static uint64_t lines_of_piece(const tilewright_staging *with, const tilewright_
 
 static int stage(const tilewright_staging *with, const tilewright_lines *what, int to_device)
 {
-    work all = {.with = with, .what = what, .to_device = to_device};
-    pthread_t threads[MOST_THREADS];
-    worker workers[MOST_THREADS];
-    unsigned started = 0;
+    work all = {.with = with, .what = what, .to_device = to_device, .taken = 1, .ended = 1};
     if (what->width == 0 || what->lines == 0)
         return 0;
     all.pieces_of_line = (what->width + with->buffer_bytes - 1) / with->buffer_bytes;
     all.lines_of_piece = all.pieces_of_line > 1 ? 1 : lines_of_piece(with, what);
     all.pieces = (what->lines + all.lines_of_piece - 1) / all.lines_of_piece * all.pieces_of_line;
-    /* The calling thread is one of them; where others cannot be had it does all. */
-    workers[0] = (worker){&all, 0};
-    for (unsigned i = 1; i < with->threads && i < MOST_THREADS && i < all.pieces; ++i) {
-        workers[i] = (worker){&all, i};
-        if (pthread_create(&threads[i], NULL, run, &workers[i]) != 0)
-            break;
-        started = i;
-    }
-    run(&workers[0]);
-    for (unsigned i = 1; i <= started; ++i)
-        pthread_join(threads[i], NULL);
+    all.workers = with->threads < all.pieces ? with->threads : all.pieces;
+    pthread_mutex_lock(&lock);
+    all.behind = first;
+    first = &all;
+    have(all.workers - 1);
+    pthread_cond_broadcast(&wanted);
+    pthread_mutex_unlock(&lock);
+    run(&all, 0);
+    pthread_mutex_lock(&lock);
+    forget(&all); /* who has not begun has no piece left */
+    while (all.ended < all.taken)
+        pthread_cond_wait(&ended, &lock);
+    pthread_mutex_unlock(&lock);
     return atomic_load(&all.status);
 }
 
