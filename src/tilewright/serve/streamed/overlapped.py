@@ -170,11 +170,11 @@ class Overlapped:
         return self._held[-1]
 
     def split(
-        self, stored: Stored, operand: Operand, parts: int, numbers: int, after: Sequence[Event]
+        self, stored: Stored, operand: Operand, room: tuple[int, int, int], after: Sequence[Event]
     ) -> SplitPanel:
         """Enqueue the passes over a panel."""
         assert self._splitter is not None
-        panel = self._splitter.split(stored, operand, parts, numbers, after)
+        panel = self._splitter.split(stored, operand, room, after)
         if is_recording():
             self._shown.append(panel.ready)
         return panel

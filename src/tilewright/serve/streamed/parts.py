@@ -12,6 +12,7 @@ those of two operands: the arithmetic of a product is the same as if its panels 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,19 +57,20 @@ class SplitPanel:
         How it lies in memory.
     operand : Operand
         Where.
-    parts, numbers : int
-        Addresses of parts of FP16, and of numbers of its sides, with the decision behind them.
+    parts, numbers, decision : object
+        Memory of its parts of FP16, of numbers of its sides, and of the decision on it alone.
     ready : Event
         Of the passes.
     """
 
     stored: Stored
     operand: Operand
-    parts: int
-    numbers: int
+    parts: Any
+    numbers: Any
+    decision: Any
     ready: Event
     words: NDArray[np.int32] | None = None
-    many: int | None = None
+    many: Any = None
 
 
 class Splitter:
@@ -78,7 +80,7 @@ class Splitter:
     ----------
     live : CUDADevice
         The device.
-    stream : int
+    stream : int, optional
         Where panels are split, one after the other.
     allocate : callable
         Returns device memory of so many bytes.
@@ -86,7 +88,7 @@ class Splitter:
         Length of the longest side of a panel.
     """
 
-    def __init__(self, live: Any, stream: int, allocate: Any, longest: int) -> None:
+    def __init__(self, live: Any, stream: Any, allocate: Any, longest: int) -> None:
         self._live, self._stream, self._allocate = live, stream, allocate
         self._sources = Sources(live.dialect)
         self._more: dict[int, tuple[int, int]] = {}
@@ -100,12 +102,12 @@ class Splitter:
     # -- panels ----------------------------------------------------------------------------
 
     def split(
-        self, stored: Stored, operand: Operand, parts: int, numbers: int, after: Any
+        self, stored: Stored, operand: Operand, room: tuple[Any, Any, Any], after: Any
     ) -> SplitPanel:
-        """Enqueue the passes over a panel, behind events."""
+        """Enqueue the passes over a panel, behind events; room is for all but the panel."""
+        parts, numbers, decision = room
         of = _operands(stored.side, stored.k, stored.k_fast)
         matrices = self._matrices(stored, operand, of)
-        decision = numbers + 4 * (of.sides + of.words_of_counts + 2)
         first = self._sources.largest(of), of.launch, (
             *matrices, self._tops, numbers, _i(of.sides), _i(of.words_of_counts),
         )  # fmt: skip
@@ -116,7 +118,7 @@ class Splitter:
         )  # fmt: skip
         self._launch(*first, self._stream, after)
         ready = self._launch(*second, self._stream, ())
-        return SplitPanel(stored, operand, parts, numbers, ready)
+        return SplitPanel(stored, operand, parts, numbers, decision, ready)
 
     def _matrices(self, stored: Stored, operand: Operand, of: Operands) -> tuple[Any, ...]:
         a = _i(stored.inner), _i(stored.outer), operand.memory, _i(operand.offset), _i(operand.ld)
@@ -124,7 +126,7 @@ class Splitter:
         return *a, *b, _i(of.first_b)
 
     def _launch(self, source: Any, launch: Any, arguments: Any, stream: int, after: Any) -> Event:
-        with self._live.current():  # where tensor maps are made
+        with getattr(self._live, "current", nullcontext)():  # where tensor maps are made
             kernel = kernel_of(self._live, source)
             event: Event = self._live.launch(kernel, launch, arguments, stream, after)
         return event
@@ -132,11 +134,9 @@ class Splitter:
     def _words(self, panel: SplitPanel) -> NDArray[np.int32]:
         """Return what the guard counted in a panel, once it has."""
         if panel.words is None:
-            of = _operands(panel.stored.side, panel.stored.k, panel.stored.k_fast)
             words = np.empty(DECISION_WORDS, np.int32)
             panel.ready.wait()
-            decision = panel.numbers + 4 * (of.sides + of.words_of_counts + 2)
-            self._live.download(decision, words)
+            self._live.download(panel.decision, words)
             panel.words = words
         return panel.words
 

@@ -52,7 +52,7 @@ class Transport(Protocol):
         """Take what splitting panels of so long sides needs."""
 
     def split(
-        self, stored: Any, operand: Any, parts: Any, numbers: Any, after: Sequence[Event]
+        self, stored: Any, operand: Any, room: tuple[Any, Any, Any], after: Sequence[Event]
     ) -> Any:
         """Enqueue the passes over a panel; see `tilewright.serve.streamed.parts.Splitter`."""
 
@@ -109,7 +109,7 @@ class InOrder:
         """Nothing is taken."""
 
     def split(
-        self, stored: Any, operand: Any, parts: Any, numbers: Any, after: Sequence[Event]
+        self, stored: Any, operand: Any, room: tuple[Any, Any, Any], after: Sequence[Event]
     ) -> Any:
         """Never called."""
         raise AssertionError(stored)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tilewright.backend import BackendError, Event, Operand
 from tilewright.serve.gemm import Request
+from tilewright.serve.split.decision import DECISION_WORDS
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.parts import SplitPanel
 from tilewright.serve.streamed.placed import PlacedMatrix
@@ -95,8 +96,8 @@ class _Slot:
         Of the products that read or write it.
     ld : int
         Elements from a line to the next.
-    parts, numbers : object
-        Memory for a panel's parts and the numbers of its sides, where it is split.
+    room : tuple of object
+        Memory for a panel's parts, the numbers of its sides and a decision, where it is split.
     split : SplitPanel, optional
         What is there.
     """
@@ -105,8 +106,7 @@ class _Slot:
     arrival: list[Event] = field(default_factory=list)
     users: list[Event] = field(default_factory=list)
     ld: int = 1
-    parts: Any = None
-    numbers: Any = None
+    room: tuple[Any, Any, Any] = (None, None, None)
     split: SplitPanel | None = None
 
     def operand(self) -> Operand:
@@ -174,9 +174,7 @@ class _Panels:
             if not self._rows_are_sides:
                 sides, terms = terms, sides
             stored = Stored(sides, terms, self._rows_are_sides is self.row_major)
-            slot.split = self._transport.split(
-                stored, slot.operand(), slot.parts, slot.numbers, after
-            )
+            slot.split = self._transport.split(stored, slot.operand(), slot.room, after)
 
 
 class Worker:
@@ -283,7 +281,10 @@ class Worker:
         self._panels = tuple(
             _Panels(
                 matrix, self._transport,
-                [_Slot(next(memory), parts=next(memory), numbers=next(memory)) for _ in panels],
+                [
+                    _Slot(next(memory), room=(next(memory), next(memory), next(memory)))
+                    for _ in panels
+                ],
                 list(product(range(len(side)), range(len(t.k)))) if panels and not t.panels else (),
                 (operation.transposed is of_b) if splits else None,
             )
@@ -302,15 +303,17 @@ class Worker:
 
     def _panel_sizes(
         self, matrix: HostMatrix | PlacedMatrix, side: Sequence[Piece]
-    ) -> list[tuple[int, int, int]]:
+    ) -> list[tuple[int, int, int, int]]:
         """Return what each panel takes of memory: itself, its parts, and numbers of its sides."""
         t, size = self._job.tiling, self._job.request.precision.element_bytes
         here, splits = matrix.is_on(self._transport.live), self._splits
         if here and not splits:
             return []
         numbers = numbers_bytes(longest(side)) if splits else 0
+        decision = 4 * DECISION_WORDS if splits else 0
         return [
-            (0 if here else one, one if splits else 0, numbers) for one in t.panel_bytes(side, size)
+            (0 if here else one, one if splits else 0, numbers, decision)
+            for one in t.panel_bytes(side, size)
         ]
 
     # -- products --------------------------------------------------------------------------
