@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -158,7 +159,8 @@ def planned(live: LiveDevice, wanted: Wanted, *, told: bool = False, lean: bool 
         c=operand(C, 0, call.c.ld),
     )
     space = Space()
-    with span("lay out"):
+    # Tensor maps are made in the device's context.
+    with span("lay out"), getattr(live, "current", nullcontext)():
         laid = lay_out(
             live, p, call, arithmetic, space, report=REPORT if told else None, copies=not lean,
             repeats=wanted.repeats,

@@ -138,8 +138,7 @@ class Overlapped:
         """Enqueue a product of what is on the device; two lanes fill the device's last waves."""
         wanted, made = wanted_of(request, operands), []
         stream = self._lanes[lane % len(self._lanes)]
-        with self._live.current():  # where tensor maps are made
-            shares = planned(self._live, wanted).plan.shares
+        shares = planned(self._live, wanted).plan.shares
         memory = None if shares else partial(self._lend, stream)
 
         def begin() -> None:
