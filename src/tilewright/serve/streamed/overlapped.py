@@ -48,8 +48,6 @@ from tilewright.timeline import is_recording
 
 __all__ = ["Overlapped", "release_buffers"]
 
-SPLIT_ONCE = False
-
 # Threads that copy in each direction: a core of an H100's host copies 10 GB/s, its link takes 50,
 # and twelve reached 53 to 63.  Each has two buffers of 4 MiB, which take the link 0.1 ms.
 _THREADS, _BUFFER_BYTES = 12, 4 << 20
@@ -158,7 +156,7 @@ class Overlapped:
         """Whether panels are split into parts once: those of "fp32", on tensor cores."""
         real = request.arithmetic == "fp32" and request.precision.letter == "s"
         plain = not (complex(request.alpha).imag or complex(request.beta).imag)
-        return SPLIT_ONCE and real and plain and has_wgmma(self._live) and is_standard()
+        return real and plain and has_wgmma(self._live) and is_standard()
 
     def prepare_to_split(self, longest: int) -> None:
         """Take what passes share, until `close`."""
