@@ -14,7 +14,7 @@ and is what the core is compared with.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
@@ -45,6 +45,7 @@ __all__ = [
     "Held",
     "Served",
     "by_arrays",
+    "by_default",
     "choices",
     "choose",
     "default_choice",
@@ -387,7 +388,7 @@ def _chosen(
     else:
         found = by_arrays(spec, table, problem, aligned, routed)
     if found is None:
-        return _default_for(variant, spec, problem, aligned)
+        return by_default(variant, spec, problem, aligned)
     at, number, ns = found
     made = table.made.get((at, number, routed))
     if made is None:
@@ -501,11 +502,17 @@ def default_choice(variant: Variant, spec: DeviceSpec) -> Choice:
     return Choice(family, family.default(variant, spec))
 
 
-def _default_for(variant: Variant, spec: DeviceSpec, problem: Problem, aligned: bool) -> Choice:
-    """Return the default of the most fitting stencil whose kernel takes the operands."""
+def by_default(
+    variant: Variant,
+    spec: DeviceSpec,
+    problem: Problem,
+    aligned: bool,
+    suits: Callable[[Geometry], bool] = lambda _: True,
+) -> Choice:
+    """Return the default of the most fitting stencil whose kernel takes the operands, and suits."""
     for family in stencils_for(spec, variant):
         geometry = _default_geometry(family.name, variant, spec)
-        if geometry.takes(problem, aligned):
+        if geometry.takes(problem, aligned) and suits(geometry):
             return _default_in(family.name, variant, spec, geometry.mode(problem))
     raise ValueError(
         f"device={spec.name} has no stencil for {problem.precision.name}; use one with tensor"

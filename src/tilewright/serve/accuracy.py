@@ -9,7 +9,17 @@ from tilewright.precision import Precision, double_double_row
 if TYPE_CHECKING:
     from tilewright.serve.split import Decision
 
-__all__ = ["arithmetic_of", "check_report", "refuse_contract", "with_accuracy"]
+__all__ = [
+    "INVARIANT",
+    "arithmetic_of",
+    "check_report",
+    "refuse_contract",
+    "refuse_elsewhere",
+    "with_accuracy",
+]
+
+# Of `gemm` on a device's arrays: IEEE arithmetic by a kernel that neither m nor n has a say in.
+INVARIANT = "batch_invariant"
 
 # Those that a precision's own kernels compute.
 _PLAIN = ("ieee", "accurate", "fast")
@@ -56,3 +66,9 @@ def refuse_contract(accuracy: str, report: Decision | None) -> None:
         raise ValueError(f"accuracy={accuracy!r} is not for numbers of 8 and 16 bits; leave it out")
     if report is not None:
         raise ValueError("report is for float32 and complex64 arrays; leave it out")
+
+
+def refuse_elsewhere(accuracy: str, is_elsewhere: bool) -> None:
+    """Refuse what is only for arrays on a CUDA device: others travel tile by tile, say."""
+    if accuracy == INVARIANT and is_elsewhere:
+        raise ValueError(f"accuracy={accuracy!r} is for arrays on a CUDA device; move them there")

@@ -13,7 +13,14 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
 from tilewright.precision import Precision, precision_of
 from tilewright.problem import Problem, Trans
-from tilewright.serve.accuracy import arithmetic_of, check_report, refuse_contract, with_accuracy
+from tilewright.serve.accuracy import (
+    INVARIANT,
+    arithmetic_of,
+    check_report,
+    refuse_contract,
+    refuse_elsewhere,
+    with_accuracy,
+)
 from tilewright.serve.batches import Arranged, Repeat, arrange, shapes_of
 from tilewright.serve.host_blas import at_once
 from tilewright.serve.layout import Strided, layout_of, operation
@@ -98,7 +105,10 @@ def gemm(
         single precision's and 2^-19, on tensor cores where that is known; a guard on the device
         looks at the operands and falls back to IEEE arithmetic where it is not.  "tf32": operands
         may be cut to 11 significant bits.  "fp16x3", "bf16x6", "bf16x9", "tf32x3": this very scheme
-        of `tilewright.stencil.split`, without a guard, to measure it.  Where a device has no
+        of `tilewright.stencil.split`, without a guard, to measure it.  "batch_invariant": "ieee",
+        and a row's bits follow from its own elements, op(b) and the storage orders, not from how
+        many rows and products are computed with it; of arrays on a CUDA device, where op(a)'s and
+        c's rows are contiguous.  Where a device has no
         tensor cores that are proved (Hopper's are), "fp32" and "tf32" are "ieee", and the
         schemes run as a model of such units, slowly.  docs/fp32_accurate.md has the bounds.
     out_dtype : dtype, optional
@@ -193,7 +203,8 @@ def gemm(
     if adapter is None or is_narrow(a):
         from tilewright.serve.narrow import narrow_gemm
 
-        refuse_contract(accuracy, report)
+        refuse_elsewhere(accuracy, isinstance(a, np.ndarray))
+        refuse_contract("ieee" if accuracy == INVARIANT else accuracy, report)
         if isinstance(device, list | tuple):
             raise ValueError(
                 f"device={device!r} is for float32 and wider arrays, not {a.dtype}; name one"
@@ -202,7 +213,10 @@ def gemm(
             raise ValueError(
                 f"{_first(limits)} is for float32 and wider arrays, not {a.dtype}; leave it out"
             )
-        return narrow_gemm(given_a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device)
+        return narrow_gemm(
+            given_a, b, c, alpha, beta, trans_a, trans_b, out_dtype, device,
+            invariant=accuracy == INVARIANT,
+        )  # fmt: skip
     if out_dtype is not None:
         raise ValueError(
             f"out_dtype={out_dtype!r} is for arrays of 8- and 16-bit numbers, and these are of"
@@ -216,7 +230,11 @@ def gemm(
     b = adapter.view("b", b)
     c = None if c is None else adapter.view("c", c)
     op_a, op_b = Trans.parse(trans_a, "trans_a"), Trans.parse(trans_b, "trans_b")
-    precision = with_accuracy(one_precision(a, b, c), accuracy)
+    precision = one_precision(a, b, c)
+    if accuracy == INVARIANT and precision.parts == 1:
+        refuse_elsewhere(accuracy, not hasattr(a, "ordinal"))
+    else:
+        precision = with_accuracy(precision, accuracy)
     arithmetic = arithmetic_of(accuracy)
     if report is not None:
         report.begin(accuracy)
@@ -487,9 +505,12 @@ def wanted_of(request: Request, operands: tuple[Placed, Placed, Placed]) -> Want
     return Wanted(*found, request.arithmetic, repeats, triangle)
 
 
-def strided(shape: Any, strides: Any, itemsize: int) -> tuple[bool, int] | None:
+def strided(
+    shape: Any, strides: Any, itemsize: int, *, rows_first: bool = False
+) -> tuple[bool, int] | None:
     """Return `layout_of` for byte strides; None if they are no multiples of an element."""
     (rows, columns), (down, right) = shape, strides
     if down % itemsize or right % itemsize:
         return None
-    return layout_of(Strided((rows, columns), (down // itemsize, right // itemsize)))
+    found = Strided((rows, columns), (down // itemsize, right // itemsize))
+    return layout_of(found, rows_first=rows_first)

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from tilewright.backend import BackendError, CompileError, GemmCall, Kernel, LiveDevice, Operand
 from tilewright.portfolio import Choice, PortfolioError, choose, refuse, shipped
 from tilewright.portfolio.batches import choose_batched
+from tilewright.portfolio.invariant import choose_invariant
 from tilewright.precision import Precision
 from tilewright.problem import Problem
 from tilewright.stencil import Source, Variant
@@ -45,9 +46,16 @@ def begins(x: Operand, precision: Precision) -> int:
 
 
 def ready(
-    live: LiveDevice, problem: Problem, aligned: bool = True, *, routed: bool = False
+    live: LiveDevice,
+    problem: Problem,
+    aligned: bool = True,
+    *,
+    routed: bool = False,
+    invariant: bool = False,
 ) -> tuple[Choice, Kernel]:
     """Return the kernel that serves a problem, loaded; arguments as of `portfolio.choose`.
+
+    With `invariant` it is that of `portfolio.invariant`.
 
     Machine code that is damaged, or that the driver refuses, is named in one warning, and the next
     best kernel serves.
@@ -58,7 +66,10 @@ def ready(
         If no kernel can be had: there is no machine code, and nothing to compile with.
     """
     while True:
-        chosen = choose(live, problem, aligned, routed=routed)
+        if invariant:
+            chosen = choose_invariant(live, problem, aligned)
+        else:
+            chosen = choose(live, problem, aligned, routed=routed)
         try:
             return chosen, _kernel(live, chosen, Variant.of(problem), routed)
         except (PortfolioError, _RefusedError) as problem_with_it:

@@ -44,19 +44,21 @@ def column_major(array: Strided) -> int | None:
     return across if across >= max(1, rows) else None
 
 
-def layout_of(array: Strided) -> tuple[bool, int] | None:
+def layout_of(array: Strided, *, rows_first: bool = False) -> tuple[bool, int] | None:
     """Return whether an array is row-major, and its leading dimension.
+
+    One that is column-major as well counts as that, or, with `rows_first`, as row-major.
 
     None means that BLAS could not take the array: neither axis has unit stride, a stride
     is negative or zero, or columns overlap.
     """
     if 0 in array.shape:  # nothing is read; NumPy gives such arrays any strides
         return False, max(1, array.shape[0])
-    ld = column_major(array)
-    if ld is not None:
-        return False, ld
-    ld = column_major(array.transposed)
-    return None if ld is None else (True, ld)
+    for row_major in (rows_first, not rows_first):
+        ld = column_major(array.transposed if row_major else array)
+        if ld is not None:
+            return row_major, ld
+    return None
 
 
 def operation(trans: Trans, row_major: bool, result_row_major: bool) -> Trans:

@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.backend import LiveDevice
 from tilewright.precision import precision
 from tilewright.problem import Trans
+from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.batches import meets_itself, shapes_of
 from tilewright.serve.narrow_arrays import Arrays, ExportedArrays, arrays_of
 from tilewright.serve.narrow_calls import Call, on_arrays_device, on_host
@@ -42,10 +43,12 @@ def narrow_gemm(
     device: str | LiveDevice | None,
     *,
     triangle: Triangle | None = None,
+    invariant: bool = False,
 ) -> Any:
     """Return alpha op(a) op(b) + beta c; see `tilewright.gemm`.
 
-    With a triangle, which is for 16-bit numbers, that part of the result, b being a.
+    With a triangle, which is for 16-bit numbers, that part of the result, b being a; with
+    `invariant` bits do not depend on m.
 
     Raises
     ------
@@ -58,6 +61,7 @@ def narrow_gemm(
         "trans_b": trans_b,
         "device": device,
         "triangle": triangle,
+        "invariant": invariant,
     }
     if isinstance(library, ExportedArrays):
         return _exported(library, (a, b, c), alpha, beta, out_dtype, rest)
@@ -106,7 +110,10 @@ def _on_tensor_cores(
     if 0 in (*batch, m, n, k) or alpha == 0:  # nothing is multiplied
         return None
     of = short_precision(type_name(a.dtype), out)
-    call = Call(of, m, n, k, alpha, beta, op_a, op_b, triangle=rest["triangle"])
+    call = Call(
+        of, m, n, k, alpha, beta, op_a, op_b,
+        triangle=rest["triangle"], invariant=rest["invariant"],
+    )  # fmt: skip
     if isinstance(a, np.ndarray):
         if batch:  # travels in pieces, in single precision
             return None
@@ -185,15 +192,16 @@ def _floats(library: Arrays, a: Any, b: Any, c: Any, alpha: Any, beta: Any, rest
 
 def _product(
     x: Any, y: Any, c: Any, alpha: Any, beta: Any, *, trans_a: Any, trans_b: Any, device: Any,
-    triangle: Triangle | None,
+    triangle: Triangle | None, invariant: bool,
 ) -> Any:  # fmt: skip
     """Return the product in single precision, or a triangle of it."""
     if triangle is None:
         from tilewright.serve.gemm import gemm
 
         return gemm(
-            x, y, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, device=device
-        )
+            x, y, c, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b, device=device,
+            accuracy=INVARIANT if invariant else "ieee",
+        )  # fmt: skip
     from tilewright.serve.syrk import syrk
 
     uplo = "L" if triangle.lower else "U"

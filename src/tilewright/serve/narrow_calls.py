@@ -12,6 +12,7 @@ from tilewright.backend import LaunchError, LiveDevice, Operand
 from tilewright.backend import device as find_device
 from tilewright.dataclass import dataclass
 from tilewright.serve import warm
+from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import enqueue
 from tilewright.serve.batches import Repeat, arrange, shapes_of
 from tilewright.serve.calls import Planned, in_bytes, keep, kept
@@ -53,6 +54,7 @@ class Call:
     then: Then | None = None
     vectors: tuple[int, ...] = ()  # addresses of what follows, where something does
     triangle: Triangle | None = None
+    invariant: bool = False  # whether bits do not depend on m
 
     def product(self, a: Any, b: Any, c: Operand, *, row_major: bool) -> Product:
         """Return what is launched; `a` and `b` are memory, shape and steps in elements."""
@@ -63,7 +65,9 @@ class Call:
             left, right = right, left
             triangle = None if triangle is None else triangle.exchanged()
         then = None if self.then is None else self.then.along(row_major=row_major)
-        return Product(self.precision, self.alpha, self.beta, left, right, c, then, triangle)
+        return Product(
+            self.precision, self.alpha, self.beta, left, right, c, then, triangle, self.invariant
+        )
 
 
 # -- arrays on a device ----------------------------------------------------------------
@@ -104,7 +108,7 @@ def on_arrays_device(
     shape, kind = (*batch, call.m, call.n), call.precision.result_name
     target = views[2] if c is not None else library.new(views[0], shape, kind)
     found = arrange(views[0], views[1], target, call.trans_a, call.trans_b)
-    placed = _placed(target, found.c)
+    placed = _placed(target, found.c, rows_first=call.invariant)
     if placed is None:
         return None
     row_major, result = placed
@@ -206,7 +210,8 @@ def _remember(
     most = 2.0**31 - 1 if whole else float(np.finfo(np.float32).max)
     target = views[2]
     where = getattr(target.array, "device", target.ordinal)
-    trans, accuracy = (call.trans_a.value, call.trans_b.value), "ieee"
+    trans = call.trans_a.value, call.trans_b.value
+    accuracy = INVARIANT if call.invariant else "ieee"
     if call.triangle is not None:
         accuracy = warm.of_triangle(call.triangle.lower, call.beta != 0, accuracy)
     warm.remember(
@@ -226,11 +231,12 @@ def _is_whole(view: View) -> bool:
     return view.address % size == 0 and not any(step % size for step in view.strides)
 
 
-def _placed(target: View, matrix: Strided) -> tuple[bool, Operand] | None:
+def _placed(target: View, matrix: Strided, *, rows_first: bool) -> tuple[bool, Operand] | None:
     """Return whether C is row-major, and C as column-major; None if BLAS could not take it."""
     from tilewright.serve.gemm import strided
 
-    layout = strided(matrix.shape, matrix.strides, target.dtype.itemsize)
+    size = target.dtype.itemsize
+    layout = strided(matrix.shape, matrix.strides, size, rows_first=rows_first)
     return None if layout is None else (layout[0], Operand(target.address, 0, layout[1]))
 
 

@@ -12,6 +12,7 @@ from tilewright.backend import GemmCall, LiveDevice, Operand
 from tilewright.dataclass import dataclass
 from tilewright.precision import Precision
 from tilewright.problem import Problem, Trans
+from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.batches import Repeat
 from tilewright.serve.kernels import kernel_of
 from tilewright.serve.routes import MemorySpace, Step, lay_out
@@ -103,6 +104,8 @@ class Product:
         What follows the product (`tilewright.serve.fused`).
     triangle : Triangle, optional
         Which part of the result is computed, where that is not all; of 16-bit operands.
+    invariant : bool
+        Whether bits depend on neither side.
     """
 
     precision: Precision
@@ -113,6 +116,7 @@ class Product:
     c: Operand
     then: Following | None = None
     triangle: Triangle | None = None
+    invariant: bool = False
 
     def fits(self) -> bool:
         """Whether sizes and strides are what the copy engine counts to."""
@@ -164,11 +168,12 @@ def repeated(
         of, m, n, k, product.alpha, Operand(a.memory, 0, a.ld), Operand(b.memory, 0, b.ld),
         product.beta, product.c,
     )  # fmt: skip
-    if made:  # copies are of one product
-        laid = lay_out(live, problem, call, "", space, triangle=product.triangle)
-        return [*made, *laid.steps], repeats
-    laid = lay_out(live, problem, call, "", space, triangle=product.triangle, repeats=repeats)
-    return list(laid.steps), laid.repeats
+    again = () if made else repeats  # copies are of one product
+    laid = lay_out(
+        live, problem, call, INVARIANT if product.invariant else "", space,
+        triangle=product.triangle, repeats=again,
+    )  # fmt: skip
+    return [*made, *laid.steps], repeats if made else laid.repeats
 
 
 def copied_operand(

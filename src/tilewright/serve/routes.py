@@ -6,6 +6,7 @@
     accuracy="fp32" and schemes    split operands, products of parts     split/
     operands worth copying         copies, then the kernel for those     realigned.py
     batches                        one launch for all, if it is faster   one_launch.py
+    accuracy="batch_invariant"     one kernel whatever m and n are       here
     all others                     the kernel for the operands           here
 
 A route works on a `GemmCall` as kernels see it, and takes memory from a space by name: that of a
@@ -21,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tilewright.backend import GemmCall, Kernel, LiveDevice
 from tilewright.dataclass import dataclass
 from tilewright.problem import Problem
+from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.batches import Repeat
-from tilewright.serve.kernels import begin_aligned, ready
+from tilewright.serve.kernels import begin_aligned, begins_aligned, ready
 from tilewright.stencil import Launch, Variant
 from tilewright.timeline import span
 
@@ -118,6 +120,8 @@ def lay_out(
         return lay_out_triangle(
             live, problem, call, arithmetic, space, triangle, report=report, copies=copies
         )
+    if arithmetic == INVARIANT:
+        return replace(_invariant(live, problem, call, space), repeats=repeats)
     why = ""
     if arithmetic:
         from tilewright.serve.split.serve import split_steps, why_ieee
@@ -142,9 +146,27 @@ def lay_out(
     return Laid([direct(live, problem, call)], why=why, repeats=repeats)
 
 
-def direct(live: LiveDevice, problem: Problem, call: GemmCall) -> Step:
+def _invariant(live: LiveDevice, problem: Problem, call: GemmCall, space: MemorySpace) -> Laid:
+    """Return the launches of a product whose bits depend on neither m nor n.
+
+    Tensor cores read what is not aligned from copies, which changes no number; other kernels read
+    everything as it lies.
+    """
+    from tilewright.serve.realigned import copied, ways
+
+    made: list[Step] = []
+    if problem.precision.is_short:
+        begin = begins_aligned(call.a, call.precision), begins_aligned(call.b, call.precision)
+        way = ways(problem, begin)[-1]  # with all copies
+        made, call = copied(live, way, call, space)
+        problem = way.problem
+    why = "the kernel depends on k and the storage orders alone"
+    return Laid([*made, direct(live, problem, call, invariant=True)], why=why)
+
+
+def direct(live: LiveDevice, problem: Problem, call: GemmCall, *, invariant: bool = False) -> Step:
     """Return the launch of the kernel that serves a problem; see `kernels.ready`."""
     with span("choose"):
-        chosen, kernel = ready(live, problem, begin_aligned(call))
+        chosen, kernel = ready(live, problem, begin_aligned(call), invariant=invariant)
     arguments = chosen.stencil.arguments(chosen.config, Variant.of(problem), call)
     return kernel, chosen.launch(problem), arguments

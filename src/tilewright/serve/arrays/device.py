@@ -13,6 +13,7 @@ from tilewright.backend.cuda.device import device_at
 from tilewright.dataclass import dataclass
 from tilewright.problem import Trans
 from tilewright.serve import warm
+from tilewright.serve.accuracy import INVARIANT
 from tilewright.serve.arenas import Memory
 from tilewright.serve.batches import meets_itself
 from tilewright.serve.calls import Planned, start
@@ -100,7 +101,11 @@ def run(
             raise ValueError(f"c overlaps {name}; give c memory of its own")
     if request.batch is not None and meets_itself(request.c.shape, request.c.strides):
         raise ValueError(f"c.strides={request.c.strides} overlap themselves; give c its own memory")
-    a, b, c = (_operand(name, view, request.matrix(name)) for name, view in views.items())
+    # A matrix of one row is to be computed as one of many.
+    rows_first = request.arithmetic == INVARIANT
+    a, b, c = (
+        _operand(name, view, request.matrix(name), rows_first) for name, view in views.items()
+    )
     operands = a, b, c
     stored = request
     if request.a.conjugated or request.b.conjugated:
@@ -172,10 +177,10 @@ def _place(view: View) -> tuple[Any, ...]:
     return view.address, view.shape, view.strides, view.dtype
 
 
-def _operand(name: str, view: View, matrix: Any) -> Placed:
+def _operand(name: str, view: View, matrix: Any, rows_first: bool) -> Placed:
     """Return an operand whose first product's matrix has `matrix`'s shape and strides."""
     size = view.dtype.itemsize
-    layout = strided(matrix.shape, matrix.strides, size)
+    layout = strided(matrix.shape, matrix.strides, size, rows_first=rows_first)
     if layout is None or view.address % size or any(step % size for step in view.strides):
         raise ValueError(
             f"{name}.strides={view.strides} (bytes, from address {view.address:#x}) is not a"

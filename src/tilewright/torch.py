@@ -1,0 +1,282 @@
+"""PyTorch's matrix products by `tilewright.gemm`: an operator, and a context that uses it.
+
+::
+
+    torch.mm, addmm, bmm, baddbmm, matmul, @, linear  --matmul()-->  tilewright::matmul  -->  gemm
+                                                                          |  backward
+                                                                          +-->  tilewright::matmul
+
+`matmul` is a mode of PyTorch's functions, so that ``torch.compile`` and ``torch.export`` trace
+through it; the operator has a fake kernel, a rule for vmap and a backward of itself, so that
+gradients are computed by the same kernels wherever ``backward`` is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from tilewright.precision import precision
+from tilewright.serve.accuracy import INVARIANT, with_accuracy
+from tilewright.serve.gemm import gemm
+
+__all__ = ["matmul"]
+
+_LETTERS = {
+    torch.float32: "s",
+    torch.float64: "d",
+    torch.complex64: "c",
+    torch.complex128: "z",
+}
+# cuBLAS serves these as fast: they are served for their order of sums alone.
+_SHORT = (torch.float16, torch.bfloat16)
+
+# Where calls are served; others are PyTorch's.
+_DEVICE = "cuda"
+
+
+class matmul(TorchFunctionMode):  # type: ignore[misc]  # it has no stubs
+    """Serve products of matrices on a CUDA device within a ``with`` block, and their gradients.
+
+    ``torch.mm``, ``addmm``, ``bmm``, ``baddbmm``, ``matmul``, ``@`` and ``linear`` of dense tensors
+    of two dimensions or more and of one dtype.  What autocast is to round, tensors elsewhere, other
+    types and results that are given (``out=``) are left to PyTorch.
+
+    Parameters
+    ----------
+    accuracy : str
+        As of `tilewright.gemm`, for the dtypes that know it; "ieee" for others.
+    batch_invariant : bool
+        Whether an element's bits are to depend on its row, its column and k alone, not on how many
+        rows are multiplied at once: IEEE arithmetic, and of float16 and bfloat16 tensor cores'.
+
+    Raises
+    ------
+    ValueError
+        If no dtype knows the accuracy, or it is another than IEEE's and `batch_invariant` is asked
+        for.
+    """
+
+    def __init__(self, accuracy: str | None = None, *, batch_invariant: bool = False) -> None:
+        super().__init__()
+        if batch_invariant and accuracy not in (None, "ieee"):
+            raise ValueError(
+                f"accuracy={accuracy!r} looks at all rows, so it is not batch-invariant;"
+                ' leave it out, or give "ieee"'
+            )
+        if batch_invariant:
+            self._accuracies = dict.fromkeys((*_LETTERS, *_SHORT), INVARIANT)
+            return
+        wanted = accuracy or "fp32"
+        known = {dtype: _knows(letter, wanted) for dtype, letter in _LETTERS.items()}
+        if not any(known.values()):
+            with_accuracy(precision("s"), wanted)  # raises
+        self._accuracies = {
+            dtype: wanted if is_known else "ieee" for dtype, is_known in known.items()
+        }
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Serve a call, or let PyTorch do so."""
+        serve = _SERVED.get(func)
+        if serve is not None and (not kwargs or "out" not in kwargs):
+            made = serve(self._accuracies, *args, **(kwargs or {}))
+            if made is not None:
+                return made
+        return func(*args, **(kwargs or {}))
+
+
+def _knows(letter: str, accuracy: str) -> bool:
+    """Whether a precision has an accuracy of a name."""
+    try:
+        with_accuracy(precision(letter), accuracy)
+    except ValueError:
+        return False
+    return True
+
+
+# -- PyTorch's functions: what is served of them; None of the others -------------------------------
+
+
+def _product(accuracies: dict[Any, str], a: Any, b: Any) -> Any:
+    """Return a @ b as ``torch.matmul`` has it."""
+    accuracy = accuracies.get(a.dtype)
+    if (
+        accuracy is None
+        or a.dtype != b.dtype
+        or not a.device.type == b.device.type == _DEVICE
+        or a.ndim < 2
+        or b.ndim < 2
+        or not a.layout == b.layout == torch.strided
+        or torch.is_autocast_enabled(_DEVICE)
+    ):
+        return None
+    return _broadcast(a, b, accuracy)
+
+
+def _broadcast(a: Any, b: Any, accuracy: str) -> Any:
+    """Return the products of matrices of a batch, whose dimensions broadcast."""
+    if b.ndim == 2:
+        if a.ndim == 2:
+            return _multiply(a, b, accuracy)
+        return _multiply(a.flatten(0, -2), b, accuracy).view(*a.shape[:-1], b.shape[-1])
+    if a.ndim == b.ndim == 3 and a.shape[0] == b.shape[0]:
+        return _multiply(a, b, accuracy)
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    x, y = (each.expand(*batch, *each.shape[-2:]).flatten(0, -3) for each in (a, b))
+    return _multiply(x, y, accuracy).view(*batch, a.shape[-2], b.shape[-1])
+
+
+def _of_matrices(dimensions: int) -> Callable[..., Any]:
+    """Return ``torch.mm`` or ``torch.bmm``."""
+
+    def serve(accuracies: dict[Any, str], input: Any, mat2: Any) -> Any:
+        if not input.ndim == mat2.ndim == dimensions:
+            return None
+        return _product(accuracies, input, mat2)
+
+    return serve
+
+
+def _added(dimensions: int) -> Callable[..., Any]:
+    """Return ``torch.addmm`` or ``torch.baddbmm``."""
+
+    def serve(
+        accuracies: dict[Any, str], input: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1
+    ) -> Any:
+        if not a.ndim == b.ndim == dimensions or input.dtype != a.dtype:
+            return None
+        made = _product(accuracies, a, b)
+        if made is None:
+            return None
+        if alpha != 1:
+            made = made * alpha
+        return made if beta == 0 else torch.add(made, input.expand(made.shape), alpha=beta)
+
+    return serve
+
+
+def _matmul(accuracies: dict[Any, str], input: Any, other: Any) -> Any:
+    return _product(accuracies, input, other)
+
+
+def _linear(accuracies: dict[Any, str], input: Any, weight: Any, bias: Any = None) -> Any:
+    if weight.ndim != 2 or (bias is not None and bias.dtype != input.dtype):
+        return None
+    made = _product(accuracies, input, weight.mT)
+    return made if made is None or bias is None else made + bias
+
+
+_SERVED: dict[Any, Callable[..., Any]] = {
+    torch.mm: _of_matrices(2),
+    torch.Tensor.mm: _of_matrices(2),
+    torch.bmm: _of_matrices(3),
+    torch.Tensor.bmm: _of_matrices(3),
+    torch.addmm: _added(2),
+    torch.Tensor.addmm: _added(2),
+    torch.baddbmm: _added(3),
+    torch.Tensor.baddbmm: _added(3),
+    torch.matmul: _matmul,
+    torch.Tensor.matmul: _matmul,
+    torch.Tensor.__matmul__: _matmul,
+    torch.linalg.matmul: _matmul,
+    torch.nn.functional.linear: _linear,
+}
+
+
+# -- Products of matrices, or of as many matrices as there are others ------------------------------
+
+
+def _multiply(a: Any, b: Any, accuracy: str) -> Any:
+    """Return a @ b by the operator, or by what takes less time where nobody traces it."""
+    plain = type(a) in _PLAIN and type(b) in _PLAIN
+    if not plain or torch.compiler.is_compiling() or _is_traced():
+        return _op(a, b, accuracy)
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        return _Product.apply(a, b, accuracy)
+    return _computed(a, b, accuracy)
+
+
+_PLAIN = torch.Tensor, torch.nn.Parameter
+
+
+def _is_traced() -> bool:
+    """Whether what tensors do is seen by others than autograd: tracers, torch.func."""
+    within = torch._C._functorch.peek_interpreter_stack()
+    return within is not None or torch._C._len_torch_dispatch_stack() > 0
+
+
+def _computed(a: Any, b: Any, accuracy: str) -> Any:
+    return gemm(_dense(a), _dense(b), accuracy=accuracy) if a.device.type == "cuda" else a @ b
+
+
+def _dense(x: Any) -> Any:
+    """Return a tensor that BLAS takes, itself where it can be, of PyTorch's own class."""
+    if type(x) is not torch.Tensor or x.requires_grad:
+        x = x.detach()
+    if x.is_neg():
+        x = x.resolve_neg()
+    (down, right), (rows, columns) = x.stride()[-2:], x.shape[-2:]
+    if (right == 1 and down >= columns) or (down == 1 and right >= rows):
+        return x
+    return x.contiguous()
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    a, b, ctx.accuracy = inputs
+    for_a, for_b = ctx.needs_input_grad[:2]
+    ctx.save_for_backward(a if for_b else None, b if for_a else None)
+
+
+def _backward(ctx: Any, grad: Any) -> tuple[Any, Any, None]:
+    a, b = ctx.saved_tensors
+    return (
+        None if b is None else _multiply(grad, b.mH, ctx.accuracy),
+        None if a is None else _multiply(a.mH, grad, ctx.accuracy),
+        None,
+    )
+
+
+class _Product(torch.autograd.Function):  # type: ignore[misc]
+    """The operator's autograd, at a fifth of the host's time."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Any, b: Any, accuracy: str) -> Any:
+        _setup(ctx, (a, b, accuracy), None)
+        return _computed(a, b, accuracy)
+
+    backward = staticmethod(_backward)
+
+
+# -- The operator ----------------------------------------------------------------------------------
+
+_library = torch.library.Library("tilewright", "DEF")
+_library.define("matmul(Tensor a, Tensor b, str accuracy) -> Tensor")
+_op = torch.ops.tilewright.matmul.default
+
+
+_library.impl("matmul", _computed, "CUDA")
+_library.impl("matmul", _computed, "CPU")
+
+
+def _fake(a: Any, b: Any, accuracy: str) -> Any:
+    torch._check(a.ndim == b.ndim and a.ndim in (2, 3), lambda: "a and b are no matrices")
+    torch._check(a.shape[-1] == b.shape[-2], lambda: "a and b do not fit")
+    return a.new_empty((*a.shape[:-1], b.shape[-1]))
+
+
+def _vmap(info: Any, in_dims: Any, a: Any, b: Any, accuracy: str) -> tuple[Any, int]:
+    a, b = (
+        each if dim is None else each.movedim(dim, 0)
+        for each, dim in zip((a, b), in_dims, strict=False)
+    )
+    return _broadcast(a, b, accuracy), 0
+
+
+torch.library.register_fake("tilewright::matmul", _fake, lib=_library)
+torch.library.register_autograd("tilewright::matmul", _backward, setup_context=_setup, lib=_library)
+torch.library.register_vmap("tilewright::matmul", _vmap, lib=_library)
