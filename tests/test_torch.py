@@ -128,7 +128,10 @@ def test_each_type_is_asked_for_the_accuracy_that_it_knows(calls):
     with served.matmul(batch_invariant=True):
         for dtype in (torch.float32, torch.float64, torch.bfloat16):
             torch.mm(*2 * [drawn(4, 4, dtype=dtype)])
-    assert calls == 3 * [INVARIANT]
+        with torch.autocast("cpu", torch.bfloat16):
+            made = torch.nn.Linear(4, 4)(drawn(4, 4, dtype=torch.float32))
+    assert made.dtype == torch.bfloat16
+    assert calls == 4 * [INVARIANT]
 
 
 def test_wrong_accuracies_are_refused():

@@ -34,6 +34,9 @@ _LETTERS = {
 # cuBLAS serves these as fast: they are served for their order of sums alone.
 _SHORT = (torch.float16, torch.bfloat16)
 
+# What autocast rounds.
+_ROUNDED = (torch.float32, *_SHORT)
+
 # Where calls are served; others are PyTorch's.
 _DEVICE = "cuda"
 
@@ -42,8 +45,8 @@ class matmul(TorchFunctionMode):  # type: ignore[misc]  # it has no stubs
     """Serve products of matrices on a CUDA device within a ``with`` block, and their gradients.
 
     ``torch.mm``, ``addmm``, ``bmm``, ``baddbmm``, ``matmul``, ``@`` and ``linear`` of dense tensors
-    of two dimensions or more and of one dtype.  What autocast is to round, tensors elsewhere, other
-    types and results that are given (``out=``) are left to PyTorch.
+    of two dimensions or more and of one dtype, float32 or wider.  Tensors elsewhere, what autocast
+    rounds to fewer bits, other types and results that are given (``out=``) are left to PyTorch.
 
     Parameters
     ----------
@@ -102,42 +105,41 @@ def _knows(letter: str, accuracy: str) -> bool:
 # -- PyTorch's functions: what is served of them; None of the others -------------------------------
 
 
-def _product(accuracies: dict[Any, str], a: Any, b: Any) -> Any:
-    """Return a @ b as ``torch.matmul`` has it."""
-    accuracy = accuracies.get(a.dtype)
-    if (
-        accuracy is None
-        or a.dtype != b.dtype
-        or not a.device.type == b.device.type == _DEVICE
-        or a.ndim < 2
-        or b.ndim < 2
-        or not a.layout == b.layout == torch.strided
-        or torch.is_autocast_enabled(_DEVICE)
-    ):
+def _taken(accuracies: dict[Any, str], *given: Any) -> tuple[str, tuple[Any, ...]] | None:
+    """Return the accuracy and the tensors, rounded where autocast does so; None: not served."""
+    if not all(isinstance(x, torch.Tensor) for x in given):
         return None
+    dtype = given[0].dtype
+    if torch.is_autocast_enabled(_DEVICE) and dtype in _ROUNDED:
+        dtype = torch.get_autocast_dtype(_DEVICE)
+        if dtype in accuracies:
+            given = tuple(x.to(dtype) if x.dtype in _ROUNDED else x for x in given)
+    accuracy = accuracies.get(dtype)
+    if accuracy is None:
+        return None
+    for x in given:
+        if x.dtype != dtype or x.device.type != _DEVICE or x.layout != torch.strided:
+            return None
+    return accuracy, given
+
+
+def _matmul(accuracies: dict[Any, str], input: Any, other: Any) -> Any:
+    taken = _taken(accuracies, input, other)
+    if taken is None or input.ndim < 2 or other.ndim < 2:
+        return None
+    accuracy, (a, b) = taken
     return _broadcast(a, b, accuracy)
-
-
-def _broadcast(a: Any, b: Any, accuracy: str) -> Any:
-    """Return the products of matrices of a batch, whose dimensions broadcast."""
-    if b.ndim == 2:
-        if a.ndim == 2:
-            return _multiply(a, b, accuracy)
-        return _multiply(a.flatten(0, -2), b, accuracy).view(*a.shape[:-1], b.shape[-1])
-    if a.ndim == b.ndim == 3 and a.shape[0] == b.shape[0]:
-        return _multiply(a, b, accuracy)
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    x, y = (each.expand(*batch, *each.shape[-2:]).flatten(0, -3) for each in (a, b))
-    return _multiply(x, y, accuracy).view(*batch, a.shape[-2], b.shape[-1])
 
 
 def _of_matrices(dimensions: int) -> Callable[..., Any]:
     """Return ``torch.mm`` or ``torch.bmm``."""
 
     def serve(accuracies: dict[Any, str], input: Any, mat2: Any) -> Any:
-        if not input.ndim == mat2.ndim == dimensions:
+        taken = _taken(accuracies, input, mat2)
+        if taken is None or not input.ndim == mat2.ndim == dimensions:
             return None
-        return _product(accuracies, input, mat2)
+        accuracy, (a, b) = taken
+        return _broadcast(a, b, accuracy)
 
     return serve
 
@@ -148,11 +150,11 @@ def _added(dimensions: int) -> Callable[..., Any]:
     def serve(
         accuracies: dict[Any, str], input: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1
     ) -> Any:
-        if not a.ndim == b.ndim == dimensions or input.dtype != a.dtype:
+        taken = _taken(accuracies, a, b, input)
+        if taken is None or not a.ndim == b.ndim == dimensions:
             return None
-        made = _product(accuracies, a, b)
-        if made is None:
-            return None
+        accuracy, (a, b, input) = taken
+        made = _broadcast(a, b, accuracy)
         if alpha != 1:
             made = made * alpha
         return made if beta == 0 else torch.add(made, input.expand(made.shape), alpha=beta)
@@ -160,15 +162,13 @@ def _added(dimensions: int) -> Callable[..., Any]:
     return serve
 
 
-def _matmul(accuracies: dict[Any, str], input: Any, other: Any) -> Any:
-    return _product(accuracies, input, other)
-
-
 def _linear(accuracies: dict[Any, str], input: Any, weight: Any, bias: Any = None) -> Any:
-    if weight.ndim != 2 or (bias is not None and bias.dtype != input.dtype):
+    taken = _taken(accuracies, input, weight, *(() if bias is None else (bias,)))
+    if taken is None or input.ndim < 2 or weight.ndim != 2:
         return None
-    made = _product(accuracies, input, weight.mT)
-    return made if made is None or bias is None else made + bias
+    accuracy, (input, weight, *rest) = taken
+    made = _broadcast(input, weight.mT, accuracy)
+    return made + rest[0] if rest else made
 
 
 _SERVED: dict[Any, Callable[..., Any]] = {
@@ -188,7 +188,20 @@ _SERVED: dict[Any, Callable[..., Any]] = {
 }
 
 
-# -- Products of matrices, or of as many matrices as there are others ------------------------------
+# -- Products --------------------------------------------------------------------------------------
+
+
+def _broadcast(a: Any, b: Any, accuracy: str) -> Any:
+    """Return the products of matrices of a batch, whose dimensions broadcast."""
+    if b.ndim == 2:
+        if a.ndim == 2:
+            return _multiply(a, b, accuracy)
+        return _multiply(a.flatten(0, -2), b, accuracy).view(*a.shape[:-1], b.shape[-1])
+    if a.ndim == b.ndim == 3 and a.shape[0] == b.shape[0]:
+        return _multiply(a, b, accuracy)
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    x, y = (each.expand(*batch, *each.shape[-2:]).flatten(0, -3) for each in (a, b))
+    return _multiply(x, y, accuracy).view(*batch, a.shape[-2], b.shape[-1])
 
 
 def _multiply(a: Any, b: Any, accuracy: str) -> Any:
