@@ -41,6 +41,7 @@ from of_calls import (
     readme,
     regret,
     squares,
+    training,
     transfers,
     tuned,
     updates,
@@ -351,6 +352,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "devices": devices, "syrk": updates,
     },
     "docs/export.md": {"calls": c_calls},
+    "docs/how-to/pytorch.md": {"training": training},
     "docs/random_shapes.md": {
         "loss": portfolio_loss, "regret": regret, "tuned": tuned, "calls": calls,
         "multiples": cliffs, "flat": flat,

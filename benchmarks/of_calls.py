@@ -20,6 +20,7 @@ from committed import (
     table,
 )
 from tilewright.bench.benchmarks import syrk
+from tilewright.bench.benchmarks import training as steps
 from tilewright.bench.benchmarks.host_cost import percentile_lines
 from tilewright.bench.benchmarks.regret import loss_lines
 from tilewright.bench.summary import flatness, losses
@@ -296,6 +297,15 @@ def devices() -> str:
     head = ["", "n", "matrices", "devices", "a call, ms", "one device's time / theirs",
             "call / the longer of links and kernel", "cuBLASXt, ms"]  # fmt: skip
     return f"{about('h100/devices')}.\n\n{table(head, lines, 3)}"
+
+
+def training() -> str:
+    """Return training steps and loss curves, a line a network."""
+    if not is_there("h100/training"):
+        return not_yet("training")
+    found = rows("h100/training")
+    whose = f"{about('h100/training')}, PyTorch {found[0]['torch']}"
+    return f"{whose}.\n\n{table(steps.HEADS, steps.lines(found))}"
 
 
 def host_cost() -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -173,6 +175,14 @@ def test_compiled_and_exported_functions_hold_the_operator(calls):
     assert [node.target for node in graph.nodes].count(product) == 2
 
 
+def test_the_page_about_it_is_true(calls):
+    page = Path(__file__).parents[1] / "docs" / "how-to" / "pytorch.md"
+    code = re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+    exec("\n".join(code), {})  # as a reader would
+    assert "fp32" in calls
+    assert INVARIANT in calls
+
+
 # -- on a GPU --------------------------------------------------------------------------------------
 
 
@@ -267,3 +277,5 @@ def test_rows_bits_do_not_depend_on_the_batch(gpu, dtype):
             assert torch.equal(F.linear(a[:m], b), whole[:m])
             assert torch.equal(F.linear(a[600 - m :], b), whole[600 - m :])
         assert torch.equal(F.linear(a.view(20, 30, k), b).view(600, n), whole)
+        turned = a.mT.contiguous().mT
+        assert all(torch.equal(turned[:m] @ b.mT, whole[:m]) for m in (1, 2, 600))

@@ -193,6 +193,8 @@ _SERVED: dict[Any, Callable[..., Any]] = {
 
 def _broadcast(a: Any, b: Any, accuracy: str) -> Any:
     """Return the products of matrices of a batch, whose dimensions broadcast."""
+    if accuracy == INVARIANT:
+        a = a.contiguous()  # one row of a transposed matrix looks like one of any other
     if b.ndim == 2:
         if a.ndim == 2:
             return _multiply(a, b, accuracy)

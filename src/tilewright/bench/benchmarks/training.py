@@ -36,7 +36,7 @@ class Training(Benchmark):
     def rows(self, asked: Asked) -> Iterator[Row]:
         """Yield a row for each network."""
         if asked.live.backend != "cuda":
-            raise UnavailableError(f"PyTorch trains on no {asked.live.id} here; use a CUDA device")
+            raise UnavailableError(f"PyTorch does not train on {asked.live.id}; use a CUDA device")
         try:
             import torch
 
@@ -51,7 +51,7 @@ class Training(Benchmark):
             with where:
                 net, x = build(torch), torch.randn(shape)
             begin = {key: value.cpu() for key, value in net.state_dict().items()}
-            row: dict[str, Any] = {"network": name, "input": list(shape)}
+            row: dict[str, Any] = {"network": name, "input": [*shape], "torch": torch.__version__}
             row["parameters"] = sum(one.numel() for one in net.parameters())
             row |= _times(torch, _step(torch, net, x), kinds)
             curves = {**kinds, "float64": contextlib.nullcontext}
