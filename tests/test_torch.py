@@ -67,6 +67,30 @@ def test_the_operator_is_mapped_over_either_operand_or_both():
         assert torch.allclose(found, x @ y)
 
 
+def transformed(x, w):
+    """Yield what ``torch.func`` and forward mode make of a product."""
+
+    def loss(w):
+        return (x @ w).pow(3).sum()
+
+    yield torch.func.grad(loss)(w)
+    yield torch.func.jacfwd(lambda w: x @ w)(w)
+    yield torch.func.hessian(loss)(w)
+    yield torch.func.vmap(torch.func.grad(lambda row: (row[None] @ w).sum()))(x)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(w, w.cos())
+        yield torch.autograd.forward_ad.unpack_dual(x @ dual).tangent
+
+
+def test_functions_are_transformed_as_pytorchs_are(calls):
+    x, w = drawn(4, 5), drawn(5, 2)
+    wanted = list(transformed(x, w))
+    with served.matmul():
+        found = list(transformed(x, w))
+    assert len(calls) >= len(wanted)
+    assert all(map(torch.allclose, found, wanted))
+
+
 # -- PyTorch's functions ---------------------------------------------------------------------------
 
 
