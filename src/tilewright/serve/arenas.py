@@ -24,7 +24,8 @@ Memory = Callable[[int, int], tuple[int, Any]]
 """Takes a device's number and bytes; returns an address and what keeps the memory.
 
 The memory is the current stream's of the library: whatever is enqueued there later may have it
-once it is no longer kept.
+once it is no longer kept.  An allocator whose attribute ``passing`` is true gives memory for one
+call; what is kept for later ones is the driver's.
 """
 
 # What keeps each arena's memory, by its scratch.
@@ -52,15 +53,20 @@ def enqueue(live: Any, plan: Plan, call: Any, stream: int, memory: Memory | None
         As of `Plan.start`.
     """
     with span("launch"):
-        if memory is None:
-            _drop(plan.run(call))
+        if memory is None or (plan.shares and getattr(memory, "passing", False)):
+            try:
+                _drop(plan.run(call))
+                return
+            except WorkspaceError:
+                if memory is None:
+                    raise
         elif plan.shares or live.is_captured(stream):
             # Between the two another thread may have given the arena back.
             while not plan.start(call):
                 arena_for(live, plan, stream, memory)
-        else:
-            with borrowed(live, plan.bytes, memory) as address:
-                plan.start(call, address)
+            return
+        with borrowed(live, plan.bytes, memory) as address:
+            plan.start(call, address)
 
 
 def arena_for(live: Any, plan: Plan, stream: int, memory: Memory) -> None:

@@ -212,6 +212,20 @@ def test_a_librarys_memory_is_kept_while_the_arena_is(driver, device):
     assert driver.kinds[-3:] == ["clear", "free", "launch"]
 
 
+def test_what_is_kept_is_the_drivers_where_a_librarys_memory_passes(driver, device):
+    library, plan = Library(), plan_of(driver, device)
+    library.passing = True
+    for _ in range(2):
+        enqueue(device, plan, call(), 7, library)
+    assert driver.kinds == ["allocate", "clear", "launch", "launch"]
+    assert library.asked == []
+    driver.set(logged=0, allocate_result=2)
+    enqueue(device, plan, call(8), 8, library)  # the driver has none left
+    assert library.asked == [plan.bytes]
+    assert library.alive == [False]
+    assert driver.kinds[-2:] == ["clear", "launch"]
+
+
 def test_a_librarys_memory_is_taken_each_time_for_what_needs_more(driver, device):
     library, large = Library(), plan_of(driver, device, scratch=MOST_ARENA + 1)
     for _ in range(2):
