@@ -128,6 +128,10 @@ def test_products_are_served_and_their_gradients(calls, name):
     assert len(calls) == 3  # outside of the block, too
 
 
+class Subclass(torch.Tensor):
+    """Of tensors that know products of their own."""
+
+
 def test_what_is_not_served_is_pytorchs(calls):
     a = drawn(4, 4, dtype=torch.float32)
     out = torch.empty_like(a)
@@ -137,6 +141,7 @@ def test_what_is_not_served_is_pytorchs(calls):
         a[0] @ a
         a.half() @ a.half()
         (a > 0).int() @ (a > 0).int()
+        a.as_subclass(Subclass) @ a
         with torch.autocast("cpu", torch.bfloat16):
             assert (a @ a).dtype == torch.bfloat16
         with pytest.raises(RuntimeError):

@@ -18,6 +18,8 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
@@ -38,6 +40,11 @@ _SHORT = (torch.float16, torch.bfloat16)
 
 # What autocast rounds.
 _ROUNDED = (torch.float32, *_SHORT)
+
+# PyTorch's own tensors, and what stands for them where they are traced; who makes classes of other
+# tensors says what their products are.
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_SEEN = (*_PLAIN, FakeTensor, FunctionalTensor)
 
 # Where calls are served; others are PyTorch's.
 _DEVICE = "cuda"
@@ -109,7 +116,7 @@ def _knows(letter: str, accuracy: str) -> bool:
 
 def _taken(accuracies: dict[Any, str], *given: Any) -> tuple[str, tuple[Any, ...]] | None:
     """Return the accuracy and the tensors, rounded where autocast does so; None: not served."""
-    if not all(isinstance(x, torch.Tensor) for x in given):
+    if not all(type(x) in _SEEN for x in given):
         return None
     dtype = given[0].dtype
     if torch.is_autocast_enabled(_DEVICE) and dtype in _ROUNDED:
@@ -219,9 +226,6 @@ def _multiply(a: Any, b: Any, accuracy: str) -> Any:
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
         return _Product.apply(a, b, accuracy)
     return _computed(a, b, accuracy)
-
-
-_PLAIN = torch.Tensor, torch.nn.Parameter
 
 
 def _is_transformed() -> bool:
