@@ -11,7 +11,7 @@ from tilewright.serve.gemm import Placed, Request
 from tilewright.serve.streamed.host import HostMatrix
 from tilewright.serve.streamed.pipeline import multiply
 from tilewright.serve.streamed.placed import PlacedMatrix
-from tilewright.serve.streamed.tiling import IEEE, PARTS, Tiling
+from tilewright.serve.streamed.tiling import HOST, PLACED, Cuts, Tiling
 from tilewright.serve.streamed.transport import InOrder, Transport
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def serve(devices: Sequence[LiveDevice], request: Request) -> None:
     BackendError
         If all devices fail; it says which tiles of C are whole.
     """
-    _multiply(devices, request, [HostMatrix(x) for x in (request.a, request.b, request.c)])
+    _multiply(devices, request, [HostMatrix(x) for x in (request.a, request.b, request.c)], HOST)
 
 
 def serve_placed(
@@ -98,13 +98,14 @@ def serve_placed(
     matrices = [
         PlacedMatrix(live, operand, row_major, size) for live, (operand, row_major) in operands
     ]
-    _multiply(devices, request, matrices, events)
+    _multiply(devices, request, matrices, PLACED, events)
 
 
 def _multiply(
     devices: Sequence[LiveDevice],
     request: Request,
     matrices: Sequence[HostMatrix | PlacedMatrix],
+    cuts: Cuts,
     after: Sequence[CUDAEvent] = (),
 ) -> None:
     """Cut a product and let devices compute it behind events."""
@@ -118,7 +119,6 @@ def _multiply(
     for one in devices:
         device_limit = min(device_limit, one.max_allocation or device_limit)
     size = request.precision.element_bytes
-    cuts = PARTS if request.arithmetic else IEEE
     transports = [_transport(one, host_limit, after) for one in devices]
     split = all(one.splits(request) for one in transports)
     tiling = Tiling.of(request.m, request.n, request.k, size, device_limit, cuts, split)

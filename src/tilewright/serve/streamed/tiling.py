@@ -32,8 +32,8 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 __all__ = [
-    "IEEE",
-    "PARTS",
+    "HOST",
+    "PLACED",
     "Cuts",
     "Piece",
     "Place",
@@ -55,23 +55,26 @@ class Cuts(NamedTuple):
         A piece is a multiple of a unit: a side divided by this,
     least, most : int
         but at least and at most so long.
+    steps : int
+        A piece of k is a quarter of it, and at most so long.
     """
 
     share: int
     least: int
     most: int
+    steps: int
 
 
-# 2048 x 2048 are 256 blocks of 128 x 128, which leave few of 132 multiprocessors idle.  Products of
-# parts split a panel anew for each of its tiles, so that theirs are larger.
-IEEE, PARTS = Cuts(8, 1024, 2048), Cuts(4, 2048, 4096)
+# 2048 x 2048 are 256 blocks of 128 x 128, which leave few of 132 multiprocessors idle.  Two panels
+# of 8192 lines and 2048 steps take a link of 50 GB/s 2.7 ms.  From device to device that is a
+# tenth, and C is read and written again for each piece of k.
+HOST, PLACED = Cuts(8, 1024, 2048, 2048), Cuts(4, 2048, 4096, 8192)
 
 # A piece is at most so long, that several devices have something to share.
 _LONGEST = 8192
 
-# Pieces of k are a quarter of it, but at most so many steps: as each costs the host 0.1 ms, panels'
-# are at least so many bytes.
-_MOST_STEPS, _LEAST_COPY = 2048, 16 << 20
+# Panels' pieces of k are at least so many bytes, as each costs the host 0.1 ms.
+_LEAST_COPY = 16 << 20
 
 # Of a side that is far longer than the others, pieces at most: 2442 of 4096 rows by 8 columns take
 # the host longer than the link takes for all of it.
@@ -136,7 +139,7 @@ class Tiling:
 
     @classmethod
     def of(
-        cls, m: int, n: int, k: int, itemsize: int, limit: int, cuts: Cuts = IEEE,
+        cls, m: int, n: int, k: int, itemsize: int, limit: int, cuts: Cuts = HOST,
         split: bool = False, name: str = "max_device_memory",
     ) -> Tiling:  # fmt: skip
         """Return how a product is cut.
@@ -162,7 +165,7 @@ class Tiling:
             If not even the smallest tiles fit.
         """
         rows, columns = _halves(m, cuts), _halves(n, cuts)
-        steps = _steps(k, longest(rows) + longest(columns), itemsize)
+        steps = _steps(k, cuts.steps, (longest(rows) + longest(columns)) * itemsize)
         for tiles in (0, min(_TILES, len(rows) * len(columns))):
             found = cls(rows, columns, steps, 0, tiles, split)
             if found.device_bytes(itemsize) <= limit:
@@ -312,9 +315,9 @@ def _halves(side: int, cuts: Cuts) -> tuple[Piece, ...]:
     return tuple(pairwise([*starts, side]))
 
 
-def _steps(k: int, lines: int, itemsize: int) -> tuple[Piece, ...]:
-    """Return pieces of k, of which two panels have so many lines; the first half as long."""
-    length = max(512, min(_MOST_STEPS, k // 4), _LEAST_COPY // (lines * itemsize)) // 512 * 512
+def _steps(k: int, most: int, step_bytes: int) -> tuple[Piece, ...]:
+    """Return pieces of k, a step of which is so many bytes of two panels; the first is half."""
+    length = max(512, min(most, k // 4), _LEAST_COPY // step_bytes) // 512 * 512
     starts = [0, *range(length // 2, k, length)]
     if len(starts) > 1 and k - starts[-1] < length // 4:
         starts.pop()

@@ -237,9 +237,7 @@ class Worker:
             for one in self._started():
                 self._finished.put(one)
                 self._tell()
-        except BaseException as error:
-            self._fail(error)  # before the thread begins with another tile
-        finally:
+        finally:  # tiles that are computed are copied, whatever went wrong with another
             self._finished.put(None)
             self._wait_for(thread)
 
