@@ -1,0 +1,95 @@
+/* How many moduli: by the largest ratio of an element's error bound to |A| |B|.
+ *
+ *     ratio = max over i, j of  (inexact_a[i] magnitudes_b[j] + inexact_b[j] magnitudes_a[i]) / low[i, j]
+ *
+ * low: the product of bound.cl's bytes, in BF16, m contiguous.  With so many moduli as leave sides
+ * 2^GAINS[c] times the length that BASE moduli do, the ratio is allowed to be limit 2^GAINS[c];
+ * the last block to end takes the first choice that is enough, or none: the native kernel.
+ *
+ * Macros: CHOICES, GAINS, COUNTS (moduli of each choice), NUMBERS (all moduli), PLANES_OF_EACH.
+ */
+#include "residues/tiles.h"
+
+TABLE int gains[] = {GAINS};
+TABLE int counts[] = {COUNTS};
+TABLE int numbers[] = {NUMBERS};
+
+HELPER float of_bfloat16(unsigned int bits)
+{
+    union { float number; unsigned int bits; } both;
+    both.bits = bits << 16;
+    return both.number;
+}
+
+HELPER int as_bits(float x)
+{
+    union { float number; int bits; } both;
+    both.number = x;
+    return both.bits;
+}
+
+HELPER float as_number(int bits)
+{
+    union { float number; int bits; } both;
+    both.bits = bits;
+    return both.number;
+}
+
+/* Positive numbers are ordered as their bits are; infinity comes last. */
+#define INFINITE 0x7f800000
+
+/* Columns of C that a block goes through. */
+#define COLUMNS 16
+
+KERNEL THREADS_PER_BLOCK(THREADS) void judge(isize m, isize n, const GLOBAL unsigned short *RESTRICT low,
+                                             isize ld, const GLOBAL float *RESTRICT magnitudes,
+                                             const GLOBAL int *RESTRICT inexact, isize first_b,
+                                             float limit, GLOBAL int *RESTRICT decision,
+                                             GLOBAL int *RESTRICT report)
+{
+    SHARED_ARRAY int found[THREADS];
+    const isize down = (m + THREADS - 1) / THREADS;
+    const isize i = (isize)BLOCK_ID % down * THREADS + THREAD_ID;
+    const isize j0 = (isize)BLOCK_ID / down * COLUMNS;
+    float most = 0;
+    if (i < m && !decision[UNFIT]) {
+        const float sum = magnitudes[i], own = inexact[i];
+        UNROLL for (int c = 0; c < COLUMNS; ++c) {
+            const isize j = j0 + c;
+            if (j >= n)
+                break;
+            const float error = own * magnitudes[first_b + j] + inexact[first_b + j] * sum;
+            const float least = of_bfloat16(low[i + j * ld]);
+            const float ratio = least > 0 ? error / least : as_number(INFINITE);
+            if (error > 0 && ratio > most)
+                most = ratio;
+        }
+    }
+    found[THREAD_ID] = as_bits(most);
+    for (int left = THREADS / 2; left > 0; left /= 2) {
+        BARRIER();
+        if (THREAD_ID < left && found[THREAD_ID + left] > found[THREAD_ID])
+            found[THREAD_ID] = found[THREAD_ID + left];
+    }
+    if (THREAD_ID)
+        return;
+    ATOMIC_MAX(decision + RATIO, found[0]);
+    FENCE();
+    if (ATOMIC_ADD(decision + DONE, 1) != (int)BLOCK_COUNT - 1)
+        return;
+    FENCE();
+    const float ratio = as_number(ATOMIC_MAX(decision + RATIO, 0));
+    int moduli = 0;
+    for (int c = CHOICES - 1; c >= 0; --c)
+        if (!decision[UNFIT] && ratio <= limit * as_number((gains[c] + 127) << 23))
+            moduli = counts[c];
+    for (int z = 0; z < PLANES_OF_EACH * counts[CHOICES - 1]; ++z) {
+        const int p = numbers[z / PLANES_OF_EACH];
+        decision[TABLE_AT + 2 * z] = p;
+        decision[TABLE_AT + 2 * z + 1] = (int)((((isize)1 << 38) + p / 2) / p);
+    }
+    decision[PLANES] = PLANES_OF_EACH * moduli;
+    decision[MODULI] = moduli;
+    for (int w = 0; w < TABLE_AT; ++w) report[w] = decision[w];
+    report[RATIO] = as_bits(ratio);
+}

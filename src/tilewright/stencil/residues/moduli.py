@@ -1,0 +1,130 @@
+"""The moduli of a product in residues, and what passes know of them; docs/fp64_residues.md derives it.
+
+An operand's sides (rows of op(A), columns of op(B)) are multiplied by powers of two and rounded to
+integers.  Their product is known modulo the product P of some pairwise coprime numbers, so it is
+known where its elements lie below P / 2: where sides have norms of at most sqrt(P / 2).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cached_property
+
+from tilewright.dataclass import dataclass
+
+__all__ = ["COMPLEX", "REAL", "Moduli"]
+
+# Largest pairwise coprime numbers whose residues a signed byte holds.
+_REAL = (256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 197, 193)
+
+# The same of primes that leave 1 modulo 4, and products of two of them: -1 has a square root.
+_COMPLEX = (241, 233, 229, 221, 205, 197, 193, 181, 173, 157, 149, 137, 113, 109, 101, 97)
+
+# Of sqrt(P / 2) norms keep 2^-20 away: for roundings of norms and of elements, at most sqrt(k) / 2 of
+# 2^54, and so that the quotient of reconstruct.cl is found from the first part of a sum.
+_KEPT = Fraction(1, 2**20)
+
+
+@dataclass(frozen=True)
+class Moduli:
+    """Moduli of real or complex products, of which a call takes the first so many.
+
+    Parameters
+    ----------
+    numbers : tuple of int
+        Pairwise coprime, the largest first.
+    first : int
+        The least number of them that a call takes, which bounds are measured for.
+    is_complex : bool
+        Whether each has two planes of residues.
+    """
+
+    numbers: tuple[int, ...]
+    first: int
+    is_complex: bool
+
+    @property
+    def counts(self) -> range:
+        """How many of them a call may take."""
+        return range(self.first, len(self.numbers) + 1)
+
+    @property
+    def planes(self) -> int:
+        """Matrices of residues of each modulus."""
+        return 2 if self.is_complex else 1
+
+    def product(self, count: int) -> int:
+        """Return P of the first so many."""
+        return math.prod(self.numbers[:count])
+
+    def most(self, count: int) -> float:
+        """Return the largest norm of a side in integers."""
+        half = self.product(count) // 2
+        return float(math.isqrt(half) * (1 - _KEPT))
+
+    @property
+    def unit(self) -> int:
+        """The exponent of `most` of the least number of moduli."""
+        return math.frexp(self.most(self.first))[1] - 1
+
+    @cached_property
+    def gains(self) -> tuple[int, ...]:
+        """Exponents by which sides are multiplied more, at least, than with the least number."""
+        least = self.most(self.first)
+        return tuple(math.frexp(self.most(count) / least)[1] - 1 for count in self.counts)
+
+    def root(self, p: int) -> int:
+        """Return j with j^2 = -1 modulo p."""
+        return next(j for j in range(p) if (j * j + 1) % p == 0)
+
+    def words(self, times_root: bool = False) -> tuple[list[int], list[int]]:
+        """Return 256^l modulo each number as signed bytes, four a word: l = 0 to 3, 4 to 7."""
+        low, high = [], []
+        for p in self.numbers:
+            factor = self.root(p) if times_root else 1
+            found = [nearest(256**place * factor, p) % 256 for place in range(8)]
+            for words, part in ((low, found[:4]), (high, found[4:])):
+                words.append(int.from_bytes(bytes(part), "little", signed=True))
+        return low, high
+
+    def weights(self, count: int) -> list[tuple[float, float, float]]:
+        """Return reconstruct.cl's weights, in three parts: of real and imaginary part in turn."""
+        whole = self.product(count)
+        made: list[tuple[float, float, float]] = []
+        for z, p in enumerate(self.numbers):
+            of_planes = (1,)
+            if self.is_complex:
+                of_planes = (pow(2, -1, p), pow(2 * self.root(p), -1, p))
+            for factor in of_planes:
+                rest = whole // p
+                found = rest * (pow(rest, -1, p) * factor % p) if z < count else 0
+                made.append(_parts(nearest(found, whole), self._unit(count)))
+        return made
+
+    def product_parts(self, count: int) -> tuple[float, ...]:
+        """Return P in three parts, unit^2 / P, and the unit."""
+        whole, unit = self.product(count), self._unit(count)
+        return *_parts(whole, unit), float(Fraction(unit * unit, whole)), float(unit)
+
+    def _unit(self, count: int) -> int:
+        """Return what parts of weights are multiples of: a power of two near P's third root."""
+        return int(2 ** -(-self.product(count).bit_length() // 3))
+
+
+def nearest(x: int, p: int) -> int:
+    """Return what is left of x modulo p, nearest to zero."""
+    left = x % p
+    return left - p if 2 * left >= p else left
+
+
+def _parts(x: int, unit: int) -> tuple[float, float, float]:
+    """Return x as high unit^2 + middle unit + low, of the smallest magnitudes."""
+    low = nearest(x, unit)
+    middle = nearest((x - low) // unit, unit)
+    high = (x - low - middle * unit) // unit**2
+    return float(high), float(middle), float(low)
+
+
+REAL = Moduli(_REAL, 14, False)
+COMPLEX = Moduli(_COMPLEX, 15, True)

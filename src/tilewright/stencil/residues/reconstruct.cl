@@ -1,0 +1,108 @@
+/* The product put together from its residues, unscaled, with alpha and beta.
+ *
+ *     X = sum of residue[z] W[z] - q P,   |X| < P / 2,   W[z] = 1 modulo modulus z, 0 modulo the others
+ *     C <- alpha X 2^-(ea[i] + eb[j]) + beta C
+ *
+ * W and P are sums of three numbers of so few bits, high unit^2 + middle unit + low, that every sum of
+ * products with residues is exact in a double; q is the nearest integer to the first of them over P.
+ * So X is rounded once, but for what is 2^-50 of that rounding, and not at all where a double holds it.
+ *
+ * A complex element has two residues u, v of each modulus: re = (u + v) / 2, im = (u - v) / (2 j), whose
+ * divisions are part of W.
+ *
+ *     residues, plane z:  | column 0: ld bytes | column 1 | ...    `stride` bytes apart
+ *
+ * A thread has four elements of a column.
+ *
+ * Macros: PARTS, FIRST, COUNT, WEIGHTS (for each number of moduli from FIRST on COUNT times PARTS times
+ * three doubles), PRODUCTS (for each five doubles: P's three, unit^2 / P, unit).
+ */
+#include "residues/tiles.h"
+
+TABLE double weights[] = {WEIGHTS};
+TABLE double products[] = {PRODUCTS};
+
+/* Four bytes' numbers plus 128, so that none is negative. */
+HELPER double number_of(unsigned int word, int e)
+{
+    return of_bits((usize)0x43300000 << 32 | ((word >> 8 * e & 255) ^ 128)) - (4503599627370496.0 + 128);
+}
+
+/* X as a double. */
+HELPER double rounded_sum(const PRIVATE double *sum, int product)
+{
+    const double q = rint(sum[0] * products[product + 3]);
+    const double high = sum[0] - q * products[product];
+    const double middle = sum[1] - q * products[product + 1];
+    const double low = sum[2] - q * products[product + 2], unit = products[product + 4];
+    /* high unit + middle = both + rest, exactly (Knuth). */
+    const double first = high * unit, both = first + middle, second = both - first;
+    const double rest = (first - (both - second)) + (middle - second);
+    return both * unit + (rest * unit + low);
+}
+
+/* x 2^e, rounded once. */
+HELPER double times_power(double x, int e)
+{
+    const int first = e / 2;
+    return x * power_of_two(first) * power_of_two(e - first);
+}
+
+KERNEL THREADS_PER_BLOCK(THREADS) void reconstruct(
+    isize m, isize n, const GLOBAL unsigned char *RESTRICT residues, isize stride, isize ld,
+    const GLOBAL int *RESTRICT exponents, isize first_b, SCALAR(alpha), SCALAR(beta),
+    GLOBAL double *RESTRICT c, isize offset, isize ldc, const GLOBAL int *RESTRICT decision)
+{
+    const int count = decision[MODULI];
+    if (!count)
+        return;
+    const isize down = (m + 4 * THREADS - 1) / (4 * THREADS);
+    const isize i = ((isize)BLOCK_ID % down * THREADS + THREAD_ID) * 4, j = (isize)BLOCK_ID / down;
+    if (i >= m)
+        return;
+    const GLOBAL unsigned char *from = residues + i + j * ld;
+    const int weight = (count - FIRST) * COUNT * PARTS * 3;
+    double sum[4 * PARTS * 3];
+    UNROLL for (int s = 0; s < 4 * PARTS * 3; ++s) sum[s] = 0;
+    unsigned int word[COUNT * PARTS];
+    UNROLL for (int z = 0; z < COUNT * PARTS; ++z)
+        word[z] = z < count * PARTS ? *(const GLOBAL unsigned int *)(from + z * stride) : 0;
+    UNROLL for (int z = 0; z < COUNT; ++z) {
+        UNROLL for (int e = 0; e < 4; ++e) {
+            const double u = number_of(word[z * PARTS], e);
+#if PARTS == 1
+            UNROLL for (int w = 0; w < 3; ++w) sum[3 * e + w] += u * weights[weight + 3 * z + w];
+#else
+            const double v = number_of(word[2 * z + 1], e);
+            UNROLL for (int w = 0; w < 3; ++w) {
+                sum[6 * e + w] += (u + v) * weights[weight + 6 * z + w];
+                sum[6 * e + 3 + w] += (u - v) * weights[weight + 6 * z + 3 + w];
+            }
+#endif
+        }
+    }
+    const int product = (count - FIRST) * 5;
+    GLOBAL double *const to = c + (offset + i + j * ldc) * PARTS;
+    const int eb = exponents[first_b + j];
+    UNROLL for (int e = 0; e < 4; ++e) {
+        if (i + e >= m)
+            break;
+        const int power = -(exponents[i + e] + eb);
+        double x[PARTS];
+        UNROLL for (int p = 0; p < PARTS; ++p)
+            x[p] = times_power(rounded_sum(sum + (PARTS * e + p) * 3, product), power);
+#if PARTS == 1
+        const double v = alpha * x[0];
+        to[e] = beta == 0 ? v : v + beta * to[e];
+#else
+        double re = alpha_re * x[0] - alpha_im * x[1], im = alpha_re * x[1] + alpha_im * x[0];
+        if (beta_re != 0 || beta_im != 0) {
+            const double old_re = to[2 * e], old_im = to[2 * e + 1];
+            re += beta_re * old_re - beta_im * old_im;
+            im += beta_re * old_im + beta_im * old_re;
+        }
+        to[2 * e] = re;
+        to[2 * e + 1] = im;
+#endif
+    }
+}

@@ -1,0 +1,106 @@
+/* Third pass: both operands as integers, and these modulo each of the moduli that are wanted.
+ *
+ *     x 2^exponent, rounded to an integer below 2^63  =  sum of digits d[l] 256^l, -128 <= d < 128
+ *     residue of p                                    =  sum of d[l] (256^l mod p), nearest to zero
+ *
+ * exponent is the largest at which the side's norm is at most `most` of the number of moduli.  A complex
+ * element has two residues of p, at planes 2 z and 2 z + 1: of re + im j and of re - im j, where j is a
+ * number with j^2 = -1 modulo p: their products are those of the complex numbers.
+ *
+ *     exponents   of every side, for reconstruct.cl
+ *
+ * Macros: FIRST (least number of moduli), COUNT, MOST_OF_COUNTS (norms, a double for each number from
+ * FIRST on), NUMBERS (moduli), LOW, HIGH (words with 256^l mod p, signed bytes), and for complex
+ * elements LOW_J, HIGH_J (the same times j); CONJUGATED_A, CONJUGATED_B.
+ */
+#include "residues/planes.h"
+
+TABLE double most_of[] = {MOST_OF_COUNTS};
+TABLE int numbers[] = {NUMBERS};
+TABLE int low[] = {LOW};
+TABLE int high[] = {HIGH};
+#if PARTS == 2
+TABLE int low_j[] = {LOW_J};
+TABLE int high_j[] = {HIGH_J};
+#endif
+
+/* sum + the products of two words' signed bytes. */
+HELPER int dot(int x, int y, int sum)
+{
+#ifdef __CUDACC__
+    int found;
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(found) : "r"(x), "r"(y), "r"(sum));
+    return found;
+#else
+    for (int i = 0; i < 4; ++i) sum += (int)(signed char)(x >> 8 * i) * (int)(signed char)(y >> 8 * i);
+    return sum;
+#endif
+}
+
+/* What is left of x, |x| < 2^22, modulo p, nearest to zero: floating-point numbers of 24 bits hold all
+ * of it.  (The quotient is off by less than 2^-2 / p, so none but that nearest is found.) */
+HELPER int nearest(int x, float p, float reciprocal)
+{
+    const float magic = 12582912.0f; /* 1.5 2^23: what is added to it is rounded to an integer */
+    union { float number; int bits; } both;
+    both.bits = x + 0x4b400000;
+    const float v = both.number - magic;
+    const float quotient = (v * reciprocal + magic) - magic;
+    both.number = (v - p * quotient) + magic;
+    return both.bits;
+}
+
+KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
+                                                const GLOBAL double *RESTRICT norms,
+                                                GLOBAL int *RESTRICT exponents,
+                                                const GLOBAL int *RESTRICT decision)
+{
+    SHARED_ARRAY double space[SPACE];
+    double v[STEPS * 4 * PARTS];
+    const int count = decision[MODULI];
+    if (!count)
+        return;
+    BLOCK_OF_BOTH(v, space)
+    const double most = most_of[count - FIRST];
+    UNROLL for (int step = 0; step < STEPS; ++step) {
+        const isize side = t.side0 + step * DOWN + down;
+        const int inside = step * DOWN + down < t.sides_left && at < t.ks_left;
+        const int exponent = exponent_of(norms[of.first_side + side], most);
+        if (inside && t.k0 + at == 0)
+            exponents[of.first_side + side] = exponent;
+        int digits_low[4 * PARTS], digits_high[4 * PARTS];
+        UNROLL for (int e = 0; e < 4 * PARTS; ++e) {
+            double x = v[step * 4 * PARTS + e];
+            if (PARTS == 2 && e % 2 && (is_b ? CONJUGATED_B : CONJUGATED_A))
+                x = -x;
+            /* Bytes of a number and 128 of each are the digits and 128. */
+            const usize all = 0x8080808080808080ul;
+            const usize whole = ((usize)ROUNDED_TO_LONG(x * power_of_two(exponent)) + all) ^ all;
+            digits_low[e] = (int)whole;
+            digits_high[e] = (int)(whole >> 32);
+        }
+        GLOBAL unsigned char *to_four = to.first + side * ld_planes + t.k0 + at;
+        UNROLL for (int z = 0; z < COUNT; ++z) {
+            if (z >= count)
+                break;
+            const float p = numbers[z], reciprocal = 1.0f / numbers[z];
+            int found[4 * PARTS];
+            UNROLL for (int e = 0; e < 4; ++e) {
+                const int re = dot(digits_high[e * PARTS], high[z], dot(digits_low[e * PARTS], low[z], 0));
+#if PARTS == 1
+                found[e] = nearest(re, p, reciprocal);
+#else
+                const int im = dot(digits_high[2 * e + 1], high_j[z], dot(digits_low[2 * e + 1], low_j[z], 0));
+                found[e] = nearest(re + im, p, reciprocal);
+                found[4 + e] = nearest(re - im, p, reciprocal);
+#endif
+            }
+            UNROLL for (int plane = 0; plane < PARTS; ++plane) {
+                const PRIVATE int *const x = found + 4 * plane;
+                if (inside)
+                    *(GLOBAL unsigned int *)to_four = four_bytes(x[0], x[1], x[2], x[3]);
+                to_four += to.stride;
+            }
+        }
+    }
+}

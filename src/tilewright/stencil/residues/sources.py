@@ -1,0 +1,257 @@
+"""The kernel sources of this folder, specialised, with the launches that cover a product."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+from tilewright.dataclass import dataclass
+from tilewright.stencil.base import Dialect, Launch, Source
+from tilewright.stencil.residues.moduli import COMPLEX, REAL, Moduli
+from tilewright.stencil.source_files import read_source
+
+__all__ = ["DECISION_WORDS", "REPORT_WORDS", "MOST_K", "Passes"]
+
+# tiles.h: threads of a block, sides of a tile, its steps of k where elements are real; ints before
+# the table of a decision, which a report has.
+_THREADS, _SIDES, _KS = 256, 32, 128
+REPORT_WORDS = 8
+
+# norms.cl: tiles of k whose sums are one.
+_CHUNK = 8
+
+# judge.cl: columns of C of a block.
+_COLUMNS = 16
+
+# Elements that a thread of reconstruct.cl puts together.
+_FOUR = 4
+
+# Raised when what these kernels compute changes.
+VERSION = 1
+
+# Sums of so many products of residues, at most 2^14 each, stay below 2^29 (residues.cuh).
+MOST_K = 2**15
+
+# What bound.cl's bytes, their sum in FP32 and its rounding to BF16 may add to |A| |B|.
+_LOW_ROUNDING = 1 - 2.0**-7
+
+# What bytes of either operand are multiplied by besides.
+_BYTE_EXPONENT = 14
+
+
+def decision_words(of: Moduli) -> int:
+    """Return the ints of a decision with its table."""
+    return REPORT_WORDS + 2 * of.planes * len(of.numbers)
+
+
+DECISION_WORDS = max(map(decision_words, (REAL, COMPLEX)))
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The passes of one product.
+
+    Parameters
+    ----------
+    m, n, k : int
+        Sizes.
+    k_fast : tuple of bool
+        Whether memory of A and of B runs along k.
+    conjugated : tuple of bool
+        Whether op(A) and op(B) are conjugated.
+    is_complex : bool
+        Whether elements are pairs of doubles.
+    """
+
+    m: int
+    n: int
+    k: int
+    k_fast: tuple[bool, bool] = (False, False)
+    conjugated: tuple[bool, bool] = (False, False)
+    is_complex: bool = False
+
+    @property
+    def moduli(self) -> Moduli:
+        """Which numbers its residues are of."""
+        return COMPLEX if self.is_complex else REAL
+
+    @property
+    def _ks(self) -> int:
+        return _KS // self.moduli.planes
+
+    @property
+    def first_b(self) -> int:
+        """Number of op(B)'s first column among the sides."""
+        return -(-self.m // _SIDES) * _SIDES
+
+    @property
+    def sides(self) -> int:
+        """Rows of op(A) and columns of op(B), each rounded up to whole tiles."""
+        return self.first_b + -(-self.n // _SIDES) * _SIDES
+
+    @property
+    def chunks(self) -> int:
+        """Parts of k that norms are summed of."""
+        return -(-self.k // (_CHUNK * self._ks))
+
+    @property
+    def planes(self) -> int:
+        """Matrices of residues, at most."""
+        return self.moduli.planes * len(self.moduli.numbers)
+
+    # -- launches --------------------------------------------------------------------------
+
+    @property
+    def norms_launch(self) -> Launch:
+        """A block for each tile of sides and chunk of k."""
+        return Launch((self.sides // _SIDES * self.chunks, 1), (_THREADS, 1))
+
+    @property
+    def scales_launch(self) -> Launch:
+        """A thread for each side."""
+        return _flat(self.sides)
+
+    @property
+    def planes_launch(self) -> Launch:
+        """A block for each tile of both operands."""
+        return Launch((self.sides // _SIDES * -(-self.k // self._ks), 1), (_THREADS, 1))
+
+    @property
+    def judge_launch(self) -> Launch:
+        """Blocks of a column's part and some columns."""
+        return Launch((-(-self.m // _THREADS) * -(-self.n // _COLUMNS), 1), (_THREADS, 1))
+
+    @property
+    def reconstruct_launch(self) -> Launch:
+        """A thread for four elements of a column."""
+        return Launch((-(-self.m // (_FOUR * _THREADS)) * self.n, 1), (_THREADS, 1))
+
+    @property
+    def model_launch(self) -> Launch:
+        """A thread for each element of the product."""
+        return _flat(self.m * self.n)
+
+    # -- sources ---------------------------------------------------------------------------
+
+    def _source(
+        self, dialect: Dialect, name: str, defines: dict[str, int | str], entry: str = ""
+    ) -> Source:
+        parts = (f"prelude/dialect_{dialect}.h", f"residues/{name}.cl")
+        text = "\n".join(read_source(part) for part in parts)
+        alone: dict[str, int | str] = {"PARTS": self.moduli.planes}
+        return Source(text, {**alone, **defines}, entry or name, unit=f"residues {VERSION}")
+
+    @cached_property
+    def _orders(self) -> dict[str, int | str]:
+        return {f"K_FAST_{x}": int(fast) for x, fast in zip("AB", self.k_fast, strict=True)}
+
+    @cached_property
+    def _least(self) -> dict[str, int | str]:
+        of = self.moduli
+        return {"MOST": of.most(of.first).hex(), "UNIT": of.unit}
+
+    def norms(self, dialect: Dialect) -> Source:
+        """Return the first pass: ``(matrices, partial, all, chunks, decision)``.
+
+        ``matrices`` stands for ``(k, sides, x, offset, ld)`` of A, the same of B without k, and
+        ``first_b``.
+        """
+        return self._source(dialect, "norms", self._orders)
+
+    def scales(self, dialect: Dialect) -> Source:
+        """Return ``(partial, all, chunks, norms, magnitudes, inexact, decision)``."""
+        return self._source(dialect, "scales", self._least)
+
+    def bound(self, dialect: Dialect) -> Source:
+        """Return ``(matrices, a, 0, b, 0, ld, norms, inexact, decision)``."""
+        return self._source(dialect, "bound", {**self._orders, **self._least})
+
+    def judge(self, dialect: Dialect) -> Source:
+        """Return ``(m, n, low, ld, magnitudes, inexact, first_b, limit, decision, report)``."""
+        of = self.moduli
+        defines: dict[str, int | str] = {
+            "CHOICES": len(of.counts),
+            "GAINS": _listed(of.gains),
+            "COUNTS": _listed(of.counts),
+            "NUMBERS": _listed(of.numbers),
+            "PLANES_OF_EACH": of.planes,
+        }
+        return self._source(dialect, "judge", defines)
+
+    def residues(self, dialect: Dialect) -> Source:
+        """Return the third pass.
+
+        ``(matrices, a, stride_a, b, stride_b, ld, norms, exponents, decision)``.
+        """
+        of = self.moduli
+        low, high = of.words()
+        conjugated = {
+            f"CONJUGATED_{x}": int(one) for x, one in zip("AB", self.conjugated, strict=True)
+        }
+        defines: dict[str, int | str] = {
+            **self._orders,
+            **conjugated,
+            "FIRST": of.first,
+            "COUNT": len(of.numbers),
+            "MOST_OF_COUNTS": _listed(of.most(count).hex() for count in of.counts),
+            "NUMBERS": _listed(of.numbers),
+            "LOW": _listed(low),
+            "HIGH": _listed(high),
+        }
+        if of.is_complex:
+            low, high = of.words(times_root=True)
+            defines |= {"LOW_J": _listed(low), "HIGH_J": _listed(high)}
+        return self._source(dialect, "residues", defines)
+
+    def reconstruct(self, dialect: Dialect) -> Source:
+        """Return the last pass.
+
+        ``(m, n, residues, stride, ld, exponents, first_b, alpha, beta, c, offset, ldc, decision)``.
+        """
+        of = self.moduli
+        weights = (x for count in of.counts for parts in of.weights(count) for x in parts)
+        products = (x for count in of.counts for x in of.product_parts(count))
+        defines: dict[str, int | str] = {
+            "FIRST": of.first,
+            "COUNT": len(of.numbers),
+            "WEIGHTS": _listed(x.hex() for x in weights),
+            "PRODUCTS": _listed(x.hex() for x in products),
+        }
+        return self._source(dialect, "reconstruct", defines)
+
+    def multiply(self, dialect: Dialect) -> Source:
+        """Return the model of the products of residues.
+
+        ``(m, n, k, a, stride_a, b, stride_b, ld, made, stride, ld_made, decision)``.
+        """
+        return self._source(dialect, "model", {}, "multiply")
+
+    def multiply_bound(self, dialect: Dialect) -> Source:
+        """Return the model of the bound's product: ``(m, n, k, a, b, ld, made, ld_made)``."""
+        return self._source(dialect, "model", {}, "multiply_bound")
+
+    # -- the promise -----------------------------------------------------------------------
+
+    @property
+    def limit(self) -> float:
+        """The ratio of judge.cl up to which the least number of moduli is enough."""
+        unit = 2.0 ** (1 + self.moduli.unit - 2 * _BYTE_EXPONENT)
+        parts = math.sqrt(2) if self.is_complex else 1  # errors of both parts together
+        return bound_in_roundings(self.k) * 2.0**-53 * unit * _LOW_ROUNDING / parts
+
+
+def bound_in_roundings(k: int) -> float:
+    """Return up to how many roundings, 2^-53 |A| |B|, an element's error may be before its own.
+
+    Sums of k products in s chains have a bound of k / s + s - 1, whose least is 2 sqrt(k) - 1; one is
+    for the result's own rounding.
+    """
+    return 2 * math.sqrt(k) - 2
+
+
+def _flat(elements: int) -> Launch:
+    return Launch((-(-elements // _THREADS), 1), (_THREADS, 1))
+
+
+def _listed(values: object) -> str:
+    return ",".join(map(str, values))  # type: ignore[call-overload]
