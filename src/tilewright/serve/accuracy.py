@@ -40,6 +40,8 @@ def with_accuracy(precision: Precision, accuracy: str) -> Precision:
         from tilewright.stencil.split import SCHEMES
 
         known = ("ieee", "fp32", "tf32", *SCHEMES)
+    elif precision.letter in "dz":
+        known = ("ieee", "fp64")
     if accuracy not in known:
         raise ValueError(
             f"accuracy={accuracy!r} is unknown for {precision.name}; use one of {', '.join(known)}"

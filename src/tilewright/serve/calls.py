@@ -44,7 +44,7 @@ from tilewright.serve.routes import Laid, lay_out
 from tilewright.timeline import span
 
 if TYPE_CHECKING:
-    from tilewright.serve.split.decision import Decision
+    from tilewright.serve.split.decision import Decision, Grounds
     from tilewright.serve.triangle import Triangle
 
 __all__ = ["Planned", "Wanted", "forget_plans", "in_bytes", "launch", "start"]
@@ -68,7 +68,7 @@ class Wanted:
     exchanged : bool
         Whether the kernels' A is the caller's b.
     arithmetic : str
-        "fp32" or a scheme's name; empty for IEEE arithmetic of the precision.
+        "fp32", "fp64" or a scheme's name; empty for IEEE arithmetic of the precision.
     repeats : tuple of Repeat
         Of a batch: how the product is repeated, in elements of the kernels' A, B and C.
     triangle : Triangle, optional
@@ -293,7 +293,7 @@ def _started(
         Starts a plan, given memory where a decision is written, or None; returns an event.
     """
     asked = report
-    told = report is not None and wanted.arithmetic == "fp32"
+    told = report is not None and wanted.arithmetic in ("fp32", "fp64")
     found = planned(live, wanted, told=told)
     if report is not None and not found.laid.guarded:
         _tell(report, wanted, found.laid)
@@ -301,7 +301,7 @@ def _started(
     try:
         return found, _begun(live, found, wanted, report, begin)
     except WorkspaceError:  # before anything was enqueued: beta C is computed once
-        if found.plan.bytes == 0 or wanted.arithmetic not in ("", "fp32", "tf32"):
+        if found.plan.bytes == 0 or wanted.arithmetic not in ("", "fp32", "fp64", "tf32"):
             raise
         found = planned(live, wanted, lean=True)
         if asked is not None:
@@ -326,7 +326,7 @@ def _begun(
     except BaseException:
         live.free(words)
         raise
-    report.pending(live, words, event, _terms(wanted.problem), wanted.exchanged)
+    report.pending(live, words, event, _grounds(wanted))
     return event  # type: ignore[no-any-return]
 
 
@@ -336,9 +336,16 @@ def _tell(report: Decision, wanted: Wanted, laid: Laid) -> None:
         report.fixed(laid.arithmetic or "ieee", laid.why)
 
 
-def _terms(problem: Problem) -> int:
-    """Return how many real products a sum of parts has: of complex numbers twice as many."""
-    return problem.k * (2 if problem.precision.is_complex else 1)
+def _grounds(wanted: Wanted) -> Grounds:
+    """Return what the words mean that a guard leaves."""
+    k, is_complex = wanted.problem.k, wanted.problem.precision.is_complex
+    if wanted.arithmetic == "fp64":
+        from tilewright.serve.residues.decision import OfResidues
+
+        return OfResidues(k, is_complex)
+    from tilewright.serve.split.decision import OfParts
+
+    return OfParts(2 * k if is_complex else k, wanted.exchanged)
 
 
 def launch(

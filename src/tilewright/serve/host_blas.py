@@ -158,7 +158,7 @@ def serve(live: LiveDevice, request: Request) -> bool:
     ):
         return False
     if request.arithmetic:
-        from tilewright.serve.split.serve import why_ieee
+        from tilewright.serve.routes import why_ieee
 
         why = why_ieee(live, *_as_kernels_see(request), request.arithmetic)
         if not why:

@@ -86,7 +86,9 @@ def lay_out_triangle(
         As of `routes.lay_out`.
     """
     why, steps = "", list[Step]()
-    if arithmetic:
+    if arithmetic == "fp64":
+        why = "half of a product is computed by native kernels"
+    elif arithmetic:
         from tilewright.serve.split.serve import split_steps, why_ieee
 
         why = why_ieee(live, problem, call, arithmetic)

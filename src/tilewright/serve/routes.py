@@ -4,6 +4,7 @@
 
     a triangle of the result       products of its blocks                rank_k.py
     accuracy="fp32" and schemes    split operands, products of parts     split/
+    accuracy="fp64"                residues of operands, their products  residues/
     operands worth copying         copies, then the kernel for those     realigned.py
     batches                        one launch for all, if it is faster   one_launch.py
     accuracy="batch_invariant"     one kernel whatever m and n are       here
@@ -31,7 +32,7 @@ from tilewright.timeline import span
 if TYPE_CHECKING:
     from tilewright.serve.triangle import Triangle
 
-__all__ = ["Laid", "MemorySpace", "direct", "lay_out"]
+__all__ = ["Laid", "MemorySpace", "direct", "lay_out", "why_ieee"]
 
 Step = tuple[Kernel, Launch, tuple[Any, ...]]
 """A kernel with its grid and its arguments."""
@@ -97,7 +98,7 @@ def lay_out(
     problem, call
         What is computed, column-major.
     arithmetic : str
-        "fp32" or a scheme's name; empty for IEEE arithmetic.
+        "fp32", "fp64" or a scheme's name; empty for IEEE arithmetic.
     space : MemorySpace
         Whose memory they use.
     report : object, optional
@@ -122,15 +123,17 @@ def lay_out(
         )
     if arithmetic == INVARIANT:
         return replace(_invariant(live, problem, call, space), repeats=repeats)
-    why = ""
-    if arithmetic:
-        from tilewright.serve.split.serve import split_steps, why_ieee
+    why = why_ieee(live, problem, call, arithmetic)
+    if arithmetic and not why:
+        if arithmetic == "fp64":
+            from tilewright.serve.residues.chain import residue_steps
 
-        why = why_ieee(live, problem, call, arithmetic)
-        if not why:
-            return replace(
-                split_steps(live, space, problem, call, arithmetic, report), repeats=repeats
-            )
+            laid = residue_steps(live, space, problem, call, report)
+        else:
+            from tilewright.serve.split.serve import split_steps
+
+            laid = split_steps(live, space, problem, call, arithmetic, report)
+        return replace(laid, repeats=repeats)
     if repeats:
         from tilewright.serve.one_launch import one_launch
 
@@ -162,6 +165,19 @@ def _invariant(live: LiveDevice, problem: Problem, call: GemmCall, space: Memory
         problem = way.problem
     why = "the kernel depends on k and the storage orders alone"
     return Laid([*made, direct(live, problem, call, invariant=True)], why=why)
+
+
+def why_ieee(live: LiveDevice, problem: Problem, call: GemmCall, arithmetic: str) -> str:
+    """Return why an arithmetic is out of the question; nothing if it is not, or none is named."""
+    if not arithmetic:
+        return ""
+    if arithmetic == "fp64":
+        from tilewright.serve.residues.chain import why_native
+
+        return why_native(live, problem, call)
+    from tilewright.serve.split.serve import why_ieee
+
+    return why_ieee(live, problem, call, arithmetic)
 
 
 def direct(live: LiveDevice, problem: Problem, call: GemmCall, *, invariant: bool = False) -> Step:

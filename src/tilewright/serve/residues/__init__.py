@@ -1,0 +1,1 @@
+"""``accuracy="fp64"``: double precision from products of residues on int8 tensor cores."""

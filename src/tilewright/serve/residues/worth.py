@@ -1,0 +1,50 @@
+"""Whether a product in residues is expected to be faster than the native kernel."""
+
+from __future__ import annotations
+
+from tilewright.backend import GemmCall, LiveDevice
+from tilewright.hardware import DeviceSpec
+from tilewright.problem import Problem
+from tilewright.serve.realigned import expected_ns, way_of
+from tilewright.stencil.residues.sources import Passes
+
+__all__ = ["is_worth", "native_seconds", "residue_seconds"]
+
+# PLACEHOLDER
+_LAUNCHES = 40e-6
+_BYTES_PER_SECOND = 2.4e12
+_INT8_PER_SECOND = 1.25e15
+_FP8_PER_SECOND = 1.2e15
+_TILE_M, _TILE_N, _MULTIPROCESSORS = 256, 128, 132
+_NATIVE_PER_SECOND = 54e12
+
+
+def is_worth(live: LiveDevice, problem: Problem, call: GemmCall) -> bool:
+    """Whether the fewest moduli are expected to take less time than the native kernel."""
+    return residue_seconds(live.spec, problem) < native_seconds(live, problem, call)
+
+
+def native_seconds(live: LiveDevice, problem: Problem, call: GemmCall) -> float:
+    """Return what the native kernel takes: as its portfolio has it, or else at its best."""
+    ns = expected_ns(live, way_of(live, problem, call))
+    if ns is not None:
+        return ns * 1e-9
+    flops = (8 if problem.precision.is_complex else 2) * problem.m * problem.n * problem.k
+    return flops / (_NATIVE_PER_SECOND * _share(live.spec))
+
+
+def residue_seconds(device: DeviceSpec, problem: Problem) -> float:
+    """Return what all passes and products take, with the fewest moduli."""
+    p, of = problem, Passes(problem.m, problem.n, problem.k, is_complex=problem.precision.is_complex)
+    planes, element = of.moduli.planes * of.moduli.first, p.precision.element_bytes
+    operands = (3 * element + 1 + planes) * (p.m + p.n) * p.k
+    results = (planes + element + 4) * p.m * p.n
+    tiles = -(-p.m // _TILE_M) * -(-p.n // _TILE_N)
+    waves, waves_of_bound = (-(-many // device.multiprocessors) for many in (planes * tiles, tiles))
+    wave = 2 * _TILE_M * _TILE_N * p.k * _MULTIPROCESSORS
+    products = wave * (waves / _INT8_PER_SECOND + waves_of_bound / _FP8_PER_SECOND)
+    return _LAUNCHES + (operands + results) / (_BYTES_PER_SECOND * _share(device)) + products
+
+
+def _share(device: DeviceSpec) -> float:
+    return device.multiprocessors / _MULTIPROCESSORS
