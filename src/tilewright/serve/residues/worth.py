@@ -35,7 +35,8 @@ def native_seconds(live: LiveDevice, problem: Problem, call: GemmCall) -> float:
 
 def residue_seconds(device: DeviceSpec, problem: Problem) -> float:
     """Return what all passes and products take, with the fewest moduli."""
-    p, of = problem, Passes(problem.m, problem.n, problem.k, is_complex=problem.precision.is_complex)
+    p = problem
+    of = Passes(p.m, p.n, p.k, is_complex=p.precision.is_complex)
     planes, element = of.moduli.planes * of.moduli.first, p.precision.element_bytes
     operands = (3 * element + 1 + planes) * (p.m + p.n) * p.k
     results = (planes + element + 4) * p.m * p.n

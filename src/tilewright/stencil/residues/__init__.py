@@ -1,1 +1,1 @@
-"""Products in double precision from residues modulo small numbers, multiplied on int8 tensor cores."""
+"""Products in double precision from residues, multiplied on int8 tensor cores."""

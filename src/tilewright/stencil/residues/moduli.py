@@ -1,4 +1,4 @@
-"""The moduli of a product in residues, and what passes know of them; docs/fp64_residues.md derives it.
+"""The moduli of a product in residues, and what passes know of them: docs/fp64_accurate.md.
 
 An operand's sides (rows of op(A), columns of op(B)) are multiplied by powers of two and rounded to
 integers.  Their product is known modulo the product P of some pairwise coprime numbers, so it is
@@ -21,8 +21,8 @@ _REAL = (256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 1
 # The same of primes that leave 1 modulo 4, and products of two of them: -1 has a square root.
 _COMPLEX = (241, 233, 229, 221, 205, 197, 193, 181, 173, 157, 149, 137, 113, 109, 101, 97)
 
-# Of sqrt(P / 2) norms keep 2^-20 away: for roundings of norms and of elements, at most sqrt(k) / 2 of
-# 2^54, and so that the quotient of reconstruct.cl is found from the first part of a sum.
+# Of sqrt(P / 2) norms keep 2^-20 away: for roundings of norms and of elements, at most
+# sqrt(k) / 2 of 2^54, and so that the quotient of reconstruct.cl is found from the first part of a sum.
 _KEPT = Fraction(1, 2**20)
 
 
@@ -80,7 +80,8 @@ class Moduli:
 
     def words(self, times_root: bool = False) -> tuple[list[int], list[int]]:
         """Return 256^l modulo each number as signed bytes, four a word: l = 0 to 3, 4 to 7."""
-        low, high = [], []
+        low: list[int] = []
+        high: list[int] = []
         for p in self.numbers:
             factor = self.root(p) if times_root else 1
             found = [nearest(256**place * factor, p) % 256 for place in range(8)]
@@ -93,10 +94,8 @@ class Moduli:
         whole = self.product(count)
         made: list[tuple[float, float, float]] = []
         for z, p in enumerate(self.numbers):
-            of_planes = (1,)
-            if self.is_complex:
-                of_planes = (pow(2, -1, p), pow(2 * self.root(p), -1, p))
-            for factor in of_planes:
+            divisors = (2, 2 * self.root(p)) if self.is_complex else (1,)
+            for factor in (pow(divisor, -1, p) for divisor in divisors):
                 rest = whole // p
                 found = rest * (pow(rest, -1, p) * factor % p) if z < count else 0
                 made.append(_parts(nearest(found, whole), self._unit(count)))

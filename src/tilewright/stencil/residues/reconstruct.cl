@@ -65,9 +65,9 @@ KERNEL THREADS_PER_BLOCK(THREADS) void reconstruct(
     double sum[4 * PARTS * 3];
     UNROLL for (int s = 0; s < 4 * PARTS * 3; ++s) sum[s] = 0;
     unsigned int word[COUNT * PARTS];
-    UNROLL for (int z = 0; z < COUNT * PARTS; ++z)
+    UNROLL_MODULI for (int z = 0; z < COUNT * PARTS; ++z)
         word[z] = z < count * PARTS ? *(const GLOBAL unsigned int *)(from + z * stride) : 0;
-    UNROLL for (int z = 0; z < COUNT; ++z) {
+    UNROLL_MODULI for (int z = 0; z < COUNT; ++z) {
         UNROLL for (int e = 0; e < 4; ++e) {
             const double u = number_of(word[z * PARTS], e);
 #if PARTS == 1

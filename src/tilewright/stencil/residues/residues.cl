@@ -80,7 +80,7 @@ KERNEL THREADS_PER_BLOCK(THREADS) void residues(MATRICES, PLANES_OF_BOTH,
             digits_high[e] = (int)(whole >> 32);
         }
         GLOBAL unsigned char *to_four = to.first + side * ld_planes + t.k0 + at;
-        UNROLL for (int z = 0; z < COUNT; ++z) {
+        UNROLL_MODULI for (int z = 0; z < COUNT; ++z) {
             if (z >= count)
                 break;
             const float p = numbers[z], reciprocal = 1.0f / numbers[z];

@@ -10,7 +10,7 @@ from tilewright.stencil.base import Dialect, Launch, Source
 from tilewright.stencil.residues.moduli import COMPLEX, REAL, Moduli
 from tilewright.stencil.source_files import read_source
 
-__all__ = ["DECISION_WORDS", "REPORT_WORDS", "MOST_K", "Passes"]
+__all__ = ["DECISION_WORDS", "MOST_K", "REPORT_WORDS", "Passes", "bound_in_roundings"]
 
 # tiles.h: threads of a block, sides of a tile, its steps of k where elements are real; ints before
 # the table of a decision, which a report has.
@@ -243,8 +243,8 @@ class Passes:
 def bound_in_roundings(k: int) -> float:
     """Return up to how many roundings, 2^-53 |A| |B|, an element's error may be before its own.
 
-    Sums of k products in s chains have a bound of k / s + s - 1, whose least is 2 sqrt(k) - 1; one is
-    for the result's own rounding.
+    Sums of k products in s chains have a bound of k / s + s - 1, whose least is 2 sqrt(k) - 1; one
+    is for the result's own rounding.
     """
     return 2 * math.sqrt(k) - 2
 

@@ -1,0 +1,162 @@
+"""The passes of products in residues, beside exact integers, whichever way operands lie."""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import numpy as np
+import pytest
+
+from tests.stencil.residues.product import Product
+from tilewright.backend import LiveDevice, devices
+from tilewright.stencil.residues.moduli import COMPLEX, REAL, nearest
+
+# One CPU is enough for sources that are whole numbers and exact steps.
+_CPU = next(d.id for d in devices() if d.spec.kind == "cpu")
+_GPUS = [pytest.param(d.id, marks=pytest.mark.gpu) for d in devices() if d.backend == "cuda"]
+
+
+@pytest.fixture(scope="module", params=[_CPU, *_GPUS])
+def live(request: pytest.FixtureRequest) -> LiveDevice:
+    return next(d for d in devices() if d.id == request.param)
+
+
+def drawn(seed, m, n, k, is_complex, phi=0.0):
+    rng = np.random.default_rng(seed)
+
+    def matrix(*shape):
+        x = (rng.random(shape) - 0.5) * np.exp(phi * rng.standard_normal(shape))
+        return x + 1j * (rng.random(shape) - 0.5) if is_complex else x
+
+    return matrix(m, k), matrix(k, n)
+
+
+@pytest.mark.parametrize("of", [REAL, COMPLEX], ids=["real", "complex"])
+def test_moduli_are_coprime_and_their_weights_right(of):
+    assert all(math.gcd(p, q) == 1 for i, p in enumerate(of.numbers) for q in of.numbers[:i])
+    for count in of.counts:
+        *parts, inverse, unit = of.product_parts(count)
+        units = [int(unit) ** 2, int(unit), 1]
+        product = sum(map(operator.mul, map(int, parts), units))
+        assert product == math.prod(of.numbers[:count])
+        assert math.isclose(inverse, unit**2 / product)
+        found = [sum(map(operator.mul, map(int, one), units)) for one in of.weights(count)]
+        largest = 241 if of.is_complex else 128
+        # Sums of products with residues, and multiples of P beside them, are exact in doubles.
+        for part in range(3):
+            sums = sum(abs(one[part]) for one in of.weights(count)) * largest
+            assert sums + abs(parts[part]) * count * largest < 2**53
+        for z, p in enumerate(of.numbers[:count]):
+            divisors = (2, 2 * of.root(p)) if of.is_complex else (1,)
+            for weight, divisor in zip(found[of.planes * z :], divisors, strict=False):
+                assert weight * divisor % p == 1
+                assert all(weight % q == 0 for q in of.numbers[:count] if q != p)
+
+
+@pytest.mark.parametrize("is_complex", [False, True], ids=["real", "complex"])
+@pytest.mark.parametrize("k_fast", [(False, False), (True, True)])
+def test_products_are_those_of_the_rounded_integers(live, is_complex, k_fast):
+    """Residues bit for bit, results rounded once; and integers as large as the moduli allow."""
+    m, n, k = 45, 37, 300
+    a, b = drawn(1, m, n, k, is_complex, 0.5)
+    a[3], b[:, 5], a[:, 7] = 0, 0, 0
+    conjugated = (is_complex, False)
+    product = Product(live, a, b, k_fast, conjugated)
+    product.judged()
+    of = product.of.moduli
+    assert product.moduli == of.first
+    assert product.words[0] == of.first * of.planes
+    got = product.multiplied()
+    for which, x in ((0, a), (1, b.T)):
+        exponents, (re, im), residues = product.sides(which)
+        norms = np.sqrt((abs(x) ** 2).sum(1)) * 2.0**exponents
+        most = of.most(product.moduli)
+        assert np.all(norms <= most * (1 + 1e-12))
+        assert np.all((norms > most / 2 * (1 - 1e-12)) | (norms == 0))
+        for z, p in enumerate(of.numbers[: product.moduli]):
+            roots = (of.root(p), -of.root(p)) if is_complex else (0,)
+            for plane, root in zip(residues[of.planes * z :], roots, strict=False):
+                right = (re + root * im) % p
+                assert np.all((plane - right) % p == 0)
+                assert np.all(abs(2 * plane) <= p)
+    np.testing.assert_array_equal(got, product.exact())
+
+
+def test_alpha_and_beta_are_applied_to_what_c_held(live):
+    m, n, k = 9, 21, 130
+    for is_complex in (False, True):
+        a, b = drawn(2, m, n, k, is_complex)
+        c = drawn(3, m, n, n, is_complex)[0][:, :n]
+        alpha, beta = 2 - 0.5j * is_complex, 3 + 1j * is_complex
+        product = Product(live, a, b, (True, True))
+        product.judged()
+        got = product.multiplied(alpha, beta, c)
+        np.testing.assert_allclose(got, alpha * product.exact() + beta * c, rtol=1e-14)
+
+
+def test_integers_are_multiplied_exactly(live):
+    rng = np.random.default_rng(4)
+    a = rng.integers(-(2**20), 2**20, (20, 150)).astype(float)
+    b = rng.integers(-(2**20), 2**20, (150, 30)) * 2.0 ** rng.integers(-3, 3, 30)
+    product = Product(live, a, b, (True, True))
+    product.judged()
+    assert product.moduli == REAL.first
+    assert not product.read(product.inexact, np.int32, product.of.sides).any()
+    np.testing.assert_array_equal(product.multiplied(), a @ b)
+
+
+def test_bound_of_magnitudes_is_below_them_by_little(live):
+    for is_complex in (False, True):
+        a, b = drawn(5, 40, 50, 500, is_complex, 1.0)
+        product = Product(live, a, b, (True, True))
+        product.judged()
+        bits = product.read(product.low, np.uint16, 50, 43)[:, :40].T.astype(np.uint32) << 16
+        most, unit = product.of.moduli.most(product.of.moduli.first), product.of.moduli.unit
+        norms = product.read(product.norms, float, product.of.sides)
+        norms = norms[:40, None], norms[product.of.first_b :][None, :50]
+        scale = sum(np.floor(np.log2(most / x)) - unit + 14 for x in norms)
+        low, right = bits.view(np.float32) * 2.0**-scale, abs(a) @ abs(b)
+        assert np.all(low <= right)
+        assert np.all(low >= right * 0.7)
+
+
+@pytest.mark.parametrize(
+    ("phi", "moduli"), [(0, 14), (0.5, 14), (2, 16), (6, 0)], ids=["even", "usual", "wide", "wild"]
+)
+def test_the_wider_elements_spread_the_more_moduli(live, phi, moduli):
+    """The bound that the decision is made by holds, and the native kernel serves the rest."""
+    a, b = drawn(6, 40, 40, 600, False, phi)
+    product = Product(live, a, b, (True, True))
+    product.judged()
+    assert product.moduli == moduli
+    assert product.words[0] == moduli
+    c = np.zeros((40, 40))
+    got = product.multiplied(c=c)
+    if not moduli:
+        np.testing.assert_array_equal(got, c)  # nothing is written
+        return
+    ratio = float(product.read(product.report, np.float32, 8)[3])
+    gain = REAL.gains[moduli - REAL.first]
+    bound = (2 * math.sqrt(600) - 2) * 2.0**-53 * ratio / product.of.limit * 2.0**-gain + 2.0**-53
+    assert bound <= (2 * math.sqrt(600) - 1) * 2.0**-53
+    exact = a.astype(np.longdouble) @ b.astype(np.longdouble)
+    assert np.max(abs(got - exact) / (abs(a) @ abs(b))) <= bound
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan, 1e200, 1e-200])
+def test_what_has_no_norm_goes_native(live, value):
+    a, b = drawn(7, 20, 20, 100, False)
+    a[3] = 1e-300 if value == 1e-200 else a[3]
+    a[3, 50] = value
+    product = Product(live, a, b, (True, True))
+    product.judged()
+    assert (product.moduli, product.words[0], product.words[2]) == (0, 0, 1)
+
+
+def test_nearest_is_between_halves():
+    for p in (8, 7):
+        assert [nearest(x, p) for x in range(p)] == sorted(
+            (nearest(x, p) for x in range(p)), key=lambda x: x % p
+        )
+        assert all(-p <= 2 * nearest(x, p) < p for x in range(-20, 20))
