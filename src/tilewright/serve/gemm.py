@@ -111,6 +111,10 @@ def gemm(
         c's rows are contiguous.  Where a device has no
         tensor cores that are proved (Hopper's are), "fp32" and "tf32" are "ieee", and the
         schemes run as a model of such units, slowly.  docs/fp32_accurate.md has the bounds.
+        Of float64 and complex128 arrays, "fp64": max |C' - AB| / (|A| |B|) at most 2 sqrt(k) - 1
+        roundings, the least bound of any order of double precision's sums, on int8 tensor cores
+        where that is known and faster; a guard on the device falls back to IEEE arithmetic.
+        docs/fp64_accurate.md has the proof.
     out_dtype : dtype, optional
         Of the new array, where `a` is float16 or bfloat16: that type (the default) or float32.
         FP8 gives bfloat16 (the default) or float32, int8 gives int32.
